@@ -1,0 +1,39 @@
+# lockstep_library(NAME SOURCES ... DEPS ...): a static library of ours, warnings as errors.
+# lockstep_program(NAME SOURCES ... DEPS ...): a binary in build/bin.
+# lockstep_test(NAME SOURCES ... DEPS ...): a GoogleTest binary in build/bin/tests, one ctest entry a
+#   binary; LABELS and TIMEOUT_SECONDS may be given (a guard against hangs, never an assertion).
+function(lockstep_warnings target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Werror>)
+endfunction()
+
+function(lockstep_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}")
+  target_link_libraries(${name} PUBLIC ${arg_DEPS})
+  lockstep_warnings(${name})
+endfunction()
+
+function(lockstep_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  lockstep_warnings(${name})
+endfunction()
+
+function(lockstep_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT_SECONDS" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
+  lockstep_program(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS} gtest_main_local)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/tests")
+  target_compile_definitions(${name} PRIVATE
+    LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}" LOCKSTEP_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
+  add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
+  if(NOT arg_TIMEOUT_SECONDS)
+    set(arg_TIMEOUT_SECONDS 300)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT_SECONDS})
+  if(arg_LABELS)
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}")
+  endif()
+endfunction()

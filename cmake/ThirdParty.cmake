@@ -1,0 +1,98 @@
+# Third parties as Debian packages them. Each becomes one imported target; what is missing is said
+# with the package's name.
+find_package(Threads REQUIRED)
+
+# nlohmann/json: headers only, from the system or from LOCKSTEP_HEADERS.
+add_library(third_json INTERFACE)
+find_path(NLOHMANN_INCLUDE nlohmann/json.hpp HINTS "${LOCKSTEP_HEADERS}")
+if(NOT NLOHMANN_INCLUDE)
+  message(FATAL_ERROR "nlohmann/json.hpp not found: install nlohmann-json3-dev, or give its folder as -DLOCKSTEP_HEADERS=")
+endif()
+target_include_directories(third_json SYSTEM INTERFACE "${NLOHMANN_INCLUDE}")
+
+# GoogleTest: built from its sources, so that the sanitizers see through it.
+find_path(GTEST_SOURCE src/gtest-all.cc HINTS "${LOCKSTEP_HEADERS}/googletest" /usr/src/googletest/googletest)
+if(NOT GTEST_SOURCE)
+  message(FATAL_ERROR "GoogleTest's sources not found: install googletest, or give their folder as -DLOCKSTEP_HEADERS=")
+endif()
+add_library(gtest_main_local STATIC "${GTEST_SOURCE}/src/gtest-all.cc" "${GTEST_SOURCE}/src/gtest_main.cc")
+target_include_directories(gtest_main_local SYSTEM PUBLIC "${GTEST_SOURCE}/include" PRIVATE "${GTEST_SOURCE}")
+target_link_libraries(gtest_main_local PUBLIC Threads::Threads)
+
+# oneDNN: the CPU's matrix products. Without it kernels/ builds its own, slower ones (twin file).
+# It brings libgomp, which the thread sanitizer does not understand.
+if(NOT LOCKSTEP_SANITIZE MATCHES "thread")
+  find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
+  find_library(DNNL_LIBRARY dnnl)
+endif()
+if(DNNL_INCLUDE AND DNNL_LIBRARY)
+  set(LOCKSTEP_HAVE_DNNL ON)
+  add_library(third_dnnl INTERFACE)
+  target_include_directories(third_dnnl SYSTEM INTERFACE "${DNNL_INCLUDE}")
+  target_link_libraries(third_dnnl INTERFACE "${DNNL_LIBRARY}")
+else()
+  set(LOCKSTEP_HAVE_DNNL OFF)
+endif()
+message(STATUS "oneDNN: ${LOCKSTEP_HAVE_DNNL}")
+
+# CUDA: found also when nvcc is not on the PATH; the build works without it.
+include(CheckLanguage)
+if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
+  set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
+endif()
+if(LOCKSTEP_SANITIZE OR LOCKSTEP_FUZZ)
+  set(LOCKSTEP_HAVE_CUDA OFF)
+else()
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80 90a)
+    endif()
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(LOCKSTEP_HAVE_CUDA ON)
+  else()
+    set(LOCKSTEP_HAVE_CUDA OFF)
+  endif()
+endif()
+message(STATUS "CUDA: ${LOCKSTEP_HAVE_CUDA}")
+
+if(LOCKSTEP_WORKER_ONLY)
+  return()
+endif()
+
+# yaml-cpp, for one codec.
+find_path(YAML_CPP_INCLUDE yaml-cpp/yaml.h)
+find_library(YAML_CPP_LIBRARY yaml-cpp)
+# cpprestsdk: HTTP clients. Boost.Beast: HTTP servers.
+find_path(CPPREST_INCLUDE cpprest/http_client.h)
+find_library(CPPREST_LIBRARY cpprest)
+find_package(Boost 1.74 REQUIRED)
+find_package(OpenSSL REQUIRED)
+# prometheus-cpp, core alone: the agent's own server serves it.
+find_path(PROMETHEUS_INCLUDE prometheus/registry.h)
+find_library(PROMETHEUS_CORE_LIBRARY prometheus-cpp-core)
+find_path(CLI11_INCLUDE CLI/CLI.hpp)
+foreach(need
+    "YAML_CPP_INCLUDE:libyaml-cpp-dev" "YAML_CPP_LIBRARY:libyaml-cpp-dev"
+    "CPPREST_INCLUDE:libcpprest-dev" "CPPREST_LIBRARY:libcpprest-dev"
+    "PROMETHEUS_INCLUDE:prometheus-cpp-dev" "PROMETHEUS_CORE_LIBRARY:prometheus-cpp-dev"
+    "CLI11_INCLUDE:libcli11-dev")
+  string(REPLACE ":" ";" need "${need}")
+  list(GET need 0 variable)
+  list(GET need 1 package)
+  if(NOT ${variable})
+    message(FATAL_ERROR "${variable} not found: install the package ${package}")
+  endif()
+endforeach()
+
+function(third_party name include)
+  add_library(${name} INTERFACE)
+  target_include_directories(${name} SYSTEM INTERFACE "${include}")
+  target_link_libraries(${name} INTERFACE ${ARGN})
+endfunction()
+third_party(third_yaml "${YAML_CPP_INCLUDE}" "${YAML_CPP_LIBRARY}")
+third_party(third_cpprest "${CPPREST_INCLUDE}" "${CPPREST_LIBRARY}" OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
+third_party(third_beast "${Boost_INCLUDE_DIRS}" Threads::Threads)
+third_party(third_prometheus "${PROMETHEUS_INCLUDE}" "${PROMETHEUS_CORE_LIBRARY}" Threads::Threads)
+third_party(third_cli11 "${CLI11_INCLUDE}")

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "common/base/check.h"
+
+namespace lockstep {
+
+// What the caller does next: correct the input (kInvalid), create or give up (kNotFound), read
+// again and retry (kConflict), retry later (kUnavailable), retry or abort (kTimeout), discard the
+// data and fall back (kCorrupt), report a bug of ours (kInternal).
+enum class Code { kInvalid, kNotFound, kConflict, kUnavailable, kTimeout, kCorrupt, kInternal };
+
+std::string_view code_name(Code code);
+
+// `message` reads `[where] what was expected, what came`. A user's mistake is named by its path in
+// the document instead: `spec.train.batch.micro: 48 does not divide spec.train.batch.global: 512`.
+struct Error {
+  Code code = Code::kInternal;
+  std::string message;
+
+  bool operator==(const Error&) const = default;
+};
+
+inline Error invalid(std::string message) {
+  return {Code::kInvalid, std::move(message)};
+}
+inline Error not_found(std::string message) {
+  return {Code::kNotFound, std::move(message)};
+}
+inline Error conflict(std::string message) {
+  return {Code::kConflict, std::move(message)};
+}
+inline Error unavailable(std::string message) {
+  return {Code::kUnavailable, std::move(message)};
+}
+inline Error timed_out(std::string message) {
+  return {Code::kTimeout, std::move(message)};
+}
+inline Error corrupt(std::string message) {
+  return {Code::kCorrupt, std::move(message)};
+}
+inline Error internal(std::string message) {
+  return {Code::kInternal, std::move(message)};
+}
+
+// `[where] what: <strerror(error_number)>`, code kUnavailable (kNotFound for ENOENT).
+Error errno_error(std::string_view what, int error_number);
+
+// A value or an Error. Reading the one that is not there is a bug and trips CHECK.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  const T& value() const& {
+    CHECK(ok());
+    return *std::get_if<0>(&state_);
+  }
+  T& value() & {
+    CHECK(ok());
+    return *std::get_if<0>(&state_);
+  }
+  T&& value() && {
+    CHECK(ok());
+    return std::move(*std::get_if<0>(&state_));
+  }
+  const Error& error() const {
+    CHECK(!ok());
+    return *std::get_if<1>(&state_);
+  }
+
+  const T& operator*() const& { return value(); }
+  T& operator*() & { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  const T* operator->() const { return &value(); }
+  T* operator->() { return &value(); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}
+
+  bool ok() const { return !error_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const {
+    CHECK(!ok());
+    return *error_;
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+using Status = Result<void>;
+
+}  // namespace lockstep
+
+#define LOCKSTEP_CONCAT_(a, b) a##b
+#define LOCKSTEP_CONCAT(a, b) LOCKSTEP_CONCAT_(a, b)
+
+// TRY(expr): returns the error of a Status or Result from the enclosing function, if there is one.
+#define TRY(expression)                                                                 \
+  do {                                                                                  \
+    if (auto try_status_ = (expression); !try_status_.ok()) return try_status_.error(); \
+  } while (false)
+
+// TRY_ASSIGN(auto x, expr): the value, or returns the error.
+#define TRY_ASSIGN(target, expression) \
+  TRY_ASSIGN_(LOCKSTEP_CONCAT(try_result_, __LINE__), target, expression)
+#define TRY_ASSIGN_(name, target, expression) \
+  auto name = (expression);                   \
+  if (!name.ok()) return name.error();        \
+  target = std::move(name).value()

@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/random.h"
+#include "common/base/result.h"
+#include "common/base/sha256.h"
+
+namespace lockstep {
+namespace {
+
+Result<int> half(int value) {
+  if (value % 2 != 0) return invalid("[half] an even number, " + std::to_string(value));
+  return value / 2;
+}
+
+Result<int> quarter(int value) {
+  TRY_ASSIGN(const int halved, half(value));
+  return half(halved);
+}
+
+TEST(Result, TryPassesTheErrorOnAndTheValueThrough) {
+  EXPECT_EQ(*quarter(12), 3);
+  ASSERT_FALSE(quarter(6).ok());
+  EXPECT_EQ(quarter(6).error().code, Code::kInvalid);
+  EXPECT_EQ(quarter(6).error().message, "[half] an even number, 3");
+}
+
+TEST(Sha256, AgreesWithTheStandardsExamples) {  // FIPS 180-4 examples; RFC 4231 case 2
+  EXPECT_EQ(hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(hex(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST(Sha256, IsTheSameHoweverTheDataIsCut) {
+  const std::string data(1000, 'x');
+  for (const size_t piece : {1u, 3u, 63u, 64u, 65u, 999u}) {
+    Sha256 hash;
+    for (size_t at = 0; at < data.size(); at += piece) {
+      hash.update(data.data() + at, std::min(piece, data.size() - at));
+    }
+    EXPECT_EQ(hash.finish(), sha256(data)) << piece;
+  }
+}
+
+TEST(Random, PhiloxAgreesWithItsPublishedVectors) {  // Random123's kat_vectors, philox4x32-10
+  Random zero(0, 0);
+  EXPECT_EQ(zero.next_u32(), 0x6627e8d5u);
+  EXPECT_EQ(zero.next_u32(), 0xe169c58du);
+  EXPECT_EQ(zero.next_u32(), 0xbc57ac4cu);
+  EXPECT_EQ(zero.next_u32(), 0x9b00dbd8u);
+}
+
+TEST(Random, SeekingGoesToTheSameDraw) {
+  Random first(7, 1);
+  for (int i = 0; i < 5; ++i) first.next_u32();
+  const uint32_t sixth = first.next_u32();
+  Random second(7, 1);
+  second.seek(5);
+  EXPECT_EQ(second.next_u32(), sixth);
+}
+
+TEST(Random, NormalHasTheMomentsOfANormal) {
+  Random random(3);
+  double sum = 0;
+  double squares = 0;
+  constexpr int kDraws = 20000;
+  for (int i = 0; i < kDraws; ++i) {
+    const double x = random.normal();
+    sum += x;
+    squares += x * x;
+  }
+  EXPECT_NEAR(sum / kDraws, 0.0, 0.03);
+  EXPECT_NEAR(squares / kDraws, 1.0, 0.05);
+}
+
+TEST(Random, PermuteIsABijection) {
+  for (const uint64_t size : {1u, 2u, 3u, 7u, 64u, 1000u, 4097u}) {
+    std::set<uint64_t> seen;
+    for (uint64_t i = 0; i < size; ++i) {
+      const uint64_t image = permute(i, size, 42);
+      EXPECT_LT(image, size);
+      seen.insert(image);
+    }
+    EXPECT_EQ(seen.size(), size);
+  }
+}
+
+TEST(Json, RefusesWhatIsTooDeepTooLargeOrDoubled) {
+  EXPECT_TRUE(parse_json(R"({"a":[1,2,{"b":null}]})").ok());
+  EXPECT_FALSE(parse_json(R"({"a":1,"a":2})").ok());
+  EXPECT_FALSE(parse_json(std::string(1'000'000, '[')).ok());
+  EXPECT_FALSE(parse_json("[1,2,3]", {.bytes_max = 3}).ok());
+  EXPECT_FALSE(parse_json("[1,2,3]", {.values_max = 3}).ok());
+  EXPECT_FALSE(parse_json("{} {}").ok());
+  EXPECT_FALSE(parse_json("\"\xff\"").ok());
+  EXPECT_FALSE(parse_json("").ok());
+  EXPECT_EQ(parse_json(R"([[],[1,[2]],"x"])")->dump(), R"([[],[1,[2]],"x"])");
+}
+
+TEST(Json, ReadersNameTheMember) {
+  const Json object = *parse_json(R"({"n":3,"s":"t","big":18446744073709551615})");
+  EXPECT_EQ(*int_member(object, "n"), 3);
+  EXPECT_EQ(string_member(object, "n").error().message, "n: expected a string, found number");
+  EXPECT_EQ(int_member(object, "x").error().message, "x: expected an integer, found nothing");
+  EXPECT_FALSE(int_member(object, "big").ok());
+  EXPECT_EQ(string_or(object, "s", ""), "t");
+}
+
+TEST(Clock, WritesTimesAsKubernetesDoes) {
+  const WallTime time{std::chrono::seconds(1767323045) + std::chrono::microseconds(6)};
+  EXPECT_EQ(rfc3339(time), "2026-01-02T03:04:05Z");
+  EXPECT_EQ(rfc3339_micro(time), "2026-01-02T03:04:05.000006Z");
+}
+
+}  // namespace
+}  // namespace lockstep
