@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/api/training_job.h"
+#include "common/api/world_assignment.h"
+#include "common/base/json.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// What controller and agent say to each other over HTTP, on the pod's address and kAgentPort, with
+// `Authorization: Bearer <job token>`:
+//   PUT /v1/assignment       Assignment  -> 200 AgentState; 409 {"error": ...} for an older round,
+//                                           or another hash of the same round; 400, 401, 413
+//   GET /v1/state?since=N&timeoutSeconds=S
+//                                        -> 200 AgentState, at once if its sequence > N, else when
+//                                           it changes or after S seconds (at most 30)
+// and without a token: GET /healthz -> 200 "ok", GET /metrics (Prometheus text).
+// Reading is lenient to unknown members, so that a newer side can talk to an older one; `protocol`
+// must be within [kProtocolOldest, kProtocolVersion].
+inline constexpr int64_t kProtocolVersion = 1;
+inline constexpr int64_t kProtocolOldest = 1;
+inline constexpr int64_t kAgentPort = 29400;
+inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
+inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
+
+// What an agent is to do. Level-triggered: the same one again changes nothing.
+struct Assignment {
+  int64_t protocol = kProtocolVersion;
+  std::string action =
+      "Run";  // Run: workers of this round; Exit: end them, then the agent with exit_code
+  int64_t exit_code = 0;  // of the agent, for Exit
+  std::string job_name;
+  std::string job_namespace;
+  int64_t node_index = 0;
+  std::string hash;       // world_hash(world)
+  WorldAssignment world;  // world.round fences: older ones are refused
+  // The program, as the job's spec has it.
+  std::optional<TrainSpec> train;
+  std::vector<std::string> command;
+  CheckpointSpec checkpoint;
+  int64_t threads_per_process = 0;
+  int64_t rendezvous_timeout_seconds = 60;
+  int64_t grace_period_seconds = 30;  // from SIGTERM to SIGKILL of the workers
+
+  bool operator==(const Assignment&) const = default;
+};
+
+enum class WorkerPhase : uint32_t {  // in the order in which a worker passes through them
+  kStarting = 0,
+  kForming = 1,       // connecting to the other ranks
+  kLoading = 2,       // data, checkpoint
+  kBroadcasting = 3,  // parameters from rank 0
+  kTraining = 4,
+  kSaving = 5,  // a checkpoint; then kTraining again
+  kValidating = 6,
+  kFinishing = 7,  // last checkpoint, sample
+  kDone = 8,
+};
+std::string_view worker_phase_name(WorkerPhase phase);
+Result<WorkerPhase> worker_phase_from_name(std::string_view name);
+
+// One process of the current (or last) round.
+struct WorkerState {
+  int64_t rank = 0;
+  int64_t local_rank = 0;
+  int64_t pid = 0;
+  bool running = false;
+  int64_t exit_code = 0;  // once not running; 128 + signal where a signal ended it
+  int64_t signal = 0;     // that ended it, 0 if none
+  std::string
+      reason;  // "", Completed, Error, Signal, OOMKilled, StartError, Stopped (by the agent)
+  std::string log_tail;  // the end of its stderr, at most 2 KiB, once it failed
+  WorkerPhase phase = WorkerPhase::kStarting;
+  int64_t step = 0;
+  int64_t suspect_rank = -1;  // whom its communicator blames, -1: nobody
+
+  bool operator==(const WorkerState&) const = default;
+};
+
+// The whole state of an agent.
+struct AgentState {
+  int64_t protocol = kProtocolVersion;
+  int64_t sequence = 0;  // grows with every change; starts anew with `boot_id`
+  std::string boot_id;   // of this agent process
+  std::string job_uid;
+  int64_t node_index = 0;
+  int64_t incarnation = 0;
+  int64_t round = 0;  // that it carries out; 0: none yet
+  std::string hash;
+  std::string phase;  // Idle, Starting, Running, Completed, Failed, Stopping, Exiting
+  std::vector<WorkerState> workers;
+  std::optional<ProgressStatus> progress;  // from the node's lowest rank; rank 0's counts
+  std::optional<CheckpointStatus> last_checkpoint;
+  double failed_seconds_ago = 0;  // since the first failure of the round; 0 where none
+
+  bool operator==(const AgentState&) const = default;
+};
+
+Json to_json(const Assignment& assignment);
+Result<Assignment> assignment_from_json(const Json& document);
+// At most kAgentStateBytesMax: log tails are shortened until it fits.
+Json to_json(const AgentState& state);
+Result<AgentState> agent_state_from_json(const Json& document);
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "common/api/agent_messages.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// One worker's numbers, written by the worker at phase changes and after every step, read by its
+// agent. Plain values; loss and validation_loss are NaN while unknown.
+struct ProgressNumbers {
+  uint64_t round = 0;
+  WorkerPhase phase = WorkerPhase::kStarting;
+  uint32_t reserved = 0;
+  int64_t step = 0;  // optimizer steps done
+  int64_t steps = 0;
+  int64_t tokens = 0;   // trained on by the whole job since step 0
+  int64_t samples = 0;  // sequences, likewise
+  double loss = 0;
+  double validation_loss = 0;
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  double tokens_per_second = 0;  // of the whole job, smoothed over the last steps
+  // Seconds of the last step, by part; communication is what backward did not hide.
+  double data_seconds = 0;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double communication_seconds = 0;
+  double update_seconds = 0;
+  double step_seconds = 0;
+  int64_t checkpoint_step = -1;  // newest complete one in storage; -1: none
+  int64_t suspect_rank = -1;     // blamed by the communicator
+  uint64_t collectives_entered = 0;
+  uint64_t collectives_completed = 0;
+  double first_step_unix_seconds = 0;  // wall clock at the end of the round's first step
+};
+
+// A memfd of one page, made by the agent and inherited by descriptor, with ProgressNumbers under a
+// sequence lock: one writer, any readers, no system call, and nothing that a writer killed in
+// mid-write can block.
+class ProgressPage {
+ public:
+  // Agent's side: a new, zeroed memfd (close-on-exec off).
+  static Result<ProgressPage> create();
+  // Worker's side: maps an inherited descriptor; kInvalid if it isn't such a page.
+  static Result<ProgressPage> attach(int fd);
+
+  ProgressPage(ProgressPage&& other) noexcept;
+  ProgressPage& operator=(ProgressPage&& other) noexcept;
+  ~ProgressPage();
+
+  int fd() const { return fd_; }
+  void write(const ProgressNumbers& numbers);
+  // The last complete write; false while the writer is in mid-write (or died there) after a bounded
+  // number of tries, with `numbers` unchanged.
+  bool read(ProgressNumbers& numbers) const;
+
+ private:
+  struct Layout;
+  ProgressPage(int fd, Layout* page) : fd_(fd), page_(page) {}
+
+  int fd_ = -1;
+  Layout* page_ = nullptr;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,291 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+
+namespace lockstep {
+
+inline constexpr char kApiGroup[] = "lockstep.dev";
+inline constexpr char kApiVersion[] = "lockstep.dev/v1alpha1";
+inline constexpr char kKind[] = "TrainingJob";
+
+// A TrainingJob as DESIGN.md, section 2 has it: plain values, defaults in the initialisers, so that
+// a TrainingJob{} is what an empty spec means. Names are the document's own; docs/trainingjob.md
+// describes every field for users and a test holds the two together.
+
+struct ModelSpec {
+  std::string preset;  // gpt2-124m, -350m, -774m, -1.5b; empty: the dimensions below
+  std::string family = "gpt2";
+  int64_t layers = 0;  // 0 here and below: from the preset
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t context = 0;     // tokens in a sequence
+  int64_t vocabulary = 0;  // 0: from the preset, else from the tokenizer (bytes: 256)
+
+  bool operator==(const ModelSpec&) const = default;
+};
+
+struct DataSpec {
+  std::string path;                 // a file, or a folder of files in the order of their names
+  std::string tokenizer = "bytes";  // bytes: one token a byte; u16, u32: the file holds token ids
+  double validationFraction = 0;    // the last part of the data, never trained on; [0, 0.5]
+  int64_t seed = 1;                 // of the order of samples
+
+  bool operator==(const DataSpec&) const = default;
+};
+
+struct BatchSpec {
+  int64_t global = 8;  // sequences of one optimizer step, over all ranks
+  int64_t micro =
+      0;  // sequences of one forward pass on one rank; 0: the largest share, global / data size
+
+  bool operator==(const BatchSpec&) const = default;
+};
+
+struct OptimizerSpec {
+  std::string name = "adamw";
+  double learningRate = 3e-4;
+  std::string schedule = "cosine";  // constant, linear, cosine
+  int64_t warmupSteps = 0;
+  double minimumLearningRate = 0;  // where linear and cosine end
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weightDecay = 0.1;  // decoupled; of matrices alone
+  double clipNorm = 1.0;     // of all gradients together; 0: none
+
+  bool operator==(const OptimizerSpec&) const = default;
+};
+
+struct ValidationSpec {
+  int64_t everySteps = 0;  // 0: at the end alone (and only if data.validationFraction > 0)
+
+  bool operator==(const ValidationSpec&) const = default;
+};
+
+struct SampleSpec {
+  int64_t tokens = 0;  // generated after the last step; 0: none
+  std::string prompt = "\n";
+  double temperature = 0.8;
+  int64_t topK = 40;
+  int64_t seed = 1;
+
+  bool operator==(const SampleSpec&) const = default;
+};
+
+struct TrainSpec {
+  ModelSpec model;
+  DataSpec data;
+  int64_t steps = 1000;
+  BatchSpec batch;
+  OptimizerSpec optimizer;
+  std::string precision = "fp32";  // fp32, bf16
+  int64_t seed = 1;                // of the initial weights
+  int64_t bucketBytes = 4 << 20;   // of gradients that are all-reduced together
+  ValidationSpec validation;
+  SampleSpec sample;
+
+  bool operator==(const TrainSpec&) const = default;
+};
+
+struct ParallelismSpec {
+  int64_t tensor = 1;
+  int64_t pipeline = 1;
+  std::string sharding = "none";  // none, optimizer, gradients, parameters
+
+  bool operator==(const ParallelismSpec&) const = default;
+};
+
+struct ProcessGroupSpec {
+  std::string name;
+  std::string ranks;  // "0,7", "0-3", "0::2"
+
+  bool operator==(const ProcessGroupSpec&) const = default;
+};
+
+struct RendezvousSpec {
+  int64_t port = 29500;         // of rank 0 on each node; local rank i listens on port + i
+  int64_t timeoutSeconds = 60;  // from the assignment until all ranks are connected
+
+  bool operator==(const RendezvousSpec&) const = default;
+};
+
+struct CheckpointSpec {
+  std::string path;        // empty: none is written (lockstep run sets it below its output folder)
+  int64_t everySteps = 0;  // 0: at the end alone
+  int64_t keep = 3;        // the newest ones
+
+  bool operator==(const CheckpointSpec&) const = default;
+};
+
+struct FailureSpec {
+  int64_t maxRestarts = 10;
+
+  bool operator==(const FailureSpec&) const = default;
+};
+
+struct TrainingJobSpec {
+  int64_t nodes = 1;
+  int64_t gpusPerNode = 0;
+  int64_t processesPerNode = 0;   // 0: gpusPerNode, else 1
+  int64_t threadsPerProcess = 0;  // 0: the pod's CPUs divided by its processes
+  std::string image;
+  std::optional<TrainSpec> train;  // exactly one of train and command
+  std::vector<std::string> command;
+  ParallelismSpec parallelism;
+  std::vector<ProcessGroupSpec> processGroups;
+  RendezvousSpec rendezvous;
+  CheckpointSpec checkpoint;
+  FailureSpec failure;
+  bool suspend = false;
+  int64_t terminationGracePeriodSeconds = 30;
+  std::string managedBy;
+  Json podTemplate = Json::object();
+
+  bool operator==(const TrainingJobSpec&) const = default;
+};
+
+struct ObjectMeta {
+  std::string name;
+  std::string namespace_ = "default";
+  std::string uid;
+  std::string resourceVersion;
+  int64_t generation = 0;
+  std::string creationTimestamp;
+  std::string deletionTimestamp;  // empty: not being deleted
+  std::vector<std::string> finalizers;
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+
+  bool operator==(const ObjectMeta&) const = default;
+};
+
+// metav1.Condition.
+struct Condition {
+  std::string type;
+  std::string status = "Unknown";  // True, False, Unknown
+  std::string reason;
+  std::string message;
+  std::string lastTransitionTime;
+  int64_t observedGeneration = 0;
+
+  bool operator==(const Condition&) const = default;
+};
+
+struct NodesStatus {
+  int64_t desired = 0;
+  int64_t ready = 0;
+
+  bool operator==(const NodesStatus&) const = default;
+};
+
+struct RendezvousStatus {
+  std::string host;
+  int64_t port = 0;
+  int64_t worldSize = 0;
+
+  bool operator==(const RendezvousStatus&) const = default;
+};
+
+struct ProgressStatus {
+  int64_t step = 0;
+  int64_t steps = 0;
+  std::optional<double> loss;  // left out where it is not finite
+  std::optional<double> validationLoss;
+  double tokensPerSecond = 0;
+  int64_t tokens = 0;
+  int64_t samples = 0;
+  std::string updatedAt;
+
+  bool operator==(const ProgressStatus&) const = default;
+};
+
+struct FailureStatus {
+  int64_t rank = -1;
+  int64_t nodeIndex = -1;
+  std::string node;            // spec.nodeName of the pod
+  int64_t exitCode = -1;       // 128 + signal where a signal ended it
+  std::string reason;          // Error, Signal, OOMKilled, PodLost, ...
+  std::string message;         // the end of its log
+  std::string action;          // RestartInPlace, RecreatePod, Fail
+  int64_t round = 0;           // in which it happened
+  double recoverySeconds = 0;  // from the failure to all ranks training again; 0 until then
+  std::string time;
+
+  bool operator==(const FailureStatus&) const = default;
+};
+
+struct CheckpointStatus {
+  int64_t step = 0;
+  std::string path;
+
+  bool operator==(const CheckpointStatus&) const = default;
+};
+
+struct TrainingJobStatus {
+  int64_t observedGeneration = 0;
+  std::string state;  // Pending, Forming, Running, Restarting, Suspended, Complete, Failed; display
+  int64_t round = 0;  // 0: none was formed yet
+  std::string members;  // incarnation of each node index, "1,1,2,1"
+  std::string worldHash;
+  int64_t restarts = 0;
+  NodesStatus nodes;
+  std::optional<RendezvousStatus> rendezvous;
+  std::optional<ProgressStatus> progress;
+  std::optional<FailureStatus> lastFailure;
+  std::optional<CheckpointStatus> lastCheckpoint;
+  std::string startTime;
+  std::string completionTime;
+  std::vector<Condition> conditions;
+
+  bool operator==(const TrainingJobStatus&) const = default;
+};
+
+struct TrainingJob {
+  ObjectMeta metadata;
+  TrainingJobSpec spec;
+  TrainingJobStatus status;
+
+  bool operator==(const TrainingJob&) const = default;
+};
+
+// Every mistake of a document at once, each `path: what was found, what would be right`.
+using Problems = std::vector<std::string>;
+
+// All problems in one kInvalid, a line each.
+Error to_error(const Problems& problems);
+
+// Reads a document strictly: unknown fields (with the nearest known name), wrong types and fields
+// that this version does not carry out are problems. Defaults are filled in; cross-field rules are
+// validate()'s. Never throws; the document is bounded by parse_json or by the YAML codec already.
+Result<TrainingJob> training_job_from_json(const Json& document);
+
+// As the controller reads what a server stored: unknown fields are passed over (the server pruned
+// or a newer version wrote them), everything else as above. Status is read leniently: what can't be
+// read is as if absent.
+Result<TrainingJob> stored_training_job_from_json(const Json& document);
+
+// With defaults written out; from_json(to_json(job)) == job.
+Json to_json(const TrainingJob& job);
+Json spec_to_json(const TrainingJobSpec& spec);
+Json status_to_json(const TrainingJobStatus& status);
+Json train_to_json(const TrainSpec& train);
+Result<TrainSpec> train_from_json(const Json& document, const std::string& path);
+
+// Cross-field rules and ranges; empty where the job is valid.
+Problems validate(const TrainingJob& job);
+
+// Processes on each node, after defaults.
+int64_t processes_per_node(const TrainingJobSpec& spec);
+// Size of the data axis: world / (pipeline x tensor).
+int64_t data_parallel_size(const TrainingJobSpec& spec);
+// Sequences of one forward pass on one rank and how many of them make a step, after defaults.
+int64_t micro_batch(const TrainingJobSpec& spec);
+int64_t accumulation_steps(const TrainingJobSpec& spec);
+
+}  // namespace lockstep

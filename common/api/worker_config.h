@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/api/training_job.h"
+#include "common/api/world_assignment.h"
+#include "common/base/json.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// The JSON file that an agent writes for one worker process: `lockstep-worker --config FILE`.
+// The secret is not in it: the worker reads it from token_file.
+struct WorkerConfig {
+  std::string job_name;
+  WorldAssignment world;
+  std::string hash;  // world_hash(world)
+  int64_t rank = 0;
+  TrainSpec train;
+  CheckpointSpec checkpoint;  // path empty: nothing is stored
+  int64_t threads = 1;
+  std::string token_file;  // the job's token; the key of a round's transport is derived from it
+  int64_t rendezvous_timeout_seconds = 60;
+  int64_t progress_fd = -1;  // inherited memfd with this rank's ProgressPage; -1: none
+  int64_t shm_fd = -1;       // inherited memfd shared by the ranks of this node; -1: none
+
+  bool operator==(const WorkerConfig&) const = default;
+};
+
+Json to_json(const WorkerConfig& config);
+Result<WorkerConfig> worker_config_from_json(const Json& document);
+
+// Exit codes of lockstep-worker beside 0. A peer's failure is told apart from one's own, so that
+// the controller doesn't blame the messenger.
+inline constexpr int kExitBadConfig = 2;
+inline constexpr int kExitDataError = 3;
+inline constexpr int kExitPeerLost = 4;      // another rank left, timed out or refused
+inline constexpr int kExitStorageError = 5;  // a checkpoint couldn't be written
+inline constexpr int kExitNotFinite = 6;     // the loss is NaN or infinite
+inline constexpr int kExitPortTaken = 7;     // its rendezvous port is in use
+inline constexpr int kExitStopped =
+    143;  // SIGTERM: it saved a checkpoint, if it has a path, and left
+
+}  // namespace lockstep
