@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Dependencies point down: every include of the tree against the table of DESIGN.md, section 4.
+
+Also: third parties stay where they are adapted, includes of ours are quoted and root-relative, and
+a source includes its own header first. The waiver list may only shrink.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# folder -> prefixes that it may include beside its own. The longest matching folder counts.
+MAY_INCLUDE = {
+    "common/base": [],
+    "common/layout": ["common/base"],
+    "common/api": ["common/base", "common/layout"],
+    "kernels": ["common/base"],
+    "controller/plan": ["common"],
+    "controller/loop": ["common", "controller/plan"],
+    "controller/kube": ["common", "controller/loop", "controller/plan"],
+    "controller": ["common", "controller"],  # main.cc alone
+    "agent/comm": ["common", "kernels"],
+    "agent/optim": ["common", "kernels"],
+    "agent/model": ["common/base", "common/layout", "kernels"],
+    "agent/parallel": ["common", "kernels", "agent/comm", "agent/model", "agent/optim"],
+    "agent/train": ["common", "kernels", "agent/comm", "agent/model", "agent/optim", "agent/parallel"],
+    "agent/node": ["common"],
+    "cli": ["common", "controller"],
+}
+
+# third party -> (what its includes look like, folders that may include it)
+THIRD_PARTIES = {
+    "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube", "cli"]),
+    "Boost": (r"boost/", ["agent/node/http", "cli/local"]),
+    "nlohmann/json": (r"nlohmann/", ["common/base"]),
+    "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),
+    "prometheus-cpp": (r"prometheus/", ["agent/node/metrics", "controller/kube/metrics"]),
+    "oneDNN": (r"(oneapi/)?dnnl", ["kernels"]),
+    "CUDA": (r"cuda|cublas|cudnn", ["kernels", "agent/comm"]),
+    "NCCL": (r"nccl\.h", ["agent/comm"]),
+    "CLI11": (r"CLI/", ["cli", "controller/main.cc"]),
+}
+
+WAIVERS: set[tuple[str, str]] = set()  # (file, included), each with its reason beside it
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+ABSENT = re.compile(r"^\s*#\s*if(def|ndef)?\b.*\b(HAVE|WITH|USE)_", re.IGNORECASE)
+
+
+def sources():
+    for top in ("common", "kernels", "agent", "controller", "cli"):
+        for suffix in ("*.h", "*.cc", "*.cu", "*.cuh"):
+            yield from sorted((ROOT / top).rglob(suffix))
+
+
+def within(path, prefix):
+    return path == prefix or path.startswith((prefix + "/", prefix + "."))
+
+
+def folder_of(path):
+    matches = [folder for folder in MAY_INCLUDE if path.startswith(folder + "/")]
+    return max(matches, key=len, default=None)
+
+
+def check_ours(path, included, errors):
+    folder = folder_of(path)
+    target = ROOT / included
+    if not target.exists():
+        errors.append(f"{path}: \"{included}\" is not a root-relative path of ours")
+        return
+    allowed = [folder, *MAY_INCLUDE[folder]]
+    if not any(included.startswith(prefix + "/") for prefix in allowed):
+        errors.append(f"{path}: includes {included}; {folder} may include {', '.join(allowed)}")
+
+
+def check_third_party(path, included, errors):
+    for name, (pattern, homes) in THIRD_PARTIES.items():
+        if re.match(pattern, included) and not any(within(path, home) for home in homes):
+            errors.append(f"{path}: includes {included}; {name} stays in {', '.join(homes)}")
+
+
+def check_file(file, errors):
+    path = file.relative_to(ROOT).as_posix()
+    if folder_of(path) is None:
+        errors.append(f"{path}: no row of the table covers this folder")
+        return 0
+    count = 0
+    first = None
+    for line in file.read_text().splitlines():
+        if ABSENT.match(line):
+            errors.append(f"{path}: absence is a twin file, not `{line.strip()}`")
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        count += 1
+        bracket, included = match.groups()
+        if (path, included) in WAIVERS:
+            continue
+        if bracket == '"':
+            first = first or included
+            check_ours(path, included, errors)
+        else:
+            first = first or included
+            check_third_party(path, included, errors)
+    own = path.rsplit(".", 1)[0] + ".h"
+    if path.endswith(".cc") and (ROOT / own).exists() and first != own:
+        errors.append(f"{path}: its own header {own} comes first, not {first}")
+    return count
+
+
+def self_test():
+    """The check itself can fail: an upward include and a stray third party are found."""
+    errors = []
+    check_ours("kernels/ops/x.cc", "tests/layers_test.py", errors)
+    check_third_party("agent/train/x.cc", "cpprest/http_client.h", errors)
+    assert len(errors) == 2, errors
+
+
+def main():
+    self_test()
+    errors, files, includes = [], 0, 0
+    for file in sources():
+        files += 1
+        includes += check_file(file, errors)
+    for error in errors:
+        print(error, file=sys.stderr)
+    print(f"{files} files, {includes} includes, {len(errors)} against the table")
+    return 1 if errors or files == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
