@@ -1,0 +1,51 @@
+#pragma once
+
+#include "kernels/device/device.h"
+#include "kernels/ops/adamw.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/classifier.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/embedding.h"
+#include "kernels/ops/gelu.h"
+#include "kernels/ops/layernorm.h"
+#include "kernels/ops/matmul.h"
+#include "kernels/ops/sampling.h"
+
+namespace lockstep {
+
+// The operations of one device. All tensors are row-major and dense. The caller owns every buffer;
+// an op neither allocates nor synchronises nor knows ranks. Pointers are to memory of the stream's
+// device, but for spans of tensors, which are read during the call. An argument that the header
+// does not allow is a bug of ours and trips CHECK. Results are the same bits for the same
+// arguments, device type and number of threads. Sizes may be 0 (nothing is done). Activations are
+// fp32 on the CPU; bf16 enters through Precision and Cast.
+struct OpTable {
+  void (*embedding_forward)(Stream&, const EmbeddingForward&);
+  void (*embedding_backward)(Stream&, const EmbeddingBackward&);
+  void (*layernorm_forward)(Stream&, const LayerNormForward&);
+  void (*layernorm_backward)(Stream&, const LayerNormBackward&);
+  void (*matmul_forward)(Stream&, const MatmulForward&);
+  void (*matmul_backward)(Stream&, const MatmulBackward&);
+  void (*gelu_forward)(Stream&, const GeluForward&);
+  void (*gelu_backward)(Stream&, const GeluBackward&);
+  void (*attention_forward)(Stream&, const AttentionForward&);
+  void (*attention_backward)(Stream&, const AttentionBackward&);
+  void (*classifier)(Stream&, const Classifier&);
+  void (*classifier_max)(Stream&, const ClassifierMax&);
+  void (*classifier_sum)(Stream&, const ClassifierSum&);
+  void (*classifier_finish)(Stream&, const ClassifierFinish&);
+  void (*adamw)(Stream&, const AdamW&);
+  void (*squared_norm)(Stream&, const SquaredNorm&);
+  void (*fill)(Stream&, const Fill&);
+  void (*cast)(Stream&, const Cast&);
+  void (*scale)(Stream&, const Scale&);
+  void (*add)(Stream&, const Add&);
+  void (*sample)(Stream&, const Sample&);
+};
+
+// For the best instruction set of this CPU, chosen at the first call.
+const OpTable& cpu_ops();
+// Its name: "x86-64-v4", "x86-64-v3", "baseline".
+const char* cpu_ops_isa();
+
+}  // namespace lockstep
