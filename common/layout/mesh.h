@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace lockstep {
+
+enum class Axis : uint8_t { kPipeline, kData, kTensor };
+
+// "pipeline", "data", "tensor".
+std::string_view axis_name(Axis axis);
+
+// The world as pipeline x data x tensor, outer to inner: rank = (pipeline * data_size + data) *
+// tensor_size + tensor, so that tensor peers are neighbours and share a node.
+struct Mesh {
+  int64_t pipeline = 1;
+  int64_t data = 1;
+  int64_t tensor = 1;
+
+  int64_t size() const { return pipeline * data * tensor; }
+  bool operator==(const Mesh&) const = default;
+};
+
+struct MeshShape {
+  int64_t world_size = 1;
+  int64_t pipeline = 1;
+  int64_t tensor = 1;
+};
+
+// The rest of the world is data parallel; kInvalid where pipeline x tensor does not divide it.
+Result<Mesh> make_mesh(const MeshShape& shape);
+
+struct MeshCoordinates {
+  int64_t pipeline = 0;
+  int64_t data = 0;
+  int64_t tensor = 0;
+
+  bool operator==(const MeshCoordinates&) const = default;
+};
+
+// rank in [0, mesh.size()), and back.
+MeshCoordinates coordinates(const Mesh& mesh, int64_t rank);
+int64_t rank_of(const Mesh& mesh, const MeshCoordinates& at);
+
+// The groups along an axis: ranks that differ in that coordinate alone, ascending; groups in the
+// order of their first ranks. Every rank is in exactly one.
+std::vector<std::vector<int64_t>> axis_groups(const Mesh& mesh, Axis axis);
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/layout/model_config.h"
+
+namespace lockstep {
+
+enum class Init : uint8_t {
+  kNormal,          // N(0, 0.02)
+  kResidualNormal,  // N(0, 0.02 / sqrt(2 layers)): projections that add to the residual stream
+  kZero,
+  kOne,
+};
+
+// A parameter of the whole model. Names are Hugging Face's for GPT2LMHeadModel
+// (`transformer.h.0.attn.c_attn.weight`); matrices are [out, in] as in nn.Linear, so the four
+// matrices of a block are the transposes of Hugging Face's Conv1D ones.
+struct Parameter {
+  int64_t id = 0;  // its place in the table: a block's are consecutive, blocks in order
+  std::string name;
+  int64_t block = 0;              // where it lives; a tied embedding also serves the head's block
+  std::array<int64_t, 2> dims{};  // logical and global, without padding; a vector is {n, 1}
+  int rank = 1;                   // number of dims: 1 or 2
+  // Tensor parallelism splits this dim evenly over its shards; -1: every rank has all of it. With
+  // shard_parts p, the dim is p equal parts (q, k, v), and each is split.
+  int shard_axis = -1;
+  int64_t shard_parts = 1;
+  bool weight_decay = false;  // matrices and embeddings, not biases and norms
+  Init init = Init::kZero;
+  // How often backward adds to the gradient in one micro-batch: the tied embedding 2, others 1.
+  int contributions = 1;
+
+  int64_t count() const { return dims[0] * dims[1]; }
+};
+
+inline constexpr int64_t kTokenEmbedding = 0;  // id of transformer.wte.weight
+inline constexpr int64_t kPositionEmbedding = 1;
+
+// Of the whole model. Backward completes gradients in descending order of id, the tied embedding,
+// number 0, last.
+std::vector<Parameter> parameter_table(const ModelConfig& config);
+
+// The ids that a block reads, ascending: the head's are the token embedding and the final norm.
+std::vector<int64_t> block_parameters(const ModelConfig& config, int64_t block);
+
+// Of all logical elements; a tied embedding counts once.
+int64_t parameter_count(const ModelConfig& config);
+
+// What one rank holds of a parameter, and where, in a flat arena of floats.
+struct ArenaEntry {
+  int64_t id = 0;
+  int64_t offset = 0;              // floats; a multiple of 16 (64 bytes)
+  std::array<int64_t, 2> dims{};   // of the local part, with padding rows
+  std::array<int64_t, 2> begin{};  // of the local part in the padded global tensor; see shard_parts
+  int64_t count = 0;               // dims[0] * dims[1]
+  // Whether this rank's stage counts it in the gradient norm: a tied embedding that lives on two
+  // stages is counted where its block is.
+  bool counted = true;
+};
+
+// The arena of one rank's parameters; gradients and optimizer states have the same layout.
+struct ParameterArena {
+  std::vector<ArenaEntry> entries;  // ascending id
+  int64_t count = 0;                // floats, gaps included
+
+  // The entry with that id, or null where the rank does not hold it.
+  const ArenaEntry* find(int64_t id) const;
+};
+
+ParameterArena parameter_arena(const ModelConfig& config, const Stage& stage,
+                               const TensorShard& shard = {});
+
+// A run of consecutive elements that a rank's part and the logical global tensor have in common.
+struct ShardRun {
+  int64_t local = 0;   // element within the local part
+  int64_t global = 0;  // element within the logical tensor
+  int64_t count = 0;
+};
+
+// The local part as runs of the logical tensor, ascending in both; padding is in none. For
+// checkpoints that any mesh loads, and for initial values that do not depend on the mesh.
+std::vector<ShardRun> shard_runs(const Parameter& parameter, const ArenaEntry& entry,
+                                 const TensorShard& shard);
+
+}  // namespace lockstep
