@@ -6,6 +6,56 @@
 namespace lockstep {
 namespace {
 
+// Eats a time from the left; once something is wrong `good` is false and stays so.
+struct Digits {
+  std::string_view rest;
+  bool good = true;
+
+  bool skip(char expected) {
+    if (rest.empty() || rest.front() != expected) return false;
+    rest.remove_prefix(1);
+    return true;
+  }
+
+  // `count` digits and the separator after them ('\0': none).
+  int take(size_t count, char separator) {
+    int value = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (rest.empty() || rest.front() < '0' || rest.front() > '9') {
+        good = false;
+        return 0;
+      }
+      value = value * 10 + (rest.front() - '0');
+      rest.remove_prefix(1);
+    }
+    if (separator != '\0' && !skip(separator)) good = false;
+    return value;
+  }
+
+  Duration take_fraction() {
+    if (!skip('.')) return Duration{0};
+    int64_t unit = 100'000'000;
+    int64_t nanoseconds = 0;
+    if (rest.empty() || rest.front() < '0' || rest.front() > '9') good = false;
+    for (; !rest.empty() && rest.front() >= '0' && rest.front() <= '9'; unit /= 10) {
+      nanoseconds += unit * (rest.front() - '0');
+      rest.remove_prefix(1);
+    }
+    return Duration(nanoseconds);
+  }
+
+  Duration take_offset() {
+    if (skip('Z')) return Duration{0};
+    const bool east = skip('+');
+    if (!east && !skip('-')) good = false;
+    const int hours = take(2, ':');
+    const int minutes = take(2, '\0');
+    const Duration offset = std::chrono::hours(hours) + std::chrono::minutes(minutes);
+    return east ? offset : -offset;
+  }
+};
+
+
 std::tm utc(WallTime time) {
   const std::time_t seconds = static_cast<std::time_t>(
       std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count());
@@ -49,6 +99,29 @@ std::string rfc3339_micro(WallTime time) {
   const int size =
       std::snprintf(text, sizeof text, "%s.%06dZ", date, static_cast<int>(micros.count()));
   return {text, static_cast<size_t>(size)};
+}
+
+Result<WallTime> wall_time_from_rfc3339(std::string_view text) {
+  const Error error = invalid("[clock] expected a time as 2026-01-02T03:04:05Z, found \"" +
+                              std::string(text.substr(0, 40)) + "\"");
+  Digits digits{text};
+  const int year = digits.take(4, '-');
+  const int month = digits.take(2, '-');
+  const int day = digits.take(2, 'T');
+  const int hour = digits.take(2, ':');
+  const int minute = digits.take(2, ':');
+  const int second = digits.take(2, '\0');
+  const Duration fraction = digits.take_fraction();
+  const Duration offset = digits.take_offset();
+  const std::chrono::year_month_day date{std::chrono::year(year),
+                                         std::chrono::month(unsigned(month)),
+                                         std::chrono::day(unsigned(day))};
+  if (!digits.good || !digits.rest.empty() || !date.ok() || year < 1970 || year > 2200 ||
+      hour > 23 || minute > 59 || second > 60) {
+    return error;
+  }
+  return WallTime(std::chrono::sys_days(date).time_since_epoch() + std::chrono::hours(hour) +
+                  std::chrono::minutes(minute) + std::chrono::seconds(second) + fraction - offset);
 }
 
 }  // namespace lockstep

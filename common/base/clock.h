@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
+
+#include "common/base/result.h"
 
 namespace lockstep {
 
@@ -48,5 +51,9 @@ Duration from_seconds(double seconds);
 // (`2026-01-02T03:04:05.000006Z`) are written.
 std::string rfc3339(WallTime time);
 std::string rfc3339_micro(WallTime time);
+
+// Reads both, with `Z` or an offset and any number of digits after the point (those beyond
+// nanoseconds are dropped). kInvalid for anything else, and outside the years 1970 to 2200.
+Result<WallTime> wall_time_from_rfc3339(std::string_view text);
 
 }  // namespace lockstep

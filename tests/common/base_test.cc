@@ -119,4 +119,18 @@ TEST(Clock, WritesTimesAsKubernetesDoes) {
 }
 
 }  // namespace
+TEST(Clock, ReadsTheTimesThatItWrites) {
+  const WallTime time(std::chrono::seconds(1767323045) + std::chrono::microseconds(6));
+  EXPECT_EQ(*wall_time_from_rfc3339(rfc3339_micro(time)), time);
+  EXPECT_EQ(*wall_time_from_rfc3339("2026-01-02T03:04:05Z"),
+            WallTime(std::chrono::seconds(1767323045)));
+  EXPECT_EQ(*wall_time_from_rfc3339("2026-01-02T05:04:05.5+02:00"),
+            WallTime(std::chrono::milliseconds(1767323045500)));
+  for (const char* text : {"", "2026", "2026-13-02T03:04:05Z", "2026-02-30T03:04:05Z",
+                           "2026-01-02T03:04:05", "2026-01-02T03:04:05Zx", "2026-01-02T24:04:05Z",
+                           "2026-01-02T03:04:05.Z", "1026-01-02T03:04:05Z"}) {
+    EXPECT_FALSE(wall_time_from_rfc3339(text).ok()) << text;
+  }
+}
+
 }  // namespace lockstep
