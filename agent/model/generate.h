@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/model/gpt.h"
+#include "agent/model/param_store.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+struct GenerateOptions {
+  std::vector<int32_t> prompt;  // at least one token
+  int64_t tokens = 0;           // to add
+  float temperature = 1.0f;     // 0: the likeliest token always
+  int64_t top_k = 0;            // 0: all
+  uint64_t seed = 1;
+};
+
+// The tokens that follow the prompt, each drawn given the last `context` ones: the same for the
+// same parameters, options, precision and threads. The model is whole (all blocks, one shard) and
+// on the CPU. Beyond the model's own memory it takes an evaluating micro-batch of one sequence.
+// kInvalid for an empty prompt, a token outside the vocabulary or a partial model.
+Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
+                                      const GenerateOptions& options);
+
+}  // namespace lockstep

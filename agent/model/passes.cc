@@ -1,0 +1,79 @@
+#include "agent/model/passes.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+// A block's parameters, held while it computes.
+class Held {
+ public:
+  static Result<Held> get(ParamStore& store, int64_t block, int64_t version) {
+    TRY_ASSIGN(const std::span<const ParamView> views, store.get(block, version));
+    return Held(store, block, version, views);
+  }
+  Held(Held&& other) noexcept
+      : store_(std::exchange(other.store_, nullptr)),
+        block_(other.block_),
+        version_(other.version_),
+        views_(other.views_) {}
+  Held& operator=(Held&&) = delete;
+  ~Held() {
+    if (store_ != nullptr) store_->release(block_, version_);
+  }
+
+  std::span<const ParamView> views() const { return views_; }
+
+ private:
+  Held(ParamStore& store, int64_t block, int64_t version, std::span<const ParamView> views)
+      : store_(&store), block_(block), version_(version), views_(views) {}
+
+  ParamStore* store_;
+  int64_t block_;
+  int64_t version_;
+  std::span<const ParamView> views_;
+};
+
+}  // namespace
+
+Status forward_pass(Gpt& model, ParamStore& store, MicroBatch& batch) {
+  const int64_t version = batch.input().version;
+  const Stage& stage = model.stage();
+  for (int64_t block = stage.begin; block < stage.end; ++block) {
+    TRY_ASSIGN(const Held held, Held::get(store, block, version));
+    if (block + 1 < stage.end) store.prefetch(block + 1, version);
+    TRY(model.forward(block, held.views(), batch));
+  }
+  return {};
+}
+
+Status backward_pass(Gpt& model, ParamStore& store, MicroBatch& batch, GradSink& sink) {
+  const int64_t version = batch.input().version;
+  const Stage& stage = model.stage();
+  for (int64_t block = stage.end - 1; block >= stage.begin; --block) {
+    TRY_ASSIGN(const Held held, Held::get(store, block, version));
+    if (block > stage.begin) store.prefetch(block - 1, version);
+    TRY(model.backward(block, held.views(), batch, sink));
+  }
+  return sink.end_micro_batch();
+}
+
+Result<double> loss_sum(const Gpt& model, const MicroBatch& batch) {
+  constexpr size_t kChunk = 4096;
+  std::array<float, kChunk> chunk;
+  const auto rows = static_cast<size_t>(batch.rows());
+  double sum = 0;
+  for (size_t row = 0; row < rows; row += kChunk) {
+    const size_t count = std::min(kChunk, rows - row);
+    TRY(copy_bytes(
+        model.stream(),
+        {.to = chunk.data(), .from = batch.losses() + row, .bytes = count * sizeof(float)}));
+    TRY(model.stream().synchronize());
+    for (size_t i = 0; i < count; ++i) sum += static_cast<double>(chunk[i]);
+  }
+  return sum;
+}
+
+}  // namespace lockstep

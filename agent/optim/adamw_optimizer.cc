@@ -1,0 +1,42 @@
+#include "agent/optim/adamw_optimizer.h"
+
+namespace lockstep {
+
+Result<AdamWOptimizer> AdamWOptimizer::create(const ModelConfig& config,
+                                              const ParameterArena& arena,
+                                              const OptimizerArenas& arenas,
+                                              const AdamWOptions& options, Device device,
+                                              const OpTable& ops) {
+  AdamWOptimizer optimizer;
+  optimizer.ops_ = &ops;
+  optimizer.options_ = options;
+  const size_t bytes = static_cast<size_t>(arena.count) * sizeof(float);
+  TRY_ASSIGN(optimizer.first_, Buffer::allocate(device, bytes));
+  TRY_ASSIGN(optimizer.second_, Buffer::allocate(device, bytes));
+  const std::vector<Parameter> table = parameter_table(config);
+  for (const ArenaEntry& entry : arena.entries) {
+    const bool decays = table[static_cast<size_t>(entry.id)].weight_decay;
+    optimizer.tensors_.push_back({
+        .parameter = arenas.parameters + entry.offset,
+        .gradient = arenas.gradients + entry.offset,
+        .m = optimizer.first_.f32() + entry.offset,
+        .v = optimizer.second_.f32() + entry.offset,
+        .copy = arenas.copies == nullptr ? View() : View(arenas.copies + entry.offset),
+        .count = entry.count,
+        .weight_decay = decays ? static_cast<float>(options.weight_decay) : 0.0f,
+    });
+  }
+  return optimizer;
+}
+
+void AdamWOptimizer::step(Stream& stream, const AdamWStep& step) {
+  ops_->adamw(stream, {.tensors = tensors_,
+                       .learning_rate = static_cast<float>(step.learning_rate),
+                       .beta1 = static_cast<float>(options_.beta1),
+                       .beta2 = static_cast<float>(options_.beta2),
+                       .epsilon = static_cast<float>(options_.epsilon),
+                       .gradient_scale = step.gradient_scale,
+                       .step = step.step});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/layout/parameters.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // decoupled; of the parameters that the table marks
+};
+
+// The flat arenas of one rank, each of arena.count floats in the arena's layout.
+struct OptimizerArenas {
+  float* parameters = nullptr;
+  const float* gradients = nullptr;
+  Bf16* copies = nullptr;  // of the new parameters, for the products; null: none are kept
+};
+
+struct AdamWStep {
+  double learning_rate = 0;
+  float gradient_scale = 1.0f;  // clip_scale()
+  int64_t step = 1;             // counted from 1
+};
+
+// AdamW over a parameter arena (the formula: kernels/ops/adamw.h). Owns the moments; parameters and
+// gradients are the caller's and outlive it.
+class AdamWOptimizer {
+ public:
+  // kUnavailable where memory is short. Moments start as zero.
+  static Result<AdamWOptimizer> create(const ModelConfig& config, const ParameterArena& arena,
+                                       const OptimizerArenas& arenas, const AdamWOptions& options,
+                                       Device device, const OpTable& ops);
+
+  // Updates every parameter; allocates nothing.
+  void step(Stream& stream, const AdamWStep& step);
+
+  // The moments in the arena's layout, on the device, for checkpoints.
+  float* first_moments() { return first_.f32(); }
+  float* second_moments() { return second_.f32(); }
+
+ private:
+  AdamWOptimizer() = default;
+
+  const OpTable* ops_ = nullptr;
+  AdamWOptions options_;
+  Buffer first_;
+  Buffer second_;
+  std::vector<AdamWTensor> tensors_;
+};
+
+}  // namespace lockstep
