@@ -109,7 +109,7 @@ class Gpt {
 
   // [R,C]. Stages without the head: the gradient of stage_output(), to be filled before backward.
   // Stages without the embedding: the gradient of stage_input(), there after backward. One for all
-  // micro-batches.
+  // micro-batches; the pointer holds until make_micro_batch() or begin() of a new shape.
   float* stage_gradient();
 
  private:

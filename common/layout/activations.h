@@ -18,6 +18,7 @@ struct ActivationShape {
   PassMode mode = PassMode::kTrain;
 
   int64_t rows() const { return batch * sequence; }
+  bool operator==(const ActivationShape&) const = default;
 };
 
 // Offsets in floats into the arena of one micro-batch; R = B*T, C width, and of one tensor shard's

@@ -1,0 +1,139 @@
+#include "agent/model/gpt.h"
+
+#include <string>
+
+#include "agent/model/gpt_impl.h"
+
+namespace lockstep {
+
+Gpt::Impl::Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
+                TpRegion& tp_region)
+    : options(model_options),
+      ops(op_table),
+      stream(op_stream),
+      region(tp_region),
+      shard(tp_region.shard()),
+      parameters(parameter_arena(model_options.config, model_options.stage, shard)) {}
+
+Result<Gpt> Gpt::create(const GptOptions& options, const OpTable& ops, Stream& stream,
+                        TpRegion& region) {
+  TRY(validate(options.config, region.shard().size));
+  const Stage& stage = options.stage;
+  if (stage.begin < 0 || stage.end > block_count(options.config) ||
+      layer_count(stage, options.config) < 1) {
+    return invalid("[model] expected a stage with at least one of the " +
+                   std::to_string(options.config.layers) + " layers, got blocks " +
+                   std::to_string(stage.begin) + " to " + std::to_string(stage.end));
+  }
+  return Gpt(std::make_unique<Impl>(options, ops, stream, region));
+}
+
+Gpt::Gpt(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Gpt::Gpt(Gpt&&) noexcept = default;
+Gpt::~Gpt() = default;
+
+const ModelConfig& Gpt::config() const {
+  return impl_->options.config;
+}
+const Stage& Gpt::stage() const {
+  return impl_->options.stage;
+}
+const TensorShard& Gpt::shard() const {
+  return impl_->shard;
+}
+const ParameterArena& Gpt::parameters() const {
+  return impl_->parameters;
+}
+Stream& Gpt::stream() const {
+  return impl_->stream;
+}
+const OpTable& Gpt::ops() const {
+  return impl_->ops;
+}
+
+Result<MicroBatch> Gpt::make_micro_batch(const ActivationShape& shape) {
+  CHECK(shape.batch > 0 && shape.sequence > 0);
+  TRY(impl_->reserve(shape));
+  ActivationArena arena = activation_arena(config(), stage(), shard(), shape);
+  const auto bytes = static_cast<size_t>(arena.count) * sizeof(float);
+  TRY_ASSIGN(Buffer memory, Buffer::allocate(stream().device(), bytes));
+  return MicroBatch(shape, std::move(arena), std::move(memory));
+}
+
+Status Gpt::begin(MicroBatch& batch, const MicroBatchInput& input) {
+  CHECK(input.batch > 0 && input.sequence > 0 && input.sequence <= config().context);
+  CHECK(input.batch * input.sequence <= batch.capacity().rows());
+  batch.input_ = input;
+  return impl_->reserve({input.batch, input.sequence, batch.capacity().mode});
+}
+
+Status Gpt::forward(int64_t block, std::span<const ParamView> parameters, MicroBatch& batch) {
+  CHECK(block >= stage().begin && block < stage().end);
+  return impl_->forward(block, parameters, batch);
+}
+
+Status Gpt::backward(int64_t block, std::span<const ParamView> parameters, MicroBatch& batch,
+                     GradSink& sink) {
+  CHECK(block >= stage().begin && block < stage().end);
+  CHECK(batch.trains());
+  return impl_->backward(block, parameters, batch, sink);
+}
+
+float* Gpt::stage_gradient() {
+  return impl_->scratch_tensor(impl_->scratch_at.stream);
+}
+
+Status Gpt::Impl::forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch) {
+  if (block == 0) return embedding_forward(views, batch);
+  if (block == head_block(options.config)) return head_forward(views, batch);
+  return layer_forward(block, views, batch);
+}
+
+Status Gpt::Impl::backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
+                           GradSink& sink) {
+  if (block == 0) return embedding_backward(batch, sink);
+  if (block == head_block(options.config)) return head_backward(views, batch, sink);
+  TRY(layer_backward(block, views, batch, sink));
+  const bool tied_ends_here = block == options.stage.begin && has_head();
+  return tied_ends_here ? sink.ready(kTokenEmbedding) : Status();
+}
+
+Status Gpt::Impl::reserve(const ActivationShape& shape) {
+  if (std::find(reserved_.begin(), reserved_.end(), shape) != reserved_.end()) return {};
+  const BackwardScratch wanted = backward_scratch(options.config, shard, shape);
+  const auto scratch_bytes = static_cast<size_t>(wanted.count) * sizeof(float);
+  const size_t workspace_size = workspace_bytes(shape);
+  const bool grows = scratch_bytes > scratch.bytes() || workspace_size > workspace_.bytes();
+  if (grows) TRY(stream.synchronize());  // what is freed below may be in use
+  if (scratch_bytes > scratch.bytes()) {
+    TRY_ASSIGN(scratch, Buffer::allocate(stream.device(), scratch_bytes));
+    scratch_at = wanted;
+  }
+  if (workspace_size > workspace_.bytes()) {
+    TRY_ASSIGN(workspace_, Buffer::allocate(stream.device(), workspace_size));
+  }
+  reserved_.push_back(shape);
+  return {};
+}
+
+size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
+  const bool train = shape.mode == PassMode::kTrain;
+  const int64_t width = options.config.width;
+  const int64_t split = local_width();
+  std::vector<MatmulShape> products{{shape.rows(), 3 * split, width},
+                                    {shape.rows(), width, split},
+                                    {shape.rows(), 4 * split, width},
+                                    {shape.rows(), width, 4 * split}};
+  if (has_head()) products.push_back({shape.rows(), local_vocabulary(), width});
+  size_t bytes = attention_workspace({.batch = shape.batch,
+                                      .sequence = shape.sequence,
+                                      .heads = options.config.heads / shard.size,
+                                      .head_dim = options.config.head_dim()});
+  for (const MatmulShape& product : products) {
+    bytes = std::max(bytes, matmul_forward_workspace(product, options.precision));
+    if (train) bytes = std::max(bytes, matmul_backward_workspace(product, options.precision));
+  }
+  return train ? std::max(bytes, layernorm_backward_workspace(width)) : bytes;
+}
+
+}  // namespace lockstep
