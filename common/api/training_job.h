@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "common/api/problems.h"
 #include "common/base/json.h"
+#include "common/layout/model_config.h"
 
 namespace lockstep {
 
@@ -256,12 +258,6 @@ struct TrainingJob {
   bool operator==(const TrainingJob&) const = default;
 };
 
-// Every mistake of a document at once, each `path: what was found, what would be right`.
-using Problems = std::vector<std::string>;
-
-// All problems in one kInvalid, a line each.
-Error to_error(const Problems& problems);
-
 // Reads a document strictly: unknown fields (with the nearest known name), wrong types and fields
 // that this version does not carry out are problems. Defaults are filled in; cross-field rules are
 // validate()'s. Never throws; the document is bounded by parse_json or by the YAML codec already.
@@ -282,6 +278,13 @@ Result<TrainSpec> train_from_json(const Json& document, const std::string& path)
 // Cross-field rules and ranges; empty where the job is valid.
 Problems validate(const TrainingJob& job);
 
+// What a user's document goes through: read strictly, then validate(), all problems at once (no
+// rule speaks of a field that could not be read).
+Result<TrainingJob> valid_training_job_from_json(const Json& document);
+
+// The dimensions that are built: the preset's, overridden by what is given, and the vocabulary that
+// the tokenizer needs where none is given. What is given nowhere stays 0 (validate() refuses that).
+ModelConfig model_config(const TrainSpec& train);
 // Processes on each node, after defaults.
 int64_t processes_per_node(const TrainingJobSpec& spec);
 // Size of the data axis: world / (pipeline x tensor).

@@ -1,0 +1,78 @@
+#include "common/api/agent_messages.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/api/message_fields.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 9> kPhaseNames = {"Starting",     "Forming",   "Loading",
+                                                         "Broadcasting", "Training",  "Saving",
+                                                         "Validating",   "Finishing", "Done"};
+constexpr size_t kLogTailBytesMax = 2048;
+
+// The last bytes of the text, from the beginning of a character on.
+std::string tail(const std::string& text, size_t bytes_max) {
+  size_t at = text.size() > bytes_max ? text.size() - bytes_max : 0;
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
+  return text.substr(at);
+}
+
+template <class Message>
+Result<Message> read_message(const Json& document, const std::string& name) {
+  Message message;
+  Problems problems;
+  read_json(document, message, name, kReadStored, problems);
+  if (problems.empty()) check_ranges(message, name, problems);
+  if (!problems.empty()) return to_error(problems);
+  return message;
+}
+
+}  // namespace
+
+std::string_view worker_phase_name(WorkerPhase phase) {
+  const auto index = static_cast<size_t>(phase);
+  return index < kPhaseNames.size() ? kPhaseNames[index] : "Unknown";
+}
+
+Result<WorkerPhase> worker_phase_from_name(std::string_view name) {
+  const auto it = std::find(kPhaseNames.begin(), kPhaseNames.end(), name);
+  if (it == kPhaseNames.end()) return invalid("[worker phase] a known name, " + in_quotes(name));
+  return static_cast<WorkerPhase>(it - kPhaseNames.begin());
+}
+
+Json to_json(const Assignment& assignment) {
+  return write_json(assignment);
+}
+
+Result<Assignment> assignment_from_json(const Json& document) {
+  TRY_ASSIGN(Assignment assignment, read_message<Assignment>(document, "assignment"));
+  const auto nodes = static_cast<int64_t>(assignment.world.nodes.size());
+  if (assignment.node_index >= nodes) {
+    return invalid("assignment.nodeIndex: " + std::to_string(assignment.node_index) +
+                   " is not in the world of " + std::to_string(nodes) + " nodes");
+  }
+  const std::string hash = world_hash(assignment.world);
+  if (assignment.hash != hash) {
+    return invalid("assignment.hash: found " + in_quotes(assignment.hash) + ", the world's is " +
+                   hash);
+  }
+  return assignment;
+}
+
+Json to_json(const AgentState& state) {
+  AgentState bounded = state;
+  for (size_t bytes_max = kLogTailBytesMax;; bytes_max /= 2) {
+    for (WorkerState& worker : bounded.workers) worker.log_tail = tail(worker.log_tail, bytes_max);
+    Json document = write_json(bounded);
+    if (bytes_max == 0 || dump_json(document).size() <= kAgentStateBytesMax) return document;
+  }
+}
+
+Result<AgentState> agent_state_from_json(const Json& document) {
+  return read_message<AgentState>(document, "state");
+}
+
+}  // namespace lockstep

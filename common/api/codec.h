@@ -1,0 +1,336 @@
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "common/api/problems.h"
+#include "common/base/json.h"
+
+namespace lockstep {
+
+// JSON codecs out of one list of fields a struct:
+//
+//   template <>
+//   struct Schema<Thing> {
+//     template <class Visit>
+//     static void visit(Visit&& visit) {
+//       visit(Field{.name = "size", .meaning = "Of the thing.", .minimum = 0}, &Thing::size);
+//     }
+//   };
+//
+// write_json, read_json, check_ranges and describe_fields (schema.h) all walk that list, so a field
+// can't be known to one and unknown to another. Members may be bool, int64_t, double, std::string,
+// an enum with enum_name() and enum_from_name(), a struct with a Schema, std::optional and
+// std::vector of these, std::map of strings, and Json (an object that is kept as it is). A struct
+// with an encoding of its own has Schema::write and Schema::read instead of visit.
+template <class T>
+struct Schema;
+
+// Larger integers lose digits in other readers of JSON.
+inline constexpr double kIntegerMax = 9007199254740992.0;  // 2^53
+inline constexpr size_t kStringBytesMax = 4096;
+inline constexpr size_t kListItemsMax = 100'000;
+
+struct Field {
+  std::string_view name;
+  std::string_view meaning = {};  // for people: docs/trainingjob.md and the CRD carry it
+  double minimum = -kIntegerMax;
+  double maximum = kIntegerMax;
+  bool above_minimum = false;     // the minimum itself is out
+  std::string_view choices = {};  // "a b c": the only values of a string, beside an empty default
+  bool required = false;          // in the document
+  size_t bytes_max = kStringBytesMax;  // of a string
+  size_t items_max = kListItemsMax;    // of a list
+};
+
+// A field of the contract that this version refuses: visit.refused(RefusedField{...}).
+struct RefusedField {
+  std::string_view name;
+  std::string_view type;  // as in the schema: object, array, integer, string
+  std::string_view meaning = {};
+};
+
+struct ReadRules {
+  bool unknown_is_problem = true;
+  bool wrong_type_is_problem = true;  // else the field keeps its default
+};
+inline constexpr ReadRules kReadStrictly{};
+inline constexpr ReadRules kReadStored{.unknown_is_problem = false};
+inline constexpr ReadRules kReadLeniently{.unknown_is_problem = false,
+                                          .wrong_type_is_problem = false};
+
+namespace codec {
+
+template <class T>
+struct IsVector : std::false_type {};
+template <class T>
+struct IsVector<std::vector<T>> : std::true_type {};
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+using StringMap = std::map<std::string, std::string>;
+
+template <class T>
+concept OwnCodec = requires(const T& value) {
+  Schema<T>::write(value);
+};
+
+template <class T>
+concept Listed =
+    std::is_class_v<T> && !OwnCodec<T> && !IsVector<T>::value && !IsOptional<T>::value &&
+    !std::same_as<T, std::string> && !std::same_as<T, StringMap> && !std::same_as<T, Json>;
+
+template <class T>
+constexpr std::string_view expected_type() {
+  if constexpr (std::same_as<T, bool>) return "true or false";
+  if constexpr (std::same_as<T, int64_t>) return "an integer";
+  if constexpr (std::same_as<T, double>) return "a number";
+  if constexpr (std::same_as<T, std::string> || std::is_enum_v<T>) return "a string";
+  if constexpr (IsVector<T>::value) return "a list";
+  return "an object";
+}
+
+template <class T>
+bool is_unset(const T& value) {
+  if constexpr (IsOptional<T>::value) {
+    return !value.has_value();
+  } else if constexpr (std::same_as<T, double>) {
+    return !std::isfinite(value);
+  } else if constexpr (std::same_as<T, std::string> || std::same_as<T, StringMap> ||
+                       std::same_as<T, Json> || IsVector<T>::value) {
+    return value.empty();
+  } else {
+    return false;
+  }
+}
+
+}  // namespace codec
+
+template <class T>
+Json write_json(const T& value);
+
+namespace codec {
+
+// What is unset (an absent optional, an empty string or list, a number that is not finite) is left
+// out where reading would make the same of it.
+template <class S>
+struct Writer {
+  const S& from;
+  Json& to;
+  const S defaults{};
+
+  template <class T>
+  void operator()(const Field& field, T S::*member) {
+    const T& value = from.*member;
+    if constexpr (std::same_as<T, double>) {
+      if (!std::isfinite(value)) return;
+    } else if (is_unset(value) && value == defaults.*member) {
+      return;
+    }
+    if constexpr (std::same_as<T, std::optional<double>>) {
+      if (!std::isfinite(*value)) return;
+    }
+    to[std::string(field.name)] = write_json(value);
+  }
+  void refused(const RefusedField&) {}
+};
+
+}  // namespace codec
+
+template <class T>
+Json write_json(const T& value) {
+  if constexpr (codec::OwnCodec<T>) {
+    return Schema<T>::write(value);
+  } else if constexpr (std::is_enum_v<T>) {
+    return std::string(enum_name(value));
+  } else if constexpr (codec::IsOptional<T>::value) {
+    return write_json(*value);
+  } else if constexpr (codec::IsVector<T>::value) {
+    Json list = Json::array();
+    for (const auto& item : value) list.push_back(write_json(item));
+    return list;
+  } else if constexpr (codec::Listed<T>) {
+    Json object = Json::object();
+    Schema<T>::visit(codec::Writer<T>{value, object});
+    return object;
+  } else {
+    return value;
+  }
+}
+
+// Reads `document` into `value`, which holds the defaults; what is wrong is added to `problems` and
+// leaves its default. `path` is the value's own ("spec.train"; empty for the whole document).
+template <class T>
+void read_json(const Json& document, T& value, const std::string& path, const ReadRules& rules,
+               Problems& problems);
+
+namespace codec {
+
+// False where it is not an integer of 64 bits (1.0 and 1e3 are not, as for Kubernetes' own types).
+bool read_integer(const Json& document, int64_t& value);
+
+template <class S>
+struct Reader {
+  const Json& from;
+  S& to;
+  const std::string& path;
+  const ReadRules& rules;
+  Problems& problems;
+  std::vector<std::string_view> known{};
+
+  template <class T>
+  void operator()(const Field& field, T S::*member) {
+    known.push_back(field.name);
+    const auto it = from.find(field.name);
+    const std::string at = join_path(path, field.name);
+    if (it == from.end()) {
+      if (field.required) problems.push_back(missing_problem(at, expected_type<T>()));
+      return;
+    }
+    if (IsVector<T>::value && it->is_array() && it->size() > field.items_max) {
+      problems.push_back(at + ": " + std::to_string(it->size()) + " items, expected at most " +
+                         std::to_string(field.items_max));
+      return;
+    }
+    read_json(*it, to.*member, at, rules, problems);
+  }
+  void refused(const RefusedField& field) {
+    known.push_back(field.name);
+    if (from.contains(field.name)) {
+      problems.push_back(join_path(path, field.name) + ": not in this version");
+    }
+  }
+};
+
+template <class S>
+void read_struct(const Json& document, S& value, const std::string& path, const ReadRules& rules,
+                 Problems& problems) {
+  Reader<S> reader{document, value, path, rules, problems};
+  Schema<S>::visit(reader);
+  if (rules.unknown_is_problem) add_unknown_fields(document, path, reader.known, problems);
+}
+
+template <class T>
+void read_list(const Json& document, std::vector<T>& list, const std::string& path,
+               const ReadRules& rules, Problems& problems) {
+  list.clear();
+  list.reserve(document.size());
+  for (size_t i = 0; i < document.size(); ++i) {
+    list.emplace_back();
+    read_json(document[i], list.back(), path + "[" + std::to_string(i) + "]", rules, problems);
+  }
+}
+
+}  // namespace codec
+
+template <class T>
+void read_json(const Json& document, T& value, const std::string& path, const ReadRules& rules,
+               Problems& problems) {
+  const auto wrong = [&](std::string_view expected) {
+    if (rules.wrong_type_is_problem) problems.push_back(type_problem(path, document, expected));
+  };
+  if constexpr (codec::OwnCodec<T>) {
+    auto read = Schema<T>::read(document);
+    if (read.ok()) {
+      value = std::move(read).value();
+    } else if (rules.wrong_type_is_problem) {
+      problems.push_back((path.empty() ? path : path + ".") + read.error().message);
+    }
+  } else if constexpr (codec::IsOptional<T>::value) {
+    using Inner = typename T::value_type;
+    static_assert(codec::Listed<Inner> || std::same_as<Inner, double>);
+    Inner inner{};
+    read_json(document, inner, path, rules, problems);
+    const bool present = codec::Listed<Inner> ? document.is_object() : document.is_number();
+    if (present) value = std::move(inner);
+  } else if constexpr (codec::IsVector<T>::value) {
+    if (!document.is_array()) return wrong("a list");
+    codec::read_list(document, value, path, rules, problems);
+  } else if constexpr (std::is_enum_v<T>) {
+    if (!document.is_string()) return wrong("a string");
+    if (!enum_from_name(document.get_ref<const std::string&>(), value)) wrong("a known name");
+  } else if constexpr (std::same_as<T, bool>) {
+    if (!document.is_boolean()) return wrong("true or false");
+    value = document.get<bool>();
+  } else if constexpr (std::same_as<T, int64_t>) {
+    if (!codec::read_integer(document, value)) wrong("an integer");
+  } else if constexpr (std::same_as<T, double>) {
+    if (!document.is_number()) return wrong("a number");
+    value = document.get<double>();
+  } else if constexpr (std::same_as<T, std::string>) {
+    if (!document.is_string()) return wrong("a string");
+    value = document.get<std::string>();
+  } else if constexpr (std::same_as<T, codec::StringMap>) {
+    if (!document.is_object()) return wrong("an object");
+    for (const auto& [key, item] : document.items()) {
+      read_json(item, value[key], join_path(path, key), rules, problems);
+    }
+  } else {
+    if (!document.is_object()) return wrong("an object");
+    if constexpr (std::same_as<T, Json>) {
+      value = document;
+    } else {
+      codec::read_struct(document, value, path, rules, problems);
+    }
+  }
+}
+
+namespace codec {
+
+void check_integer(int64_t value, const std::string& path, const Field& field, Problems& problems);
+void check_number(double value, const std::string& path, const Field& field, Problems& problems);
+void check_string(const std::string& value, const std::string& fallback, const std::string& path,
+                  const Field& field, Problems& problems);
+
+template <class S>
+struct RangeChecker {
+  const S& of;
+  const std::string& path;
+  Problems& problems;
+  const S defaults{};
+
+  template <class T>
+  void operator()(const Field& field, T S::*member) {
+    check(field, of.*member, defaults.*member, join_path(path, field.name));
+  }
+  void refused(const RefusedField&) {}
+
+  template <class T>
+  void check(const Field& field, const T& value, const T& fallback, const std::string& at) {
+    if constexpr (IsOptional<T>::value) {
+      if (value.has_value()) check(field, *value, typename T::value_type{}, at);
+    } else if constexpr (IsVector<T>::value) {
+      for (size_t i = 0; i < value.size(); ++i) {
+        check(field, value[i], typename T::value_type{}, at + "[" + std::to_string(i) + "]");
+      }
+    } else if constexpr (std::same_as<T, int64_t>) {
+      check_integer(value, at, field, problems);
+    } else if constexpr (std::same_as<T, double>) {
+      check_number(value, at, field, problems);
+    } else if constexpr (std::same_as<T, std::string>) {
+      check_string(value, fallback, at, field, problems);
+    } else if constexpr (Listed<T>) {
+      Schema<T>::visit(RangeChecker<T>{value, at, problems});
+    }
+  }
+};
+
+}  // namespace codec
+
+// Adds what is outside the ranges, choices and lengths of the list of fields.
+template <class S>
+void check_ranges(const S& value, const std::string& path, Problems& problems) {
+  Schema<S>::visit(codec::RangeChecker<S>{value, path, problems});
+}
+
+}  // namespace lockstep

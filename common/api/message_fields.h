@@ -1,0 +1,93 @@
+#pragma once
+
+#include "common/api/agent_messages.h"
+#include "common/api/status_fields.h"
+#include "common/api/training_job_fields.h"
+#include "common/api/world_fields.h"
+
+namespace lockstep {
+
+// The fields of what controller, agents and workers say to each other.
+
+inline std::string_view enum_name(WorkerPhase phase) {
+  return worker_phase_name(phase);
+}
+inline bool enum_from_name(std::string_view name, WorkerPhase& phase) {
+  const Result<WorkerPhase> read = worker_phase_from_name(name);
+  if (read.ok()) phase = *read;
+  return read.ok();
+}
+
+template <>
+struct Schema<Assignment> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "protocol",
+                .minimum = kProtocolOldest,
+                .maximum = kProtocolVersion,
+                .required = true},
+          &Assignment::protocol);
+    visit(Field{.name = "action", .choices = "Run Exit", .required = true}, &Assignment::action);
+    visit(Field{.name = "exitCode", .minimum = 0, .maximum = 255}, &Assignment::exit_code);
+    visit(Field{.name = "jobName"}, &Assignment::job_name);
+    visit(Field{.name = "jobNamespace"}, &Assignment::job_namespace);
+    visit(Field{.name = "nodeIndex", .minimum = 0, .required = true}, &Assignment::node_index);
+    visit(Field{.name = "hash", .required = true}, &Assignment::hash);
+    visit(Field{.name = "world", .required = true}, &Assignment::world);
+    visit(Field{.name = "train"}, &Assignment::train);
+    visit(Field{.name = "command", .items_max = 1000}, &Assignment::command);
+    visit(Field{.name = "checkpoint"}, &Assignment::checkpoint);
+    visit(Field{.name = "threadsPerProcess", .minimum = 0, .maximum = 4096},
+          &Assignment::threads_per_process);
+    visit(Field{.name = "rendezvousTimeoutSeconds", .minimum = 1, .maximum = 86400},
+          &Assignment::rendezvous_timeout_seconds);
+    visit(Field{.name = "gracePeriodSeconds", .minimum = 0, .maximum = 86400},
+          &Assignment::grace_period_seconds);
+  }
+};
+
+template <>
+struct Schema<WorkerState> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "rank", .minimum = 0, .required = true}, &WorkerState::rank);
+    visit(Field{.name = "localRank", .minimum = 0}, &WorkerState::local_rank);
+    visit(Field{.name = "pid", .minimum = 0}, &WorkerState::pid);
+    visit(Field{.name = "running"}, &WorkerState::running);
+    visit(Field{.name = "exitCode"}, &WorkerState::exit_code);
+    visit(Field{.name = "signal"}, &WorkerState::signal);
+    visit(Field{.name = "reason", .bytes_max = 256}, &WorkerState::reason);
+    visit(Field{.name = "logTail", .bytes_max = 8192}, &WorkerState::log_tail);
+    visit(Field{.name = "phase"}, &WorkerState::phase);
+    visit(Field{.name = "step", .minimum = 0}, &WorkerState::step);
+    visit(Field{.name = "suspectRank", .minimum = -1}, &WorkerState::suspect_rank);
+  }
+};
+
+template <>
+struct Schema<AgentState> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "protocol",
+                .minimum = kProtocolOldest,
+                .maximum = kProtocolVersion,
+                .required = true},
+          &AgentState::protocol);
+    visit(Field{.name = "sequence", .minimum = 0, .required = true}, &AgentState::sequence);
+    visit(Field{.name = "bootId", .bytes_max = 256}, &AgentState::boot_id);
+    visit(Field{.name = "jobUid", .bytes_max = 256}, &AgentState::job_uid);
+    visit(Field{.name = "nodeIndex", .minimum = 0, .required = true}, &AgentState::node_index);
+    visit(Field{.name = "incarnation", .minimum = 0}, &AgentState::incarnation);
+    visit(Field{.name = "round", .minimum = 0, .required = true}, &AgentState::round);
+    visit(Field{.name = "hash", .bytes_max = 256}, &AgentState::hash);
+    visit(Field{.name = "phase",
+                .choices = "Idle Starting Running Completed Failed Stopping Exiting"},
+          &AgentState::phase);
+    visit(Field{.name = "workers", .items_max = 128}, &AgentState::workers);
+    visit(Field{.name = "progress"}, &AgentState::progress);
+    visit(Field{.name = "lastCheckpoint"}, &AgentState::last_checkpoint);
+    visit(Field{.name = "failedSecondsAgo", .minimum = 0}, &AgentState::failed_seconds_ago);
+  }
+};
+
+}  // namespace lockstep

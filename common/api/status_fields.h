@@ -1,0 +1,183 @@
+#pragma once
+
+#include "common/api/codec.h"
+#include "common/api/training_job.h"
+
+namespace lockstep {
+
+// The fields of a TrainingJob's status, which the controller alone writes, and of its metadata.
+
+template <>
+struct Schema<ObjectMeta> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "name"}, &ObjectMeta::name);
+    visit(Field{.name = "namespace"}, &ObjectMeta::namespace_);
+    visit(Field{.name = "uid"}, &ObjectMeta::uid);
+    visit(Field{.name = "resourceVersion"}, &ObjectMeta::resourceVersion);
+    visit(Field{.name = "generation"}, &ObjectMeta::generation);
+    visit(Field{.name = "creationTimestamp"}, &ObjectMeta::creationTimestamp);
+    visit(Field{.name = "deletionTimestamp"}, &ObjectMeta::deletionTimestamp);
+    visit(Field{.name = "finalizers"}, &ObjectMeta::finalizers);
+    visit(Field{.name = "labels"}, &ObjectMeta::labels);
+    visit(Field{.name = "annotations"}, &ObjectMeta::annotations);
+  }
+};
+
+template <>
+struct Schema<Condition> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "type",
+                .meaning = "Valid, PodsScheduled, Ready, Running, Restarting, Suspended, Complete "
+                           "or Failed.",
+                .required = true},
+          &Condition::type);
+    visit(Field{.name = "status",
+                .meaning = "Whether it holds.",
+                .choices = "True False Unknown",
+                .required = true},
+          &Condition::status);
+    visit(Field{.name = "reason", .meaning = "Why, in one word for programs."}, &Condition::reason);
+    visit(Field{.name = "message", .meaning = "Why, for people.", .bytes_max = 32768},
+          &Condition::message);
+    visit(Field{.name = "lastTransitionTime", .meaning = "When status last changed."},
+          &Condition::lastTransitionTime);
+    visit(Field{.name = "observedGeneration",
+                .meaning = "The metadata.generation that it speaks of.",
+                .minimum = 0},
+          &Condition::observedGeneration);
+  }
+};
+
+template <>
+struct Schema<NodesStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "desired", .meaning = "As spec.nodes has it.", .minimum = 0},
+          &NodesStatus::desired);
+    visit(Field{.name = "ready", .meaning = "Pods whose agent answers.", .minimum = 0},
+          &NodesStatus::ready);
+  }
+};
+
+template <>
+struct Schema<RendezvousStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "host", .meaning = "Address of rank 0."}, &RendezvousStatus::host);
+    visit(Field{.name = "port", .meaning = "Port of rank 0.", .minimum = 0, .maximum = 65535},
+          &RendezvousStatus::port);
+    visit(Field{.name = "worldSize", .meaning = "Ranks of the round.", .minimum = 0},
+          &RendezvousStatus::worldSize);
+  }
+};
+
+template <>
+struct Schema<ProgressStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "step", .meaning = "Steps done.", .minimum = 0}, &ProgressStatus::step);
+    visit(Field{.name = "steps", .meaning = "Steps of the whole job.", .minimum = 0},
+          &ProgressStatus::steps);
+    visit(Field{.name = "loss",
+                .meaning = "Of the last step, nats per token; absent where it isn't finite."},
+          &ProgressStatus::loss);
+    visit(Field{.name = "validationLoss", .meaning = "The newest, nats per token."},
+          &ProgressStatus::validationLoss);
+    visit(Field{.name = "tokensPerSecond",
+                .meaning = "Of the whole job, over the last steps.",
+                .minimum = 0},
+          &ProgressStatus::tokensPerSecond);
+    visit(Field{.name = "tokens", .meaning = "Trained on since step 0.", .minimum = 0},
+          &ProgressStatus::tokens);
+    visit(Field{.name = "samples", .meaning = "Sequences trained on since step 0.", .minimum = 0},
+          &ProgressStatus::samples);
+    visit(Field{.name = "updatedAt", .meaning = "When these numbers were written."},
+          &ProgressStatus::updatedAt);
+  }
+};
+
+template <>
+struct Schema<FailureStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "rank", .meaning = "That failed first; -1 is unknown.", .minimum = -1},
+          &FailureStatus::rank);
+    visit(Field{.name = "nodeIndex", .meaning = "Its node; -1 is unknown.", .minimum = -1},
+          &FailureStatus::nodeIndex);
+    visit(Field{.name = "node", .meaning = "The Kubernetes node of its pod."},
+          &FailureStatus::node);
+    visit(Field{.name = "exitCode",
+                .meaning = "128 + signal where a signal ended it; -1 is unknown.",
+                .minimum = -1},
+          &FailureStatus::exitCode);
+    visit(Field{.name = "reason", .meaning = "Error, Signal, OOMKilled, PodLost and the like."},
+          &FailureStatus::reason);
+    visit(Field{.name = "message", .meaning = "The end of its log.", .bytes_max = 32768},
+          &FailureStatus::message);
+    visit(Field{.name = "action", .meaning = "RestartInPlace, RecreatePod or Fail."},
+          &FailureStatus::action);
+    visit(Field{.name = "round", .meaning = "In which it happened.", .minimum = 0},
+          &FailureStatus::round);
+    visit(Field{.name = "recoverySeconds",
+                .meaning = "From the failure until all ranks trained again; 0 until then.",
+                .minimum = 0},
+          &FailureStatus::recoverySeconds);
+    visit(Field{.name = "time", .meaning = "When it was seen."}, &FailureStatus::time);
+  }
+};
+
+template <>
+struct Schema<CheckpointStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "step", .meaning = "Steps done when it was saved.", .minimum = 0},
+          &CheckpointStatus::step);
+    visit(Field{.name = "path", .meaning = "Its folder."}, &CheckpointStatus::path);
+  }
+};
+
+template <>
+struct Schema<TrainingJobStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "observedGeneration",
+                .meaning = "The metadata.generation that this status speaks of.",
+                .minimum = 0},
+          &TrainingJobStatus::observedGeneration);
+    visit(Field{.name = "state",
+                .meaning = "Pending, Forming, Running, Restarting, Suspended, Complete or Failed; "
+                           "for display, conditions are the API."},
+          &TrainingJobStatus::state);
+    visit(Field{.name = "round",
+                .meaning = "The formation of the world, counted; 0 before the first.",
+                .minimum = 0},
+          &TrainingJobStatus::round);
+    visit(Field{.name = "members",
+                .meaning = "The incarnation of each node index in the round, \"1,1,2,1\".",
+                .bytes_max = 65536},
+          &TrainingJobStatus::members);
+    visit(Field{.name = "worldHash", .meaning = "Of the round's assignment."},
+          &TrainingJobStatus::worldHash);
+    visit(Field{.name = "restarts", .meaning = "Rounds begun after a failure.", .minimum = 0},
+          &TrainingJobStatus::restarts);
+    visit(Field{.name = "nodes", .meaning = "Pods wanted and there."}, &TrainingJobStatus::nodes);
+    visit(Field{.name = "rendezvous", .meaning = "Where the round meets."},
+          &TrainingJobStatus::rendezvous);
+    visit(Field{.name = "progress", .meaning = "How far the training is."},
+          &TrainingJobStatus::progress);
+    visit(Field{.name = "lastFailure", .meaning = "The newest failure and what followed."},
+          &TrainingJobStatus::lastFailure);
+    visit(Field{.name = "lastCheckpoint", .meaning = "The newest complete one in storage."},
+          &TrainingJobStatus::lastCheckpoint);
+    visit(Field{.name = "startTime", .meaning = "When the first round began."},
+          &TrainingJobStatus::startTime);
+    visit(Field{.name = "completionTime", .meaning = "When the job was Complete or Failed."},
+          &TrainingJobStatus::completionTime);
+    visit(Field{.name = "conditions", .meaning = "metav1.Conditions.", .items_max = 32},
+          &TrainingJobStatus::conditions);
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,187 @@
+#include "common/api/training_job.h"
+
+#include <algorithm>
+
+#include "common/api/status_fields.h"
+#include "common/api/training_job_fields.h"
+
+namespace lockstep {
+namespace {
+
+// Of metav1.ObjectMeta; what is not in our struct is the server's own affair.
+constexpr std::string_view kMetadataFields[] = {
+    "name",         "namespace",         "uid",
+    "generation",   "creationTimestamp", "resourceVersion",
+    "labels",       "deletionTimestamp", "deletionGracePeriodSeconds",
+    "annotations",  "finalizers",        "ownerReferences",
+    "generateName", "managedFields",     "selfLink"};
+
+void expect_text(const Json& document, std::string_view key, std::string_view expected,
+                 Problems& problems) {
+  const std::string path(key);
+  const Json* found = find_member(document, key);
+  if (found == nullptr) {
+    problems.push_back(missing_problem(path, in_quotes(expected)));
+  } else if (!found->is_string() || found->get_ref<const std::string&>() != expected) {
+    problems.push_back(type_problem(path, *found, in_quotes(expected)));
+  }
+}
+
+void read_metadata(const Json& document, ObjectMeta& metadata, const ReadRules& rules,
+                   Problems& problems) {
+  const Json* found = find_member(document, "metadata");
+  if (found == nullptr) {
+    problems.push_back(missing_problem("metadata.name", "the job's name"));
+    return;
+  }
+  if (!found->is_object()) {
+    problems.push_back(type_problem("metadata", *found, "an object"));
+    return;
+  }
+  // Kubernetes' tools write `creationTimestamp: null`.
+  Json present = Json::object();
+  for (const auto& [key, value] : found->items()) {
+    if (!value.is_null()) present[key] = value;
+  }
+  read_json(present, metadata, "metadata", kReadStored, problems);
+  if (rules.unknown_is_problem) {
+    const std::vector<std::string_view> known(std::begin(kMetadataFields),
+                                              std::end(kMetadataFields));
+    add_unknown_fields(*found, "metadata", known, problems);
+  }
+}
+
+TrainingJob read_job(const Json& document, const ReadRules& rules, Problems& problems) {
+  TrainingJob job;
+  if (!document.is_object()) {
+    problems.push_back(type_problem("", document, "a TrainingJob"));
+    return job;
+  }
+  expect_text(document, "apiVersion", kApiVersion, problems);
+  expect_text(document, "kind", kKind, problems);
+  read_metadata(document, job.metadata, rules, problems);
+  if (const Json* spec = find_member(document, "spec")) {
+    read_json(*spec, job.spec, "spec", rules, problems);
+  } else {
+    problems.push_back(missing_problem("spec", "an object"));
+  }
+  if (const Json* status = find_member(document, "status")) {
+    read_json(*status, job.status, "status", kReadLeniently, problems);
+  }
+  if (rules.unknown_is_problem) {
+    add_unknown_fields(document, "", {"apiVersion", "kind", "metadata", "spec", "status"},
+                       problems);
+  }
+  return job;
+}
+
+Result<TrainingJob> read_or_error(const Json& document, const ReadRules& rules) {
+  Problems problems;
+  TrainingJob job = read_job(document, rules, problems);
+  if (!problems.empty()) return to_error(problems);
+  return job;
+}
+
+constexpr int64_t kByteValues = 256;
+
+// The product, or the largest integer.
+int64_t product(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return __builtin_mul_overflow(a, b, &result) ? INT64_MAX : result;
+}
+
+}  // namespace
+
+Result<TrainingJob> training_job_from_json(const Json& document) {
+  return read_or_error(document, kReadStrictly);
+}
+
+Result<TrainingJob> stored_training_job_from_json(const Json& document) {
+  return read_or_error(document, kReadStored);
+}
+
+Result<TrainingJob> valid_training_job_from_json(const Json& document) {
+  Problems problems;
+  TrainingJob job = read_job(document, kReadStrictly, problems);
+  std::vector<std::string> unread;  // paths whose values are defaults, not the user's
+  for (const std::string& problem : problems)
+    unread.push_back(problem.substr(0, problem.find(": ")));
+  for (std::string& problem : validate(job)) {
+    const bool speaks_of_unread = std::any_of(
+        unread.begin(), unread.end(),
+        [&](const std::string& path) { return problem.find(path) != std::string::npos; });
+    if (!speaks_of_unread) problems.push_back(std::move(problem));
+  }
+  if (!problems.empty()) return to_error(problems);
+  return job;
+}
+
+Json to_json(const TrainingJob& job) {
+  Json document = {{"apiVersion", kApiVersion},
+                   {"kind", kKind},
+                   {"metadata", write_json(job.metadata)},
+                   {"spec", spec_to_json(job.spec)}};
+  if (job.status != TrainingJobStatus{}) document["status"] = status_to_json(job.status);
+  return document;
+}
+
+Json spec_to_json(const TrainingJobSpec& spec) {
+  return write_json(spec);
+}
+
+Json status_to_json(const TrainingJobStatus& status) {
+  return write_json(status);
+}
+
+Json train_to_json(const TrainSpec& train) {
+  return write_json(train);
+}
+
+Result<TrainSpec> train_from_json(const Json& document, const std::string& path) {
+  TrainSpec train;
+  Problems problems;
+  read_json(document, train, path, kReadStrictly, problems);
+  if (!problems.empty()) return to_error(problems);
+  return train;
+}
+
+ModelConfig model_config(const TrainSpec& train) {
+  const Result<ModelConfig> preset = model_preset(train.model.preset);
+  ModelConfig config = preset.ok() ? *preset : ModelConfig{};
+  const auto override_with = [](int64_t given, int64_t& dimension) {
+    if (given != 0) dimension = given;
+  };
+  override_with(train.model.layers, config.layers);
+  override_with(train.model.width, config.width);
+  override_with(train.model.heads, config.heads);
+  override_with(train.model.context, config.context);
+  override_with(train.model.vocabulary, config.vocabulary);
+  if (config.vocabulary == 0 && train.data.tokenizer == "bytes") config.vocabulary = kByteValues;
+  return config;
+}
+
+int64_t processes_per_node(const TrainingJobSpec& spec) {
+  const int64_t given = spec.processesPerNode > 0 ? spec.processesPerNode : spec.gpusPerNode;
+  return std::max<int64_t>(given, 1);
+}
+
+int64_t data_parallel_size(const TrainingJobSpec& spec) {
+  const int64_t world = product(std::max<int64_t>(spec.nodes, 1), processes_per_node(spec));
+  const int64_t model = product(std::max<int64_t>(spec.parallelism.tensor, 1),
+                                std::max<int64_t>(spec.parallelism.pipeline, 1));
+  return std::max<int64_t>(world / model, 1);
+}
+
+int64_t micro_batch(const TrainingJobSpec& spec) {
+  const BatchSpec batch = spec.train.value_or(TrainSpec{}).batch;
+  if (batch.micro > 0) return batch.micro;
+  return std::max<int64_t>(batch.global / data_parallel_size(spec), 1);
+}
+
+int64_t accumulation_steps(const TrainingJobSpec& spec) {
+  const BatchSpec batch = spec.train.value_or(TrainSpec{}).batch;
+  const int64_t together = product(micro_batch(spec), data_parallel_size(spec));
+  return std::max<int64_t>(batch.global / together, 1);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,389 @@
+#pragma once
+
+#include "common/api/codec.h"
+#include "common/api/training_job.h"
+
+namespace lockstep {
+
+// The one list of a TrainingJob's fields: names, meanings and ranges. The codec, validate(), the
+// CRD and docs/trainingjob.md all follow it (schema.h).
+
+inline constexpr double kNodesMax = 4096;
+inline constexpr double kProcessesMax = 64;  // of one node
+inline constexpr int64_t kWorldSizeMax = 65536;
+inline constexpr double kBatchMax = 1 << 20;
+inline constexpr double kStepsMax = 1e9;
+inline constexpr size_t kPathBytesMax = 1024;
+inline constexpr double kDayMax = 365 * 86400;  // seconds
+
+template <>
+struct Schema<ModelSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "preset",
+                .meaning = "A known size; the fields below then override single dimensions of it.",
+                .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b"},
+          &ModelSpec::preset);
+    visit(Field{.name = "family", .meaning = "The architecture.", .choices = "gpt2"},
+          &ModelSpec::family);
+    visit(Field{.name = "layers",
+                .meaning = "Transformer blocks; 0 takes the preset's.",
+                .minimum = 0,
+                .maximum = 1024},
+          &ModelSpec::layers);
+    visit(Field{.name = "width",
+                .meaning = "Channels of the residual stream; 0 takes the preset's. A multiple of "
+                           "heads.",
+                .minimum = 0,
+                .maximum = 65536},
+          &ModelSpec::width);
+    visit(Field{.name = "heads",
+                .meaning = "Attention heads; 0 takes the preset's. A multiple of "
+                           "parallelism.tensor.",
+                .minimum = 0,
+                .maximum = 1024},
+          &ModelSpec::heads);
+    visit(Field{.name = "context",
+                .meaning = "Tokens in a sequence; 0 takes the preset's.",
+                .minimum = 0,
+                .maximum = 1 << 20},
+          &ModelSpec::context);
+    visit(Field{.name = "vocabulary",
+                .meaning = "Token ids; 0 takes the preset's, else what the tokenizer needs (bytes: "
+                           "256).",
+                .minimum = 0,
+                .maximum = 1 << 24},
+          &ModelSpec::vocabulary);
+  }
+};
+
+template <>
+struct Schema<DataSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "path",
+                .meaning = "A file, or a folder whose files are read in the order of their names; "
+                           "in the pod, or relative to the YAML's folder with lockstep run.",
+                .required = true,
+                .bytes_max = kPathBytesMax},
+          &DataSpec::path);
+    visit(Field{.name = "tokenizer",
+                .meaning = "bytes makes one token of each byte; u16 and u32 files hold token ids, "
+                           "little-endian.",
+                .choices = "bytes u16 u32"},
+          &DataSpec::tokenizer);
+    visit(Field{.name = "validationFraction",
+                .meaning = "The last part of the data, held back for validation.",
+                .minimum = 0,
+                .maximum = 0.5},
+          &DataSpec::validationFraction);
+    visit(Field{.name = "seed", .meaning = "Of the order of the samples.", .minimum = 0},
+          &DataSpec::seed);
+  }
+};
+
+template <>
+struct Schema<BatchSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "global",
+                .meaning = "Sequences of one optimizer step, over all ranks.",
+                .minimum = 1,
+                .maximum = kBatchMax},
+          &BatchSpec::global);
+    visit(Field{.name = "micro",
+                .meaning = "Sequences of one forward pass on one rank; gradients accumulate until "
+                           "global is reached. 0 takes a rank's whole share.",
+                .minimum = 0,
+                .maximum = kBatchMax},
+          &BatchSpec::micro);
+  }
+};
+
+template <>
+struct Schema<OptimizerSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "name", .meaning = "The update rule.", .choices = "adamw"},
+          &OptimizerSpec::name);
+    visit(Field{.name = "learningRate",
+                .meaning = "After the warm-up.",
+                .minimum = 0,
+                .maximum = 100,
+                .above_minimum = true},
+          &OptimizerSpec::learningRate);
+    visit(Field{.name = "schedule",
+                .meaning = "Of the learning rate after the warm-up.",
+                .choices = "constant linear cosine"},
+          &OptimizerSpec::schedule);
+    visit(Field{.name = "warmupSteps",
+                .meaning = "Steps in which the learning rate rises from 0.",
+                .minimum = 0,
+                .maximum = kStepsMax},
+          &OptimizerSpec::warmupSteps);
+    visit(Field{.name = "minimumLearningRate",
+                .meaning = "Where linear and cosine end; at most learningRate.",
+                .minimum = 0,
+                .maximum = 100},
+          &OptimizerSpec::minimumLearningRate);
+    visit(Field{.name = "beta1",
+                .meaning = "Decay of the gradient's running mean.",
+                .minimum = 0,
+                .maximum = 0.999999},
+          &OptimizerSpec::beta1);
+    visit(Field{.name = "beta2",
+                .meaning = "Decay of the squared gradient's running mean.",
+                .minimum = 0,
+                .maximum = 0.999999},
+          &OptimizerSpec::beta2);
+    visit(Field{.name = "epsilon",
+                .meaning = "Added to the denominator of the update.",
+                .minimum = 0,
+                .maximum = 1,
+                .above_minimum = true},
+          &OptimizerSpec::epsilon);
+    visit(Field{.name = "weightDecay",
+                .meaning = "Decoupled, of matrices alone.",
+                .minimum = 0,
+                .maximum = 10},
+          &OptimizerSpec::weightDecay);
+    visit(Field{.name = "clipNorm",
+                .meaning = "Bound of the norm of all gradients together; 0 is none.",
+                .minimum = 0,
+                .maximum = 1e9},
+          &OptimizerSpec::clipNorm);
+  }
+};
+
+template <>
+struct Schema<ValidationSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "everySteps",
+                .meaning = "Steps from one validation to the next; 0 validates at the end alone. "
+                           "Needs data.validationFraction above 0.",
+                .minimum = 0,
+                .maximum = kStepsMax},
+          &ValidationSpec::everySteps);
+  }
+};
+
+template <>
+struct Schema<SampleSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "tokens",
+                .meaning = "Tokens generated after the last step; 0 is none.",
+                .minimum = 0,
+                .maximum = 65536},
+          &SampleSpec::tokens);
+    visit(Field{.name = "prompt", .meaning = "The text that is continued."}, &SampleSpec::prompt);
+    visit(Field{.name = "temperature",
+                .meaning = "Below 1 sharpens the distribution, 0 always takes the likeliest.",
+                .minimum = 0,
+                .maximum = 100},
+          &SampleSpec::temperature);
+    visit(Field{.name = "topK",
+                .meaning = "Draws among this many likeliest tokens; 0 is all of them.",
+                .minimum = 0,
+                .maximum = 1 << 24},
+          &SampleSpec::topK);
+    visit(Field{.name = "seed", .meaning = "Of the draws.", .minimum = 0}, &SampleSpec::seed);
+  }
+};
+
+template <>
+struct Schema<TrainSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "model", .meaning = "What is trained."}, &TrainSpec::model);
+    visit(Field{.name = "data", .meaning = "What it is trained on.", .required = true},
+          &TrainSpec::data);
+    visit(Field{.name = "steps",
+                .meaning = "Updates of the parameters.",
+                .minimum = 1,
+                .maximum = kStepsMax},
+          &TrainSpec::steps);
+    visit(Field{.name = "batch", .meaning = "Sequences of one step."}, &TrainSpec::batch);
+    visit(Field{.name = "optimizer", .meaning = "How the parameters are updated."},
+          &TrainSpec::optimizer);
+    visit(Field{.name = "precision",
+                .meaning = "Of matrix products; parameters and sums are kept in fp32.",
+                .choices = "fp32 bf16"},
+          &TrainSpec::precision);
+    visit(Field{.name = "seed", .meaning = "Of the initial parameters.", .minimum = 0},
+          &TrainSpec::seed);
+    visit(Field{.name = "bucketBytes",
+                .meaning = "Bytes of gradients that are all-reduced together.",
+                .minimum = 1024,
+                .maximum = 1 << 30},
+          &TrainSpec::bucketBytes);
+    visit(Field{.name = "validation", .meaning = "When the held back data is scored."},
+          &TrainSpec::validation);
+    visit(Field{.name = "sample", .meaning = "Text generated at the end."}, &TrainSpec::sample);
+  }
+};
+
+template <>
+struct Schema<ParallelismSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "tensor",
+                .meaning = "Ranks that share every layer. This version carries out 1.",
+                .minimum = 1,
+                .maximum = 1024},
+          &ParallelismSpec::tensor);
+    visit(Field{.name = "pipeline",
+                .meaning = "Stages that share the layers. This version carries out 1.",
+                .minimum = 1,
+                .maximum = 1024},
+          &ParallelismSpec::pipeline);
+    visit(Field{.name = "sharding",
+                .meaning = "What data-parallel ranks share instead of each holding all of it. This "
+                           "version carries out none.",
+                .choices = "none optimizer gradients parameters"},
+          &ParallelismSpec::sharding);
+  }
+};
+
+template <>
+struct Schema<ProcessGroupSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "name",
+                .meaning = "Lower-case letters, digits and hyphens, from a letter on; unique.",
+                .required = true,
+                .bytes_max = 63},
+          &ProcessGroupSpec::name);
+    visit(Field{.name = "ranks",
+                .meaning = "Its ranks in the group's order: \"0,7\", \"0-3\", \"0::2\" "
+                           "(start:stop:step, stop exclusive), and lists of these.",
+                .required = true},
+          &ProcessGroupSpec::ranks);
+  }
+};
+
+template <>
+struct Schema<RendezvousSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "port",
+                .meaning = "Of local rank 0 on every node; local rank i listens on port + i.",
+                .minimum = 1,
+                .maximum = 65535},
+          &RendezvousSpec::port);
+    visit(Field{.name = "timeoutSeconds",
+                .meaning = "From the assignment until all ranks are connected.",
+                .minimum = 1,
+                .maximum = 86400},
+          &RendezvousSpec::timeoutSeconds);
+  }
+};
+
+template <>
+struct Schema<CheckpointSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "path",
+                .meaning = "A folder that all nodes see; empty writes none (lockstep run puts it "
+                           "into its output folder).",
+                .bytes_max = kPathBytesMax},
+          &CheckpointSpec::path);
+    visit(Field{.name = "everySteps",
+                .meaning = "Steps from one checkpoint to the next; 0 writes one at the end alone.",
+                .minimum = 0,
+                .maximum = kStepsMax},
+          &CheckpointSpec::everySteps);
+    visit(Field{.name = "keep",
+                .meaning = "How many of the newest checkpoints stay.",
+                .minimum = 1,
+                .maximum = 10000},
+          &CheckpointSpec::keep);
+    visit.refused({"onPreemption", "string", "Time that a node's end leaves to save."});
+  }
+};
+
+template <>
+struct Schema<FailureSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "maxRestarts",
+                .meaning = "Restarts after which the next failure fails the job.",
+                .minimum = 0,
+                .maximum = 1e6},
+          &FailureSpec::maxRestarts);
+    visit.refused({"rules", "array", "What to do after which exit code or event."});
+  }
+};
+
+template <>
+struct Schema<TrainingJobSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "nodes", .meaning = "Pods of the job.", .minimum = 1, .maximum = kNodesMax},
+          &TrainingJobSpec::nodes);
+    visit(Field{.name = "gpusPerNode",
+                .meaning = "GPUs of each pod; 0 computes on the CPU. This version carries out 0.",
+                .minimum = 0,
+                .maximum = kProcessesMax},
+          &TrainingJobSpec::gpusPerNode);
+    visit(Field{.name = "processesPerNode",
+                .meaning = "Ranks of each pod; 0 is one a GPU, or one on the CPU.",
+                .minimum = 0,
+                .maximum = kProcessesMax},
+          &TrainingJobSpec::processesPerNode);
+    visit(Field{.name = "threadsPerProcess",
+                .meaning = "CPU threads of each rank; 0 is the pod's CPUs divided by its ranks.",
+                .minimum = 0,
+                .maximum = 4096},
+          &TrainingJobSpec::threadsPerProcess);
+    visit(Field{.name = "image",
+                .meaning = "Container image of the pods; empty is lockstep. lockstep run uses the "
+                           "machine's own binaries.",
+                .bytes_max = 512},
+          &TrainingJobSpec::image);
+    visit(Field{.name = "train", .meaning = "The built-in training loop."},
+          &TrainingJobSpec::train);
+    visit(Field{.name = "command",
+                .meaning = "A program of the user's, instead of train. Not in this version.",
+                .items_max = 1000},
+          &TrainingJobSpec::command);
+    visit(Field{.name = "parallelism",
+                .meaning = "How the ranks share the model; what is left is data parallel."},
+          &TrainingJobSpec::parallelism);
+    visit(Field{.name = "processGroups",
+                .meaning = "Named groups of ranks beside the mesh's own.",
+                .items_max = 256},
+          &TrainingJobSpec::processGroups);
+    visit(Field{.name = "rendezvous", .meaning = "How the ranks find each other."},
+          &TrainingJobSpec::rendezvous);
+    visit(Field{.name = "checkpoint", .meaning = "Where and when the state is saved."},
+          &TrainingJobSpec::checkpoint);
+    visit(Field{.name = "failure", .meaning = "What follows a failure."},
+          &TrainingJobSpec::failure);
+    visit(Field{.name = "suspend",
+                .meaning = "true saves a checkpoint and ends the pods; false goes on from there."},
+          &TrainingJobSpec::suspend);
+    visit(Field{.name = "terminationGracePeriodSeconds",
+                .meaning = "From asking the ranks to end (SIGTERM) to ending them (SIGKILL).",
+                .minimum = 0,
+                .maximum = 86400},
+          &TrainingJobSpec::terminationGracePeriodSeconds);
+    visit(Field{.name = "managedBy",
+                .meaning = "Another controller's name, domain/path; Lockstep then leaves the job "
+                           "alone.",
+                .bytes_max = 63},
+          &TrainingJobSpec::managedBy);
+    visit(Field{.name = "podTemplate",
+                .meaning = "A PodTemplateSpec, merged last into the pods; what would break the job "
+                           "is refused by path. The container is named node."},
+          &TrainingJobSpec::podTemplate);
+    visit.refused({"elastic", "object", "Training on with fewer nodes."});
+    visit.refused({"scheduling", "object", "Gangs, queues and topology."});
+    visit.refused({"parameterServers", "object", "Nodes that hold the parameters."});
+    visit.refused({"activeDeadlineSeconds", "integer", "Time after which the job fails."});
+    visit.refused({"ttlSecondsAfterFinished", "integer", "Time after which it is deleted."});
+  }
+};
+
+}  // namespace lockstep

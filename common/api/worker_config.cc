@@ -1,0 +1,48 @@
+#include "common/api/worker_config.h"
+
+#include "common/api/message_fields.h"
+
+namespace lockstep {
+
+template <>
+struct Schema<WorkerConfig> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "jobName"}, &WorkerConfig::job_name);
+    visit(Field{.name = "world", .required = true}, &WorkerConfig::world);
+    visit(Field{.name = "hash", .required = true}, &WorkerConfig::hash);
+    visit(Field{.name = "rank", .minimum = 0, .required = true}, &WorkerConfig::rank);
+    visit(Field{.name = "train", .required = true}, &WorkerConfig::train);
+    visit(Field{.name = "checkpoint"}, &WorkerConfig::checkpoint);
+    visit(Field{.name = "threads", .minimum = 1, .maximum = 4096}, &WorkerConfig::threads);
+    visit(Field{.name = "tokenFile"}, &WorkerConfig::token_file);
+    visit(Field{.name = "rendezvousTimeoutSeconds", .minimum = 1, .maximum = 86400},
+          &WorkerConfig::rendezvous_timeout_seconds);
+    visit(Field{.name = "progressFd", .minimum = -1, .maximum = 1 << 20},
+          &WorkerConfig::progress_fd);
+    visit(Field{.name = "shmFd", .minimum = -1, .maximum = 1 << 20}, &WorkerConfig::shm_fd);
+  }
+};
+
+Json to_json(const WorkerConfig& config) {
+  return write_json(config);
+}
+
+Result<WorkerConfig> worker_config_from_json(const Json& document) {
+  WorkerConfig config;
+  Problems problems;
+  read_json(document, config, "config", kReadStored, problems);
+  if (problems.empty()) check_ranges(config, "config", problems);
+  if (!problems.empty()) return to_error(problems);
+  if (config.rank >= config.world.world_size()) {
+    return invalid("config.rank: " + std::to_string(config.rank) + " is not in the world of " +
+                   std::to_string(config.world.world_size()) + " ranks");
+  }
+  const std::string hash = world_hash(config.world);
+  if (config.hash != hash) {
+    return invalid("config.hash: found " + in_quotes(config.hash) + ", the world's is " + hash);
+  }
+  return config;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,196 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "common/api/agent_messages.h"
+#include "common/api/worker_config.h"
+
+namespace lockstep {
+namespace {
+
+WorldAssignment a_world() {
+  TrainingJobSpec spec;
+  spec.nodes = 2;
+  spec.processesPerNode = 2;
+  const WorldInput input{.job_uid = "uid",
+                         .round = 7,
+                         .nodes = {{0, 1, "127.1.0.1", 29500}, {1, 4, "127.1.0.2", 29500}}};
+  return *make_world(spec, input);
+}
+
+TrainSpec a_train() {
+  TrainSpec train;
+  train.model = {.layers = 2, .width = 64, .heads = 4, .context = 32};
+  train.data = {.path = "/data/text", .validationFraction = 0.05, .seed = 9};
+  train.sample.prompt = "";  // not the default, and empty
+  return train;
+}
+
+Assignment an_assignment() {
+  Assignment assignment;
+  assignment.job_name = "gpt";
+  assignment.job_namespace = "default";
+  assignment.node_index = 1;
+  assignment.world = a_world();
+  assignment.hash = world_hash(assignment.world);
+  assignment.train = a_train();
+  assignment.checkpoint = {.path = "/ckpt", .everySteps = 10, .keep = 2};
+  assignment.threads_per_process = 3;
+  return assignment;
+}
+
+AgentState a_state() {
+  AgentState state{.sequence = 12,
+                   .boot_id = "b",
+                   .job_uid = "uid",
+                   .node_index = 1,
+                   .incarnation = 4,
+                   .round = 7,
+                   .hash = "0123456789abcdef",
+                   .phase = "Failed"};
+  state.workers = {{.rank = 2,
+                    .local_rank = 0,
+                    .pid = 100,
+                    .running = false,
+                    .exit_code = 137,
+                    .signal = 9,
+                    .reason = "Signal",
+                    .log_tail = "no\nmemory\n",
+                    .phase = WorkerPhase::kSaving,
+                    .step = 40,
+                    .suspect_rank = 1}};
+  state.progress = ProgressStatus{.step = 40, .steps = 100, .loss = 2.5, .tokensPerSecond = 1e5};
+  state.last_checkpoint = CheckpointStatus{.step = 30, .path = "/ckpt/step-00000030"};
+  state.failed_seconds_ago = 0.25;
+  return state;
+}
+
+template <class T>
+Json through_text(const T& message) {
+  return *parse_json(dump_json(to_json(message)));
+}
+
+TEST(AgentMessages, AssignmentReadsBackWhatItWrote) {
+  const Result<Assignment> read = assignment_from_json(through_text(an_assignment()));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, an_assignment());
+}
+
+TEST(AgentMessages, AgentStateReadsBackWhatItWrote) {
+  const Result<AgentState> read = agent_state_from_json(through_text(a_state()));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, a_state());
+  EXPECT_EQ(*agent_state_from_json(through_text(AgentState{})), AgentState{});
+}
+
+TEST(AgentMessages, NumbersThatJsonCannotHoldAreLeftOut) {
+  AgentState state = a_state();
+  state.progress->loss = std::numeric_limits<double>::quiet_NaN();
+  state.progress->tokensPerSecond = std::numeric_limits<double>::infinity();
+  const Json document = through_text(state);
+  EXPECT_FALSE(document.at("progress").contains("loss"));
+  EXPECT_FALSE(document.at("progress").contains("tokensPerSecond"));
+  EXPECT_EQ(agent_state_from_json(document)->progress->loss, std::nullopt);
+}
+
+TEST(AgentMessages, EveryPhaseHasANameThatReadsBack) {
+  for (uint32_t i = 0; i <= static_cast<uint32_t>(WorkerPhase::kDone); ++i) {
+    const auto phase = static_cast<WorkerPhase>(i);
+    EXPECT_EQ(*worker_phase_from_name(worker_phase_name(phase)), phase);
+  }
+  EXPECT_FALSE(worker_phase_from_name("Sleeping").ok());
+  EXPECT_EQ(worker_phase_name(static_cast<WorkerPhase>(77)), "Unknown");
+}
+
+TEST(AgentMessages, ANewerSidesUnknownMembersArePassedOver) {
+  Json document = through_text(an_assignment());
+  document["later"] = {1, 2};
+  document["train"]["later"] = true;
+  EXPECT_EQ(*assignment_from_json(document), an_assignment());
+}
+
+TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
+  const Json good = through_text(an_assignment());
+  const auto error_of = [&](const char* pointer, Json value) {
+    Json changed = good;
+    changed[Json::json_pointer(pointer)] = std::move(value);
+    const Result<Assignment> read = assignment_from_json(changed);
+    return read.ok() ? "" : read.error().message;
+  };
+  EXPECT_EQ(error_of("/protocol", 2), "assignment.protocol: 2 is out of range, expected 1 to 1");
+  EXPECT_EQ(error_of("/action", "Dance"),
+            "assignment.action: found \"Dance\", expected Run or Exit");
+  EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
+  EXPECT_EQ(error_of("/nodeIndex", "two"),
+            "assignment.nodeIndex: found the string \"two\", expected an integer");
+  EXPECT_EQ(error_of("/world/round", 8).substr(0, 16), "assignment.hash:");
+  EXPECT_EQ(error_of("/world/nodes/0/port", 70000),
+            "assignment.world.nodes[0]: port 70000 with 2 processes, expected 1 to 65534");
+  EXPECT_EQ(error_of("/world", 1).substr(0, 17), "assignment.world.");
+  Json without = good;
+  without.erase("world");
+  EXPECT_EQ(assignment_from_json(without).error().message,
+            "assignment.world: missing, expected an object");
+  EXPECT_FALSE(assignment_from_json(Json(1)).ok());
+}
+
+TEST(AgentMessages, AgentStateStaysWithinItsBoundAndKeepsTheEndsOfTheLogs) {
+  AgentState state = a_state();
+  state.workers.assign(64, state.workers[0]);
+  for (WorkerState& worker : state.workers) {
+    worker.log_tail = std::string(100'000, '\x01') + "the last words";  // 6 bytes each in JSON
+  }
+  const Json document = to_json(state);
+  EXPECT_LE(dump_json(document).size(), kAgentStateBytesMax);
+  const Result<AgentState> read = agent_state_from_json(document);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->workers.size(), 64u);
+  EXPECT_TRUE(read->workers[63].log_tail.ends_with("the last words"));
+}
+
+TEST(AgentMessages, ALogTailIsCutBetweenCharacters) {
+  AgentState state = a_state();
+  state.workers[0].log_tail.clear();
+  for (int i = 0; i < 2000; ++i) state.workers[0].log_tail += "\u00e9";
+  state.workers[0].log_tail += "x";  // so that a cut by bytes would split one
+  const std::string tail = agent_state_from_json(through_text(state))->workers[0].log_tail;
+  EXPECT_EQ(tail.find("\ufffd"), std::string::npos);
+  EXPECT_EQ(tail.size(), 2047u);
+}
+
+WorkerConfig a_config() {
+  WorkerConfig config;
+  config.job_name = "gpt";
+  config.world = a_world();
+  config.hash = world_hash(config.world);
+  config.rank = 3;
+  config.train = a_train();
+  config.token_file = "/var/run/lockstep/token/token";
+  config.progress_fd = 5;
+  return config;
+}
+
+TEST(WorkerConfig, ReadsBackWhatItWrote) {
+  const Result<WorkerConfig> read = worker_config_from_json(through_text(a_config()));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, a_config());
+}
+
+TEST(WorkerConfig, RefusesARankOutsideItsWorldAndAForeignHash) {
+  Json document = through_text(a_config());
+  document["rank"] = 4;
+  EXPECT_EQ(worker_config_from_json(document).error().message,
+            "config.rank: 4 is not in the world of 4 ranks");
+  document["rank"] = -1;
+  EXPECT_FALSE(worker_config_from_json(document).ok());
+  document = through_text(a_config());
+  document["hash"] = "0123456789abcdef";
+  EXPECT_EQ(worker_config_from_json(document).error().message.substr(0, 12), "config.hash:");
+  document = through_text(a_config());
+  document["train"]["batch"]["global"] = 0;
+  EXPECT_EQ(worker_config_from_json(document).error().message,
+            "config.train.batch.global: 0 is out of range, expected 1 to 1048576");
+}
+
+}  // namespace
+}  // namespace lockstep

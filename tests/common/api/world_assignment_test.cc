@@ -1,0 +1,255 @@
+#include "common/api/world_assignment.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "common/base/random.h"
+
+namespace lockstep {
+namespace {
+
+TrainingJobSpec spec_of(int64_t nodes, int64_t processes) {
+  TrainingJobSpec spec;
+  spec.nodes = nodes;
+  spec.processesPerNode = processes;
+  return spec;
+}
+
+WorldInput input_of(int64_t nodes, int64_t port = 29500) {
+  WorldInput input{.job_uid = "uid-1", .round = 3, .nodes = {}};
+  for (int64_t i = 0; i < nodes; ++i) {
+    input.nodes.push_back(
+        {.index = i, .incarnation = 1, .host = "10.0.0." + std::to_string(i + 1), .port = port});
+  }
+  return input;
+}
+
+WorldAssignment world_of(const TrainingJobSpec& spec) {
+  Result<WorldAssignment> world = make_world(spec, input_of(spec.nodes));
+  EXPECT_TRUE(world.ok()) << world.error().message;
+  return *world;
+}
+
+using Ranks = std::vector<int64_t>;
+
+TEST(WorldAssignment, TwoNodesOfFourProcessesAreRanksZeroToSevenOnPort29500) {
+  TrainingJobSpec spec = spec_of(2, 4);
+  spec.processGroups = {{.name = "even", .ranks = "0::2"}};
+  const WorldAssignment world = world_of(spec);
+  EXPECT_EQ(world.world_size(), 8);
+  for (const WorldNode& node : world.nodes) EXPECT_EQ(node.port, 29500);
+  EXPECT_EQ(coordinates(world, 4).node, 1);
+  EXPECT_EQ(coordinates(world, 4).local_rank, 0);
+  EXPECT_EQ(coordinates(world, 7).node, 1);
+  EXPECT_EQ(coordinates(world, 7).local_rank, 3);
+
+  const WorldGroup* even = find_group(world, "even");
+  ASSERT_NE(even, nullptr);
+  EXPECT_EQ(even->ranks, (Ranks{0, 2, 4, 6}));
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(group_rank(*even, 2 * i), i);
+  EXPECT_EQ(group_rank(*even, 3), -1);
+  EXPECT_EQ(find_group(world, "odd"), nullptr);
+}
+
+TEST(WorldAssignment, AMeshOfTwoByTwoByTwoHasTheTextbooksGroups) {
+  TrainingJobSpec spec = spec_of(2, 4);
+  spec.parallelism = {.tensor = 2, .pipeline = 2};
+  const WorldAssignment world = world_of(spec);
+  EXPECT_EQ(world.data, 2);
+  const std::map<std::string, Ranks> expected = {
+      {"tensor.0", {0, 1}},   {"tensor.1", {2, 3}},   {"tensor.2", {4, 5}},
+      {"tensor.3", {6, 7}},   {"data.0", {0, 2}},     {"data.1", {1, 3}},
+      {"data.2", {4, 6}},     {"data.3", {5, 7}},     {"pipeline.0", {0, 4}},
+      {"pipeline.1", {1, 5}}, {"pipeline.2", {2, 6}}, {"pipeline.3", {3, 7}}};
+  std::map<std::string, Ranks> found;
+  for (const WorldGroup& group : world.groups) found[group.name] = group.ranks;
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(coordinates(world, 5),
+            (RankCoordinates{.node = 1, .local_rank = 1, .pipeline = 1, .data = 0, .tensor = 1}));
+}
+
+TEST(WorldAssignment, EveryRankIsInExactlyOneGroupOfEachAxisOnAnyMesh) {
+  for (const uint64_t seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    for (int i = 0; i < 50; ++i) {
+      const auto draw = [&] { return static_cast<int64_t>(random.below(4)) + 1; };
+      const int64_t tensor = draw();
+      const int64_t pipeline = draw();
+      TrainingJobSpec spec = spec_of(pipeline * draw(), tensor * draw());
+      spec.parallelism.tensor = tensor;
+      spec.parallelism.pipeline = pipeline;
+      const WorldAssignment world = world_of(spec);
+      for (const std::string axis : {"tensor.", "data.", "pipeline."}) {
+        Ranks members;
+        for (const WorldGroup& group : world.groups) {
+          if (!group.name.starts_with(axis)) continue;
+          EXPECT_TRUE(std::is_sorted(group.ranks.begin(), group.ranks.end()));
+          members.insert(members.end(), group.ranks.begin(), group.ranks.end());
+        }
+        std::sort(members.begin(), members.end());
+        Ranks all(static_cast<size_t>(world.world_size()));
+        std::iota(all.begin(), all.end(), 0);
+        EXPECT_EQ(members, all) << axis;
+      }
+    }
+  }
+}
+
+TEST(WorldAssignment, DoesNotDependOnTheOrderOfItsInput) {
+  const TrainingJobSpec spec = spec_of(4, 2);
+  WorldInput input = input_of(4);
+  const WorldAssignment world = *make_world(spec, input);
+  std::reverse(input.nodes.begin(), input.nodes.end());
+  EXPECT_EQ(*make_world(spec, input), world);
+  EXPECT_EQ(world_hash(*make_world(spec, input)), world_hash(world));
+}
+
+TEST(WorldAssignment, HashChangesWithEveryPartOfTheWorldAndWithNothingElse) {
+  TrainingJobSpec spec = spec_of(2, 2);
+  const WorldInput input = input_of(2);
+  std::set<std::string> hashes = {world_hash(*make_world(spec, input))};
+  spec.suspend = true;  // no part of the world
+  EXPECT_EQ(world_hash(*make_world(spec, input)), *hashes.begin());
+
+  const auto expect_new = [&](const TrainingJobSpec& changed, const WorldInput& with) {
+    EXPECT_TRUE(hashes.insert(world_hash(*make_world(changed, with))).second);
+  };
+  WorldInput changed = input;
+  changed.round = 4;
+  expect_new(spec, changed);
+  changed = input;
+  changed.job_uid = "uid-2";
+  expect_new(spec, changed);
+  changed = input;
+  changed.nodes[1].incarnation = 2;
+  expect_new(spec, changed);
+  changed = input;
+  changed.nodes[1].host = "10.0.0.9";
+  expect_new(spec, changed);
+  changed = input;
+  changed.nodes[0].port = 29600;
+  expect_new(spec, changed);
+  spec.parallelism.tensor = 2;
+  expect_new(spec, input);
+  spec.processGroups = {{.name = "even", .ranks = "0::2"}};
+  expect_new(spec, input);
+  EXPECT_EQ(hashes.begin()->size(), 16u);
+}
+
+TEST(WorldAssignment, HashIsTheSameInEveryVersion) {  // else a new controller restarts running jobs
+  EXPECT_EQ(world_hash(world_of(spec_of(2, 4))), "bc2332a62c9a8e51");
+}
+
+TEST(WorldAssignment, ReadsBackWhatItWrote) {
+  TrainingJobSpec spec = spec_of(4, 2);
+  spec.parallelism = {.tensor = 2, .pipeline = 2};
+  spec.processGroups = {{.name = "ends", .ranks = "7,0"}, {.name = "all", .ranks = "0-7"}};
+  const WorldAssignment world = world_of(spec);
+  const Result<WorldAssignment> read = world_from_json(*parse_json(dump_json(to_json(world))));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, world);
+}
+
+TEST(WorldAssignment, RefusesWorldsThatCannotBe) {
+  const auto error_of = [](const TrainingJobSpec& spec, const WorldInput& input) {
+    const Result<WorldAssignment> world = make_world(spec, input);
+    return world.ok() ? "" : world.error().message;
+  };
+  TrainingJobSpec spec = spec_of(2, 3);
+  spec.parallelism.tensor = 4;
+  EXPECT_EQ(error_of(spec, input_of(2)),
+            "[mesh] pipeline 1 x tensor 4 does not divide the world of 6");
+  EXPECT_EQ(error_of(spec_of(2, 2), input_of(0)), "nodes: none, expected at least 1");
+  EXPECT_EQ(error_of(spec_of(2, 2), input_of(2, 65535)),
+            "nodes[0]: port 65535 with 2 processes, expected 1 to 65534");
+  WorldInput twice = input_of(2);
+  twice.nodes[1].index = 0;
+  EXPECT_EQ(error_of(spec_of(2, 2), twice), "nodes[1]: index 0, expected 1 (each index once)");
+  WorldInput nowhere = input_of(2);
+  nowhere.nodes[1].host = "";
+  EXPECT_EQ(error_of(spec_of(2, 2), nowhere), "nodes[1]: no host, expected an address");
+  spec = spec_of(2, 2);
+  spec.processGroups = {{.name = "far", .ranks = "0,4"}};
+  EXPECT_EQ(error_of(spec, input_of(2)),
+            "processGroups \"far\": rank 4 is not in the world, expected 0 to 3");
+  EXPECT_NE(error_of(spec_of(1, INT64_MAX), input_of(1)), "");
+  spec = spec_of(2, 2);
+  spec.parallelism = {.tensor = INT64_MAX, .pipeline = INT64_MAX};
+  EXPECT_NE(error_of(spec, input_of(2)), "");
+}
+
+TEST(WorldAssignment, RefusesDocumentsWithAMeshOrGroupOfAnotherWorld) {
+  const Json good = to_json(world_of(spec_of(2, 2)));
+  ASSERT_TRUE(world_from_json(good).ok());
+  const auto with = [&](const char* pointer, Json value) {
+    Json changed = good;
+    changed[Json::json_pointer(pointer)] = std::move(value);
+    return world_from_json(changed).ok();
+  };
+  EXPECT_FALSE(with("/mesh/data", 3));
+  EXPECT_FALSE(with("/mesh/tensor", 0));
+  EXPECT_FALSE(with("/mesh/pipeline", INT64_MAX));
+  EXPECT_FALSE(with("/processesPerNode", INT64_MAX));
+  EXPECT_FALSE(with("/processesPerNode", -1));
+  EXPECT_FALSE(with("/nodes", Json::array()));
+  EXPECT_FALSE(with("/nodes/0/port", 0));
+  EXPECT_FALSE(with("/nodes/0/index", 1));
+  EXPECT_FALSE(with("/groups", Json{{{"name", "x"}, {"ranks", {0, 0}}}}));
+  EXPECT_FALSE(with("/groups", Json{{{"name", "x"}, {"ranks", {-1}}}}));
+  EXPECT_FALSE(with("/groups", 7));
+  EXPECT_FALSE(world_from_json(Json::array()).ok());
+}
+
+struct RanksCase {
+  const char* text;
+  Ranks expected;  // empty: refused
+};
+
+TEST(ParseRanks, ReadsListsSpansAndSlices) {
+  const RanksCase cases[] = {
+      {"0,7", {0, 7}},
+      {"0-3", {0, 1, 2, 3}},
+      {"0::2", {0, 2, 4, 6}},
+      {"1:7:2", {1, 3, 5}},
+      {"7,0", {7, 0}},
+      {"6-7, 0::4", {6, 7, 0, 4}},
+      {":2", {0, 1}},
+      {"6:", {6, 7}},
+      {":", {0, 1, 2, 3, 4, 5, 6, 7}},
+      {"3-3", {3}},
+      {"", {}},
+      {",", {}},
+      {"0,", {}},
+      {"0,0", {}},
+      {"8", {}},
+      {"0-8", {}},
+      {"3-1", {}},
+      {"-1", {}},
+      {"0::0", {}},
+      {"0::-1", {}},
+      {"4:4", {}},
+      {"8::2", {}},
+      {"0:9", {}},
+      {"a", {}},
+      {"1:2:3:4", {}},
+      {"1-2-3", {}},
+      {"99999999999999999999", {}},
+      {"9223372036854775807", {}},
+      {"0:9223372036854775807:9223372036854775807", {0}},
+  };
+  for (const RanksCase& c : cases) {
+    const Result<Ranks> ranks = parse_ranks(c.text, 8);
+    EXPECT_EQ(ranks.ok(), !c.expected.empty()) << c.text;
+    if (ranks.ok()) {
+      EXPECT_EQ(*ranks, c.expected) << c.text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
