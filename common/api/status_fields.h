@@ -120,6 +120,12 @@ struct Schema<FailureStatus> {
           &FailureStatus::action);
     visit(Field{.name = "round", .meaning = "In which it happened.", .minimum = 0},
           &FailureStatus::round);
+    visit(Field{.name = "step", .meaning = "That the job had reached.", .minimum = 0},
+          &FailureStatus::step);
+    visit(Field{.name = "attempt",
+                .meaning = "Failures in a row without a step beyond that of the first.",
+                .minimum = 0},
+          &FailureStatus::attempt);
     visit(Field{.name = "recoverySeconds",
                 .meaning = "From the failure until all ranks trained again; 0 until then.",
                 .minimum = 0},
