@@ -1,0 +1,104 @@
+#include "common/layout/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include "common/layout/cost.h"
+#include "common/layout/parameters.h"
+
+namespace lockstep {
+namespace {
+
+TEST(ModelPreset, HasThePublishedNumbersOfParameters) {
+  const std::vector<int64_t> published{124'439'808, 354'823'168, 774'030'080, 1'557'611'200};
+  const std::vector<std::string> names = model_preset_names();
+  ASSERT_EQ(names.size(), published.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Result<ModelConfig> config = model_preset(names[i]);
+    ASSERT_TRUE(config.ok()) << names[i];
+    EXPECT_EQ(parameter_count(*config), published[i]) << names[i];
+    EXPECT_TRUE(validate(*config).ok()) << names[i];
+  }
+}
+
+TEST(ModelPreset, NamesTheKnownOnesWhenAskedForAnother) {
+  const Result<ModelConfig> config = model_preset("gpt3");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.error().code, Code::kNotFound);
+  EXPECT_NE(config.error().message.find("gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1.5b"),
+            std::string::npos);
+}
+
+TEST(ModelValidation, NamesTheFieldTheValueAndWhatWouldBeRight) {
+  struct Case {
+    ModelConfig config;
+    int64_t tensor;
+    std::string problem;
+  };
+  const ModelConfig good{4, 128, 4, 128, 256};
+  const auto with = [&](auto change) {
+    ModelConfig config = good;
+    change(config);
+    return config;
+  };
+  const std::vector<Case> cases{
+      {with([](ModelConfig& c) { c.layers = 0; }), 1, "m.layers: 0 is not between 1 and 1024"},
+      {with([](ModelConfig& c) { c.width = -8; }), 1, "m.width: -8 is not between 1 and 65536"},
+      {with([](ModelConfig& c) { c.context = int64_t{1} << 40; }), 1,
+       "m.context: 1099511627776 is not between 1 and 1048576"},
+      {with([](ModelConfig& c) { c.vocabulary = 1; }), 1,
+       "m.vocabulary: 1 is not between 2 and 16777216"},
+      {with([](ModelConfig& c) { c.heads = 3; }), 1, "m.heads: 3 does not divide m.width: 128"},
+      {good, 3, "m.heads: 4 is not a multiple of the tensor-parallel size 3"},
+      {good, 0, "m.heads: 4 is not a multiple of the tensor-parallel size 0"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(model_problems(c.config, c.tensor, "m"), std::vector<std::string>{c.problem});
+  }
+  EXPECT_TRUE(model_problems(good, 4, "m").empty());
+}
+
+TEST(ModelValidation, ReportsEveryProblemAtOnce) {
+  const Status status =
+      validate({.layers = 0, .width = 8, .heads = 0, .context = 8, .vocabulary = 8});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, Code::kInvalid);
+  EXPECT_EQ(status.error().message,
+            "model.layers: 0 is not between 1 and 1024\nmodel.heads: 0 is not between 1 and 1024");
+}
+
+TEST(PipelineStage, CoversEveryBlockOnceWithLayersSpreadEvenly) {
+  const ModelConfig config{7, 16, 2, 8, 17};
+  for (int64_t size = 1; size <= config.layers; ++size) {
+    int64_t next = 0;
+    for (int64_t index = 0; index < size; ++index) {
+      const Stage stage = pipeline_stage(config, size, index);
+      EXPECT_EQ(stage.begin, next);
+      EXPECT_GE(layer_count(stage, config), config.layers / size);
+      EXPECT_LE(layer_count(stage, config), config.layers / size + 1);
+      EXPECT_EQ(has_embedding(stage), index == 0);
+      EXPECT_EQ(has_head(stage, config), index == size - 1);
+      next = stage.end;
+    }
+    EXPECT_EQ(next, block_count(config));
+  }
+}
+
+TEST(PaddedVocabulary, FillsUpLargeVocabulariesToTilesAndSmallOnesToShards) {
+  const ModelConfig gpt2 = *model_preset("gpt2-124m");
+  EXPECT_EQ(padded_vocabulary(gpt2, 1), 50304);
+  EXPECT_EQ(padded_vocabulary(gpt2, 4), 50432);
+  EXPECT_EQ(padded_vocabulary({4, 128, 4, 128, 256}, 1), 256);
+  EXPECT_EQ(padded_vocabulary({2, 16, 2, 8, 17}, 2), 18);
+}
+
+TEST(FlopsPerToken, AgreesWithThePublishedFormulas) {
+  const ModelConfig gpt2 = *model_preset("gpt2-124m");
+  EXPECT_NEAR(flops_per_token(gpt2, 1024, FlopsFormula::kPalm), 0.860e9, 0.0005e9);
+  EXPECT_NEAR(flops_per_token(gpt2, 1024, FlopsFormula::kCausal), 0.803e9, 0.0005e9);
+  const double blocks = 72.0 * 12 * 768 * 768;
+  EXPECT_DOUBLE_EQ(flops_per_token(gpt2, 1024, FlopsFormula::kProducts),
+                   blocks + 6.0 * 50304 * 768);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+#include "common/layout/parameters.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace lockstep {
+namespace {
+
+const ModelConfig kTiny{2, 16, 2, 8, 17};
+
+TEST(ParameterTable, IsAsHuggingFaceNamesIt) {
+  const std::vector<Parameter> table = parameter_table(kTiny);
+  ASSERT_EQ(table.size(), 2u + 2 * 12 + 2);
+  std::map<std::string, const Parameter*> by_name;
+  for (size_t i = 0; i < table.size(); ++i) {
+    EXPECT_EQ(table[i].id, static_cast<int64_t>(i));
+    by_name[table[i].name] = &table[i];
+  }
+  const Parameter& qkv = *by_name.at("transformer.h.1.attn.c_attn.weight");
+  EXPECT_EQ(qkv.dims, (std::array<int64_t, 2>{48, 16}));
+  EXPECT_EQ(qkv.block, 2);
+  EXPECT_EQ(qkv.shard_axis, 0);
+  EXPECT_EQ(qkv.shard_parts, 3);
+  EXPECT_TRUE(qkv.weight_decay);
+  const Parameter& out = *by_name.at("transformer.h.0.mlp.c_proj.weight");
+  EXPECT_EQ(out.dims, (std::array<int64_t, 2>{16, 64}));
+  EXPECT_EQ(out.shard_axis, 1);
+  EXPECT_EQ(out.init, Init::kResidualNormal);
+  const Parameter& scale = *by_name.at("transformer.ln_f.weight");
+  EXPECT_EQ(scale.rank, 1);
+  EXPECT_EQ(scale.init, Init::kOne);
+  EXPECT_FALSE(scale.weight_decay);
+}
+
+TEST(ParameterTable, OnlyTheTiedEmbeddingHasTwoContributions) {
+  for (const Parameter& parameter : parameter_table(kTiny)) {
+    EXPECT_EQ(parameter.contributions, parameter.id == kTokenEmbedding ? 2 : 1) << parameter.name;
+  }
+}
+
+TEST(BlockParameters, AreReadByOneBlockEachButForTheTiedEmbedding) {
+  std::map<int64_t, int> readers;
+  for (int64_t block = 0; block < block_count(kTiny); ++block) {
+    const std::vector<int64_t> ids = block_parameters(kTiny, block);
+    EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+    for (const int64_t id : ids) ++readers[id];
+  }
+  for (const Parameter& parameter : parameter_table(kTiny)) {
+    EXPECT_EQ(readers[parameter.id], parameter.contributions) << parameter.name;
+  }
+}
+
+TEST(ParameterArena, HoldsEveryParameterAlignedAndWithoutOverlap) {
+  const ParameterArena arena = parameter_arena(kTiny, whole_model(kTiny));
+  int64_t end = 0;
+  int64_t elements = 0;
+  for (const ArenaEntry& entry : arena.entries) {
+    EXPECT_EQ(entry.offset % 16, 0);
+    EXPECT_GE(entry.offset, end);
+    EXPECT_LT(entry.offset - end, 16);
+    EXPECT_TRUE(entry.counted);
+    EXPECT_EQ(arena.find(entry.id), &entry);
+    end = entry.offset + entry.count;
+    elements += entry.count;
+  }
+  EXPECT_EQ(elements, parameter_count(kTiny));
+  EXPECT_GE(arena.count, end);
+  EXPECT_EQ(arena.find(1000), nullptr);
+}
+
+TEST(ParameterArena, OfTwoStagesCountsEveryParameterOnce) {
+  std::map<int64_t, int> held;
+  std::map<int64_t, int> counted;
+  for (int64_t index = 0; index < 2; ++index) {
+    for (const ArenaEntry& entry :
+         parameter_arena(kTiny, pipeline_stage(kTiny, 2, index)).entries) {
+      ++held[entry.id];
+      counted[entry.id] += entry.counted ? 1 : 0;
+    }
+  }
+  for (const Parameter& parameter : parameter_table(kTiny)) {
+    EXPECT_EQ(held[parameter.id], parameter.contributions) << parameter.name;
+    EXPECT_EQ(counted[parameter.id], 1) << parameter.name;
+  }
+}
+
+// Which rank holds each element of the logical tensor, seen from the runs of all ranks.
+std::vector<std::vector<int64_t>> holders(const ModelConfig& config, const Parameter& parameter,
+                                          int64_t size) {
+  std::vector<std::vector<int64_t>> at(static_cast<size_t>(parameter.count()));
+  for (int64_t index = 0; index < size; ++index) {
+    const TensorShard shard{index, size};
+    const ParameterArena arena = parameter_arena(config, whole_model(config), shard);
+    const ArenaEntry& entry = *arena.find(parameter.id);
+    int64_t local_end = 0;
+    for (const ShardRun& run : shard_runs(parameter, entry, shard)) {
+      EXPECT_GE(run.local, local_end);
+      local_end = run.local + run.count;
+      EXPECT_LE(local_end, entry.count);
+      for (int64_t i = 0; i < run.count; ++i) {
+        at[static_cast<size_t>(run.global + i)].push_back(index);
+      }
+    }
+  }
+  return at;
+}
+
+TEST(ShardRuns, GiveEveryElementToOneShardOrToAll) {
+  for (const int64_t size : {1, 2}) {
+    for (const Parameter& parameter : parameter_table(kTiny)) {
+      const size_t copies = parameter.shard_axis < 0 ? static_cast<size_t>(size) : 1;
+      for (const std::vector<int64_t>& ranks : holders(kTiny, parameter, size)) {
+        ASSERT_EQ(ranks.size(), copies) << parameter.name;
+      }
+    }
+  }
+}
+
+TEST(ShardRuns, SplitQueriesKeysAndValuesByHeads) {
+  const std::vector<Parameter> table = parameter_table(kTiny);
+  const auto qkv = std::find_if(table.begin(), table.end(), [](const Parameter& parameter) {
+    return parameter.name == "transformer.h.0.attn.c_attn.weight";
+  });
+  const auto at = holders(kTiny, *qkv, 2);
+  for (int64_t row = 0; row < 48; ++row) {
+    EXPECT_EQ(at[static_cast<size_t>(row * 16)].front(), row % 16 / 8) << "row " << row;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
