@@ -1,0 +1,44 @@
+#include "agent/train/data/windows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/random.h"
+
+namespace lockstep {
+
+Result<DataSplit> split_data(const DataSplitInput& input, const std::string& path) {
+  CHECK(input.context > 0);
+  const auto validation = static_cast<int64_t>(
+      std::llround(static_cast<double>(input.tokens) * input.validation_fraction));
+  DataSplit split{input.tokens, input.tokens - validation, input.context};
+  if (split.train_tokens <= input.context) {
+    return invalid("[data] " + path + ": " + std::to_string(split.train_tokens) +
+                   " tokens to train on are too few for a context of " +
+                   std::to_string(input.context) + ", which needs at least " +
+                   std::to_string(input.context + 1));
+  }
+  return split;
+}
+
+int64_t train_window_begin(const DataSplit& split, int64_t sample, uint64_t seed) {
+  const auto windows = static_cast<uint64_t>(split.train_windows());
+  const uint64_t epoch = static_cast<uint64_t>(sample) / windows;
+  Random random(seed, epoch);
+  const uint64_t order_seed = random.next_u64();
+  const auto rest = static_cast<uint64_t>((split.train_tokens - 1) % split.context);
+  const uint64_t shift = random.below(rest + 1);
+  const uint64_t window = permute(static_cast<uint64_t>(sample) % windows, windows, order_seed);
+  return static_cast<int64_t>(window * static_cast<uint64_t>(split.context) + shift);
+}
+
+Window validation_window(const DataSplit& split, int64_t index) {
+  const int64_t target = split.train_tokens + index * split.context;
+  return {target - 1, std::min(split.context, split.tokens - target)};
+}
+
+int64_t global_sample(const BatchShape& shape, const BatchPlace& place) {
+  return place.first + (place.micro_index * shape.data_size + place.rank) * shape.micro + place.row;
+}
+
+}  // namespace lockstep

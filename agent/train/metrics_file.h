@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "agent/train/checkpoint/file_io.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// Seconds of one optimizer step by its five parts; communication is what backward did not hide.
+struct StepSeconds {
+  double data = 0;
+  double forward = 0;
+  double backward = 0;
+  double communication = 0;
+  double update = 0;
+  double total = 0;
+};
+
+struct StepMetrics {
+  int64_t step = 0;  // counted from 1
+  double loss = 0;   // mean over the global batch, nats a token
+  double learning_rate = 0;
+  double gradient_norm = 0;      // before clipping
+  double tokens_per_second = 0;  // of the whole job, smoothed
+  StepSeconds seconds;
+};
+
+struct ValidationMetrics {
+  int64_t step = 0;
+  double loss = 0;  // mean over all validation tokens, nats a token
+};
+
+// metrics.jsonl: one JSON object a line, in ascending steps. A number that is not finite is left
+// out. Lines reach the file with every call; they are not synced.
+class MetricsFile {
+ public:
+  // Opens or makes the file and cuts off every line of a step after `step`, and what follows it:
+  // the run goes on from there.
+  static Result<MetricsFile> open(const std::string& path, int64_t step);
+
+  Status add(const StepMetrics& metrics);
+  Status add(const ValidationMetrics& metrics);
+
+ private:
+  explicit MetricsFile(File file) : file_(std::move(file)) {}
+
+  File file_;
+};
+
+// Bytes of the text's longest prefix of whole lines that are objects with "step" <= step.
+size_t metrics_prefix(std::string_view text, int64_t step);
+
+}  // namespace lockstep

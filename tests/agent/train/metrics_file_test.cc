@@ -1,0 +1,53 @@
+#include "agent/train/metrics_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/base/json.h"
+#include "tests/agent/train/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+TEST(MetricsFile, WritesALineAStepAndIsCutBackToTheResumedStep) {
+  TemporaryFolder folder;
+  const std::string path = folder.file("metrics.jsonl");
+  {
+    auto file = MetricsFile::open(path, 0);
+    ASSERT_TRUE(file.ok());
+    for (int64_t step = 1; step <= 4; ++step) {
+      ASSERT_TRUE(file->add(StepMetrics{.step = step, .loss = 2.5, .seconds = {}}).ok());
+    }
+    ASSERT_TRUE(file->add(ValidationMetrics{.step = 4, .loss = 1.5}).ok());
+  }
+  auto file = MetricsFile::open(path, 3);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(file->add(ValidationMetrics{.step = 3, .loss = 1.75}).ok());
+  const std::string text = read_file(path);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+  EXPECT_TRUE(text.ends_with("{\"step\":3,\"validationLoss\":1.75}\n")) << text;
+}
+
+TEST(MetricsFile, LeavesOutWhatIsNotFinite) {
+  TemporaryFolder folder;
+  auto file = MetricsFile::open(folder.file("m"), 0);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(file->add(StepMetrics{.step = 1, .loss = std::nan(""), .seconds = {}}).ok());
+  const auto line = parse_json(read_file(folder.file("m")));
+  ASSERT_TRUE(line.ok());
+  EXPECT_FALSE(line->contains("loss"));
+  EXPECT_TRUE(line->contains("gradientNorm"));
+}
+
+TEST(MetricsPrefix, EndsAtTheFirstLineThatIsBrokenOrLater) {
+  EXPECT_EQ(metrics_prefix("", 5), 0u);
+  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2}\n", 1), 11u);
+  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2}\n", 2), 22u);
+  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2", 2), 11u);
+  EXPECT_EQ(metrics_prefix("{\"step\":1}\nrubbish\n{\"step\":1}\n", 2), 11u);
+  EXPECT_EQ(metrics_prefix("{\"loss\":1}\n", 2), 0u);
+}
+
+}  // namespace
+}  // namespace lockstep
