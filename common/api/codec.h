@@ -194,10 +194,12 @@ struct Reader {
     const auto it = from.find(field.name);
     const std::string at = join_path(path, field.name);
     if (it == from.end()) {
-      if (field.required) problems.push_back(missing_problem(at, expected_type<T>()));
+      if (field.required && rules.wrong_type_is_problem)
+        problems.push_back(missing_problem(at, expected_type<T>()));
       return;
     }
     if (IsVector<T>::value && it->is_array() && it->size() > field.items_max) {
+      if (!rules.wrong_type_is_problem) return;
       problems.push_back(at + ": " + std::to_string(it->size()) + " items, expected at most " +
                          std::to_string(field.items_max));
       return;
@@ -226,6 +228,7 @@ void read_list(const Json& document, std::vector<T>& list, const std::string& pa
   list.clear();
   list.reserve(document.size());
   for (size_t i = 0; i < document.size(); ++i) {
+    if (!rules.wrong_type_is_problem && Listed<T> && !document[i].is_object()) continue;
     list.emplace_back();
     read_json(document[i], list.back(), path + "[" + std::to_string(i) + "]", rules, problems);
   }
