@@ -1,0 +1,261 @@
+#include "cli/local/store/api.h"
+
+#include <array>
+
+#include "cli/local/store/discovery.h"
+#include "cli/local/store/event_view.h"
+#include "cli/local/store/object_rules.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array kNamespaces = {"default", "kube-system", "kube-node-lease"};
+constexpr size_t kBodyBytesMax = 3u << 20;
+
+ObjectKey key_of(const ApiPath& path) {
+  return {path.namespace_, path.name};
+}
+
+// The body as JSON; errors as the server words them.
+std::variant<Json, ApiResponse> parse_body(const ApiRequest& request) {
+  if (request.body.size() > kBodyBytesMax) return too_large(kBodyBytesMax);
+  Result<Json> body = parse_json(request.body);
+  if (!body.ok()) return bad_request("the body can't be read: " + body.error().message);
+  return *std::move(body);
+}
+
+std::string media_type(const ApiRequest& request) {
+  return request.content_type.substr(0, request.content_type.find(';'));
+}
+
+bool is_json(const ApiRequest& request) {
+  std::string type = media_type(request);
+  return type.empty() || type == "application/json";
+}
+
+std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
+                                                        const ApiRequest& request) {
+  DeleteOptions options;
+  options.propagation = path.parameter("propagationPolicy");
+  Result<std::optional<int64_t>> grace = path.number("gracePeriodSeconds");
+  if (!grace.ok()) return bad_request(grace.error().message);
+  options.grace_period_seconds = *grace;
+  if (!request.body.empty()) {
+    auto parsed = parse_body(request);
+    if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
+    const Json& body = std::get<Json>(parsed);
+    if (!body.is_object()) return bad_request("the body is not a DeleteOptions object");
+    if (body.contains("gracePeriodSeconds") && !body["gracePeriodSeconds"].is_null()) {
+      options.grace_period_seconds = int_or(body, "gracePeriodSeconds", -1);
+      if (*options.grace_period_seconds < 0)
+        return bad_request("gracePeriodSeconds: expected a number of at least 0");
+    }
+    options.propagation = string_or(body, "propagationPolicy", options.propagation);
+    if (const Json* conditions = find_member(body, "preconditions")) {
+      options.uid = string_or(*conditions, "uid", "");
+      options.resource_version = string_or(*conditions, "resourceVersion", "");
+    }
+  }
+  const std::string& policy = options.propagation;
+  if (!policy.empty() && policy != "Background" && policy != "Foreground" && policy != "Orphan")
+    return failure(
+        422, "Invalid",
+        "propagationPolicy: expected Background, Foreground or Orphan, found \"" + policy + "\"");
+  return options;
+}
+
+}  // namespace
+
+Api::Api(const Clock& clock, uint64_t seed, const StorageLimits& limits)
+    : clock_(clock), random_(seed), storage_(limits) {
+  for (const char* name : kNamespaces) {
+    ApiResponse made =
+        handle({"POST", "/api/v1/namespaces", "", dump_json({{"metadata", {{"name", name}}}})});
+    CHECK(made.code == 201);
+  }
+}
+
+ApiResponse Api::handle(const ApiRequest& request) {
+  Result<ApiPath> path = parse_target(request.target);
+  if (!path.ok()) return bad_request(path.error().message);
+  ApiResponse response;
+  bool written = false;
+  {
+    std::lock_guard lock(mutex_);
+    int64_t before = storage_.version();
+    response = route(*path, request);
+    written = storage_.version() != before;
+  }
+  if (written) {
+    for (const auto& listener : listeners_) listener();
+  }
+  return response;
+}
+
+ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
+  const std::string& method = request.method;
+  if (path.type == nullptr) {
+    if (method != "GET") return unknown_path();
+    std::optional<Json> document = discovery_document(path.path);
+    return document ? ApiResponse{200, *std::move(document)} : unknown_path();
+  }
+  if (path.subresource == "binding" && is_pod(*path.type))
+    return method == "POST" ? bind(path, request) : method_not_allowed();
+  if (!path.subresource.empty() && !(path.subresource == "status" && path.type->has_status))
+    return unknown_path();
+  if (path.name.empty()) {
+    if (method == "GET") return list(path);
+    if (method == "POST") return create(path, request);
+    if (method == "DELETE") return remove_collection(path, request);
+    return method_not_allowed();
+  }
+  if (method == "GET") return get(path);
+  if (method == "PUT") return update(path, request);
+  if (method == "PATCH") return patch(path, request);
+  if (method == "DELETE" && path.subresource.empty()) return remove(path, request);
+  return method_not_allowed();
+}
+
+ApiResponse Api::get(const ApiPath& path) {
+  ObjectPtr object = storage_.get(path.type->storage(), key_of(path));
+  if (object == nullptr) return object_not_found(*path.type, path.name);
+  return {200, to_view(*path.type, *object)};
+}
+
+bool Api::namespace_exists(const std::string& name) const {
+  static const ResourceType* const kNamespaceType = find_resource("", "v1", "namespaces");
+  return storage_.get(*kNamespaceType, {"", name}) != nullptr;
+}
+
+ApiResponse Api::create(const ApiPath& path, const ApiRequest& request) {
+  const ResourceType& type = path.type->storage();
+  if (!is_json(request)) return unsupported_media_type(media_type(request), "application/json");
+  if (type.namespaced && path.namespace_.empty()) return method_not_allowed();
+  auto parsed = parse_body(request);
+  if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
+  if (type.namespaced && !namespace_exists(path.namespace_))
+    return object_not_found(*find_resource("", "v1", "namespaces"), path.namespace_);
+  Json object = from_view(*path.type, std::get<Json>(std::move(parsed)));
+  CreateContext context{path.namespace_, new_uid(), new_suffix(), clock_.wall_now()};
+  if (auto error = prepare_create(type, context, object)) return *error;
+  ObjectKey key{type.namespaced ? path.namespace_ : "", object["metadata"]["name"]};
+  if (storage_.get(type, key) != nullptr) return already_exists(*path.type, key.name);
+  return store(path, key, std::move(object), 201);
+}
+
+ApiResponse Api::store(const ApiPath& path, const ObjectKey& key, Json object, int code) {
+  const ResourceType& type = path.type->storage();
+  if (path.parameter("dryRun") == "All") return {code, to_view(*path.type, std::move(object))};
+  Result<ObjectPtr> stored = storage_.put(type, key, std::move(object));
+  if (!stored.ok()) return failure(507, "InsufficientStorage", stored.error().message);
+  ApiResponse response{code, to_view(*path.type, **stored)};
+  Deletion(storage_, clock_.wall_now()).settle(type, key);
+  return response;
+}
+
+ApiResponse Api::bind(const ApiPath& path, const ApiRequest& request) {
+  ObjectPtr pod = storage_.get(*path.type, key_of(path));
+  if (pod == nullptr) return object_not_found(*path.type, path.name);
+  auto parsed = parse_body(request);
+  if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
+  const Json* target = find_member(std::get<Json>(parsed), "target");
+  std::string node = target == nullptr ? "" : string_or(*target, "name", "");
+  if (node.empty()) return bad_request("target.name: expected the name of a node");
+  const Json* spec = find_member(*pod, "spec");
+  std::string bound = spec == nullptr ? "" : string_or(*spec, "nodeName", "");
+  if (!bound.empty())
+    return write_conflict(*path.type, path.name, "pod is already assigned to node " + bound);
+  if (metadata_of(*pod).contains("deletionTimestamp"))
+    return write_conflict(*path.type, path.name, "pod is being deleted");
+  Json updated = *pod;
+  updated["spec"]["nodeName"] = node;
+  updated["status"]["conditions"] = {{{"type", "PodScheduled"},
+                                      {"status", "True"},
+                                      {"lastTransitionTime", rfc3339(clock_.wall_now())}}};
+  ApiResponse stored = store(path, key_of(path), std::move(updated), 201);
+  if (!stored.ok()) return stored;
+  return {201, {{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}, {"code", 201}}};
+}
+
+ApiResponse Api::replace(const ApiPath& path, const Json& old, Json object) {
+  const ResourceType& type = path.type->storage();
+  UpdateContext context{old, key_of(path), path.subresource};
+  if (auto error = prepare_update(type, context, object)) return *error;
+  if (object == old) return {200, to_view(*path.type, std::move(object))};  // no new version
+  return store(path, key_of(path), std::move(object), 200);
+}
+
+ApiResponse Api::update(const ApiPath& path, const ApiRequest& request) {
+  if (!is_json(request)) return unsupported_media_type(media_type(request), "application/json");
+  auto parsed = parse_body(request);
+  if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
+  ObjectPtr old = storage_.get(path.type->storage(), key_of(path));
+  if (old == nullptr) return object_not_found(*path.type, path.name);
+  return replace(path, *old, from_view(*path.type, std::get<Json>(std::move(parsed))));
+}
+
+ApiResponse Api::patch(const ApiPath& path, const ApiRequest& request) {
+  constexpr std::string_view kMergePatch = "application/merge-patch+json";
+  if (media_type(request) != kMergePatch)
+    return unsupported_media_type(media_type(request), kMergePatch);
+  auto parsed = parse_body(request);
+  if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
+  const Json& change = std::get<Json>(parsed);
+  if (!change.is_object()) return bad_request("a merge patch is an object");
+  ObjectPtr old = storage_.get(path.type->storage(), key_of(path));
+  if (old == nullptr) return object_not_found(*path.type, path.name);
+  Json object = to_view(*path.type, *old);
+  object.merge_patch(change);
+  return replace(path, *old, from_view(*path.type, std::move(object)));
+}
+
+ApiResponse Api::remove(const ApiPath& path, const ApiRequest& request) {
+  auto options = delete_options(path, request);
+  if (auto* error = std::get_if<ApiResponse>(&options)) return *error;
+  Deletion deletion(storage_, clock_.wall_now());
+  ApiResponse response =
+      deletion.remove(path.type->storage(), key_of(path), std::get<DeleteOptions>(options));
+  if (response.ok() && response.body["kind"] != "Status")
+    response.body = to_view(*path.type, std::move(response.body));
+  return response;
+}
+
+ApiResponse Api::remove_collection(const ApiPath& path, const ApiRequest& request) {
+  auto options = delete_options(path, request);
+  if (auto* error = std::get_if<ApiResponse>(&options)) return *error;
+  const ResourceType& type = path.type->storage();
+  Result<Selector> selector =
+      Selector::parse(type, path.parameter("labelSelector"), path.parameter("fieldSelector"));
+  if (!selector.ok()) return bad_request(selector.error().message);
+  if (type.namespaced && path.namespace_.empty()) return method_not_allowed();
+  Deletion deletion(storage_, clock_.wall_now());
+  for (const ObjectPtr& object : storage_.list(type, path.namespace_)) {
+    if (!selector->matches(*object)) continue;
+    ObjectKey key{path.namespace_, string_or(metadata_of(*object), "name", "")};
+    // Gone already, with its owner: nothing to do.
+    (void)deletion.remove(type, key, std::get<DeleteOptions>(options));
+  }
+  return {200, {{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}, {"code", 200}}};
+}
+
+std::string Api::new_uid() {
+  // Source: RFC 9562, version 4.
+  uint64_t high = (random_.next_u64() & ~0xF000ull) | 0x4000ull;
+  uint64_t low = (random_.next_u64() >> 2) | 0x8000000000000000ull;
+  char text[37];
+  std::snprintf(text, sizeof text, "%08x-%04x-%04x-%04x-%012llx", static_cast<unsigned>(high >> 32),
+                static_cast<unsigned>(high >> 16 & 0xFFFF), static_cast<unsigned>(high & 0xFFFF),
+                static_cast<unsigned>(low >> 48),
+                static_cast<unsigned long long>(low & 0xFFFFFFFFFFFFull));
+  return text;
+}
+
+std::string Api::new_suffix() {
+  // Source: k8s.io/apimachinery, pkg/util/rand: no vowels, no bad words.
+  constexpr std::string_view kLetters = "bcdfghjklmnpqrstvwxz2456789";
+  std::string suffix;
+  for (int i = 0; i < 5; ++i) suffix += kLetters[random_.below(kLetters.size())];
+  return suffix;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cli/local/store/deletion.h"
+#include "cli/local/store/request.h"
+#include "cli/local/store/selector.h"
+#include "cli/local/store/status_error.h"
+#include "cli/local/store/storage.h"
+#include "common/base/clock.h"
+#include "common/base/random.h"
+
+namespace lockstep {
+
+// An open watch: where a client is in the history. It holds no events of its own (but for those of
+// the first list), so a slow client costs nothing and is told 410 when the history has moved on.
+struct Watch {
+  const ResourceType* type = nullptr;
+  std::string namespace_;
+  Selector selector;
+  int64_t position = 0;           // everything up to here was given out
+  std::deque<ObjectPtr> initial;  // objects that were there when it began, where it asked for them
+  bool bookmarks = false;
+  int64_t timeout_seconds = 0;
+  bool ended = false;  // after an ERROR event nothing more comes
+};
+
+// The part of the Kubernetes REST API that Lockstep uses, as a function from requests to responses
+// over a Storage: no sockets, no threads, no clock of its own. Covered: get, list (label and field
+// selectors, pages), create, update, merge patch, status, binding of pods, delete (grace,
+// preconditions, finalizers, propagation), watch. All members are thread-safe.
+// Source: Kubernetes, "API concepts"; research notes in tests/cli/api_test.cc.
+class Api {
+ public:
+  // `clock` outlives the object; `seed` is that of UIDs and generated names.
+  Api(const Clock& clock, uint64_t seed, const StorageLimits& limits = {});
+
+  // Any request that is not a watch.
+  ApiResponse handle(const ApiRequest& request);
+
+  static bool is_watch(const ApiRequest& request);
+  // The watch, or why there is none.
+  std::variant<Watch, ApiResponse> open_watch(const ApiRequest& request);
+  // At most `count_max` events, oldest first: {"type": ADDED|MODIFIED|DELETED|ERROR, "object":
+  // ...}. Empty: nothing happened since.
+  std::vector<Json> next_events(Watch& watch, size_t count_max);
+  // Tells the client the version up to which it has seen everything.
+  Json bookmark(const Watch& watch);
+
+  // Called after every write, on the writer's thread, without a lock; must not block. Set before
+  // the first request.
+  void on_change(std::function<void()> listener) { listeners_.push_back(std::move(listener)); }
+
+ private:
+  ApiResponse route(const ApiPath& path, const ApiRequest& request);
+  ApiResponse get(const ApiPath& path);
+  ApiResponse list(const ApiPath& path);
+  ApiResponse create(const ApiPath& path, const ApiRequest& request);
+  ApiResponse bind(const ApiPath& path, const ApiRequest& request);
+  ApiResponse update(const ApiPath& path, const ApiRequest& request);
+  ApiResponse patch(const ApiPath& path, const ApiRequest& request);
+  ApiResponse remove(const ApiPath& path, const ApiRequest& request);
+  ApiResponse remove_collection(const ApiPath& path, const ApiRequest& request);
+
+  ApiResponse replace(const ApiPath& path, const Json& old, Json object);
+  ApiResponse store(const ApiPath& path, const ObjectKey& key, Json object, int code);
+  bool namespace_exists(const std::string& name) const;
+  std::string new_uid();
+  std::string new_suffix();
+
+  const Clock& clock_;
+  std::vector<std::function<void()>> listeners_;
+  std::mutex mutex_;  // guards what follows
+  Random random_;
+  Storage storage_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "cli/local/store/status_error.h"
+#include "cli/local/store/storage.h"
+#include "common/base/clock.h"
+
+namespace lockstep {
+
+// metav1.DeleteOptions, from the body or the query.
+struct DeleteOptions {
+  std::optional<int64_t> grace_period_seconds;
+  std::string uid;               // preconditions; empty: none
+  std::string resource_version;  // likewise
+  std::string propagation;       // "", Background, Foreground, Orphan
+};
+
+// Deletes objects and what they own, as kube-apiserver and the garbage collector together do, but
+// at once: graceful deletion of pods, finalizers, ownerReferences. One is made for each request.
+// Source: Kubernetes, "Garbage Collection" and "Finalizers"; k8s.io/apiserver BeforeDelete.
+class Deletion {
+ public:
+  Deletion(Storage& storage, WallTime now) : storage_(storage), now_(now) {}
+
+  // The response of DELETE: the object while it is still there (grace, finalizers), else Status
+  // Success, or for pods the object as it last was. 404, 409 where a precondition fails.
+  ApiResponse remove(const ResourceType& type, const ObjectKey& key, const DeleteOptions& options);
+
+  // After a write: an object that is being deleted and has nothing left to wait for goes away; one
+  // whose owners are all gone is deleted.
+  void settle(const ResourceType& type, const ObjectKey& key);
+
+ private:
+  // Marks the object as being deleted, or queues its removal.
+  void begin(const ResourceType& type, const ObjectKey& key, const DeleteOptions& options);
+  void mark(const ResourceType& type, const ObjectKey& key, const Json& object, int64_t grace,
+            bool foreground);
+  void orphan_dependents(const std::string& uid);
+  // Works until nothing follows from what was removed; no recursion, whatever the graph is.
+  void drain();
+  void erase(const Storage::Place& place);
+  void release_dependent(const Storage::Place& place, const std::string& owner_uid);
+  void release_owners(const Json& gone);
+  void settle_foreground(const Storage::Place& owner);
+
+  Storage& storage_;
+  WallTime now_;
+  std::deque<Storage::Place> to_erase_;
+  std::deque<Storage::Place> to_begin_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "common/base/json.h"
+
+namespace lockstep {
+
+// What a client asks before it knows the server: /version, /api, /apis, and the lists of resources
+// below them. nullopt for any other path.
+std::optional<Json> discovery_document(std::string_view path);
+
+}  // namespace lockstep

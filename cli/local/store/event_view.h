@@ -1,0 +1,13 @@
+#pragma once
+
+#include "cli/local/store/resources.h"
+#include "common/base/json.h"
+
+namespace lockstep {
+
+// Events have two faces, v1 and events.k8s.io/v1, of the same stored objects (stored as v1).
+// Source: k8s pkg/apis/events/v1/conversion.go. Other types pass through unchanged.
+Json to_view(const ResourceType& type, Json stored);
+Json from_view(const ResourceType& type, Json object);
+
+}  // namespace lockstep

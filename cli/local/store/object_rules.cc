@@ -1,0 +1,284 @@
+#include "cli/local/store/object_rules.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cli/local/store/base64.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kNameRule =
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character";
+
+bool all_strings(const Json* values) {
+  if (values == nullptr || values->is_null()) return true;
+  return (values->is_object() || values->is_array()) &&
+         std::all_of(values->begin(), values->end(),
+                     [](const Json& value) { return value.is_string(); });
+}
+
+std::optional<ApiResponse> check_metadata_types(const Json& metadata) {
+  for (const char* key : {"labels", "annotations"}) {
+    const Json* member = find_member(metadata, key);
+    if (member != nullptr && !member->is_null() && !(member->is_object() && all_strings(member)))
+      return bad_request("metadata." + std::string(key) + ": expected a map of strings");
+  }
+  const Json* finalizers = find_member(metadata, "finalizers");
+  if (finalizers != nullptr && !(finalizers->is_array() && all_strings(finalizers)))
+    return bad_request("metadata.finalizers: expected a list of strings");
+  for (const char* key : {"name", "generateName", "namespace", "uid", "resourceVersion"}) {
+    const Json* member = find_member(metadata, key);
+    if (member != nullptr && !member->is_string())
+      return bad_request("metadata." + std::string(key) + ": expected a string");
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiResponse> check_owners(const ResourceType& type, std::string_view name,
+                                        const Json& object) {
+  const Json* owners = find_member(metadata_of(object), "ownerReferences");
+  if (owners == nullptr || owners->is_null()) return std::nullopt;
+  if (!owners->is_array()) return bad_request("metadata.ownerReferences: expected a list");
+  std::vector<StatusCause> causes;
+  int controllers = 0;
+  for (const Json& owner : *owners) {
+    if (!owner.is_object())
+      return bad_request("metadata.ownerReferences: expected a list of objects");
+    for (const char* key : {"apiVersion", "kind", "name", "uid"}) {
+      if (string_or(owner, key, "").empty())
+        causes.push_back({"FieldValueRequired", "Required value: must not be empty",
+                          "metadata.ownerReferences." + std::string(key)});
+    }
+    if (bool_or(owner, "controller", false)) ++controllers;
+  }
+  if (controllers > 1)
+    causes.push_back({"FieldValueInvalid",
+                      "Invalid value: only one reference can have controller set to true",
+                      "metadata.ownerReferences"});
+  if (causes.empty()) return std::nullopt;
+  return invalid_object(type, name, causes);
+}
+
+std::optional<ApiResponse> check_namespace(const ResourceType& type, std::string_view expected,
+                                           Json& metadata) {
+  std::string given = string_or(metadata, "namespace", "");
+  if (!given.empty() && given != expected)
+    return bad_request(
+        "the namespace of the provided object does not match the namespace sent on "
+        "the request");
+  if (type.namespaced) metadata["namespace"] = expected;
+  return std::nullopt;
+}
+
+void fill_pod_defaults(Json& pod) {
+  Json& spec = pod["spec"];
+  if (!spec.is_object()) spec = Json::object();
+  if (!spec.contains("restartPolicy")) spec["restartPolicy"] = "Always";
+  if (!spec.contains("terminationGracePeriodSeconds")) spec["terminationGracePeriodSeconds"] = 30;
+  pod["status"] = {{"phase", "Pending"}, {"qosClass", "BestEffort"}};
+}
+
+// stringData is a convenience for writers: it ends up in data.
+std::optional<ApiResponse> fold_string_data(Json& secret) {
+  const Json* plain = find_member(secret, "stringData");
+  if (plain == nullptr) return std::nullopt;
+  if (!plain->is_object() || !all_strings(plain))
+    return bad_request("stringData: expected a map of strings");
+  Json data = secret.value("data", Json::object());
+  if (!data.is_object()) return bad_request("data: expected a map of strings");
+  for (const auto& [key, value] : plain->items())
+    data[key] = base64_encode(value.get_ref<const std::string&>());
+  secret["data"] = std::move(data);
+  secret.erase("stringData");
+  return std::nullopt;
+}
+
+std::optional<ApiResponse> fill_defaults(const ResourceType& type, Json& object) {
+  if (is_pod(type)) fill_pod_defaults(object);
+  if (type.plural == "secrets") return fold_string_data(object);
+  if (type.plural == "namespaces") object["status"] = {{"phase", "Active"}};
+  return std::nullopt;
+}
+
+// A pod's spec is fixed but for a few fields. Source: ValidatePodUpdate, k8s pkg/apis/core.
+Json fixed_part(Json spec) {
+  if (!spec.is_object()) return spec;
+  for (const char* key : {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"})
+    spec.erase(key);
+  for (const char* list : {"containers", "initContainers"}) {
+    if (!spec.contains(list) || !spec[list].is_array()) continue;
+    for (Json& container : spec[list])
+      if (container.is_object()) container.erase("image");
+  }
+  return spec;
+}
+
+std::optional<ApiResponse> check_precondition(const ResourceType& type,
+                                              const UpdateContext& context, const Json& metadata) {
+  std::string version = string_or(metadata, "resourceVersion", "");
+  if (version.empty() && type.update_needs_version)
+    return invalid_object(
+        type, context.key.name,
+        {{"FieldValueInvalid", "Invalid value: 0x0: must be specified for an update",
+          "metadata.resourceVersion"}});
+  if (!version.empty() && version != string_or(metadata_of(context.old), "resourceVersion", ""))
+    return write_conflict(type, context.key.name,
+                          "the object has been modified; please apply your changes to the latest "
+                          "version and try again");
+  std::string uid = string_or(metadata, "uid", "");
+  if (!uid.empty() && uid != uid_of(context.old))
+    return write_conflict(type, context.key.name,
+                          "Precondition failed: UID in precondition: " + uid +
+                              ", UID in object meta: " + uid_of(context.old));
+  return std::nullopt;
+}
+
+void keep(const Json& from, Json& to, const char* key) {
+  if (from.contains(key))
+    to[key] = from[key];
+  else
+    to.erase(key);
+}
+
+std::optional<ApiResponse> check_finalizers(const ResourceType& type, const UpdateContext& context,
+                                            const Json& metadata) {
+  const Json& old = metadata_of(context.old);
+  if (!old.contains("deletionTimestamp") || !metadata.contains("finalizers")) return std::nullopt;
+  const Json before = old.value("finalizers", Json::array());
+  for (const Json& finalizer : metadata["finalizers"]) {
+    if (std::find(before.begin(), before.end(), finalizer) == before.end())
+      return invalid_object(
+          type, context.key.name,
+          {{"FieldValueForbidden",
+            "Forbidden: no new finalizers can be added if the object is being deleted, found new "
+            "finalizers " +
+                dump_json(finalizer),
+            "metadata.finalizers"}});
+  }
+  return std::nullopt;
+}
+
+bool spec_changed(const Json& old, const Json& object) {
+  Json before = old;
+  Json after = object;
+  for (Json* either : {&before, &after}) {
+    either->erase("metadata");
+    either->erase("status");
+  }
+  return before != after;
+}
+
+std::optional<ApiResponse> prepare_main(const ResourceType& type, const UpdateContext& context,
+                                        Json& object) {
+  const Json& old_metadata = metadata_of(context.old);
+  Json& metadata = object["metadata"];
+  for (const char* key : {"uid", "creationTimestamp", "generation", "deletionTimestamp",
+                          "deletionGracePeriodSeconds", "resourceVersion", "generateName"})
+    keep(old_metadata, metadata, key);
+  if (auto error = check_finalizers(type, context, metadata)) return error;
+  if (auto error = check_owners(type, context.key.name, object)) return error;
+  if (type.has_status) keep(context.old, object, "status");
+  if (type.plural == "secrets") {
+    if (auto error = fold_string_data(object)) return error;
+  }
+  if (is_pod(type) &&
+      fixed_part(context.old.value("spec", Json())) != fixed_part(object.value("spec", Json())))
+    return invalid_object(type, context.key.name,
+                          {{"FieldValueForbidden",
+                            "Forbidden: pod updates may not change fields other than the image, "
+                            "activeDeadlineSeconds, tolerations, terminationGracePeriodSeconds",
+                            "spec"}});
+  if (type.has_generation && spec_changed(context.old, object))
+    metadata["generation"] = int_or(old_metadata, "generation", 0) + 1;
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_object_name(std::string_view name) {
+  auto alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  if (name.empty() || name.size() > 253) return false;
+  for (size_t i = 0; i < name.size(); ++i) {
+    bool edge = i == 0 || i + 1 == name.size() || name[i - 1] == '.' || name[i + 1] == '.';
+    if (!alphanumeric(name[i]) && (edge || (name[i] != '-' && name[i] != '.'))) return false;
+  }
+  return true;
+}
+
+std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object) {
+  if (!object.is_object()) return bad_request("the body is not an object");
+  std::string version = type.api_version();
+  for (const auto& [key, expected] :
+       {std::pair<const char*, std::string>{"kind", std::string(type.kind)},
+        std::pair<const char*, std::string>{"apiVersion", version}}) {
+    const Json* given = find_member(object, key);
+    if (given != nullptr && *given != expected)
+      return bad_request(std::string(key) + " in the body (" + dump_json(*given) +
+                         ") does not match the expected \"" + expected + "\"");
+    object[key] = expected;
+  }
+  if (!object.contains("metadata") || object["metadata"].is_null())
+    object["metadata"] = Json::object();
+  if (!object["metadata"].is_object()) return bad_request("metadata: expected an object");
+  return check_metadata_types(object["metadata"]);
+}
+
+std::optional<ApiResponse> prepare_create(const ResourceType& type, const CreateContext& context,
+                                          Json& object) {
+  if (auto error = check_kind(type, object)) return error;
+  Json& metadata = object["metadata"];
+  if (auto error = check_namespace(type, context.namespace_, metadata)) return error;
+  std::string name = string_or(metadata, "name", "");
+  std::string prefix = string_or(metadata, "generateName", "");
+  if (name.empty() && !prefix.empty()) {
+    name = prefix.substr(0, 253 - context.name_suffix.size()) + context.name_suffix;
+    metadata["name"] = name;
+  }
+  if (name.empty())
+    return invalid_object(type, name,
+                          {{"FieldValueRequired",
+                            "Required value: name or generateName is required", "metadata.name"}});
+  if (!is_object_name(name))
+    return invalid_object(
+        type, name,
+        {{"FieldValueInvalid", "Invalid value: " + dump_json(name) + ": " + std::string(kNameRule),
+          "metadata.name"}});
+  if (!string_or(metadata, "resourceVersion", "").empty())
+    return failure(500, "InternalError",
+                   "resourceVersion should not be set on objects to be created");
+  if (auto error = check_owners(type, name, object)) return error;
+  for (const char* key : {"deletionTimestamp", "deletionGracePeriodSeconds", "generation",
+                          "managedFields", "selfLink", "resourceVersion"})
+    metadata.erase(key);
+  metadata["uid"] = context.uid;
+  metadata["creationTimestamp"] = rfc3339(context.now);
+  if (type.has_generation) metadata["generation"] = 1;
+  if (type.has_status) object.erase("status");
+  return fill_defaults(type, object);
+}
+
+std::optional<ApiResponse> prepare_update(const ResourceType& type, const UpdateContext& context,
+                                          Json& object) {
+  if (auto error = check_kind(type, object)) return error;
+  Json& metadata = object["metadata"];
+  std::string name = string_or(metadata, "name", "");
+  if (name.empty() && type.update_needs_version)
+    return bad_request("name of the object must be given");
+  if (!name.empty() && name != context.key.name)
+    return bad_request("the name of the object (" + name +
+                       ") does not match the name on the URL (" + context.key.name + ")");
+  metadata["name"] = context.key.name;
+  if (auto error = check_namespace(type, context.key.namespace_, metadata)) return error;
+  if (auto error = check_precondition(type, context, metadata)) return error;
+  if (context.subresource == "status") {
+    Json updated = context.old;
+    keep(object, updated, "status");
+    object = std::move(updated);
+    return std::nullopt;
+  }
+  return prepare_main(type, context, object);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/local/store/resources.h"
+#include "common/base/json.h"
+
+namespace lockstep {
+
+// What the server answers: an HTTP code and a JSON body.
+struct ApiResponse {
+  int code = 200;
+  Json body;
+
+  bool ok() const { return code < 300; }
+};
+
+// metav1.Status objects, as kube-apiserver words them.
+// Source: k8s.io/apimachinery, pkg/api/errors/errors.go.
+struct StatusCause {
+  std::string reason;  // FieldValueInvalid, FieldValueRequired, ...
+  std::string message;
+  std::string field;
+};
+
+ApiResponse failure(int code, std::string_view reason, std::string message);
+ApiResponse bad_request(std::string message);
+// The path, or the sort of object, is unknown.
+ApiResponse unknown_path();
+ApiResponse method_not_allowed();
+ApiResponse unsupported_media_type(std::string_view given, std::string_view accepted);
+ApiResponse object_not_found(const ResourceType& type, std::string_view name);
+ApiResponse already_exists(const ResourceType& type, std::string_view name);
+// The resourceVersion or the UID is not the one that was expected.
+ApiResponse write_conflict(const ResourceType& type, std::string_view name, std::string message);
+ApiResponse invalid_object(const ResourceType& type, std::string_view name,
+                           const std::vector<StatusCause>& causes);
+// 410: that version is no longer kept.
+ApiResponse expired(std::string message);
+// 504: a version that is still to come.
+ApiResponse version_too_large(int64_t asked, int64_t current);
+ApiResponse unauthorized();
+ApiResponse too_large(size_t bytes_max);
+ApiResponse too_many(std::string message);
+ApiResponse success(const ResourceType& type, std::string_view name, std::string_view uid);
+
+}  // namespace lockstep
