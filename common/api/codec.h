@@ -49,6 +49,7 @@ struct Field {
   bool required = false;          // in the document
   size_t bytes_max = kStringBytesMax;  // of a string
   size_t items_max = kListItemsMax;    // of a list
+  std::string_view list_key = {};      // the field of the items by which a list's are told apart
 };
 
 // A field of the contract that this version refuses: visit.refused(RefusedField{...}).
@@ -194,8 +195,9 @@ struct Reader {
     const auto it = from.find(field.name);
     const std::string at = join_path(path, field.name);
     if (it == from.end()) {
-      if (field.required && rules.wrong_type_is_problem)
+      if (field.required && rules.wrong_type_is_problem) {
         problems.push_back(missing_problem(at, expected_type<T>()));
+      }
       return;
     }
     if (IsVector<T>::value && it->is_array() && it->size() > field.items_max) {

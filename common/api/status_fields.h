@@ -181,7 +181,10 @@ struct Schema<TrainingJobStatus> {
           &TrainingJobStatus::startTime);
     visit(Field{.name = "completionTime", .meaning = "When the job was Complete or Failed."},
           &TrainingJobStatus::completionTime);
-    visit(Field{.name = "conditions", .meaning = "metav1.Conditions.", .items_max = 32},
+    visit(Field{.name = "conditions",
+                .meaning = "metav1.Conditions.",
+                .items_max = 32,
+                .list_key = "type"},
           &TrainingJobStatus::conditions);
   }
 };

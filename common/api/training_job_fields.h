@@ -353,7 +353,8 @@ struct Schema<TrainingJobSpec> {
           &TrainingJobSpec::parallelism);
     visit(Field{.name = "processGroups",
                 .meaning = "Named groups of ranks beside the mesh's own.",
-                .items_max = 256},
+                .items_max = 256,
+                .list_key = "name"},
           &TrainingJobSpec::processGroups);
     visit(Field{.name = "rendezvous", .meaning = "How the ranks find each other."},
           &TrainingJobSpec::rendezvous);

@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kPortMax = 65535;
 // Ranks of all the user's groups together, so that an assignment stays within its bound.
 constexpr size_t kGroupRanksMax = 4 * kWorldSizeMax;
+constexpr size_t kNamedGroupsMax = 256;
 
 constexpr Axis kAxes[] = {Axis::kTensor, Axis::kData, Axis::kPipeline};
 
@@ -251,6 +252,10 @@ Result<WorldAssignment> world_from_json(const Json& document) {
   std::vector<WorldGroup> named;
   if (const Json* groups = find_member(document, "groups")) {
     read_json(*groups, named, "groups", kReadStored, problems);
+  }
+  if (named.size() > kNamedGroupsMax) {
+    return invalid("groups: " + std::to_string(named.size()) + ", expected at most " +
+                   std::to_string(kNamedGroupsMax));
   }
   if (!problems.empty()) return to_error(problems);
   TRY(check_nodes(world));

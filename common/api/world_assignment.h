@@ -76,6 +76,8 @@ const WorldGroup* find_group(const WorldAssignment& world, std::string_view name
 // order is kept, doubles and ranks outside [0, world_size) are kInvalid. Bounded by world_size.
 Result<std::vector<int64_t>> parse_ranks(std::string_view text, int64_t world_size);
 
+// The groups of the axes follow from the mesh, so the JSON has the user's alone; reading makes them
+// again, and refuses what make_world would not have made.
 Json to_json(const WorldAssignment& world);
 Result<WorldAssignment> world_from_json(const Json& document);
 
