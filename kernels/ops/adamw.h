@@ -12,7 +12,7 @@ struct AdamWTensor {
   const float* gradient = nullptr;
   float* m = nullptr;  // first moment
   float* v = nullptr;  // second moment
-  View copy;           // the new parameter again, in its dtype (bf16 weights for matmul); or null
+  View copy = {};      // the new parameter again, in its dtype (bf16 weights for matmul); or null
   int64_t count = 0;
   float weight_decay = 0.0f;
 };
@@ -22,7 +22,7 @@ struct AdamWTensor {
 // Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019; epsilon where
 // PyTorch's AdamW has it.
 struct AdamW {
-  std::span<const AdamWTensor> tensors;
+  std::span<const AdamWTensor> tensors = {};
   float learning_rate = 0.0f;
   float beta1 = 0.9f;
   float beta2 = 0.999f;

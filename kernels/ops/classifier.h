@@ -21,10 +21,10 @@ struct ClassifierShape {
 // losses[r] = ln(sum exp(logits[r])) - logits[r, target]; with gradient,
 // logits[r,v] <- (softmax(logits[r])[v] - [v == target]) * gradient_scale, in place.
 struct Classifier {
-  View logits;                       // [R,V]: overwritten if gradient, else left as they are
+  View logits = {};                  // [R,V]: overwritten if gradient, else left as they are
   const int32_t* targets = nullptr;  // [R]
   float* losses = nullptr;           // [R]
-  ClassifierShape shape;
+  ClassifierShape shape = {};
   bool gradient = true;
   float gradient_scale = 1.0f;
 };
@@ -35,31 +35,31 @@ struct Classifier {
 
 // maxima[r] = max over the columns here (lowest float if all are padding).
 struct ClassifierMax {
-  ConstView logits;         // [R,columns]
+  ConstView logits = {};    // [R,columns]
   float* maxima = nullptr;  // [R]
-  ClassifierShape shape;
+  ClassifierShape shape = {};
 };
 
 // logits[r,v] <- exp(logits[r,v] - maxima[r]), in place; sums[r] = their sum here;
 // target_logits[r] = logits[r,target] - maxima[r] if the target's column is here, else 0.
 struct ClassifierSum {
-  View logits;                       // [R,columns]
+  View logits = {};                  // [R,columns]
   const int32_t* targets = nullptr;  // [R]
   const float* maxima = nullptr;     // [R], of all shards
   float* sums = nullptr;             // [R]
   float* target_logits = nullptr;    // [R]
-  ClassifierShape shape;
+  ClassifierShape shape = {};
 };
 
 // losses[r] = ln(sums[r]) - target_logits[r]; with gradient, logits (which hold the exponentials)
 // <- (exponential / sums[r] - [v == target]) * gradient_scale.
 struct ClassifierFinish {
-  View logits;                           // [R,columns]
+  View logits = {};                      // [R,columns]
   const int32_t* targets = nullptr;      // [R]
   const float* sums = nullptr;           // [R], of all shards
   const float* target_logits = nullptr;  // [R], of all shards
   float* losses = nullptr;               // [R]
-  ClassifierShape shape;
+  ClassifierShape shape = {};
   bool gradient = true;
   float gradient_scale = 1.0f;
 };

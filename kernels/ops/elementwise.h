@@ -9,31 +9,31 @@
 namespace lockstep {
 
 struct Fill {
-  View out;
+  View out = {};
   int64_t count = 0;
   float value = 0.0f;
 };
 
 // out = x, dtypes alike or not: fp32 -> bf16 rounds to nearest even, a NaN stays a (quiet) NaN.
 struct Cast {
-  ConstView x;
-  View out;
+  ConstView x = {};
+  View out = {};
   int64_t count = 0;
 };
 
 // out = x * factor; out may be x itself.
 struct Scale {
-  ConstView x;
-  View out;
+  ConstView x = {};
+  View out = {};
   int64_t count = 0;
   float factor = 1.0f;
 };
 
 // out = a + b; out may be a or b themselves.
 struct Add {
-  ConstView a;
-  ConstView b;
-  View out;
+  ConstView a = {};
+  ConstView b = {};
+  View out = {};
   int64_t count = 0;
 };
 
@@ -45,9 +45,9 @@ struct FlatTensor {
 // *sum = the sum of the squares of all elements, accumulated in double, in an order that depends on
 // the tensors alone and not on threads.
 struct SquaredNorm {
-  std::span<const FlatTensor> tensors;
-  double* sum = nullptr;  // on the device
-  Workspace workspace;    // kSquaredNormWorkspace bytes
+  std::span<const FlatTensor> tensors = {};
+  double* sum = nullptr;     // on the device
+  Workspace workspace = {};  // kSquaredNormWorkspace bytes
 };
 inline constexpr size_t kSquaredNormWorkspace = 256 * sizeof(double);
 

@@ -11,9 +11,9 @@ namespace lockstep {
 // sum over the shards of a table is the whole lookup; give position_table on one of them only.
 struct EmbeddingForward {
   const int32_t* tokens = nullptr;  // [B,T]
-  ConstView token_table;            // [vocabulary, C]
-  ConstView position_table;         // [>=T, C] or null
-  View out;                         // [B,T,C]
+  ConstView token_table = {};       // [vocabulary, C]
+  ConstView position_table = {};    // [>=T, C] or null
+  View out = {};                    // [B,T,C]
   int64_t batch = 0;
   int64_t sequence = 0;
   int64_t width = 0;
@@ -25,9 +25,9 @@ struct EmbeddingForward {
 // (b,t).
 struct EmbeddingBackward {
   const int32_t* tokens = nullptr;  // [B,T]
-  ConstView dout;                   // [B,T,C]
-  View dtoken_table;                // [vocabulary, C], added to; or null
-  View dposition_table;             // [>=T, C], added to; or null
+  ConstView dout = {};              // [B,T,C]
+  View dtoken_table = {};           // [vocabulary, C], added to; or null
+  View dposition_table = {};        // [>=T, C], added to; or null
   int64_t batch = 0;
   int64_t sequence = 0;
   int64_t width = 0;

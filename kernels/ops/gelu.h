@@ -9,16 +9,16 @@ namespace lockstep {
 // y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), the approximation of GPT-2.
 // Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 struct GeluForward {
-  ConstView x;  // [count]
-  View y;       // [count]; may be x itself
+  ConstView x = {};  // [count]
+  View y = {};       // [count]; may be x itself
   int64_t count = 0;
 };
 
 // dx = dy * GELU'(x).
 struct GeluBackward {
-  ConstView x;   // [count]
-  ConstView dy;  // [count]
-  View dx;       // [count]; may be dy itself
+  ConstView x = {};   // [count]
+  ConstView dy = {};  // [count]
+  View dx = {};       // [count]; may be dy itself
   int64_t count = 0;
 };
 

@@ -10,14 +10,14 @@ namespace lockstep {
 // y = (h - mean(h)) * rstd(h) * weight + bias for each row, where h = x, or with a residual
 // h = residual + x, which is stored in residual_out. R rows (B*T) of width C.
 struct LayerNormForward {
-  ConstView x;            // [R,C]
-  ConstView residual;     // [R,C] or null
-  View residual_out;      // [R,C], given exactly when residual is; may be x or residual themselves
-  ConstView weight;       // [C]
-  ConstView bias;         // [C]
-  View y;                 // [R,C]
-  float* mean = nullptr;  // [R], for backward; null: not kept
-  float* rstd = nullptr;  // [R]
+  ConstView x = {};         // [R,C]
+  ConstView residual = {};  // [R,C] or null
+  View residual_out = {};  // [R,C], given exactly when residual is; may be x or residual themselves
+  ConstView weight = {};   // [C]
+  ConstView bias = {};     // [C]
+  View y = {};             // [R,C]
+  float* mean = nullptr;   // [R], for backward; null: not kept
+  float* rstd = nullptr;   // [R]
   int64_t rows = 0;
   int64_t width = 0;
   float epsilon = 1e-5f;
@@ -26,20 +26,25 @@ struct LayerNormForward {
 // dx = dresidual + (gradient of the norm at h); this is the gradient of both x and residual.
 // dweight and dbias are added to, in an order that does not depend on the number of threads.
 struct LayerNormBackward {
-  ConstView dy;                 // [R,C]
-  ConstView h;                  // [R,C]: x, or residual_out of the fused form
-  ConstView weight;             // [C]
+  ConstView dy = {};            // [R,C]
+  ConstView h = {};             // [R,C]: x, or residual_out of the fused form
+  ConstView weight = {};        // [C]
   const float* mean = nullptr;  // [R]
   const float* rstd = nullptr;  // [R]
-  ConstView dresidual;          // [R,C]: the gradient that reaches h by other paths; or null
-  View dx;                      // [R,C]; may be dy or dresidual themselves
-  View dweight;                 // [C]
-  View dbias;                   // [C]
+  ConstView dresidual = {};     // [R,C]: the gradient that reaches h by other paths; or null
+  View dx = {};                 // [R,C]; may be dy or dresidual themselves
+  View dweight = {};            // [C]
+  View dbias = {};              // [C]
   int64_t rows = 0;
   int64_t width = 0;
-  Workspace workspace;  // layernorm_backward_workspace(width)
+  Workspace workspace = {};  // layernorm_backward_workspace(width)
 };
 
-size_t layernorm_backward_workspace(int64_t width);
+// The sums over rows are made in this many parts, whatever the number of threads.
+inline constexpr int kLayerNormBackwardParts = 16;
+
+constexpr size_t layernorm_backward_workspace(int64_t width) {
+  return kLayerNormBackwardParts * 2 * static_cast<size_t>(width) * sizeof(float);
+}
 
 }  // namespace lockstep

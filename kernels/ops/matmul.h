@@ -19,34 +19,35 @@ enum class Activation : uint8_t { kNone, kGelu };
 // x and weight may be fp32 or bf16; bf16 ones need Precision::kBf16 and save its conversion: cast
 // the weights once a step and pass the copies.
 struct MatmulForward {
-  ConstView x;          // [M,K]
-  ConstView weight;     // [N,K]
-  ConstView bias;       // [N] fp32, or null
-  View y;               // [M,N]
-  View pre_activation;  // [M,N]: what the activation was applied to, for backward; or null. Not y.
+  ConstView x = {};       // [M,K]
+  ConstView weight = {};  // [N,K]
+  ConstView bias = {};    // [N] fp32, or null
+  View y = {};            // [M,N]
+  View pre_activation =
+      {};  // [M,N]: what the activation was applied to, for backward; or null. Not y.
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
   Activation activation = Activation::kNone;
   Precision precision = Precision::kF32;
-  Workspace workspace;  // matmul_forward_workspace({m, n, k}, precision)
+  Workspace workspace = {};  // matmul_forward_workspace({m, n, k}, precision)
 };
 
 // dx[M,K] = dy * weight, or with x_pre_activation (the M,K values whose GELU was x) that times
 // GELU'(x_pre_activation); dweight[N,K] += dy^T * x; dbias[N] += column sums of dy, in fixed order.
 struct MatmulBackward {
-  ConstView dy;                // [M,N]: the gradient before the activation (see GeluBackward)
-  ConstView x;                 // [M,K]; needed for dweight
-  ConstView weight;            // [N,K]; needed for dx
-  ConstView x_pre_activation;  // [M,K] or null
-  View dx;                     // [M,K], overwritten; null: not computed
-  View dweight;                // [N,K], added to; null: not computed
-  View dbias;                  // [N], added to; null: not computed
+  ConstView dy = {};                // [M,N]: the gradient before the activation (see GeluBackward)
+  ConstView x = {};                 // [M,K]; needed for dweight
+  ConstView weight = {};            // [N,K]; needed for dx
+  ConstView x_pre_activation = {};  // [M,K] or null
+  View dx = {};                     // [M,K], overwritten; null: not computed
+  View dweight = {};                // [N,K], added to; null: not computed
+  View dbias = {};                  // [N], added to; null: not computed
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
   Precision precision = Precision::kF32;
-  Workspace workspace;  // matmul_backward_workspace({m, n, k}, precision)
+  Workspace workspace = {};  // matmul_backward_workspace({m, n, k}, precision)
 };
 
 struct MatmulShape {

@@ -11,15 +11,15 @@ namespace lockstep {
 // first token whose cumulated probability passes uniforms[r]. Temperature 0 gives the largest logit
 // (the first of equals).
 struct Sample {
-  ConstView logits;                 // [R, stride]; columns past vocabulary are ignored
+  ConstView logits = {};            // [R, stride]; columns past vocabulary are ignored
   const float* uniforms = nullptr;  // [R], in [0,1): the draws of the caller's generator
   int32_t* tokens = nullptr;        // [R]
   int64_t rows = 0;
   int64_t vocabulary = 0;
   int64_t stride = 0;
   float temperature = 1.0f;
-  int64_t top_k = 0;    // 0: all
-  Workspace workspace;  // sample_workspace(vocabulary)
+  int64_t top_k = 0;         // 0: all
+  Workspace workspace = {};  // sample_workspace(vocabulary)
 };
 
 size_t sample_workspace(int64_t vocabulary);

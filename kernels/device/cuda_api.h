@@ -7,7 +7,7 @@
 
 // The part of the CUDA runtime that device.cc needs. cuda/ has it; no_cuda/ has the same symbols,
 // which count no device and return kUnavailable. Streams are cudaStream_t.
-namespace lockstep::cuda_runtime {
+namespace lockstep::cuda_api {
 
 int device_count();
 Result<DeviceInfo> describe(int index);
@@ -19,4 +19,4 @@ Result<void*> allocate(int index, size_t bytes);
 void release(int index, void* data);
 Status copy(void* stream, const CopyArgs& args);
 
-}  // namespace lockstep::cuda_runtime
+}  // namespace lockstep::cuda_api

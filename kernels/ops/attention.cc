@@ -1,0 +1,292 @@
+#include "kernels/ops/attention.h"
+
+#include <cmath>
+
+#include "kernels/device/parallel.h"
+#include LOCKSTEP_ISA_HEADER
+#include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/product.h"
+#include "kernels/ops/simd.h"
+
+// One head of one sample is one task. Queries go in blocks of kRows; the scores of a block against
+// all keys up to its last query stand in a strip of scratch, so that softmax needs one pass and the
+// four products are ordinary small matrix products. Memory is linear in T.
+namespace lockstep::LOCKSTEP_ISA {
+
+namespace {
+
+constexpr int64_t kRows = kAttentionBlockRows;
+constexpr float kLowest = -3.402823466e38f;
+
+// The scratch of one thread; sized by attention_scratch_floats.
+struct Scratch {
+  float* k_transposed;  // [HD, stride], times 1/sqrt(HD); columns from T up to the stride are 0
+  float* v_transposed;  // [HD, stride]
+  float* scores;        // [kRows, stride]
+  float* dscores;       // [kRows, stride]
+  int64_t stride;
+};
+
+Scratch scratch_of(const AttentionShape& shape, const Workspace& workspace, int index) {
+  const int64_t stride = attention_stride(shape);
+  float* base = static_cast<float*>(workspace.data) + index * attention_scratch_floats(shape);
+  float* scores = base + 2 * shape.head_dim * stride;
+  return {base, base + shape.head_dim * stride, scores, scores + kRows * stride, stride};
+}
+
+// to[d, t] = from[t, d] * factor for T rows that are row_stride apart.
+void transpose(const float* from, int64_t row_stride, float factor, const AttentionShape& shape,
+               int64_t stride, float* to) {
+  const int64_t width = shape.head_dim;
+  for (int64_t block = 0; block < stride; block += 16) {
+    for (int64_t d = 0; d < width; ++d) {
+      for (int64_t t = block; t < min_of(block + 16, stride); ++t) {
+        to[d * stride + t] = t < shape.sequence ? from[t * row_stride + d] * factor : 0.0f;
+      }
+    }
+  }
+}
+
+// One head of one sample: pointers to its first row; rows of qkv are 3C apart, of out C.
+struct Head {
+  const float* q;
+  const float* k;
+  const float* v;
+  int64_t qkv_row;
+  int64_t out_row;
+};
+
+Head head_of(const float* qkv, const AttentionShape& shape, int64_t index) {
+  const int64_t width = shape.heads * shape.head_dim;
+  const int64_t sample = index / shape.heads, head = index % shape.heads;
+  const float* q = qkv + sample * shape.sequence * 3 * width + head * shape.head_dim;
+  return {q, q + width, q + 2 * width, 3 * width, width};
+}
+
+// A block of queries: [begin, begin + rows), against the keys [0, keys).
+struct Block {
+  int64_t begin;
+  int64_t rows;
+  int64_t keys;          // begin + rows
+  int64_t keys_rounded;  // up to whole vectors
+};
+
+Block block_of(int64_t begin, const AttentionShape& shape) {
+  const int64_t rows = min_of(kRows, shape.sequence - begin);
+  return {begin, rows, begin + rows, round_up(begin + rows, kLanes)};
+}
+
+// strip[rows, keys_rounded] = rows of x (x_row apart) times the transposed matrix.
+void strip_product(const float* x, int64_t x_row, const float* transposed, const Block& block,
+                   const AttentionShape& shape, int64_t stride, float* strip) {
+  product({.a = x + block.begin * x_row,
+           .a_row = x_row,
+           .b = transposed,
+           .b_row = stride,
+           .c = strip,
+           .c_row = stride,
+           .m = block.rows,
+           .n = block.keys_rounded,
+           .k = shape.head_dim});
+}
+
+// The scores where key <= query, else the lowest float.
+inline Vec masked(Vec scores, int64_t key, int64_t query) {
+  const IntVec keys = iota() + static_cast<int32_t>(key);
+  return keys <= static_cast<int32_t>(query) ? scores : all(kLowest);
+}
+
+// row <- exp(row - max) over the keys up to the query, 0 beyond; returns sum and log-sum-exp.
+struct SoftmaxRow {
+  float sum;
+  float lse;
+};
+
+SoftmaxRow softmax_row(float* row, int64_t query, int64_t keys_rounded) {
+  const int64_t whole = (query + 1) / kLanes * kLanes;
+  Vec highest = all(kLowest);
+  for (int64_t j = 0; j < whole; j += kLanes) highest = max_vec(load(row + j), highest);
+  if (whole <= query) highest = max_vec(masked(load(row + whole), whole, query), highest);
+  const float shift = max_of(highest);
+  Vec sum = {};
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    const Vec e = exp_vec(load(row + j) - shift);
+    store(row + j, e);
+    sum += e;
+  }
+  for (int64_t j = whole; j < keys_rounded; j += kLanes) {
+    const Vec e = exp_vec(masked(load(row + j), j, query) - shift);
+    store(row + j, e);
+    sum += e;
+  }
+  const float total = sum_of(sum);
+  return {total, shift + logf(total)};
+}
+
+void forward_head(const Head& head, const AttentionShape& shape, const Scratch& scratch, float* out,
+                  float* lse) {
+  const float factor = 1.0f / sqrtf(static_cast<float>(shape.head_dim));
+  transpose(head.k, head.qkv_row, factor, shape, scratch.stride, scratch.k_transposed);
+  for (int64_t begin = 0; begin < shape.sequence; begin += kRows) {
+    const Block block = block_of(begin, shape);
+    strip_product(head.q, head.qkv_row, scratch.k_transposed, block, shape, scratch.stride,
+                  scratch.scores);
+    float inverse[kRows];
+    for (int64_t i = 0; i < block.rows; ++i) {
+      float* row = scratch.scores + i * scratch.stride;
+      const SoftmaxRow softmax = softmax_row(row, begin + i, block.keys_rounded);
+      inverse[i] = 1.0f / softmax.sum;
+      if (lse) lse[begin + i] = softmax.lse;
+    }
+    float* block_out = out + begin * head.out_row;
+    product({.a = scratch.scores,
+             .a_row = scratch.stride,
+             .b = head.v,
+             .b_row = head.qkv_row,
+             .c = block_out,
+             .c_row = head.out_row,
+             .m = block.rows,
+             .n = shape.head_dim,
+             .k = block.keys});
+    for (int64_t i = 0; i < block.rows; ++i) {
+      float* row = block_out + i * head.out_row;
+      for_vectors(shape.head_dim, [&](int64_t j, int64_t n) {
+        store_n(row + j, load_n(row + j, n) * inverse[i], n);
+      });
+    }
+  }
+}
+
+float dot(const float* a, const float* b, int64_t count) {
+  Vec sum = {};
+  for_vectors(count, [&](int64_t i, int64_t n) { sum += load_n(a + i, n) * load_n(b + i, n); });
+  return sum_of(sum);
+}
+
+struct HeadGradients {
+  const float* dout;
+  const float* out;
+  const float* lse;
+  float* dq;
+  float* dk;
+  float* dv;
+};
+
+// scores <- P = exp(scores - lse); dscores <- P * (dP - sum(dout * out)) / sqrt(HD), 0 past the
+// query.
+void score_gradients(const HeadGradients& g, const Head& head, const Block& block,
+                     const AttentionShape& shape, const Scratch& scratch) {
+  const float factor = 1.0f / sqrtf(static_cast<float>(shape.head_dim));
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const int64_t query = block.begin + i;
+    const float delta =
+        dot(g.dout + query * head.out_row, g.out + query * head.out_row, shape.head_dim);
+    const float lse = g.lse[query];
+    float* p = scratch.scores + i * scratch.stride;
+    float* d = scratch.dscores + i * scratch.stride;
+    for (int64_t j = 0; j < block.keys_rounded; j += kLanes) {
+      Vec scores = load(p + j);
+      if (j + kLanes > query) scores = masked(scores, j, query);
+      const Vec probability = exp_vec(scores - lse);
+      store(p + j, probability);
+      store(d + j, probability * (load(d + j) - delta) * factor);
+    }
+  }
+}
+
+// to[keys, HD] (+)= strip^T x: sets the rows of the block's own keys, adds to those before.
+void scatter_product(const float* strip, const float* x, int64_t x_row, const Block& block,
+                     const AttentionShape& shape, const Scratch& scratch, float* to,
+                     int64_t to_row) {
+  Product p{.a = strip,
+            .a_row = 1,
+            .a_col = scratch.stride,
+            .b = x + block.begin * x_row,
+            .b_row = x_row,
+            .c = to,
+            .c_row = to_row,
+            .m = block.begin,
+            .n = shape.head_dim,
+            .k = block.rows,
+            .accumulate = true};
+  product(p);
+  p.a = strip + block.begin;
+  p.c = to + block.begin * to_row;
+  p.m = block.rows;
+  p.accumulate = false;
+  product(p);
+}
+
+void backward_head(const HeadGradients& g, const Head& head, const AttentionShape& shape,
+                   const Scratch& scratch) {
+  const float factor = 1.0f / sqrtf(static_cast<float>(shape.head_dim));
+  transpose(head.k, head.qkv_row, factor, shape, scratch.stride, scratch.k_transposed);
+  transpose(head.v, head.qkv_row, 1.0f, shape, scratch.stride, scratch.v_transposed);
+  for (int64_t begin = 0; begin < shape.sequence; begin += kRows) {
+    const Block block = block_of(begin, shape);
+    strip_product(head.q, head.qkv_row, scratch.k_transposed, block, shape, scratch.stride,
+                  scratch.scores);
+    strip_product(g.dout, head.out_row, scratch.v_transposed, block, shape, scratch.stride,
+                  scratch.dscores);
+    score_gradients(g, head, block, shape, scratch);
+    scatter_product(scratch.scores, g.dout, head.out_row, block, shape, scratch, g.dv,
+                    head.qkv_row);
+    scatter_product(scratch.dscores, head.q, head.qkv_row, block, shape, scratch, g.dk,
+                    head.qkv_row);
+    product({.a = scratch.dscores,
+             .a_row = scratch.stride,
+             .b = head.k,
+             .b_row = head.qkv_row,
+             .c = g.dq + begin * head.qkv_row,
+             .c_row = head.qkv_row,
+             .m = block.rows,
+             .n = shape.head_dim,
+             .k = block.keys});
+  }
+}
+
+}  // namespace
+
+void attention_forward(Stream&, const AttentionForward& args) {
+  const AttentionShape& shape = args.shape;
+  CHECK(args.workspace.bytes >= attention_workspace(shape));
+  const float* qkv = args.qkv.f32();
+  float* out = args.out.f32();
+  parallel_for(shape.batch * shape.heads, 1, [&](Range range) {
+    const Scratch scratch = scratch_of(shape, args.workspace, range.index);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      const Head head = head_of(qkv, shape, i);
+      float* head_out =
+          out + i / shape.heads * shape.sequence * head.out_row + i % shape.heads * shape.head_dim;
+      forward_head(head, shape, scratch, head_out,
+                   args.lse ? args.lse + i * shape.sequence : nullptr);
+    }
+  });
+}
+
+void attention_backward(Stream&, const AttentionBackward& args) {
+  const AttentionShape& shape = args.shape;
+  CHECK(args.workspace.bytes >= attention_workspace(shape));
+  const float* qkv = args.qkv.f32();
+  const float* out = args.out.f32();
+  const float* dout = args.dout.f32();
+  float* dqkv = args.dqkv.f32();
+  parallel_for(shape.batch * shape.heads, 1, [&](Range range) {
+    const Scratch scratch = scratch_of(shape, args.workspace, range.index);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      const Head head = head_of(qkv, shape, i);
+      const int64_t at =
+          i / shape.heads * shape.sequence * head.out_row + i % shape.heads * shape.head_dim;
+      float* dq = dqkv + (head.q - qkv);
+      backward_head({.dout = dout + at,
+                     .out = out + at,
+                     .lse = args.lse + i * shape.sequence,
+                     .dq = dq,
+                     .dk = dq + head.out_row,
+                     .dv = dq + 2 * head.out_row},
+                    head, shape, scratch);
+    }
+  });
+}
+
+}  // namespace lockstep::LOCKSTEP_ISA

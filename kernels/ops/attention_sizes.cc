@@ -1,0 +1,20 @@
+#include "kernels/device/parallel.h"
+#include "kernels/ops/attention.h"
+
+namespace lockstep {
+
+int64_t attention_stride(const AttentionShape& shape) {
+  constexpr int64_t kLine = 16;  // floats of 64 bytes, at least a vector of any instruction set
+  return (shape.sequence + kLine - 1) / kLine * kLine + kLine;
+}
+
+int64_t attention_scratch_floats(const AttentionShape& shape) {
+  return 2 * (shape.head_dim + kAttentionBlockRows) * attention_stride(shape);
+}
+
+size_t attention_workspace(const AttentionShape& shape) {
+  return static_cast<size_t>(threads()) * static_cast<size_t>(attention_scratch_floats(shape)) *
+         sizeof(float);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// The operations as each instruction set has them; included after LOCKSTEP_ISA_HEADER.
+#pragma once
+
+#include "kernels/ops/op_table.h"
+#include "kernels/ops/own_gemm.h"
+
+namespace lockstep::LOCKSTEP_ISA {
+
+void embedding_forward(Stream&, const EmbeddingForward&);
+void embedding_backward(Stream&, const EmbeddingBackward&);
+void layernorm_forward(Stream&, const LayerNormForward&);
+void layernorm_backward(Stream&, const LayerNormBackward&);
+void matmul_forward(Stream&, const MatmulForward&);
+void matmul_backward(Stream&, const MatmulBackward&);
+void gelu_forward(Stream&, const GeluForward&);
+void gelu_backward(Stream&, const GeluBackward&);
+void attention_forward(Stream&, const AttentionForward&);
+void attention_backward(Stream&, const AttentionBackward&);
+void classifier(Stream&, const Classifier&);
+void classifier_max(Stream&, const ClassifierMax&);
+void classifier_sum(Stream&, const ClassifierSum&);
+void classifier_finish(Stream&, const ClassifierFinish&);
+void adamw(Stream&, const AdamW&);
+void squared_norm(Stream&, const SquaredNorm&);
+void fill(Stream&, const Fill&);
+void cast(Stream&, const Cast&);
+void scale(Stream&, const Scale&);
+void add(Stream&, const Add&);
+
+void own_gemm(const Gemm& args);
+
+}  // namespace lockstep::LOCKSTEP_ISA

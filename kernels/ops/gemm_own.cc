@@ -1,0 +1,15 @@
+#include "kernels/ops/gemm.h"
+#include "kernels/ops/op_table.h"
+#include "kernels/ops/own_gemm.h"
+
+namespace lockstep {
+
+void gemm(const Gemm& args) {
+  own_gemm(args);
+}
+
+MatmulSupport cpu_matmul_support() {
+  return {.library = "own", .isa = cpu_ops_isa(), .native_bf16 = false};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,5 @@
+// What the compiler takes for granted on this architecture (SSE2 on x86-64).
+#define LOCKSTEP_ISA baseline
+#define LOCKSTEP_ISA_NAME "baseline"
+#define LOCKSTEP_ISA_LANES 4
+#define LOCKSTEP_ISA_REGISTERS 16

@@ -1,0 +1,6 @@
+// Everything after this include is compiled for AVX2 and FMA (x86-64-v3).
+#pragma GCC target("arch=x86-64-v3")
+#define LOCKSTEP_ISA x86_64_v3
+#define LOCKSTEP_ISA_NAME "x86-64-v3"
+#define LOCKSTEP_ISA_LANES 8
+#define LOCKSTEP_ISA_REGISTERS 16

@@ -1,0 +1,6 @@
+// Everything after this include is compiled for AVX-512 (x86-64-v4).
+#pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
+#define LOCKSTEP_ISA x86_64_v4
+#define LOCKSTEP_ISA_NAME "x86-64-v4"
+#define LOCKSTEP_ISA_LANES 16
+#define LOCKSTEP_ISA_REGISTERS 32

@@ -1,0 +1,37 @@
+#include "kernels/ops/isa_table.h"
+
+#include LOCKSTEP_ISA_HEADER
+#include "kernels/ops/cpu_ops.h"
+
+namespace lockstep::LOCKSTEP_ISA {
+
+const IsaTable kIsaTable = {
+    .name = LOCKSTEP_ISA_NAME,
+    .ops =
+        {
+            .embedding_forward = embedding_forward,
+            .embedding_backward = embedding_backward,
+            .layernorm_forward = layernorm_forward,
+            .layernorm_backward = layernorm_backward,
+            .matmul_forward = matmul_forward,
+            .matmul_backward = matmul_backward,
+            .gelu_forward = gelu_forward,
+            .gelu_backward = gelu_backward,
+            .attention_forward = attention_forward,
+            .attention_backward = attention_backward,
+            .classifier = classifier,
+            .classifier_max = classifier_max,
+            .classifier_sum = classifier_sum,
+            .classifier_finish = classifier_finish,
+            .adamw = adamw,
+            .squared_norm = squared_norm,
+            .fill = fill,
+            .cast = cast,
+            .scale = scale,
+            .add = add,
+            .sample = lockstep::sample,
+        },
+    .own_gemm = own_gemm,
+};
+
+}  // namespace lockstep::LOCKSTEP_ISA

@@ -1,0 +1,16 @@
+#include <array>
+
+#include "kernels/ops/isa_table.h"
+
+namespace lockstep {
+
+std::span<const IsaTable* const> supported_isas() {
+  static constexpr std::array<const IsaTable*, 3> kAll = {
+      &x86_64_v4::kIsaTable, &x86_64_v3::kIsaTable, &baseline::kIsaTable};
+  static const size_t too_new = __builtin_cpu_supports("x86-64-v4")   ? 0
+                                : __builtin_cpu_supports("x86-64-v3") ? 1
+                                                                      : 2;
+  return std::span(kAll).subspan(too_new);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,142 @@
+#include "kernels/ops/layernorm.h"
+
+#include "kernels/device/parallel.h"
+#include LOCKSTEP_ISA_HEADER
+#include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/simd.h"
+
+namespace lockstep::LOCKSTEP_ISA {
+
+namespace {
+
+constexpr int64_t kRowGrain = 64;
+
+struct Moments {
+  float mean = 0.0f;
+  float rstd = 0.0f;
+};
+
+Moments moments_of(const float* h, int64_t width, float epsilon) {
+  Vec sum = {};
+  for_vectors(width, [&](int64_t i, int64_t n) { sum += load_n(h + i, n); });
+  const float mean = sum_of(sum) / static_cast<float>(width);
+  Vec squares = {};
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    const Vec d = load(h + i) - mean;
+    squares += d * d;
+  }
+  float variance = sum_of(squares);
+  for (; i < width; ++i) variance += (h[i] - mean) * (h[i] - mean);
+  variance /= static_cast<float>(width);
+  return {mean, 1.0f / __builtin_sqrtf(variance + epsilon)};
+}
+
+struct BackwardRow {
+  const float* dy;
+  const float* h;
+  const float* dresidual;
+  float* dx;
+  float mean;
+  float rstd;
+};
+
+// One row of dx; adds to dweight and dbias of the caller's part.
+void backward_row(const BackwardRow& row, const float* weight, float* dweight, float* dbias,
+                  int64_t width) {
+  Vec sum = {}, sum_hat = {};
+  for_vectors(width, [&](int64_t i, int64_t n) {
+    const Vec dy = load_n(row.dy + i, n);
+    const Vec hat = (load_n(row.h + i, n) - row.mean) * row.rstd;
+    const Vec g = dy * load_n(weight + i, n);
+    sum += g;
+    sum_hat += g * hat;
+    store_n(dweight + i, load_n(dweight + i, n) + dy * hat, n);
+    store_n(dbias + i, load_n(dbias + i, n) + dy, n);
+  });
+  const float mean_g = sum_of(sum) / static_cast<float>(width);
+  const float mean_g_hat = sum_of(sum_hat) / static_cast<float>(width);
+  for_vectors(width, [&](int64_t i, int64_t n) {
+    const Vec hat = (load_n(row.h + i, n) - row.mean) * row.rstd;
+    const Vec g = load_n(row.dy + i, n) * load_n(weight + i, n);
+    Vec dx = (g - mean_g - hat * mean_g_hat) * row.rstd;
+    if (row.dresidual) dx += load_n(row.dresidual + i, n);
+    store_n(row.dx + i, dx, n);
+  });
+}
+
+}  // namespace
+
+void layernorm_forward(Stream&, const LayerNormForward& args) {
+  CHECK(bool(args.residual) == bool(args.residual_out));
+  const float* x = args.x.f32();
+  const float* residual = args.residual.f32();
+  float* residual_out = args.residual_out.f32();
+  const float* weight = args.weight.f32();
+  const float* bias = args.bias.f32();
+  float* y = args.y.f32();
+  const int64_t width = args.width;
+  parallel_for(args.rows, kRowGrain, [&](Range range) {
+    for (int64_t r = range.begin; r < range.end; ++r) {
+      const float* h = x + r * width;
+      if (residual) {
+        const float* a = h;
+        const float* b = residual + r * width;
+        float* sum = residual_out + r * width;
+        for_vectors(width, [&](int64_t i, int64_t n) {
+          store_n(sum + i, load_n(a + i, n) + load_n(b + i, n), n);
+        });
+        h = sum;
+      }
+      const Moments moments = moments_of(h, width, args.epsilon);
+      float* out = y + r * width;
+      for_vectors(width, [&](int64_t i, int64_t n) {
+        const Vec hat = (load_n(h + i, n) - moments.mean) * moments.rstd;
+        store_n(out + i, hat * load_n(weight + i, n) + load_n(bias + i, n), n);
+      });
+      if (args.mean) args.mean[r] = moments.mean;
+      if (args.rstd) args.rstd[r] = moments.rstd;
+    }
+  });
+}
+
+void layernorm_backward(Stream&, const LayerNormBackward& args) {
+  const int64_t width = args.width;
+  CHECK(args.workspace.bytes >= layernorm_backward_workspace(width));
+  const float* dy = args.dy.f32();
+  const float* h = args.h.f32();
+  const float* weight = args.weight.f32();
+  const float* dresidual = args.dresidual.f32();
+  float* dx = args.dx.f32();
+  float* parts = static_cast<float*>(args.workspace.data);  // [kParts][dweight, dbias][C]
+  // The rows are in kParts parts whatever the number of threads: sums are the same bits.
+  constexpr int kParts = kLayerNormBackwardParts;
+  parallel_for(kParts, 1, [&](Range range) {
+    for (int64_t part = range.begin; part < range.end; ++part) {
+      float* dweight = parts + part * 2 * width;
+      float* dbias = dweight + width;
+      __builtin_memset(dweight, 0, static_cast<size_t>(2 * width) * sizeof(float));
+      const int64_t end = args.rows * (part + 1) / kParts;
+      for (int64_t r = args.rows * part / kParts; r < end; ++r) {
+        backward_row({.dy = dy + r * width,
+                      .h = h + r * width,
+                      .dresidual = dresidual ? dresidual + r * width : nullptr,
+                      .dx = dx + r * width,
+                      .mean = args.mean[r],
+                      .rstd = args.rstd[r]},
+                     weight, dweight, dbias, width);
+      }
+    }
+  });
+  float* dweight = args.dweight.f32();
+  float* dbias = args.dbias.f32();
+  for (int64_t part = 0; part < kParts; ++part) {
+    const float* from = parts + part * 2 * width;
+    for_vectors(width, [&](int64_t i, int64_t n) {
+      store_n(dweight + i, load_n(dweight + i, n) + load_n(from + i, n), n);
+      store_n(dbias + i, load_n(dbias + i, n) + load_n(from + width + i, n), n);
+    });
+  }
+}
+
+}  // namespace lockstep::LOCKSTEP_ISA

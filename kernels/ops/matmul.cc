@@ -1,0 +1,110 @@
+#include "kernels/ops/matmul.h"
+
+#include "kernels/device/parallel.h"
+#include "kernels/ops/gemm.h"
+#include LOCKSTEP_ISA_HEADER
+#include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/simd.h"
+
+namespace lockstep::LOCKSTEP_ISA {
+
+namespace {
+
+constexpr int64_t kColumnBlock = 64;
+
+// Turns factors into what the precision wants, in the workspace.
+class Factors {
+ public:
+  Factors(Stream& stream, bool bf16, Workspace workspace)
+      : stream_(stream), bf16_(bf16), left_(workspace) {}
+
+  ConstView prepare(ConstView view, int64_t count) {
+    const DType wanted = bf16_ ? DType::kBf16 : DType::kF32;
+    if (view.dtype == wanted) return view;
+    const size_t bytes = matmul_factor_bytes(count, wanted);
+    CHECK(left_.bytes >= bytes);
+    const View out(left_.data, wanted);
+    left_ = {static_cast<char*>(left_.data) + bytes, left_.bytes - bytes};
+    cast(stream_, {.x = view, .out = out, .count = count});
+    return out;
+  }
+
+ private:
+  Stream& stream_;
+  bool bf16_;
+  Workspace left_;
+};
+
+// sums[j] += x[0,j] + x[1,j] + ..., rows in ascending order; threads take columns.
+void add_column_sums(const float* x, int64_t rows, int64_t columns, float* sums) {
+  const int64_t blocks = (columns + kColumnBlock - 1) / kColumnBlock;
+  const int64_t grain = max_of(1, 32768 / max_of(1, rows * kColumnBlock));
+  parallel_for(blocks, grain, [&](Range range) {
+    for (int64_t block = range.begin; block < range.end; ++block) {
+      const int64_t begin = block * kColumnBlock;
+      const int64_t count = min_of(kColumnBlock, columns - begin);
+      float sum[kColumnBlock] = {};
+      for (int64_t row = 0; row < rows; ++row) {
+        const float* from = x + row * columns + begin;
+        if (count == kColumnBlock) {
+          for (int64_t i = 0; i < kColumnBlock; i += kLanes) {
+            store(sum + i, load(sum + i) + load(from + i));
+          }
+        } else {
+          for (int64_t i = 0; i < count; ++i) sum[i] += from[i];
+        }
+      }
+      for (int64_t i = 0; i < count; ++i) sums[begin + i] += sum[i];
+    }
+  });
+}
+
+}  // namespace
+
+void matmul_forward(Stream& stream, const MatmulForward& args) {
+  if (args.m == 0 || args.n == 0) return;
+  const bool gelu = args.activation == Activation::kGelu;
+  CHECK(gelu || !args.pre_activation);
+  Factors factors(stream, matmul_in_bf16(args.precision), args.workspace);
+  float* linear = gelu && args.pre_activation ? args.pre_activation.f32() : args.y.f32();
+  gemm({.a = factors.prepare(args.x, args.m * args.k),
+        .b = factors.prepare(args.weight, args.n * args.k),
+        .bias = args.bias.f32(),
+        .c = linear,
+        .m = args.m,
+        .n = args.n,
+        .k = args.k,
+        .transpose_b = true});
+  if (gelu) gelu_forward(stream, {.x = linear, .y = args.y, .count = args.m * args.n});
+}
+
+void matmul_backward(Stream& stream, const MatmulBackward& args) {
+  if (args.m == 0 || args.n == 0) return;
+  Factors factors(stream, matmul_in_bf16(args.precision), args.workspace);
+  const ConstView dy = factors.prepare(args.dy, args.m * args.n);
+  if (args.dbias) add_column_sums(args.dy.f32(), args.m, args.n, args.dbias.f32());
+  if (args.dweight) {
+    gemm({.a = dy,
+          .b = factors.prepare(args.x, args.m * args.k),
+          .c = args.dweight.f32(),
+          .m = args.n,
+          .n = args.k,
+          .k = args.m,
+          .transpose_a = true,
+          .accumulate = true});
+  }
+  if (!args.dx) return;
+  gemm({.a = dy,
+        .b = factors.prepare(args.weight, args.n * args.k),
+        .c = args.dx.f32(),
+        .m = args.m,
+        .n = args.k,
+        .k = args.n});
+  if (args.x_pre_activation) {
+    gelu_backward(
+        stream,
+        {.x = args.x_pre_activation, .dy = args.dx, .dx = args.dx, .count = args.m * args.k});
+  }
+}
+
+}  // namespace lockstep::LOCKSTEP_ISA

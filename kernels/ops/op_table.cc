@@ -1,0 +1,20 @@
+#include "kernels/ops/op_table.h"
+
+#include "kernels/ops/isa_table.h"
+#include "kernels/ops/own_gemm.h"
+
+namespace lockstep {
+
+const OpTable& cpu_ops() {
+  return supported_isas().front()->ops;
+}
+
+const char* cpu_ops_isa() {
+  return supported_isas().front()->name;
+}
+
+void own_gemm(const Gemm& args) {
+  supported_isas().front()->own_gemm(args);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,135 @@
+// Small matrix products on one thread, as attention and own_gemm need them; included after
+// kernels/ops/simd.h.
+#pragma once
+
+#include "kernels/ops/simd.h"
+
+namespace lockstep::LOCKSTEP_ISA {
+namespace {
+
+// c[m,n] = a b, or c += a b. Element (i,k) of a is a[i*a_row + k*a_col], that of b likewise; rows
+// of c are c_row apart. Every element of c is summed over k in ascending order, whatever the sizes.
+struct Product {
+  const float* a = nullptr;
+  int64_t a_row = 0;
+  int64_t a_col = 1;
+  const float* b = nullptr;
+  int64_t b_row = 0;
+  int64_t b_col = 1;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool accumulate = false;
+};
+
+// Rows of a tile, vectors of its width: rows * vectors accumulators, the vectors of b and a
+// broadcast element must fit in the registers.
+inline constexpr int kTileRows = kRegisters == 32 ? 8 : 4;
+inline constexpr int kTileVectors = 2;
+inline constexpr int64_t kPanel = kTileVectors * kLanes;
+inline constexpr int64_t kPackedDepth = 256;
+
+// One tile: b has whole vectors at b_row apart; `columns` of c are written.
+template <int kRows, int kVectors>
+inline void tile(const Product& p, const float* a, const float* b, float* c, int64_t columns) {
+  Vec sums[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      const int64_t left = min_of(columns - j * kLanes, kLanes);
+      sums[i][j] = Vec{};
+      if (p.accumulate && left > 0) sums[i][j] = load_n(c + i * p.c_row + j * kLanes, left);
+    }
+  }
+  const int64_t a_row = p.a_row, a_col = p.a_col, b_row = p.b_row;
+  for (int64_t k = 0; k < p.k; ++k) {
+    Vec columns_of_b[kVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) columns_of_b[j] = load(b + j * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const float element = a[i * a_row];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sums[i][j] += columns_of_b[j] * element;
+    }
+    a += a_col;
+    b += b_row;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      const int64_t left = min_of(columns - j * kLanes, kLanes);
+      if (left > 0) store_n(c + i * p.c_row + j * kLanes, sums[i][j], left);
+    }
+  }
+}
+
+template <int kVectors>
+inline void rows_of_panel(const Product& p, const float* b, int64_t column, int64_t columns) {
+  int64_t i = 0;
+  const auto at_a = [&] { return p.a + i * p.a_row; };
+  const auto at_c = [&] { return p.c + i * p.c_row + column; };
+  for (; i + kTileRows <= p.m; i += kTileRows) {
+    tile<kTileRows, kVectors>(p, at_a(), b, at_c(), columns);
+  }
+  if (i + 4 <= p.m) {
+    tile<4, kVectors>(p, at_a(), b, at_c(), columns);
+    i += 4;
+  }
+  if (i + 2 <= p.m) {
+    tile<2, kVectors>(p, at_a(), b, at_c(), columns);
+    i += 2;
+  }
+  if (i < p.m) tile<1, kVectors>(p, at_a(), b, at_c(), columns);
+}
+
+inline void panel(const Product& p, const float* b, int64_t column, int64_t columns) {
+  if (columns > kLanes) {
+    rows_of_panel<2>(p, b, column, columns);
+  } else {
+    rows_of_panel<1>(p, b, column, columns);
+  }
+}
+
+// Copies the columns of b into whole vectors, kPackedDepth of k at a time.
+inline void packed_panel(const Product& p, int64_t column, int64_t columns) {
+  alignas(64) float packed[kPackedDepth * kPanel];
+  for (int64_t begin = 0; begin < p.k; begin += kPackedDepth) {
+    Product part = p;
+    part.k = min_of(kPackedDepth, p.k - begin);
+    part.a = p.a + begin * p.a_col;
+    part.b_row = kPanel;
+    part.accumulate = p.accumulate || begin > 0;
+    for (int64_t j = 0; j < columns; ++j) {
+      const float* from = p.b + begin * p.b_row + (column + j) * p.b_col;
+      for (int64_t k = 0; k < part.k; ++k) packed[k * kPanel + j] = from[k * p.b_row];
+    }
+    for (int64_t k = 0; k < part.k; ++k) {
+      for (int64_t j = columns; j < kPanel; ++j) packed[k * kPanel + j] = 0.0f;
+    }
+    panel(part, packed, column, columns);
+  }
+}
+
+// Columns [begin, end) of c; begin a multiple of kPanel.
+inline void product_columns(const Product& p, int64_t begin, int64_t end) {
+  for (int64_t column = begin; column < end; column += kPanel) {
+    const int64_t columns = min_of(kPanel, end - column);
+    if (p.b_col == 1 && columns % kLanes == 0) {
+      panel(p, p.b + column, column, columns);
+    } else {
+      packed_panel(p, column, columns);
+    }
+  }
+}
+
+inline void product(const Product& p) {
+  product_columns(p, 0, p.n);
+}
+
+}  // namespace
+}  // namespace lockstep::LOCKSTEP_ISA

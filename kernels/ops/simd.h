@@ -1,0 +1,169 @@
+// Vectors of the instruction set that a source file is compiled for.
+//
+// The sources of the operations are compiled once for each instruction set, into a namespace of its
+// name: they include their headers, then LOCKSTEP_ISA_HEADER (isa/*.h), then this file. What stands
+// after LOCKSTEP_ISA_HEADER must not instantiate templates of the standard library: the linker
+// would keep one instance for all, which older CPUs may not be able to run.
+#pragma once
+
+#include <cstdint>
+
+#ifndef LOCKSTEP_ISA
+#error "include LOCKSTEP_ISA_HEADER before kernels/ops/simd.h"
+#endif
+
+namespace lockstep::LOCKSTEP_ISA {
+namespace {
+
+inline constexpr int kLanes = LOCKSTEP_ISA_LANES;
+inline constexpr int kRegisters = LOCKSTEP_ISA_REGISTERS;
+
+typedef float Vec __attribute__((vector_size(kLanes * 4)));
+typedef int32_t IntVec __attribute__((vector_size(kLanes * 4)));
+typedef uint32_t UintVec __attribute__((vector_size(kLanes * 4)));
+typedef uint16_t HalfVec __attribute__((vector_size(kLanes * 2)));
+typedef float FloatHalf __attribute__((vector_size(kLanes * 2)));
+typedef double DoubleVec __attribute__((vector_size(kLanes * 4)));
+
+constexpr int64_t min_of(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+constexpr int64_t max_of(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+constexpr int64_t round_up(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+inline Vec load(const float* p) {
+  Vec v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store(float* p, Vec v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+// The first n < kLanes elements, the rest zero.
+inline Vec load_part(const float* p, int64_t n) {
+  Vec v = {};
+  for (int64_t i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+}
+inline void store_part(float* p, Vec v, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+}
+inline Vec all(float x) {
+  return x - Vec{};
+}
+inline Vec max_vec(Vec a, Vec b) {
+  return a > b ? a : b;
+}
+inline Vec min_vec(Vec a, Vec b) {
+  return a < b ? a : b;
+}
+// 0, 1, 2, ...
+inline IntVec iota() {
+  IntVec v = {};
+  for (int i = 0; i < kLanes; ++i) v[i] = i;
+  return v;
+}
+
+inline float sum_of(Vec v) {
+  float a[kLanes];
+  store(a, v);
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a[i] += a[i + width];
+  }
+  return a[0];
+}
+inline float max_of(Vec v) {
+  float a[kLanes];
+  store(a, v);
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a[i] = a[i] > a[i + width] ? a[i] : a[i + width];
+  }
+  return a[0];
+}
+
+// e^x within 2 ulp where the result is a normal number; 0 below -87.33, infinity above 88.72, NaN
+// for NaN. 2^n * p(r) with |r| <= ln(2)/2, p the minimax polynomial of Cephes' expf.
+inline Vec exp_vec(Vec x) {
+  const Vec low = all(-87.33654f), high = all(88.72283f);
+  const Vec clamped = x < low ? low : (x > high ? high : x);
+  const Vec shifter = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const Vec shifted = clamped * 1.44269504088896341f + shifter;
+  const Vec n = shifted - shifter;
+  Vec r = clamped - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  Vec p = all(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  // 2^n in two factors: n reaches 128, which one float cannot hold.
+  const IntVec exponent = (IntVec)shifted - 0x4B400000;
+  const IntVec half = exponent >> 1;
+  p = p * (Vec)((half + 127) << 23) * (Vec)((exponent - half + 127) << 23);
+  p = x < low ? Vec{} : p;
+  return x > high ? all(__builtin_inff()) : p;
+}
+
+// GELU(x) = x * s, s = 1 / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3): the same as with tanh,
+// without its cancellation. e^(-2u) is kept finite, so that e * s is not infinity times 0.
+struct GeluTerms {
+  Vec s;             // sigmoid(2u)
+  Vec s_complement;  // 1 - s
+};
+inline constexpr float kGeluLinear = 1.5957691216057308f;   // 2 sqrt(2/pi)
+inline constexpr float kGeluCubic = 0.071354816272600244f;  // 2 sqrt(2/pi) 0.044715
+
+inline GeluTerms gelu_terms(Vec x) {
+  const Vec minus_two_u = -x * (x * x * kGeluCubic + kGeluLinear);
+  const Vec limit = all(87.0f);
+  const Vec e = exp_vec(minus_two_u > limit ? limit : minus_two_u);
+  const Vec s = 1.0f / (1.0f + e);
+  return {s, e * s};
+}
+inline Vec gelu(Vec x) {
+  return x * gelu_terms(x).s;
+}
+inline Vec gelu_derivative(Vec x) {
+  const GeluTerms t = gelu_terms(x);
+  return t.s + x * t.s * t.s_complement * (x * x * (3.0f * kGeluCubic) + kGeluLinear);
+}
+
+// fp32 -> bf16, round to nearest even; a NaN becomes a quiet NaN.
+inline HalfVec to_bf16(Vec v) {
+  const UintVec bits = (UintVec)v;
+  const UintVec rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+  const UintVec quiet = (bits >> 16) | 0x40u;
+  const IntVec is_nan = v != v;
+  return __builtin_convertvector(is_nan ? quiet : rounded, HalfVec);
+}
+inline Vec from_bf16(HalfVec v) {
+  return (Vec)(__builtin_convertvector(v, UintVec) << 16);
+}
+
+// Calls body(i, n) for i = 0, kLanes, ...: n is kLanes, or for the last vector what is left. Load
+// and store with load_n and store_n.
+template <class Body>
+inline void for_vectors(int64_t count, Body body) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) body(i, int64_t{kLanes});
+  if (i < count) body(i, count - i);
+}
+inline Vec load_n(const float* p, int64_t n) {
+  return n == kLanes ? load(p) : load_part(p, n);
+}
+inline void store_n(float* p, Vec v, int64_t n) {
+  if (n == kLanes) {
+    store(p, v);
+  } else {
+    store_part(p, v, n);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::LOCKSTEP_ISA

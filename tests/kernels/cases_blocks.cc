@@ -1,0 +1,245 @@
+// Embedding, layer norm, GELU and attention.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "common/base/random.h"
+#include "tests/kernels/op_cases.h"
+
+namespace lockstep::op_cases {
+
+namespace {
+
+size_t index(int64_t i) {
+  return static_cast<size_t>(i);
+}
+
+std::string text(int64_t n) {
+  return std::to_string(n);
+}
+
+std::vector<int32_t> random_tokens(int64_t count, int64_t below) {
+  Random random(static_cast<uint64_t>(count));
+  std::vector<int32_t> tokens(index(count));
+  for (int32_t& token : tokens) {
+    token = static_cast<int32_t>(random.below(static_cast<uint64_t>(below)));
+  }
+  return tokens;
+}
+
+void layernorm_reference(const LayerNormSizes& sizes, Doubles& d) {
+  const std::vector<double>&x = d["x"], &weight = d["weight"], &bias = d["bias"];
+  const std::vector<double> none(x.size(), 0.0);
+  const std::vector<double>& residual = sizes.residual ? d["residual"] : none;
+  for (int64_t r = 0; r < sizes.rows; ++r) {
+    std::vector<double> h(index(sizes.width));
+    double mean = 0.0, variance = 0.0;
+    for (int64_t i = 0; i < sizes.width; ++i) {
+      const size_t at = index(r * sizes.width + i);
+      h[index(i)] = x[at] + residual[at];
+      mean += h[index(i)] / static_cast<double>(sizes.width);
+    }
+    for (const double value : h) {
+      variance += (value - mean) * (value - mean) / static_cast<double>(sizes.width);
+    }
+    const double rstd = 1.0 / std::sqrt(variance + 1e-5);
+    for (int64_t i = 0; i < sizes.width; ++i) {
+      const size_t at = index(r * sizes.width + i);
+      d["y"][at] = (h[index(i)] - mean) * rstd * weight[index(i)] + bias[index(i)];
+      if (sizes.residual) d["residual_out"][at] = h[index(i)];
+    }
+  }
+}
+
+// q, k or v (part 0, 1, 2) of head h at position t.
+double qkv_at(const AttentionShape& s, const std::vector<double>& qkv, int64_t row, int64_t part,
+              int64_t head_and_column) {
+  const int64_t width = s.heads * s.head_dim;
+  return qkv[index(row * 3 * width + part * width + head_and_column)];
+}
+
+void attention_row(const AttentionShape& s, int64_t b, int64_t h, int64_t t, Doubles& d) {
+  const std::vector<double>& qkv = d["qkv"];
+  const int64_t row = b * s.sequence + t, column = h * s.head_dim;
+  std::vector<double> p(index(t + 1));
+  double sum = 0.0;
+  for (int64_t j = 0; j <= t; ++j) {
+    double score = 0.0;
+    for (int64_t i = 0; i < s.head_dim; ++i) {
+      score +=
+          qkv_at(s, qkv, row, 0, column + i) * qkv_at(s, qkv, b * s.sequence + j, 1, column + i);
+    }
+    p[index(j)] = std::exp(score / std::sqrt(static_cast<double>(s.head_dim)));
+    sum += p[index(j)];
+  }
+  for (int64_t i = 0; i < s.head_dim; ++i) {
+    double out = 0.0;
+    for (int64_t j = 0; j <= t; ++j) {
+      out += p[index(j)] / sum * qkv_at(s, qkv, b * s.sequence + j, 2, column + i);
+    }
+    d["out"][index(row * s.heads * s.head_dim + column + i)] = out;
+  }
+  d["lse"][index((b * s.heads + h) * s.sequence + t)] = std::log(sum);
+}
+
+}  // namespace
+
+OpCase embedding(const EmbeddingSizes& s) {
+  const int64_t rows = s.batch * s.sequence;
+  OpCase c;
+  c.name = "embedding B=" + text(s.batch) + " T=" + text(s.sequence) + " C=" + text(s.width) +
+           " V=" + text(s.vocabulary) + (s.vocabulary_begin > 0 ? " sharded" : "");
+  c.inputs = {{"table", s.vocabulary * s.width}, {"positions", s.sequence * s.width}};
+  c.ints["tokens"] = random_tokens(rows, s.vocabulary + 2 * s.vocabulary_begin);
+  c.outputs = {{"out", rows * s.width}};
+  c.loss_outputs = {"out"};
+  c.gradients = {{"table", true}, {"positions", true}};
+  c.forward_bytes = 12.0 * static_cast<double>(rows * s.width);
+  c.backward_bytes = c.forward_bytes;
+  c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.embedding_forward(stream, {.tokens = t.ints.at("tokens").data(),
+                                   .token_table = t.at("table"),
+                                   .position_table = t.at("positions"),
+                                   .out = t.at("out"),
+                                   .batch = s.batch,
+                                   .sequence = s.sequence,
+                                   .width = s.width,
+                                   .vocabulary = s.vocabulary,
+                                   .vocabulary_begin = s.vocabulary_begin});
+  };
+  c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.embedding_backward(stream, {.tokens = t.ints.at("tokens").data(),
+                                    .dout = t.at("dout"),
+                                    .dtoken_table = t.at("dtable"),
+                                    .dposition_table = t.at("dpositions"),
+                                    .batch = s.batch,
+                                    .sequence = s.sequence,
+                                    .width = s.width,
+                                    .vocabulary = s.vocabulary,
+                                    .vocabulary_begin = s.vocabulary_begin});
+  };
+  c.reference = [s](Doubles& d, const Ints& ints) {
+    for (int64_t row = 0; row < s.batch * s.sequence; ++row) {
+      const int64_t token = ints.at("tokens")[index(row)] - s.vocabulary_begin;
+      for (int64_t i = 0; i < s.width; ++i) {
+        double value = d["positions"][index(row % s.sequence * s.width + i)];
+        if (token >= 0 && token < s.vocabulary) value += d["table"][index(token * s.width + i)];
+        d["out"][index(row * s.width + i)] = value;
+      }
+    }
+  };
+  return c;
+}
+
+OpCase layernorm(const LayerNormSizes& s) {
+  const int64_t count = s.rows * s.width;
+  OpCase c;
+  c.name = "layernorm R=" + text(s.rows) + " C=" + text(s.width) + (s.residual ? " residual" : "");
+  c.inputs = {{"x", count}, {"weight", s.width}, {"bias", s.width}};
+  c.outputs = {{"y", count}, {"mean", s.rows}, {"rstd", s.rows}};
+  c.loss_outputs = {"y"};
+  c.gradients = {{"x"}, {"weight", true}, {"bias", true}};
+  if (s.residual) {
+    c.inputs.push_back({"residual", count});
+    c.outputs.push_back({"residual_out", count});
+    c.loss_outputs.push_back("residual_out");
+  }
+  c.tolerance = 5e-6;
+  // dx of one column is a difference of equals, times 1/sqrt(epsilon).
+  if (s.width == 1) c.gradient_tolerance = 1e-3;
+  c.workspace_bytes = layernorm_backward_workspace(s.width);
+  c.forward_bytes = (s.residual ? 16.0 : 8.0) * static_cast<double>(count);
+  c.backward_bytes = (s.residual ? 16.0 : 12.0) * static_cast<double>(count);
+  c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.layernorm_forward(stream, {.x = t.at("x"),
+                                   .residual = s.residual ? t.at("residual") : nullptr,
+                                   .residual_out = s.residual ? t.at("residual_out") : nullptr,
+                                   .weight = t.at("weight"),
+                                   .bias = t.at("bias"),
+                                   .y = t.at("y"),
+                                   .mean = t.at("mean"),
+                                   .rstd = t.at("rstd"),
+                                   .rows = s.rows,
+                                   .width = s.width});
+  };
+  c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.layernorm_backward(stream, {.dy = t.at("dy"),
+                                    .h = s.residual ? t.at("residual_out") : t.at("x"),
+                                    .weight = t.at("weight"),
+                                    .mean = t.at("mean"),
+                                    .rstd = t.at("rstd"),
+                                    .dresidual = s.residual ? t.at("dresidual_out") : nullptr,
+                                    .dx = t.at("dx"),
+                                    .dweight = t.at("dweight"),
+                                    .dbias = t.at("dbias"),
+                                    .rows = s.rows,
+                                    .width = s.width,
+                                    .workspace = t.workspace.workspace()});
+  };
+  c.reference = [s](Doubles& d, const Ints&) { layernorm_reference(s, d); };
+  return c;
+}
+
+OpCase gelu(int64_t count) {
+  OpCase c;
+  c.name = "gelu n=" + text(count);
+  c.inputs = {{"x", count, -12.0f, 12.0f}};
+  c.outputs = {{"y", count}};
+  c.loss_outputs = {"y"};
+  c.gradients = {{"x"}};
+  c.forward_bytes = 8.0 * static_cast<double>(count);
+  c.backward_bytes = 12.0 * static_cast<double>(count);
+  c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.gelu_forward(stream, {.x = t.at("x"), .y = t.at("y"), .count = count});
+  };
+  c.backward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.gelu_backward(stream, {.x = t.at("x"), .dy = t.at("dy"), .dx = t.at("dx"), .count = count});
+  };
+  c.reference = [](Doubles& d, const Ints&) {
+    std::ranges::transform(d["x"], d["y"].begin(), [](double x) {
+      const double u = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+      return 0.5 * x * (1.0 + std::tanh(u));
+    });
+  };
+  return c;
+}
+
+OpCase attention(const AttentionShape& s) {
+  const int64_t rows = s.batch * s.sequence, width = s.heads * s.head_dim;
+  OpCase c;
+  c.name = "attention B=" + text(s.batch) + " T=" + text(s.sequence) + " NH=" + text(s.heads) +
+           " HD=" + text(s.head_dim);
+  c.inputs = {{"qkv", rows * 3 * width, -2.0f, 2.0f}};
+  c.outputs = {{"out", rows * width}, {"lse", s.batch * s.heads * s.sequence}};
+  c.loss_outputs = {"out"};
+  c.gradients = {{"qkv"}};
+  c.tolerance = 5e-6;
+  // The causal half of two products, then of five.
+  c.forward_flops = 2.0 * static_cast<double>(rows * (s.sequence + 1) * width);
+  c.backward_flops = 2.5 * c.forward_flops;
+  c.workspace_bytes = 2 * static_cast<size_t>(attention_scratch_floats(s)) * sizeof(float);
+  c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.attention_forward(stream, {.qkv = t.at("qkv"),
+                                   .out = t.at("out"),
+                                   .lse = t.at("lse"),
+                                   .shape = s,
+                                   .workspace = t.workspace.workspace()});
+  };
+  c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.attention_backward(stream, {.dout = t.at("dout"),
+                                    .qkv = t.at("qkv"),
+                                    .out = t.at("out"),
+                                    .lse = t.at("lse"),
+                                    .dqkv = t.at("dqkv"),
+                                    .shape = s,
+                                    .workspace = t.workspace.workspace()});
+  };
+  c.reference = [s](Doubles& d, const Ints&) {
+    for (int64_t i = 0; i < s.batch * s.heads * s.sequence; ++i) {
+      attention_row(s, i / s.sequence / s.heads, i / s.sequence % s.heads, i % s.sequence, d);
+    }
+  };
+  return c;
+}
+
+}  // namespace lockstep::op_cases

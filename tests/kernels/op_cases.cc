@@ -1,0 +1,118 @@
+#include "tests/kernels/op_cases.h"
+
+#include <bit>
+#include <limits>
+
+#include "common/base/check.h"
+#include "common/base/random.h"
+
+namespace lockstep::op_cases {
+
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> random_values(const TensorSpec& spec, Random& random) {
+  std::vector<float> values(static_cast<size_t>(spec.count));
+  for (float& value : values) {
+    value = spec.low + (spec.high - spec.low) * random.uniform();
+    if (spec.bf16_exact) {
+      value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000u);
+    }
+  }
+  return values;
+}
+
+std::vector<OpCase> matmul_cases() {
+  std::vector<OpCase> cases;
+  for (const MatmulShape& shape :
+       {MatmulShape{1, 1, 1}, MatmulShape{1, 17, 5}, MatmulShape{7, 1, 33}, MatmulShape{33, 48, 31},
+        MatmulShape{64, 96, 32}, MatmulShape{130, 67, 129}, MatmulShape{257, 3, 65}}) {
+    for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+      for (const bool gelu : {false, true}) {
+        cases.push_back(
+            matmul({.shape = shape, .bias = true, .gelu = gelu, .precision = precision}));
+      }
+    }
+    cases.push_back(matmul({.shape = shape, .bias = false}));
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<OpCase> test_cases() {
+  std::vector<OpCase> cases = matmul_cases();
+  for (const EmbeddingSizes& sizes :
+       {EmbeddingSizes{1, 1, 1, 1}, EmbeddingSizes{3, 5, 17, 7}, EmbeddingSizes{2, 65, 130, 11},
+        EmbeddingSizes{2, 9, 16, 6, 4}}) {
+    cases.push_back(embedding(sizes));
+  }
+  for (const int64_t rows : {1, 3, 70}) {
+    for (const int64_t width : {1, 7, 16, 129}) {
+      for (const bool residual : {false, true}) {
+        cases.push_back(layernorm({.rows = rows, .width = width, .residual = residual}));
+      }
+    }
+  }
+  for (const int64_t count : {1, 5, 16, 1001}) {
+    cases.push_back(gelu(count));
+    cases.push_back(scale(count));
+    cases.push_back(add(count));
+    cases.push_back(fill(count));
+    cases.push_back(cast_through_bf16(count));
+  }
+  for (const AttentionShape& shape :
+       {AttentionShape{1, 1, 1, 1}, AttentionShape{1, 2, 1, 8}, AttentionShape{2, 5, 3, 7},
+        AttentionShape{1, 33, 2, 16}, AttentionShape{2, 64, 1, 32}, AttentionShape{1, 79, 1, 40},
+        AttentionShape{1, 97, 2, 5}}) {
+    cases.push_back(attention(shape));
+  }
+  for (const int64_t shards : {0, 1, 3}) {
+    cases.push_back(classifier({.rows = 1, .columns = 3, .vocabulary = 3, .shards = shards}));
+    cases.push_back(classifier({.rows = 5, .columns = 48, .vocabulary = 41, .shards = shards}));
+    cases.push_back(classifier({.rows = 70, .columns = 66, .vocabulary = 66, .shards = shards}));
+    cases.push_back(classifier({.rows = 2, .columns = 60, .vocabulary = 19, .shards = shards}));
+  }
+  cases.push_back(adamw({1}));
+  cases.push_back(adamw({16, 33, 7, 40000}));
+  cases.push_back(squared_norm({1}));
+  cases.push_back(squared_norm({70000, 3, 16384, 33}));
+  return cases;
+}
+
+Tensors make_tensors(const OpCase& op_case, uint64_t seed) {
+  Tensors tensors;
+  Random random(seed);
+  for (const TensorSpec& spec : op_case.inputs) {
+    tensors.floats[spec.name] = random_values(spec, random);
+  }
+  for (const TensorSpec& spec : op_case.outputs) {
+    tensors.floats[spec.name].assign(static_cast<size_t>(spec.count), kNan);
+  }
+  tensors.ints = op_case.ints;
+  Result<Buffer> workspace = Buffer::allocate({}, op_case.workspace_bytes);
+  CHECK(workspace.ok());
+  tensors.workspace = std::move(workspace).value();
+  return tensors;
+}
+
+void add_gradients(const OpCase& op_case, uint64_t seed, Tensors& tensors) {
+  Random random(seed, 1);
+  for (const std::string& output : op_case.loss_outputs) {
+    TensorSpec spec{.name = "d" + output,
+                    .count = static_cast<int64_t>(tensors.floats.at(output).size()),
+                    .bf16_exact = true};
+    tensors.floats[spec.name] = random_values(spec, random);
+    if (op_case.loss_weight != 0.0) {
+      tensors.floats[spec.name].assign(static_cast<size_t>(spec.count),
+                                       static_cast<float>(op_case.loss_weight));
+    }
+  }
+  for (const GradientSpec& gradient : op_case.gradients) {
+    tensors.floats["d" + gradient.input].assign(tensors.floats.at(gradient.input).size(),
+                                                gradient.accumulated ? 0.5f : kNan);
+  }
+}
+
+}  // namespace lockstep::op_cases
