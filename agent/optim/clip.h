@@ -39,8 +39,8 @@ class GradientNorm {
 };
 
 // What gradients are multiplied with so that their global norm is at most clip_norm: 1, or
-// clip_norm / (norm + 1e-6) as PyTorch's clip_grad_norm_. clip_norm 0: always 1. Not finite where
-// the norm isn't, so that a loss that diverged is not hidden.
+// clip_norm / (norm + 1e-6) as PyTorch's clip_grad_norm_. clip_norm 0: always 1. A norm that is NaN
+// gives NaN, so that a run that diverged is not hidden.
 float clip_scale(double norm, double clip_norm);
 
 }  // namespace lockstep

@@ -34,12 +34,14 @@ uint64_t mix(uint64_t value) {  // splitmix64's finaliser
 }  // namespace
 
 uint32_t Random::next_u32() {
-  const uint64_t block = position_ / 4;
-  const Block counter = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                         static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)};
-  const Block out =
-      philox(counter, static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32));
-  return out[position_++ % 4];
+  const uint64_t index = position_ / 4;
+  if (index != block_index_) {
+    const Block counter = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
+                           static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)};
+    block_ = philox(counter, static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32));
+    block_index_ = index;
+  }
+  return block_[position_++ % 4];
 }
 
 uint64_t Random::next_u64() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace lockstep {
@@ -31,6 +32,8 @@ class Random {
   uint64_t seed_;
   uint64_t stream_;
   uint64_t position_ = 0;
+  uint64_t block_index_ = ~uint64_t{0};  // of the four draws below
+  std::array<uint32_t, 4> block_{};
 };
 
 // The bijection that shuffles [0, size): position -> element, a pure function of the seed, without
