@@ -1,0 +1,230 @@
+#include "agent/model/gpt.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "common/layout/cost.h"
+#include "kernels/device/parallel.h"
+#include "tests/agent/model/tiny_gpt.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ArenaSink;
+using testing::ArenaStore;
+using testing::Text;
+using testing::TinyGpt;
+
+const ModelConfig kTiny{2, 16, 2, 8, 17};
+
+// Values of everyday size, so that every gradient stands out from rounding.
+void enlarge(ArenaStore& store, uint64_t seed) {
+  Random random(seed);
+  for (float& value : store.values()) value += 0.2f * random.normal();
+}
+
+double difference(std::span<const float> a, std::span<const float> b) {
+  double square = 0;
+  double size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double gap = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    square += gap * gap;
+    size += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return std::sqrt(square / std::max(size, 1e-30));
+}
+
+bool is_key_bias(const Parameter& parameter, int64_t element, int64_t width) {
+  return parameter.name.ends_with("attn.c_attn.bias") && element / width == 1;
+}
+
+TEST(Gpt, BeginsWithTheLossOfAGuess) {
+  for (const ModelConfig& config :
+       {kTiny, ModelConfig{4, 128, 4, 64, 256}, ModelConfig{2, 64, 4, 32, 5000}}) {
+    TinyGpt gpt(config, {4, config.context, PassMode::kEvaluate});
+    const Text text(config, 4, config.context, 7);
+    const double loss = gpt.forward(text.input()) / static_cast<double>(text.rows());
+    const double guess = std::log(static_cast<double>(config.vocabulary));
+    EXPECT_NEAR(loss, guess, 0.02 * guess) << "vocabulary " << config.vocabulary;
+  }
+}
+
+// Central differences of a loss in fp32, summed over 20 tokens: with a step of 1e-2 rounding and
+// the third derivative leave about 1e-3 of a gradient. The bound is per parameter, on the whole
+// tensor.
+TEST(Gpt, HasTheGradientsOfFiniteDifferencesInEveryParameter) {
+  constexpr float kStep = 1e-2f;
+  const ModelConfig config{2, 8, 2, 5, 11};
+  TinyGpt gpt(config, {4, 5});
+  enlarge(gpt.store, 3);
+  const Text text(config, 4, 5, 5);
+  gpt.sink.begin_step();
+  gpt.forward_backward(text.input());
+  for (const Parameter& parameter : parameter_table(config)) {
+    std::span<float> values = gpt.store.values_of(parameter.id);
+    std::vector<float> numeric;
+    std::vector<float> ours;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (is_key_bias(parameter, static_cast<int64_t>(i), config.width)) continue;
+      const float before = values[i];
+      values[i] = before + kStep;
+      const double above = gpt.forward(text.input());
+      values[i] = before - kStep;
+      const double below = gpt.forward(text.input());
+      values[i] = before;
+      const double slope = (above - below) / (2.0 * static_cast<double>(kStep));
+      numeric.push_back(static_cast<float>(slope / static_cast<double>(text.rows())));
+      ours.push_back(gpt.sink.of(parameter.id)[i]);
+    }
+    EXPECT_LT(difference(ours, numeric), 5e-3) << parameter.name;
+  }
+}
+
+TEST(Gpt, HasNoGradientInTheKeysBias) {
+  TinyGpt gpt(kTiny, {4, 8});
+  enlarge(gpt.store, 3);
+  gpt.sink.begin_step();
+  gpt.forward_backward(Text(kTiny, 4, 8, 5).input());
+  for (const Parameter& parameter : parameter_table(kTiny)) {
+    const std::span<float> gradient = gpt.sink.of(parameter.id);
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      if (!is_key_bias(parameter, static_cast<int64_t>(i), kTiny.width)) continue;
+      EXPECT_NEAR(gradient[i], 0.0f, 1e-6f);
+    }
+  }
+}
+
+TEST(Gpt, AccumulatesTwoMicroBatchesToOneOfDoubleSize) {
+  const Text text(kTiny, 4, 8, 5);
+  TinyGpt whole(kTiny, {4, 8});
+  enlarge(whole.store, 3);
+  whole.sink.begin_step();
+  const double loss = whole.forward_backward(text.input());
+  TinyGpt halves(kTiny, {2, 8});
+  enlarge(halves.store, 3);
+  halves.sink.begin_step();
+  const double first = halves.forward_backward(text.input(0, 2));
+  const double second = halves.forward_backward(text.input(2, 2));
+  EXPECT_NEAR(first + second, loss, 1e-6 * loss);
+  EXPECT_EQ(halves.sink.micro_batches(), 2);
+  for (const Parameter& parameter : parameter_table(kTiny)) {
+    EXPECT_LT(difference(halves.sink.of(parameter.id), whole.sink.of(parameter.id)), 1e-5)
+        << parameter.name;
+  }
+}
+
+TEST(Gpt, IsTheSameBitForBitEveryTime) {
+  const Text text(kTiny, 4, 8, 5);
+  for (const int thread_count : {1, 2}) {
+    set_threads(thread_count);
+    TinyGpt first(kTiny, {4, 8});
+    TinyGpt second(kTiny, {4, 8});
+    for (TinyGpt* gpt : {&first, &second}) {
+      gpt->sink.begin_step();
+      gpt->forward_backward(text.input());
+      gpt->sink.begin_step();  // what the first pass left behind must not matter
+      gpt->forward_backward(text.input());
+    }
+    EXPECT_EQ(first.sink.gradients(), second.sink.gradients());
+    second.sink.begin_step();
+    second.forward_backward(text.input());
+    EXPECT_EQ(first.sink.gradients(), second.sink.gradients());
+  }
+  set_threads(1);
+}
+
+TEST(Gpt, EvaluatesToTheLossOfTraining) {
+  const Text text(kTiny, 4, 8, 5);
+  TinyGpt train(kTiny, {4, 8});
+  TinyGpt evaluate(kTiny, {4, 8, PassMode::kEvaluate});
+  EXPECT_EQ(train.forward(text.input()), evaluate.forward(text.input()));
+}
+
+TEST(Gpt, TakesSmallerBatchesThanItsArenaWasMadeFor) {
+  const Text text(kTiny, 2, 5, 5);
+  TinyGpt fitted(kTiny, {2, 5});
+  TinyGpt roomy(kTiny, {4, 8});
+  for (TinyGpt* gpt : {&fitted, &roomy}) {
+    gpt->sink.begin_step();
+    gpt->forward_backward(text.input());
+  }
+  EXPECT_EQ(fitted.sink.gradients(), roomy.sink.gradients());
+}
+
+TEST(Gpt, LeavesOutTokensWithoutATarget) {
+  Text text(kTiny, 4, 8, 5);
+  TinyGpt gpt(kTiny, {4, 8});
+  const double all = gpt.forward(text.input());
+  const double last = static_cast<double>(gpt.batch.losses()[text.rows() - 1]);
+  text.targets.back() = -1;
+  EXPECT_NEAR(gpt.forward(text.input()), all - last, 1e-6 * all);
+}
+
+TEST(Gpt, SaysOnceAndInDescendingOrderWhichGradientsAreComplete) {
+  TinyGpt gpt(kTiny, {4, 8});
+  gpt.sink.begin_step();
+  gpt.forward_backward(Text(kTiny, 4, 8, 5).input());
+  std::vector<int64_t> expected;
+  for (const Parameter& parameter : parameter_table(kTiny)) {
+    expected.insert(expected.begin(), parameter.id);
+  }
+  EXPECT_EQ(gpt.sink.ready_ids(), expected);
+  EXPECT_EQ(gpt.store.held(), 0);
+}
+
+TEST(Gpt, KeepsPaddingRowsOfTheVocabularyAtZero) {
+  const ModelConfig config{1, 16, 2, 8, 5000};
+  ASSERT_EQ(padded_vocabulary(config, 1), 5056);
+  TinyGpt gpt(config, {2, 8});
+  gpt.sink.begin_step();
+  gpt.forward_backward(Text(config, 2, 8, 5).input());
+  const std::span<float> gradient = gpt.sink.of(kTokenEmbedding);
+  for (size_t i = 5000 * 16; i < gradient.size(); ++i) ASSERT_EQ(gradient[i], 0.0f);
+}
+
+// 8 bits of fraction in both factors of every product: a few thousandths of the loss.
+TEST(Gpt, StaysCloseInBf16AndTakesBf16Copies) {
+  const ModelConfig config{2, 64, 4, 32, 256};
+  const Text text(config, 4, 32, 5);
+  TinyGpt exact(config, {4, 32});
+  TinyGpt rounded(config, {4, 32}, 1, Precision::kBf16);
+  TinyGpt copied(config, {4, 32}, 1, Precision::kBf16);
+  std::vector<Bf16> copies(copied.store.values().size());
+  cpu_ops().cast(copied.stream, {.x = copied.store.values().data(),
+                                 .out = copies.data(),
+                                 .count = static_cast<int64_t>(copies.size())});
+  copied.store.use_copies(std::move(copies));
+  const double loss = exact.forward_backward(text.input());
+  EXPECT_NEAR(rounded.forward_backward(text.input()), loss, 5e-3 * loss);
+  EXPECT_NEAR(copied.forward_backward(text.input()), loss, 5e-3 * loss);
+  for (const Parameter& parameter : parameter_table(config)) {
+    if (parameter.rank != 2) continue;
+    EXPECT_LT(difference(copied.sink.of(parameter.id), exact.sink.of(parameter.id)), 3e-2)
+        << parameter.name;
+  }
+}
+
+TEST(Gpt, UsesTheMemoryThatThePlanSays) {
+  TinyGpt gpt(kTiny, {4, 8});
+  const MemoryPlan plan = memory_plan(
+      kTiny, {.stage = whole_model(kTiny), .shard = {}, .shape = {.batch = 4, .sequence = 8}});
+  EXPECT_EQ(plan.activations, gpt.batch.arena().count * 4);
+  EXPECT_EQ(plan.weights, gpt.model.parameters().count * 4);
+}
+
+TEST(Gpt, RefusesAModelThatCannotBeBuilt) {
+  Stream stream;
+  WholeTensor whole;
+  ModelConfig odd = kTiny;
+  odd.heads = 3;
+  const Result<Gpt> model = Gpt::create({odd, whole_model(odd)}, cpu_ops(), stream, whole);
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.error().message, "model.heads: 3 does not divide model.width: 16");
+  EXPECT_EQ(Gpt::create({kTiny, {0, 1}}, cpu_ops(), stream, whole).error().code, Code::kInvalid);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "agent/model/gpt.h"
+#include "agent/model/init.h"
+#include "agent/model/passes.h"
+#include "common/base/random.h"
+
+namespace lockstep::testing {
+
+// All parameters of a model's stage in one arena, on the CPU.
+class ArenaStore final : public ParamStore {
+ public:
+  ArenaStore(const ModelConfig& config, const Stage& stage, const TensorShard& shard = {})
+      : config_(config), arena_(parameter_arena(config, stage, shard)), values_(size()) {}
+
+  void initialise(const TensorShard& shard, uint64_t seed) {
+    initialise_arena(config_, arena_, shard, seed, values_.data());
+  }
+  // Products read these from now on.
+  void use_copies(std::vector<Bf16> copies) { copies_ = std::move(copies); }
+
+  const ParameterArena& arena() const { return arena_; }
+  std::vector<float>& values() { return values_; }
+  std::span<float> values_of(int64_t id) { return part(values_, id); }
+  int held() const { return held_; }
+
+  void prefetch(int64_t, int64_t) override {}
+  Result<std::span<const ParamView>> get(int64_t block, int64_t) override {
+    ++held_;
+    views_.clear();
+    for (const int64_t id : block_parameters(config_, block)) {
+      const auto offset = static_cast<size_t>(arena_.find(id)->offset);
+      const float* value = values_.data() + offset;
+      views_.push_back(
+          {.value = value,
+           .product = copies_.empty() ? ConstView(value) : ConstView(copies_.data() + offset)});
+    }
+    return std::span<const ParamView>(views_);
+  }
+  void release(int64_t, int64_t) override { --held_; }
+
+ private:
+  size_t size() const { return static_cast<size_t>(arena_.count); }
+  std::span<float> part(std::vector<float>& values, int64_t id) const {
+    const ArenaEntry& entry = *arena_.find(id);
+    return std::span(values).subspan(static_cast<size_t>(entry.offset),
+                                     static_cast<size_t>(entry.count));
+  }
+
+  ModelConfig config_;
+  ParameterArena arena_;
+  std::vector<float> values_;
+  std::vector<Bf16> copies_;
+  std::vector<ParamView> views_;
+  int held_ = 0;
+};
+
+// Gradients in one arena; remembers what was said to be ready, in order.
+class ArenaSink final : public GradSink {
+ public:
+  explicit ArenaSink(const ParameterArena& arena)
+      : arena_(arena), gradients_(static_cast<size_t>(arena.count)) {
+    ready_.reserve(1024);
+  }
+
+  void begin_step() {
+    std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+    ready_.clear();
+  }
+  std::vector<float>& gradients() { return gradients_; }
+  std::span<float> of(int64_t id) {
+    const ArenaEntry& entry = *arena_.find(id);
+    return std::span(gradients_)
+        .subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.count));
+  }
+  const std::vector<int64_t>& ready_ids() const { return ready_; }
+  int micro_batches() const { return micro_batches_; }
+
+  float* buffer(int64_t id) override { return of(id).data(); }
+  Status ready(int64_t id) override {
+    ready_.push_back(id);
+    return {};
+  }
+  Status end_micro_batch() override {
+    ++micro_batches_;
+    return {};
+  }
+
+ private:
+  ParameterArena arena_;
+  std::vector<float> gradients_;
+  std::vector<int64_t> ready_;
+  int micro_batches_ = 0;
+};
+
+// Random tokens and their targets, the next tokens.
+struct Text {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> targets;
+  int64_t batch = 0;
+  int64_t sequence = 0;
+
+  Text(const ModelConfig& config, int64_t batch_size, int64_t length, uint64_t seed)
+      : batch(batch_size), sequence(length) {
+    Random random(seed);
+    const auto vocabulary = static_cast<uint64_t>(config.vocabulary);
+    for (int64_t i = 0; i < batch * sequence; ++i) {
+      tokens.push_back(static_cast<int32_t>(random.below(vocabulary)));
+      targets.push_back(static_cast<int32_t>(random.below(vocabulary)));
+    }
+  }
+  int64_t rows() const { return batch * sequence; }
+  // Sequences [first, first + count) of it, with the gradient of the mean loss over all.
+  MicroBatchInput input(int64_t first, int64_t count) const {
+    return {.tokens = tokens.data() + first * sequence,
+            .targets = targets.data() + first * sequence,
+            .batch = count,
+            .sequence = sequence,
+            .gradient_scale = 1.0f / static_cast<float>(rows())};
+  }
+  MicroBatchInput input() const { return input(0, batch); }
+};
+
+// A model on the CPU with its store, sink and one training micro-batch.
+struct TinyGpt {
+  Stream stream;
+  WholeTensor whole;
+  ModelConfig config;
+  Gpt model;
+  ArenaStore store;
+  ArenaSink sink;
+  MicroBatch batch;
+
+  TinyGpt(const ModelConfig& model_config, const ActivationShape& shape, uint64_t seed = 1,
+          Precision precision = Precision::kF32)
+      : config(model_config),
+        model(Gpt::create({config, whole_model(config), precision}, cpu_ops(), stream, whole)
+                  .value()),
+        store(config, whole_model(config)),
+        sink(store.arena()),
+        batch(model.make_micro_batch(shape).value()) {
+    store.initialise({}, seed);
+  }
+
+  double forward(const MicroBatchInput& input) {
+    EXPECT_TRUE(model.begin(batch, input).ok());
+    EXPECT_TRUE(forward_pass(model, store, batch).ok());
+    return loss_sum(model, batch).value();
+  }
+  // Adds to the sink; the sum of the losses.
+  double forward_backward(const MicroBatchInput& input) {
+    const double loss = forward(input);
+    EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());
+    return loss;
+  }
+};
+
+}  // namespace lockstep::testing
