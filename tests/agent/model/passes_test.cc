@@ -1,0 +1,214 @@
+#include "agent/model/passes.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/agent/model/tiny_gpt.h"
+
+namespace {
+
+std::atomic<int64_t> allocations{0};
+
+}  // namespace
+
+// Counts what this test's binary allocates.
+void* operator new(size_t bytes) {
+  ++allocations;
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace lockstep {
+namespace {
+
+using testing::ArenaSink;
+using testing::ArenaStore;
+using testing::Text;
+using testing::TinyGpt;
+
+const ModelConfig kTiny{2, 16, 2, 8, 17};
+
+// Operations that do nothing: what is left of a pass is the model's own work.
+template <class Args>
+void nothing(Stream&, const Args&) {}
+
+OpTable idle_ops() {
+  OpTable ops = cpu_ops();
+  ops.embedding_forward = nothing<EmbeddingForward>;
+  ops.embedding_backward = nothing<EmbeddingBackward>;
+  ops.layernorm_forward = nothing<LayerNormForward>;
+  ops.layernorm_backward = nothing<LayerNormBackward>;
+  ops.matmul_forward = nothing<MatmulForward>;
+  ops.matmul_backward = nothing<MatmulBackward>;
+  ops.attention_forward = nothing<AttentionForward>;
+  ops.attention_backward = nothing<AttentionBackward>;
+  ops.classifier = nothing<Classifier>;
+  return ops;
+}
+
+// Views of all blocks, made beforehand.
+class PreparedStore final : public ParamStore {
+ public:
+  PreparedStore() {
+    for (int64_t block = 0; block < block_count(kTiny); ++block) {
+      views_.emplace_back(block_parameters(kTiny, block).size());
+    }
+  }
+  void prefetch(int64_t, int64_t) override {}
+  Result<std::span<const ParamView>> get(int64_t block, int64_t) override {
+    return std::span<const ParamView>(views_[static_cast<size_t>(block)]);
+  }
+  void release(int64_t, int64_t) override {}
+
+ private:
+  std::vector<std::vector<ParamView>> views_;
+};
+
+TEST(Passes, AllocateNothing) {
+  const OpTable ops = idle_ops();
+  Stream stream;
+  WholeTensor whole;
+  Gpt model = Gpt::create({kTiny, whole_model(kTiny)}, ops, stream, whole).value();
+  MicroBatch batch = model.make_micro_batch({4, 8}).value();
+  PreparedStore store;
+  ArenaSink sink(model.parameters());
+  const Text text(kTiny, 4, 8, 5);
+  const int64_t before = allocations;
+  ASSERT_TRUE(model.begin(batch, text.input()).ok());
+  ASSERT_TRUE(forward_pass(model, store, batch).ok());
+  ASSERT_TRUE(backward_pass(model, store, batch, sink).ok());
+  ASSERT_TRUE(loss_sum(model, batch).ok());
+  EXPECT_EQ(allocations, before);
+}
+
+// Has the parameters of every block but one.
+class BrokenStore final : public ParamStore {
+ public:
+  BrokenStore(ArenaStore& store, int64_t missing) : store_(store), missing_(missing) {}
+  void prefetch(int64_t block, int64_t version) override { store_.prefetch(block, version); }
+  Result<std::span<const ParamView>> get(int64_t block, int64_t version) override {
+    if (block == missing_) return timed_out("[test] block " + std::to_string(block));
+    return store_.get(block, version);
+  }
+  void release(int64_t block, int64_t version) override { store_.release(block, version); }
+
+ private:
+  ArenaStore& store_;
+  int64_t missing_;
+};
+
+TEST(Passes, HandOnAStoresFailureAndReleaseWhatTheyHold) {
+  TinyGpt gpt(kTiny, {4, 8});
+  const Text text(kTiny, 4, 8, 5);
+  gpt.forward(text.input());
+  for (int64_t block = 0; block < block_count(kTiny); ++block) {
+    BrokenStore store(gpt.store, block);
+    const Status back = backward_pass(gpt.model, store, gpt.batch, gpt.sink);
+    ASSERT_FALSE(back.ok());
+    EXPECT_EQ(back.error().message, "[test] block " + std::to_string(block));
+    ASSERT_TRUE(gpt.model.begin(gpt.batch, text.input()).ok());
+    const Status forth = forward_pass(gpt.model, store, gpt.batch);
+    ASSERT_FALSE(forth.ok());
+    EXPECT_EQ(forth.error().code, Code::kTimeout);
+    EXPECT_EQ(gpt.store.held(), 0);
+    gpt.forward(text.input());
+  }
+}
+
+// Accepts `limit` calls of ready() and fails the next one, as a sink whose peer is gone.
+class BrokenSink final : public GradSink {
+ public:
+  BrokenSink(ArenaSink& sink, int limit) : sink_(sink), limit_(limit) {}
+  float* buffer(int64_t id) override { return sink_.buffer(id); }
+  Status ready(int64_t) override {
+    if (++calls_ > limit_) return unavailable("[test] peer 1 left");
+    return {};
+  }
+  Status end_micro_batch() override {
+    ended_ = true;
+    return {};
+  }
+  int calls() const { return calls_; }
+  bool ended() const { return ended_; }
+
+ private:
+  ArenaSink& sink_;
+  int limit_;
+  int calls_ = 0;
+  bool ended_ = false;
+};
+
+TEST(Passes, StopAtASinksFirstFailure) {
+  TinyGpt gpt(kTiny, {4, 8});
+  const Text text(kTiny, 4, 8, 5);
+  const auto parameters = static_cast<int>(parameter_table(kTiny).size());
+  for (int limit = 0; limit < parameters; ++limit) {
+    gpt.forward(text.input());
+    BrokenSink sink(gpt.sink, limit);
+    const Status status = backward_pass(gpt.model, gpt.store, gpt.batch, sink);
+    ASSERT_FALSE(status.ok()) << limit;
+    EXPECT_EQ(status.error().message, "[test] peer 1 left");
+    EXPECT_EQ(sink.calls(), limit + 1);
+    EXPECT_FALSE(sink.ended());
+    EXPECT_EQ(gpt.store.held(), 0);
+  }
+}
+
+// One of two shards, whose peer leaves before the call number `limit`.
+class BrokenRegion final : public TpRegion {
+ public:
+  explicit BrokenRegion(int limit) : limit_(limit) {}
+  TensorShard shard() const override { return {0, 2}; }
+  Status enter(float*, int64_t) override { return call(); }
+  Status leave(float*, int64_t) override { return call(); }
+  Status max(float*, int64_t) override { return call(); }
+  Status sum(float*, int64_t) override { return call(); }
+
+ private:
+  Status call() {
+    if (calls_++ == limit_) return unavailable("[test] peer 1 left");
+    return {};
+  }
+
+  int limit_;
+  int calls_ = 0;
+};
+
+Status run_with(BrokenRegion& region) {
+  Stream stream;
+  Gpt model = Gpt::create({kTiny, whole_model(kTiny)}, cpu_ops(), stream, region).value();
+  ArenaStore store(kTiny, whole_model(kTiny), region.shard());
+  store.initialise(region.shard(), 1);
+  ArenaSink sink(store.arena());
+  MicroBatch batch = model.make_micro_batch({4, 8}).value();
+  const Text text(kTiny, 4, 8, 5);
+  TRY(model.begin(batch, text.input()));
+  TRY(forward_pass(model, store, batch));
+  return backward_pass(model, store, batch, sink);
+}
+
+TEST(Passes, StopAtARegionsFirstFailure) {
+  // Forward: the embedding, two a layer, three in the loss. Backward: the head, two a layer.
+  const int calls = 1 + 2 * 2 + 3 + 1 + 2 * 2;
+  for (int limit = 0; limit < calls; ++limit) {
+    BrokenRegion region(limit);
+    const Status status = run_with(region);
+    ASSERT_FALSE(status.ok()) << limit;
+    EXPECT_EQ(status.error().code, Code::kUnavailable);
+  }
+  BrokenRegion patient(calls);
+  EXPECT_TRUE(run_with(patient).ok());
+}
+
+}  // namespace
+}  // namespace lockstep
