@@ -1,0 +1,20 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/ops/matmul.h"
+
+namespace lockstep::bench {
+
+// oneDNN's own ways of making y = x * weight^T, called directly with its own choice of layouts:
+// what it can do at best for a shape. Twins: peer_dnnl.cc, peer_none.cc (an empty list).
+struct Peer {
+  std::string name;
+  std::function<void()> run;  // owns its memory
+};
+
+std::vector<Peer> matmul_peers(const MatmulShape& shape, Precision precision, int threads);
+
+}  // namespace lockstep::bench
