@@ -1,0 +1,65 @@
+#include "controller/kube/agent_http_client.h"
+
+#include "common/base/json.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kReplyBytesMax = 2 * kAgentStateBytesMax;
+constexpr JsonLimits kReplyLimits{
+    .bytes_max = kReplyBytesMax, .depth_max = 16, .values_max = 20'000};
+
+Result<AgentState> read_state(const Result<HttpReply>& reply) {
+  if (!reply.ok()) return reply.error();
+  if (reply->status != 200) {
+    const std::string message =
+        "[agent] HTTP " + std::to_string(reply->status) + ": " + reply->body.substr(0, 300);
+    if (reply->status == 409) return conflict(message);
+    if (reply->status >= 500 || reply->status == 429) return unavailable(message);
+    return invalid(message);
+  }
+  TRY_ASSIGN(const Json document, parse_json(reply->body, kReplyLimits));
+  return agent_state_from_json(document);
+}
+
+}  // namespace
+
+HttpClient& AgentHttpClient::client(const std::string& ip) {
+  std::unique_ptr<HttpClient>& client = clients_[ip];
+  if (client == nullptr) {
+    const std::string host = ip.find(':') == std::string::npos ? ip : "[" + ip + "]";
+    client = std::make_unique<HttpClient>(
+        HttpServer{.url = "http://" + host + ":" + std::to_string(options_.port), .ca_file = ""},
+        mailbox_, timers_);
+  }
+  return *client;
+}
+
+void AgentHttpClient::put_assignment(const AgentAddress& agent, const Assignment& assignment,
+                                     Done done) {
+  HttpRequest request{.method = "PUT",
+                      .path_and_query = "/v1/assignment",
+                      .bearer_token = agent.token,
+                      .body = dump_json(to_json(assignment)),
+                      .deadline = options_.put_deadline,
+                      .reply_bytes_max = kReplyBytesMax};
+  client(agent.ip).send(
+      std::move(request),
+      [done = std::move(done)](const Result<HttpReply>& reply) { done(read_state(reply)); });
+}
+
+void AgentHttpClient::poll_state(const AgentAddress& agent, int64_t since, Duration wait,
+                                 Done done) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
+  HttpRequest request{.method = "GET",
+                      .path_and_query = "/v1/state?since=" + std::to_string(since) +
+                                        "&timeoutSeconds=" + std::to_string(seconds),
+                      .bearer_token = agent.token,
+                      .deadline = wait + options_.poll_margin,
+                      .reply_bytes_max = kReplyBytesMax};
+  client(agent.ip).send(
+      std::move(request),
+      [done = std::move(done)](const Result<HttpReply>& reply) { done(read_state(reply)); });
+}
+
+}  // namespace lockstep

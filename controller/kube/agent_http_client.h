@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/api/agent_messages.h"
+#include "controller/kube/http.h"
+#include "controller/loop/agent_client.h"
+
+namespace lockstep {
+
+struct AgentHttpOptions {
+  int64_t port = kAgentPort;
+  Duration put_deadline = std::chrono::seconds(10);
+  Duration poll_margin = std::chrono::seconds(10);  // beyond a poll's own wait
+};
+
+// The agents over HTTP, a client with its connections for each of them.
+class AgentHttpClient final : public AgentClient {
+ public:
+  AgentHttpClient(AgentHttpOptions options, Mailbox& mailbox, Timers& timers)
+      : options_(options), mailbox_(mailbox), timers_(timers) {}
+
+  void put_assignment(const AgentAddress& agent, const Assignment& assignment, Done done) override;
+  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override;
+  void forget(const AgentAddress& agent) override { clients_.erase(agent.ip); }
+
+ private:
+  HttpClient& client(const std::string& ip);
+
+  AgentHttpOptions options_;
+  Mailbox& mailbox_;
+  Timers& timers_;
+  std::map<std::string, std::unique_ptr<HttpClient>> clients_;  // by address
+};
+
+}  // namespace lockstep

@@ -1,0 +1,312 @@
+#include "controller/kube/http.h"
+
+#include <cpprest/http_client.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pplx/threadpool.h>
+#include <sys/socket.h>
+
+#include <mutex>
+#include <vector>
+
+#include "controller/kube/body_buffer.h"
+#include "controller/kube/line_framer.h"
+
+namespace lockstep {
+namespace {
+
+namespace rest = web::http;
+
+constexpr size_t kLineBytesMax = 8u << 20;  // objects end at 3 MiB, and a watch's line holds one
+
+// A peer that is gone without a word is noticed within half a minute, however quiet the stream.
+void keep_alive(int fd) {
+  const int on = 1, idle = 15, interval = 5, count = 3, unsent_ms = 30'000;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof unsent_ms);
+}
+
+rest::client::http_client_config config_for(const HttpServer& server) {
+  rest::client::http_client_config config;
+  // Its timer is one of idleness, and 0 would mean at once; deadlines are kept by Exchange.
+  config.set_timeout(std::chrono::hours(1));
+  config.set_max_redirects(0);
+  const bool is_tls = server.url.starts_with("https:");
+  config.set_nativehandle_options([is_tls](rest::client::native_handle handle) {
+    using Socket = boost::asio::ip::tcp::socket;
+    if (is_tls) {
+      keep_alive(
+          static_cast<boost::asio::ssl::stream<Socket&>*>(handle)->lowest_layer().native_handle());
+    } else {
+      keep_alive(static_cast<Socket*>(handle)->native_handle());
+    }
+  });
+  if (is_tls) {
+    config.set_ssl_context_callback([file = server.ca_file](boost::asio::ssl::context& context) {
+      context.set_options(boost::asio::ssl::context::no_tlsv1 |
+                          boost::asio::ssl::context::no_tlsv1_1);
+      if (!file.empty()) context.load_verify_file(file);
+    });
+  }
+  return config;
+}
+
+rest::http_request to_rest(const HttpRequest& request) {
+  rest::http_request out(request.method);
+  out.set_request_uri(request.path_and_query);
+  out.headers().add("User-Agent", "lockstep-controller");
+  out.headers().add("Accept", "application/json");
+  if (!request.bearer_token.empty()) {
+    out.headers().add("Authorization", "Bearer " + request.bearer_token);
+  }
+  if (!request.body.empty()) out.set_body(request.body, request.content_type);
+  return out;
+}
+
+Error to_error(const std::exception& exception) {
+  return unavailable(std::string("[http] ") + exception.what());
+}
+
+}  // namespace
+
+// One request from start to end. The network's threads meet the loop's thread here: what they share
+// is behind the mutex, the rest is the loop's.
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  struct Options {
+    bool is_stream = false;
+    size_t reply_bytes_max = 0;
+    size_t pending_bytes_max = 0;
+    HttpStreamHandler handler{};
+  };
+
+  Exchange(Mailbox& mailbox, Timers& timers, Options options)
+      : mailbox_(mailbox), timers_(timers), options_(std::move(options)), framer_(kLineBytesMax) {}
+
+  void start(rest::client::http_client& client, const HttpRequest& request) {
+    deadline_ = timers_.after(request.deadline, [self = shared_from_this()] {
+      self->deadline_.reset();
+      self->finish(timed_out("[http] no complete answer in time"));
+    });
+    try {
+      send(client, request);
+    } catch (const std::exception& exception) {
+      post_end(to_error(exception));
+    }
+  }
+
+  // Loop's thread. No handler is called afterwards.
+  void abandon() {
+    if (is_over_) return;
+    is_over_ = true;
+    if (deadline_) timers_.cancel(*deadline_);
+    deadline_.reset();
+    options_.handler = {};
+    cancel_.cancel();
+    const std::lock_guard lock(mutex_);
+    is_refused_ = true;
+    resume_locked();
+  }
+
+ private:
+  enum class Mode { kUnknown, kLines, kWhole };
+
+  void send(rest::client::http_client& client, const HttpRequest& request) {
+    rest::http_request out = to_rest(request);
+    auto buffer = std::make_shared<BodyBuffer>(
+        [self = shared_from_this()](std::string_view piece) { return self->consume(piece); });
+    out.set_response_stream(
+        Concurrency::streams::ostream(Concurrency::streams::streambuf<uint8_t>(buffer)));
+    client.request(out, cancel_.get_token())
+        .then([self = shared_from_this()](rest::http_response response) {
+          self->on_headers(response);
+          return response.content_ready();
+        })
+        .then([self = shared_from_this()](pplx::task<rest::http_response> all) {
+          try {
+            all.get();
+            self->post_end(self->whole_reply());
+          } catch (const std::exception& exception) {
+            self->post_end(self->what_went_wrong(exception));
+          }
+        });
+  }
+
+  // Network's threads, from here ...
+  void on_headers(const rest::http_response& response) {
+    std::string retry_after;
+    response.headers().match("Retry-After", retry_after);
+    const std::lock_guard lock(mutex_);
+    reply_.status = response.status_code();
+    reply_.retry_after = retry_after;
+    mode_ =
+        options_.is_stream && reply_.status == rest::status_codes::OK ? Mode::kLines : Mode::kWhole;
+    const std::string early = std::exchange(early_, {});
+    if (!take_locked(early)) is_refused_ = true;
+    if (pending_bytes_ < options_.pending_bytes_max || mode_ == Mode::kWhole) resume_locked();
+  }
+
+  pplx::task<void> consume(std::string_view piece) {
+    const std::lock_guard lock(mutex_);
+    if (mode_ == Mode::kUnknown) {
+      early_ += piece;
+      return wait_locked();
+    }
+    if (is_refused_ || !take_locked(piece)) {
+      is_refused_ = true;
+      return pplx::task_from_exception<void>(std::runtime_error("the reply is refused"));
+    }
+    if (mode_ == Mode::kLines && pending_bytes_ >= options_.pending_bytes_max) return wait_locked();
+    return pplx::task_from_result();
+  }
+
+  pplx::task<void> wait_locked() {
+    resume_.emplace();
+    return pplx::task<void>(*resume_);
+  }
+
+  void resume_locked() {
+    if (!resume_) return;
+    const pplx::task_completion_event<void> resume = *resume_;
+    resume_.reset();
+    if (is_refused_) {
+      resume.set_exception(std::runtime_error("the reply is refused"));
+    } else {
+      resume.set();
+    }
+  }
+
+  bool take_locked(std::string_view piece) {
+    if (mode_ == Mode::kWhole) {
+      if (reply_.body.size() + piece.size() > options_.reply_bytes_max) {
+        is_too_large_ = true;
+        return false;
+      }
+      reply_.body += piece;
+      return true;
+    }
+    std::vector<std::string> lines;
+    if (!framer_.feed(piece, lines)) {
+      is_too_large_ = true;
+      return false;
+    }
+    if (lines.empty()) return true;
+    size_t bytes = 0;
+    for (const std::string& line : lines) bytes += line.size();
+    pending_bytes_ += bytes;
+    mailbox_.post([self = shared_from_this(), lines = std::move(lines), bytes]() mutable {
+      self->deliver(std::move(lines), bytes);
+    });
+    return true;
+  }
+
+  Result<HttpReply> whole_reply() {
+    const std::lock_guard lock(mutex_);
+    if (is_too_large_) return invalid("[http] the reply is larger than allowed");
+    if (mode_ == Mode::kLines && !framer_.rest().empty()) {
+      return unavailable("[http] the stream ended within a line");
+    }
+    return std::move(reply_);
+  }
+
+  Error what_went_wrong(const std::exception& exception) {
+    const std::lock_guard lock(mutex_);
+    if (is_too_large_) return invalid("[http] the reply is larger than allowed");
+    return to_error(exception);
+  }
+
+  void post_end(Result<HttpReply> result) {
+    mailbox_.post([self = shared_from_this(), result = std::move(result)]() mutable {
+      self->finish(std::move(result));
+    });
+  }
+
+  // ... and loop's thread, from here.
+  void deliver(std::vector<std::string> lines, size_t bytes) {
+    if (!is_over_) {
+      const auto on_lines = options_.handler.on_lines;  // it may abandon, and so empty, the handler
+      on_lines(std::move(lines));
+    }
+    const std::lock_guard lock(mutex_);
+    pending_bytes_ -= bytes;
+    if (pending_bytes_ < options_.pending_bytes_max) resume_locked();
+  }
+
+  void finish(Result<HttpReply> result) {
+    if (is_over_) return;
+    const auto on_end = std::move(options_.handler.on_end);
+    abandon();
+    on_end(std::move(result));
+  }
+
+  Mailbox& mailbox_;
+  Timers& timers_;
+  Options options_;
+  std::optional<Timers::Id> deadline_;
+  bool is_over_ = false;
+  pplx::cancellation_token_source cancel_;
+
+  std::mutex mutex_;
+  Mode mode_ = Mode::kUnknown;
+  std::string early_;  // body that came before the status was known; at most one piece
+  HttpReply reply_;
+  LineFramer framer_;
+  size_t pending_bytes_ = 0;
+  bool is_refused_ = false;
+  bool is_too_large_ = false;
+  std::optional<pplx::task_completion_event<void>> resume_;
+};
+
+struct HttpClient::Impl {
+  Impl(HttpServer server, Mailbox& mailbox, Timers& timers)
+      : mailbox(mailbox), timers(timers), client(server.url, config_for(server)) {}
+
+  Mailbox& mailbox;
+  Timers& timers;
+  rest::client::http_client client;
+};
+
+namespace {
+
+class StreamHandle final : public HttpHandle {
+ public:
+  explicit StreamHandle(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
+  ~StreamHandle() override { exchange_->abandon(); }
+
+ private:
+  std::shared_ptr<Exchange> exchange_;
+};
+
+}  // namespace
+
+void start_http_threads(size_t threads) {
+  crossplat::threadpool::initialize_with_threads(threads);
+}
+
+HttpClient::HttpClient(HttpServer server, Mailbox& mailbox, Timers& timers)
+    : impl_(std::make_unique<Impl>(std::move(server), mailbox, timers)) {}
+
+HttpClient::~HttpClient() = default;
+
+void HttpClient::send(HttpRequest request, std::function<void(Result<HttpReply>)> done) {
+  Exchange::Options options{.reply_bytes_max = request.reply_bytes_max,
+                            .handler = {.on_lines = {}, .on_end = std::move(done)}};
+  std::make_shared<Exchange>(impl_->mailbox, impl_->timers, std::move(options))
+      ->start(impl_->client, request);
+}
+
+std::unique_ptr<HttpHandle> HttpClient::stream(HttpRequest request, HttpStreamHandler handler,
+                                               size_t pending_bytes_max) {
+  Exchange::Options options{.is_stream = true,
+                            .reply_bytes_max = request.reply_bytes_max,
+                            .pending_bytes_max = pending_bytes_max,
+                            .handler = std::move(handler)};
+  auto exchange = std::make_shared<Exchange>(impl_->mailbox, impl_->timers, std::move(options));
+  exchange->start(impl_->client, request);
+  return std::make_unique<StreamHandle>(std::move(exchange));
+}
+
+}  // namespace lockstep

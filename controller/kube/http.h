@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "controller/kube/mailbox.h"
+#include "controller/loop/timers.h"
+
+namespace lockstep {
+
+// HTTP for clients, over cpprestsdk, which stays behind this header: another library could take its
+// place. Exceptions end here.
+
+// Before the first client: the number of threads that all clients share. cpprestsdk would start 40.
+void start_http_threads(size_t threads);
+
+struct HttpServer {
+  std::string url;      // "https://10.0.0.1:443", without a path
+  std::string ca_file;  // PEM; empty: the system's
+};
+
+struct HttpRequest {
+  std::string method = "GET";
+  std::string path_and_query = "/";  // percent-encoded
+  std::string bearer_token{};
+  std::string content_type = "application/json";  // of the body, if there is one
+  std::string body{};
+  Duration deadline = std::chrono::seconds(30);  // for everything, the last byte included
+  size_t reply_bytes_max = 8u << 20;
+};
+
+struct HttpReply {
+  int status = 0;
+  std::string retry_after{};  // the header, as it came
+  std::string body{};
+};
+
+// Receives a reply as it comes. All calls on the loop's thread.
+struct HttpStreamHandler {
+  // Complete lines of a reply with status 200.
+  std::function<void(std::vector<std::string> lines)> on_lines;
+  // Once: the whole reply if its status was another; for 200 one with an empty body when the server
+  // ended it well, after a whole line; else an error.
+  std::function<void(Result<HttpReply>)> on_end;
+};
+
+// An open request. Destroying it cancels it; no handler is called afterwards.
+class HttpHandle {
+ public:
+  virtual ~HttpHandle() = default;
+};
+
+// One server. Connections are kept and used again. Redirects are not followed: they would carry the
+// token to wherever they point. Used from the loop's thread, on which all answers come.
+class HttpClient {
+ public:
+  HttpClient(HttpServer server, Mailbox& mailbox, Timers& timers);
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  // Exactly one answer, at the latest at the deadline (kTimeout); kUnavailable where there is no
+  // connection or it breaks; kInvalid for a reply that is too large.
+  void send(HttpRequest request, std::function<void(Result<HttpReply>)> done);
+  // At most `pending_bytes_max` are taken from the server before the handler has seen them: what it
+  // doesn't take waits in the network.
+  std::unique_ptr<HttpHandle> stream(HttpRequest request, HttpStreamHandler handler,
+                                     size_t pending_bytes_max = 4u << 20);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

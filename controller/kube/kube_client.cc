@@ -1,0 +1,289 @@
+#include "controller/kube/kube_client.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iomanip>
+#include <sstream>
+
+#include "common/base/log.h"
+
+namespace lockstep {
+namespace {
+
+constexpr JsonLimits kListLimits{.bytes_max = 64u << 20, .depth_max = 64, .values_max = 5'000'000};
+constexpr JsonLimits kEventLimits{.bytes_max = 8u << 20, .depth_max = 64, .values_max = 500'000};
+
+void append_encoded(std::string& out, std::string_view text) {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+    if (is_plain) {
+      out += c;
+    } else {
+      out += '%';
+      out += kDigits[byte >> 4];
+      out += kDigits[byte & 15];
+    }
+  }
+}
+
+std::string collection_path(ResourceType type, const std::string& namespace_) {
+  std::string path(type.api);
+  if (!namespace_.empty()) {
+    path += "/namespaces/";
+    append_encoded(path, namespace_);
+  }
+  path += '/';
+  path += type.plural;
+  return path;
+}
+
+void append_query(std::string& path, const std::map<std::string, std::string>& query) {
+  char separator = path.find('?') == std::string::npos ? '?' : '&';
+  for (const auto& [key, value] : query) {
+    path += std::exchange(separator, '&');
+    append_encoded(path, key);
+    path += '=';
+    append_encoded(path, value);
+  }
+}
+
+const char* method_of(ApiVerb verb) {
+  switch (verb) {
+    case ApiVerb::kGet:
+    case ApiVerb::kList:
+      return "GET";
+    case ApiVerb::kCreate:
+      return "POST";
+    case ApiVerb::kReplace:
+    case ApiVerb::kReplaceStatus:
+      return "PUT";
+    case ApiVerb::kDelete:
+      return "DELETE";
+  }
+  return "GET";
+}
+
+bool has_cause(const Json& status, std::string_view reason) {
+  const Json* details = find_member(status, "details");
+  const Json* causes = details == nullptr ? nullptr : find_member(*details, "causes");
+  if (causes == nullptr || !causes->is_array()) return false;
+  return std::any_of(causes->begin(), causes->end(), [reason](const Json& cause) {
+    return string_or(cause, "reason", "") == reason;
+  });
+}
+
+// `status`: the server's metav1.Status, or null where the body was none (a proxy's page).
+ApiOutcome outcome_of(int code, const Json& status, bool has_retry_after) {
+  const std::string reason = string_or(status, "reason", "");
+  switch (code) {
+    case 400:
+    case 413:
+    case 415:
+    case 422:
+      return ApiOutcome::kInvalid;
+    case 401:
+    case 403:
+      return ApiOutcome::kForbidden;
+    case 404:
+      return ApiOutcome::kNotFound;
+    case 409:
+      return reason == "AlreadyExists" ? ApiOutcome::kAlreadyExists : ApiOutcome::kConflict;
+    case 410:
+      return ApiOutcome::kExpired;
+    case 429:
+      return ApiOutcome::kThrottled;
+    case 504:
+      return has_cause(status, "ResourceVersionTooLarge") ? ApiOutcome::kTooLarge
+                                                          : ApiOutcome::kTimeout;
+    default:
+      return has_retry_after ? ApiOutcome::kThrottled : ApiOutcome::kUnavailable;
+  }
+}
+
+ApiReply from_status(int code, const Json& status, Duration retry_after) {
+  ApiReply reply;
+  reply.outcome = outcome_of(code, status, retry_after > Duration{0});
+  reply.message = "HTTP " + std::to_string(code) + ": " + string_or(status, "message", "");
+  reply.retry_after = retry_after;
+  if (const Json* details = find_member(status, "details"); details && retry_after <= Duration{0}) {
+    const int64_t seconds = std::clamp<int64_t>(int_or(*details, "retryAfterSeconds", 0), 0, 300);
+    reply.retry_after = std::chrono::seconds(seconds);
+  }
+  return reply;
+}
+
+ApiReply from_error(const Error& error) {
+  ApiReply reply;
+  reply.outcome = error.code == Code::kTimeout ? ApiOutcome::kTimeout : ApiOutcome::kUnavailable;
+  reply.message = error.message;
+  return reply;
+}
+
+}  // namespace
+
+std::string request_path(const ApiRequest& request) {
+  std::string path = collection_path(request.type, request.namespace_);
+  if (!request.name.empty()) {
+    path += '/';
+    append_encoded(path, request.name);
+  }
+  if (request.verb == ApiVerb::kReplaceStatus) path += "/status";
+  append_query(path, request.query);
+  return path;
+}
+
+Duration retry_after(const std::string& header, WallTime now) {
+  constexpr Duration kMax = std::chrono::minutes(5);
+  if (header.empty()) return Duration{0};
+  uint64_t seconds = 0;
+  const auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), seconds);
+  if (end == header.data() + header.size()) {
+    if (error == std::errc::result_out_of_range || seconds > 300) return kMax;
+    return std::chrono::seconds(seconds);
+  }
+  std::tm date{};
+  std::istringstream text(header);
+  text >> std::get_time(&date, "%a, %d %b %Y %H:%M:%S GMT");
+  if (text.fail()) return Duration{0};
+  const WallTime then = WallTime(std::chrono::seconds(::timegm(&date)));
+  return std::clamp(then - now, Duration{0}, kMax);
+}
+
+ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now) {
+  if (!reply.ok()) return from_error(reply.error());
+  Result<Json> body = parse_json(reply->body, kListLimits);
+  if (reply->status >= 200 && reply->status < 300) {
+    // It was done; what it made will be seen by the next read.
+    if (!body.ok()) {
+      return {.outcome = ApiOutcome::kUnavailable,
+              .message = "an answer that can't be read: " + body.error().message};
+    }
+    return {.outcome = ApiOutcome::kOk, .body = std::move(body).value()};
+  }
+  return from_status(reply->status, body.ok() ? *body : Json(),
+                     retry_after(reply->retry_after, now));
+}
+
+KubeClient::KubeClient(KubeClientOptions options, Mailbox& mailbox, Timers& timers,
+                       const Clock& clock)
+    : options_(std::move(options)),
+      timers_(timers),
+      token_(options_.token_file, clock),
+      limiter_(timers, options_.rate),
+      requests_(options_.server, mailbox, timers),
+      watches_(options_.server, mailbox, timers) {}
+
+void KubeClient::send(ApiRequest request, Done done) {
+  if (request.type.plural == kLeases.plural) {
+    send_now(std::move(request), std::move(done), true);
+    return;
+  }
+  limiter_.submit([this, request = std::move(request), done = std::move(done)] {
+    send_now(request, done, true);
+  });
+}
+
+void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
+  HttpRequest http{.method = method_of(request.verb),
+                   .path_and_query = request_path(request),
+                   .bearer_token = token_.token(),
+                   .deadline = options_.deadline,
+                   .reply_bytes_max = options_.reply_bytes_max};
+  if (!request.body.is_null()) http.body = dump_json(request.body);
+  requests_.send(std::move(http), [this, request = std::move(request), done = std::move(done),
+                                   may_retry](Result<HttpReply> reply) mutable {
+    if (reply.ok() && reply->status == 401 && may_retry && token_.refresh()) {
+      send_now(std::move(request), std::move(done), false);
+      return;
+    }
+    done(to_api_reply(reply, timers_.wall_now()));
+  });
+}
+
+namespace {
+
+// Turns the lines of one watch into events, and its end into an outcome.
+class KubeWatch final : public WatchHandle {
+ public:
+  KubeWatch(WatchHandler handler, Timers& timers, TokenSource& token)
+      : handler_(std::move(handler)), timers_(timers), token_(token) {}
+
+  void open(HttpClient& client, HttpRequest request) {
+    http_ = client.stream(std::move(request),
+                          {.on_lines = [this](std::vector<std::string> lines) { on_lines(lines); },
+                           .on_end = [this](Result<HttpReply> reply) { on_end(reply); }});
+  }
+
+ private:
+  void on_lines(const std::vector<std::string>& lines) {
+    if (is_over_) return;
+    std::vector<WatchEvent> events;
+    std::optional<ApiReply> end;
+    for (const std::string& line : lines) {
+      end = read(line, events);
+      if (end) break;
+    }
+    is_over_ = end.has_value();
+    if (!events.empty()) handler_.on_events(std::move(events));
+    if (end) handler_.on_end(std::move(*end));  // may destroy this
+  }
+
+  // Adds the line's event, or says how the watch ends with it.
+  static std::optional<ApiReply> read(const std::string& line, std::vector<WatchEvent>& events) {
+    Result<Json> event = parse_json(line, kEventLimits);
+    if (!event.ok()) return from_error(event.error());
+    Json* object = event->is_object() && event->contains("object") ? &(*event)["object"] : nullptr;
+    const std::string type = string_or(*event, "type", "");
+    if (object == nullptr || type.empty()) return from_error(invalid("[watch] not an event"));
+    if (type == "ERROR") {
+      return from_status(static_cast<int>(int_or(*object, "code", 500)), *object, Duration{0});
+    }
+    WatchEventType kind = WatchEventType::kModified;
+    if (type == "ADDED") kind = WatchEventType::kAdded;
+    if (type == "DELETED") kind = WatchEventType::kDeleted;
+    if (type == "BOOKMARK") kind = WatchEventType::kBookmark;
+    events.push_back({.type = kind, .object = std::move(*object)});
+    return std::nullopt;
+  }
+
+  void on_end(const Result<HttpReply>& reply) {
+    if (is_over_) return;
+    is_over_ = true;
+    if (reply.ok() && reply->status == 200) {
+      handler_.on_end({.outcome = ApiOutcome::kOk});
+      return;
+    }
+    if (reply.ok() && reply->status == 401) token_.refresh();
+    handler_.on_end(to_api_reply(reply, timers_.wall_now()));
+  }
+
+  WatchHandler handler_;
+  Timers& timers_;
+  TokenSource& token_;
+  bool is_over_ = false;
+  std::unique_ptr<HttpHandle> http_;
+};
+
+}  // namespace
+
+std::unique_ptr<WatchHandle> KubeClient::watch(WatchRequest request, WatchHandler handler) {
+  std::string path = collection_path(request.type, request.namespace_) + "?watch=1";
+  append_query(path, request.query);
+  int64_t seconds = 300;
+  if (const auto timeout = request.query.find("timeoutSeconds"); timeout != request.query.end()) {
+    std::from_chars(timeout->second.data(), timeout->second.data() + timeout->second.size(),
+                    seconds);
+  }
+  HttpRequest http{.method = "GET",
+                   .path_and_query = std::move(path),
+                   .bearer_token = token_.token(),
+                   .deadline = std::chrono::seconds(seconds) + options_.watch_margin};
+  auto watch = std::make_unique<KubeWatch>(std::move(handler), timers_, token_);
+  watch->open(watches_, std::move(http));
+  return watch;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "controller/kube/http.h"
+#include "controller/kube/rate_limiter.h"
+#include "controller/kube/token_source.h"
+#include "controller/loop/api_client.h"
+
+namespace lockstep {
+
+struct KubeClientOptions {
+  HttpServer server{};
+  std::string token_file{};
+  RateLimiter::Options rate{};
+  Duration deadline = std::chrono::seconds(30);      // of a request
+  Duration watch_margin = std::chrono::seconds(15);  // beyond a watch's timeoutSeconds
+  size_t reply_bytes_max = 64u << 20;                // a page of objects
+};
+
+// The path and query of a request, percent-encoded.
+std::string request_path(const ApiRequest& request);
+
+// Retry-After in seconds or as a date; at most five minutes; 0 where there is none.
+Duration retry_after(const std::string& header, WallTime now);
+
+// What an HTTP reply means.
+ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now);
+
+// The Kubernetes API over HTTP. Leases go past the rate limit: a leader that is busy must not lose
+// its lease for it. Watches have connections of their own.
+class KubeClient final : public ApiClient {
+ public:
+  // References must outlive it.
+  KubeClient(KubeClientOptions options, Mailbox& mailbox, Timers& timers, const Clock& clock);
+
+  void send(ApiRequest request, Done done) override;
+  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override;
+
+ private:
+  void send_now(ApiRequest request, Done done, bool may_retry);
+
+  KubeClientOptions options_;
+  Timers& timers_;
+  TokenSource token_;
+  RateLimiter limiter_;
+  HttpClient requests_;
+  HttpClient watches_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/api/agent_messages.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+struct AgentAddress {
+  std::string ip;
+  std::string token;  // the job's
+};
+
+// The agents' HTTP interface (common/api/agent_messages.h), answering later. The same thread and
+// the same promises as ApiClient. kConflict: the agent knows a later round, or another hash of this
+// one. kUnavailable, kTimeout: try again. kInvalid: it understood something else.
+class AgentClient {
+ public:
+  using Done = std::function<void(Result<AgentState>)>;
+
+  virtual ~AgentClient() = default;
+  virtual void put_assignment(const AgentAddress& agent, const Assignment& assignment,
+                              Done done) = 0;
+  // Answers at once if the agent's sequence is beyond `since`, else when it changes or `wait` is
+  // over.
+  virtual void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) = 0;
+  // Nobody asks this agent any more: connections to it may go.
+  virtual void forget(const AgentAddress& agent) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+#include "controller/loop/agent_watchers.h"
+
+#include <set>
+
+#include "common/base/log.h"
+
+namespace lockstep {
+
+struct AgentWatchers::Agent {
+  std::string job;
+  std::string pod_uid;
+  AgentAddress address;
+  AgentView view;
+  Retry retry;
+  std::optional<Timers::Id> timer;
+  bool is_dropped = false;
+};
+
+AgentWatchers::AgentWatchers(AgentClient& agents, Timers& timers, Random& random,
+                             AgentWatchOptions options,
+                             std::function<void(const std::string& job)> on_change)
+    : agents_(agents),
+      timers_(timers),
+      random_(random),
+      options_(options),
+      on_change_(std::move(on_change)) {}
+
+AgentWatchers::~AgentWatchers() {
+  for (auto& [job, agents] : jobs_) {
+    for (auto& [uid, agent] : agents) drop(*agent);
+  }
+}
+
+void AgentWatchers::drop(Agent& agent) {
+  agent.is_dropped = true;
+  if (agent.timer) timers_.cancel(*agent.timer);
+  agents_.forget(agent.address);
+}
+
+void AgentWatchers::set_targets(const std::string& job, const std::string& token,
+                                const std::vector<AgentTarget>& targets) {
+  Agents& agents = jobs_[job];
+  std::set<std::string> wanted;
+  for (const AgentTarget& target : targets) wanted.insert(target.pod_uid);
+  for (auto it = agents.begin(); it != agents.end();) {
+    if (wanted.contains(it->first)) {
+      ++it;
+      continue;
+    }
+    drop(*it->second);
+    it = agents.erase(it);
+  }
+  for (const AgentTarget& target : targets) {
+    if (agents.contains(target.pod_uid)) continue;
+    auto agent = std::make_shared<Agent>(Agent{.job = job,
+                                               .pod_uid = target.pod_uid,
+                                               .address = {.ip = target.ip, .token = token},
+                                               .view = {},
+                                               .retry = Retry(options_.retry, random_),
+                                               .timer = {}});
+    agent->view.last_heard = timers_.now();
+    agents[target.pod_uid] = agent;
+    poll(agent);
+  }
+  if (agents.empty()) jobs_.erase(job);
+}
+
+std::map<std::string, AgentView> AgentWatchers::views(const std::string& job) const {
+  std::map<std::string, AgentView> views;
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return views;
+  for (const auto& [uid, agent] : found->second) views[uid] = agent->view;
+  return views;
+}
+
+void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
+  const int64_t since = agent->view.state ? agent->view.state->sequence : 0;
+  agents_.poll_state(agent->address, since, options_.wait,
+                     [this, agent](Result<AgentState> answer) {
+                       if (!agent->is_dropped) on_answer(agent, std::move(answer));
+                     });
+}
+
+void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, Result<AgentState> answer) {
+  if (answer.ok()) {
+    agent->retry.reset();
+    hear(*agent, *answer);
+    poll_after(agent, options_.pause);
+    return;
+  }
+  log_debug(
+      "an agent did not answer",
+      {{"job", agent->job}, {"address", agent->address.ip}, {"error", answer.error().message}});
+  poll_after(agent, agent->retry.next(timers_.now()));
+}
+
+void AgentWatchers::poll_after(const std::shared_ptr<Agent>& agent, Duration delay) {
+  if (agent->is_dropped) return;
+  agent->timer = timers_.after(delay, [this, agent] {
+    agent->timer.reset();
+    poll(agent);
+  });
+}
+
+void AgentWatchers::hear(Agent& agent, const AgentState& state) {
+  agent.view.last_heard = timers_.now();
+  const auto& known = agent.view.state;
+  const bool is_same_boot = known && known->boot_id == state.boot_id;
+  // Two requests are open at times, and the answer to the earlier one may come last.
+  if (is_same_boot && state.sequence <= known->sequence) return;
+  agent.view.state = state;
+  agent.view.state_at = timers_.now();
+  on_change_(agent.job);
+}
+
+void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
+                          const AgentState& state) {
+  const auto agents = jobs_.find(job);
+  if (agents == jobs_.end()) return;
+  const auto agent = agents->second.find(pod_uid);
+  if (agent != agents->second.end()) hear(*agent->second, state);
+}
+
+bool AgentWatchers::suspect_self() const {
+  size_t all = 0;
+  size_t silent = 0;
+  for (const auto& [job, agents] : jobs_) {
+    for (const auto& [uid, agent] : agents) {
+      ++all;
+      if (timers_.now() - agent->view.last_heard >= options_.silent_after) ++silent;
+    }
+  }
+  return silent * 2 > all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/random.h"
+#include "controller/loop/agent_client.h"
+#include "controller/loop/retry.h"
+#include "controller/loop/timers.h"
+#include "controller/plan/plan.h"
+
+namespace lockstep {
+
+struct AgentWatchOptions {
+  Duration wait = std::chrono::seconds(10);  // of one long poll; well below Limits::agent_silence
+  // From an answer to the next question, so that an agent with much to say isn't asked all the
+  // time.
+  Duration pause = std::chrono::milliseconds(50);
+  Duration silent_after = std::chrono::seconds(15);  // for the count behind suspect_self()
+  RetryOptions retry{.first = std::chrono::milliseconds(100),
+                     .max = std::chrono::seconds(5),
+                     .jitter = 0.5,
+                     .reset_after = std::chrono::seconds(5)};
+};
+
+// Long polls of the agents of all running jobs, one open request an agent, and what they said last.
+// It is all that the controller remembers by itself. Single-threaded.
+class AgentWatchers {
+ public:
+  // `on_change` names the job one of whose agents said something new.
+  AgentWatchers(AgentClient& agents, Timers& timers, Random& random, AgentWatchOptions options,
+                std::function<void(const std::string& job)> on_change);
+  ~AgentWatchers();
+  AgentWatchers(const AgentWatchers&) = delete;
+  AgentWatchers& operator=(const AgentWatchers&) = delete;
+
+  // From now on exactly these agents of the job; `token` is the job's.
+  void set_targets(const std::string& job, const std::string& token,
+                   const std::vector<AgentTarget>& targets);
+  // By pod UID.
+  std::map<std::string, AgentView> views(const std::string& job) const;
+  // What an agent said in answer to something else than a poll.
+  void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
+  // Most agents of all jobs are silent at once.
+  bool suspect_self() const;
+  size_t jobs() const { return jobs_.size(); }
+
+ private:
+  struct Agent;
+  using Agents = std::map<std::string, std::shared_ptr<Agent>>;  // by pod UID
+
+  void poll(const std::shared_ptr<Agent>& agent);
+  void poll_after(const std::shared_ptr<Agent>& agent, Duration delay);
+  void on_answer(const std::shared_ptr<Agent>& agent, Result<AgentState> answer);
+  void hear(Agent& agent, const AgentState& state);
+  void drop(Agent& agent);
+
+  AgentClient& agents_;
+  Timers& timers_;
+  Random& random_;
+  AgentWatchOptions options_;
+  std::function<void(const std::string& job)> on_change_;
+  std::map<std::string, Agents> jobs_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#include "controller/loop/api_client.h"
+
+namespace lockstep {
+
+std::string_view outcome_name(ApiOutcome outcome) {
+  switch (outcome) {
+    case ApiOutcome::kOk:
+      return "Ok";
+    case ApiOutcome::kNotFound:
+      return "NotFound";
+    case ApiOutcome::kAlreadyExists:
+      return "AlreadyExists";
+    case ApiOutcome::kConflict:
+      return "Conflict";
+    case ApiOutcome::kExpired:
+      return "Expired";
+    case ApiOutcome::kTooLarge:
+      return "ResourceVersionTooLarge";
+    case ApiOutcome::kInvalid:
+      return "Invalid";
+    case ApiOutcome::kForbidden:
+      return "Forbidden";
+    case ApiOutcome::kThrottled:
+      return "TooManyRequests";
+    case ApiOutcome::kUnavailable:
+      return "Unavailable";
+    case ApiOutcome::kTimeout:
+      return "Timeout";
+  }
+  return "Unknown";
+}
+
+}  // namespace lockstep

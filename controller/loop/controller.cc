@@ -1,0 +1,278 @@
+#include "controller/loop/controller.h"
+
+#include "common/base/log.h"
+#include "common/base/sha256.h"
+#include "controller/plan/names.h"
+
+namespace lockstep {
+namespace {
+
+InformerOptions for_jobs(const ControllerOptions& options) {
+  InformerOptions informer = options.informer;
+  informer.type = kTrainingJobs;
+  informer.namespace_ = options.namespace_;
+  return informer;
+}
+
+InformerOptions for_pods(const ControllerOptions& options) {
+  InformerOptions informer = options.informer;
+  informer.type = kPods;
+  informer.namespace_ = options.namespace_;
+  informer.label_selector = std::string(kManagedByLabel) + "=" + kManagedByValue;
+  return informer;
+}
+
+Problems split_lines(const std::string& text) {
+  Problems lines;
+  size_t from = 0;
+  while (from <= text.size()) {
+    const size_t to = std::min(text.find('\n', from), text.size());
+    if (to > from) lines.push_back(text.substr(from, to - from));
+    from = to + 1;
+  }
+  return lines;
+}
+
+// A job whose spec can't be read still has a name and a status.
+void read_job(const Json& document, Observed& observed) {
+  Result<TrainingJob> job = stored_training_job_from_json(document);
+  if (job.ok()) {
+    observed.job = std::move(job).value();
+    return;
+  }
+  observed.problems = split_lines(job.error().message);
+  Json without_spec = document;
+  without_spec["spec"] = Json::object();
+  Result<TrainingJob> rest = stored_training_job_from_json(without_spec);
+  if (rest.ok()) observed.job = std::move(rest).value();
+}
+
+std::string job_key_of(const Json& pod) {
+  const Json* metadata = find_member(pod, "metadata");
+  if (metadata == nullptr) return "";
+  const Json* labels = find_member(*metadata, "labels");
+  if (labels == nullptr) return "";
+  return string_or(*metadata, "namespace", "") + "/" + string_or(*labels, kJobNameLabel, "");
+}
+
+}  // namespace
+
+Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
+                       ControllerOptions options, std::function<void()> on_lost)
+    : timers_(timers),
+      options_(std::move(options)),
+      on_lost_(std::move(on_lost)),
+      queue_(timers, options_.queue, [this] { schedule(); }),
+      executor_(api, agents, timers, random, *this, {.instance = options_.identity}),
+      watchers_(agents, timers, random, options_.agents,
+                [this](const std::string& job) { queue_.add(job); }),
+      budget_(options_.progress),
+      jobs_(
+          api, timers, random, for_jobs(options_),
+          [this](const std::string& key, const Json* before, const Json* after) {
+            on_job(key, before, after);
+          },
+          [this] { schedule(); }),
+      pods_(
+          api, timers, random, for_pods(options_),
+          [this](const std::string& key, const Json* before, const Json* after) {
+            on_pod(key, before, after);
+          },
+          [this] { schedule(); }) {
+  if (!options_.lease) return;
+  election_.emplace(
+      api, timers, random, *options_.lease,
+      [this] {
+        leads_ = true;
+        schedule();
+      },
+      [this] {
+        leads_ = false;
+        is_stopped_ = true;
+        on_lost_();
+      });
+}
+
+Controller::~Controller() = default;
+
+void Controller::start() {
+  jobs_.start();
+  pods_.start();
+  if (election_) {
+    election_->start();
+  } else {
+    leads_ = true;
+  }
+}
+
+void Controller::stop(std::function<void()> done) {
+  leads_ = false;
+  is_stopped_ = true;
+  if (election_) {
+    election_->release(std::move(done));
+  } else {
+    done();
+  }
+}
+
+void Controller::on_job(const std::string& key, const Json* before, const Json* after) {
+  if (before != nullptr && after == nullptr) {
+    const Json* metadata = find_member(*before, "metadata");
+    const std::string uid = metadata == nullptr ? "" : string_or(*metadata, "uid", "");
+    memory_.erase(uid);
+    budget_.forget(uid);
+  }
+  queue_.add(key);
+}
+
+void Controller::on_pod(const std::string& key, const Json* before, const Json* after) {
+  if (before != nullptr) {
+    const auto owner = pods_by_owner_.find(controller_uid(*before));
+    if (owner != pods_by_owner_.end()) {
+      owner->second.erase(key);
+      if (owner->second.empty()) pods_by_owner_.erase(owner);
+    }
+  }
+  const Json& pod = after != nullptr ? *after : *before;
+  if (after != nullptr) {
+    if (std::optional<PodView> view = pod_view_from_json(pod); view && !view->owner_uid.empty()) {
+      const auto memory = memory_.find(view->owner_uid);
+      if (memory != memory_.end()) memory->second.absent_pods.erase(view->name);
+      pods_by_owner_[view->owner_uid][key] = std::move(*view);
+    }
+  }
+  const std::string job = job_key_of(pod);
+  if (jobs_.find(job) != nullptr) queue_.add(job);
+}
+
+// Work begins from the timers and not from within whatever made it necessary, which may be half
+// done with what it changes.
+void Controller::schedule() {
+  if (is_scheduled_ || is_stopped_) return;
+  is_scheduled_ = true;
+  timers_.after(Duration{0}, [this, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) return;
+    is_scheduled_ = false;
+    work();
+  });
+}
+
+void Controller::work() {
+  if (!leads_ || !synced()) return;
+  while (std::optional<std::string> key = queue_.pop()) look_at(*key);
+}
+
+std::string Controller::token_of(const std::string& uid) const {
+  return hex(hmac_sha256(options_.key, uid));
+}
+
+Observed Controller::observe(const std::string& key, const Json& document) {
+  Observed observed;
+  read_job(document, observed);
+  const std::string& uid = observed.job.metadata.uid;
+  const auto pods = pods_by_owner_.find(uid);
+  if (pods != pods_by_owner_.end()) {
+    for (const auto& [name, pod] : pods->second) observed.pods.push_back(pod);
+  }
+  observed.agents = watchers_.views(key);
+  if (const auto memory = memory_.find(uid); memory != memory_.end()) {
+    observed.absent_pods = memory->second.absent_pods;
+    observed.pods_refused = memory->second.pods_refused;
+  }
+  observed.job_token = token_of(uid);
+  observed.wall_now = timers_.wall_now();
+  observed.progress_writable_at = budget_.next(uid, watchers_.jobs());
+  observed.may_write_progress = observed.progress_writable_at <= timers_.now();
+  observed.suspect_self = watchers_.suspect_self();
+  return observed;
+}
+
+void Controller::forget(const std::string& key) {
+  watchers_.set_targets(key, "", {});
+  queue_.done(key);
+  queue_.forget(key);
+}
+
+void Controller::look_at(const std::string& key) {
+  const Json* document = jobs_.find(key);
+  if (document == nullptr) {
+    forget(key);
+    return;
+  }
+  const Observed observed = observe(key, *document);
+  const ObjectMeta& metadata = observed.job.metadata;
+  Plan plan = lockstep::plan(observed, timers_.now(), options_.limits);
+  log_debug("planned", {{"job", key}, {"why", plan.why}, {"actions", plan.actions.size()}});
+  watchers_.set_targets(key, observed.job_token, plan.watch);
+  if (plan.requeue_at) queue_.add_at(key, *plan.requeue_at);
+  if (plan.actions.empty()) {
+    queue_.forget(key);
+    queue_.done(key);
+    return;
+  }
+  JobContext context{.key = key,
+                     .namespace_ = metadata.namespace_,
+                     .name = metadata.name,
+                     .uid = metadata.uid,
+                     .token = observed.job_token,
+                     .document = *document};
+  executor_.run(std::move(context), std::move(plan.actions),
+                [this, key, uid = metadata.uid, alive = std::weak_ptr(alive_)](Execution result) {
+                  if (!alive.expired()) after_plan(key, uid, std::move(result));
+                });
+}
+
+void Controller::after_plan(const std::string& key, const std::string& uid, Execution execution) {
+  if (execution.wrote_progress) budget_.spend(uid, timers_.now());
+  if (execution.ok) {
+    queue_.forget(key);
+    queue_.add_at(key, timers_.now() + options_.recheck);
+  } else {
+    log_info("a plan was cut short", {{"job", key}, {"error", execution.error}});
+    queue_.retry(key, execution.retry_after);
+  }
+  queue_.done(key);
+}
+
+void Controller::job_written(const Json& job) {
+  jobs_.learn_written(job);
+}
+
+void Controller::job_read(const Json& job) {
+  jobs_.learn_read(job);
+}
+
+void Controller::job_gone(const JobContext& job) {
+  jobs_.learn_absent(job.key, job.uid);
+}
+
+void Controller::pod_written(const Json& pod) {
+  pods_.learn_written(pod);
+}
+
+void Controller::pod_read(const Json& pod) {
+  pods_.learn_read(pod);
+}
+
+void Controller::pod_gone(const JobContext& job, const std::string& name, const std::string& uid) {
+  pods_.learn_absent(job.namespace_ + "/" + name, uid);
+}
+
+void Controller::pod_absent(const JobContext& job, const std::string& name) {
+  memory_[job.uid].absent_pods.insert(name);
+  queue_.add(job.key);
+}
+
+void Controller::pods_refused(const JobContext& job, const std::string& why) {
+  std::string& refused = memory_[job.uid].pods_refused;
+  if (refused == why) return;
+  refused = why;
+  queue_.add(job.key);
+}
+
+void Controller::agent_said(const JobContext& job, const std::string& pod_uid,
+                            const AgentState& state) {
+  watchers_.learn(job.key, pod_uid, state);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "common/base/random.h"
+#include "controller/loop/agent_client.h"
+#include "controller/loop/agent_watchers.h"
+#include "controller/loop/api_client.h"
+#include "controller/loop/executor.h"
+#include "controller/loop/informer.h"
+#include "controller/loop/leader_election.h"
+#include "controller/loop/progress_budget.h"
+#include "controller/loop/timers.h"
+#include "controller/loop/work_queue.h"
+#include "controller/plan/plan.h"
+
+namespace lockstep {
+
+struct ControllerOptions {
+  std::string namespace_{};  // of the jobs; empty: all
+  std::string key{};         // secret: job tokens are HMAC-SHA256 of it and the job's UID
+  std::string identity = "lockstep-controller";
+  Limits limits{};
+  std::optional<LeaseOptions> lease{};  // none: this is the only replica
+  ProgressBudget::Options progress{};
+  WorkQueueOptions queue{};
+  InformerOptions informer{};  // type, namespace and selector are set by the controller
+  AgentWatchOptions agents{};
+  // After a plan that acted, the job is looked at again, should the change it caused not be seen.
+  Duration recheck = std::chrono::seconds(20);
+};
+
+// The whole controller but for its I/O: caches fed by watches, a queue of jobs, one plan at a time
+// for each, carried out. Everything happens on the thread that calls start(), runs the timers and
+// delivers the clients' answers. References are kept and must outlive it.
+class Controller final : private Knowledge {
+ public:
+  // `on_lost`: another replica leads now; the process is to end.
+  Controller(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
+             ControllerOptions options, std::function<void()> on_lost);
+  ~Controller() override;
+
+  void start();
+  // Makes no more plans and gives the lease back; plans in flight are not waited for.
+  void stop(std::function<void()> done);
+
+  bool is_leading() const { return leads_; }
+  bool synced() const { return jobs_.synced() && pods_.synced(); }
+
+ private:
+  struct Memory {  // of one job, by its UID
+    std::set<std::string> absent_pods;
+    std::string pods_refused;
+  };
+
+  void on_job(const std::string& key, const Json* before, const Json* after);
+  void on_pod(const std::string& key, const Json* before, const Json* after);
+  void schedule();
+  void work();
+  void look_at(const std::string& key);
+  Observed observe(const std::string& key, const Json& document);
+  void forget(const std::string& key);
+  void after_plan(const std::string& key, const std::string& uid, Execution execution);
+  std::string token_of(const std::string& uid) const;
+
+  void job_written(const Json& job) override;
+  void job_read(const Json& job) override;
+  void job_gone(const JobContext& job) override;
+  void pod_written(const Json& pod) override;
+  void pod_read(const Json& pod) override;
+  void pod_gone(const JobContext& job, const std::string& name, const std::string& uid) override;
+  void pod_absent(const JobContext& job, const std::string& name) override;
+  void pods_refused(const JobContext& job, const std::string& why) override;
+  void agent_said(const JobContext& job, const std::string& pod_uid,
+                  const AgentState& state) override;
+
+  Timers& timers_;
+  ControllerOptions options_;
+  std::function<void()> on_lost_;
+  WorkQueue queue_;
+  Executor executor_;
+  AgentWatchers watchers_;
+  ProgressBudget budget_;
+  Informer jobs_;
+  Informer pods_;
+  std::optional<LeaderElection> election_;
+
+  std::map<std::string, std::map<std::string, PodView>> pods_by_owner_;  // UID -> key -> pod
+  std::map<std::string, Memory> memory_;
+  bool leads_ = false;
+  bool is_stopped_ = false;
+  bool is_scheduled_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace lockstep

@@ -1,0 +1,262 @@
+#include "controller/loop/executor.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+#include "controller/plan/names.h"
+
+namespace lockstep {
+namespace {
+
+Execution failed(const char* what, const ApiReply& reply) {
+  Execution execution;
+  execution.ok = false;
+  execution.error =
+      std::string(what) + ": " + std::string(outcome_name(reply.outcome)) + ": " + reply.message;
+  execution.retry_after = reply.retry_after;
+  return execution;
+}
+
+ApiRequest request_of(const JobContext& job, ApiVerb verb, ResourceType type, std::string name) {
+  return {.verb = verb, .type = type, .namespace_ = job.namespace_, .name = std::move(name)};
+}
+
+// events.k8s.io/v1 bounds a note to 1 KiB.
+constexpr size_t kNoteBytesMax = 1024;
+
+std::string cut(const std::string& text) {
+  size_t size = std::min(text.size(), kNoteBytesMax);
+  while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
+    --size;
+  return text.substr(0, size);
+}
+
+}  // namespace
+
+struct Executor::Run {
+  JobContext job;
+  std::vector<Action> actions;
+  std::function<void(Execution)> done;
+  size_t next = 0;  // the first action not started yet
+  size_t open = 0;  // started and not answered
+  Execution result{};
+};
+
+Executor::Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
+                   Knowledge& knowledge, Options options)
+    : api_(api),
+      agents_(agents),
+      timers_(timers),
+      random_(random),
+      knowledge_(knowledge),
+      options_(std::move(options)) {}
+
+void Executor::run(JobContext job, std::vector<Action> actions,
+                   std::function<void(Execution)> done) {
+  next_group(std::make_shared<Run>(
+      Run{.job = std::move(job), .actions = std::move(actions), .done = std::move(done)}));
+}
+
+void Executor::next_group(const RunPtr& run) {
+  if (!run->result.ok || run->next == run->actions.size()) {
+    run->done(std::move(run->result));
+    return;
+  }
+  const size_t kind = run->actions[run->next].index();
+  const size_t begin = run->next;
+  while (run->next < run->actions.size() && run->actions[run->next].index() == kind &&
+         run->next - begin < options_.side_by_side) {
+    ++run->next;
+  }
+  run->open = run->next - begin;
+  for (size_t i = begin; i < begin + run->open; ++i) start(run, run->actions[i]);
+}
+
+void Executor::start(const RunPtr& run, const Action& action) {
+  struct Visitor {
+    Executor& self;
+    const RunPtr& run;
+    void operator()(const CreateSecret& action) { self.create_secret(run, action); }
+    void operator()(const CreatePod& action) { self.create_pod(run, action); }
+    void operator()(const ConfirmPod& action) { self.confirm_pod(run, action); }
+    void operator()(const DeletePod& action) { self.delete_pod(run, action); }
+    void operator()(const PutAssignment& action) { self.put_assignment(run, action); }
+    void operator()(const WriteStatus& action) { self.write_status(run, action); }
+    void operator()(const EmitEvent& action) { self.emit_event(run, action); }
+  };
+  std::visit(Visitor{*this, run}, action);
+}
+
+void Executor::finish_one(const RunPtr& run, Execution execution) {
+  run->result.wrote_progress = run->result.wrote_progress || execution.wrote_progress;
+  if (!execution.ok && run->result.ok) {
+    execution.wrote_progress = run->result.wrote_progress;
+    run->result = std::move(execution);
+  }
+  if (--run->open == 0) next_group(run);
+}
+
+void Executor::create_secret(const RunPtr& run, const CreateSecret& action) {
+  ApiRequest request = request_of(run->job, ApiVerb::kCreate, kSecrets, "");
+  request.body = action.body;
+  api_.send(std::move(request), [this, run](ApiReply reply) {
+    const bool ok = reply.ok() || reply.outcome == ApiOutcome::kAlreadyExists;
+    finish_one(run, ok ? Execution{} : failed("creating the Secret", reply));
+  });
+}
+
+void Executor::create_pod(const RunPtr& run, const CreatePod& action) {
+  ApiRequest request = request_of(run->job, ApiVerb::kCreate, kPods, "");
+  request.body = action.body;
+  api_.send(std::move(request), [this, run, name = action.name](ApiReply reply) {
+    if (reply.ok()) {
+      log_info("created a pod", {{"job", run->job.key}, {"pod", name}});
+      knowledge_.pods_refused(run->job, "");
+      knowledge_.pod_written(reply.body);
+      finish_one(run, {});
+    } else if (reply.outcome == ApiOutcome::kAlreadyExists) {
+      adopt_pod(run, name);
+    } else {
+      const bool refused =
+          reply.outcome == ApiOutcome::kInvalid || reply.outcome == ApiOutcome::kForbidden;
+      if (refused) knowledge_.pods_refused(run->job, name + ": " + reply.message);
+      finish_one(run, failed("creating a pod", reply));
+    }
+  });
+}
+
+// The name is taken: by our own pod, which the cache has yet to see, or by a stranger's.
+void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
+  api_.send(request_of(run->job, ApiVerb::kGet, kPods, name), [this, run, name](ApiReply reply) {
+    if (!reply.ok()) {
+      finish_one(run, failed("reading a pod", reply));
+    } else if (controller_uid(reply.body) == run->job.uid) {
+      knowledge_.pod_read(reply.body);
+      finish_one(run, {});
+    } else {
+      knowledge_.pods_refused(run->job, name + ": the name is taken by a pod of another owner");
+      reply.message = name + " belongs to another owner";
+      reply.outcome = ApiOutcome::kAlreadyExists;
+      finish_one(run, failed("creating a pod", reply));
+    }
+  });
+}
+
+void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
+  api_.send(request_of(run->job, ApiVerb::kGet, kPods, action.name),
+            [this, run, name = action.name](ApiReply reply) {
+              if (reply.ok() && controller_uid(reply.body) == run->job.uid) {
+                knowledge_.pod_read(reply.body);
+                finish_one(run, {});
+              } else if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
+                knowledge_.pod_absent(run->job, name);
+                finish_one(run, {});
+              } else {
+                finish_one(run, failed("reading a pod", reply));
+              }
+            });
+}
+
+void Executor::delete_pod(const RunPtr& run, const DeletePod& action) {
+  ApiRequest request = request_of(run->job, ApiVerb::kDelete, kPods, action.name);
+  request.body = {{"apiVersion", "v1"},
+                  {"kind", "DeleteOptions"},
+                  {"gracePeriodSeconds", action.grace_seconds},
+                  {"preconditions", {{"uid", action.uid}}}};
+  api_.send(std::move(request), [this, run, name = action.name, uid = action.uid](ApiReply reply) {
+    if (reply.ok()) {
+      log_info("deleted a pod", {{"job", run->job.key}, {"pod", name}});
+      if (!controller_uid(reply.body).empty()) knowledge_.pod_written(reply.body);
+      finish_one(run, {});
+    } else if (reply.outcome == ApiOutcome::kNotFound || reply.outcome == ApiOutcome::kConflict) {
+      knowledge_.pod_gone(run->job, name, uid);
+      finish_one(run, {});
+    } else {
+      finish_one(run, failed("deleting a pod", reply));
+    }
+  });
+}
+
+void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
+  const AgentAddress address{.ip = action.target.ip, .token = run->job.token};
+  agents_.put_assignment(
+      address, action.assignment, [this, run, target = action.target](Result<AgentState> answer) {
+        if (answer.ok()) {
+          knowledge_.agent_said(run->job, target.pod_uid, *answer);
+          finish_one(run, {});
+          return;
+        }
+        Execution execution;
+        execution.ok = false;
+        execution.error = "assigning to " + target.pod_name + ": " + answer.error().message;
+        finish_one(run, std::move(execution));
+      });
+}
+
+void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
+  ApiRequest request = request_of(run->job, ApiVerb::kReplaceStatus, kTrainingJobs, run->job.name);
+  request.body = run->job.document;
+  request.body["metadata"]["resourceVersion"] = action.resource_version;
+  request.body["status"] = status_to_json(action.status);
+  api_.send(std::move(request), [this, run, progress = action.progress_only](ApiReply reply) {
+    if (reply.ok()) {
+      knowledge_.job_written(reply.body);
+      Execution execution;
+      execution.wrote_progress = progress;
+      finish_one(run, std::move(execution));
+    } else if (reply.outcome == ApiOutcome::kConflict) {
+      reread_job(run);
+    } else {
+      if (reply.outcome == ApiOutcome::kNotFound) knowledge_.job_gone(run->job);
+      finish_one(run, failed("writing status", reply));
+    }
+  });
+}
+
+void Executor::reread_job(const RunPtr& run) {
+  api_.send(request_of(run->job, ApiVerb::kGet, kTrainingJobs, run->job.name),
+            [this, run](ApiReply reply) {
+              if (reply.ok()) {
+                knowledge_.job_read(reply.body);
+              } else if (reply.outcome == ApiOutcome::kNotFound) {
+                knowledge_.job_gone(run->job);
+              }
+              Execution execution;
+              execution.ok = false;
+              execution.is_conflict = true;
+              execution.error = "writing status: the job has changed";
+              finish_one(run, std::move(execution));
+            });
+}
+
+void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
+  char suffix[20];
+  std::snprintf(suffix, sizeof suffix, ".%016llx",
+                static_cast<unsigned long long>(random_.next_u64()));
+  ApiRequest request = request_of(run->job, ApiVerb::kCreate, kEvents, "");
+  request.body = {
+      {"apiVersion", "events.k8s.io/v1"},
+      {"kind", "Event"},
+      {"metadata", {{"name", run->job.name + suffix}, {"namespace", run->job.namespace_}}},
+      {"eventTime", rfc3339_micro(timers_.wall_now())},
+      {"reportingController", kControllerName},
+      {"reportingInstance", options_.instance},
+      {"action", action.reason},
+      {"reason", action.reason},
+      {"note", cut(action.message)},
+      {"type", action.warning ? "Warning" : "Normal"},
+      {"regarding",
+       {{"apiVersion", kApiVersion},
+        {"kind", kKind},
+        {"namespace", run->job.namespace_},
+        {"name", run->job.name},
+        {"uid", run->job.uid}}}};
+  log_info("event", {{"job", run->job.key}, {"reason", action.reason}, {"note", action.message}});
+  api_.send(std::move(request), [this, run](ApiReply reply) {
+    // An event is for people; the job does not depend on it.
+    if (!reply.ok()) log_warning("an event was not taken", {{"error", reply.message}});
+    finish_one(run, {});
+  });
+}
+
+}  // namespace lockstep

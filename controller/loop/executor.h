@@ -1,0 +1,91 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/random.h"
+#include "controller/loop/agent_client.h"
+#include "controller/loop/api_client.h"
+#include "controller/loop/timers.h"
+#include "controller/plan/plan.h"
+
+namespace lockstep {
+
+// Whose plan it is.
+struct JobContext {
+  std::string key;  // namespace/name
+  std::string namespace_;
+  std::string name;
+  std::string uid;
+  std::string token;
+  Json document;  // as the server stored it, when the plan was made
+};
+
+// What came of a plan.
+struct Execution {
+  bool ok = true;
+  bool is_conflict = false;  // the job had changed; the newer one has been learnt: plan again
+  bool wrote_progress = false;
+  std::string error{};
+  Duration retry_after{0};
+};
+
+// What answers taught, for the caches.
+class Knowledge {
+ public:
+  virtual ~Knowledge() = default;
+  virtual void job_written(const Json& job) = 0;
+  virtual void job_read(const Json& job) = 0;
+  virtual void job_gone(const JobContext& job) = 0;
+  virtual void pod_written(const Json& pod) = 0;
+  virtual void pod_read(const Json& pod) = 0;
+  virtual void pod_gone(const JobContext& job, const std::string& name, const std::string& uid) = 0;
+  virtual void pod_absent(const JobContext& job, const std::string& name) = 0;
+  // The server would not take a pod; empty: it took one.
+  virtual void pods_refused(const JobContext& job, const std::string& why) = 0;
+  virtual void agent_said(const JobContext& job, const std::string& pod_uid,
+                          const AgentState& state) = 0;
+};
+
+// Carries out one plan: its actions in their order, neighbours of the same kind side by side; the
+// first error ends it. Any number of plans at once, each of another job. Single-threaded.
+class Executor {
+ public:
+  struct Options {
+    std::string instance;  // this process, for events
+    size_t side_by_side = 64;
+  };
+
+  Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
+           Knowledge& knowledge, Options options);
+
+  void run(JobContext job, std::vector<Action> actions, std::function<void(Execution)> done);
+
+ private:
+  struct Run;
+  using RunPtr = std::shared_ptr<Run>;
+
+  void next_group(const RunPtr& run);
+  void start(const RunPtr& run, const Action& action);
+  void finish_one(const RunPtr& run, Execution execution);
+
+  void create_secret(const RunPtr& run, const CreateSecret& action);
+  void create_pod(const RunPtr& run, const CreatePod& action);
+  void adopt_pod(const RunPtr& run, const std::string& name);
+  void confirm_pod(const RunPtr& run, const ConfirmPod& action);
+  void delete_pod(const RunPtr& run, const DeletePod& action);
+  void put_assignment(const RunPtr& run, const PutAssignment& action);
+  void write_status(const RunPtr& run, const WriteStatus& action);
+  void reread_job(const RunPtr& run);
+  void emit_event(const RunPtr& run, const EmitEvent& action);
+
+  ApiClient& api_;
+  AgentClient& agents_;
+  Timers& timers_;
+  Random& random_;
+  Knowledge& knowledge_;
+  Options options_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,225 @@
+#include "controller/loop/informer.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+#include "controller/loop/resource_version.h"
+
+namespace lockstep {
+namespace {
+
+const Json& metadata_of(const Json& object) {
+  static const Json kNothing;
+  const Json* metadata = find_member(object, "metadata");
+  return metadata == nullptr ? kNothing : *metadata;
+}
+
+std::string version_of(const Json& object) {
+  return string_or(metadata_of(object), "resourceVersion", "");
+}
+
+std::string uid_of(const Json& object) {
+  return string_or(metadata_of(object), "uid", "");
+}
+
+// Whether `incoming` says nothing that `known`, of the same UID, doesn't.
+bool is_stale(const Json& known, const Json& incoming) {
+  const std::string a = version_of(known);
+  const std::string b = version_of(incoming);
+  if (a == b) return true;
+  const auto order = compare_versions(b, a);
+  return order && *order == std::strong_ordering::less;
+}
+
+}  // namespace
+
+std::string object_key(const Json& object) {
+  const Json& metadata = metadata_of(object);
+  return string_or(metadata, "namespace", "") + "/" + string_or(metadata, "name", "");
+}
+
+Informer::Informer(ApiClient& api, Timers& timers, Random& random, InformerOptions options,
+                   OnChange on_change, std::function<void()> on_synced)
+    : api_(api),
+      timers_(timers),
+      random_(random),
+      options_(std::move(options)),
+      on_change_(std::move(on_change)),
+      on_synced_(std::move(on_synced)),
+      retry_(options_.retry, random) {}
+
+Informer::~Informer() {
+  if (timer_) timers_.cancel(*timer_);
+}
+
+void Informer::start() {
+  list("");
+}
+
+const Json* Informer::find(const std::string& key) const {
+  const auto found = objects_.find(key);
+  return found == objects_.end() ? nullptr : &found->second;
+}
+
+void Informer::list(std::string continue_token) {
+  ApiRequest request{
+      .verb = ApiVerb::kList, .type = options_.type, .namespace_ = options_.namespace_};
+  request.query["limit"] = std::to_string(options_.page_size);
+  if (!options_.label_selector.empty()) request.query["labelSelector"] = options_.label_selector;
+  if (continue_token.empty()) {
+    listed_.clear();
+  } else {
+    request.query["continue"] = std::move(continue_token);
+  }
+  api_.send(std::move(request), [this, alive = std::weak_ptr(alive_)](ApiReply reply) {
+    if (!alive.expired()) on_page(std::move(reply));
+  });
+}
+
+void Informer::on_page(ApiReply reply) {
+  if (!reply.ok()) {
+    log_warning("a list failed", {{"resource", options_.type.plural},
+                                  {"outcome", outcome_name(reply.outcome)},
+                                  {"error", reply.message}});
+    retry_later(true, reply.retry_after);
+    return;
+  }
+  const Json* items = find_member(reply.body, "items");
+  if (items != nullptr && items->is_array()) {
+    for (const Json& item : *items) listed_[object_key(item)] = item;
+  }
+  std::string next = string_or(metadata_of(reply.body), "continue", "");
+  if (!next.empty()) {
+    list(std::move(next));
+    return;
+  }
+  finish_list(reply.body);
+}
+
+void Informer::finish_list(const Json& page) {
+  version_ = version_of(page);
+  const std::map<std::string, Json> listed = std::exchange(listed_, {});
+  std::vector<std::string> vanished;
+  for (const auto& [key, object] : objects_) {
+    const auto order = compare_versions(version_of(object), version_);
+    const bool is_ahead = order && *order == std::strong_ordering::greater;
+    if (!listed.contains(key) && !is_ahead) vanished.push_back(key);
+  }
+  for (const std::string& key : vanished) erase(key);
+  for (const auto& [key, object] : listed) put(key, object);
+  const bool first = !std::exchange(synced_, true);
+  watch();
+  if (first) on_synced_();
+}
+
+void Informer::watch() {
+  const int64_t span = options_.watch_seconds_max - options_.watch_seconds_min + 1;
+  const int64_t seconds =
+      options_.watch_seconds_min + static_cast<int64_t>(random_.below(static_cast<uint64_t>(span)));
+  WatchRequest request{.type = options_.type, .namespace_ = options_.namespace_};
+  request.query["resourceVersion"] = version_;
+  request.query["allowWatchBookmarks"] = "true";
+  request.query["timeoutSeconds"] = std::to_string(seconds);
+  if (!options_.label_selector.empty()) request.query["labelSelector"] = options_.label_selector;
+  watch_since_ = timers_.now();
+  watch_had_events_ = false;
+  watch_ = api_.watch(
+      std::move(request),
+      {.on_events = [this](std::vector<WatchEvent> events) { on_events(std::move(events)); },
+       .on_end = [this](ApiReply reply) { on_watch_end(std::move(reply)); }});
+}
+
+void Informer::on_events(std::vector<WatchEvent> events) {
+  watch_had_events_ = true;
+  for (const WatchEvent& event : events) {
+    const std::string version = version_of(event.object);
+    const auto order = compare_versions(version, version_);
+    if (!version.empty() && !(order && *order == std::strong_ordering::less)) version_ = version;
+    if (event.type == WatchEventType::kBookmark) continue;
+    const std::string key = object_key(event.object);
+    if (event.type != WatchEventType::kDeleted) {
+      put(key, event.object);
+      continue;
+    }
+    // A repeated DELETED must not take away what was made since.
+    const Json* known = find(key);
+    if (known != nullptr && uid_of(*known) == uid_of(event.object)) erase(key);
+  }
+}
+
+void Informer::on_watch_end(ApiReply reply) {
+  // The handle must outlive this call, which its owner's callback made.
+  timers_.after(Duration{0}, [handle = std::shared_ptr<WatchHandle>(std::move(watch_))] {});
+  if (reply.outcome == ApiOutcome::kExpired || reply.outcome == ApiOutcome::kTooLarge) {
+    log_info("a watch is too old, listing again", {{"resource", options_.type.plural}});
+    retry_later(true, reply.retry_after);
+    return;
+  }
+  const bool was_short = !watch_had_events_ && timers_.now() - watch_since_ < options_.short_watch;
+  if (reply.ok() && !was_short) {
+    watch();
+    return;
+  }
+  log_warning("a watch broke", {{"resource", options_.type.plural},
+                                {"outcome", outcome_name(reply.outcome)},
+                                {"error", reply.message}});
+  retry_later(false, reply.retry_after);
+}
+
+void Informer::retry_later(bool relist, Duration minimum) {
+  const Duration delay = std::max(minimum, retry_.next(timers_.now()));
+  timer_ = timers_.after(delay, [this, relist] {
+    timer_.reset();
+    if (relist) {
+      list("");
+    } else {
+      watch();
+    }
+  });
+}
+
+void Informer::put(const std::string& key, const Json& object) {
+  const auto place = objects_.find(key);
+  if (place == objects_.end()) {
+    const Json& stored = objects_[key] = object;
+    on_change_(key, nullptr, &stored);
+    return;
+  }
+  if (uid_of(place->second) != uid_of(object)) {
+    const auto order = compare_versions(version_of(object), version_of(place->second));
+    if (order && *order == std::strong_ordering::less) return;  // of a namesake that is long gone
+    erase(key);
+    put(key, object);
+    return;
+  }
+  if (is_stale(place->second, object)) return;
+  const Json before = std::exchange(place->second, object);
+  on_change_(key, &before, &place->second);
+}
+
+void Informer::erase(const std::string& key) {
+  const auto place = objects_.find(key);
+  if (place == objects_.end()) return;
+  const Json before = std::move(place->second);
+  objects_.erase(place);
+  on_change_(key, &before, nullptr);
+}
+
+void Informer::learn_written(const Json& object) {
+  const std::string key = object_key(object);
+  // What isn't here and isn't beyond the watch's position has come and gone.
+  const auto order = compare_versions(version_of(object), version_);
+  const bool is_ahead = order && *order == std::strong_ordering::greater;
+  if (objects_.contains(key) || is_ahead) put(key, object);
+}
+
+void Informer::learn_read(const Json& object) {
+  put(object_key(object), object);
+}
+
+void Informer::learn_absent(const std::string& key, const std::string& uid) {
+  const Json* known = find(key);
+  if (known != nullptr && uid_of(*known) == uid) erase(key);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/random.h"
+#include "controller/loop/api_client.h"
+#include "controller/loop/retry.h"
+#include "controller/loop/timers.h"
+
+namespace lockstep {
+
+// "namespace/name" of an object.
+std::string object_key(const Json& object);
+
+struct InformerOptions {
+  ResourceType type{};
+  std::string namespace_{};  // empty: all
+  std::string label_selector{};
+  int64_t page_size = 500;
+  // A watch is asked to end after a time between the two, so that not all end at once.
+  int64_t watch_seconds_min = 240;
+  int64_t watch_seconds_max = 300;
+  Duration short_watch = std::chrono::seconds(1);  // shorter and without an event: an error
+  RetryOptions retry{};
+};
+
+// A copy of all objects of one kind that follows the server's: list in pages, then watch from the
+// list's version; after a clean end watch again from the last version seen; after 410 list again;
+// after errors wait longer and longer. Bookmarks move the version and nothing else. Events that are
+// older than what is known (they repeat after a reconnect) are dropped.
+// Single-threaded. Source of the rules: client-go, tools/cache/reflector.go.
+class Informer {
+ public:
+  // One of the two is nullptr for an object that came or went. An object that was replaced by one
+  // of the same name but another UID is reported as gone, then as new.
+  using OnChange =
+      std::function<void(const std::string& key, const Json* before, const Json* after)>;
+
+  Informer(ApiClient& api, Timers& timers, Random& random, InformerOptions options,
+           OnChange on_change, std::function<void()> on_synced);
+  ~Informer();
+  Informer(const Informer&) = delete;
+  Informer& operator=(const Informer&) = delete;
+
+  void start();
+  // The first list is complete.
+  bool synced() const { return synced_; }
+  const Json* find(const std::string& key) const;
+  const std::map<std::string, Json>& objects() const { return objects_; }
+
+  // The reply to a write. Older than what is known, or of an object that the watch has already seen
+  // deleted: dropped.
+  void learn_written(const Json& object);
+  // The reply to a read that began because the object was missing here, or known to be behind.
+  void learn_read(const Json& object);
+  // A read from the server did not find it, and the one that is known has that UID.
+  void learn_absent(const std::string& key, const std::string& uid);
+
+ private:
+  void list(std::string continue_token);
+  void on_page(ApiReply reply);
+  void finish_list(const Json& page);
+  void watch();
+  void on_events(std::vector<WatchEvent> events);
+  void on_watch_end(ApiReply reply);
+  void retry_later(bool relist, Duration minimum);
+  void put(const std::string& key, const Json& object);
+  void erase(const std::string& key);
+
+  ApiClient& api_;
+  Timers& timers_;
+  Random& random_;
+  InformerOptions options_;
+  OnChange on_change_;
+  std::function<void()> on_synced_;
+  Retry retry_;
+
+  std::map<std::string, Json> objects_;
+  std::map<std::string, Json> listed_;  // pages of the list under way
+  std::string version_;
+  bool synced_ = false;
+  std::unique_ptr<WatchHandle> watch_;
+  TimePoint watch_since_{};
+  bool watch_had_events_ = false;
+  std::optional<Timers::Id> timer_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // answers to a dead one are dropped
+};
+
+}  // namespace lockstep

@@ -1,0 +1,195 @@
+#include "controller/loop/leader_election.h"
+
+#include "common/base/log.h"
+
+namespace lockstep {
+namespace {
+
+const Json& member(const Json& object, std::string_view key) {
+  static const Json kNothing;
+  const Json* found = find_member(object, key);
+  return found == nullptr ? kNothing : *found;
+}
+
+std::string holder_of(const Json& lease) {
+  return string_or(member(lease, "spec"), "holderIdentity", "");
+}
+
+int64_t whole_seconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
+}
+
+}  // namespace
+
+LeaderElection::LeaderElection(ApiClient& api, Timers& timers, Random& random, LeaseOptions options,
+                               std::function<void()> on_started, std::function<void()> on_lost)
+    : api_(api),
+      timers_(timers),
+      random_(random),
+      options_(std::move(options)),
+      on_started_(std::move(on_started)),
+      on_lost_(std::move(on_lost)) {}
+
+LeaderElection::~LeaderElection() {
+  if (retry_timer_) timers_.cancel(*retry_timer_);
+  if (deadline_timer_) timers_.cancel(*deadline_timer_);
+}
+
+void LeaderElection::start() {
+  attempt();
+}
+
+ApiRequest LeaderElection::request(ApiVerb verb) const {
+  return {.verb = verb,
+          .type = kLeases,
+          .namespace_ = options_.namespace_,
+          .name = verb == ApiVerb::kCreate ? std::string() : options_.name};
+}
+
+void LeaderElection::attempt() {
+  const TimePoint asked_at = timers_.now();
+  if (is_leader_) {
+    // The holder knows the lease: if somebody took it, the version says so.
+    Json renewed = lease_;
+    renewed["spec"] = record(false);
+    write(ApiVerb::kReplace, std::move(renewed), asked_at);
+    return;
+  }
+  api_.send(request(ApiVerb::kGet),
+            [this, asked_at, alive = std::weak_ptr(alive_)](ApiReply reply) {
+              if (!alive.expired()) on_read(std::move(reply), asked_at);
+            });
+}
+
+void LeaderElection::on_read(ApiReply reply, TimePoint asked_at) {
+  if (is_stopped_) return;
+  if (reply.outcome == ApiOutcome::kNotFound) {
+    lease_ = nullptr;
+    Json fresh = {{"apiVersion", "coordination.k8s.io/v1"},
+                  {"kind", "Lease"},
+                  {"metadata", {{"name", options_.name}, {"namespace", options_.namespace_}}},
+                  {"spec", record(true)}};
+    write(ApiVerb::kCreate, std::move(fresh), asked_at);
+    return;
+  }
+  if (!reply.ok()) {
+    log_warning("the lease can't be read",
+                {{"outcome", outcome_name(reply.outcome)}, {"error", reply.message}});
+    again();
+    return;
+  }
+  observe(reply.body);
+  if (!may_take()) {
+    again();
+    return;
+  }
+  Json taken = lease_;
+  taken["spec"] = record(holder_of(lease_) != options_.identity);
+  write(ApiVerb::kReplace, std::move(taken), asked_at);
+}
+
+void LeaderElection::observe(const Json& lease) {
+  if (lease == lease_) return;
+  lease_ = lease;
+  seen_at_ = timers_.now();
+}
+
+bool LeaderElection::may_take() const {
+  const std::string holder = holder_of(lease_);
+  if (holder.empty() || holder == options_.identity) return true;
+  const Json& spec = member(lease_, "spec");
+  const Duration duration =
+      std::chrono::seconds(int_or(spec, "leaseDurationSeconds", whole_seconds(options_.duration)));
+  return timers_.now() >= seen_at_ + duration;
+}
+
+Json LeaderElection::record(bool is_new_holder) const {
+  const Json& old = member(lease_, "spec");
+  const std::string now = rfc3339_micro(timers_.wall_now());
+  const int64_t transitions = int_or(old, "leaseTransitions", 0);
+  return {{"holderIdentity", options_.identity},
+          {"leaseDurationSeconds", whole_seconds(options_.duration)},
+          {"acquireTime", is_new_holder ? now : string_or(old, "acquireTime", now)},
+          {"renewTime", now},
+          {"leaseTransitions", is_new_holder && !lease_.is_null() ? transitions + 1 : transitions}};
+}
+
+void LeaderElection::write(ApiVerb verb, Json lease, TimePoint asked_at) {
+  ApiRequest write = request(verb);
+  write.body = std::move(lease);
+  api_.send(std::move(write), [this, asked_at, alive = std::weak_ptr(alive_)](ApiReply reply) {
+    if (!alive.expired()) on_written(std::move(reply), asked_at);
+  });
+}
+
+void LeaderElection::on_written(ApiReply reply, TimePoint asked_at) {
+  if (is_stopped_) return;
+  if (reply.outcome == ApiOutcome::kConflict && is_leader_) {
+    log_warning("another replica took the lease", {{"identity", options_.identity}});
+    lose();
+    return;
+  }
+  if (!reply.ok()) {
+    log_warning("the lease can't be written",
+                {{"outcome", outcome_name(reply.outcome)}, {"error", reply.message}});
+    again();
+    return;
+  }
+  observe(reply.body);
+  renewed_at_ = asked_at;
+  if (deadline_timer_) timers_.cancel(*deadline_timer_);
+  deadline_timer_ = timers_.at(renewed_at_ + options_.renew_deadline, [this] { check_deadline(); });
+  again();
+  if (is_leader_) return;
+  is_leader_ = true;
+  log_info("this replica leads", {{"identity", options_.identity}});
+  on_started_();
+}
+
+void LeaderElection::again() {
+  const double jitter = is_leader_ ? 0.0 : 0.2 * static_cast<double>(random_.uniform());
+  const Duration delay =
+      options_.retry_period + std::chrono::duration_cast<Duration>(options_.retry_period * jitter);
+  if (retry_timer_) timers_.cancel(*retry_timer_);
+  retry_timer_ = timers_.after(delay, [this] {
+    retry_timer_.reset();
+    attempt();
+  });
+}
+
+void LeaderElection::check_deadline() {
+  deadline_timer_.reset();
+  if (!is_leader_ || is_stopped_) return;
+  log_error("the lease could not be renewed in time", {{"identity", options_.identity}});
+  lose();
+}
+
+void LeaderElection::lose() {
+  is_leader_ = false;
+  is_stopped_ = true;
+  if (retry_timer_) timers_.cancel(*retry_timer_);
+  retry_timer_.reset();
+  on_lost_();
+}
+
+void LeaderElection::release(std::function<void()> done) {
+  const bool was_leader = is_leader_;
+  is_leader_ = false;
+  is_stopped_ = true;
+  if (retry_timer_) timers_.cancel(*retry_timer_);
+  if (deadline_timer_) timers_.cancel(*deadline_timer_);
+  retry_timer_.reset();
+  deadline_timer_.reset();
+  if (!was_leader) {
+    done();
+    return;
+  }
+  Json given = lease_;
+  given["spec"]["holderIdentity"] = "";
+  given["spec"]["leaseDurationSeconds"] = 1;
+  ApiRequest write = request(ApiVerb::kReplace);
+  write.body = std::move(given);
+  api_.send(std::move(write), [done = std::move(done)](const ApiReply&) { done(); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/random.h"
+#include "controller/loop/api_client.h"
+#include "controller/loop/timers.h"
+
+namespace lockstep {
+
+struct LeaseOptions {
+  std::string namespace_ = "default";
+  std::string name = "lockstep-controller";
+  std::string identity{};  // of this process, unlike any other's
+  Duration duration = std::chrono::seconds(15);
+  Duration renew_deadline = std::chrono::seconds(10);
+  Duration retry_period = std::chrono::seconds(2);
+};
+
+// One leader among the replicas, by a Lease. Whether another's lease has run out is judged by how
+// long this process has seen no change of it, never by the clocks in it. A leader that can't renew
+// within renew_deadline calls on_lost, once, and stops: whoever owns it then ends the process. It
+// fences nothing: that is for resourceVersions and UIDs.
+// Source: client-go, tools/leaderelection.
+class LeaderElection {
+ public:
+  LeaderElection(ApiClient& api, Timers& timers, Random& random, LeaseOptions options,
+                 std::function<void()> on_started, std::function<void()> on_lost);
+  ~LeaderElection();
+  LeaderElection(const LeaderElection&) = delete;
+  LeaderElection& operator=(const LeaderElection&) = delete;
+
+  void start();
+  bool is_leader() const { return is_leader_; }
+  // Gives the lease up, so that another needn't wait until it runs out, and is done either way.
+  void release(std::function<void()> done);
+
+ private:
+  void attempt();
+  void on_read(ApiReply reply, TimePoint asked_at);
+  void write(ApiVerb verb, Json lease, TimePoint asked_at);
+  void on_written(ApiReply reply, TimePoint asked_at);
+  void observe(const Json& lease);
+  bool may_take() const;
+  Json record(bool is_new_holder) const;
+  void again();
+  void check_deadline();
+  void lose();
+  ApiRequest request(ApiVerb verb) const;
+
+  ApiClient& api_;
+  Timers& timers_;
+  Random& random_;
+  LeaseOptions options_;
+  std::function<void()> on_started_;
+  std::function<void()> on_lost_;
+
+  Json lease_;  // last seen; null: none
+  TimePoint seen_at_{};
+  TimePoint renewed_at_{};
+  bool is_leader_ = false;
+  bool is_stopped_ = false;
+  std::optional<Timers::Id> retry_timer_;
+  std::optional<Timers::Id> deadline_timer_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace lockstep

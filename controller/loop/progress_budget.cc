@@ -1,0 +1,14 @@
+#include "controller/loop/progress_budget.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+TimePoint ProgressBudget::next(const std::string& job, size_t jobs) const {
+  const auto last = last_.find(job);
+  if (last == last_.end()) return TimePoint{};
+  const Duration share = from_seconds(static_cast<double>(jobs) / options_.per_second);
+  return last->second + std::max(share, options_.interval_min);
+}
+
+}  // namespace lockstep

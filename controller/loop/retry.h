@@ -1,0 +1,32 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/base/random.h"
+
+namespace lockstep {
+
+struct RetryOptions {
+  Duration first = std::chrono::milliseconds(800);
+  Duration max = std::chrono::seconds(30);
+  double jitter = 1.0;                             // a delay d becomes one of [d, (1 + jitter) d)
+  Duration reset_after = std::chrono::minutes(2);  // of health
+};
+
+// Delays between attempts: exponential with jitter, from the beginning again after a while of
+// health. Source of the defaults: client-go, tools/cache/reflector.go.
+class Retry {
+ public:
+  Retry(RetryOptions options, Random& random) : options_(options), random_(random) {}
+
+  // After a failure at `now`.
+  Duration next(TimePoint now);
+  void reset() { delay_ = Duration{0}; }
+
+ private:
+  RetryOptions options_;
+  Random& random_;
+  Duration delay_{0};
+  TimePoint last_{};
+};
+
+}  // namespace lockstep

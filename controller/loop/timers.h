@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "common/base/clock.h"
+
+namespace lockstep {
+
+// Calls that are to be made at a time. Single-threaded; whoever owns the thread calls run_due()
+// whenever next() has come.
+class Timers {
+ public:
+  using Id = std::pair<TimePoint, uint64_t>;
+
+  explicit Timers(const Clock& clock) : clock_(clock) {}
+
+  TimePoint now() const { return clock_.now(); }
+  WallTime wall_now() const { return clock_.wall_now(); }
+  Id at(TimePoint when, std::function<void()> call);
+  Id after(Duration delay, std::function<void()> call) {
+    return at(now() + delay, std::move(call));
+  }
+  void cancel(const Id& id) { calls_.erase(id); }
+  std::optional<TimePoint> next() const;
+  // Those that are due when it is called, in their order; not those that they add.
+  void run_due();
+
+ private:
+  const Clock& clock_;
+  uint64_t last_ = 0;
+  std::map<Id, std::function<void()>> calls_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,170 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "common/base/log.h"
+#include "controller/kube/agent_http_client.h"
+#include "controller/kube/kube_client.h"
+#include "controller/loop/controller.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
+constexpr size_t kHttpThreads = 4;
+
+struct Flags {
+  std::string server;
+  std::string token_file;
+  std::string ca_file;
+  std::string namespace_;
+  std::string key_file;
+  bool leader_elect = true;
+  double qps = 50;
+  double burst = 100;
+  bool log_json = false;
+  bool verbose = false;
+};
+
+// Without --server the pod's own service account says where the API server is.
+Status use_service_account(Flags& flags) {
+  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
+  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
+  if (host == nullptr || port == nullptr) {
+    return invalid("--server: missing, and this is no pod: KUBERNETES_SERVICE_HOST is not set");
+  }
+  const std::string name(host);
+  const std::string quoted = name.find(':') == std::string::npos ? name : "[" + name + "]";
+  flags.server = "https://" + quoted + ":" + port;
+  if (flags.token_file.empty()) flags.token_file = std::string(kServiceAccount) + "token";
+  if (flags.ca_file.empty()) flags.ca_file = std::string(kServiceAccount) + "ca.crt";
+  return {};
+}
+
+std::string lease_namespace(const Flags& flags) {
+  const Result<std::string> own = read_small_file(std::string(kServiceAccount) + "namespace");
+  if (own.ok() && !own->empty()) return *own;
+  return flags.namespace_.empty() ? "default" : flags.namespace_;
+}
+
+std::string identity() {
+  char host[256] = "unknown";
+  ::gethostname(host, sizeof host - 1);
+  std::random_device device;
+  char text[300];
+  std::snprintf(text, sizeof text, "%s_%d_%08x", host, static_cast<int>(::getpid()), device());
+  return text;
+}
+
+uint64_t random_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+ControllerOptions controller_options(const Flags& flags, std::string key) {
+  ControllerOptions options;
+  options.namespace_ = flags.namespace_;
+  options.key = std::move(key);
+  options.identity = identity();
+  options.progress.per_second = flags.qps * 0.1;
+  if (flags.leader_elect) {
+    options.lease.emplace();
+    options.lease->namespace_ = lease_namespace(flags);
+    options.lease->identity = options.identity;
+  }
+  return options;
+}
+
+// Everything that lives as long as the process. One thread runs it all; SIGTERM and SIGINT are
+// waited for by another, which only leaves word in the mailbox.
+int run(const Flags& flags, const sigset_t& signals, std::string key) {
+  start_http_threads(kHttpThreads);
+  SystemClock clock;
+  Timers timers(clock);
+  Mailbox mailbox;
+  Random random(random_seed());
+  KubeClient api({.server = {.url = flags.server, .ca_file = flags.ca_file},
+                  .token_file = flags.token_file,
+                  .rate = {.per_second = flags.qps, .burst = flags.burst}},
+                 mailbox, timers, clock);
+  AgentHttpClient agents({}, mailbox, timers);
+  std::optional<int> exit_code;
+  Controller controller(api, agents, timers, random, controller_options(flags, std::move(key)),
+                        [&exit_code] { exit_code = EXIT_FAILURE; });
+  std::thread([&] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    mailbox.post([&] {
+      log_info("leaving");
+      controller.stop([&exit_code] { exit_code = EXIT_SUCCESS; });
+      timers.after(std::chrono::seconds(3), [&exit_code] { exit_code = EXIT_SUCCESS; });
+    });
+  }).detach();
+  log_info("started", {{"server", flags.server}, {"namespace", flags.namespace_}});
+  controller.start();
+  while (!exit_code) {
+    timers.run_due();
+    mailbox.run();
+    if (!exit_code) mailbox.wait(timers.next());
+  }
+  log_info("ended", {{"exitCode", *exit_code}});
+  // Requests in flight still refer to what is above; nothing is left to be written.
+  std::_Exit(*exit_code);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  Flags flags;
+  CLI::App app("Runs TrainingJobs: pods, rounds, recovery and status.", "lockstep-controller");
+  app.add_option("--server", flags.server, "The API server's URL; default: that of this pod");
+  app.add_option("--token-file", flags.token_file, "File with the bearer token");
+  app.add_option("--ca-file", flags.ca_file, "File with the server's CA, PEM");
+  app.add_option("--namespace", flags.namespace_, "Only jobs of this namespace; default: all");
+  app.add_option("--key-file", flags.key_file, "File with the secret that job tokens derive from")
+      ->required();
+  app.add_option("--leader-elect", flags.leader_elect, "One of several replicas leads, by a Lease")
+      ->capture_default_str();
+  app.add_option("--qps", flags.qps, "Requests a second to the API server")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--burst", flags.burst, "Requests at once")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+  app.add_flag("--log-json", flags.log_json, "Log lines as JSON");
+  app.add_flag("--verbose", flags.verbose, "Log every plan");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  set_log_options({.minimum = flags.verbose ? LogLevel::kDebug : LogLevel::kInfo,
+                   .json = flags.log_json,
+                   .program = "lockstep-controller"});
+  // Before any thread starts, so that all of them leave these signals to the one that waits.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  if (flags.server.empty()) {
+    if (const Status status = use_service_account(flags); !status.ok()) {
+      log_error("bad flags", {{"error", status.error().message}});
+      return 2;
+    }
+  }
+  Result<std::string> key = read_small_file(flags.key_file);
+  if (!key.ok() || key->empty()) {
+    log_error("the key can't be read",
+              {{"error", key.ok() ? flags.key_file + " is empty" : key.error().message}});
+    return 2;
+  }
+  return run(flags, signals, std::move(key).value());
+}

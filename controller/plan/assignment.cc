@@ -1,0 +1,83 @@
+#include "controller/plan/backoff.h"
+#include "controller/plan/conditions.h"
+#include "controller/plan/pass.h"
+#include "controller/plan/world.h"
+
+namespace lockstep {
+namespace {
+
+bool all_run(const Pass& pass) {
+  for (const PodView* pod : pass.current) {
+    if (pod == nullptr || !pod->live() || pod->phase != "Running" || pod->ip.empty()) return false;
+  }
+  return !pass.current.empty();
+}
+
+Verdict start_round(Pass& pass, int64_t round, const char* why) {
+  begin_round(pass, round);
+  pass.plan.why = why;
+  if (pass.formed()) {
+    pass.event(false, "RoundStarted",
+               "round " + std::to_string(round) + " with members " + pass.status.members);
+  }
+  return Verdict::kDecided;
+}
+
+Verdict form(Pass& pass) {
+  if (!all_run(pass)) {
+    pass.plan.why = "not every pod runs yet";
+    return Verdict::kNext;
+  }
+  return start_round(pass, pass.status.round + 1, "every pod has its address");
+}
+
+bool held_back(Pass& pass) {
+  const auto& last = pass.status.lastFailure;
+  if (!last || last->round + 1 != pass.status.round || last->action != "RestartInPlace")
+    return false;
+  const Duration wait = restart_wait(*last, pass.seen.wall_now, pass.limits);
+  if (wait <= Duration{0}) return false;
+  pass.requeue(pass.now + wait);
+  return true;
+}
+
+}  // namespace
+
+Verdict assignment(Pass& pass) {
+  if (!pass.formed()) return form(pass);
+  const Result<WorldAssignment> world = world_of(pass, pass.status.round);
+  if (!world.ok()) {
+    pass.plan.why = "a member's address is not known";
+    return Verdict::kNext;
+  }
+  const std::string hash = world_hash(*world);
+  if (hash != pass.status.worldHash) {
+    return start_round(pass, pass.status.round + 1, "the assignment of the round has changed");
+  }
+  std::vector<const PodView*> behind;
+  for (const PodView* pod : pass.current) {
+    const AgentView* view = pass.agent(pod);
+    const AgentState* state = view != nullptr && view->state ? &*view->state : nullptr;
+    if (state != nullptr && state->round > pass.status.round) {
+      return start_round(pass, state->round + 1, "an agent knows of a later round");
+    }
+    if (state != nullptr && state->round == pass.status.round && state->hash != hash) {
+      return start_round(pass, pass.status.round + 1, "an agent has another hash of this round");
+    }
+    if (state == nullptr || state->round < pass.status.round) behind.push_back(pod);
+  }
+  if (behind.empty()) {
+    pass.plan.why = "every agent has its assignment";
+    return Verdict::kNext;
+  }
+  pass.plan.why = "agents are to be told of the round";
+  if (held_back(pass)) return Verdict::kNext;
+  for (const PodView* pod : behind) {
+    if (!pod->live()) continue;
+    pass.act(PutAssignment{.target = target_of(*pod),
+                           .assignment = assignment_for(pass, *world, pod->node_index, "Run")});
+  }
+  return Verdict::kActed;
+}
+
+}  // namespace lockstep

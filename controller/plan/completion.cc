@@ -1,0 +1,46 @@
+#include "controller/plan/conditions.h"
+#include "controller/plan/pass.h"
+
+namespace lockstep {
+namespace {
+
+// An agent leaves with 0 only after its workers have, so a pod that succeeded speaks for itself.
+bool is_done(const Pass& pass, const PodView* pod) {
+  if (pod == nullptr) return false;
+  if (pod->phase == "Succeeded") return true;
+  const AgentState* state = pass.report(pod);
+  return state != nullptr && state->phase == "Completed";
+}
+
+}  // namespace
+
+Verdict completion(Pass& pass) {
+  if (!pass.formed() || pass.current.empty()) return Verdict::kNext;
+  for (const PodView* pod : pass.current) {
+    if (!is_done(pass, pod)) return Verdict::kNext;
+  }
+  const std::string time = rfc3339(pass.seen.wall_now);
+  const std::string message = "all " + std::to_string(pass.current.size()) +
+                              " nodes completed round " + std::to_string(pass.status.round);
+  const int64_t generation = pass.job().metadata.generation;
+  for (const char* type : {kRunning, kRestarting}) {
+    set_condition(pass.status, {.type = type,
+                                .value = false,
+                                .reason = "Complete",
+                                .message = "",
+                                .time = time,
+                                .generation = generation});
+  }
+  set_condition(pass.status, {.type = kComplete,
+                              .value = true,
+                              .reason = "WorkersCompleted",
+                              .message = message,
+                              .time = time,
+                              .generation = generation});
+  pass.status.completionTime = time;
+  pass.event(false, "Completed", message);
+  pass.plan.why = "every worker ended well";
+  return Verdict::kDecided;
+}
+
+}  // namespace lockstep

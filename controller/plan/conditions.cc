@@ -1,0 +1,40 @@
+#include "controller/plan/conditions.h"
+
+namespace lockstep {
+
+const Condition* find_condition(const TrainingJobStatus& status, std::string_view type) {
+  for (const Condition& condition : status.conditions) {
+    if (condition.type == type) return &condition;
+  }
+  return nullptr;
+}
+
+bool is_true(const TrainingJobStatus& status, std::string_view type) {
+  const Condition* condition = find_condition(status, type);
+  return condition != nullptr && condition->status == "True";
+}
+
+bool is_finished(const TrainingJobStatus& status) {
+  return is_true(status, kComplete) || is_true(status, kFailed);
+}
+
+bool set_condition(TrainingJobStatus& status, ConditionUpdate update) {
+  Condition* place = nullptr;
+  for (Condition& condition : status.conditions) {
+    if (condition.type == update.type) place = &condition;
+  }
+  if (place == nullptr) {
+    place = &status.conditions.emplace_back();
+    place->type = update.type;
+  }
+  const std::string value = update.value ? "True" : "False";
+  const bool flipped = place->status != value || place->lastTransitionTime.empty();
+  if (flipped) place->lastTransitionTime = std::move(update.time);
+  place->status = value;
+  place->reason = std::move(update.reason);
+  place->message = std::move(update.message);
+  place->observedGeneration = update.generation;
+  return flipped;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/api/training_job.h"
+
+namespace lockstep {
+
+// Names and meanings: DESIGN.md, section 2. Conventions: metav1.Condition and Kubernetes' API
+// conventions ("Typical status properties").
+inline constexpr char kValid[] = "Valid";
+inline constexpr char kPodsScheduled[] = "PodsScheduled";
+inline constexpr char kReady[] = "Ready";
+inline constexpr char kRunning[] = "Running";
+inline constexpr char kRestarting[] = "Restarting";
+inline constexpr char kSuspended[] = "Suspended";
+inline constexpr char kComplete[] = "Complete";
+inline constexpr char kFailed[] = "Failed";
+
+const Condition* find_condition(const TrainingJobStatus& status, std::string_view type);
+bool is_true(const TrainingJobStatus& status, std::string_view type);
+// Complete or Failed: nothing takes it back.
+bool is_finished(const TrainingJobStatus& status);
+
+struct ConditionUpdate {
+  std::string type;
+  bool value = false;
+  std::string reason;  // CamelCase
+  std::string message;
+  std::string time;  // RFC 3339; becomes lastTransitionTime only if the status flips
+  int64_t generation = 0;
+};
+// Adds it, or brings it up to date in place. Returns whether the status flipped (or is new).
+bool set_condition(TrainingJobStatus& status, ConditionUpdate update);
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+#include "controller/plan/damage.h"
+
+#include <algorithm>
+#include <map>
+
+#include "common/api/worker_config.h"
+#include "controller/plan/names.h"
+
+namespace lockstep {
+namespace {
+
+struct WorkerFailure {
+  const PodView* pod = nullptr;
+  const WorkerState* worker = nullptr;
+  TimePoint at{};
+  bool is_messenger() const { return worker->exit_code == kExitPeerLost; }
+};
+
+bool has_failed(const WorkerState& worker) {
+  return !worker.running && (worker.exit_code != 0 || worker.reason == "StartError");
+}
+
+// The agent ends its workers by itself, though nobody told it to: its pod is being stopped.
+bool is_being_stopped(const AgentState& state) {
+  return std::any_of(state.workers.begin(), state.workers.end(), [](const WorkerState& worker) {
+    return !worker.running && worker.reason == "Stopped";
+  });
+}
+
+bool is_silent(const Pass& pass, const PodView& pod) {
+  const AgentView* view = pass.agent(&pod);
+  if (view == nullptr) return false;
+  const Duration patience =
+      pass.seen.suspect_self ? pass.limits.agent_silence_all : pass.limits.agent_silence;
+  return pass.now - view->last_heard >= patience;
+}
+
+// Why a member's pod can't go on, or nullptr.
+const char* loss_of(const Pass& pass, const PodView& pod) {
+  if (pod.phase == "Failed") return "PodFailed";
+  if (pod.terminating) return "PodDeleted";
+  if (pod.phase == "Succeeded") return pass.formed() ? nullptr : "PodEnded";
+  if (!pass.formed()) return nullptr;
+  if (is_silent(pass, pod)) return "AgentSilent";
+  const AgentState* state = pass.report(&pod);
+  return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
+}
+
+FailureStatus lost_pod(const Pass& pass, int64_t index, const PodView* pod, const char* reason) {
+  FailureStatus failure;
+  failure.rank = index * processes_per_node(pass.spec());
+  failure.nodeIndex = index;
+  failure.reason = reason;
+  if (pod == nullptr) return failure;
+  failure.node = pod->node_name;
+  failure.exitCode = pod->exit_code.value_or(-1);
+  if (!pod->reason.empty() && pod->reason != "Error") failure.reason = pod->reason;
+  failure.message = pod->message;
+  return failure;
+}
+
+FailureStatus failed_worker(const WorkerFailure& source) {
+  FailureStatus failure;
+  failure.rank = source.worker->rank;
+  failure.nodeIndex = source.pod->node_index;
+  failure.node = source.pod->node_name;
+  failure.exitCode = source.worker->exit_code;
+  failure.reason = source.worker->reason;
+  failure.message = source.worker->log_tail;
+  return failure;
+}
+
+std::vector<WorkerFailure> worker_failures(const Pass& pass) {
+  std::vector<WorkerFailure> failures;
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    if (state == nullptr || is_being_stopped(*state)) continue;
+    const TimePoint at = pass.agent(pod)->state_at - from_seconds(state->failed_seconds_ago);
+    for (const WorkerState& worker : state->workers) {
+      if (has_failed(worker)) failures.push_back({.pod = pod, .worker = &worker, .at = at});
+    }
+  }
+  // Those who failed by themselves first, the earliest of them in front; by rank where that ties.
+  std::stable_sort(failures.begin(), failures.end(),
+                   [](const WorkerFailure& a, const WorkerFailure& b) {
+                     if (a.is_messenger() != b.is_messenger()) return b.is_messenger();
+                     return a.at < b.at;
+                   });
+  return failures;
+}
+
+// Nobody runs any more, so nobody guilty is still to be heard.
+bool all_have_ended(const Pass& pass) {
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    if (state == nullptr) return false;
+    for (const WorkerState& worker : state->workers) {
+      if (worker.running) return false;
+    }
+  }
+  return true;
+}
+
+// Whom most messengers blame; the messenger itself where they blame nobody.
+FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& messengers) {
+  std::map<int64_t, int64_t> votes;
+  for (const WorkerFailure& messenger : messengers) {
+    if (messenger.worker->suspect_rank >= 0) ++votes[messenger.worker->suspect_rank];
+  }
+  FailureStatus failure = failed_worker(messengers.front());
+  if (votes.empty()) return failure;
+  const auto most = std::max_element(
+      votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  failure.rank = most->first;
+  failure.nodeIndex = most->first / std::max<int64_t>(1, processes_per_node(pass.spec()));
+  failure.node.clear();
+  failure.exitCode = -1;
+  failure.reason = "Suspected";
+  for (const PodView* pod : pass.current) {
+    if (pod != nullptr && pod->node_index == failure.nodeIndex) failure.node = pod->node_name;
+  }
+  return failure;
+}
+
+// A pod made after the failure in status is a new one's victim; the others go with the old one.
+bool is_new_loss(const Pass& pass, const PodView* pod) {
+  if (pass.formed() || !pass.status.lastFailure || pod == nullptr) return true;
+  return pod->created_in_round >= pass.status.lastFailure->round;
+}
+
+void find_lost(const Pass& pass, Damage& damage) {
+  for (size_t i = 0; i < pass.current.size(); ++i) {
+    const PodView* pod = pass.current[i];
+    const auto index = static_cast<int64_t>(i);
+    const char* reason = nullptr;
+    if (pod != nullptr) {
+      reason = loss_of(pass, *pod);
+    } else if (pass.formed()) {
+      const std::string name = worker_pod_name(pass.job().metadata.name, index, pass.members[i]);
+      if (pass.seen.absent_pods.contains(name)) {
+        reason = "PodLost";
+      } else {
+        damage.unseen.push_back(name);
+      }
+    }
+    if (reason == nullptr) continue;
+    damage.lost.push_back(index);
+    const bool is_new = is_new_loss(pass, pod);
+    if (!damage.culprit || (is_new && !damage.is_new)) {
+      damage.culprit = lost_pod(pass, index, pod, reason);
+    }
+    damage.is_new = damage.is_new || is_new;
+  }
+}
+
+// A pod that ended well with a round that now has to be done again is needed anew.
+void add_ended(const Pass& pass, Damage& damage) {
+  for (size_t i = 0; i < pass.current.size(); ++i) {
+    const PodView* pod = pass.current[i];
+    const auto index = static_cast<int64_t>(i);
+    if (pod == nullptr || pod->phase != "Succeeded") continue;
+    if (std::find(damage.lost.begin(), damage.lost.end(), index) == damage.lost.end()) {
+      damage.lost.push_back(index);
+    }
+  }
+}
+
+bool needs_no_retry(const WorkerFailure& failure) {
+  return failure.worker->exit_code == kExitBadConfig || failure.worker->exit_code == kExitDataError;
+}
+
+}  // namespace
+
+Damage assess_damage(const Pass& pass) {
+  Damage damage;
+  find_lost(pass, damage);
+  const std::vector<WorkerFailure> failures = worker_failures(pass);
+  if (!failures.empty()) {
+    const WorkerFailure& first = failures.front();
+    if (!first.is_messenger()) {
+      if (damage.lost.empty() || needs_no_retry(first)) damage.culprit = failed_worker(first);
+      damage.is_new = true;
+    } else if (damage.lost.empty()) {
+      damage.culprit = blamed_by(pass, failures);
+      damage.is_new = true;
+      const TimePoint until = first.at + pass.limits.culprit_wait;
+      if (pass.now < until && !all_have_ended(pass)) damage.undecided_until = until;
+    }
+  }
+  if (damage.culprit) add_ended(pass, damage);
+  return damage;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/api/training_job.h"
+#include "controller/plan/pass.h"
+
+namespace lockstep {
+
+// What is broken in a job's present round, or among the pods gathered for the next one.
+struct Damage {
+  std::vector<int64_t> lost;        // node indices whose pod has to be made anew
+  bool is_new = false;              // false: all of it belongs to the failure in status
+  std::vector<std::string> unseen;  // members' pods that the cache doesn't have
+  // rank, nodeIndex, node, exitCode, reason, message of the guilty one: the earliest worker that
+  // failed by itself, else a lost pod, else whom the messengers (kExitPeerLost) blame most.
+  std::optional<FailureStatus> culprit;
+  // Only messengers have spoken so far, and somebody guilty may yet: wait until then.
+  std::optional<TimePoint> undecided_until;
+};
+
+Damage assess_damage(const Pass& pass);
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#include "controller/plan/conditions.h"
+#include "controller/plan/names.h"
+#include "controller/plan/pass.h"
+#include "controller/plan/world.h"
+
+namespace lockstep {
+namespace {
+
+bool is_member(const Pass& pass, const PodView& pod) {
+  for (const PodView* member : pass.current) {
+    if (member == &pod) return true;
+  }
+  return false;
+}
+
+// Told to leave by its agent's own reckoning.
+bool is_leaving(const Pass& pass, const PodView& pod) {
+  const AgentView* view = pass.agent(&pod);
+  return view != nullptr && view->state && view->state->phase == "Exiting";
+}
+
+}  // namespace
+
+// The agents of the last round are asked to exit, so that the pods end by themselves and their logs
+// stay; a pod that can't be asked, or doesn't in time, is deleted.
+Verdict ending(Pass& pass) {
+  if (!is_finished(pass.status)) return Verdict::kNext;
+  const bool complete = is_true(pass.status, kComplete);
+  pass.plan.why = complete ? "the job is complete" : "the job has failed";
+  const Result<WorldAssignment> world = world_of(pass, pass.status.round);
+  const bool can_ask = pass.formed() && world.ok() && world_hash(*world) == pass.status.worldHash;
+  const Result<WallTime> ended = wall_time_from_rfc3339(pass.status.completionTime);
+  const Duration since = ended.ok() ? pass.seen.wall_now - *ended : Duration::max();
+  for (const PodView& pod : pass.seen.pods) {
+    if (!pod.live()) continue;
+    const bool ask = can_ask && is_member(pass, pod) && since < pass.limits.exit_wait;
+    if (!ask) {
+      pass.act(DeletePod{
+          .name = pod.name,
+          .uid = pod.uid,
+          .grace_seconds = pass.spec().terminationGracePeriodSeconds + kAgentMarginSeconds});
+      continue;
+    }
+    pass.requeue(pass.now + (pass.limits.exit_wait - since));
+    if (is_leaving(pass, pod)) continue;
+    Assignment leave = assignment_for(pass, *world, pod.node_index, "Exit");
+    leave.exit_code = complete ? 0 : 1;
+    pass.act(PutAssignment{.target = target_of(pod), .assignment = std::move(leave)});
+  }
+  return Verdict::kActed;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+#include <algorithm>
+
+#include "common/api/worker_config.h"
+#include "controller/plan/backoff.h"
+#include "controller/plan/conditions.h"
+#include "controller/plan/damage.h"
+#include "controller/plan/members.h"
+#include "controller/plan/pass.h"
+#include "controller/plan/world.h"
+
+namespace lockstep {
+namespace {
+
+// The last `bytes` of the text, from the beginning of a line where that is not far.
+std::string tail(const std::string& text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  size_t from = text.size() - bytes;
+  const size_t line = text.find('\n', from);
+  if (line != std::string::npos && line + 1 < text.size()) from = line + 1;
+  // Never in the middle of a character of UTF-8.
+  while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0) == 0x80) ++from;
+  return text.substr(from);
+}
+
+int64_t step_reached(const Pass& pass) {
+  int64_t step = pass.status.progress ? pass.status.progress->step : 0;
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    if (state != nullptr && state->progress) step = std::max(step, state->progress->step);
+  }
+  return step;
+}
+
+FailureStatus describe(const Pass& pass, const Damage& damage) {
+  FailureStatus failure = *damage.culprit;
+  failure.message = tail(failure.message, pass.limits.log_tail_bytes);
+  failure.round = pass.status.round;
+  failure.step = step_reached(pass);
+  failure.time = rfc3339_micro(pass.seen.wall_now);
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    if (state == nullptr || pod->node_index != failure.nodeIndex) continue;
+    if (state->failed_seconds_ago <= 0) continue;
+    const Duration ago = from_seconds(std::min(state->failed_seconds_ago, 3600.0)) +
+                         (pass.now - pass.agent(pod)->state_at);
+    failure.time = rfc3339_micro(pass.seen.wall_now - ago);
+  }
+  const auto& previous = pass.status.lastFailure;
+  if (previous && failure.step <= previous->step) {
+    failure.attempt = previous->attempt + 1;
+    failure.step = previous->step;
+  }
+  return failure;
+}
+
+std::string sentence(const FailureStatus& failure) {
+  std::string text = "rank " + std::to_string(failure.rank) + " of node index " +
+                     std::to_string(failure.nodeIndex);
+  if (!failure.node.empty()) text += " on " + failure.node;
+  text += " failed in round " + std::to_string(failure.round) + ": " + failure.reason;
+  if (failure.exitCode >= 0) text += ", exit code " + std::to_string(failure.exitCode);
+  return text;
+}
+
+void set(Pass& pass, const char* type, bool value, const std::string& reason,
+         const std::string& message) {
+  set_condition(pass.status, {.type = type,
+                              .value = value,
+                              .reason = reason,
+                              .message = message,
+                              .time = rfc3339(pass.seen.wall_now),
+                              .generation = pass.job().metadata.generation});
+}
+
+Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const std::string& why) {
+  failure.action = "Fail";
+  std::string message = sentence(failure) + "; " + why;
+  if (!failure.message.empty()) message += "; the end of its log:\n" + failure.message;
+  set(pass, kRunning, false, reason, "");
+  set(pass, kRestarting, false, reason, "");
+  set(pass, kFailed, true, reason, message);
+  pass.status.completionTime = rfc3339(pass.seen.wall_now);
+  pass.status.lastFailure = std::move(failure);
+  pass.event(true, reason, message);
+  pass.plan.why = "the job has failed for good";
+  return Verdict::kDecided;
+}
+
+Verdict restart(Pass& pass, FailureStatus failure, const std::vector<int64_t>& lost) {
+  failure.action = lost.empty() ? "RestartInPlace" : "RecreatePod";
+  const std::string message = sentence(failure);
+  ++pass.status.restarts;
+  set(pass, kRunning, false, failure.reason, "");
+  set(pass, kRestarting, true, failure.action, message);
+  pass.event(true, failure.action, message);
+  pass.status.lastFailure = std::move(failure);
+  return Verdict::kDecided;
+}
+
+void replace_lost(Pass& pass, const std::vector<int64_t>& lost) {
+  for (const int64_t index : lost) {
+    ++pass.members[static_cast<size_t>(index)];
+    pass.current[static_cast<size_t>(index)] = nullptr;
+  }
+  pass.status.members = members_to_text(pass.members);
+}
+
+bool is_final(const Pass& pass, const FailureStatus& failure) {
+  return pass.spec().train &&
+         (failure.exitCode == kExitBadConfig || failure.exitCode == kExitDataError);
+}
+
+}  // namespace
+
+Verdict failure(Pass& pass) {
+  const Damage damage = assess_damage(pass);
+  if (!damage.culprit && !damage.unseen.empty()) {
+    pass.plan.why = "a member's pod is not in the cache";
+    for (const std::string& name : damage.unseen) pass.act(ConfirmPod{.name = name});
+    return Verdict::kActed;
+  }
+  if (!damage.culprit) return Verdict::kNext;
+  if (damage.undecided_until) {
+    pass.plan.why = "workers lost a peer, and the guilty one has not been heard yet";
+    pass.requeue(*damage.undecided_until);
+    return Verdict::kActed;
+  }
+  if (!damage.is_new) {
+    pass.plan.why = "another pod of the round that failed is gone";
+    replace_lost(pass, damage.lost);
+    return Verdict::kDecided;
+  }
+  FailureStatus failure = describe(pass, damage);
+  if (is_final(pass, failure)) {
+    return fail_job(pass, std::move(failure), "NotRetryable", "a restart can't help");
+  }
+  const int64_t allowed = pass.spec().failure.maxRestarts;
+  if (pass.status.restarts >= allowed) {
+    return fail_job(pass, std::move(failure), "TooManyRestarts",
+                    "no restart is left of " + std::to_string(allowed));
+  }
+  const Verdict verdict = restart(pass, std::move(failure), damage.lost);
+  replace_lost(pass, damage.lost);
+  begin_round(pass, pass.status.round + 1);
+  pass.plan.why = "a failure calls for the next round";
+  return verdict;
+}
+
+}  // namespace lockstep

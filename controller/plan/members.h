@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+// status.members: the incarnation of each node index, "1,1,2,1". What can't be read is empty, and
+// so as if nobody had been admitted yet.
+std::vector<int64_t> members_from_text(std::string_view text);
+std::string members_to_text(const std::vector<int64_t>& members);
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// Names of a job's children and what marks them: deterministic, so that a stale cache meets
+// AlreadyExists and not a twin.
+inline constexpr char kJobNameLabel[] = "lockstep.dev/job-name";
+inline constexpr char kRoleLabel[] = "lockstep.dev/role";
+inline constexpr char kNodeIndexLabel[] = "lockstep.dev/node-index";
+inline constexpr char kIncarnationLabel[] = "lockstep.dev/incarnation";
+inline constexpr char kCreatedInRoundAnnotation[] = "lockstep.dev/created-in-round";
+inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
+inline constexpr char kManagedByValue[] = "lockstep";
+inline constexpr char kOurLabelPrefix[] = "lockstep.dev/";
+inline constexpr char kControllerName[] = "lockstep.dev/controller";  // spec.managedBy of our own
+
+inline constexpr char kNodeContainer[] = "node";
+inline constexpr char kAgentPath[] = "/opt/lockstep/bin/lockstep-agent";
+inline constexpr char kDefaultImage[] = "lockstep";
+inline constexpr char kTokenFolder[] = "/var/run/lockstep/token";
+inline constexpr char kTokenKey[] = "token";
+inline constexpr char kWorkFolder[] = "/var/lib/lockstep";
+// What the pod has beyond the job's grace period, so that the agent can report and leave.
+inline constexpr int64_t kAgentMarginSeconds = 5;
+
+inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
+  return std::string(job) + "-worker-" + std::to_string(index) + "-" + std::to_string(incarnation);
+}
+
+inline std::string token_secret_name(std::string_view job) {
+  return std::string(job) + "-token";
+}
+
+}  // namespace lockstep

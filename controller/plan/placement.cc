@@ -1,0 +1,57 @@
+#include "controller/plan/backoff.h"
+#include "controller/plan/names.h"
+#include "controller/plan/pass.h"
+#include "controller/plan/pod_template.h"
+
+namespace lockstep {
+namespace {
+
+void delete_superseded(Pass& pass) {
+  for (const PodView& pod : pass.seen.pods) {
+    const bool is_member = pod.node_index >= 0 &&
+                           pod.node_index < static_cast<int64_t>(pass.members.size()) &&
+                           pass.members[static_cast<size_t>(pod.node_index)] == pod.incarnation;
+    if (is_member || !pod.live()) continue;
+    pass.act(DeletePod{
+        .name = pod.name,
+        .uid = pod.uid,
+        .grace_seconds = pass.spec().terminationGracePeriodSeconds + kAgentMarginSeconds});
+  }
+}
+
+bool held_back(Pass& pass) {
+  const auto& last = pass.status.lastFailure;
+  if (!last || last->round != pass.status.round) return false;
+  const Duration wait = restart_wait(*last, pass.seen.wall_now, pass.limits);
+  if (wait <= Duration{0}) return false;
+  pass.requeue(pass.now + wait);
+  return true;
+}
+
+}  // namespace
+
+// A pod for each member, and none beside them. One that hangs in Terminating doesn't hold up its
+// successor, which has another name.
+Verdict placement(Pass& pass) {
+  delete_superseded(pass);
+  std::vector<int64_t> missing;
+  for (size_t i = 0; i < pass.current.size(); ++i) {
+    if (pass.current[i] == nullptr) missing.push_back(static_cast<int64_t>(i));
+  }
+  if (!missing.empty() && !held_back(pass)) {
+    pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata.name),
+                          .body = make_token_secret(pass.job(), pass.seen.job_token)});
+    for (const int64_t index : missing) {
+      const NewPod pod{.index = index,
+                       .incarnation = pass.members[static_cast<size_t>(index)],
+                       .round = pass.status.round};
+      pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, pod.incarnation),
+                         .body = make_worker_pod(pass.job(), pod)});
+    }
+  }
+  if (pass.plan.actions.empty()) return Verdict::kNext;
+  pass.plan.why = "the pods are not those that the members call for";
+  return Verdict::kActed;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+#include "controller/plan/plan.h"
+
+#include "common/base/check.h"
+#include "controller/plan/members.h"
+#include "controller/plan/pass.h"
+#include "controller/plan/world.h"
+
+namespace lockstep {
+namespace {
+
+using Policy = Verdict (*)(Pass&);
+
+constexpr Policy kPolicies[] = {deletion, ending,     validation, suspension, membership,
+                                failure,  completion, placement,  assignment};
+
+// Whether all that changed are numbers of the training's progress.
+bool differs_in_progress_alone(const TrainingJobStatus& before, TrainingJobStatus after) {
+  after.progress = before.progress;
+  after.lastCheckpoint = before.lastCheckpoint;
+  return after == before;
+}
+
+void write_status(Pass& pass) {
+  const TrainingJobStatus& before = pass.seen.job.status;
+  if (pass.status == before) return;
+  const bool progress_only = differs_in_progress_alone(before, pass.status);
+  if (progress_only && !pass.seen.may_write_progress) {
+    pass.requeue(pass.seen.progress_writable_at);
+    return;
+  }
+  pass.act(WriteStatus{.status = pass.status,
+                       .resource_version = pass.job().metadata.resourceVersion,
+                       .progress_only = progress_only});
+}
+
+}  // namespace
+
+const AgentView* Pass::agent(const PodView* pod) const {
+  if (pod == nullptr) return nullptr;
+  const auto found = seen.agents.find(pod->uid);
+  return found == seen.agents.end() ? nullptr : &found->second;
+}
+
+const AgentState* Pass::report(const PodView* pod) const {
+  const AgentView* view = agent(pod);
+  if (view == nullptr || !view->state || !formed()) return nullptr;
+  const bool is_current = view->state->round == status.round &&
+                          view->state->hash == status.worldHash &&
+                          view->state->job_uid == job().metadata.uid;
+  return is_current ? &*view->state : nullptr;
+}
+
+void Pass::requeue(TimePoint at) {
+  if (!plan.requeue_at || at < *plan.requeue_at) plan.requeue_at = at;
+}
+
+Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits) {
+  Pass pass{.seen = observed, .now = now, .limits = limits};
+  pass.status = observed.job.status;
+  pass.members = members_from_text(pass.status.members);
+  pass.current.resize(pass.members.size(), nullptr);
+  for (const PodView& pod : observed.pods) {
+    if (pod.node_index < 0 || pod.node_index >= static_cast<int64_t>(pass.members.size())) continue;
+    const auto index = static_cast<size_t>(pod.node_index);
+    if (pod.incarnation != pass.members[index]) continue;
+    pass.current[index] = &pod;
+    if (pod.live() && pod.phase == "Running" && !pod.ip.empty()) {
+      pass.plan.watch.push_back(target_of(pod));
+    }
+  }
+  return pass;
+}
+
+Plan plan(const Observed& observed, TimePoint now, const Limits& limits) {
+  Pass pass = make_pass(observed, now, limits);
+  Verdict verdict = Verdict::kNext;
+  for (const Policy policy : kPolicies) {
+    verdict = policy(pass);
+    if (verdict != Verdict::kNext) break;
+  }
+  if (verdict == Verdict::kLeave) return std::move(pass.plan);
+  if (verdict == Verdict::kDecided) CHECK(pass.plan.actions.empty());
+  derive_status(pass);
+  write_status(pass);
+  for (EmitEvent& event : pass.events) pass.act(std::move(event));
+  return std::move(pass.plan);
+}
+
+}  // namespace lockstep

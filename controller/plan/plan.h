@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/api/agent_messages.h"
+#include "common/api/training_job.h"
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "controller/plan/pod_view.h"
+
+namespace lockstep {
+
+// What is known of one pod's agent by this process's own ears: nothing from before it began to
+// listen counts.
+struct AgentView {
+  std::optional<AgentState> state;  // the last report
+  TimePoint state_at{};             // when that came
+  TimePoint last_heard{};           // last answer of any kind; at first: when listening began
+
+  bool operator==(const AgentView&) const = default;
+};
+
+// One job, as far as it is known at one moment. A snapshot: it may be stale, and the plan is right
+// all the same, because every action carries what it presumes (resourceVersion, UID, name, round).
+struct Observed {
+  TrainingJob job;
+  Problems problems;                        // of reading the stored document; spec is then empty
+  std::vector<PodView> pods;                // whose controller is this job's UID
+  std::map<std::string, AgentView> agents;  // by pod UID
+  std::set<std::string> absent_pods;        // names that a read from the server did not find
+  std::string job_token;                    // for the Secret
+  std::string pods_refused;          // why the server refused the last pod; empty: it did not
+  WallTime wall_now{};               // for what is stored
+  bool may_write_progress = true;    // the budget of progress writes allows one now
+  TimePoint progress_writable_at{};  // else: when it will
+  // Most agents of all jobs fell silent at once: rather the controller's own network.
+  bool suspect_self = false;
+};
+
+struct Limits {
+  Duration agent_silence = std::chrono::seconds(30);       // until a silent agent's pod is given up
+  Duration agent_silence_all = std::chrono::seconds(300);  // the same while suspect_self
+  // How long one waits for the guilty one once only messengers (kExitPeerLost) have spoken.
+  Duration culprit_wait = std::chrono::seconds(5);
+  Duration backoff_first = std::chrono::seconds(1);  // before the second restart without progress
+  Duration backoff_max = std::chrono::seconds(120);
+  Duration exit_wait =
+      std::chrono::seconds(60);  // from the end of a job until its pods are deleted
+  size_t log_tail_bytes = 1024;  // of a failed worker, in status
+};
+
+// Whom to dial.
+struct AgentTarget {
+  std::string pod_uid;
+  std::string pod_name;
+  std::string ip;
+
+  bool operator==(const AgentTarget&) const = default;
+};
+
+// Actions are data. Names are relative to the job's namespace.
+struct CreateSecret {  // of the job's token; AlreadyExists is success
+  std::string name;
+  Json body;
+};
+struct CreatePod {  // AlreadyExists: the pod that is there is read, and counts if it is the job's
+  std::string name;
+  Json body;
+};
+struct ConfirmPod {  // reads the pod from the server: is it gone, or is the cache behind?
+  std::string name;
+};
+struct DeletePod {
+  std::string name;
+  std::string uid;  // a precondition: never a namesake
+  int64_t grace_seconds = 0;
+};
+struct PutAssignment {
+  AgentTarget target;
+  Assignment assignment;
+};
+struct WriteStatus {  // the whole status; refused by the server unless resource_version is current
+  TrainingJobStatus status;
+  std::string resource_version;
+  bool progress_only = false;  // counts against the budget
+};
+struct EmitEvent {  // only after everything before it has succeeded
+  bool warning = false;
+  std::string reason;
+  std::string message;
+};
+using Action = std::variant<CreateSecret, CreatePod, ConfirmPod, DeletePod, PutAssignment,
+                            WriteStatus, EmitEvent>;
+
+struct Plan {
+  std::string why;                 // one sentence
+  std::vector<Action> actions;     // to be carried out in this order; an error ends the pass
+  std::vector<AgentTarget> watch;  // whose state is to be polled from now on, and nobody else's
+  std::optional<TimePoint> requeue_at;  // when time alone would change the plan
+};
+
+// What is to be done for one job now. Total, deterministic, free of I/O, clocks and exceptions.
+// A plan either records a decision in status (a new round, Failed, ...), and then writes that
+// alone, or carries out what status says; only then may the world have to follow.
+Plan plan(const Observed& observed, TimePoint now, const Limits& limits);
+
+}  // namespace lockstep

@@ -1,0 +1,291 @@
+#include "controller/plan/pod_template.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/api/agent_messages.h"
+#include "controller/plan/names.h"
+
+namespace lockstep {
+namespace {
+
+struct MergeKey {
+  std::string_view list;
+  std::string_view key;
+};
+constexpr std::array<MergeKey, 14> kMergeKeys{{{"containers", "name"},
+                                               {"initContainers", "name"},
+                                               {"ephemeralContainers", "name"},
+                                               {"volumes", "name"},
+                                               {"volumeMounts", "mountPath"},
+                                               {"volumeDevices", "devicePath"},
+                                               {"env", "name"},
+                                               {"ports", "containerPort"},
+                                               {"imagePullSecrets", "name"},
+                                               {"hostAliases", "ip"},
+                                               {"resourceClaims", "name"},
+                                               {"schedulingGates", "name"},
+                                               {"topologySpreadConstraints", "topologyKey"},
+                                               {"claims", "name"}}};
+
+std::string_view merge_key_of(std::string_view list) {
+  for (const MergeKey& entry : kMergeKeys) {
+    if (entry.list == list) return entry.key;
+  }
+  return {};
+}
+
+Json* find_by(Json& list, std::string_view key, const Json& value) {
+  for (Json& element : list) {
+    const Json* found = find_member(element, key);
+    if (found != nullptr && *found == value) return &element;
+  }
+  return nullptr;
+}
+
+void merge_list(Json& base, const Json& patch, std::string_view key) {
+  for (const Json& element : patch) {
+    const Json* value = find_member(element, key);
+    Json* place = value == nullptr ? nullptr : find_by(base, key, *value);
+    if (place != nullptr) {
+      merge_template(*place, element);
+    } else {
+      base.push_back(element);
+    }
+  }
+}
+
+Json owner_reference(const TrainingJob& job) {
+  return {{"apiVersion", kApiVersion}, {"kind", kKind},      {"name", job.metadata.name},
+          {"uid", job.metadata.uid},   {"controller", true}, {"blockOwnerDeletion", true}};
+}
+
+Json variable(const char* name, std::string value) {
+  return {{"name", name}, {"value", std::move(value)}};
+}
+
+Json environment(const TrainingJob& job, const NewPod& pod) {
+  Json env = Json::array();
+  env.push_back(
+      {{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
+  env.push_back(variable("LOCKSTEP_JOB_UID", job.metadata.uid));
+  env.push_back(variable("LOCKSTEP_JOB_NAME", job.metadata.name));
+  env.push_back(variable("LOCKSTEP_NODE_INDEX", std::to_string(pod.index)));
+  env.push_back(variable("LOCKSTEP_INCARNATION", std::to_string(pod.incarnation)));
+  return env;
+}
+
+Json container(const TrainingJob& job, const NewPod& pod) {
+  Json node = {
+      {"name", kNodeContainer},
+      {"image", job.spec.image.empty() ? kDefaultImage : job.spec.image},
+      {"command", Json::array({kAgentPath})},
+      {"env", environment(job, pod)},
+      {"ports", Json::array({{{"name", "agent"}, {"containerPort", kAgentPort}}})},
+      {"volumeMounts",
+       Json::array({{{"name", "token"}, {"mountPath", kTokenFolder}, {"readOnly", true}},
+                    {{"name", "work"}, {"mountPath", kWorkFolder}}})},
+      {"securityContext",
+       {{"allowPrivilegeEscalation", false}, {"capabilities", {{"drop", Json::array({"ALL"})}}}}}};
+  if (job.spec.gpusPerNode > 0) {
+    node["resources"] = {{"limits", {{"nvidia.com/gpu", std::to_string(job.spec.gpusPerNode)}}}};
+  }
+  return node;
+}
+
+Json pod_spec(const TrainingJob& job, const NewPod& pod) {
+  Json security = {{"seccompProfile", {{"type", "RuntimeDefault"}}}};
+  if (job.spec.train) security["runAsNonRoot"] = true;
+  return {
+      {"restartPolicy", "Never"},
+      {"terminationGracePeriodSeconds",
+       job.spec.terminationGracePeriodSeconds + kAgentMarginSeconds},
+      {"automountServiceAccountToken", false},
+      {"securityContext", std::move(security)},
+      {"containers", Json::array({container(job, pod)})},
+      {"volumes", Json::array({{{"name", "token"},
+                                {"secret", {{"secretName", token_secret_name(job.metadata.name)}}}},
+                               {{"name", "work"}, {"emptyDir", Json::object()}}})}};
+}
+
+// Members of podTemplate that are ours alone.
+struct Refusal {
+  std::string_view path;  // in JSON pointers' notation, below podTemplate
+  std::string_view instead;
+};
+constexpr std::array<Refusal, 11> kRefusals{{
+    {"/metadata/name", "pods are named by the controller"},
+    {"/metadata/generateName", "pods are named by the controller"},
+    {"/metadata/namespace", "pods are in the job's namespace"},
+    {"/metadata/ownerReferences", "the job owns its pods"},
+    {"/metadata/finalizers", "pods must be able to end"},
+    {"/spec/restartPolicy", "it is Never: the job restarts by itself"},
+    {"/spec/terminationGracePeriodSeconds", "set spec.terminationGracePeriodSeconds"},
+    {"/spec/nodeName", "use nodeSelector or affinity"},
+    {"/spec/hostname", "agents are dialled by address"},
+    {"/spec/shareProcessNamespace", "the agent is process 1 of its container"},
+    {"/spec/ephemeralContainers", "they can't be part of a new pod"},
+}};
+
+std::string dotted(std::string_view pointer) {
+  std::string path = "spec.podTemplate";
+  for (const char c : pointer) path += c == '/' ? '.' : c;
+  return path;
+}
+
+void check_labels(const Json& metadata, Problems& problems) {
+  const Json* labels = find_member(metadata, "labels");
+  if (labels == nullptr || !labels->is_object()) return;
+  for (const auto& [key, value] : labels->items()) {
+    const bool is_ours = key.starts_with(kOurLabelPrefix) || key == kManagedByLabel;
+    if (is_ours) {
+      problems.push_back("spec.podTemplate.metadata.labels." + key +
+                         ": the controller's own label, choose another one");
+    }
+  }
+}
+
+void check_container(const Json& container, const std::string& path, Problems& problems) {
+  if (string_or(container, "name", "") != kNodeContainer) return;
+  for (const char* key : {"command", "args", "livenessProbe", "readinessProbe", "startupProbe",
+                          "lifecycle", "terminationMessagePath"}) {
+    if (find_member(container, key) != nullptr) {
+      problems.push_back(path + "." + key + ": the agent's own, it can't be set here");
+    }
+  }
+  const Json* env = find_member(container, "env");
+  if (env == nullptr || !env->is_array()) return;
+  for (const Json& entry : *env) {
+    const std::string name = string_or(entry, "name", "");
+    if (name == "POD_IP" || name.starts_with("LOCKSTEP_")) {
+      problems.push_back(path + ".env: " + name + " is set by the controller");
+    }
+  }
+}
+
+void check_lists(const Json& spec, Problems& problems) {
+  if (const Json* volumes = find_member(spec, "volumes"); volumes && volumes->is_array()) {
+    for (const Json& volume : *volumes) {
+      const std::string name = string_or(volume, "name", "");
+      if (name == "token" || name == "work") {
+        problems.push_back("spec.podTemplate.spec.volumes: \"" + name +
+                           "\" is the controller's own, choose another name");
+      }
+    }
+  }
+  const Json* containers = find_member(spec, "containers");
+  if (containers == nullptr || !containers->is_array()) return;
+  for (size_t i = 0; i < containers->size(); ++i) {
+    check_container((*containers)[i], "spec.podTemplate.spec.containers[" + std::to_string(i) + "]",
+                    problems);
+  }
+}
+
+// Types that the merge relies on.
+void check_shape(const Json& value, const std::string& path, Problems& problems) {
+  if (!value.is_object()) return;
+  for (const auto& [key, member] : value.items()) {
+    const std::string_view merge_key = merge_key_of(key);
+    const std::string here = path + "." + key;
+    if (!merge_key.empty() && !member.is_array() && !member.is_null()) {
+      problems.push_back(here + ": expected a list, found " + member.type_name());
+    } else if (!merge_key.empty()) {
+      for (size_t i = 0; i < member.size(); ++i) {
+        const std::string element = here + "[" + std::to_string(i) + "]";
+        if (find_member(member[i], merge_key) == nullptr) {
+          problems.push_back(element + "." + std::string(merge_key) + ": missing");
+        }
+        check_shape(member[i], element, problems);
+      }
+    } else {
+      check_shape(member, here, problems);
+    }
+  }
+}
+
+}  // namespace
+
+void merge_template(Json& base, const Json& patch) {
+  if (!patch.is_object() || !base.is_object()) {
+    base = patch;
+    return;
+  }
+  for (const auto& [key, value] : patch.items()) {
+    if (value.is_null()) {
+      base.erase(key);
+      continue;
+    }
+    const std::string_view merge_key = merge_key_of(key);
+    const auto place = base.find(key);
+    if (place == base.end()) {
+      base[key] = value;
+    } else if (!merge_key.empty() && value.is_array() && place->is_array()) {
+      merge_list(*place, value, merge_key);
+    } else {
+      merge_template(*place, value);
+    }
+  }
+}
+
+Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
+  Json result = {{"apiVersion", "v1"},
+                 {"kind", "Pod"},
+                 {"metadata",
+                  {{"name", worker_pod_name(job.metadata.name, pod.index, pod.incarnation)},
+                   {"namespace", job.metadata.namespace_},
+                   {"labels",
+                    {{kJobNameLabel, job.metadata.name},
+                     {kRoleLabel, "worker"},
+                     {kNodeIndexLabel, std::to_string(pod.index)},
+                     {kIncarnationLabel, std::to_string(pod.incarnation)},
+                     {kManagedByLabel, kManagedByValue}}},
+                   {"annotations", {{kCreatedInRoundAnnotation, std::to_string(pod.round)}}},
+                   {"ownerReferences", Json::array({owner_reference(job)})}}},
+                 {"spec", pod_spec(job, pod)}};
+  if (pod_template_problems(job.spec.podTemplate).empty()) {
+    merge_template(result, job.spec.podTemplate);
+  }
+  return result;
+}
+
+Json make_token_secret(const TrainingJob& job, const std::string& token) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Secret"},
+          {"type", "Opaque"},
+          {"metadata",
+           {{"name", token_secret_name(job.metadata.name)},
+            {"namespace", job.metadata.namespace_},
+            {"labels", {{kJobNameLabel, job.metadata.name}, {kManagedByLabel, kManagedByValue}}},
+            {"ownerReferences", Json::array({owner_reference(job)})}}},
+          {"stringData", {{kTokenKey, token}}}};
+}
+
+Problems pod_template_problems(const Json& pod_template) {
+  Problems problems;
+  if (!pod_template.is_object()) {
+    return {std::string("spec.podTemplate: expected an object, found ") + pod_template.type_name()};
+  }
+  for (const Refusal& refusal : kRefusals) {
+    if (pod_template.contains(Json::json_pointer(std::string(refusal.path)))) {
+      problems.push_back(dotted(refusal.path) + ": can't be set; " + std::string(refusal.instead));
+    }
+  }
+  for (const auto& [key, value] : pod_template.items()) {
+    if (key != "metadata" && key != "spec") {
+      problems.push_back("spec.podTemplate." + key + ": a pod template has metadata and spec");
+    } else if (!value.is_object()) {
+      problems.push_back("spec.podTemplate." + key + ": expected an object, found " +
+                         value.type_name());
+    }
+  }
+  if (const Json* metadata = find_member(pod_template, "metadata")) {
+    check_labels(*metadata, problems);
+  }
+  if (const Json* spec = find_member(pod_template, "spec")) {
+    check_lists(*spec, problems);
+    check_shape(*spec, "spec.podTemplate.spec", problems);
+  }
+  return problems;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "common/api/training_job.h"
+#include "common/base/json.h"
+
+namespace lockstep {
+
+struct NewPod {
+  int64_t index = 0;
+  int64_t incarnation = 1;
+  int64_t round = 0;  // status.round at its creation
+};
+
+// The Pod of one node as it is POSTed: the agent as the container `node`, PodSecurity `restricted`
+// (jobs with `command` but for runAsNonRoot, since most images run as root), then spec.podTemplate
+// merged in. Deterministic.
+Json make_worker_pod(const TrainingJob& job, const NewPod& pod);
+
+// The Secret with the job's token, owned by the job.
+Json make_token_secret(const TrainingJob& job, const std::string& token);
+
+// What in spec.podTemplate would break the job, each by its path; empty: nothing.
+Problems pod_template_problems(const Json& pod_template);
+
+// Merges `patch` into `base` as a strategic merge does: objects member by member, lists of named
+// things by their merge key (containers by name, volumeMounts by mountPath, ...; new ones are
+// appended), other lists and values replaced, null removes. Source of the keys: the patchMergeKey
+// tags of k8s.io/api/core/v1 types.go.
+void merge_template(Json& base, const Json& patch);
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+#include "controller/plan/pod_view.h"
+
+#include <charconv>
+
+#include "controller/plan/names.h"
+
+namespace lockstep {
+namespace {
+
+const Json& member(const Json& object, std::string_view key) {
+  static const Json kNothing;
+  const Json* found = find_member(object, key);
+  return found == nullptr ? kNothing : *found;
+}
+
+std::optional<int64_t> number(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+void read_condition(const Json& condition, PodView& view) {
+  if (string_or(condition, "type", "") != "PodScheduled") return;
+  view.scheduled = string_or(condition, "status", "") == "True";
+  if (!view.scheduled) view.unscheduled_reason = string_or(condition, "message", "");
+}
+
+void read_container(const Json& container, PodView& view) {
+  if (string_or(container, "name", "") != kNodeContainer) return;
+  const Json& state = member(container, "state");
+  if (const Json* ended = find_member(state, "terminated")) {
+    view.exit_code = int_or(*ended, "exitCode", 0);
+    if (view.reason.empty()) view.reason = string_or(*ended, "reason", "");
+    if (view.message.empty()) view.message = string_or(*ended, "message", "");
+  } else if (const Json* waiting = find_member(state, "waiting")) {
+    if (view.reason.empty()) view.reason = string_or(*waiting, "reason", "");
+    if (view.message.empty()) view.message = string_or(*waiting, "message", "");
+  }
+}
+
+void read_status(const Json& status, PodView& view) {
+  view.phase = string_or(status, "phase", "Pending");
+  view.ip = string_or(status, "podIP", "");
+  view.reason = string_or(status, "reason", "");
+  view.message = string_or(status, "message", "");
+  const Json& conditions = member(status, "conditions");
+  if (conditions.is_array()) {
+    for (const Json& condition : conditions) read_condition(condition, view);
+  }
+  const Json& containers = member(status, "containerStatuses");
+  if (containers.is_array()) {
+    for (const Json& container : containers) read_container(container, view);
+  }
+}
+
+}  // namespace
+
+std::string controller_uid(const Json& object) {
+  const Json& owners = member(member(object, "metadata"), "ownerReferences");
+  if (!owners.is_array()) return "";
+  for (const Json& owner : owners) {
+    if (bool_or(owner, "controller", false)) return string_or(owner, "uid", "");
+  }
+  return "";
+}
+
+std::optional<PodView> pod_view_from_json(const Json& pod) {
+  const Json& metadata = member(pod, "metadata");
+  const Json& labels = member(metadata, "labels");
+  const auto index = number(string_or(labels, kNodeIndexLabel, ""));
+  const auto incarnation = number(string_or(labels, kIncarnationLabel, ""));
+  if (!index || !incarnation) return std::nullopt;
+  PodView view;
+  view.name = string_or(metadata, "name", "");
+  view.uid = string_or(metadata, "uid", "");
+  view.owner_uid = controller_uid(pod);
+  view.node_index = *index;
+  view.incarnation = *incarnation;
+  view.created_in_round =
+      number(string_or(member(metadata, "annotations"), kCreatedInRoundAnnotation, "")).value_or(0);
+  const std::string deleted = string_or(metadata, "deletionTimestamp", "");
+  view.terminating = !deleted.empty();
+  if (const auto time = wall_time_from_rfc3339(deleted); time.ok()) view.gone_by = *time;
+  const Json& spec = member(pod, "spec");
+  view.node_name = string_or(spec, "nodeName", "");
+  read_status(member(pod, "status"), view);
+  view.scheduled = view.scheduled || !view.node_name.empty();
+  return view;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+
+namespace lockstep {
+
+// What the plan needs to know of one Kubernetes Pod.
+struct PodView {
+  std::string name;
+  std::string uid;
+  std::string owner_uid;  // of its controller, empty: none
+  int64_t node_index = -1;
+  int64_t incarnation = 0;
+  int64_t created_in_round = 0;  // status.round when it was created
+  std::string phase;             // Pending, Running, Succeeded, Failed, Unknown
+  std::string ip;
+  std::string node_name;
+  bool scheduled = false;
+  std::string unscheduled_reason;  // the scheduler's own words
+  bool terminating = false;
+  std::optional<WallTime> gone_by;  // when a terminating pod's grace period ends
+  // Of the container `node`, once it has ended.
+  std::optional<int64_t> exit_code;
+  std::string reason;   // OOMKilled, Error, Evicted, ...
+  std::string message;  // the termination message, or why it is not running
+
+  bool finished() const { return phase == "Succeeded" || phase == "Failed"; }
+  bool live() const { return !finished() && !terminating; }
+
+  bool operator==(const PodView&) const = default;
+};
+
+// nullopt for a pod without our labels. Members that are missing or of another type are as if
+// absent: an API server wrote them, and a newer one may write them differently.
+std::optional<PodView> pod_view_from_json(const Json& pod);
+
+// metadata.ownerReferences' controller; empty where there is none.
+std::string controller_uid(const Json& object);
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+#include <algorithm>
+
+#include "controller/plan/conditions.h"
+#include "controller/plan/pass.h"
+
+namespace lockstep {
+namespace {
+
+void set(Pass& pass, const char* type, bool value, std::string reason, std::string message = "") {
+  set_condition(pass.status, {.type = type,
+                              .value = value,
+                              .reason = std::move(reason),
+                              .message = std::move(message),
+                              .time = rfc3339(pass.seen.wall_now),
+                              .generation = pass.job().metadata.generation});
+}
+
+int64_t count_ready(const Pass& pass) {
+  return std::count_if(pass.current.begin(), pass.current.end(), [](const PodView* pod) {
+    return pod != nullptr && pod->live() && pod->phase == "Running" && !pod->ip.empty();
+  });
+}
+
+void derive_pods(Pass& pass) {
+  const auto desired = static_cast<int64_t>(pass.members.size());
+  int64_t scheduled = 0;
+  std::string why_not = pass.seen.pods_refused;
+  for (const PodView* pod : pass.current) {
+    if (pod == nullptr) continue;
+    if (pod->scheduled) ++scheduled;
+    if (why_not.empty() && !pod->scheduled) why_not = pod->unscheduled_reason;
+  }
+  const bool refused = !pass.seen.pods_refused.empty();
+  const bool all = scheduled == desired && desired > 0;
+  set(pass, kPodsScheduled, all,
+      all       ? "AllScheduled"
+      : refused ? "PodRefused"
+                : "Waiting",
+      all ? "" : why_not);
+  const int64_t ready = count_ready(pass);
+  const bool is_ready = ready == desired && desired > 0;
+  std::string message =
+      is_ready ? "" : std::to_string(ready) + " of " + std::to_string(desired) + " pods run";
+  for (const PodView* pod : pass.current) {
+    if (is_ready || pod == nullptr || pod->phase != "Pending" || pod->reason.empty()) continue;
+    message += "; " + pod->name + ": " + pod->reason;
+    if (!pod->message.empty()) message += " (" + pod->message + ")";
+  }
+  set(pass, kReady, is_ready, is_ready ? "AllPodsRun" : "PodsMissing", std::move(message));
+  pass.status.nodes = {.desired = pass.spec().nodes, .ready = ready};
+}
+
+bool trains(const AgentState& state) {
+  if (state.phase == "Completed") return true;
+  if (state.workers.empty()) return false;
+  return std::all_of(state.workers.begin(), state.workers.end(), [](const WorkerState& worker) {
+    return worker.running ? worker.phase >= WorkerPhase::kTraining : worker.exit_code == 0;
+  });
+}
+
+bool all_train(const Pass& pass) {
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    if (state == nullptr || !trains(*state)) return false;
+  }
+  return pass.formed() && !pass.current.empty();
+}
+
+// Only what is known makes a job Running; that it isn't any more is always a decision.
+void derive_running(Pass& pass) {
+  if (!all_train(pass)) {
+    if (find_condition(pass.status, kRunning) == nullptr) {
+      set(pass, kRunning, false, "NotStarted");
+    }
+    return;
+  }
+  set(pass, kRunning, true, "AllRanksTrain");
+  if (!is_true(pass.status, kRestarting)) return;
+  set(pass, kRestarting, false, "Recovered");
+  auto& failure = pass.status.lastFailure;
+  if (!failure || failure->recoverySeconds > 0) return;
+  const Result<WallTime> failed_at = wall_time_from_rfc3339(failure->time);
+  if (!failed_at.ok()) return;
+  const auto since =
+      std::chrono::round<std::chrono::milliseconds>(pass.seen.wall_now - *failed_at).count();
+  failure->recoverySeconds = static_cast<double>(std::max<int64_t>(1, since)) / 1000;
+}
+
+void derive_progress(Pass& pass) {
+  if (pass.current.empty()) return;
+  const AgentState* state = pass.report(pass.current.front());
+  if (state == nullptr) return;
+  if (state->last_checkpoint) pass.status.lastCheckpoint = state->last_checkpoint;
+  if (!state->progress) return;
+  ProgressStatus progress = *state->progress;
+  progress.updatedAt = pass.status.progress ? pass.status.progress->updatedAt : "";
+  if (pass.status.progress == progress) return;
+  progress.updatedAt = rfc3339(pass.seen.wall_now);
+  pass.status.progress = std::move(progress);
+}
+
+std::string display_state(const TrainingJobStatus& status) {
+  if (is_true(status, kComplete)) return "Complete";
+  if (is_true(status, kFailed)) return "Failed";
+  if (is_true(status, kSuspended)) return "Suspended";
+  if (is_true(status, kRestarting)) return "Restarting";
+  if (is_true(status, kRunning)) return "Running";
+  return status.worldHash.empty() ? "Pending" : "Forming";
+}
+
+}  // namespace
+
+void derive_status(Pass& pass) {
+  pass.status.observedGeneration = pass.job().metadata.generation;
+  derive_progress(pass);
+  const bool is_over = is_finished(pass.status);
+  const bool is_valid =
+      is_true(pass.status, kValid) || find_condition(pass.status, kValid) == nullptr;
+  if (!is_over && is_valid) {
+    derive_pods(pass);
+    if (!is_true(pass.status, kSuspended)) derive_running(pass);
+  }
+  pass.status.state = display_state(pass.status);
+}
+
+}  // namespace lockstep

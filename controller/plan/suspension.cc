@@ -1,0 +1,76 @@
+#include "controller/plan/conditions.h"
+#include "controller/plan/members.h"
+#include "controller/plan/names.h"
+#include "controller/plan/pass.h"
+
+namespace lockstep {
+namespace {
+
+void flip(Pass& pass, const char* type, bool value, std::string reason) {
+  set_condition(pass.status, {.type = type,
+                              .value = value,
+                              .reason = std::move(reason),
+                              .message = "",
+                              .time = rfc3339(pass.seen.wall_now),
+                              .generation = pass.job().metadata.generation});
+}
+
+Verdict suspend(Pass& pass) {
+  flip(pass, kSuspended, true, "SpecSuspend");
+  flip(pass, kRunning, false, "Suspended");
+  flip(pass, kRestarting, false, "Suspended");
+  pass.status.worldHash.clear();
+  pass.status.rendezvous.reset();
+  pass.event(false, "Suspended", "the job's pods are stopped; its checkpoints stay");
+  pass.plan.why = "the job is to be suspended";
+  return Verdict::kDecided;
+}
+
+Verdict hold(Pass& pass) {
+  pass.plan.why = "the job is suspended";
+  for (const PodView& pod : pass.seen.pods) {
+    if (!pod.live()) continue;
+    pass.act(DeletePod{
+        .name = pod.name,
+        .uid = pod.uid,
+        .grace_seconds = pass.spec().terminationGracePeriodSeconds + kAgentMarginSeconds});
+  }
+  return Verdict::kActed;
+}
+
+// The old pods may still be saving their last checkpoint, which the new ones are to begin from. One
+// that hangs in Terminating past its grace period holds nobody up.
+bool old_pods_still_save(Pass& pass) {
+  bool saving = false;
+  for (const PodView& pod : pass.seen.pods) {
+    if (!pod.terminating || pod.finished() || !pod.gone_by) continue;
+    const Duration rest = *pod.gone_by - pass.seen.wall_now;
+    if (rest <= Duration{0}) continue;
+    pass.requeue(pass.now + rest);
+    saving = true;
+  }
+  return saving;
+}
+
+Verdict resume(Pass& pass) {
+  if (old_pods_still_save(pass)) {
+    pass.plan.why = "pods from before the suspension are still leaving";
+    return Verdict::kActed;
+  }
+  for (int64_t& incarnation : pass.members) ++incarnation;
+  pass.status.members = members_to_text(pass.members);
+  flip(pass, kSuspended, false, "Resumed");
+  pass.event(false, "Resumed", "new pods are made");
+  pass.plan.why = "the job is to go on after its suspension";
+  return Verdict::kDecided;
+}
+
+}  // namespace
+
+Verdict suspension(Pass& pass) {
+  const bool is_suspended = is_true(pass.status, kSuspended);
+  if (pass.spec().suspend) return is_suspended ? hold(pass) : suspend(pass);
+  return is_suspended ? resume(pass) : Verdict::kNext;
+}
+
+}  // namespace lockstep

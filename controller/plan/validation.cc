@@ -1,0 +1,46 @@
+#include "controller/plan/conditions.h"
+#include "controller/plan/pass.h"
+#include "controller/plan/pod_template.h"
+
+namespace lockstep {
+namespace {
+
+Problems find_problems(const Pass& pass) {
+  if (!pass.seen.problems.empty()) return pass.seen.problems;
+  Problems problems = validate(pass.job());
+  for (std::string& problem : pod_template_problems(pass.spec().podTemplate)) {
+    problems.push_back(std::move(problem));
+  }
+  return problems;
+}
+
+std::string lines(const Problems& problems) {
+  constexpr size_t kMessageBytesMax = 4096;
+  std::string text;
+  for (const std::string& problem : problems) {
+    if (!text.empty()) text += '\n';
+    text += problem;
+  }
+  return text.substr(0, kMessageBytesMax);
+}
+
+}  // namespace
+
+// An invalid job is left exactly as it is, running or not, until its spec is corrected.
+Verdict validation(Pass& pass) {
+  const Problems problems = find_problems(pass);
+  const bool valid = problems.empty();
+  const std::string message = lines(problems);
+  const bool flipped = set_condition(pass.status, {.type = kValid,
+                                                   .value = valid,
+                                                   .reason = valid ? "SpecValid" : "SpecInvalid",
+                                                   .message = message,
+                                                   .time = rfc3339(pass.seen.wall_now),
+                                                   .generation = pass.job().metadata.generation});
+  if (valid) return Verdict::kNext;
+  pass.plan.why = "the spec is not valid";
+  if (flipped) pass.event(true, "SpecInvalid", message);
+  return Verdict::kDecided;
+}
+
+}  // namespace lockstep

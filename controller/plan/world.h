@@ -1,0 +1,24 @@
+#pragma once
+
+#include "common/api/agent_messages.h"
+#include "common/api/world_assignment.h"
+#include "common/base/result.h"
+#include "controller/plan/pass.h"
+
+namespace lockstep {
+
+// The world of `round` from the members' pods as they are seen. kUnavailable while a pod or its
+// address is missing; kInvalid where the spec does not fit (validation says so before).
+Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
+
+// What the agent of one node is told. `action`: Run or Exit.
+Assignment assignment_for(const Pass& pass, const WorldAssignment& world, int64_t node_index,
+                          std::string action);
+
+AgentTarget target_of(const PodView& pod);
+
+// Records `round` as the next one, with the assignment that follows from the pods seen now; where
+// they are not all there it stays unformed, with the old number, until they are.
+void begin_round(Pass& pass, int64_t round);
+
+}  // namespace lockstep
