@@ -1,0 +1,26 @@
+#include "agent/comm/fault.h"
+
+namespace lockstep {
+
+bool FaultBox::raise(const Fault& fault) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (raised()) return false;
+    fault_ = fault;
+    raised_.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+  return true;
+}
+
+Fault FaultBox::get() const {
+  const std::lock_guard lock(mutex_);
+  return fault_;
+}
+
+bool FaultBox::wait_for(Duration timeout) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, [this] { return raised(); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// Why a communicator broke, the same on all ranks: `reason` reads well after "[comm] all_reduce
+// #17: " and names ranks of the world, `suspect` among them (-1: nobody).
+struct Fault {
+  Code code = Code::kUnavailable;
+  std::string reason;
+  int suspect = -1;
+};
+
+// Holds the first fault. Thread-safe.
+class FaultBox {
+ public:
+  // False if there is one already.
+  bool raise(const Fault& fault);
+  bool raised() const { return raised_.load(std::memory_order_acquire); }
+  // The fault, once raised.
+  Fault get() const;
+  // Waits for one; whether there is.
+  bool wait_for(Duration timeout) const;
+
+ private:
+  std::atomic<bool> raised_{false};
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  Fault fault_;
+};
+
+}  // namespace lockstep

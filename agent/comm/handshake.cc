@@ -1,0 +1,238 @@
+#include "agent/comm/handshake.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep {
+namespace {
+
+constexpr uint32_t kMagic = 0x5448434c;  // "LCHT"
+constexpr uint16_t kVersion = 1;
+
+enum class Verdict : uint8_t {
+  kWelcome = 0,
+  kWrongKey,
+  kWrongVersion,
+  kWrongJob,
+  kWrongRound,
+  kWrongWorld,
+  kWrongRank,
+};
+
+struct Hello {
+  uint32_t magic = kMagic;
+  uint16_t version = kVersion;
+  Channel channel = Channel::kControl;
+  uint8_t reserved = 0;
+  uint32_t from = 0;
+  uint32_t to = 0;
+  uint32_t size = 0;
+  uint32_t spare = 0;
+  uint64_t round = 0;
+  Digest job{};
+  Digest world{};
+  Digest nonce{};
+  Digest mac{};
+};
+static_assert(sizeof(Hello) == 160);
+
+struct Challenge {
+  uint32_t magic = kMagic;
+  uint16_t version = kVersion;
+  Verdict verdict = Verdict::kWelcome;
+  uint8_t reserved = 0;
+  uint64_t round = 0;
+  Digest nonce{};
+  Digest mac{};
+};
+static_assert(sizeof(Challenge) == 80);
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+template <class T>
+T parse(std::span<const std::byte> bytes) {
+  T value;
+  CHECK(bytes.size() == sizeof value);
+  std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof value);
+  return value;
+}
+
+std::string_view text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool same(const Digest& a, const Digest& b) {
+  return equal_constant_time(text(bytes_of(a)), text(bytes_of(b)));
+}
+
+std::string rank_name(uint32_t rank) {
+  return "rank " + std::to_string(rank);
+}
+
+std::string rounds(uint64_t theirs, uint64_t ours) {
+  return "is in round " + std::to_string(theirs) + ", this rank in round " + std::to_string(ours);
+}
+
+// What the server thinks of a Hello whose MAC is right.
+Verdict judge(const Identity& self, const Hello& hello) {
+  if (hello.version != kVersion) return Verdict::kWrongVersion;
+  if (!same(hello.job, self.job)) return Verdict::kWrongJob;
+  if (hello.round != self.round) return Verdict::kWrongRound;
+  if (!same(hello.world, self.world) || hello.size != self.size) return Verdict::kWrongWorld;
+  const bool known_channel = hello.channel == Channel::kControl || hello.channel == Channel::kData;
+  // The lower rank listens, the higher one connects.
+  if (hello.to != self.rank || hello.from <= self.rank || hello.from >= self.size ||
+      !known_channel) {
+    return Verdict::kWrongRank;
+  }
+  return Verdict::kWelcome;
+}
+
+struct Refusal {
+  Verdict verdict;
+  uint32_t peer;
+  uint64_t theirs;
+  uint64_t ours;
+};
+
+Error explain(const Refusal& refusal) {
+  const std::string who = rank_name(refusal.peer) + " ";
+  switch (refusal.verdict) {
+    case Verdict::kWelcome:
+      break;
+    case Verdict::kWrongKey:
+      return invalid("wrong token");
+    case Verdict::kWrongVersion:
+      return invalid(who + "speaks another version of the protocol");
+    case Verdict::kWrongJob:
+      return invalid(who + "belongs to another job");
+    case Verdict::kWrongRound: {
+      const std::string message = who + rounds(refusal.theirs, refusal.ours);
+      return refusal.theirs > refusal.ours ? conflict(message + ", which is obsolete")
+                                           : invalid(message);
+    }
+    case Verdict::kWrongWorld:
+      return conflict(who + "has another world for round " + std::to_string(refusal.ours) +
+                      ": the hashes of the assignment differ");
+    case Verdict::kWrongRank:
+      return invalid(who + "is not the one that was expected on this address");
+  }
+  return invalid(who + "gave a verdict that is not known here");
+}
+
+}  // namespace
+
+Handshake Handshake::client(const Identity& self, const Digest& nonce, Target target) {
+  Handshake handshake(self, nonce);
+  handshake.peer_ = target.rank;
+  handshake.channel_ = target.channel;
+  Hello hello{.channel = target.channel,
+              .from = self.rank,
+              .to = target.rank,
+              .size = self.size,
+              .round = self.round,
+              .job = self.job,
+              .world = self.world,
+              .nonce = nonce};
+  handshake.transcript_ = text(bytes_of(hello).first(offsetof(Hello, mac)));
+  hello.mac = handshake.mac("hello");
+  handshake.transcript_.clear();
+  handshake.say(bytes_of(hello));
+  handshake.state_ = State::kAwaitChallenge;
+  handshake.wanted_ = sizeof(Challenge);
+  return handshake;
+}
+
+Handshake Handshake::server(const Identity& self, const Digest& nonce) {
+  Handshake handshake(self, nonce);
+  handshake.wanted_ = sizeof(Hello);
+  return handshake;
+}
+
+Digest Handshake::mac(std::string_view role) const {
+  return hmac_sha256(self_->key, std::string(role) + "/" + transcript_);
+}
+
+void Handshake::say(std::span<const std::byte> bytes) {
+  output_ = text(bytes);
+  output_sent_ = 0;
+  transcript_ += output_;
+}
+
+std::span<const std::byte> Handshake::output() const {
+  return std::as_bytes(std::span(output_)).subspan(output_sent_);
+}
+
+void Handshake::sent(size_t bytes) {
+  CHECK(bytes <= output().size());
+  output_sent_ += bytes;
+}
+
+Status Handshake::received(std::span<const std::byte> bytes) {
+  switch (state_) {
+    case State::kAwaitHello:
+      return take_hello(bytes);
+    case State::kAwaitChallenge:
+      return take_challenge(bytes);
+    case State::kAwaitProof:
+      return take_proof(bytes);
+    case State::kDone:
+      break;
+  }
+  return invalid("bytes after the end of the handshake");
+}
+
+Status Handshake::take_hello(std::span<const std::byte> bytes) {
+  const auto hello = parse<Hello>(bytes);
+  if (hello.magic != kMagic) return invalid("garbage instead of a handshake");
+  transcript_ = text(bytes.first(offsetof(Hello, mac)));
+  const bool has_key = same(hello.mac, mac("hello"));
+  const Verdict verdict = has_key ? judge(*self_, hello) : Verdict::kWrongKey;
+  if (verdict != Verdict::kWelcome) {
+    verdict_ = explain({verdict, hello.from, hello.round, self_->round});
+  }
+  transcript_ = text(bytes);
+  Challenge challenge{.verdict = verdict, .round = self_->round, .nonce = nonce_};
+  const std::string heard = transcript_;
+  transcript_ += text(bytes_of(challenge).first(offsetof(Challenge, mac)));
+  challenge.mac = mac("server");
+  transcript_ = heard;
+  say(bytes_of(challenge));
+  peer_ = hello.from;
+  channel_ = hello.channel;
+  state_ = State::kAwaitProof;
+  wanted_ = sizeof(Digest);
+  if (!has_key) return verdict_;
+  return {};
+}
+
+Status Handshake::take_challenge(std::span<const std::byte> bytes) {
+  const auto challenge = parse<Challenge>(bytes);
+  if (challenge.magic != kMagic) return invalid("garbage instead of a handshake");
+  const std::string said = transcript_;
+  transcript_ += text(bytes.first(offsetof(Challenge, mac)));
+  const bool has_key = same(challenge.mac, mac("server"));
+  transcript_ = said + std::string(text(bytes));
+  if (!has_key) return invalid("wrong token");
+  const Digest proof = mac("client");
+  say(bytes_of(proof));
+  state_ = State::kDone;
+  wanted_ = 0;
+  if (challenge.verdict == Verdict::kWelcome) return {};
+  verdict_ = explain({challenge.verdict, peer_, challenge.round, self_->round});
+  return verdict_;
+}
+
+Status Handshake::take_proof(std::span<const std::byte> bytes) {
+  const auto proof = parse<Digest>(bytes);
+  if (!same(proof, mac("client"))) return invalid("wrong token");
+  if (!verdict_.ok()) return verdict_;
+  state_ = State::kDone;
+  wanted_ = 0;
+  return {};
+}
+
+}  // namespace lockstep

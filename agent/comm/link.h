@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+
+#include "common/base/result.h"
+
+namespace lockstep {
+
+using Bytes = std::span<const std::byte>;
+
+// An ordered, reliable stream of bytes in both directions between this rank and one other. Calls
+// never block; what could not move is tried again after waiting (waiter.h). One thread at a time.
+// Errors are kUnavailable: the other side is gone, and the link with it.
+class Link {
+ public:
+  explicit Link(int peer) : peer_(peer) {}
+  virtual ~Link() = default;
+
+  // The rank of the world at the other end.
+  int peer() const { return peer_; }
+
+  // Takes over as many bytes of the parts, in order, as there is room for, and says how many.
+  virtual Result<size_t> write(std::initializer_list<Bytes> parts) = 0;
+
+  // Bytes that have come, in place: none if there are fewer than `at_least`, never more than
+  // `at_most`. They stay until consumed; the span is valid until the next call. Where `at_least`
+  // divides 64 and only multiples of it are consumed, the span is aligned to it (frame.h).
+  struct Want {
+    size_t at_least = 1;
+    size_t at_most = 1;
+  };
+  virtual Result<Bytes> peek(Want want) = 0;
+  virtual void consume(size_t bytes) = 0;
+
+  // Copies bytes that have come to `into` and consumes them; says how many.
+  virtual Result<size_t> read(std::span<std::byte> into) = 0;
+
+  // A descriptor to poll; -1 if the other side rings this rank's bell in shared memory.
+  virtual int fd() const { return -1; }
+  // Before polling for input: at least this many bytes more are certain to come, so that the kernel
+  // need not wake us for less than a good part of them.
+  virtual void expect(size_t /*bytes*/) {}
+
+ private:
+  int peer_;
+};
+
+}  // namespace lockstep

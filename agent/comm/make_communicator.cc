@@ -1,0 +1,202 @@
+#include "agent/comm/make_communicator.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "agent/comm/core.h"
+#include "agent/comm/former.h"
+#include "agent/comm/group_communicator.h"
+#include "agent/comm/tcp_link.h"
+#include "common/base/sha256.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kRanksMax = 65536;
+
+Result<Digest> random_nonce() {
+  Digest nonce;
+  if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
+    return errno_error("[comm] drawing a nonce", errno);
+  }
+  return nonce;
+}
+
+Status check_options(const CommOptions& options) {
+  const size_t size = options.peers.size();
+  if (size < 1 || size > kRanksMax || options.rank < 0 ||
+      static_cast<size_t>(options.rank) >= size) {
+    return invalid("[comm] rank " + std::to_string(options.rank) + " of " + std::to_string(size));
+  }
+  if (size > 1 && options.key.empty()) return invalid("[comm] the shared secret is empty");
+  if (options.operation_limit <= Duration::zero() || options.forming_limit <= Duration::zero() ||
+      options.handshake_limit <= Duration::zero()) {
+    return invalid("[comm] time limits must be positive");
+  }
+  return {};
+}
+
+const PeerAddress& peer_of(const CommOptions& options, int rank) {
+  return options.peers[static_cast<size_t>(rank)];
+}
+
+// Ranks of the own node, in order, if they share memory.
+std::vector<int> local_ranks(const CommOptions& options) {
+  std::vector<int> local;
+  if (options.shm_fd < 0) return local;
+  for (int rank = 0; rank < static_cast<int>(options.peers.size()); ++rank) {
+    if (peer_of(options, rank).node == peer_of(options, options.rank).node) local.push_back(rank);
+  }
+  if (local.size() < 2) local.clear();
+  return local;
+}
+
+int place_of(const std::vector<int>& ranks, int rank) {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  return found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
+}
+
+uint64_t region_tag(const CommOptions& options) {
+  const Digest digest =
+      sha256(options.job_uid + "/" + std::to_string(options.round) + "/" + options.world_hash);
+  uint64_t tag = 0;
+  std::memcpy(&tag, digest.data(), sizeof tag);
+  return tag | 1;
+}
+
+Result<Connections> connect_all(const CommOptions& options, const std::vector<int>& local,
+                                UniqueFd listener, TimePoint deadline) {
+  const auto& own = peer_of(options, options.rank);
+  if (listener) {
+    TRY(adopt_listener(listener.get()));
+  } else {
+    TRY_ASSIGN(listener, listen_socket({.host = own.host, .port = own.port}));
+  }
+  FormOptions form{.self = {.rank = static_cast<uint32_t>(options.rank),
+                            .size = static_cast<uint32_t>(options.peers.size()),
+                            .round = options.round,
+                            .job = sha256(options.job_uid),
+                            .world = sha256(options.world_hash),
+                            .key = options.key},
+                   .addresses = {},
+                   .wants_data = {},
+                   .listener = std::move(listener),
+                   .deadline = deadline,
+                   .handshake_limit = options.handshake_limit,
+                   .nonce = random_nonce};
+  for (int rank = 0; rank < static_cast<int>(options.peers.size()); ++rank) {
+    form.addresses.push_back({peer_of(options, rank).host, peer_of(options, rank).port});
+    form.wants_data.push_back(rank != options.rank && place_of(local, rank) < 0);
+  }
+  return form_connections(std::move(form));
+}
+
+// The links need the core for their bells, the core the links.
+struct Bells {
+  Core* core = nullptr;
+};
+
+Core::Options core_options(const CommOptions& options, std::shared_ptr<ShmRegion> region,
+                           const std::vector<int>& local, std::shared_ptr<Bells> bells) {
+  Core::Options core{.rank = options.rank,
+                     .round = options.round,
+                     .operation_limit = options.operation_limit,
+                     .links = {},
+                     .controls = {},
+                     .region = region,
+                     .local_rank = std::max(0, place_of(local, options.rank))};
+  core.links.resize(options.peers.size());
+  for (const int peer : local) {
+    if (peer == options.rank) continue;
+    core.links[static_cast<size_t>(peer)] = std::make_unique<ShmLink>(
+        region, ShmLink::Options{.peer = peer,
+                                 .local_rank = core.local_rank,
+                                 .local_peer = place_of(local, peer),
+                                 .bell = [bells, peer] { bells->core->ring(peer); }});
+  }
+  return core;
+}
+
+Result<std::shared_ptr<Core>> make_core(Core::Options options,
+                                        const std::shared_ptr<Bells>& bells) {
+  TRY_ASSIGN(std::shared_ptr<Core> core, Core::create(std::move(options)));
+  bells->core = core.get();
+  return core;
+}
+
+}  // namespace
+
+std::string transport_key(std::string_view job_token, uint64_t round, std::string_view world_hash) {
+  return hex(
+      hmac_sha256(job_token, "comm/" + std::to_string(round) + "/" + std::string(world_hash)));
+}
+
+Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& options) {
+  UniqueFd listener(options.listen_fd);
+  TRY(check_options(options));
+  const TimePoint deadline = SystemClock().now() + options.forming_limit;
+  const std::vector<int> local = local_ranks(options);
+  std::shared_ptr<ShmRegion> region;
+  if (!local.empty()) {
+    TRY_ASSIGN(region, ShmRegion::attach({.fd = options.shm_fd,
+                                          .ranks = static_cast<int>(local.size()),
+                                          .tag = region_tag(options)}));
+  }
+  auto bells = std::make_shared<Bells>();
+  Core::Options core = core_options(options, region, local, bells);
+  core.controls.resize(options.peers.size());
+  if (options.peers.size() > 1) {
+    TRY_ASSIGN(Connections connections, connect_all(options, local, std::move(listener), deadline));
+    for (size_t peer = 0; peer < core.links.size(); ++peer) {
+      UniqueFd& data = connections.data[peer];
+      if (data)
+        core.links[peer] = std::make_unique<TcpLink>(static_cast<int>(peer), std::move(data));
+    }
+    core.controls = std::move(connections.control);
+  }
+  TRY_ASSIGN(std::shared_ptr<Core> shared, make_core(std::move(core), bells));
+  auto world = std::make_unique<GroupCommunicator>(shared, shared->world());
+  const Duration rest = deadline - SystemClock().now();
+  TRY(world->form(std::max<Duration>(rest, std::chrono::milliseconds(1))));
+  return std::unique_ptr<Communicator>(std::move(world));
+}
+
+Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(int size,
+                                                                     Duration operation_limit) {
+  if (size < 1 || size > 4096) return invalid("[comm] threads: 1 to 4096 ranks");
+  TRY_ASSIGN(const std::shared_ptr<ShmRegion> region, ShmRegion::anonymous(size));
+  std::vector<int> local(static_cast<size_t>(size));
+  for (int rank = 0; rank < size; ++rank) local[static_cast<size_t>(rank)] = rank;
+  CommOptions options;
+  options.peers.resize(local.size());
+  options.operation_limit = operation_limit;
+  std::vector<Core::Options> cores;
+  std::vector<std::shared_ptr<Bells>> bells;
+  for (options.rank = 0; options.rank < size; ++options.rank) {
+    bells.push_back(std::make_shared<Bells>());
+    cores.push_back(core_options(options, region, local, bells.back()));
+    cores.back().controls.resize(local.size());
+  }
+  for (size_t a = 0; a < local.size(); ++a) {
+    for (size_t b = a + 1; b < local.size(); ++b) {
+      int pair[2];
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
+        return errno_error("[comm] connecting threads", errno);
+      }
+      cores[a].controls[b] = UniqueFd(pair[0]);
+      cores[b].controls[a] = UniqueFd(pair[1]);
+    }
+  }
+  std::vector<std::unique_ptr<Communicator>> world;
+  for (size_t rank = 0; rank < local.size(); ++rank) {
+    TRY_ASSIGN(std::shared_ptr<Core> core, make_core(std::move(cores[rank]), bells[rank]));
+    world.push_back(std::make_unique<GroupCommunicator>(core, core->world()));
+  }
+  return world;
+}
+
+}  // namespace lockstep

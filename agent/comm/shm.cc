@@ -1,0 +1,223 @@
+#include "agent/comm/shm.h"
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+#include "agent/comm/make_communicator.h"
+#include "common/base/check.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kPage = 4096;
+// Small enough to stay in the second-level cache, large enough for a writer to run ahead.
+constexpr size_t kRingBytes = size_t{512} << 10;
+constexpr int kRanksMax = 4096;
+// How much is copied before the other side is shown it, so that both work at the same time.
+constexpr size_t kCopyPiece = size_t{64} << 10;
+
+size_t round_up(size_t value, size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+// All zeros is a valid beginning.
+struct ShmRegion::Slot {
+  alignas(kLine) std::atomic<uint32_t> bell;
+  std::atomic<uint32_t> sleep;
+};
+
+struct ShmRegion::Ring {
+  alignas(kLine) std::atomic<uint64_t> head;  // bytes ever written; the writer's
+  alignas(kLine) std::atomic<uint64_t> tail;  // bytes ever read; the reader's
+  alignas(kLine) std::byte data[kRingBytes];
+};
+
+namespace {
+
+struct Preamble {
+  std::atomic<uint64_t> tag;
+};
+
+size_t slots_offset() {
+  return kPage;
+}
+size_t rings_offset(int ranks) {
+  return slots_offset() + round_up(static_cast<size_t>(ranks) * kLine, kPage);
+}
+constexpr size_t kRingStride = (kRingBytes + 2 * kLine + kPage - 1) / kPage * kPage;
+
+}  // namespace
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+size_t shm_bytes(int local_ranks) {
+  if (local_ranks < 2) return 0;
+  const auto ranks = static_cast<size_t>(local_ranks);
+  return rings_offset(local_ranks) + ranks * ranks * kRingStride;
+}
+
+Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
+  if (options.ranks < 2 || options.ranks > kRanksMax) {
+    return invalid("[comm] shared memory is for 2 to 4096 ranks, not " +
+                   std::to_string(options.ranks));
+  }
+  struct stat info {};
+  if (::fstat(options.fd, &info) != 0) {
+    return invalid("[comm] descriptor " + std::to_string(options.fd) +
+                   " of the shared memory: " + std::strerror(errno));
+  }
+  const size_t bytes = shm_bytes(options.ranks);
+  if (info.st_size < static_cast<off_t>(bytes)) {
+    return invalid("[comm] shared memory of " + std::to_string(options.ranks) + " ranks needs " +
+                   std::to_string(bytes) + " bytes, there are " + std::to_string(info.st_size));
+  }
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, options.fd, 0);
+  if (base == MAP_FAILED) return errno_error("[comm] mapping the shared memory", errno);
+  std::shared_ptr<ShmRegion> region(new ShmRegion(base, bytes, options.ranks));
+  uint64_t found = 0;
+  auto* preamble = static_cast<Preamble*>(base);
+  if (!preamble->tag.compare_exchange_strong(found, options.tag) && found != options.tag) {
+    return conflict("[comm] the shared memory has been used by another round");
+  }
+  return region;
+}
+
+Result<std::shared_ptr<ShmRegion>> ShmRegion::anonymous(int ranks) {
+  const size_t bytes = std::max(shm_bytes(ranks), kPage);
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) return errno_error("[comm] mapping memory for threads", errno);
+  return std::shared_ptr<ShmRegion>(new ShmRegion(base, bytes, ranks));
+}
+
+ShmRegion::~ShmRegion() {
+  ::munmap(base_, bytes_);
+}
+
+ShmRegion::Slot& ShmRegion::slot(int rank) const {
+  CHECK(rank >= 0 && rank < ranks_);
+  static_assert(sizeof(Slot) == kLine);
+  auto* at = static_cast<std::byte*>(base_) + slots_offset() + static_cast<size_t>(rank) * kLine;
+  return *std::launder(reinterpret_cast<Slot*>(at));
+}
+
+ShmRegion::Ring& ShmRegion::ring(int from, int to) const {
+  CHECK(from >= 0 && from < ranks_ && to >= 0 && to < ranks_);
+  const auto index =
+      static_cast<size_t>(from) * static_cast<size_t>(ranks_) + static_cast<size_t>(to);
+  auto* at = static_cast<std::byte*>(base_) + rings_offset(ranks_) + index * kRingStride;
+  return *std::launder(reinterpret_cast<Ring*>(at));
+}
+
+// A waiter announces itself, then looks at the rings again; a neighbour moves a ring, then looks
+// for waiters. Both with sequential consistency, so that one of the two sees the other (Dekker).
+uint32_t ShmRegion::lie_down(int rank, Sleep how) {
+  Slot& mine = slot(rank);
+  const uint32_t seen = mine.bell.load();
+  mine.sleep.store(static_cast<uint32_t>(how));
+  return seen;
+}
+
+void ShmRegion::sleep(int rank, uint32_t seen, Duration timeout) {
+  const auto nanoseconds = std::max<int64_t>(timeout.count(), 0);
+  timespec relative{};
+  relative.tv_sec = nanoseconds / 1'000'000'000;
+  relative.tv_nsec = nanoseconds % 1'000'000'000;
+  ::syscall(SYS_futex, &slot(rank).bell, FUTEX_WAIT, seen, &relative, nullptr, 0);
+}
+
+void ShmRegion::get_up(int rank) {
+  slot(rank).sleep.store(static_cast<uint32_t>(Sleep::kAwake));
+}
+
+bool ShmRegion::wake(int rank) {
+  Slot& other = slot(rank);
+  if (other.sleep.load() == static_cast<uint32_t>(Sleep::kAwake)) return false;
+  const uint32_t how = other.sleep.exchange(static_cast<uint32_t>(Sleep::kAwake));
+  if (how == static_cast<uint32_t>(Sleep::kPoll)) return true;
+  other.bell.fetch_add(1);
+  ::syscall(SYS_futex, &other.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  return false;
+}
+
+ShmLink::ShmLink(std::shared_ptr<ShmRegion> region, Options options)
+    : Link(options.peer),
+      region_(std::move(region)),
+      options_(std::move(options)),
+      out_(&region_->ring(options_.local_rank, options_.local_peer)),
+      in_(&region_->ring(options_.local_peer, options_.local_rank)),
+      out_head_(out_->head.load()),
+      in_tail_(in_->tail.load()) {}
+
+void ShmLink::notify() {
+  if (region_->wake(options_.local_peer)) options_.bell();
+}
+
+Result<size_t> ShmLink::write(std::initializer_list<Bytes> parts) {
+  size_t taken = 0;
+  const auto used = out_head_ - out_->tail.load();
+  if (used > kRingBytes) return corrupt("the shared ring to it is damaged");
+  size_t room = kRingBytes - used;
+  for (Bytes part : parts) {
+    while (!part.empty() && room > 0) {
+      const size_t at = out_head_ % kRingBytes;
+      const size_t n = std::min({part.size(), room, kRingBytes - at, kCopyPiece});
+      std::memcpy(out_->data + at, part.data(), n);
+      out_head_ += n;
+      room -= n;
+      taken += n;
+      part = part.subspan(n);
+      if (n == kCopyPiece) out_->head.store(out_head_, std::memory_order_release);
+    }
+    if (!part.empty()) break;
+  }
+  if (taken > 0) {
+    out_->head.store(out_head_);
+    notify();
+  }
+  return taken;
+}
+
+Result<Bytes> ShmLink::peek(Want want) {
+  const auto available = in_->head.load() - in_tail_;
+  if (available > kRingBytes) return corrupt("the shared ring from it is damaged");
+  if (available < want.at_least) return Bytes{};
+  const size_t at = in_tail_ % kRingBytes;
+  return Bytes(in_->data + at, std::min({available, want.at_most, kRingBytes - at}));
+}
+
+void ShmLink::consume(size_t bytes) {
+  if (bytes == 0) return;
+  in_tail_ += bytes;
+  in_->tail.store(in_tail_);
+  notify();
+}
+
+Result<size_t> ShmLink::read(std::span<std::byte> into) {
+  size_t taken = 0;
+  while (taken < into.size()) {
+    TRY_ASSIGN(const Bytes piece,
+               peek({.at_least = 1, .at_most = std::min(into.size() - taken, kCopyPiece)}));
+    if (piece.empty()) break;
+    std::memcpy(into.data() + taken, piece.data(), piece.size());
+    consume(piece.size());
+    taken += piece.size();
+  }
+  return taken;
+}
+
+}  // namespace lockstep

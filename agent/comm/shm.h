@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "agent/comm/link.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// How a rank waits, as its neighbours see it.
+enum class Sleep : uint32_t {
+  kAwake = 0,
+  kFutex = 1,  // wake its futex
+  kPoll = 2,   // it polls descriptors too: send it a bell over its control connection
+};
+
+// The memory that the ranks of one node share: for each of them a bell (a futex), and for each
+// ordered pair a ring of bytes with one writer and one reader. Nothing in it is a lock, so nothing
+// that a killed rank leaves behind can block the others; all that is read from it is checked.
+class ShmRegion {
+ public:
+  // Maps an inherited memfd of at least shm_bytes(ranks) bytes. `tag` (not 0) is the round's:
+  // kConflict if another round has used the memory.
+  struct Options {
+    int fd = -1;
+    int ranks = 0;
+    uint64_t tag = 0;
+  };
+  static Result<std::shared_ptr<ShmRegion>> attach(const Options& options);
+  // The same for threads of this process.
+  static Result<std::shared_ptr<ShmRegion>> anonymous(int ranks);
+  ~ShmRegion();
+  ShmRegion(const ShmRegion&) = delete;
+  ShmRegion& operator=(const ShmRegion&) = delete;
+
+  int ranks() const { return ranks_; }
+
+  // Announces how this rank is about to wait, and returns what its bell reads now; what is found
+  // unchanged after this call, and before sleep(), wakes it.
+  uint32_t lie_down(int rank, Sleep how);
+  // Sleeps while the bell still reads `seen`, for at most `timeout`.
+  void sleep(int rank, uint32_t seen, Duration timeout);
+  void get_up(int rank);
+  // Wakes the rank if it waits. True if a bell must go over its control connection.
+  [[nodiscard]] bool wake(int rank);
+
+ private:
+  friend class ShmLink;
+  struct Slot;
+  struct Ring;
+  ShmRegion(void* base, size_t bytes, int ranks) : base_(base), bytes_(bytes), ranks_(ranks) {}
+  Slot& slot(int rank) const;
+  Ring& ring(int from, int to) const;
+
+  void* base_;
+  size_t bytes_;
+  int ranks_;
+};
+
+// The stream between two ranks of a region.
+class ShmLink final : public Link {
+ public:
+  struct Options {
+    int peer = 0;        // rank of the world
+    int local_rank = 0;  // places in the region
+    int local_peer = 0;
+    std::function<void()> bell;  // rings the peer over its control connection
+  };
+  ShmLink(std::shared_ptr<ShmRegion> region, Options options);
+
+  Result<size_t> write(std::initializer_list<Bytes> parts) override;
+  Result<Bytes> peek(Want want) override;
+  void consume(size_t bytes) override;
+  Result<size_t> read(std::span<std::byte> into) override;
+
+ private:
+  void notify();
+
+  std::shared_ptr<ShmRegion> region_;
+  Options options_;
+  ShmRegion::Ring* out_;
+  ShmRegion::Ring* in_;
+  uint64_t out_head_ = 0;
+  uint64_t in_tail_ = 0;
+};
+
+}  // namespace lockstep

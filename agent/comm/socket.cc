@@ -1,0 +1,152 @@
+#include "agent/comm/socket.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "agent/comm/make_communicator.h"
+
+namespace lockstep {
+namespace {
+
+struct Resolved {
+  sockaddr_storage address{};
+  socklen_t bytes = 0;
+};
+
+Result<Resolved> resolve(const SocketAddress& address) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (address.port < 0 || address.port > 65535 ||
+      ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) !=
+          0) {
+    return invalid("[comm] an IP address and a port from 0 to 65535 were expected, not " +
+                   to_string(address));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
+  Resolved resolved;
+  std::memcpy(&resolved.address, found->ai_addr, found->ai_addrlen);
+  resolved.bytes = found->ai_addrlen;
+  return resolved;
+}
+
+Result<UniqueFd> stream_socket(const Resolved& resolved) {
+  UniqueFd fd(::socket(resolved.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return errno_error("[comm] making a socket", errno);
+  return fd;
+}
+
+}  // namespace
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+void UniqueFd::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+std::string to_string(const SocketAddress& address) {
+  const bool v6 = address.host.find(':') != std::string::npos;
+  return (v6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
+}
+
+Result<UniqueFd> listen_socket(const SocketAddress& address) {
+  TRY_ASSIGN(const Resolved resolved, resolve(address));
+  TRY_ASSIGN(UniqueFd fd, stream_socket(resolved));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const auto* name = reinterpret_cast<const sockaddr*>(&resolved.address);
+  if (::bind(fd.get(), name, resolved.bytes) != 0 || ::listen(fd.get(), 128) != 0) {
+    if (errno == EADDRINUSE) {
+      return conflict("[comm] port " + std::to_string(address.port) + " of " + address.host +
+                      " is taken");
+    }
+    return errno_error("[comm] listening on " + to_string(address), errno);
+  }
+  return fd;
+}
+
+Status adopt_listener(int fd) {
+  int listens = 0;
+  socklen_t bytes = sizeof listens;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0 || listens == 0) {
+    return invalid("[comm] descriptor " + std::to_string(fd) + " is no listening socket");
+  }
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  return {};
+}
+
+Result<UniqueFd> begin_connect(const SocketAddress& address) {
+  TRY_ASSIGN(const Resolved resolved, resolve(address));
+  TRY_ASSIGN(UniqueFd fd, stream_socket(resolved));
+  const auto* name = reinterpret_cast<const sockaddr*>(&resolved.address);
+  if (::connect(fd.get(), name, resolved.bytes) != 0 && errno != EINPROGRESS) {
+    return errno_error("connecting to " + to_string(address), errno);
+  }
+  return fd;
+}
+
+Status connect_outcome(int fd) {
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+  if (error != 0) return unavailable(std::strerror(error));
+  return {};
+}
+
+Accepted accept_one(int listener) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof address;
+  auto* name = reinterpret_cast<sockaddr*>(&address);
+  UniqueFd fd(::accept4(listener, name, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd) return {};
+  char host[NI_MAXHOST] = "unknown";
+  ::getnameinfo(name, bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return {.fd = std::move(fd), .from = host};
+}
+
+void tune_stream(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Result<UniqueFd> make_event_fd() {
+  UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) return errno_error("[comm] making an event descriptor", errno);
+  return fd;
+}
+
+void signal_event(int fd) {
+  const uint64_t one = 1;
+  // It fails only when the counter is full, and then the event is there anyway.
+  [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
+
+void drain_event(int fd) {
+  uint64_t count = 0;
+  [[maybe_unused]] const auto taken = ::read(fd, &count, sizeof count);
+}
+
+Result<int> listen_on(const std::string& host, int port) {
+  TRY_ASSIGN(UniqueFd fd, listen_socket({.host = host, .port = port}));
+  return fd.release();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// Owner of a descriptor.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  ~UniqueFd() { reset(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+struct SocketAddress {
+  std::string host;  // numeric, v4 or v6
+  int port = 0;
+};
+std::string to_string(const SocketAddress& address);
+
+// All sockets are close-on-exec and never block.
+Result<UniqueFd> listen_socket(const SocketAddress& address);
+// Of a listening socket that was made elsewhere: close-on-exec, non-blocking; kInvalid if it is
+// none.
+Status adopt_listener(int fd);
+// A connection that has begun; it is writable when it is made or has failed.
+Result<UniqueFd> begin_connect(const SocketAddress& address);
+// The outcome of begin_connect(), once writable.
+Status connect_outcome(int fd);
+// A connection that is waiting to be taken, or an empty one if there is none now.
+struct Accepted {
+  UniqueFd fd;
+  std::string from;
+};
+Accepted accept_one(int listener);
+// No delay, as collectives wait for every frame.
+void tune_stream(int fd);
+Result<UniqueFd> make_event_fd();
+void signal_event(int fd);
+void drain_event(int fd);
+
+}  // namespace lockstep

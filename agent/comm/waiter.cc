@@ -1,0 +1,100 @@
+#include "agent/comm/waiter.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+// A wake-up costs several microseconds: looking for longer than a few of them wastes a core that
+// the model computes on.
+constexpr Duration kSpinMin = std::chrono::microseconds(1);
+constexpr Duration kSpinMax = std::chrono::microseconds(50);
+// Looks at the clock once in so many pauses.
+constexpr int kPausesPerLook = 32;
+
+void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+TimePoint now() {
+  return SystemClock().now();
+}
+
+bool all_in_memory(const std::vector<Interest>& interests) {
+  return std::all_of(interests.begin(), interests.end(),
+                     [](const Interest& i) { return i.link->fd() < 0; });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Waiter>> Waiter::create(std::shared_ptr<ShmRegion> region, int local_rank) {
+  TRY_ASSIGN(UniqueFd event, make_event_fd());
+  return std::unique_ptr<Waiter>(new Waiter(std::move(region), local_rank, std::move(event)));
+}
+
+bool Waiter::spin() {
+  if (state_ == State::kRunning) {
+    state_ = State::kSpinning;
+    began_ = now();
+  }
+  for (int i = 0; i < kPausesPerLook; ++i) pause_core();
+  return now() - began_ < spin_budget_;
+}
+
+void Waiter::pause(const std::vector<Interest>& interests, Duration timeout) {
+  const bool in_memory = region_ != nullptr && all_in_memory(interests);
+  if (state_ != State::kLyingDown) {
+    if (in_memory && spin()) return;
+    state_ = State::kLyingDown;
+    if (region_ != nullptr) {
+      bell_seen_ = region_->lie_down(local_rank_, in_memory ? Sleep::kFutex : Sleep::kPoll);
+      return;  // the caller looks once more: what moved before this has rung no bell
+    }
+  }
+  if (in_memory) {
+    region_->sleep(local_rank_, bell_seen_, timeout);
+  } else {
+    sleep_in_poll(interests, timeout);
+  }
+  if (region_ != nullptr) region_->get_up(local_rank_);
+  state_ = State::kSlept;
+}
+
+void Waiter::moved() {
+  if (state_ == State::kRunning) return;
+  if (state_ == State::kLyingDown && region_ != nullptr) region_->get_up(local_rank_);
+  state_ = State::kRunning;
+  if (region_ == nullptr) return;
+  const bool would_have_paid = now() - began_ <= 2 * kSpinMax;
+  spin_budget_ =
+      would_have_paid ? std::min(kSpinMax, spin_budget_ * 2) : std::max(kSpinMin, spin_budget_ / 2);
+}
+
+void Waiter::sleep_in_poll(const std::vector<Interest>& interests, Duration timeout) {
+  std::vector<pollfd> polled{{.fd = event_.get(), .events = POLLIN, .revents = 0}};
+  for (const Interest& interest : interests) {
+    if (interest.link->fd() < 0) continue;
+    if (interest.input) interest.link->expect(interest.missing);
+    const auto events = static_cast<short>(interest.input ? POLLIN : POLLOUT);
+    polled.push_back({.fd = interest.link->fd(), .events = events, .revents = 0});
+  }
+  const auto bounded = std::clamp<Duration>(timeout, Duration::zero(), std::chrono::hours(1));
+  timespec relative{};
+  relative.tv_sec = bounded.count() / 1'000'000'000;
+  relative.tv_nsec = bounded.count() % 1'000'000'000;
+  ::ppoll(polled.data(), polled.size(), &relative, nullptr);
+  if ((polled[0].revents & POLLIN) != 0) drain_event(event_.get());
+}
+
+void Waiter::wake() {
+  signal_event(event_.get());
+  if (region_ != nullptr) static_cast<void>(region_->wake(local_rank_));
+}
+
+}  // namespace lockstep

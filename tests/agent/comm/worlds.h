@@ -1,0 +1,49 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/comm/make_communicator.h"
+
+namespace lockstep::test {
+
+enum class Transport { kThreads, kShared, kTcp, kMixed };
+std::string name_of(Transport transport);
+
+// Ranks that have their listening sockets (ports chosen by the system) and their shared memory, but
+// have not met yet. Mixed: two nodes, the first half of the ranks and the second.
+class Meeting {
+ public:
+  Meeting(Transport transport, int size);
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  int size() const { return static_cast<int>(options_.size()); }
+  // Its listening socket and memory go to whoever makes a communicator of them.
+  CommOptions& options(int rank) { return options_[static_cast<size_t>(rank)]; }
+  // For every rank.
+  void set_limits(Duration forming, Duration operation);
+  // In a forked rank: closes the other ranks' listening sockets.
+  void keep_only(int rank);
+
+ private:
+  std::vector<CommOptions> options_;
+  std::vector<int> memory_;  // a memfd for each node
+};
+
+using World = std::vector<std::unique_ptr<Communicator>>;
+
+// All ranks in this process, formed; by threads for the time of forming. Fails the test if one
+// can't.
+World make_world(Transport transport, int size,
+                 Duration operation_limit = std::chrono::seconds(60));
+
+// Runs body(communicator) on a thread for every rank, and joins them.
+void on_all(World& world, const std::function<void(Communicator&)>& body);
+// Runs body(rank) on a thread for every rank, and joins them.
+void on_ranks(int size, const std::function<void(int)>& body);
+
+}  // namespace lockstep::test
