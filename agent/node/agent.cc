@@ -1,0 +1,184 @@
+#include "agent/node/agent.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/node/files.h"
+#include "agent/node/process.h"
+#include "agent/node/utf8.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How often progress pages are looked at; exits, requests and output wake the loop at once.
+constexpr milliseconds kProgressInterval(50);
+// How often what was killed is looked for again: a fork may have run away from the last look.
+constexpr milliseconds kClearInterval(10);
+constexpr milliseconds kIdleInterval(60'000);
+// Kubernetes keeps 4096 bytes of a termination message.
+constexpr size_t kTerminationTailBytesMax = 1024;
+
+std::string termination_message(const AgentState& state, const WorkerState* failure) {
+  Json message = {{"phase", state.phase}, {"round", state.round}};
+  if (failure != nullptr) {
+    message["rank"] = failure->rank;
+    message["exitCode"] = failure->exit_code;
+    message["reason"] = failure->reason;
+    message["log"] = utf8_tail(failure->log_tail, kTerminationTailBytesMax);
+  }
+  return dump_json(message);
+}
+
+}  // namespace
+
+Agent::Agent(AgentSettings settings, const Clock& clock, Cgroup cgroup)
+    : settings_(std::move(settings)),
+      clock_(clock),
+      output_(settings_.output_fd),
+      workers_(settings_.launch, std::move(cgroup), &output_),
+      machine_(settings_.identity, settings_.limits) {}
+
+int Agent::run() {
+  while (!quit_) {
+    wait_for_events();
+    handle_events();
+    drive();
+    answer_waiters(false);
+    output_.flush();
+  }
+  workers_.clear();
+  output_.flush();
+  answer_waiters(true);
+  return machine_.exit_code();
+}
+
+void Agent::wait_for_events() {
+  std::vector<pollfd> polls = {{settings_.signal_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+  if (output_.pending()) polls.push_back({output_.fd(), POLLOUT, 0});
+  workers_.add_polls(polls);
+  poll(polls.data(), polls.size(), wait_ms());
+}
+
+int Agent::wait_ms() const {
+  const TimePoint now = clock_.now();
+  TimePoint until = now + kIdleInterval;
+  if (workers_.any_running()) until = now + kProgressInterval;
+  if (machine_.clearing()) until = now + kClearInterval;
+  if (const auto deadline = machine_.next_deadline()) until = std::min(until, *deadline);
+  for (const Waiter& waiter : waiters_) until = std::min(until, waiter.deadline);
+  const auto wait = std::chrono::ceil<milliseconds>(until - now);
+  return static_cast<int>(std::max<int64_t>(wait.count(), 0));
+}
+
+void Agent::handle_events() {
+  if (read_signals(settings_.signal_fd)) {
+    log_info("told to end by a signal");
+    machine_.terminate(clock_.now());
+  }
+  workers_.read_output();
+  workers_.read_progress(machine_, clock_.wall_now());  // before an exit, what led to it
+  for (const ProcessEnd& end : reap_children(workers_.leaders())) {
+    workers_.on_end(end, machine_, clock_.now());
+  }
+  drive();
+  mailbox_.run_all();
+}
+
+void Agent::drive() {
+  while (true) {
+    const std::vector<Action> actions = machine_.step(clock_.now());
+    for (const Action action : actions) carry_out(action);
+    if (!actions.empty()) continue;
+    if (!machine_.clearing() || quit_) break;
+    clear_processes();
+    if (machine_.clearing()) break;  // some are still on their way out
+  }
+  report_result();
+}
+
+void Agent::carry_out(Action action) {
+  switch (action) {
+    case Action::kTerminate:
+      return workers_.terminate();
+    case Action::kKill:
+      return kill_descendants();
+    case Action::kSpawn:
+      return workers_.start(machine_, clock_.now());
+    case Action::kQuit:
+      quit_ = true;
+  }
+}
+
+void Agent::clear_processes() {
+  for (const ProcessEnd& end : reap_children(workers_.leaders())) {
+    workers_.on_end(end, machine_, clock_.now());
+  }
+  if (has_children()) {
+    kill_descendants();
+  } else {
+    machine_.nothing_left();
+  }
+}
+
+// Kubernetes shows this of a pod that has ended, and it outlives an agent that is killed.
+void Agent::report_result() {
+  if (settings_.termination_path.empty()) return;
+  const AgentState state = machine_.state(clock_.now());
+  if (state.phase != "Completed" && state.phase != "Failed" && state.phase != "Exiting") return;
+  std::string message = termination_message(state, machine_.first_failure());
+  if (message == reported_) return;
+  reported_ = std::move(message);
+  const Status written =
+      overwrite_file(settings_.termination_path, reported_, settings_.create_termination);
+  if (!written.ok() && written.error().code != Code::kNotFound) {
+    log_warning("cannot write the termination message", {{"error", written.error().message}});
+  }
+}
+
+void Agent::put_assignment(const Assignment& assignment, const StateCallback& respond) {
+  const Status status = machine_.assign(assignment, clock_.now());
+  if (!status.ok()) {
+    log_warning("refused an assignment", {{"error", status.error().message}});
+    return respond(status.error());
+  }
+  drive();
+  respond(machine_.state(clock_.now()));
+}
+
+void Agent::get_state(int64_t since, Duration timeout, StateCallback respond) {
+  const TimePoint now = clock_.now();
+  machine_.heard(now);
+  waiters_.push_back({since, now + timeout, std::move(respond)});
+}
+
+void Agent::answer_waiters(bool all) {
+  const TimePoint now = clock_.now();
+  const auto due = [&](const Waiter& waiter) {
+    return all || waiter.since != machine_.sequence() || now >= waiter.deadline;
+  };
+  for (const Waiter& waiter : waiters_) {
+    if (!due(waiter)) continue;
+    machine_.heard(now);  // it has listened until now
+    waiter.respond(machine_.state(now));
+  }
+  std::erase_if(waiters_, due);
+}
+
+std::string Agent::metrics() {
+  workers_.read_progress(machine_, clock_.wall_now());
+  MetricsInput input;
+  input.job = settings_.job_name;
+  input.node_index = settings_.identity.node_index;
+  input.round = machine_.round();
+  if (machine_.has_assignment()) input.job_namespace = machine_.assignment().job_namespace;
+  workers_.describe(input);
+  return render_metrics(input);
+}
+
+}  // namespace lockstep

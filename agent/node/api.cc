@@ -1,0 +1,153 @@
+#include "agent/node/api.h"
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "common/api/agent_messages.h"
+#include "common/base/json.h"
+#include "common/base/sha256.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kTimeoutSecondsMax = 30;
+
+struct Route {
+  std::string_view path;
+  std::string_view method;
+  bool needs_token;
+  size_t body_bytes_max;
+};
+constexpr std::array<Route, 4> kRoutes = {{{"/v1/assignment", "PUT", true, kAssignmentBytesMax},
+                                           {"/v1/state", "GET", true, 0},
+                                           {"/healthz", "GET", false, 0},
+                                           {"/metrics", "GET", false, 0}}};
+
+std::string_view path_of(std::string_view target) {
+  return target.substr(0, target.find('?'));
+}
+
+const Route* find_route(std::string_view target) {
+  for (const Route& route : kRoutes) {
+    if (route.path == path_of(target)) return &route;
+  }
+  return nullptr;
+}
+
+// The value of `name` in the target's query; numbers need no unescaping.
+std::optional<std::string_view> query_value(std::string_view target, std::string_view name) {
+  const size_t begin = target.find('?');
+  std::string_view query = begin == std::string_view::npos ? "" : target.substr(begin + 1);
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), pair.size() + 1));
+    const size_t equals = pair.find('=');
+    if (pair.substr(0, equals) != name) continue;
+    return equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1);
+  }
+  return std::nullopt;
+}
+
+Result<int64_t> query_number(std::string_view target, std::string_view name, int64_t fallback) {
+  const auto text = query_value(target, name);
+  if (!text) return fallback;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size() || value < 0) {
+    return invalid("[query] " + std::string(name) + ": a whole number from 0 on expected");
+  }
+  return value;
+}
+
+unsigned status_of(Code code) {
+  switch (code) {
+    case Code::kInvalid:
+      return 400;
+    case Code::kConflict:
+      return 409;
+    case Code::kNotFound:
+      return 404;
+    default:
+      return 503;
+  }
+}
+
+HttpResponse error_response(unsigned status, const std::string& message) {
+  return {.status = status, .body = dump_json(Json{{"error", message}})};
+}
+
+HttpResponse state_response(const Result<AgentState>& state) {
+  if (!state.ok()) return error_response(status_of(state.error().code), state.error().message);
+  return {.body = dump_json(to_json(*state))};
+}
+
+}  // namespace
+
+// Compared as digests, so that not even the length of the token shows in the time.
+bool AgentApi::authorised(const std::string& authorization) const {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (!authorization.starts_with(kScheme)) return false;
+  const std::string given = hex(sha256(std::string_view(authorization).substr(kScheme.size())));
+  return equal_constant_time(given, hex(sha256(token_)));
+}
+
+HttpAdmission AgentApi::admit(const HttpHead& head) const {
+  const Route* route = find_route(head.target);
+  if (route == nullptr) return {.refusal = error_response(404, "no such path")};
+  if (head.method != route->method) {
+    HttpResponse refusal =
+        error_response(405, "only " + std::string(route->method) + " is served here");
+    refusal.allow = route->method;
+    return {.refusal = std::move(refusal)};
+  }
+  if (route->needs_token && !authorised(head.authorization)) {
+    return {.refusal = error_response(401, "the job's token is needed: Authorization: Bearer")};
+  }
+  return {.body_bytes_max = route->body_bytes_max, .trusted = route->needs_token};
+}
+
+HttpResponse AgentApi::error(unsigned status, const std::string& message) const {
+  return error_response(status, message);
+}
+
+void AgentApi::handle(HttpRequest request, Respond respond) {
+  const std::string_view path = path_of(request.head.target);
+  if (path == "/v1/assignment") return put_assignment(request.body, std::move(respond));
+  if (path == "/v1/state") return get_state(request.head.target, std::move(respond));
+  // Answered by the supervisor's thread, so that a stuck one shows.
+  agent_.post([this, path = std::string(path), respond = std::move(respond)] {
+    if (path == "/healthz") return respond({.body = "ok", .content_type = "text/plain"});
+    respond({.body = agent_.metrics(), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+  });
+}
+
+void AgentApi::put_assignment(const std::string& body, Respond respond) {
+  const Result<Json> document =
+      parse_json(body, {.bytes_max = kAssignmentBytesMax, .values_max = 1'000'000});
+  if (!document.ok()) return respond(error_response(400, document.error().message));
+  Result<Assignment> assignment = assignment_from_json(*document);
+  if (!assignment.ok()) return respond(error_response(400, assignment.error().message));
+  agent_.post([this, assignment = std::move(assignment).value(), respond = std::move(respond)] {
+    agent_.put_assignment(assignment,
+                          [&](const Result<AgentState>& state) { respond(state_response(state)); });
+  });
+}
+
+void AgentApi::get_state(const std::string& target, Respond respond) {
+  const Result<int64_t> since = query_number(target, "since", 0);
+  const Result<int64_t> timeout = query_number(target, "timeoutSeconds", 0);
+  for (const Result<int64_t>* number : {&since, &timeout}) {
+    if (!number->ok()) return respond(error_response(400, number->error().message));
+  }
+  const auto wait = std::chrono::seconds(std::min(*timeout, kTimeoutSecondsMax));
+  agent_.post([this, since = *since, wait, respond = std::move(respond)] {
+    agent_.get_state(since, wait, [respond](const Result<AgentState>& state) {
+      respond(state_response(state));
+    });
+  });
+}
+
+}  // namespace lockstep

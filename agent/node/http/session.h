@@ -1,0 +1,82 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "agent/node/http/server.h"
+
+namespace lockstep {
+
+// The way of answers from any thread to the server's own, for as long as there is a server.
+class HttpGate {
+ public:
+  explicit HttpGate(boost::asio::io_context* io) : io_(io) {}
+  void post(std::function<void()> call);
+  void shut();
+
+ private:
+  std::mutex mutex_;
+  boost::asio::io_context* io_;
+};
+
+// One connection: reads a request's head, asks the handler, reads the body, waits for the answer,
+// writes it, and begins anew. All on the server's thread; the server owns it until on_closed.
+class HttpSession : public std::enable_shared_from_this<HttpSession> {
+ public:
+  struct Server {  // what a session needs of it
+    HttpHandler& handler;
+    HttpLimits limits;
+    std::shared_ptr<HttpGate> gate;
+    std::function<void(const std::shared_ptr<HttpSession>&)> on_closed;  // maybe more than once
+  };
+
+  HttpSession(boost::asio::ip::tcp::socket socket, const Server& server);
+
+  void start();
+  void close();
+  // After the answer that is on its way; at once if none is.
+  void close_when_idle();
+
+  bool trusted() const { return trusted_; }
+  bool busy() const { return busy_; }
+  // Of the connection if it is untrusted, else of its last request.
+  TimePoint since() const { return since_; }
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Error = boost::beast::error_code;
+
+  void wait_for_request();
+  void read_head();
+  void on_head(Error error);
+  void send_continue();
+  void read_body();
+  void on_body(Error error);
+  void on_read_error(Error error);
+  void answer(HttpResponse response);
+  void on_written(Error error);
+  void linger();
+
+  boost::beast::tcp_stream stream_;
+  const Server& server_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  HttpHead head_;
+  boost::beast::http::response<boost::beast::http::string_body> response_;
+  boost::beast::http::response<boost::beast::http::empty_body> continue_;
+  std::string discarded_;
+  size_t discarded_bytes_ = 0;
+  TimePoint since_;
+  bool trusted_ = false;
+  bool busy_ = false;  // a request has begun and isn't answered yet
+  bool last_ = false;  // close after this answer
+};
+
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "agent/node/agent.h"
+#include "agent/node/api.h"
+#include "agent/node/cgroup.h"
+#include "agent/node/files.h"
+#include "agent/node/http/server.h"
+#include "agent/node/options.h"
+#include "agent/node/process.h"
+#include "common/base/log.h"
+#include "common/base/sha256.h"
+
+// The agent of one pod: reads who it is, listens, and supervises until it is told to end.
+
+namespace lockstep {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr Duration kDrainLimit = std::chrono::seconds(1);
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) result.emplace_back(*entry);
+  return result;
+}
+
+std::map<std::string, std::string> by_name(const std::vector<std::string>& environment) {
+  std::map<std::string, std::string> result;
+  for (const std::string& entry : environment) {
+    const size_t equals = entry.find('=');
+    if (equals != std::string::npos) result[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  return result;
+}
+
+std::string new_boot_id() {
+  std::random_device random;
+  std::string seed;
+  for (int i = 0; i < 8; ++i) seed += std::to_string(random()) + ",";
+  return hex(sha256(seed)).substr(0, 16);
+}
+
+AgentSettings settings_of(const AgentOptions& options, int signal_fd, const Cgroup& cgroup) {
+  AgentSettings settings;
+  settings.identity = {options.job_uid, new_boot_id(), options.node_index, options.incarnation};
+  settings.limits.hold = std::chrono::seconds(options.hold_seconds);
+  settings.job_name = options.job_name;
+  settings.launch = {options.worker_binary, options.work_folder, options.token_file,
+                     usable_cpus(cgroup), own_environment()};
+  settings.termination_path = options.termination_path;
+  settings.create_termination = options.create_termination;
+  settings.signal_fd = signal_fd;
+  settings.output_fd = STDOUT_FILENO;
+  return settings;
+}
+
+Status make_work_folders(const AgentOptions& options) {
+  TRY(make_folders(options.work_folder + "/logs"));
+  if (options.create_termination) {
+    TRY(make_folders(std::filesystem::path(options.termination_path).parent_path()));
+  }
+  return {};
+}
+
+Result<int> run_agent(const AgentOptions& options) {
+  TRY_ASSIGN(const int signal_fd, become_init());  // before the server's thread is there
+  TRY_ASSIGN(const std::string token, read_small_file(options.token_file));
+  if (token.empty()) return invalid("[token] " + options.token_file + " is empty");
+  TRY(make_work_folders(options));
+  const SystemClock clock;
+  const Cgroup cgroup = Cgroup::of_self();
+  Agent agent(settings_of(options, signal_fd, cgroup), clock, cgroup);
+  AgentApi api(agent, token);
+  TRY_ASSIGN(const std::unique_ptr<HttpServer> server,
+             HttpServer::start(options.address, static_cast<int>(options.port), api));
+  log_info("listening", {{"address", options.address},
+                         {"port", server->port()},
+                         {"job", options.job_name},
+                         {"nodeIndex", options.node_index},
+                         {"incarnation", options.incarnation}});
+  const int exit_code = agent.run();
+  server->stop(kDrainLimit);
+  log_info("leaving", {{"exitCode", exit_code}});
+  return exit_code;
+}
+
+int main_with(const std::vector<std::string>& arguments) {
+  std::error_code ignored;
+  const std::string binary = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const auto options = read_agent_options(arguments, by_name(own_environment()), binary);
+  if (!options.ok()) {
+    std::fprintf(stderr, "lockstep-agent: %s\n", options.error().message.c_str());
+    return kExitUsage;
+  }
+  if (options->help) {
+    std::fputs(agent_usage().c_str(), stdout);
+    return 0;
+  }
+  set_log_options({.json = options->log_json, .program = "lockstep-agent"});
+  const Result<int> exit_code = run_agent(*options);
+  if (exit_code.ok()) return *exit_code;
+  log_error("cannot run", {{"error", exit_code.error().message}});
+  return 1;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  return lockstep::main_with(std::vector<std::string>(argv + 1, argv + argc));
+}

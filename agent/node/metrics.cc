@@ -1,0 +1,185 @@
+#include "agent/node/metrics.h"
+
+#include <dirent.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <utility>
+
+#include "agent/node/utf8.h"
+
+namespace lockstep {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+class Families {
+ public:
+  explicit Families(const MetricsInput& input) {
+    // The client takes labels as they come; one that isn't UTF-8 would spoil the whole scrape.
+    common_ = {{"job", clean_utf8(input.job)},
+               {"namespace", clean_utf8(input.job_namespace)},
+               {"node_index", std::to_string(input.node_index)}};
+  }
+
+  void family(const char* name, const char* help, MetricType type) {
+    families_.push_back({name, help, type, {}});
+  }
+  void add(double value, const Labels& labels = {}) {
+    if (!std::isfinite(value)) return;
+    ClientMetric metric;
+    for (const auto& [name, text] : common_) metric.label.push_back({name, text});
+    for (const auto& [name, text] : labels) metric.label.push_back({name, text});
+    if (families_.back().type == MetricType::Counter) {
+      metric.counter.value = value;
+    } else {
+      metric.gauge.value = value;
+    }
+    families_.back().metric.push_back(std::move(metric));
+  }
+  void single(const char* name, const char* help, MetricType type, double value) {
+    family(name, help, type);
+    add(value);
+  }
+  std::string text() const {
+    std::vector<MetricFamily> known;
+    for (const MetricFamily& family : families_) {
+      if (!family.metric.empty()) known.push_back(family);
+    }
+    return prometheus::TextSerializer().Serialize(known);
+  }
+
+ private:
+  Labels common_;
+  std::vector<MetricFamily> families_;
+};
+
+struct GaugeOf {
+  const char* name;
+  const char* help;
+  double ProgressNumbers::*value;
+};
+constexpr GaugeOf kGauges[] = {
+    {"lockstep_train_loss", "Loss of the last step, nats per token", &ProgressNumbers::loss},
+    {"lockstep_train_validation_loss", "Loss of the last validation, nats per token",
+     &ProgressNumbers::validation_loss},
+    {"lockstep_train_learning_rate", "Learning rate of the last step",
+     &ProgressNumbers::learning_rate},
+    {"lockstep_train_gradient_norm", "Global norm of the gradient before clipping",
+     &ProgressNumbers::gradient_norm},
+};
+
+struct PartOf {
+  const char* part;
+  double ProgressNumbers::*value;
+};
+constexpr PartOf kParts[] = {
+    {"data", &ProgressNumbers::data_seconds},
+    {"forward", &ProgressNumbers::forward_seconds},
+    {"backward", &ProgressNumbers::backward_seconds},
+    {"communication", &ProgressNumbers::communication_seconds},
+    {"update", &ProgressNumbers::update_seconds},
+};
+
+void add_training(const MetricsInput& input, Families& out) {
+  out.single("lockstep_train_tokens_total",
+             "Tokens trained on by this node's processes; add up the nodes for the job's",
+             MetricType::Counter, input.tokens);
+  out.single("lockstep_train_samples_total",
+             "Sequences trained on by this node's processes; add up the nodes for the job's",
+             MetricType::Counter, input.samples);
+  if (input.ranks.empty()) return;
+  const ProgressNumbers& lowest = input.ranks.front().numbers;
+  out.single("lockstep_train_step", "Optimizer steps done", MetricType::Gauge,
+             static_cast<double>(lowest.step));
+  if (lowest.step == 0) return;  // the rest is of the last step
+  out.single("lockstep_train_tokens_per_second",
+             "Tokens per second of this node's processes; add up the nodes for the job's",
+             MetricType::Gauge, lowest.tokens_per_second * input.share);
+  for (const GaugeOf& gauge : kGauges) {
+    out.single(gauge.name, gauge.help, MetricType::Gauge, lowest.*gauge.value);
+  }
+  out.family("lockstep_train_step_seconds",
+             "Seconds of the last step by part; communication is what backward did not hide",
+             MetricType::Gauge);
+  for (const RankNumbers& rank : input.ranks) {
+    for (const PartOf& part : kParts) {
+      out.add(rank.numbers.*part.value, {{"rank", std::to_string(rank.rank)}, {"part", part.part}});
+    }
+  }
+}
+
+void add_agent(const MetricsInput& input, Families& out) {
+  out.single("lockstep_agent_round", "Round that this agent carries out", MetricType::Gauge,
+             static_cast<double>(input.round));
+  out.single("lockstep_agent_workers_running", "Worker processes that run", MetricType::Gauge,
+             static_cast<double>(input.workers_running));
+  out.single("lockstep_agent_worker_restarts_total",
+             "Worker processes started again in a later round", MetricType::Counter,
+             static_cast<double>(input.worker_restarts));
+  out.family("lockstep_build_info", "The version of this agent, as a label", MetricType::Gauge);
+  out.add(1, {{"version", LOCKSTEP_VERSION}});
+}
+
+double open_descriptors() {
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return std::nan("");
+  double count = -3;  // ".", ".." and the one that reads
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  double total = 0;
+  double resident = 0;
+  if (!(file >> total >> resident)) return std::nan("");
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+double cpu_seconds() {
+  timespec time = {};
+  if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) != 0) return std::nan("");
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+void add_process(Families& out) {
+  out.single("process_cpu_seconds_total", "CPU seconds of the agent itself", MetricType::Counter,
+             cpu_seconds());
+  out.single("process_resident_memory_bytes", "Resident memory of the agent itself",
+             MetricType::Gauge, resident_bytes());
+  out.single("process_open_fds", "Descriptors that the agent has open", MetricType::Gauge,
+             open_descriptors());
+}
+
+}  // namespace
+
+void TrainCounters::observe(const ProgressNumbers& numbers, double share) {
+  // Before training, counts are what a checkpoint says; that was counted when it was trained on.
+  const bool same_round = last_ && last_->round == numbers.round;
+  if (numbers.phase >= WorkerPhase::kTraining && (same_round || !last_)) {
+    const ProgressNumbers before = last_.value_or(ProgressNumbers{});
+    tokens_ += share * static_cast<double>(std::max<int64_t>(numbers.tokens - before.tokens, 0));
+    samples_ += share * static_cast<double>(std::max<int64_t>(numbers.samples - before.samples, 0));
+  }
+  last_ = numbers;
+}
+
+std::string render_metrics(const MetricsInput& input) {
+  Families out(input);
+  add_training(input, out);
+  add_agent(input, out);
+  add_process(out);
+  return out.text();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/api/progress_page.h"
+
+namespace lockstep {
+
+// What this node's processes have trained on, as counters that only grow while the agent lives:
+// fed from the job's own counts, which fall back to the checkpoint's when a round begins.
+class TrainCounters {
+ public:
+  // The numbers of the node's lowest rank; `share` is this node's part of the job's processes.
+  void observe(const ProgressNumbers& numbers, double share);
+
+  double tokens() const { return tokens_; }
+  double samples() const { return samples_; }
+
+ private:
+  std::optional<ProgressNumbers> last_;
+  double tokens_ = 0;
+  double samples_ = 0;
+};
+
+struct RankNumbers {
+  int64_t rank = 0;
+  ProgressNumbers numbers;
+};
+
+struct MetricsInput {
+  std::string job;
+  std::string job_namespace;
+  int64_t node_index = 0;
+  int64_t round = 0;
+  int64_t workers_running = 0;
+  int64_t worker_restarts = 0;
+  double tokens = 0;
+  double samples = 0;
+  double share = 1;                // of the job's processes that run on this node
+  std::vector<RankNumbers> ranks;  // that have reported in this round, lowest first
+};
+
+// The Prometheus text format, version 0.0.4. Values that are not known (yet) have no series.
+std::string render_metrics(const MetricsInput& input);
+
+}  // namespace lockstep

@@ -1,0 +1,157 @@
+#include "agent/node/options.h"
+
+#include <charconv>
+#include <functional>
+#include <utility>
+
+#include "common/api/agent_messages.h"
+
+namespace lockstep {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+Result<int64_t> read_number(const std::string& name, const std::string& text, int64_t maximum) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > maximum) {
+    return invalid(name + ": a number from 0 to " + std::to_string(maximum) +
+                   " expected, found \"" + text + "\"");
+  }
+  return value;
+}
+
+std::string value_or(const Environment& environment, const std::string& name,
+                     const std::string& fallback) {
+  const auto it = environment.find(name);
+  return it == environment.end() ? fallback : it->second;
+}
+
+Result<std::string> required(const Environment& environment, const std::string& name) {
+  std::string value = value_or(environment, name, "");
+  if (value.empty()) return invalid(name + ": the environment must have it");
+  return value;
+}
+
+// "10.0.0.1:29400" or "[fd00::1]:29400".
+Status read_listen(const std::string& text, AgentOptions& options) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return invalid("--listen: ADDRESS:PORT expected");
+  options.address = text.substr(0, colon);
+  if (options.address.starts_with('[') && options.address.ends_with(']')) {
+    options.address = options.address.substr(1, options.address.size() - 2);
+  }
+  TRY_ASSIGN(options.port, read_number("--listen", text.substr(colon + 1), 65535));
+  return {};
+}
+
+struct Flag {
+  const char* name;
+  const char* value;  // what it takes, nullptr: nothing
+  const char* help;
+  Status (*apply)(const std::string& text, AgentOptions& options);
+};
+
+const Flag kFlags[] = {
+    {"--listen", "ADDRESS:PORT", "instead of $POD_IP:29400; port 0: any that is free", read_listen},
+    {"--work-dir", "FOLDER", "worker configurations and logs (/var/lib/lockstep)",
+     [](const std::string& text, AgentOptions& options) -> Status {
+       options.work_folder = text;
+       return {};
+     }},
+    {"--token-file", "FILE", "the job's token (/var/run/lockstep/token/token)",
+     [](const std::string& text, AgentOptions& options) -> Status {
+       options.token_file = text;
+       return {};
+     }},
+    {"--worker-binary", "FILE", "lockstep-worker, beside this program if not given",
+     [](const std::string& text, AgentOptions& options) -> Status {
+       options.worker_binary = text;
+       return {};
+     }},
+    {"--termination-log", "FILE", "where the result is written (/dev/termination-log)",
+     [](const std::string& text, AgentOptions& options) -> Status {
+       options.termination_path = text;
+       options.create_termination = true;
+       return {};
+     }},
+    {"--hold-seconds", "N", "after the workers' end, without a controller (600)",
+     [](const std::string& text, AgentOptions& options) -> Status {
+       TRY_ASSIGN(options.hold_seconds, read_number("--hold-seconds", text, 86400));
+       return {};
+     }},
+    {"--log-json", nullptr, "one JSON object a line on stderr",
+     [](const std::string&, AgentOptions& options) -> Status {
+       options.log_json = true;
+       return {};
+     }},
+    {"--help", nullptr, "this text",
+     [](const std::string&, AgentOptions& options) -> Status {
+       options.help = true;
+       return {};
+     }},
+};
+
+const Flag* find_flag(const std::string& name) {
+  for (const Flag& flag : kFlags) {
+    if (name == flag.name) return &flag;
+  }
+  return nullptr;
+}
+
+Status read_flags(const std::vector<std::string>& arguments, AgentOptions& options) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Flag* flag = find_flag(arguments[i]);
+    if (flag == nullptr) return invalid(arguments[i] + ": no such flag; see --help");
+    if (flag->value != nullptr && i + 1 == arguments.size()) {
+      return invalid(arguments[i] + ": " + flag->value + " expected after it");
+    }
+    TRY(flag->apply(flag->value != nullptr ? arguments[++i] : "", options));
+  }
+  return {};
+}
+
+Status read_identity(const Environment& environment, AgentOptions& options) {
+  TRY_ASSIGN(options.job_uid, required(environment, "LOCKSTEP_JOB_UID"));
+  TRY_ASSIGN(options.job_name, required(environment, "LOCKSTEP_JOB_NAME"));
+  TRY_ASSIGN(const std::string index, required(environment, "LOCKSTEP_NODE_INDEX"));
+  TRY_ASSIGN(options.node_index, read_number("LOCKSTEP_NODE_INDEX", index, 1'000'000));
+  TRY_ASSIGN(const std::string incarnation, required(environment, "LOCKSTEP_INCARNATION"));
+  TRY_ASSIGN(options.incarnation,
+             read_number("LOCKSTEP_INCARNATION", incarnation, int64_t{1} << 62));
+  if (options.address.empty()) {
+    TRY_ASSIGN(options.address, required(environment, "POD_IP"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<AgentOptions> read_agent_options(const std::vector<std::string>& arguments,
+                                        const Environment& environment, const std::string& binary) {
+  const std::string root = value_or(environment, "LOCKSTEP_POD_ROOT", "");
+  AgentOptions options;
+  options.port = kAgentPort;
+  options.work_folder = root + "/var/lib/lockstep";
+  options.token_file = root + "/var/run/lockstep/token/token";
+  options.termination_path = root + "/dev/termination-log";
+  options.create_termination = !root.empty();
+  options.worker_binary = binary.substr(0, binary.rfind('/') + 1) + "lockstep-worker";
+  TRY(read_flags(arguments, options));
+  if (!options.help) TRY(read_identity(environment, options));
+  return options;
+}
+
+std::string agent_usage() {
+  std::string text =
+      "lockstep-agent: supervises the workers of one pod, as its controller assigns them.\n"
+      "Told by the environment: POD_IP, LOCKSTEP_JOB_UID, LOCKSTEP_JOB_NAME, LOCKSTEP_NODE_INDEX,\n"
+      "LOCKSTEP_INCARNATION, LOCKSTEP_POD_ROOT. Flags:\n";
+  for (const Flag& flag : kFlags) {
+    text += "  " + std::string(flag.name) + " " + (flag.value != nullptr ? flag.value : "") +
+            "\n      " + flag.help + "\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,244 @@
+#include "agent/node/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+sigset_t supervised_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&set, signal);
+  return set;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (const std::string& text : strings) result.push_back(const_cast<char*>(text.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+// All that the child needs, made before fork: in a process with threads it may allocate nothing.
+struct ChildPlan {
+  std::vector<std::string> programs;  // in the order in which they are tried
+  std::vector<char*> argv;
+  std::vector<char*> env;
+  const SpawnOptions* options = nullptr;
+  pid_t parent = 0;
+  int error_fd = -1;
+};
+
+std::vector<std::string> candidates(const SpawnOptions& options) {
+  const std::string& program = options.argv.front();
+  if (program.find('/') != std::string::npos) return {program};
+  std::string_view rest = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string_view variable : options.env) {
+    if (variable.starts_with("PATH=")) rest = variable.substr(5);
+  }
+  std::vector<std::string> result;
+  while (true) {
+    const size_t end = rest.find(':');
+    const std::string_view folder = rest.substr(0, end);
+    if (!folder.empty()) result.push_back(std::string(folder) + "/" + program);
+    if (end == std::string_view::npos) return result;
+    rest.remove_prefix(end + 1);
+  }
+}
+
+void close_all_at_exec() {
+  if (close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return;
+  const long limit = sysconf(_SC_OPEN_MAX);  // before Linux 5.11
+  for (int fd = 3; fd < limit && fd < 65536; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+void reset_signals() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (signal != SIGKILL && signal != SIGSTOP) std::signal(signal, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void run_child(const ChildPlan& plan) {
+  setsid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != plan.parent) _exit(127);  // it died before the line above
+  reset_signals();
+  const int null_fd = open("/dev/null", O_RDONLY);
+  if (null_fd >= 0) dup2(null_fd, STDIN_FILENO);
+  if (plan.options->output_fd >= 0) {
+    dup2(plan.options->output_fd, STDOUT_FILENO);
+    dup2(plan.options->output_fd, STDERR_FILENO);
+  }
+  close_all_at_exec();
+  for (const int fd : plan.options->inherited_fds) fcntl(fd, F_SETFD, 0);
+  int error = ENOENT;
+  for (const std::string& program : plan.programs) {
+    execve(program.c_str(), plan.argv.data(), plan.env.data());
+    if (errno != ENOENT) error = errno;
+  }
+  [[maybe_unused]] const ssize_t written = write(plan.error_fd, &error, sizeof(error));
+  _exit(127);
+}
+
+struct Stat {
+  pid_t parent = 0;
+  char state = 0;
+  uint64_t start_time = 0;  // in ticks since boot: with the pid, it names one process
+};
+
+// Source: proc(5), /proc/pid/stat: fields 3 (state), 4 (ppid) and 22 (starttime); field 2 is in
+// parentheses and may itself hold blanks and parentheses.
+std::optional<Stat> read_stat(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return std::nullopt;
+  const size_t end = text.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  std::string_view rest = std::string_view(text).substr(end + 1);
+  Stat stat;
+  for (int field = 3; field <= 22; ++field) {
+    const size_t begin = rest.find_first_not_of(' ');
+    if (begin == std::string_view::npos) return std::nullopt;
+    rest.remove_prefix(begin);
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    if (field == 3) stat.state = word.front();
+    if (field == 4) std::from_chars(word.data(), word.data() + word.size(), stat.parent);
+    if (field == 22) std::from_chars(word.data(), word.data() + word.size(), stat.start_time);
+    rest.remove_prefix(word.size());
+  }
+  return stat;
+}
+
+std::map<pid_t, Stat> all_processes() {
+  std::map<pid_t, Stat> result;
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return result;
+  while (const dirent* entry = readdir(proc)) {
+    const std::string_view name = entry->d_name;
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error != std::errc() || end != name.data() + name.size()) continue;
+    if (const auto stat = read_stat(pid)) result[pid] = *stat;
+  }
+  closedir(proc);
+  return result;
+}
+
+bool is_below(pid_t pid, pid_t root, const std::map<pid_t, Stat>& all) {
+  for (size_t hops = 0; hops < all.size(); ++hops) {  // a snapshot that is torn may have cycles
+    const auto it = all.find(pid);
+    if (it == all.end()) return false;
+    pid = it->second.parent;
+    if (pid == root) return true;
+  }
+  return false;
+}
+
+// A descriptor pins the process, so that its number can't be another's by the time of the signal.
+void kill_exactly(pid_t pid, uint64_t start_time) {
+  const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return;
+  const auto stat = read_stat(pid);
+  if (stat && stat->start_time == start_time) {
+    syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0);
+  }
+  close(fd);
+}
+
+}  // namespace
+
+Result<int> become_init() {
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return errno_error("[supervisor] subreaper", errno);
+  const sigset_t signals = supervised_signals();
+  if (sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) {
+    return errno_error("[supervisor] signal mask", errno);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  const int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd < 0) return errno_error("[supervisor] signalfd", errno);
+  return fd;
+}
+
+bool read_signals(int signal_fd) {
+  bool terminated = false;
+  signalfd_siginfo info = {};
+  while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+    terminated |= info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT;
+  }
+  return terminated;
+}
+
+Result<pid_t> spawn_process(const SpawnOptions& options) {
+  int error_pipe[2];
+  if (pipe2(error_pipe, O_CLOEXEC) != 0) return errno_error("[spawn] pipe", errno);
+  ChildPlan plan;
+  plan.programs = candidates(options);
+  plan.argv = pointers(options.argv);
+  plan.env = pointers(options.env);
+  plan.options = &options;
+  plan.parent = getpid();
+  plan.error_fd = error_pipe[1];
+  const pid_t pid = fork();
+  if (pid == 0) run_child(plan);
+  const int fork_error = errno;
+  close(error_pipe[1]);
+  int error = 0;
+  const bool failed = pid > 0 && read(error_pipe[0], &error, sizeof(error)) == sizeof(error);
+  close(error_pipe[0]);
+  if (pid < 0) return errno_error("[spawn] fork", fork_error);
+  if (failed) {
+    waitpid(pid, nullptr, 0);
+    return errno_error("[spawn] " + options.argv.front(), error);
+  }
+  return pid;
+}
+
+std::vector<ProcessEnd> reap_children(const std::set<pid_t>& leaders) {
+  std::vector<ProcessEnd> ends;
+  while (true) {
+    siginfo_t info = {};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return ends;
+    // Before it is reaped its number can't be another group's.
+    if (leaders.contains(info.si_pid)) kill(-info.si_pid, SIGKILL);
+    waitpid(info.si_pid, nullptr, 0);
+    ProcessEnd end;
+    end.pid = info.si_pid;
+    end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+    end.exit_code = end.signal != 0 ? 128 + end.signal : info.si_status;
+    ends.push_back(end);
+  }
+}
+
+bool has_children() {
+  siginfo_t info = {};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+void kill_descendants() {
+  const std::map<pid_t, Stat> all = all_processes();
+  const pid_t self = getpid();
+  for (const auto& [pid, stat] : all) {
+    if (stat.state != 'Z' && is_below(pid, self, all)) kill_exactly(pid, stat.start_time);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,331 @@
+#include "agent/node/round_machine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "common/api/worker_config.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kStartErrorCode = 127;  // as a shell says it of a program that it can't start
+
+// The state without what changes at every step.
+AgentState without_progress(AgentState state) {
+  state.sequence = 0;
+  state.progress.reset();
+  state.last_checkpoint.reset();
+  for (WorkerState& worker : state.workers) worker.step = 0;
+  return state;
+}
+
+std::optional<double> if_finite(double value) {
+  if (!std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+ProgressStatus progress_status(const ProgressNumbers& numbers, WallTime wall) {
+  ProgressStatus status;
+  status.step = numbers.step;
+  status.steps = numbers.steps;
+  status.loss = if_finite(numbers.loss);
+  status.validationLoss = if_finite(numbers.validation_loss);
+  status.tokensPerSecond = std::isfinite(numbers.tokens_per_second) ? numbers.tokens_per_second : 0;
+  status.tokens = numbers.tokens;
+  status.samples = numbers.samples;
+  status.updatedAt = rfc3339(wall);
+  return status;
+}
+
+std::string checkpoint_path(const std::string& folder, int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "/step-%08lld", static_cast<long long>(step));
+  return folder + name;
+}
+
+bool ended_by_stop(const WorkerEnd& end) {
+  return end.exit_code == kExitStopped || end.signal == SIGTERM || end.signal == SIGKILL;
+}
+
+}  // namespace
+
+RoundMachine::RoundMachine(NodeIdentity identity, RoundLimits limits)
+    : identity_(std::move(identity)), limits_(limits) {
+  live_.boot_id = identity_.boot_id;
+  live_.job_uid = identity_.job_uid;
+  live_.node_index = identity_.node_index;
+  live_.incarnation = identity_.incarnation;
+  live_.phase = phase();
+  published_ = live_;
+  published_.sequence = 1;
+}
+
+Status RoundMachine::check_identity(const Assignment& assignment) const {
+  const WorldAssignment& world = assignment.world;
+  if (world.job_uid != identity_.job_uid) {
+    return invalid("[assignment] job " + identity_.job_uid + " expected, " + world.job_uid +
+                   " came");
+  }
+  const auto nodes = static_cast<int64_t>(world.nodes.size());
+  if (assignment.node_index != identity_.node_index || assignment.node_index >= nodes) {
+    return invalid("[assignment] node " + std::to_string(identity_.node_index) +
+                   " expected, node " + std::to_string(assignment.node_index) + " of " +
+                   std::to_string(nodes) + " came");
+  }
+  const int64_t incarnation = world.nodes[static_cast<size_t>(assignment.node_index)].incarnation;
+  if (incarnation != identity_.incarnation) {
+    return conflict("[assignment] incarnation " + std::to_string(identity_.incarnation) +
+                    " of this node expected, " + std::to_string(incarnation) + " came");
+  }
+  return {};
+}
+
+Status RoundMachine::check_round(const Assignment& assignment) const {
+  const int64_t round = assignment.world.round;
+  if (round < std::max<int64_t>(live_.round, 1)) {
+    return conflict("[assignment] round " + std::to_string(live_.round) +
+                    " or newer expected, round " + std::to_string(round) + " came");
+  }
+  if (round == live_.round && assignment.hash != live_.hash) {
+    return conflict("[assignment] hash " + live_.hash + " of round " + std::to_string(round) +
+                    " expected, " + assignment.hash + " came");
+  }
+  return {};
+}
+
+Status RoundMachine::assign(const Assignment& assignment, TimePoint now) {
+  TRY(check_identity(assignment));
+  TRY(check_round(assignment));
+  heard_ = now;
+  if (assignment.action == "Exit") {
+    if (!terminated_) {
+      begin_stop(static_cast<int>(assignment.exit_code),
+                 std::chrono::seconds(assignment.grace_period_seconds), now);
+    }
+    return {};
+  }
+  if (terminated_ || mode_ == Mode::kLeaving) {
+    return conflict("[assignment] this agent is leaving and starts nothing");
+  }
+  if (!assignment.train && assignment.command.empty()) {
+    return invalid("[assignment] train or command expected, neither came");
+  }
+  if (assignment.world.round > live_.round) begin_round(assignment);
+  return {};
+}
+
+void RoundMachine::begin_round(const Assignment& assignment) {
+  assignment_ = assignment;
+  live_.round = assignment.world.round;
+  live_.hash = assignment.hash;
+  live_.progress.reset();
+  live_.workers.clear();
+  const int64_t local_size = assignment.world.processes_per_node;
+  for (int64_t local_rank = 0; local_rank < local_size; ++local_rank) {
+    WorkerState worker;
+    worker.rank = identity_.node_index * local_size + local_rank;
+    worker.local_rank = local_rank;
+    live_.workers.push_back(worker);
+  }
+  spawned_ = 0;
+  first_failed_local_rank_ = -1;
+  mode_ = Mode::kClearing;
+  actions_ = {Action::kKill};
+}
+
+void RoundMachine::begin_stop(int exit_code, Duration grace, TimePoint now) {
+  terminated_ = true;
+  exit_code_ = exit_code;
+  if (mode_ == Mode::kLeaving || mode_ == Mode::kGone) return;
+  mode_ = Mode::kStopping;
+  stop_deadline_ = now + grace;
+  actions_ = {Action::kTerminate};
+}
+
+void RoundMachine::terminate(TimePoint now) {
+  if (terminated_) return;
+  const int64_t grace = assignment_ ? assignment_->grace_period_seconds : 0;
+  begin_stop(all_completed() ? 0 : kExitStopped, std::chrono::seconds(grace), now);
+}
+
+void RoundMachine::spawned(int64_t local_rank, int64_t pid) {
+  WorkerState* worker = find(local_rank);
+  if (worker == nullptr) return;
+  worker->pid = pid;
+  worker->running = true;
+  ++spawned_;
+}
+
+void RoundMachine::start_failed(int64_t local_rank, const std::string& message, TimePoint now) {
+  WorkerState* worker = find(local_rank);
+  if (worker == nullptr) return;
+  ++spawned_;
+  WorkerEnd end;
+  end.exit_code = kStartErrorCode;
+  end.log_tail = message;
+  end_worker(*worker, end, now);
+  worker->reason = "StartError";
+}
+
+void RoundMachine::exited(int64_t round, int64_t local_rank, const WorkerEnd& end, TimePoint now) {
+  WorkerState* worker = find(local_rank);
+  if (round != live_.round || worker == nullptr || !worker->running) return;
+  end_worker(*worker, end, now);
+}
+
+void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoint now) {
+  worker.running = false;
+  worker.exit_code = end.exit_code;
+  worker.signal = end.signal;
+  ended_at_ = now;
+  const bool stopping = mode_ == Mode::kStopping || mode_ == Mode::kLeaving;
+  if (end.exit_code == 0) {
+    worker.reason = "Completed";
+  } else if (stopping && ended_by_stop(end)) {
+    worker.reason = "Stopped";
+  } else {
+    worker.reason = end.oom_killed ? "OOMKilled" : end.signal != 0 ? "Signal" : "Error";
+    worker.log_tail = end.log_tail;
+    if (first_failed_local_rank_ < 0) {
+      first_failed_local_rank_ = worker.local_rank;
+      first_failure_at_ = now;
+    }
+  }
+}
+
+void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNumbers& numbers,
+                            WallTime wall) {
+  WorkerState* worker = find(local_rank);
+  if (round != live_.round || worker == nullptr) return;
+  worker->phase = numbers.phase;
+  worker->step = std::max<int64_t>(numbers.step, 0);
+  worker->suspect_rank = numbers.suspect_rank;
+  if (local_rank != 0) return;
+  if (numbers.steps > 0) live_.progress = progress_status(numbers, wall);
+  if (numbers.checkpoint_step >= 0) {
+    live_.last_checkpoint =
+        CheckpointStatus{numbers.checkpoint_step,
+                         checkpoint_path(assignment_->checkpoint.path, numbers.checkpoint_step)};
+  }
+}
+
+void RoundMachine::nothing_left() {
+  if (mode_ == Mode::kClearing) {
+    mode_ = Mode::kRunning;
+    actions_ = {Action::kSpawn};
+  } else if (mode_ == Mode::kLeaving) {
+    mode_ = Mode::kGone;
+    actions_ = {Action::kQuit};
+  }
+}
+
+std::vector<Action> RoundMachine::step(TimePoint now) {
+  advance(now);
+  publish(now);
+  return std::exchange(actions_, {});
+}
+
+void RoundMachine::advance(TimePoint now) {
+  if (!actions_.empty()) return;  // they come first
+  if (mode_ == Mode::kStopping && (all_ended() || now >= stop_deadline_)) {
+    leave(now);
+  } else if (mode_ == Mode::kRunning && all_ended() && now >= hold_deadline()) {
+    exit_code_ = result();
+    leave(now);
+  } else if (mode_ == Mode::kLeaving && now >= stop_deadline_) {
+    mode_ = Mode::kGone;
+    actions_ = {Action::kQuit};
+  }
+}
+
+void RoundMachine::leave(TimePoint now) {
+  mode_ = Mode::kLeaving;
+  stop_deadline_ = now + limits_.clear_limit;
+  actions_ = {Action::kKill};
+}
+
+void RoundMachine::publish(TimePoint now) {
+  live_.phase = phase();
+  live_.sequence = published_.sequence;
+  if (live_ == published_) return;
+  const bool at_once = without_progress(live_) != without_progress(published_);
+  if (!at_once && now < published_at_ + limits_.progress_interval) return;
+  ++live_.sequence;
+  published_ = live_;
+  published_at_ = now;
+}
+
+std::optional<TimePoint> RoundMachine::next_deadline() const {
+  std::optional<TimePoint> deadline;
+  if (mode_ == Mode::kStopping || mode_ == Mode::kLeaving) deadline = stop_deadline_;
+  if (mode_ == Mode::kRunning && all_ended()) deadline = hold_deadline();
+  if (live_ != published_) {
+    const TimePoint due = published_at_ + limits_.progress_interval;
+    deadline = deadline ? std::min(*deadline, due) : due;
+  }
+  return deadline;
+}
+
+AgentState RoundMachine::state(TimePoint now) const {
+  AgentState state = published_;
+  if (first_failure() != nullptr) state.failed_seconds_ago = to_seconds(now - first_failure_at_);
+  return state;
+}
+
+const WorkerState* RoundMachine::first_failure() const {
+  for (const WorkerState& worker : live_.workers) {
+    if (worker.local_rank == first_failed_local_rank_) return &worker;
+  }
+  return nullptr;
+}
+
+bool RoundMachine::all_ended() const {
+  if (mode_ == Mode::kRunning && spawned_ < static_cast<int>(live_.workers.size())) return false;
+  return std::none_of(live_.workers.begin(), live_.workers.end(),
+                      [](const WorkerState& worker) { return worker.running; });
+}
+
+bool RoundMachine::all_completed() const {
+  return !live_.workers.empty() &&
+         std::all_of(live_.workers.begin(), live_.workers.end(),
+                     [](const WorkerState& worker) { return worker.reason == "Completed"; });
+}
+
+int RoundMachine::result() const {
+  if (all_completed()) return 0;
+  const WorkerState* failure = first_failure();
+  return failure != nullptr ? static_cast<int>(failure->exit_code) : 1;
+}
+
+const char* RoundMachine::phase() const {
+  switch (mode_) {
+    case Mode::kIdle:
+      return "Idle";
+    case Mode::kClearing:
+      return "Starting";
+    case Mode::kStopping:
+      return "Stopping";
+    case Mode::kLeaving:
+    case Mode::kGone:
+      return "Exiting";
+    case Mode::kRunning:
+      break;
+  }
+  if (first_failure() != nullptr) return "Failed";
+  if (all_completed()) return "Completed";
+  return spawned_ < static_cast<int>(live_.workers.size()) ? "Starting" : "Running";
+}
+
+TimePoint RoundMachine::hold_deadline() const {
+  return std::max(heard_, ended_at_) + limits_.hold;
+}
+
+WorkerState* RoundMachine::find(int64_t local_rank) {
+  const auto index = static_cast<size_t>(local_rank);
+  return local_rank >= 0 && index < live_.workers.size() ? &live_.workers[index] : nullptr;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/api/agent_messages.h"
+#include "common/api/progress_page.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// Who this agent is; whatever is meant for another one is refused.
+struct NodeIdentity {
+  std::string job_uid;
+  std::string boot_id;  // of this process
+  int64_t node_index = 0;
+  int64_t incarnation = 0;
+};
+
+struct RoundLimits {
+  Duration hold = std::chrono::minutes(10);  // after the workers' exit, without a word from anyone
+  Duration progress_interval = std::chrono::milliseconds(500);  // between two published steps
+  Duration clear_limit = std::chrono::seconds(10);  // for killed processes to go, when leaving
+};
+
+// What the supervisor does next, in this order.
+enum class Action {
+  kTerminate,  // SIGTERM to every worker
+  kKill,       // SIGKILL to every process below the agent, until nothing_left()
+  kSpawn,      // the workers of assignment(); spawned() or start_failed() for each
+  kQuit,       // leave with exit_code()
+};
+
+struct WorkerEnd {
+  int64_t exit_code = 0;  // 128 + signal where a signal ended it
+  int64_t signal = 0;
+  bool oom_killed = false;
+  std::string log_tail;
+};
+
+// What an agent does and says, as data: assignments, exits, progress, signals and time go in;
+// actions and the AgentState come out. No process, socket or clock is known here. Events name the
+// round that they belong to; those of an earlier round change nothing.
+//
+//   Idle -> [kKill] clearing -> nothing left: [kSpawn] running -> workers end -> holding
+//   running or holding + newer round -> [kKill] clearing ...
+//   any + Exit or SIGTERM -> [kTerminate] stopping -> all ended, or grace over: [kKill] leaving
+//   holding for too long -> [kKill] leaving;  leaving + nothing left: [kQuit]
+//
+// One thread. After every event, and at next_deadline(), step() is called until it has no actions.
+class RoundMachine {
+ public:
+  RoundMachine(NodeIdentity identity, RoundLimits limits);
+
+  // kInvalid: not for this agent, or nothing to run. kConflict: an older round, another hash of the
+  // same round, another incarnation, or the agent is leaving.
+  Status assign(const Assignment& assignment, TimePoint now);
+  void terminate(TimePoint now);               // the agent got SIGTERM
+  void heard(TimePoint now) { heard_ = now; }  // the controller spoke
+
+  void spawned(int64_t local_rank, int64_t pid);
+  void start_failed(int64_t local_rank, const std::string& message, TimePoint now);
+  void exited(int64_t round, int64_t local_rank, const WorkerEnd& end, TimePoint now);
+  void progress(int64_t round, int64_t local_rank, const ProgressNumbers& numbers, WallTime wall);
+  void nothing_left();  // no process is left below the agent
+
+  std::vector<Action> step(TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+
+  // The published state; its sequence grows at once when a worker's state or phase changes, and at
+  // most once in progress_interval for mere progress.
+  AgentState state(TimePoint now) const;
+  int64_t sequence() const { return published_.sequence; }
+  int64_t round() const { return live_.round; }
+  bool clearing() const { return mode_ == Mode::kClearing || mode_ == Mode::kLeaving; }
+  // The one that is carried out; there is one from the first accepted on.
+  const Assignment& assignment() const { return *assignment_; }
+  bool has_assignment() const { return assignment_.has_value(); }
+  int exit_code() const { return exit_code_; }
+  // The first failure of the round, if there was one.
+  const WorkerState* first_failure() const;
+
+ private:
+  enum class Mode { kIdle, kClearing, kRunning, kStopping, kLeaving, kGone };
+
+  Status check_identity(const Assignment& assignment) const;
+  Status check_round(const Assignment& assignment) const;
+  void begin_round(const Assignment& assignment);
+  void begin_stop(int exit_code, Duration grace, TimePoint now);
+  void leave(TimePoint now);
+  void end_worker(WorkerState& worker, const WorkerEnd& end, TimePoint now);
+  void advance(TimePoint now);
+  void publish(TimePoint now);
+  bool all_ended() const;
+  bool all_completed() const;
+  int result() const;
+  const char* phase() const;
+  TimePoint hold_deadline() const;
+  WorkerState* find(int64_t local_rank);
+
+  NodeIdentity identity_;
+  RoundLimits limits_;
+  Mode mode_ = Mode::kIdle;
+  std::optional<Assignment> assignment_;
+  std::vector<Action> actions_;
+  AgentState live_;
+  AgentState published_;
+  int spawned_ = 0;
+  bool terminated_ = false;  // by a signal or Exit: nothing is begun any more
+  int exit_code_ = 0;
+  int64_t first_failed_local_rank_ = -1;
+  TimePoint first_failure_at_{};
+  TimePoint heard_{};
+  TimePoint ended_at_{};
+  TimePoint stop_deadline_{};
+  TimePoint published_at_{};
+};
+
+}  // namespace lockstep
