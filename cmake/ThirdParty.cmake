@@ -15,7 +15,7 @@ find_path(GTEST_SOURCE src/gtest-all.cc HINTS "${LOCKSTEP_HEADERS}/googletest" /
 if(NOT GTEST_SOURCE)
   message(FATAL_ERROR "GoogleTest's sources not found: install googletest, or give their folder as -DLOCKSTEP_HEADERS=")
 endif()
-add_library(gtest_main_local STATIC "${GTEST_SOURCE}/src/gtest-all.cc" "${GTEST_SOURCE}/src/gtest_main.cc")
+add_library(gtest_main_local STATIC EXCLUDE_FROM_ALL "${GTEST_SOURCE}/src/gtest-all.cc" "${GTEST_SOURCE}/src/gtest_main.cc")
 target_include_directories(gtest_main_local SYSTEM PUBLIC "${GTEST_SOURCE}/include" PRIVATE "${GTEST_SOURCE}")
 target_link_libraries(gtest_main_local PUBLIC Threads::Threads)
 
