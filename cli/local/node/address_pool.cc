@@ -1,0 +1,55 @@
+#include "cli/local/node/address_pool.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+constexpr int kTriesMax = 4096;
+
+bool can_bind(const std::string& address, uint16_t port) {
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(port);
+  bool bound = inet_pton(AF_INET, address.c_str(), &name.sin_addr) == 1 &&
+               bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+  close(fd);
+  return bound;
+}
+
+}  // namespace
+
+AddressPool::AddressPool(uint64_t seed)
+    : random_(seed), next_(static_cast<uint32_t>(random_.below(1u << 24))) {}
+
+Result<std::string> AddressPool::take(const std::vector<uint16_t>& ports) {
+  for (int i = 0; i < kTriesMax; ++i) {
+    next_ = (next_ + 1) & 0xFFFFFF;
+    uint32_t last = next_ & 255;
+    // 127.0.x.y is where everybody else is.
+    if (next_ < (1u << 16) || last == 0 || last == 255) {
+      if (next_ < (1u << 16)) next_ += 1u << 16;
+      continue;
+    }
+    std::string address = "127." + std::to_string(next_ >> 16) + "." +
+                          std::to_string(next_ >> 8 & 255) + "." + std::to_string(last);
+    bool free = !taken_.contains(address) &&
+                std::all_of(ports.begin(), ports.end(),
+                            [&](uint16_t port) { return can_bind(address, port); });
+    if (!free) continue;
+    taken_.insert(address);
+    return address;
+  }
+  return unavailable("[node] no address in 127.0.0.0/8 has the pod's ports free");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/local/node/address_pool.h"
+#include "cli/local/node/pod_folder.h"
+#include "cli/local/node/pod_plan.h"
+#include "cli/local/node/pod_status.h"
+#include "cli/local/node/process_host.h"
+#include "cli/local/store/api.h"
+
+namespace lockstep {
+
+struct LocalNodeOptions {
+  std::string name = "local";
+  std::string folder;          // the pods' files; made private, emptied pod by pod
+  std::string log_folder;      // <pod>.log, kept
+  std::string program_folder;  // a command's base name is looked up here first
+  uint64_t seed = 0;           // of the addresses
+  size_t log_bytes_max = 64u << 20;
+};
+
+// A kubelet in small: runs the pods of an Api as processes of this machine, one process group each,
+// with their own address in 127.0.0.0/8, and reports what becomes of them. It says nothing to the
+// Api that a kubelet could not say by REST: binding, status, and deletion with grace period 0.
+// Everything happens on one thread of its own.
+class LocalNode {
+ public:
+  // `api`, `host` and `clock` outlive the node. kUnavailable: its folders can't be made.
+  static Result<std::unique_ptr<LocalNode>> start(Api& api, ProcessHost& host, const Clock& clock,
+                                                  const LocalNodeOptions& options);
+  // Kills what still runs, with all descendants.
+  ~LocalNode();
+
+  // No container process and no folder of a pod is left.
+  bool is_empty();
+  // Kills every container at once, as a power cut would, and starts none any more.
+  void kill_all();
+
+ private:
+  enum class State { kWaiting, kRunning, kEnded };
+  struct Pod {
+    Json object;
+    PodPlan plan;
+    ContainerFacts facts;
+    PodFolder folder{""};
+    State state = State::kWaiting;
+    pid_t pid = -1;
+    TimePoint retry_at{};  // kWaiting: when to look for its secrets again
+    bool terminating = false;
+    TimePoint kill_at{};
+    bool deleted = false;  // from the Api already
+  };
+  struct Exit {
+    std::string uid;
+    ExitStatus status;
+  };
+  struct Inbox;
+
+  LocalNode(Api& api, ProcessHost& host, const Clock& clock, const LocalNodeOptions& options);
+  void register_node();
+  void loop();
+  void read_changes();
+  void apply(const Json& pod);
+  void gone(const Json& pod);
+  void bind(const Json& pod);
+  void start_pod(Pod& pod);
+  Status prepare(Pod& pod);
+  Status launch(Pod& pod);
+  void terminate(Pod& pod);
+  void ended(Pod& pod, const ExitStatus& status);
+  void refuse(Pod& pod, std::string_view reason, const std::string& message);
+  void release(Pod& pod);
+  void check_deadlines();
+  TimePoint next_deadline() const;
+  std::string marker(const Pod& pod) const;
+  std::string log_file(const Pod& pod) const;
+  std::string termination_message(const Pod& pod, const ExitStatus& status) const;
+  void report(const Pod& pod, Json status);
+  ApiResponse call(std::string_view method, const std::string& target, const Json& body);
+
+  Api& api_;
+  ProcessHost& host_;
+  const Clock& clock_;
+  const LocalNodeOptions options_;
+  AddressPool addresses_;
+  std::shared_ptr<Inbox> inbox_;  // what other threads tell the node's
+  Watch watch_;
+  std::map<std::string, Pod> pods_;  // by UID; the node's thread alone
+  TimePoint next_log_check_{};
+  std::thread thread_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,94 @@
+#include "cli/local/node/pod_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/local/store/base64.h"
+
+namespace lockstep {
+
+Status write_private_file(const std::string& file, std::string_view content) {
+  int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return errno_error("[file] " + file, errno);
+  while (!content.empty()) {
+    ssize_t written = write(fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      Error error = errno_error("[file] writing " + file, errno);
+      close(fd);
+      return error;
+    }
+    content.remove_prefix(static_cast<size_t>(written));
+  }
+  if (close(fd) != 0) return errno_error("[file] closing " + file, errno);
+  return {};
+}
+
+Status make_private_folder(const std::string& folder) {
+  std::string path;
+  for (const std::filesystem::path& part : std::filesystem::path(folder)) {
+    path = path.empty() ? part.string() : (std::filesystem::path(path) / part).string();
+    if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) continue;
+    return errno_error("[folder] " + path, errno);
+  }
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    return unavailable("[folder] " + folder + ": there is something else of this name");
+  return {};
+}
+
+std::string end_of_file(const std::string& file, size_t bytes_max) {
+  std::ifstream stream(file, std::ios::binary | std::ios::ate);
+  if (!stream) return "";
+  auto size = static_cast<size_t>(std::max<std::streamoff>(0, stream.tellg()));
+  size_t bytes = std::min(size, bytes_max);
+  std::string text(bytes, '\0');
+  stream.seekg(static_cast<std::streamoff>(size - bytes));
+  stream.read(text.data(), static_cast<std::streamsize>(bytes));
+  text.resize(static_cast<size_t>(std::max<std::streamsize>(0, stream.gcount())));
+  return text;
+}
+
+void bound_log(const std::string& file, size_t bytes_max, size_t bytes_kept) {
+  struct stat info {};
+  if (stat(file.c_str(), &info) != 0 || static_cast<size_t>(info.st_size) <= bytes_max) return;
+  std::string kept = end_of_file(file, bytes_kept);
+  int fd = open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (fd < 0) return;
+  // A full disk must not stop a pod because of its log.
+  if (ftruncate(fd, 0) == 0) (void)!write(fd, kept.data(), kept.size());
+  close(fd);
+}
+
+Status PodFolder::create() const {
+  return make_private_folder(root_);
+}
+
+Status PodFolder::add_folder(const std::string& mount_path) const {
+  return make_private_folder(path_of(mount_path));
+}
+
+Status PodFolder::add_secret(const std::string& mount_path, const Json& data) const {
+  TRY(add_folder(mount_path));
+  if (!data.is_object()) return {};
+  for (const auto& [key, value] : data.items()) {
+    if (key.empty() || key.find('/') != std::string::npos || key == "." || key == ".." ||
+        !value.is_string())
+      return corrupt("[node] a secret's key is not a file name: " + key);
+    TRY_ASSIGN(std::string content, base64_decode(value.get_ref<const std::string&>()));
+    TRY(write_private_file(path_of(mount_path) + "/" + key, content));
+  }
+  return {};
+}
+
+void PodFolder::remove() const {
+  std::error_code ignored;
+  std::filesystem::remove_all(root_, ignored);
+}
+
+}  // namespace lockstep
