@@ -79,17 +79,20 @@ ApiResponse Api::handle(const ApiRequest& request) {
   Result<ApiPath> path = parse_target(request.target);
   if (!path.ok()) return bad_request(path.error().message);
   ApiResponse response;
-  bool written = false;
+  std::vector<std::function<void()>> listeners;
   {
     std::lock_guard lock(mutex_);
     int64_t before = storage_.version();
     response = route(*path, request);
-    written = storage_.version() != before;
+    if (storage_.version() != before) listeners = listeners_;
   }
-  if (written) {
-    for (const auto& listener : listeners_) listener();
-  }
+  for (const auto& listener : listeners) listener();
   return response;
+}
+
+void Api::on_change(std::function<void()> listener) {
+  std::lock_guard lock(mutex_);
+  listeners_.push_back(std::move(listener));
 }
 
 ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {

@@ -53,9 +53,8 @@ class Api {
   // Tells the client the version up to which it has seen everything.
   Json bookmark(const Watch& watch);
 
-  // Called after every write, on the writer's thread, without a lock; must not block. Set before
-  // the first request.
-  void on_change(std::function<void()> listener) { listeners_.push_back(std::move(listener)); }
+  // Called after every write, on the writer's thread, without a lock; must not block.
+  void on_change(std::function<void()> listener);
 
  private:
   ApiResponse route(const ApiPath& path, const ApiRequest& request);
@@ -75,8 +74,8 @@ class Api {
   std::string new_suffix();
 
   const Clock& clock_;
-  std::vector<std::function<void()>> listeners_;
   std::mutex mutex_;  // guards what follows
+  std::vector<std::function<void()>> listeners_;
   Random random_;
   Storage storage_;
 };

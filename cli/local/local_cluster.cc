@@ -1,0 +1,89 @@
+#include "cli/local/local_cluster.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+
+#include "common/base/sha256.h"
+
+extern char** environ;
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  return entries;
+}
+
+}  // namespace
+
+Result<std::string> random_secret() {
+  Digest bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return errno_error("[random] getrandom", errno);
+  return hex(bytes);
+}
+
+Status check_programs(const std::string& program_folder) {
+  for (const char* name : {"lockstep-controller", "lockstep-agent", "lockstep-worker"}) {
+    std::string file = program_folder + "/" + name;
+    if (access(file.c_str(), X_OK) != 0)
+      return not_found("[programs] expected " + file + ", which is not there: build or install " +
+                       "all of Lockstep's programs into one folder");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
+                                                          const LocalClusterOptions& options) {
+  TRY(make_private_folder(options.folder));
+  std::unique_ptr<LocalCluster> cluster(new LocalCluster);
+  cluster->folder_ = options.folder;
+  TRY_ASSIGN(std::string token, random_secret());
+  cluster->api_ = std::make_unique<Api>(clock, options.seed);
+  ApiServerOptions server{.token = token};
+  TRY_ASSIGN(cluster->server_, ApiServer::start(*cluster->api_, server));
+  cluster->host_ = std::make_unique<ProcessHost>();
+  LocalNodeOptions node{.folder = options.folder + "/pods",
+                        .log_folder = options.log_folder,
+                        .program_folder = options.program_folder,
+                        .seed = options.seed};
+  TRY_ASSIGN(cluster->node_, LocalNode::start(*cluster->api_, *cluster->host_, clock, node));
+  TRY(cluster->start_controller(options, token));
+  return cluster;
+}
+
+Status LocalCluster::start_controller(const LocalClusterOptions& options,
+                                      const std::string& token) {
+  std::string token_file = options.folder + "/token";
+  std::string key_file = options.folder + "/key";
+  TRY_ASSIGN(std::string key, random_secret());
+  TRY(write_private_file(token_file, token));
+  TRY(write_private_file(key_file, key));
+  controller_log_ = options.log_folder + "/controller.log";
+  std::string program = options.program_folder + "/lockstep-controller";
+  SpawnSpec spec{.program = program,
+                 .arguments = {program, "--server", server_->url(), "--token-file", token_file,
+                               "--key-file", key_file, "--leader-elect=false"},
+                 .environment = own_environment(),
+                 .working_folder = options.folder,
+                 .output_file = controller_log_};
+  controller_ = std::make_unique<ControllerChild>(*host_, ControllerChildOptions{.spec = spec});
+  return {};
+}
+
+LocalCluster::~LocalCluster() {
+  controller_.reset();
+  node_.reset();
+  host_.reset();
+  server_.reset();
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+}  // namespace lockstep

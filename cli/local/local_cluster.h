@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/local/controller_child.h"
+#include "cli/local/http/server.h"
+#include "cli/local/node/local_node.h"
+#include "cli/local/node/process_host.h"
+#include "cli/local/store/api.h"
+
+namespace lockstep {
+
+struct LocalClusterOptions {
+  std::string program_folder;  // of lockstep-controller and lockstep-agent
+  std::string folder;          // private files (token, pods); removed at the end
+  std::string log_folder;      // kept
+  uint64_t seed = 0;           // of UIDs and addresses: unique for the run
+};
+
+// A whole cluster on this machine: embedded API server, controller, and one node. Everything ends
+// with the object, or with this process, however that happens.
+class LocalCluster {
+ public:
+  // `clock` outlives it. kUnavailable, kNotFound: a folder, port or program is not to be had.
+  static Result<std::unique_ptr<LocalCluster>> start(const Clock& clock,
+                                                     const LocalClusterOptions& options);
+  ~LocalCluster();
+
+  Api& api() { return *api_; }
+  LocalNode& node() { return *node_; }
+  ControllerChild& controller() { return *controller_; }
+  const std::string& controller_log() const { return controller_log_; }
+
+ private:
+  LocalCluster() = default;
+  Status start_controller(const LocalClusterOptions& options, const std::string& token);
+
+  std::string folder_;
+  std::string controller_log_;
+  // In the order in which they depend on each other.
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<ApiServer> server_;
+  std::unique_ptr<ProcessHost> host_;
+  std::unique_ptr<LocalNode> node_;
+  std::unique_ptr<ControllerChild> controller_;
+};
+
+// 256 random bits of the system, 64 hex digits.
+Result<std::string> random_secret();
+// Programs that a local run starts, all of them beside each other; kNotFound names the first that
+// is missing.
+Status check_programs(const std::string& program_folder);
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// lockstep: the user's tool.
+#include <pthread.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "cli/run/run_job.h"
+#include "common/base/clock.h"
+
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+
+// All threads leave these to the one that waits for them.
+void block_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+std::string program_folder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lockstep::RunOptions run{.program_folder = program_folder()};
+  std::vector<std::string> files;
+  std::string format;
+  int exit_code = 0;
+
+  CLI::App app("Trains models on Kubernetes, or on this machine without one.", "lockstep");
+  app.require_subcommand(1);
+  app.footer("Example: lockstep run examples/kjv-gpt.yaml");
+
+  CLI::App* run_command = app.add_subcommand(
+      "run", "Train a job on this machine: no cluster needed, the same controller and agents");
+  run_command->add_option("FILE", run.file, "A TrainingJob, YAML or JSON")->required();
+  run_command->add_option("--output", run.output,
+                          "Folder for checkpoints, metrics, logs and the loss curve "
+                          "(default: ./lockstep-runs/<job>-<time>)");
+  run_command->add_option("-o", format, "json: one line of JSON on stdout at the end, for programs")
+      ->check(CLI::IsMember({"json"}));
+  run_command->footer(
+      "Exit code 0: Complete; 1: Failed; 2: bad input, nothing was started; 130: interrupted.\n"
+      "Ctrl-C ends the job within its grace period, a second one at once.");
+  run_command->callback([&] {
+    run.json = format == "json";
+    exit_code = lockstep::run_job(run, lockstep::SystemClock());
+  });
+
+  CLI::App* validate_command = app.add_subcommand(
+      "validate", "Check jobs as `run` would, without running them (exit code 0 or 2)");
+  validate_command->add_option("FILE", files, "TrainingJobs, YAML or JSON")->required();
+  validate_command->callback([&] { exit_code = lockstep::validate_files(files); });
+
+  CLI::App* version_command = app.add_subcommand("version", "Print the version");
+  version_command->callback([] { std::cout << "lockstep " << kVersion << "\n"; });
+
+  block_signals();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : lockstep::kExitBadInput;
+  }
+  return exit_code;
+}

@@ -1,0 +1,85 @@
+#include "cli/run/job_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "common/api/problems.h"
+#include "common/api/yaml.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_absolute(std::string& path, const fs::path& folder) {
+  if (path.empty() || fs::path(path).is_absolute()) return;
+  path = (folder / path).lexically_normal().string();
+}
+
+Problems check_data(const TrainSpec& train) {
+  const std::string at = "spec.train.data.path: ";
+  std::error_code error;
+  fs::file_status status = fs::status(train.data.path, error);
+  if (!fs::exists(status))
+    return {at + "there is no " + train.data.path + ", expected a file or a folder with the data"};
+  if (access(train.data.path.c_str(), R_OK) != 0)
+    return {at + train.data.path + " can't be read by this user"};
+  if (fs::is_regular_file(status)) {
+    if (fs::file_size(train.data.path, error) == 0)
+      return {at + train.data.path + " is empty, expected data"};
+    return {};
+  }
+  if (!fs::is_directory(status)) return {at + train.data.path + " is neither a file nor a folder"};
+  for (const auto& entry : fs::directory_iterator(train.data.path, error)) {
+    if (entry.is_regular_file(error)) return {};
+  }
+  return {at + "the folder " + train.data.path + " holds no files"};
+}
+
+void warn_pod_template(const Json& part, const std::string& path,
+                       std::vector<std::string>& warnings) {
+  if (part.is_object() && !part.empty()) {
+    for (const auto& [key, value] : part.items())
+      warn_pod_template(value, join_path(path, key), warnings);
+    return;
+  }
+  warnings.push_back(path + ": a local node starts processes, so this has no effect here");
+}
+
+std::vector<std::string> local_warnings(const TrainingJobSpec& spec) {
+  std::vector<std::string> warnings;
+  if (!spec.image.empty())
+    warnings.push_back(
+        "spec.image: a local node has no images; the programs beside `lockstep` run "
+        "instead");
+  // Labels and annotations are carried out, and so are environment variables.
+  Json rest = spec.podTemplate;
+  if (rest.is_object() && !rest.empty()) {
+    rest.erase("metadata");
+    if (!rest.empty()) warn_pod_template(rest, "spec.podTemplate", warnings);
+  }
+  return warnings;
+}
+
+}  // namespace
+
+Result<LocalJob> read_local_job(const std::string& file) {
+  TRY_ASSIGN(Json document, read_document(file));
+  TRY_ASSIGN(TrainingJob job, valid_training_job_from_json(document));
+  std::error_code error;
+  fs::path folder = fs::absolute(fs::path(file), error).parent_path();
+  make_absolute(job.spec.checkpoint.path, folder);
+  if (job.spec.train) {
+    make_absolute(job.spec.train->data.path, folder);
+    Problems problems = check_data(*job.spec.train);
+    if (!problems.empty()) return to_error(problems);
+  }
+  LocalJob local;
+  local.warnings = local_warnings(job.spec);
+  local.job = std::move(job);
+  return local;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/api/training_job.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+struct LocalJob {
+  TrainingJob job;
+  std::vector<std::string> warnings;  // fields that a local node does not carry out, each by itself
+};
+
+// Reads and checks a job as `lockstep run` and `lockstep validate` do: the document, its rules, and
+// what it needs of this machine (its data). Relative paths become absolute, from the document's
+// folder. kInvalid with all that is wrong, a line each.
+Result<LocalJob> read_local_job(const std::string& file);
+
+}  // namespace lockstep

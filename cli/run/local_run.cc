@@ -1,0 +1,279 @@
+#include "cli/run/local_run.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/run/loss_curve.h"
+#include "cli/run/run_job.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kLookMilliseconds = 200;
+constexpr int64_t kControllerEndsMax = 10;  // in a row: it will not come up any more
+constexpr Duration kPatienceAfterEnd = std::chrono::seconds(10);
+constexpr Duration kMargin = std::chrono::seconds(10);  // of the agent and the node, over the grace
+constexpr size_t kSampleBytesMax = 8u << 10;
+constexpr size_t kLogTailBytes = 2u << 10;
+
+std::string number(double value, const char* format) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string collection_of(const ObjectMeta& metadata) {
+  return "/apis/lockstep.dev/v1alpha1/namespaces/" + metadata.namespace_ + "/trainingjobs";
+}
+
+const Condition* true_condition(const TrainingJobStatus& status, std::string_view type) {
+  for (const Condition& condition : status.conditions) {
+    if (condition.type == type && condition.status == "True") return &condition;
+  }
+  return nullptr;
+}
+
+// The kernel's random bits, so that two runs on one machine don't choose the same addresses.
+uint64_t run_seed() {
+  Result<std::string> secret = random_secret();
+  return secret.ok() ? std::stoull(secret->substr(0, 16), nullptr, 16)
+                     : static_cast<uint64_t>(getpid());
+}
+
+}  // namespace
+
+LocalRun::LocalRun(const Clock& clock, LocalRunOptions options)
+    : clock_(clock),
+      options_(std::move(options)),
+      target_(collection_of(options_.job.metadata) + "/" + options_.job.metadata.name),
+      began_(clock.now()),
+      reporter_(clock, STDERR_FILENO),
+      metrics_(options_.job.spec.checkpoint.path + "/metrics.jsonl") {}
+
+LocalRun::~LocalRun() {
+  cluster_.reset();
+  if (signal_fd_ >= 0) close(signal_fd_);
+  if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+int LocalRun::run() {
+  Status started = start();
+  if (!started.ok()) {
+    reporter_.line(started.error().message);
+    return kExitFailed;
+  }
+  End end = follow();
+  reporter_.clear();
+  if (end == End::kInterrupted) {
+    reporter_.line("stopping; once more to kill everything at once");
+    stop(std::chrono::seconds(options_.job.spec.terminationGracePeriodSeconds) + kMargin);
+  } else {
+    stop(kPatienceAfterEnd);
+  }
+  cluster_.reset();
+  finish(end);
+  if (end == End::kComplete) return 0;
+  return end == End::kInterrupted ? kExitInterrupted : kExitFailed;
+}
+
+Status LocalRun::start() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (signal_fd_ < 0 || wake_fd_ < 0) return errno_error("[run] eventfd", errno);
+  TRY_ASSIGN(cluster_, LocalCluster::start(clock_, {.program_folder = options_.program_folder,
+                                                    .folder = options_.output + "/node",
+                                                    .log_folder = options_.output + "/logs",
+                                                    .seed = run_seed()}));
+  cluster_->api().on_change([fd = wake_fd_] {
+    uint64_t one = 1;
+    (void)!write(fd, &one, sizeof one);  // full means that a wake-up is pending already
+  });
+  reporter_.line("output: " + options_.output);
+  return submit();
+}
+
+Status LocalRun::submit() {
+  const ObjectMeta& metadata = options_.job.metadata;
+  // 409 where it is one of those that are always there.
+  call("POST", "/api/v1/namespaces", {{"metadata", {{"name", metadata.namespace_}}}});
+  ApiResponse made = call("POST", collection_of(metadata), to_json(options_.job));
+  if (!made.ok()) return invalid(string_or(made.body, "message", "the job was refused"));
+  return {};
+}
+
+LocalRun::End LocalRun::follow() {
+  while (true) {
+    look();
+    if (true_condition(status_, "Complete")) return End::kComplete;
+    if (true_condition(status_, "Failed")) return End::kFailed;
+    if (job_gone_) return End::kJobGone;
+    if (cluster_->controller().ends_in_a_row() >= kControllerEndsMax) return End::kControllerLost;
+    if (signals_ > 0) return End::kInterrupted;
+    wait(kLookMilliseconds);
+  }
+}
+
+void LocalRun::look() {
+  ApiResponse response = call("GET", target_, Json());
+  job_gone_ = response.code == 404;
+  if (response.ok()) {
+    if (Result<TrainingJob> job = stored_training_job_from_json(response.body); job.ok()) {
+      for (const std::string& event : status_events(status_, job->status)) reporter_.line(event);
+      status_ = std::move(job->status);
+    }
+  }
+  int64_t ends = cluster_->controller().ends();
+  if (ends > controller_ends_)
+    reporter_.line("the controller ended and is started again (" + cluster_->controller_log() +
+                   "); training goes on");
+  controller_ends_ = ends;
+  // Before the first round the file may be that of an earlier run.
+  if (status_.progress) metrics_.poll();
+  report_validation_losses();
+  reporter_.progress(snapshot());
+}
+
+ProgressSnapshot LocalRun::snapshot() const {
+  ProgressSnapshot snapshot;
+  const TrainingJobSpec& spec = options_.job.spec;
+  snapshot.name = options_.job.metadata.name;
+  snapshot.state = status_.state;
+  snapshot.restarts = status_.restarts;
+  snapshot.elapsed_seconds = to_seconds(clock_.now() - began_);
+  if (spec.train) {
+    snapshot.steps = spec.train->steps;
+    snapshot.tokens_per_step = static_cast<double>(spec.train->batch.global) *
+                               static_cast<double>(model_config(*spec.train).context);
+  }
+  if (status_.progress) {
+    snapshot.step = status_.progress->step;
+    snapshot.loss = status_.progress->loss;
+    snapshot.tokens_per_second = status_.progress->tokensPerSecond;
+  }
+  // The file is newer than the status, which is written every few seconds.
+  if (!metrics_.losses().empty()) {
+    snapshot.step = metrics_.last_step();
+    snapshot.loss = metrics_.losses().rbegin()->second;
+    snapshot.tokens_per_second = metrics_.tokens_per_second();
+  }
+  return snapshot;
+}
+
+void LocalRun::report_validation_losses() {
+  const auto& losses = metrics_.validation_losses();
+  for (auto at = losses.upper_bound(validated_step_); at != losses.end(); ++at) {
+    reporter_.line("step " + std::to_string(at->first) + ": validation loss " +
+                   number(at->second, "%.4f"));
+    validated_step_ = at->first;
+  }
+}
+
+void LocalRun::wait(int milliseconds) {
+  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
+  (void)poll(fds, 2, milliseconds);
+  uint64_t count = 0;
+  (void)!read(wake_fd_, &count, sizeof count);
+  signalfd_siginfo info;
+  while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) ++signals_;
+}
+
+void LocalRun::stop(Duration patience) {
+  int signals_before = signals_;
+  TimePoint deadline = clock_.now() + patience;
+  call("DELETE", target_, {{"propagationPolicy", "Background"}});
+  while (!cluster_->node().is_empty() && clock_.now() < deadline && signals_ == signals_before)
+    wait(kLookMilliseconds / 4);
+  if (!cluster_->node().is_empty()) cluster_->node().kill_all();
+}
+
+ApiResponse LocalRun::call(const std::string& method, const std::string& target, const Json& body) {
+  return cluster_->api().handle(
+      {method, target, "application/json", body.is_null() ? std::string() : dump_json(body)});
+}
+
+void LocalRun::finish(End end) {
+  metrics_.reread();
+  report_validation_losses();
+  write_loss_curve();
+  print_result(end);
+  if (options_.json) std::printf("%s\n", result_json(end).c_str());
+  std::fflush(stdout);
+}
+
+void LocalRun::write_loss_curve() {
+  if (metrics_.losses().empty()) return;
+  std::string file = options_.output + "/loss.svg";
+  Status written =
+      write_private_file(file, loss_curve_svg({.title = options_.job.metadata.name,
+                                               .train = metrics_.losses(),
+                                               .validation = metrics_.validation_losses()}));
+  if (!written.ok()) reporter_.line("no picture of the loss: " + written.error().message);
+}
+
+std::string LocalRun::state_text(End end) const {
+  switch (end) {
+    case End::kComplete:
+      return "Complete";
+    case End::kInterrupted:
+      return "Stopped";
+    default:
+      return "Failed";
+  }
+}
+
+void LocalRun::print_result(End end) {
+  const std::string& folder = options_.job.spec.checkpoint.path;
+  std::error_code error;
+  std::string sample = folder + "/sample.txt";
+  if (end == End::kComplete && std::filesystem::exists(sample, error))
+    reporter_.line("\n" + end_of_file(sample, kSampleBytesMax) + "\n");
+  if (const Condition* failed = true_condition(status_, "Failed"))
+    reporter_.line("failed: " + failed->message);
+  if (end == End::kControllerLost)
+    reporter_.line("failed: the controller does not stay up; the end of its log:\n" +
+                   end_of_file(options_.output + "/logs/controller.log", kLogTailBytes));
+  if (end == End::kJobGone) reporter_.line("failed: the job was deleted");
+  std::string summary = options_.job.metadata.name + ": " + state_text(end) + " at step " +
+                        std::to_string(snapshot().step) + " after " +
+                        clock_text(to_seconds(clock_.now() - began_));
+  if (!metrics_.losses().empty())
+    summary += ", loss " + number(metrics_.losses().rbegin()->second, "%.4f");
+  if (!metrics_.validation_losses().empty())
+    summary += ", validation loss " + number(metrics_.validation_losses().rbegin()->second, "%.4f");
+  if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);
+  reporter_.line(summary);
+  if (std::filesystem::exists(folder + "/metrics.jsonl", error))
+    reporter_.line("metrics: " + folder + "/metrics.jsonl");
+  if (!metrics_.losses().empty()) reporter_.line("picture: " + options_.output + "/loss.svg");
+  reporter_.line("logs:    " + options_.output + "/logs");
+}
+
+std::string LocalRun::result_json(End end) const {
+  Json result = {{"state", state_text(end)},
+                 {"step", snapshot().step},
+                 {"loss", nullptr},
+                 {"validationLoss", nullptr},
+                 {"tokensPerSecond", metrics_.median_tokens_per_second()},
+                 {"restarts", status_.restarts},
+                 {"seconds", to_seconds(clock_.now() - began_)},
+                 {"output", options_.output}};
+  if (snapshot().loss) result["loss"] = *snapshot().loss;
+  if (!metrics_.validation_losses().empty())
+    result["validationLoss"] = metrics_.validation_losses().rbegin()->second;
+  else if (status_.progress && status_.progress->validationLoss)
+    result["validationLoss"] = *status_.progress->validationLoss;
+  return dump_json(result);
+}
+
+}  // namespace lockstep

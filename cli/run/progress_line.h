@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+// What a run looks like at one moment.
+struct ProgressSnapshot {
+  std::string name;
+  std::string state;  // Pending, Forming, Running, ...
+  int64_t step = 0;
+  int64_t steps = 0;
+  std::optional<double> loss;
+  double tokens_per_second = 0;
+  double tokens_per_step = 0;
+  int64_t restarts = 0;
+  double elapsed_seconds = 0;
+};
+
+// One line of at most `width` columns, with a bar where there is room:
+// `kjv-gpt [#####.....]  620/1500  loss 1.934  23.1k tok/s  1:32 left`.
+std::string progress_line(const ProgressSnapshot& snapshot, int width);
+// The same for a log: no bar, the time since the start.
+std::string progress_log_line(const ProgressSnapshot& snapshot);
+
+// 45 -> "0:45", 3723 -> "1:02:03".
+std::string clock_text(double seconds);
+// 412345 -> "412k", 1234 -> "1.23k".
+std::string rate_text(double per_second);
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/run/progress_line.h"
+#include "common/api/training_job.h"
+#include "common/base/clock.h"
+
+namespace lockstep {
+
+// What a user is told between two looks at a job: rounds, restarts with their cause, checkpoints,
+// conditions that became true. In the order in which they are read.
+std::vector<std::string> status_events(const TrainingJobStatus& before,
+                                       const TrainingJobStatus& after);
+
+// Talks to the user on stderr. On a terminal: one live line below the lines of events; elsewhere a
+// plain line every few seconds. Not thread-safe.
+class Reporter {
+ public:
+  // `clock` outlives it.
+  Reporter(const Clock& clock, int fd);
+
+  void line(std::string_view text);
+  void progress(const ProgressSnapshot& snapshot);
+  // Takes the live line away, for what follows.
+  void clear();
+
+ private:
+  void write_all(const std::string& text);
+  int columns() const;
+
+  const Clock& clock_;
+  int fd_;
+  bool terminal_;
+  std::string live_;
+  std::optional<TimePoint> logged_at_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+#include "cli/run/run_job.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+
+#include "cli/run/job_file.h"
+#include "cli/run/local_run.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+void print_error(const std::string& text) {
+  std::fprintf(stderr, "%s%s", text.c_str(), text.ends_with('\n') ? "" : "\n");
+}
+
+std::string default_output(const std::string& job_name, const Clock& clock) {
+  std::time_t seconds = std::chrono::system_clock::to_time_t(
+      std::chrono::time_point_cast<std::chrono::system_clock::duration>(clock.wall_now()));
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  return "lockstep-runs/" + job_name + "-" + stamp;
+}
+
+// Makes the folder and puts the job into it, which shows that it can be written to.
+Result<std::string> prepare_output(std::string folder, const TrainingJob& job) {
+  std::error_code error;
+  folder = fs::absolute(folder, error).lexically_normal().string();
+  fs::create_directories(folder, error);
+  if (error)
+    return unavailable("the output folder " + folder + " can't be made: " + error.message());
+  Status written = write_private_file(folder + "/job.json", to_json(job).dump(2) + "\n");
+  if (!written.ok())
+    return unavailable("the output folder can't be written to: " + written.error().message);
+  return folder;
+}
+
+}  // namespace
+
+int run_job(const RunOptions& options, const Clock& clock) {
+  Result<LocalJob> read = read_local_job(options.file);
+  if (!read.ok()) {
+    print_error(read.error().message);
+    return kExitBadInput;
+  }
+  TrainingJob& job = read->job;
+  for (const std::string& warning : read->warnings) print_error("warning: " + warning);
+  if (Status programs = check_programs(options.program_folder); !programs.ok()) {
+    print_error(programs.error().message);
+    return kExitFailed;
+  }
+  std::string folder =
+      options.output.empty() ? default_output(job.metadata.name, clock) : options.output;
+  Result<std::string> output = prepare_output(folder, job);
+  if (!output.ok()) {
+    print_error(output.error().message);
+    return kExitBadInput;
+  }
+  if (job.spec.checkpoint.path.empty()) job.spec.checkpoint.path = *output + "/checkpoints";
+  LocalRun run(clock, {.job = job,
+                       .output = *output,
+                       .program_folder = options.program_folder,
+                       .json = options.json});
+  return run.run();
+}
+
+int validate_files(const std::vector<std::string>& files) {
+  int exit_code = 0;
+  for (const std::string& file : files) {
+    Result<LocalJob> read = read_local_job(file);
+    if (!read.ok()) {
+      print_error(file + ":\n" + read.error().message);
+      exit_code = kExitBadInput;
+      continue;
+    }
+    for (const std::string& warning : read->warnings) print_error(file + ": warning: " + warning);
+    print_error(file + ": valid");
+  }
+  return exit_code;
+}
+
+}  // namespace lockstep
