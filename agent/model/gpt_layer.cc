@@ -171,6 +171,11 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
                     .weight = &p[kQkv],
                     .bias = &p[kQkv + 1]},
                    {.dy = dqkv, .dx = dnorm, .weight_id = parameter_id(block, kQkv)}, batch, sink);
+  // A bias of the keys shifts all of a query's scores alike, which softmax does not see: its
+  // gradient is zero. What the kernel has there is rounding, which AdamW would blow up to full
+  // steps that differ from one world size to another.
+  float* dkey_bias = sink.buffer(parameter_id(block, kQkv) + 1) + split;
+  ops.fill(stream, {.out = dkey_bias, .count = split, .value = 0.0f});
   TRY(ready_pair(parameter_id(block, kQkv), sink));
   TRY(region.enter(dnorm, batch.rows() * width));
   return backward_norm({.h = batch.at(at.input),
