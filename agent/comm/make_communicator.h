@@ -25,7 +25,7 @@ struct CommOptions {
   int rank = 0;
   std::vector<PeerAddress> peers;  // by rank; their number is the size of the world
   int listen_fd = -1;              // a listening socket (listen_on); taken over. -1: made here
-  int shm_fd = -1;                 // memfd of shm_bytes(ranks of this node); -1: TCP to all ranks
+  int shm_fd = -1;  // memfd, empty or of shm_bytes(local ranks); -1: TCP to all ranks
   std::string job_uid;
   uint64_t round = 0;
   std::string world_hash;
@@ -45,7 +45,8 @@ std::string transport_key(std::string_view job_token, uint64_t round, std::strin
 Result<int> listen_on(const std::string& host, int port);
 
 // Size of the memory that so many ranks of one node share: a memfd made and inherited for every
-// round anew, zeroed, never used twice. Pages are only taken up as they are used.
+// round anew, zeroed, never used twice. Whoever makes it may leave it empty: the ranks give it its
+// size. Pages are only taken up as they are used.
 size_t shm_bytes(int local_ranks);
 
 // Joins the world and returns when all of its ranks have. Ranks of one node talk through shared

@@ -82,7 +82,12 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
                    " of the shared memory: " + std::strerror(errno));
   }
   const size_t bytes = shm_bytes(options.ranks);
-  if (info.st_size < static_cast<off_t>(bytes)) {
+  // An agent makes it empty. All ranks give it the same size, so only the first changes anything.
+  if (info.st_size == 0) {
+    if (::ftruncate(options.fd, static_cast<off_t>(bytes)) != 0) {
+      return errno_error("[comm] sizing the shared memory", errno);
+    }
+  } else if (info.st_size < static_cast<off_t>(bytes)) {
     return invalid("[comm] shared memory of " + std::to_string(options.ranks) + " ranks needs " +
                    std::to_string(bytes) + " bytes, there are " + std::to_string(info.st_size));
   }

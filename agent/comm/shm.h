@@ -23,8 +23,8 @@ enum class Sleep : uint32_t {
 // that a killed rank leaves behind can block the others; all that is read from it is checked.
 class ShmRegion {
  public:
-  // Maps an inherited memfd of at least shm_bytes(ranks) bytes. `tag` (not 0) is the round's:
-  // kConflict if another round has used the memory.
+  // Maps an inherited memfd, empty or of at least shm_bytes(ranks) bytes. `tag` (not 0) is the
+  // round's: kConflict if another round has used the memory.
   struct Options {
     int fd = -1;
     int ranks = 0;

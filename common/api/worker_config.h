@@ -23,7 +23,8 @@ struct WorkerConfig {
   std::string token_file;  // the job's token; the key of a round's transport is derived from it
   int64_t rendezvous_timeout_seconds = 60;
   int64_t progress_fd = -1;  // inherited memfd with this rank's ProgressPage; -1: none
-  int64_t shm_fd = -1;       // inherited memfd shared by the ranks of this node; -1: none
+  int64_t shm_fd = -1;  // inherited memfd shared by the ranks of this node, empty at first, sized
+                        // by them; -1: none
 
   bool operator==(const WorkerConfig&) const = default;
 };
