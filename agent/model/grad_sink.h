@@ -14,7 +14,8 @@ class GradSink {
   virtual ~GradSink() = default;
 
   // The fp32 buffer of the local part of parameter `id`, to be added to (+=): the sink zeroes it at
-  // the start of a step, and micro-batches accumulate. Valid until ready(id).
+  // the start of a step, and micro-batches accumulate. Elements whose gradient is zero whatever the
+  // input (a bias of attention's keys) are set to zero. Valid until ready(id).
   virtual float* buffer(int64_t id) = 0;
 
   // All contributions of this stage to the gradient of `id` in this micro-batch have been issued to
