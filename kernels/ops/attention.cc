@@ -34,15 +34,20 @@ Scratch scratch_of(const AttentionShape& shape, const Workspace& workspace, int 
   return {base, base + shape.head_dim * stride, scores, scores + kRows * stride, stride};
 }
 
-// to[d, t] = from[t, d] * factor for T rows that are row_stride apart.
+// to[d, t] = from[t, d] * factor for T rows that are row_stride apart; 0 for t from T to the
+// stride.
 void transpose(const float* from, int64_t row_stride, float factor, const AttentionShape& shape,
                int64_t stride, float* to) {
-  const int64_t width = shape.head_dim;
-  for (int64_t block = 0; block < stride; block += 16) {
-    for (int64_t d = 0; d < width; ++d) {
-      for (int64_t t = block; t < min_of(block + 16, stride); ++t) {
-        to[d * stride + t] = t < shape.sequence ? from[t * row_stride + d] * factor : 0.0f;
+  for (int64_t t = 0; t < stride; t += kLanes) {
+    const int64_t rows = max_of(0, min_of(kLanes, shape.sequence - t));
+    for (int64_t d = 0; d < shape.head_dim; d += kLanes) {
+      const int64_t columns = min_of(kLanes, shape.head_dim - d);
+      Vec square[kLanes] = {};
+      for (int64_t i = 0; i < rows; ++i) {
+        square[i] = load_n(from + (t + i) * row_stride + d, columns) * factor;
       }
+      transpose_square(square);
+      for (int64_t i = 0; i < columns; ++i) store(to + (d + i) * stride + t, square[i]);
     }
   }
 }
@@ -110,12 +115,12 @@ SoftmaxRow softmax_row(float* row, int64_t query, int64_t keys_rounded) {
   const float shift = max_of(highest);
   Vec sum = {};
   for (int64_t j = 0; j < whole; j += kLanes) {
-    const Vec e = exp_vec(load(row + j) - shift);
+    const Vec e = exp_bounded(load(row + j) - shift);
     store(row + j, e);
     sum += e;
   }
   for (int64_t j = whole; j < keys_rounded; j += kLanes) {
-    const Vec e = exp_vec(masked(load(row + j), j, query) - shift);
+    const Vec e = exp_bounded(masked(load(row + j), j, query) - shift);
     store(row + j, e);
     sum += e;
   }
@@ -187,7 +192,7 @@ void score_gradients(const HeadGradients& g, const Head& head, const Block& bloc
     for (int64_t j = 0; j < block.keys_rounded; j += kLanes) {
       Vec scores = load(p + j);
       if (j + kLanes > query) scores = masked(scores, j, query);
-      const Vec probability = exp_vec(scores - lse);
+      const Vec probability = exp_bounded(scores - lse);
       store(p + j, probability);
       store(d + j, probability * (load(d + j) - delta) * factor);
     }

@@ -31,18 +31,19 @@ float row_max(const float* row, int64_t count) {
   return result;
 }
 
-// The sum of exp(row - shift); they are stored to `out`, which may be row, unless it is null.
+// The sum of exp(row - shift), shift being no less than the row's maximum; they are stored to
+// `out`, which may be row, unless it is null.
 float exp_sum(const float* row, int64_t count, float shift, float* out) {
   Vec sum = {};
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    const Vec e = exp_vec(load(row + i) - shift);
+    const Vec e = exp_bounded(load(row + i) - shift);
     if (out) store(out + i, e);
     sum += e;
   }
   float result = sum_of(sum);
   if (i < count) {
-    const Vec e = exp_vec(load_part(row + i, count - i) - shift);
+    const Vec e = exp_bounded(load_part(row + i, count - i) - shift);
     if (out) store_part(out + i, e, count - i);
     for (int64_t j = 0; j < count - i; ++j) result += e[j];
   }

@@ -98,6 +98,13 @@ void fill(Stream&, const Fill& args) {
 }
 
 void cast(Stream&, const Cast& args) {
+  if (args.x.dtype == DType::kF32 && args.out.dtype == DType::kBf16) {
+    const float* x = args.x.f32();
+    Bf16* out = args.out.bf16();
+    parallel_vectors(args.count,
+                     [=](int64_t at, int64_t n) { store_bf16(out + at, load_n(x + at, n), n); });
+    return;
+  }
   parallel_vectors(args.count, [&](int64_t at, int64_t n) {
     store_any(args.out, at, load_any(args.x, at, n), n);
   });

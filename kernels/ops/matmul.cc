@@ -10,7 +10,8 @@ namespace lockstep::LOCKSTEP_ISA {
 
 namespace {
 
-constexpr int64_t kColumnBlock = 64;
+constexpr int64_t kColumnBlock = 1024;
+constexpr int64_t kColumnWork = 65536;  // additions that are worth a thread
 
 // Turns factors into what the precision wants, in the workspace.
 class Factors {
@@ -37,24 +38,19 @@ class Factors {
 
 // sums[j] += x[0,j] + x[1,j] + ..., rows in ascending order; threads take columns.
 void add_column_sums(const float* x, int64_t rows, int64_t columns, float* sums) {
-  const int64_t blocks = (columns + kColumnBlock - 1) / kColumnBlock;
-  const int64_t grain = max_of(1, 32768 / max_of(1, rows * kColumnBlock));
-  parallel_for(blocks, grain, [&](Range range) {
-    for (int64_t block = range.begin; block < range.end; ++block) {
-      const int64_t begin = block * kColumnBlock;
-      const int64_t count = min_of(kColumnBlock, columns - begin);
-      float sum[kColumnBlock] = {};
+  const int64_t grain = max_of(kLanes, kColumnWork / max_of(1, rows));
+  parallel_for(columns, grain, [&](Range range) {
+    float part[kColumnBlock];
+    for (int64_t begin = range.begin; begin < range.end; begin += kColumnBlock) {
+      const int64_t count = min_of(kColumnBlock, range.end - begin);
+      __builtin_memset(part, 0, sizeof part);
       for (int64_t row = 0; row < rows; ++row) {
         const float* from = x + row * columns + begin;
-        if (count == kColumnBlock) {
-          for (int64_t i = 0; i < kColumnBlock; i += kLanes) {
-            store(sum + i, load(sum + i) + load(from + i));
-          }
-        } else {
-          for (int64_t i = 0; i < count; ++i) sum[i] += from[i];
-        }
+        for_vectors(count, [&](int64_t i, int64_t n) {
+          store_n(part + i, load_n(part + i, n) + load_n(from + i, n), n);
+        });
       }
-      for (int64_t i = 0; i < count; ++i) sums[begin + i] += sum[i];
+      for (int64_t i = 0; i < count; ++i) sums[begin + i] += part[i];
     }
   });
 }

@@ -68,32 +68,65 @@ inline IntVec iota() {
   return v;
 }
 
-inline float sum_of(Vec v) {
-  float a[kLanes];
-  store(a, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) a[i] += a[i + width];
+// Folds the vector in halves: (0 + n/2), (1 + n/2 + 1), ... until one is left.
+template <int kCount>
+struct Folded {
+  typedef float Half __attribute__((vector_size(kCount * 2)));
+  template <class V, class Combine>
+  static float fold(V v, Combine combine) {
+    Half halves[2];
+    __builtin_memcpy(halves, &v, sizeof v);
+    return Folded<kCount / 2>::fold(combine(halves[0], halves[1]), combine);
   }
-  return a[0];
+};
+template <>
+struct Folded<2> {
+  template <class V, class Combine>
+  static float fold(V v, Combine combine) {
+    return combine(float{v[0]}, float{v[1]});
+  }
+};
+
+inline float sum_of(Vec v) {
+  return Folded<kLanes>::fold(v, [](auto a, auto b) { return a + b; });
 }
 inline float max_of(Vec v) {
-  float a[kLanes];
-  store(a, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) a[i] = a[i] > a[i + width] ? a[i] : a[i + width];
-  }
-  return a[0];
+  return Folded<kLanes>::fold(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
-// e^x within 2 ulp where the result is a normal number; 0 below -87.33, infinity above 88.72, NaN
-// for NaN. 2^n * p(r) with |r| <= ln(2)/2, p the minimax polynomial of Cephes' expf.
-inline Vec exp_vec(Vec x) {
-  const Vec low = all(-87.33654f), high = all(88.72283f);
-  const Vec clamped = x < low ? low : (x > high ? high : x);
+// Interleaves the lower (upper) halves of a and b: a0 b0 a1 b1 ...
+inline Vec interleave(Vec a, Vec b, int half) {
+  IntVec from = {};
+  for (int i = 0; i < kLanes; ++i) from[i] = half * kLanes / 2 + i / 2 + (i % 2) * kLanes;
+  return __builtin_shuffle(a, b, from);
+}
+
+// Transposes kLanes vectors of kLanes: each round deals the rows out like cards, which moves one
+// bit of the row's number into the column's.
+inline void transpose_square(Vec (&rows)[kLanes]) {
+#pragma GCC unroll 4
+  for (int round = 1; round < kLanes; round *= 2) {
+    Vec next[kLanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes / 2; ++i) {
+      next[2 * i] = interleave(rows[i], rows[i + kLanes / 2], 0);
+      next[2 * i + 1] = interleave(rows[i], rows[i + kLanes / 2], 1);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+  }
+}
+
+// e^x = 2^n * e^r with n an integer and |r| <= ln(2)/2; e^r by the polynomial of Cephes' expf.
+struct ExpParts {
+  Vec fraction;  // e^r
+  IntVec n;
+};
+inline ExpParts exp_parts(Vec x) {
   const Vec shifter = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  const Vec shifted = clamped * 1.44269504088896341f + shifter;
+  const Vec shifted = x * 1.44269504088896341f + shifter;
   const Vec n = shifted - shifter;
-  Vec r = clamped - n * 0.693359375f;
+  Vec r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
   Vec p = all(1.9875691500e-4f);
   p = p * r + 1.3981999507e-3f;
@@ -101,13 +134,29 @@ inline Vec exp_vec(Vec x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  return {p, (IntVec)shifted - 0x4B400000};
+}
+
+// Within 2 ulp where the result is a normal number; 0 below -87.33, infinity above 88.72, NaN for
+// NaN.
+inline Vec exp_vec(Vec x) {
+  const Vec low = all(-87.33654f), high = all(88.72283f);
+  const ExpParts e = exp_parts(x < low ? low : (x > high ? high : x));
   // 2^n in two factors: n reaches 128, which one float cannot hold.
-  const IntVec exponent = (IntVec)shifted - 0x4B400000;
-  const IntVec half = exponent >> 1;
-  p = p * (Vec)((half + 127) << 23) * (Vec)((exponent - half + 127) << 23);
+  const IntVec half = e.n >> 1;
+  Vec p = e.fraction * (Vec)((half + 127) << 23) * (Vec)((e.n - half + 127) << 23);
   p = x < low ? Vec{} : p;
   return x > high ? all(__builtin_inff()) : p;
+}
+
+// The same for x <= 88, without its last steps: 0 below -87, NaN for NaN.
+inline Vec exp_bounded(Vec x) {
+  const Vec low = all(-87.0f);
+  const ExpParts e = exp_parts(x < low ? low : x);
+  const Vec p = (Vec)((IntVec)e.fraction + (e.n << 23));
+  return x < low ? Vec{} : p;
 }
 
 // GELU(x) = x * s, s = 1 / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3): the same as with tanh,
@@ -122,7 +171,7 @@ inline constexpr float kGeluCubic = 0.071354816272600244f;  // 2 sqrt(2/pi) 0.04
 inline GeluTerms gelu_terms(Vec x) {
   const Vec minus_two_u = -x * (x * x * kGeluCubic + kGeluLinear);
   const Vec limit = all(87.0f);
-  const Vec e = exp_vec(minus_two_u > limit ? limit : minus_two_u);
+  const Vec e = exp_bounded(minus_two_u > limit ? limit : minus_two_u);
   const Vec s = 1.0f / (1.0f + e);
   return {s, e * s};
 }

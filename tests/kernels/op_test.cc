@@ -79,6 +79,10 @@ double loss_of(const OpCase& c, Doubles& doubles, const Ints& ints) {
   return loss;
 }
 
+size_t gradient_stride(size_t count) {
+  return std::max<size_t>(1, count / kGradientsPerTensor);
+}
+
 double finite_difference(const OpCase& c, Doubles& doubles, const Ints& ints, double& element) {
   constexpr double kStep = 1e-4;
   const double kept = element;
@@ -90,18 +94,33 @@ double finite_difference(const OpCase& c, Doubles& doubles, const Ints& ints, do
   return (above - below) / (2.0 * kStep);
 }
 
-void expect_gradients(const OpCase& c, const Tensors& tensors) {
+// Finite differences of every kGradientsPerTensor-th element, by gradient; made once a case, as
+// they depend on the reference alone.
+const Doubles& differences_of(const OpCase& c, const Tensors& tensors) {
+  static std::map<std::string, Doubles> made;
+  const auto [at, fresh] = made.try_emplace(c.name);
+  if (!fresh) return at->second;
   Doubles doubles = to_doubles(tensors);
   for (const GradientSpec& gradient : c.gradients) {
     std::vector<double>& input = doubles[gradient.input];
-    const std::vector<double>& got = doubles["d" + gradient.input];
+    for (size_t i = 0; i < input.size(); i += gradient_stride(input.size())) {
+      at->second[gradient.input].push_back(finite_difference(c, doubles, tensors.ints, input[i]));
+    }
+  }
+  return at->second;
+}
+
+void expect_gradients(const OpCase& c, const Tensors& tensors) {
+  const Doubles doubles = to_doubles(tensors);
+  for (const GradientSpec& gradient : c.gradients) {
+    const std::vector<double>& got = doubles.at("d" + gradient.input);
+    const std::vector<double>& want = differences_of(c, tensors).at(gradient.input);
     const double before = gradient.accumulated ? 0.5 : 0.0;
     const double limit = c.gradient_tolerance * std::max(1e-2, largest(got));
-    const size_t stride = std::max<size_t>(1, input.size() / kGradientsPerTensor);
-    for (size_t i = 0; i < input.size(); i += stride) {
-      const double want = finite_difference(c, doubles, tensors.ints, input[i]);
-      ASSERT_NEAR(got[i], want + before, limit)
-          << c.name << ": d" << gradient.input << "[" << i << "]";
+    for (size_t i = 0; i < want.size(); ++i) {
+      const size_t element = i * gradient_stride(got.size());
+      ASSERT_NEAR(got[element], want[i] + before, limit)
+          << c.name << ": d" << gradient.input << "[" << element << "]";
     }
     for (const double value : got) ASSERT_TRUE(std::isfinite(value)) << c.name;
   }
