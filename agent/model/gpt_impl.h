@@ -79,6 +79,8 @@ class Gpt::Impl {
   Status embedding_forward(std::span<const ParamView> views, MicroBatch& batch);
   Status embedding_backward(MicroBatch& batch, GradSink& sink);
   Status layer_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
+  Status attention_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
+  Status mlp_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   Status layer_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                         GradSink& sink);
   Status mlp_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,

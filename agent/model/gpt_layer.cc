@@ -39,11 +39,16 @@ const float* Gpt::Impl::layer_residual(int64_t block, const MicroBatch& batch) c
 // norm adds to h2.
 Status Gpt::Impl::layer_forward(int64_t block, std::span<const ParamView> p, MicroBatch& batch) {
   CHECK(p.size() == kLayerParameters);
+  TRY(attention_forward(block, p, batch));
+  return mlp_forward(block, p, batch);
+}
+
+// Leaves attention's output in the layer's `middle`.
+Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
+                                    MicroBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
   const int64_t width = options.config.width;
   const int64_t split = local_width();
-  const int64_t stream_count = batch.rows() * width;
-
   float* norm1 = batch.at(at.norm1);
   forward_norm({.h = batch.at(at.input),
                 .weight = &p[kNorm1],
@@ -68,8 +73,16 @@ Status Gpt::Impl::layer_forward(int64_t block, std::span<const ParamView> p, Mic
                    .weight = &p[kAttentionOut],
                    .bias = bias_once(p[kAttentionOut + 1])},
                   {.y = middle}, batch);
-  TRY(region.leave(middle, stream_count));
+  return region.leave(middle, batch.rows() * width);
+}
 
+// Adds the stream to `middle` and leaves the MLP's output in the next layer's input.
+Status Gpt::Impl::mlp_forward(int64_t block, std::span<const ParamView> p, MicroBatch& batch) {
+  const LayerActivations& at = layer_at(block, batch);
+  const int64_t width = options.config.width;
+  const int64_t split = local_width();
+  const int64_t stream_count = batch.rows() * width;
+  float* middle = batch.at(at.middle);
   float* norm2 = batch.at(at.norm2);
   forward_norm({.h = middle,
                 .weight = &p[kNorm2],
@@ -90,7 +103,7 @@ Status Gpt::Impl::layer_forward(int64_t block, std::span<const ParamView> p, Mic
                    .bias = bias_once(p[kMlpOut + 1])},
                   {.y = output}, batch);
   TRY(region.leave(output, stream_count));
-  if (block + 1 == options.stage.end) {
+  if (block + 1 == options.stage.end) {  // no norm follows here that would add it
     ops.add(stream, {.a = output, .b = middle, .out = output, .count = stream_count});
   }
   return {};
