@@ -254,6 +254,7 @@ void backward_head(const HeadGradients& g, const Head& head, const AttentionShap
 
 void attention_forward(Stream&, const AttentionForward& args) {
   const AttentionShape& shape = args.shape;
+  if (shape.batch * shape.heads == 0) return;
   CHECK(args.workspace.bytes >= attention_workspace(shape));
   const float* qkv = args.qkv.f32();
   float* out = args.out.f32();
@@ -271,6 +272,7 @@ void attention_forward(Stream&, const AttentionForward& args) {
 
 void attention_backward(Stream&, const AttentionBackward& args) {
   const AttentionShape& shape = args.shape;
+  if (shape.batch * shape.heads == 0) return;
   CHECK(args.workspace.bytes >= attention_workspace(shape));
   const float* qkv = args.qkv.f32();
   const float* out = args.out.f32();

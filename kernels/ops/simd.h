@@ -160,27 +160,32 @@ inline Vec exp_bounded(Vec x) {
 }
 
 // GELU(x) = x * s, s = 1 / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3): the same as with tanh,
-// without its cancellation. e^(-2u) is kept finite, so that e * s is not infinity times 0.
+// without its cancellation. Beyond |x| = 16 s is 0 or 1 to the last bit, and x is cut there, so
+// that no power of it overflows.
 struct GeluTerms {
+  Vec x;             // cut
   Vec s;             // sigmoid(2u)
   Vec s_complement;  // 1 - s
 };
+inline constexpr float kGeluLimit = 16.0f;
 inline constexpr float kGeluLinear = 1.5957691216057308f;   // 2 sqrt(2/pi)
 inline constexpr float kGeluCubic = 0.071354816272600244f;  // 2 sqrt(2/pi) 0.044715
 
 inline GeluTerms gelu_terms(Vec x) {
-  const Vec minus_two_u = -x * (x * x * kGeluCubic + kGeluLinear);
-  const Vec limit = all(87.0f);
+  const Vec low = all(-kGeluLimit), high = all(kGeluLimit);
+  const Vec cut = x < low ? low : (x > high ? high : x);
+  const Vec minus_two_u = -cut * (cut * cut * kGeluCubic + kGeluLinear);
+  const Vec limit = all(87.0f);  // e^(-2u) stays finite, so that e * s is not infinity times 0
   const Vec e = exp_bounded(minus_two_u > limit ? limit : minus_two_u);
   const Vec s = 1.0f / (1.0f + e);
-  return {s, e * s};
+  return {cut, x < low ? Vec{} : s, e * s};
 }
 inline Vec gelu(Vec x) {
   return x * gelu_terms(x).s;
 }
 inline Vec gelu_derivative(Vec x) {
   const GeluTerms t = gelu_terms(x);
-  return t.s + x * t.s * t.s_complement * (x * x * (3.0f * kGeluCubic) + kGeluLinear);
+  return t.s + t.x * t.s * t.s_complement * (t.x * t.x * (3.0f * kGeluCubic) + kGeluLinear);
 }
 
 // fp32 -> bf16, round to nearest even; a NaN becomes a quiet NaN.

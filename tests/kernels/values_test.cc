@@ -1,0 +1,293 @@
+// What the list of cases does not show: special values, rounding, sampling, in-place use.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "kernels/ops/isa_table.h"
+#include "tests/kernels/op_cases.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Each on every instruction set that this machine has.
+class Values : public testing::TestWithParam<const IsaTable*> {
+ protected:
+  const OpTable& ops() const { return GetParam()->ops; }
+  Stream stream_;
+};
+
+std::vector<uint16_t> cast_to_bf16(const OpTable& ops, Stream& stream, std::vector<float> values) {
+  std::vector<Bf16> out(values.size());
+  ops.cast(stream,
+           {.x = values.data(), .out = out.data(), .count = static_cast<int64_t>(values.size())});
+  std::vector<uint16_t> bits;
+  for (const Bf16 value : out) bits.push_back(value.bits);
+  return bits;
+}
+
+TEST_P(Values, CastToBf16RoundsToNearestEven) {
+  // 1 + 2^-8 is halfway between 1 (0x3F80, even) and 1 + 2^-7 (0x3F81); 1 + 3 * 2^-8 is halfway
+  // between 0x3F81 and 0x3F82 (even).
+  const std::vector<float> values = {
+      1.0f,    1.0f + 0x1p-8f, 1.0f + 3 * 0x1p-8f, -0.0f, 1.0f + 0x1p-8f + 0x1p-20f,
+      3.4e38f, kInfinity,      -kInfinity};
+  const std::vector<uint16_t> want = {0x3F80, 0x3F80, 0x3F82, 0x8000,
+                                      0x3F81, 0x7F80, 0x7F80, 0xFF80};
+  EXPECT_EQ(cast_to_bf16(ops(), stream_, values), want);
+  // Also where whole vectors are converted.
+  std::vector<float> many;
+  std::vector<uint16_t> many_want;
+  for (int i = 0; i < 9; ++i) {
+    many.insert(many.end(), values.begin(), values.end());
+    many_want.insert(many_want.end(), want.begin(), want.end());
+  }
+  EXPECT_EQ(cast_to_bf16(ops(), stream_, many), many_want);
+}
+
+TEST_P(Values, CastToBf16KeepsNan) {
+  for (const uint32_t bits : {0x7FC00000u, 0x7F800001u, 0xFFFFFFFFu}) {
+    const std::vector<uint16_t> out =
+        cast_to_bf16(ops(), stream_, std::vector<float>(17, std::bit_cast<float>(bits)));
+    for (const uint16_t value : out) {
+      EXPECT_TRUE(std::isnan(std::bit_cast<float>(uint32_t{value} << 16)));
+    }
+  }
+}
+
+// The exponential inside, seen through the classifier's middle pass.
+TEST_P(Values, TheExponentialIsWithinThreeUlpDownToMinus87) {
+  constexpr int64_t kCount = 20001;
+  std::vector<float> x(kCount);
+  for (int64_t i = 0; i < kCount; ++i) {
+    x[static_cast<size_t>(i)] = -87.0f * static_cast<float>(i) / static_cast<float>(kCount - 1);
+  }
+  std::vector<float> e = x;
+  const int32_t target = 0;
+  const float maximum = 0.0f;
+  float sum = 0.0f, target_logit = 0.0f;
+  ops().classifier_sum(stream_, {.logits = e.data(),
+                                 .targets = &target,
+                                 .maxima = &maximum,
+                                 .sums = &sum,
+                                 .target_logits = &target_logit,
+                                 .shape = {.rows = 1, .columns = kCount, .vocabulary = kCount}});
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::exp(static_cast<double>(x[i]));
+    ASSERT_NEAR(static_cast<double>(e[i]), want, want * 3.0 * 0x1p-23) << x[i];
+  }
+}
+
+TEST_P(Values, ALogitOfMinusInfinityHasProbabilityZero) {
+  std::vector<float> logits(19, 0.0f);
+  logits[3] = -kInfinity;
+  const int32_t target = 0;
+  float loss = 0.0f;
+  ops().classifier(stream_, {.logits = logits.data(),
+                             .targets = &target,
+                             .losses = &loss,
+                             .shape = {.rows = 1, .columns = 19, .vocabulary = 19}});
+  EXPECT_NEAR(loss, std::log(18.0f), 1e-6f);
+  EXPECT_EQ(logits[3], 0.0f);
+}
+
+TEST_P(Values, NanInTheLogitsShowsInTheLoss) {
+  for (const size_t at : {size_t{0}, size_t{7}, size_t{40}}) {
+    std::vector<float> logits(41, 0.0f);
+    logits[at] = std::nanf("");
+    const int32_t target = 1;
+    float loss = 0.0f;
+    ops().classifier(stream_, {.logits = logits.data(),
+                               .targets = &target,
+                               .losses = &loss,
+                               .shape = {.rows = 1, .columns = 41, .vocabulary = 41},
+                               .gradient = false});
+    EXPECT_TRUE(std::isnan(loss)) << at;
+  }
+}
+
+TEST_P(Values, GeluIsExactAtTheEnds) {
+  std::vector<float> x = {0.0f, 60.0f, -60.0f, 3e38f, -3e38f};
+  std::vector<float> y(x.size()), dx(x.size());
+  const std::vector<float> dy(x.size(), 1.0f);
+  const int64_t count = static_cast<int64_t>(x.size());
+  ops().gelu_forward(stream_, {.x = x.data(), .y = y.data(), .count = count});
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_EQ(y[1], 60.0f);
+  EXPECT_NEAR(y[2], 0.0f, 1e-30f);
+  EXPECT_EQ(y[3], 3e38f);
+  EXPECT_EQ(y[4], 0.0f);
+  ops().gelu_backward(stream_, {.x = x.data(), .dy = dy.data(), .dx = dx.data(), .count = count});
+  EXPECT_EQ(dx[0], 0.5f);
+  EXPECT_EQ(dx[1], 1.0f);
+  EXPECT_NEAR(dx[2], 0.0f, 1e-30f);
+  EXPECT_EQ(dx[3], 1.0f);
+  EXPECT_NEAR(dx[4], 0.0f, 1e-30f);
+}
+
+TEST_P(Values, OperationsMayWorkInPlace) {
+  const int64_t rows = 5, width = 21, count = rows * width;
+  const op_cases::OpCase fused =
+      op_cases::layernorm({.rows = rows, .width = width, .residual = true});
+  op_cases::Tensors apart = op_cases::make_tensors(fused, 3);
+  fused.forward(ops(), stream_, apart);
+  op_cases::Tensors in_place = op_cases::make_tensors(fused, 3);
+  ops().layernorm_forward(stream_, {.x = in_place.at("x"),
+                                    .residual = in_place.at("residual"),
+                                    .residual_out = in_place.at("residual"),
+                                    .weight = in_place.at("weight"),
+                                    .bias = in_place.at("bias"),
+                                    .y = in_place.at("x"),
+                                    .rows = rows,
+                                    .width = width});
+  EXPECT_EQ(in_place.floats.at("residual"), apart.floats.at("residual_out"));
+  EXPECT_EQ(in_place.floats.at("x"), apart.floats.at("y"));
+  std::vector<float> a(static_cast<size_t>(count), 1.5f);
+  ops().add(stream_, {.a = a.data(), .b = a.data(), .out = a.data(), .count = count});
+  EXPECT_EQ(a, std::vector<float>(a.size(), 3.0f));
+}
+
+TEST_P(Values, AdamWWritesTheCopyOfTheNewParameters) {
+  std::vector<float> parameter(35, 1.0f), gradient(35, 0.3f), m(35), v(35);
+  std::vector<Bf16> copy(35);
+  const std::vector<AdamWTensor> tensors = {{.parameter = parameter.data(),
+                                             .gradient = gradient.data(),
+                                             .m = m.data(),
+                                             .v = v.data(),
+                                             .copy = copy.data(),
+                                             .count = 35}};
+  ops().adamw(stream_, {.tensors = tensors, .learning_rate = 0.25f});
+  for (size_t i = 0; i < copy.size(); ++i) {
+    EXPECT_NEAR(parameter[i], 0.75f, 1e-5f);  // the first step is lr * sign(g)
+    EXPECT_EQ(copy[i].bits, 0x3F40);          // 0.75
+  }
+}
+
+TEST_P(Values, NothingHappensForNoElements) {
+  ops().matmul_forward(stream_, {});
+  ops().matmul_backward(stream_, {});
+  ops().attention_forward(stream_, {});
+  ops().embedding_forward(stream_, {});
+  ops().embedding_backward(stream_, {});
+  ops().layernorm_forward(stream_, {});
+  ops().gelu_forward(stream_, {});
+  ops().classifier(stream_, {});
+  ops().adamw(stream_, {});
+  ops().add(stream_, {});
+  double sum = 1.0;
+  std::vector<double> workspace(kSquaredNormWorkspace / sizeof(double));
+  ops().squared_norm(stream_,
+                     {.sum = &sum, .workspace = {workspace.data(), kSquaredNormWorkspace}});
+  EXPECT_EQ(sum, 0.0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Values,
+                         testing::ValuesIn(supported_isas().begin(), supported_isas().end()),
+                         [](const auto& info) {
+                           std::string name = info.param->name;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+struct SampleCase {
+  std::vector<float> logits;
+  float uniform;
+  float temperature;
+  int64_t top_k;
+};
+
+int32_t sampled(SampleCase c) {
+  const int64_t vocabulary = static_cast<int64_t>(c.logits.size());
+  std::vector<float> scratch(c.logits.size());
+  int32_t token = -1;
+  Stream stream;
+  cpu_ops().sample(stream, {.logits = c.logits.data(),
+                            .uniforms = &c.uniform,
+                            .tokens = &token,
+                            .rows = 1,
+                            .vocabulary = vocabulary,
+                            .stride = vocabulary,
+                            .temperature = c.temperature,
+                            .top_k = c.top_k,
+                            .workspace = {scratch.data(), sample_workspace(vocabulary)}});
+  return token;
+}
+
+TEST(Sample, FollowsTheCumulatedProbabilities) {
+  // Probabilities 0.2, 0.3, 0.5.
+  const std::vector<float> logits = {std::log(0.2f), std::log(0.3f), std::log(0.5f)};
+  EXPECT_EQ(sampled({logits, 0.0f, 1.0f, 0}), 0);
+  EXPECT_EQ(sampled({logits, 0.19f, 1.0f, 0}), 0);
+  EXPECT_EQ(sampled({logits, 0.21f, 1.0f, 0}), 1);
+  EXPECT_EQ(sampled({logits, 0.49f, 1.0f, 0}), 1);
+  EXPECT_EQ(sampled({logits, 0.51f, 1.0f, 0}), 2);
+  EXPECT_EQ(sampled({logits, 0.99999994f, 1.0f, 0}), 2);
+}
+
+TEST(Sample, LowTemperatureSharpens) {
+  // Squared and normalised: 0.04, 0.09, 0.25 of 0.38.
+  const std::vector<float> logits = {std::log(0.2f), std::log(0.3f), std::log(0.5f)};
+  EXPECT_EQ(sampled({logits, 0.11f, 0.5f, 0}), 1);
+  EXPECT_EQ(sampled({logits, 0.35f, 0.5f, 0}), 2);
+}
+
+TEST(Sample, TemperatureZeroTakesTheFirstOfTheLargest) {
+  EXPECT_EQ(sampled({{1.0f, 4.0f, 4.0f}, 0.9f, 0.0f, 0}), 1);
+}
+
+TEST(Sample, TopKKeepsTheKLargestAndOfEqualsTheFirst) {
+  const std::vector<float> logits = {1.0f, 1.0f, 0.0f, 1.0f};
+  EXPECT_EQ(sampled({logits, 0.49f, 1.0f, 2}), 0);
+  EXPECT_EQ(sampled({logits, 0.51f, 1.0f, 2}), 1);
+  EXPECT_EQ(sampled({logits, 0.999f, 1.0f, 2}), 1);
+  EXPECT_EQ(sampled({logits, 0.999f, 1.0f, 1}), 0);
+  EXPECT_EQ(sampled({logits, 0.999f, 1.0f, 9}), 3);
+}
+
+TEST(OwnGemm, AgreesWithTheLibraryInEveryForm) {
+  const int64_t m = 37, n = 53, k = 300;
+  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
+  for (size_t i = 0; i < a.size(); ++i) a[i] = std::sin(static_cast<float>(i));
+  for (size_t i = 0; i < b.size(); ++i) b[i] = std::cos(static_cast<float>(i));
+  const std::vector<float> bias(static_cast<size_t>(n), 0.5f);
+  for (const IsaTable* isa : supported_isas()) {
+    for (int form = 0; form < 16; ++form) {
+      std::vector<float> ours(static_cast<size_t>(m * n), 1.0f), theirs = ours;
+      Gemm args{.a = a.data(),
+                .b = b.data(),
+                .m = m,
+                .n = n,
+                .k = k,
+                .transpose_a = (form & 1) != 0,
+                .transpose_b = (form & 2) != 0,
+                .accumulate = (form & 4) != 0};
+      if ((form & 8) != 0 && !args.accumulate) args.bias = bias.data();
+      args.c = ours.data();
+      isa->own_gemm(args);
+      args.c = theirs.data();
+      gemm(args);
+      for (size_t i = 0; i < ours.size(); ++i) {
+        ASSERT_NEAR(ours[i], theirs[i], 1e-3f) << isa->name << " form " << form;
+      }
+    }
+  }
+}
+
+TEST(MatmulSupport, SaysWhatWasChosenAndGivesWorkspaceForBf16Alone) {
+  const MatmulSupport support = cpu_matmul_support();
+  EXPECT_FALSE(support.library.empty());
+  EXPECT_FALSE(support.isa.empty());
+  const MatmulShape shape{4, 5, 6};
+  EXPECT_EQ(matmul_forward_workspace(shape, Precision::kF32), 0u);
+  EXPECT_GE(matmul_forward_workspace(shape, Precision::kBf16), (4u * 6u + 5u * 6u) * 2u);
+}
+
+}  // namespace
+
+}  // namespace lockstep
