@@ -34,17 +34,20 @@ Problems split_lines(const std::string& text) {
 }
 
 // A job whose spec can't be read still has a name and a status.
-void read_job(const Json& document, Observed& observed) {
+TrainingJob read_job(const Json& document, Problems& problems) {
+  problems.clear();
   Result<TrainingJob> job = stored_training_job_from_json(document);
-  if (job.ok()) {
-    observed.job = std::move(job).value();
-    return;
-  }
-  observed.problems = split_lines(job.error().message);
+  if (job.ok()) return std::move(job).value();
+  problems = split_lines(job.error().message);
   Json without_spec = document;
   without_spec["spec"] = Json::object();
   Result<TrainingJob> rest = stored_training_job_from_json(without_spec);
-  if (rest.ok()) observed.job = std::move(rest).value();
+  return rest.ok() ? std::move(rest).value() : TrainingJob{};
+}
+
+std::string metadata_text(const Json& document, std::string_view key) {
+  const Json* metadata = find_member(document, "metadata");
+  return metadata == nullptr ? "" : string_or(*metadata, key, "");
 }
 
 std::string job_key_of(const Json& pod) {
@@ -117,8 +120,7 @@ void Controller::stop(std::function<void()> done) {
 
 void Controller::on_job(const std::string& key, const Json* before, const Json* after) {
   if (before != nullptr && after == nullptr) {
-    const Json* metadata = find_member(*before, "metadata");
-    const std::string uid = metadata == nullptr ? "" : string_or(*metadata, "uid", "");
+    const std::string uid = metadata_text(*before, "uid");
     memory_.erase(uid);
     budget_.forget(uid);
   }
@@ -166,19 +168,29 @@ std::string Controller::token_of(const std::string& uid) const {
   return hex(hmac_sha256(options_.key, uid));
 }
 
+// Reading and checking a document is most of a plan's cost, and most plans meet the same one.
+Controller::Memory& Controller::remember(const Json& document) {
+  Memory& memory = memory_[metadata_text(document, "uid")];
+  std::string version = metadata_text(document, "resourceVersion");
+  if (memory.version != version || version.empty()) {
+    memory.job = read_job(document, memory.problems);
+    memory.version = std::move(version);
+  }
+  return memory;
+}
+
 Observed Controller::observe(const std::string& key, const Json& document) {
-  Observed observed;
-  read_job(document, observed);
+  const Memory& memory = remember(document);
+  Observed observed{.job = memory.job,
+                    .problems = memory.problems,
+                    .absent_pods = memory.absent_pods,
+                    .pods_refused = memory.pods_refused};
   const std::string& uid = observed.job.metadata.uid;
   const auto pods = pods_by_owner_.find(uid);
   if (pods != pods_by_owner_.end()) {
     for (const auto& [name, pod] : pods->second) observed.pods.push_back(pod);
   }
   observed.agents = watchers_.views(key);
-  if (const auto memory = memory_.find(uid); memory != memory_.end()) {
-    observed.absent_pods = memory->second.absent_pods;
-    observed.pods_refused = memory->second.pods_refused;
-  }
   observed.job_token = token_of(uid);
   observed.wall_now = timers_.wall_now();
   observed.progress_writable_at = budget_.next(uid, watchers_.jobs());

@@ -54,6 +54,10 @@ class Controller final : private Knowledge {
 
  private:
   struct Memory {  // of one job, by its UID
+    std::string
+        version;  // resourceVersion of the document that `job` and `problems` were read from
+    TrainingJob job;
+    Problems problems;
     std::set<std::string> absent_pods;
     std::string pods_refused;
   };
@@ -63,6 +67,7 @@ class Controller final : private Knowledge {
   void schedule();
   void work();
   void look_at(const std::string& key);
+  Memory& remember(const Json& document);
   Observed observe(const std::string& key, const Json& document);
   void forget(const std::string& key);
   void after_plan(const std::string& key, const std::string& uid, Execution execution);

@@ -30,9 +30,7 @@ bool is_being_stopped(const AgentState& state) {
 bool is_silent(const Pass& pass, const PodView& pod) {
   const AgentView* view = pass.agent(&pod);
   if (view == nullptr) return false;
-  const Duration patience =
-      pass.seen.suspect_self ? pass.limits.agent_silence_all : pass.limits.agent_silence;
-  return pass.now - view->last_heard >= patience;
+  return pass.now - view->last_heard >= patience(pass);
 }
 
 // Why a member's pod can't go on, or nullptr.
@@ -170,6 +168,10 @@ bool needs_no_retry(const WorkerFailure& failure) {
 }
 
 }  // namespace
+
+Duration patience(const Pass& pass) {
+  return pass.seen.suspect_self ? pass.limits.agent_silence_all : pass.limits.agent_silence;
+}
 
 Damage assess_damage(const Pass& pass) {
   Damage damage;

@@ -23,4 +23,7 @@ struct Damage {
 
 Damage assess_damage(const Pass& pass);
 
+// How long an agent may be silent before its pod is given up.
+Duration patience(const Pass& pass);
+
 }  // namespace lockstep

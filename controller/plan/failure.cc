@@ -110,6 +110,15 @@ bool is_final(const Pass& pass, const FailureStatus& failure) {
          (failure.exitCode == kExitBadConfig || failure.exitCode == kExitDataError);
 }
 
+// Silence makes no sound: time alone calls for the pass that notices it.
+void expect_silence(Pass& pass) {
+  if (!pass.formed()) return;
+  for (const PodView* pod : pass.current) {
+    const AgentView* agent = pass.agent(pod);
+    if (agent != nullptr) pass.requeue(agent->last_heard + patience(pass));
+  }
+}
+
 }  // namespace
 
 Verdict failure(Pass& pass) {
@@ -119,7 +128,10 @@ Verdict failure(Pass& pass) {
     for (const std::string& name : damage.unseen) pass.act(ConfirmPod{.name = name});
     return Verdict::kActed;
   }
-  if (!damage.culprit) return Verdict::kNext;
+  if (!damage.culprit) {
+    expect_silence(pass);
+    return Verdict::kNext;
+  }
   if (damage.undecided_until) {
     pass.plan.why = "workers lost a peer, and the guilty one has not been heard yet";
     pass.requeue(*damage.undecided_until);

@@ -29,13 +29,13 @@ struct AgentView {
 // One job, as far as it is known at one moment. A snapshot: it may be stale, and the plan is right
 // all the same, because every action carries what it presumes (resourceVersion, UID, name, round).
 struct Observed {
-  TrainingJob job;
-  Problems problems;                        // of reading the stored document; spec is then empty
-  std::vector<PodView> pods;                // whose controller is this job's UID
-  std::map<std::string, AgentView> agents;  // by pod UID
-  std::set<std::string> absent_pods;        // names that a read from the server did not find
-  std::string job_token;                    // for the Secret
-  std::string pods_refused;          // why the server refused the last pod; empty: it did not
+  TrainingJob job{};
+  Problems problems{};                        // of reading the stored document; spec is then empty
+  std::vector<PodView> pods{};                // whose controller is this job's UID
+  std::map<std::string, AgentView> agents{};  // by pod UID
+  std::set<std::string> absent_pods{};        // names that a read from the server did not find
+  std::string job_token{};                    // for the Secret
+  std::string pods_refused{};        // why the server refused the last pod; empty: it did not
   WallTime wall_now{};               // for what is stored
   bool may_write_progress = true;    // the budget of progress writes allows one now
   TimePoint progress_writable_at{};  // else: when it will
