@@ -68,8 +68,11 @@ void Control::start() {
   thread_ = std::thread([this] { run(); });
 }
 
-Control::~Control() {
+void Control::say_bye() {
   for (auto& peer : peers_) send(*peer, {.type = MessageType::kBye});
+}
+
+Control::~Control() {
   signal_event(stop_.get());
   if (thread_.joinable()) thread_.join();
 }

@@ -33,9 +33,11 @@ class Control {
   static Result<std::unique_ptr<Control>> create(Options options);
   // Starts the thread. Once.
   void start();
-  // Leaves in peace: says so to all, and closes.
+  // Closes the connections, which the others take for the end of this process if nothing was said.
   ~Control();
 
+  // Tells all that this rank leaves in peace.
+  void say_bye();
   void announce(const Fault& fault);
   void ring(int rank);
   // It has said that it leaves.

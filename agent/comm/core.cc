@@ -66,6 +66,9 @@ Core::~Core() {
   if (!idle) fail({.reason = "rank " + std::to_string(rank()) + " left", .suspect = rank()});
   changed_.notify_all();
   if (worker_.joinable()) worker_.join();
+  // After a fault its announcement, which may still be on the control thread, has to be what the
+  // others hear first: it names the culprit, and closing the connections comes behind it.
+  if (control_ != nullptr && !fault_.raised()) control_->say_bye();
 }
 
 void Core::fail(const Fault& fault) {

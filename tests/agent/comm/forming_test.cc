@@ -1,0 +1,234 @@
+// How a world comes together, and what strangers on the listening port can't do.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "agent/comm/former.h"
+#include "agent/comm/socket.h"
+#include "common/base/random.h"
+#include "tests/agent/comm/worlds.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::Meeting;
+using test::on_ranks;
+using test::Transport;
+
+using Formed = std::vector<Result<std::unique_ptr<Communicator>>>;
+
+// Every rank tries to form, on a thread of its own.
+Formed form(Meeting& meeting) {
+  Formed formed;
+  for (int rank = 0; rank < meeting.size(); ++rank) formed.emplace_back(internal("not tried"));
+  on_ranks(meeting.size(), [&](int rank) {
+    formed[static_cast<size_t>(rank)] = make_communicator(meeting.options(rank));
+  });
+  return formed;
+}
+
+bool mentions(const Error& error, const std::string& text) {
+  return error.message.find(text) != std::string::npos;
+}
+
+TEST(Forming, ARankThatNeverComesIsNamed) {
+  Meeting meeting(Transport::kTcp, 3);
+  meeting.set_limits(milliseconds(300), seconds(60));
+  const int silent = meeting.options(1).listen_fd;  // it listens, but nobody answers
+  Formed formed;
+  for (int rank = 0; rank < 3; ++rank) formed.emplace_back(internal("not tried"));
+  on_ranks(3, [&](int rank) {
+    if (rank == 1) return;
+    formed[static_cast<size_t>(rank)] = make_communicator(meeting.options(rank));
+  });
+  ::close(silent);
+  ASSERT_FALSE(formed[0].ok());
+  EXPECT_EQ(formed[0].error().code, Code::kTimeout);
+  EXPECT_TRUE(mentions(formed[0].error(), "[comm] forming: rank 1 has not connected"))
+      << formed[0].error().message;
+  ASSERT_FALSE(formed[2].ok());
+  EXPECT_TRUE(mentions(formed[2].error(), "no connection to rank 1 at 127.0.0.3:"))
+      << formed[2].error().message;
+}
+
+TEST(Forming, ConnectsToARankThatListensLater) {
+  Meeting meeting(Transport::kTcp, 2);
+  meeting.set_limits(seconds(60), seconds(60));
+  // Free the port; rank 1 is refused until rank 0 binds it itself.
+  ::close(meeting.options(0).listen_fd);
+  meeting.options(0).listen_fd = -1;
+  std::atomic<bool> refused{false};
+  on_ranks(2, [&](int rank) {
+    if (rank == 0) {
+      const auto& address = meeting.options(0).peers[0];
+      while (!refused) {
+        auto fd = begin_connect({address.host, address.port});
+        refused = !fd.ok() || !connect_outcome(fd->get()).ok();
+      }
+    }
+    const auto made = make_communicator(meeting.options(rank));
+    EXPECT_TRUE(made.ok()) << made.error().message;
+  });
+}
+
+TEST(Forming, AWrongTokenIsRefusedOnBothSides) {
+  Meeting meeting(Transport::kTcp, 2);
+  meeting.set_limits(milliseconds(300), seconds(60));
+  meeting.options(1).key = transport_key("another token", 7, "9f2c");
+  const Formed formed = form(meeting);
+  ASSERT_FALSE(formed[0].ok());
+  EXPECT_EQ(formed[0].error().code, Code::kTimeout);
+  EXPECT_TRUE(mentions(formed[0].error(), "wrong token from 127.0.0.1"))
+      << formed[0].error().message;
+  ASSERT_FALSE(formed[1].ok());
+  EXPECT_TRUE(mentions(formed[1].error(), "(wrong token)")) << formed[1].error().message;
+}
+
+// Ranks prove themselves with the key of the job here, so that they can tell each other the truth.
+TEST(Forming, AnOlderRoundIsToldThatItIsObsolete) {
+  Meeting meeting(Transport::kTcp, 3);
+  meeting.set_limits(milliseconds(500), seconds(60));
+  for (const int stale : {0, 2}) {
+    Meeting again(Transport::kTcp, 3);
+    again.set_limits(milliseconds(500), seconds(60));
+    again.options(stale).round = 6;
+    const Formed formed = form(again);
+    const auto& obsolete = formed[static_cast<size_t>(stale)];
+    ASSERT_FALSE(obsolete.ok());
+    EXPECT_EQ(obsolete.error().code, Code::kConflict) << obsolete.error().message;
+    EXPECT_TRUE(
+        mentions(obsolete.error(), "is in round 7, this rank in round 6, which is obsolete"))
+        << obsolete.error().message;
+    EXPECT_FALSE(formed[1].ok());
+    EXPECT_NE(formed[1].error().code, Code::kConflict) << formed[1].error().message;
+  }
+  for (int rank = 0; rank < 3; ++rank) ::close(meeting.options(rank).listen_fd);
+}
+
+TEST(Forming, AnotherHashOfTheSameRoundIsRefusedAtOnce) {
+  Meeting meeting(Transport::kTcp, 2);
+  meeting.set_limits(seconds(60), seconds(60));
+  meeting.options(1).world_hash = "0000";
+  for (const auto& result : form(meeting)) {
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, Code::kConflict);
+    EXPECT_TRUE(mentions(result.error(), "has another world for round 7"))
+        << result.error().message;
+  }
+}
+
+TEST(Forming, AnotherJobOrAnotherRankAtTheAddressIsRefused) {
+  {
+    Meeting meeting(Transport::kTcp, 2);
+    meeting.set_limits(milliseconds(200), seconds(60));
+    meeting.options(1).job_uid = "another";
+    const Formed formed = form(meeting);
+    EXPECT_TRUE(mentions(formed[1].error(), "belongs to another job")) << formed[1].error().message;
+  }
+  Meeting meeting(Transport::kTcp, 3);
+  meeting.set_limits(milliseconds(200), seconds(60));
+  std::swap(meeting.options(2).peers[0], meeting.options(2).peers[1]);
+  const Formed formed = form(meeting);
+  EXPECT_TRUE(mentions(formed[2].error(), "is not the one that was expected on this address"))
+      << formed[2].error().message;
+}
+
+TEST(Forming, ATakenPortIsNamed) {
+  const auto holder = listen_socket({.host = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(holder.ok());
+  sockaddr_in address{};
+  socklen_t bytes = sizeof address;
+  ::getsockname(holder->get(), reinterpret_cast<sockaddr*>(&address), &bytes);
+  const int port = ntohs(address.sin_port);
+  const auto second = listen_on("127.0.0.1", port);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Code::kConflict);
+  EXPECT_EQ(second.error().message,
+            "[comm] port " + std::to_string(port) + " of 127.0.0.1 is taken");
+}
+
+TEST(Forming, WrongOptionsAreRefused) {
+  CommOptions options;
+  options.rank = 1;
+  options.peers = {{.host = "127.0.0.1", .port = 0, .node = 0}};
+  EXPECT_EQ(make_communicator(options).error().code, Code::kInvalid);
+  options.rank = 0;
+  options.peers.push_back({.host = "not-an-address", .port = 1, .node = 1});
+  EXPECT_EQ(make_communicator(options).error().message, "[comm] the shared secret is empty");
+  options.key = "k";
+  options.peers[0].host = "localhost";
+  EXPECT_EQ(make_communicator(options).error().message,
+            "[comm] an IP address and a port from 0 to 65535 were expected, not localhost:0");
+  options.peers[0].host = "127.0.0.1";
+  options.listen_fd = ::dup(2);
+  EXPECT_EQ(make_communicator(options).error().code, Code::kInvalid);
+}
+
+// Connections that say nothing, the beginning of something, or garbage, while a world forms.
+class Strangers {
+ public:
+  explicit Strangers(SocketAddress target) : target_(std::move(target)) {}
+
+  // Connects and sends `bytes` of garbage; the connection stays open.
+  void send_garbage(size_t bytes, uint64_t seed) {
+    auto fd = begin_connect(target_);
+    ASSERT_TRUE(fd.ok());
+    pollfd writable{.fd = fd->get(), .events = POLLOUT, .revents = 0};
+    ASSERT_EQ(::poll(&writable, 1, 60'000), 1);
+    Random random(seed);
+    std::vector<uint8_t> garbage(bytes);
+    for (uint8_t& byte : garbage) byte = static_cast<uint8_t>(random.next_u32());
+    if (bytes > 0) ::send(fd->get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    kept_.push_back(std::move(*fd));
+  }
+
+ private:
+  SocketAddress target_;
+  std::vector<UniqueFd> kept_;
+};
+
+TEST(Forming, GarbageAndSilentConnectionsDisturbNothing) {
+  Meeting meeting(Transport::kTcp, 3);
+  meeting.set_limits(seconds(60), seconds(60));
+  const auto& address = meeting.options(0).peers[0];
+  Strangers strangers({address.host, address.port});
+  // More than there are places, before any rank comes, and of every length around a Hello's.
+  for (uint64_t i = 0; i < 60; ++i) strangers.send_garbage(i % 3 == 0 ? 0 : i * 7, i);
+  for (const auto& result : form(meeting)) {
+    EXPECT_TRUE(result.ok()) << result.error().message;
+  }
+}
+
+TEST(Forming, SlowStrangersLoseTheirPlaceInTime) {
+  Meeting meeting(Transport::kTcp, 2);
+  meeting.set_limits(milliseconds(400), seconds(60));
+  meeting.options(0).handshake_limit = milliseconds(50);
+  const auto& address = meeting.options(0).peers[0];
+  Strangers strangers({address.host, address.port});
+  for (uint64_t i = 0; i < 3; ++i) strangers.send_garbage(0, i);
+  ::close(meeting.options(1).listen_fd);
+  const auto made = make_communicator(meeting.options(0));
+  ASSERT_FALSE(made.ok());
+  EXPECT_TRUE(mentions(made.error(),
+                       "refused 3 connections, the last: no handshake within its time from 127."))
+      << made.error().message;
+}
+
+TEST(TransportKey, DependsOnAllOfItsParts) {
+  const std::string key = transport_key("token", 7, "9f2c");
+  EXPECT_EQ(key.size(), 64u);
+  EXPECT_NE(key, transport_key("other", 7, "9f2c"));
+  EXPECT_NE(key, transport_key("token", 8, "9f2c"));
+  EXPECT_NE(key, transport_key("token", 7, "9f2d"));
+}
+
+}  // namespace
+}  // namespace lockstep
