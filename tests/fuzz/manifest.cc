@@ -1,0 +1,20 @@
+// The manifest of a checkpoint; what is read is written and read again.
+#include "agent/train/checkpoint/manifest.h"
+#include "common/base/check.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace lockstep;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const Result<Manifest> manifest = parse_manifest(fuzz_text(data, size));
+  if (!manifest.ok()) {
+    CHECK(manifest.error().code == Code::kCorrupt);
+    return 0;
+  }
+  for (const ManifestFile& file : manifest->files) {
+    CHECK(!file.name.empty() && file.name.find('/') == std::string::npos);
+  }
+  const Result<Manifest> again = parse_manifest(format_manifest(*manifest));
+  CHECK(again.ok() && *again == *manifest);
+  return 0;
+}
