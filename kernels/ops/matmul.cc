@@ -55,16 +55,32 @@ void add_column_sums(const float* x, int64_t rows, int64_t columns, float* sums)
   });
 }
 
-}  // namespace
+// Rows that are taken through all of an operation's passes together, so that they are still in the
+// cache for the next pass: all of them where the weights, which each product reads anew, are large.
+int64_t rows_at_once(const MatmulShape& shape) {
+  constexpr int64_t kSmallWeight = 1 << 18;
+  constexpr int64_t kRowsInCache = 1 << 17;  // floats of x and y, for each thread
+  if (shape.n * shape.k > kSmallWeight) return shape.m;
+  const int64_t rows = kRowsInCache * threads() / (shape.n + shape.k) / 64 * 64;
+  return max_of(128, min_of(rows, shape.m));
+}
 
-void matmul_forward(Stream& stream, const MatmulForward& args) {
-  if (args.m == 0 || args.n == 0) return;
+// Rows [begin, ...) of a [rows, columns] matrix; null stays null.
+ConstView from_row(const ConstView& view, int64_t begin, int64_t columns) {
+  if (!view) return view;
+  const size_t offset = static_cast<size_t>(begin * columns) * dtype_bytes(view.dtype);
+  return {static_cast<const char*>(view.data) + offset, view.dtype};
+}
+View from_row(const View& view, int64_t begin, int64_t columns) {
+  const ConstView moved = from_row(ConstView(view), begin, columns);
+  return {const_cast<void*>(moved.data), moved.dtype};
+}
+
+void forward_rows(Stream& stream, const MatmulForward& args, Factors factors) {
   const bool gelu = args.activation == Activation::kGelu;
-  CHECK(gelu || !args.pre_activation);
-  Factors factors(stream, matmul_in_bf16(args.precision), args.workspace);
   float* linear = gelu && args.pre_activation ? args.pre_activation.f32() : args.y.f32();
   gemm({.a = factors.prepare(args.x, args.m * args.k),
-        .b = factors.prepare(args.weight, args.n * args.k),
+        .b = args.weight,
         .bias = args.bias.f32(),
         .c = linear,
         .m = args.m,
@@ -74,9 +90,7 @@ void matmul_forward(Stream& stream, const MatmulForward& args) {
   if (gelu) gelu_forward(stream, {.x = linear, .y = args.y, .count = args.m * args.n});
 }
 
-void matmul_backward(Stream& stream, const MatmulBackward& args) {
-  if (args.m == 0 || args.n == 0) return;
-  Factors factors(stream, matmul_in_bf16(args.precision), args.workspace);
+void backward_rows(Stream& stream, const MatmulBackward& args, Factors factors) {
   const ConstView dy = factors.prepare(args.dy, args.m * args.n);
   if (args.dbias) add_column_sums(args.dy.f32(), args.m, args.n, args.dbias.f32());
   if (args.dweight) {
@@ -90,16 +104,45 @@ void matmul_backward(Stream& stream, const MatmulBackward& args) {
           .accumulate = true});
   }
   if (!args.dx) return;
-  gemm({.a = dy,
-        .b = factors.prepare(args.weight, args.n * args.k),
-        .c = args.dx.f32(),
-        .m = args.m,
-        .n = args.k,
-        .k = args.n});
+  gemm({.a = dy, .b = args.weight, .c = args.dx.f32(), .m = args.m, .n = args.k, .k = args.n});
   if (args.x_pre_activation) {
     gelu_backward(
         stream,
         {.x = args.x_pre_activation, .dy = args.dx, .dx = args.dx, .count = args.m * args.k});
+  }
+}
+
+}  // namespace
+
+void matmul_forward(Stream& stream, const MatmulForward& args) {
+  if (args.m == 0 || args.n == 0) return;
+  CHECK(args.activation == Activation::kGelu || !args.pre_activation);
+  Factors factors(stream, matmul_in_bf16(args.precision), args.workspace);
+  MatmulForward part = args;
+  part.weight = factors.prepare(args.weight, args.n * args.k);
+  const int64_t at_once = rows_at_once({args.m, args.n, args.k});
+  for (int64_t row = 0; row < args.m; row += at_once) {
+    part.m = min_of(at_once, args.m - row);
+    part.x = from_row(args.x, row, args.k);
+    part.y = from_row(args.y, row, args.n);
+    part.pre_activation = from_row(args.pre_activation, row, args.n);
+    forward_rows(stream, part, factors);
+  }
+}
+
+void matmul_backward(Stream& stream, const MatmulBackward& args) {
+  if (args.m == 0 || args.n == 0) return;
+  Factors factors(stream, matmul_in_bf16(args.precision), args.workspace);
+  MatmulBackward part = args;
+  if (args.dx) part.weight = factors.prepare(args.weight, args.n * args.k);
+  const int64_t at_once = rows_at_once({args.m, args.n, args.k});
+  for (int64_t row = 0; row < args.m; row += at_once) {
+    part.m = min_of(at_once, args.m - row);
+    part.dy = from_row(args.dy, row, args.n);
+    part.x = from_row(args.x, row, args.k);
+    part.x_pre_activation = from_row(args.x_pre_activation, row, args.k);
+    part.dx = from_row(args.dx, row, args.k);
+    backward_rows(stream, part, factors);
   }
 }
 
