@@ -78,7 +78,8 @@ struct GptOptions {
 // time.
 class Gpt {
  public:
-  // The stream, the ops and the region outlive the model. kInvalid for a config that validate()
+  // After set_threads(), which workspaces depend on. The stream, the ops and the region outlive the
+  // model. kInvalid for a config that validate()
   // refuses.
   static Result<Gpt> create(const GptOptions& options, const OpTable& ops, Stream& stream,
                             TpRegion& region);

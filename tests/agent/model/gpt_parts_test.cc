@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <barrier>
+#include <memory>
 #include <thread>
 
 #include "agent/model/gpt.h"
@@ -16,61 +18,99 @@ using testing::TinyGpt;
 
 const ModelConfig kTiny{3, 16, 4, 8, 17};
 
+// One stage of a pipeline, and the whole of it.
+struct Part {
+  Gpt model;
+  ArenaStore store;
+  ArenaSink sink;
+  MicroBatch batch;
+};
+using Pipeline = std::vector<std::unique_ptr<Part>>;
+
+Pipeline make_pipeline(int64_t size, const ActivationShape& shape, Stream& stream,
+                       TpRegion& region) {
+  Pipeline pipeline;
+  for (int64_t index = 0; index < size; ++index) {
+    const Stage stage = pipeline_stage(kTiny, size, index);
+    Gpt model = Gpt::create({kTiny, stage}, cpu_ops(), stream, region).value();
+    ArenaStore store(kTiny, stage);
+    store.initialise({}, 1);
+    ArenaSink sink(store.arena());
+    MicroBatch batch = model.make_micro_batch(shape).value();
+    pipeline.push_back(std::unique_ptr<Part>(
+        new Part{std::move(model), std::move(store), std::move(sink), std::move(batch)}));
+  }
+  return pipeline;
+}
+
+void run_forward(Pipeline& pipeline, const Text& text) {
+  for (size_t i = 0; i < pipeline.size(); ++i) {
+    Part& part = *pipeline[i];
+    ASSERT_TRUE(part.model.begin(part.batch, text.input()).ok());
+    if (i > 0) {
+      std::copy_n(pipeline[i - 1]->batch.stage_output(), text.rows() * kTiny.width,
+                  part.batch.stage_input());
+    }
+    ASSERT_TRUE(forward_pass(part.model, part.store, part.batch).ok());
+  }
+}
+
+void run_backward(Pipeline& pipeline, const Text& text) {
+  for (size_t i = pipeline.size(); i-- > 0;) {
+    Part& part = *pipeline[i];
+    if (i + 1 < pipeline.size()) {
+      std::copy_n(pipeline[i + 1]->model.stage_gradient(), text.rows() * kTiny.width,
+                  part.model.stage_gradient());
+    }
+    ASSERT_TRUE(backward_pass(part.model, part.store, part.batch, part.sink).ok());
+  }
+}
+
+// Of all stages that have the parameter.
+std::vector<float> summed_gradient(const Pipeline& pipeline, const Parameter& parameter) {
+  std::vector<float> sum(static_cast<size_t>(parameter.count()));
+  for (const std::unique_ptr<Part>& part : pipeline) {
+    if (part->store.arena().find(parameter.id) == nullptr) continue;
+    const std::span<float> gradient = part->sink.of(parameter.id);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+  }
+  return sum;
+}
+
 TEST(GptStages, TogetherAreTheWholeModel) {
   const Text text(kTiny, 4, 8, 5);
   TinyGpt whole(kTiny, {4, 8});
   whole.sink.begin_step();
   const double loss = whole.forward_backward(text.input());
-
-  struct Part {
-    Gpt model;
-    ArenaStore store;
-    ArenaSink sink;
-    MicroBatch batch;
-  };
   Stream stream;
   WholeTensor no_shards;
-  std::vector<std::unique_ptr<Part>> parts;
-  for (int64_t index = 0; index < 3; ++index) {
-    const Stage stage = pipeline_stage(kTiny, 3, index);
-    Gpt model = Gpt::create({kTiny, stage}, cpu_ops(), stream, no_shards).value();
-    ArenaStore store(kTiny, stage);
-    store.initialise({}, 1);
-    MicroBatch batch = model.make_micro_batch({4, 8}).value();
-    parts.push_back(std::unique_ptr<Part>(new Part{std::move(model), std::move(store),
-                                                   ArenaSink(parameter_arena(kTiny, stage)),
-                                                   std::move(batch)}));
-  }
-  const auto stream_count = static_cast<size_t>(text.rows() * kTiny.width);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    Part& part = *parts[i];
-    ASSERT_TRUE(part.model.begin(part.batch, text.input()).ok());
-    if (i > 0) {
-      std::copy_n(parts[i - 1]->batch.stage_output(), stream_count, part.batch.stage_input());
-    }
-    ASSERT_TRUE(forward_pass(part.model, part.store, part.batch).ok());
-  }
-  EXPECT_NEAR(loss_sum(parts.back()->model, parts.back()->batch).value(), loss, 1e-6 * loss);
-  for (size_t i = parts.size(); i-- > 0;) {
-    Part& part = *parts[i];
-    if (i + 1 < parts.size()) {
-      std::copy_n(parts[i + 1]->model.stage_gradient(), stream_count, part.model.stage_gradient());
-    }
-    ASSERT_TRUE(backward_pass(part.model, part.store, part.batch, part.sink).ok());
-    EXPECT_EQ(part.sink.ready_ids().size(), part.store.arena().entries.size());
-    EXPECT_TRUE(std::is_sorted(part.sink.ready_ids().rbegin(), part.sink.ready_ids().rend()));
-  }
+  Pipeline pipeline = make_pipeline(3, {4, 8}, stream, no_shards);
+  run_forward(pipeline, text);
+  Part& last = *pipeline.back();
+  EXPECT_NEAR(loss_sum(last.model, last.batch).value(), loss, 1e-6 * loss);
+  run_backward(pipeline, text);
   for (const Parameter& parameter : parameter_table(kTiny)) {
-    std::vector<float> sum(static_cast<size_t>(parameter.count()));
-    for (const std::unique_ptr<Part>& part : parts) {
-      if (part->store.arena().find(parameter.id) == nullptr) continue;
-      const std::span<float> gradient = part->sink.of(parameter.id);
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
-    }
+    const std::vector<float> sum = summed_gradient(pipeline, parameter);
     const std::span<float> expected = whole.sink.of(parameter.id);
     for (size_t i = 0; i < sum.size(); ++i) {
       ASSERT_NEAR(sum[i], expected[i], 1e-7) << parameter.name << " at " << i;
     }
+  }
+}
+
+TEST(GptStages, SayOnceAndInDescendingOrderWhichGradientsAreComplete) {
+  const Text text(kTiny, 4, 8, 5);
+  Stream stream;
+  WholeTensor no_shards;
+  Pipeline pipeline = make_pipeline(3, {4, 8}, stream, no_shards);
+  run_forward(pipeline, text);
+  run_backward(pipeline, text);
+  for (const std::unique_ptr<Part>& part : pipeline) {
+    std::vector<int64_t> expected;
+    for (const ArenaEntry& entry : part->store.arena().entries) {
+      expected.insert(expected.begin(), entry.id);
+    }
+    EXPECT_EQ(part->sink.ready_ids(), expected);
   }
 }
 
