@@ -37,6 +37,7 @@ std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
                                                         const ApiRequest& request) {
   DeleteOptions options;
   options.propagation = path.parameter("propagationPolicy");
+  options.dry_run = path.parameter("dryRun") == "All";
   Result<std::optional<int64_t>> grace = path.number("gracePeriodSeconds");
   if (!grace.ok()) return bad_request(grace.error().message);
   options.grace_period_seconds = *grace;
@@ -51,6 +52,7 @@ std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
         return bad_request("gracePeriodSeconds: expected a number of at least 0");
     }
     options.propagation = string_or(body, "propagationPolicy", options.propagation);
+    options.dry_run = options.dry_run || body.value("dryRun", Json()) == Json({"All"});
     if (const Json* conditions = find_member(body, "preconditions")) {
       options.uid = string_or(*conditions, "uid", "");
       options.resource_version = string_or(*conditions, "resourceVersion", "");

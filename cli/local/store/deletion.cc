@@ -61,6 +61,7 @@ ApiResponse Deletion::remove(const ResourceType& type, const ObjectKey& key,
   ObjectPtr before = storage_.get(type, key);
   if (before == nullptr) return object_not_found(type, key.name);
   if (auto error = check_preconditions(type, *before, options)) return *error;
+  if (options.dry_run) return {200, *before};
   begin(type, key, options);
   drain();
   ObjectPtr after = storage_.get(type, key);

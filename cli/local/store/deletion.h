@@ -16,6 +16,7 @@ struct DeleteOptions {
   std::string uid;               // preconditions; empty: none
   std::string resource_version;  // likewise
   std::string propagation;       // "", Background, Foreground, Orphan
+  bool dry_run = false;
 };
 
 // Deletes objects and what they own, as kube-apiserver and the garbage collector together do, but
