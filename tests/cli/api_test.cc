@@ -240,8 +240,7 @@ TEST_F(ApiTest, ListsBySelectors) {
   auto names = [&](const std::string& query) {
     std::string text;
     const Json list = get(std::string(kPods) + "?" + query).body;
-    for (const Json& item : list["items"])
-      text += item["metadata"]["name"].get<std::string>();
+    for (const Json& item : list["items"]) text += item["metadata"]["name"].get<std::string>();
     return text;
   };
   EXPECT_EQ(names(""), "abc");

@@ -1,0 +1,331 @@
+// The local node with real processes: what a kubelet would report, and that nothing stays behind.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "cli/local/node/local_node.h"
+#include "cli/local/node/process_tree.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kPods[] = "/api/v1/namespaces/default/pods";
+constexpr auto kGuard = std::chrono::seconds(30);
+
+std::string text_of(const std::string& file) {
+  return end_of_file(file, 1u << 20);
+}
+
+class NodeTest : public testing::Test {
+ protected:
+  NodeTest() {
+    folder_ = testing::TempDir() + "lockstep-node-" + std::to_string(getpid());
+    api_.on_change([this] {
+      std::lock_guard lock(mutex_);
+      changed_.notify_all();
+    });
+  }
+  ~NodeTest() override {
+    node_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void start_node() {
+    auto node = LocalNode::start(api_, host_, clock_,
+                                 {.folder = folder_ + "/pods",
+                                  .log_folder = folder_ + "/logs",
+                                  .program_folder = folder_ + "/none",
+                                  .seed = static_cast<uint64_t>(getpid())});
+    ASSERT_TRUE(node.ok());
+    node_ = *std::move(node);
+  }
+  ApiResponse ask(const std::string& method, const std::string& target, const Json& body = Json()) {
+    return api_.handle({method, target, "", body.is_null() ? "" : dump_json(body)});
+  }
+  Json get(const std::string& name) { return ask("GET", std::string(kPods) + "/" + name).body; }
+
+  static Json shell_pod(const std::string& name, const std::string& script) {
+    return {
+        {"metadata", {{"name", name}, {"labels", {{"role", "worker"}}}}},
+        {"spec",
+         {{"restartPolicy", "Never"},
+          {"containers",
+           Json::array(
+               {{{"name", "node"}, {"image", "none"}, {"command", {"/bin/sh", "-c", script}}}})}}}};
+  }
+  void make(const Json& pod) {
+    ApiResponse made = ask("POST", kPods, pod);
+    ASSERT_EQ(made.code, 201) << made.body;
+  }
+  template <class Condition>
+  bool wait_until(Condition condition) {
+    auto deadline = std::chrono::steady_clock::now() + kGuard;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      lock.unlock();
+      bool holds = condition();
+      lock.lock();
+      if (holds) return true;
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      changed_.wait_for(lock, std::chrono::milliseconds(20));
+    }
+  }
+  bool wait_for_phase(const std::string& name, const std::string& phase) {
+    return wait_until([&] {
+      Json pod = get(name);
+      return pod.contains("status") && pod["status"]["phase"] == phase;
+    });
+  }
+  bool wait_gone(const std::string& name) {
+    return wait_until([&] { return get(name)["code"] == 404; });
+  }
+  std::string log_of(const std::string& name) {
+    return text_of(folder_ + "/logs/" + name + ".log");
+  }
+  bool wait_for_log(const std::string& name, const std::string& text) {
+    return wait_until([&] { return log_of(name).find(text) != std::string::npos; });
+  }
+  std::vector<pid_t> processes_of(const std::string& name) {
+    std::vector<pid_t> all;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/pods", error)) {
+      if (!entry.path().filename().string().starts_with(name)) continue;
+      for (pid_t pid : processes_with("LOCKSTEP_POD_ROOT=" + entry.path().string()))
+        all.push_back(pid);
+    }
+    return all;
+  }
+
+  std::string folder_;
+  SystemClock clock_;
+  Api api_{clock_, 1};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  ProcessHost host_;
+  std::unique_ptr<LocalNode> node_;
+};
+
+TEST_F(NodeTest, RunsAPodToSuccess) {
+  start_node();
+  make(shell_pod("p", "echo hello; echo words >&2"));
+  ASSERT_TRUE(wait_for_phase("p", "Succeeded"));
+  Json pod = get("p");
+  EXPECT_EQ(pod["spec"]["nodeName"], "local");
+  EXPECT_TRUE(pod["status"]["podIP"].get<std::string>().starts_with("127."));
+  const Json& terminated = pod["status"]["containerStatuses"][0]["state"]["terminated"];
+  EXPECT_EQ(terminated["exitCode"], 0);
+  EXPECT_EQ(terminated["reason"], "Completed");
+  EXPECT_EQ(log_of("p"), "hello\nwords\n");
+  EXPECT_EQ(ask("GET", "/api/v1/nodes/local").body["status"]["conditions"][0]["type"], "Ready");
+}
+
+TEST_F(NodeTest, ReportsARunningPodWithItsAddress) {
+  start_node();
+  make(shell_pod("a", "sleep 1000"));
+  make(shell_pod("b", "sleep 1000"));
+  ASSERT_TRUE(wait_for_phase("a", "Running"));
+  ASSERT_TRUE(wait_for_phase("b", "Running"));
+  Json a = get("a")["status"], b = get("b")["status"];
+  EXPECT_NE(a["podIP"], b["podIP"]);
+  EXPECT_EQ(a["conditions"][1]["type"], "Ready");
+  EXPECT_EQ(a["conditions"][1]["status"], "True");
+  EXPECT_TRUE(a["containerStatuses"][0]["state"].contains("running"));
+  EXPECT_FALSE(a["startTime"].get<std::string>().empty());
+}
+
+TEST_F(NodeTest, ReportsExitCodesSignalsAndMessages) {
+  start_node();
+  make(shell_pod("code", "printf why >\"$LOCKSTEP_POD_ROOT/dev/termination-log\"; exit 7"));
+  make(shell_pod("signal", "kill -KILL $$"));
+  Json missing = shell_pod("missing", "");
+  missing["spec"]["containers"][0]["command"] = {"/no/such/program"};
+  make(missing);
+  for (const char* name : {"code", "signal", "missing"})
+    ASSERT_TRUE(wait_for_phase(name, "Failed"));
+  auto terminated = [&](const std::string& name) {
+    return get(name)["status"]["containerStatuses"][0]["state"]["terminated"];
+  };
+  EXPECT_EQ(terminated("code")["exitCode"], 7);
+  EXPECT_EQ(terminated("code")["reason"], "Error");
+  EXPECT_EQ(terminated("code")["message"], "why");
+  EXPECT_EQ(terminated("signal")["exitCode"], 137);
+  EXPECT_EQ(terminated("signal")["signal"], 9);
+  EXPECT_EQ(terminated("missing")["exitCode"], 128);
+  EXPECT_EQ(terminated("missing")["reason"], "StartError");
+  EXPECT_NE(terminated("missing")["message"].get<std::string>().find("/no/such/program"),
+            std::string::npos);
+}
+
+TEST_F(NodeTest, GivesAPodItsEnvironment) {
+  start_node();
+  Json pod = shell_pod("p", "echo \"$IP|$NAME|$ROLE|$PLAIN\"");
+  auto field = [](const char* name, const char* path) {
+    return Json{{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
+  };
+  pod["spec"]["containers"][0]["env"] = Json::array({field("IP", "status.podIP"),
+                                                     field("NAME", "metadata.name"),
+                                                     field("ROLE", "metadata.labels['role']"),
+                                                     {{"name", "PLAIN"}, {"value", "x y"}}});
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Succeeded"));
+  std::string address = get("p")["status"]["podIP"];
+  EXPECT_EQ(log_of("p"), address + "|p|worker|x y\n");
+}
+
+TEST_F(NodeTest, WaitsForASecretAndShowsItAsPrivateFiles) {
+  start_node();
+  Json pod = shell_pod("p",
+                       "cd $LOCKSTEP_POD_ROOT; cat var/run/t/token; stat -c ' %a' var/run/t "
+                       "var/run/t/token; touch var/lib/x/file && echo written");
+  pod["spec"]["containers"][0]["volumeMounts"] = Json::array(
+      {{{"name", "t"}, {"mountPath", "/var/run/t"}}, {{"name", "e"}, {"mountPath", "/var/lib/x"}}});
+  pod["spec"]["volumes"] = Json::array({{{"name", "t"}, {"secret", {{"secretName", "s"}}}},
+                                        {{"name", "e"}, {"emptyDir", Json::object()}}});
+  make(pod);
+  ASSERT_TRUE(wait_until([&] {
+    return dump_json(get("p")["status"]).find("CreateContainerConfigError") != std::string::npos;
+  }));
+  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/secrets",
+                {{"metadata", {{"name", "s"}}}, {"stringData", {{"token", "abc"}}}})
+                .code,
+            201);
+  ASSERT_TRUE(wait_for_phase("p", "Succeeded")) << get("p");
+  EXPECT_EQ(log_of("p"), "abc 700\n 600\nwritten\n");
+}
+
+TEST_F(NodeTest, RefusesWhatItCannotRunInWords) {
+  start_node();
+  Json restart = shell_pod("restart", "true");
+  restart["spec"]["restartPolicy"] = "Always";
+  Json two = shell_pod("two", "true");
+  two["spec"]["containers"].push_back({{"name", "sidecar"}});
+  Json init = shell_pod("init", "true");
+  init["spec"]["initContainers"] = Json::array({{{"name", "i"}}});
+  Json no_command = shell_pod("image", "true");
+  no_command["spec"]["containers"][0].erase("command");
+  Json host_path = shell_pod("volume", "true");
+  host_path["spec"]["volumes"] = Json::array({{{"name", "h"}, {"hostPath", {{"path", "/etc"}}}}});
+  host_path["spec"]["containers"][0]["volumeMounts"] =
+      Json::array({{{"name", "h"}, {"mountPath", "/h"}}});
+  Json escape = shell_pod("escape", "true");
+  escape["spec"]["volumes"] = Json::array({{{"name", "e"}, {"emptyDir", Json::object()}}});
+  escape["spec"]["containers"][0]["volumeMounts"] =
+      Json::array({{{"name", "e"}, {"mountPath", "/../../x"}}});
+  for (const Json& pod : {restart, two, init, no_command, host_path, escape}) {
+    make(pod);
+    std::string name = pod["metadata"]["name"];
+    ASSERT_TRUE(wait_for_phase(name, "Failed")) << name;
+    EXPECT_EQ(get(name)["status"]["reason"], "NotSupported") << name;
+    EXPECT_NE(get(name)["status"]["message"].get<std::string>().find("a local node"),
+              std::string::npos);
+  }
+}
+
+TEST_F(NodeTest, DeletionSendsSigtermAndWaits) {
+  start_node();
+  make(shell_pod("p", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(wait_for_log("p", "ready"));
+  ask("DELETE", std::string(kPods) + "/p");
+  ASSERT_TRUE(wait_gone("p"));
+  EXPECT_NE(log_of("p").find("bye"), std::string::npos);
+  EXPECT_TRUE(wait_until([&] { return node_->is_empty(); }));
+}
+
+TEST_F(NodeTest, ThenKillsAndAllDescendantsWithIt) {
+  start_node();
+  // A child in a session of its own, and one that nobody waits for: neither is in the group.
+  make(shell_pod("p",
+                 "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & "
+                 "(setsid sleep 1000 &) ; echo ready; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(wait_for_log("p", "ready"));
+  ASSERT_TRUE(wait_until([&] { return processes_of("p").size() >= 4; }));
+  std::vector<pid_t> before = processes_of("p");
+  ask("DELETE", std::string(kPods) + "/p", {{"gracePeriodSeconds", 1}});
+  ASSERT_TRUE(wait_gone("p"));
+  for (pid_t pid : before) EXPECT_TRUE(wait_until([&] { return kill(pid, 0) != 0; }));
+  EXPECT_TRUE(wait_until([&] { return node_->is_empty(); }));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/pods"));
+}
+
+TEST_F(NodeTest, ForcedDeletionKillsAtOnce) {
+  start_node();
+  make(shell_pod("p", "trap '' TERM; echo ready; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(wait_for_log("p", "ready"));
+  std::vector<pid_t> before = processes_of("p");
+  ASSERT_FALSE(before.empty());
+  ask("DELETE", std::string(kPods) + "/p", {{"gracePeriodSeconds", 0}});
+  EXPECT_EQ(get("p")["code"], 404);
+  EXPECT_TRUE(wait_until([&] { return kill(before[0], 0) != 0; }));
+}
+
+TEST_F(NodeTest, AContainerEndsWithAllThatItStarted) {
+  start_node();
+  make(shell_pod("p", "setsid sleep 1000 & exit 3"));
+  ASSERT_TRUE(wait_for_phase("p", "Failed"));
+  EXPECT_TRUE(processes_of("p").empty());
+}
+
+TEST_F(NodeTest, NothingOutlivesTheNode) {
+  start_node();
+  make(shell_pod("p", "trap '' TERM; setsid sleep 1000 & echo ready; sleep 1000"));
+  ASSERT_TRUE(wait_for_log("p", "ready"));
+  std::vector<pid_t> before = processes_of("p");
+  node_.reset();
+  for (pid_t pid : before) EXPECT_TRUE(wait_until([&] { return kill(pid, 0) != 0; }));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/pods"));
+}
+
+TEST_F(NodeTest, ChildrenDieWithTheirProcess) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  pid_t owner = fork();
+  if (owner == 0) {
+    ProcessHost host;
+    Result<pid_t> child = host.spawn({.program = "/bin/sleep",
+                                      .arguments = {"sleep", "1000"},
+                                      .working_folder = "/",
+                                      .output_file = "/dev/null"},
+                                     [](ExitStatus) {});
+    pid_t pid = child.ok() ? *child : -1;
+    if (write(fds[1], &pid, sizeof pid) < 0) _exit(1);
+    pause();
+  }
+  pid_t child = -1;
+  ASSERT_EQ(read(fds[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  ASSERT_GT(child, 0);
+  EXPECT_EQ(kill(child, 0), 0);
+  kill(owner, SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return kill(child, 0) != 0; }));
+  close(fds[0]);
+  close(fds[1]);
+}
+
+TEST(AddressPool, GivesEachPodItsOwnAddressWithFreePorts) {
+  AddressPool pool(7);
+  std::set<std::string> seen;
+  for (int i = 0; i < 300; ++i) {
+    Result<std::string> address = pool.take({29400});
+    ASSERT_TRUE(address.ok());
+    EXPECT_TRUE(seen.insert(*address).second) << *address;
+  }
+}
+
+TEST(BoundLog, KeepsTheEnd) {
+  std::string file = testing::TempDir() + "bound-log-" + std::to_string(getpid());
+  std::ofstream(file) << std::string(1000, 'a') << "end";
+  bound_log(file, 2000, 10);
+  EXPECT_EQ(text_of(file).size(), 1003u);
+  bound_log(file, 500, 10);
+  EXPECT_EQ(text_of(file), "aaaaaaaend");
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace lockstep
