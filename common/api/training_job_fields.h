@@ -371,8 +371,9 @@ struct Schema<TrainingJobSpec> {
                 .maximum = 86400},
           &TrainingJobSpec::terminationGracePeriodSeconds);
     visit(Field{.name = "managedBy",
-                .meaning = "Another controller's name, domain/path; Lockstep then leaves the job "
-                           "alone.",
+                .meaning =
+                    "Who carries the job out, domain/path; empty or lockstep.dev/controller is "
+                    "Lockstep, which leaves others' jobs alone.",
                 .bytes_max = 63},
           &TrainingJobSpec::managedBy);
     visit(Field{.name = "podTemplate",

@@ -183,6 +183,25 @@ TEST(WorldAssignment, RefusesWorldsThatCannotBe) {
   EXPECT_NE(error_of(spec, input_of(2)), "");
 }
 
+TEST(WorldAssignment, BoundsTheUsersGroupsSoThatAnAssignmentStaysSmall) {
+  TrainingJobSpec spec = spec_of(1024, 64);
+  for (int i = 0; i < 4; ++i) {
+    spec.processGroups.push_back({.name = "g" + std::to_string(i), .ranks = ":"});
+  }
+  const Result<WorldAssignment> world = make_world(spec, input_of(1024));
+  ASSERT_TRUE(world.ok()) << world.error().message;
+  EXPECT_LT(dump_json(to_json(*world)).size(), size_t{4} << 20);
+  spec.processGroups.push_back({.name = "g4", .ranks = "0"});
+  EXPECT_EQ(make_world(spec, input_of(1024)).error().message,
+            "processGroups: more than 262144 ranks in all");
+
+  Json document = to_json(world_of(spec_of(1, 1)));
+  for (int i = 0; i < 257; ++i) {
+    document["groups"].push_back({{"name", "g" + std::to_string(i)}, {"ranks", {0}}});
+  }
+  EXPECT_EQ(world_from_json(document).error().message, "groups: 257, expected at most 256");
+}
+
 TEST(WorldAssignment, RefusesDocumentsWithAMeshOrGroupOfAnotherWorld) {
   const Json good = to_json(world_of(spec_of(2, 2)));
   ASSERT_TRUE(world_from_json(good).ok());
