@@ -1,0 +1,209 @@
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "agent/node/http/server.h"
+#include "tests/agent/node/http_client.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+// "/echo" gives the body back, "/wait" answers when it is let go.
+class Echo final : public HttpHandler {
+ public:
+  HttpAdmission admit(const HttpHead& head) const override {
+    if (head.target == "/refused") return {.refusal = HttpResponse{.status = 404, .body = "no"}};
+    return {.body_bytes_max = 1000, .trusted = head.authorization == "Bearer secret"};
+  }
+  void handle(HttpRequest request, Respond respond) override {
+    if (request.head.target == "/echo") return respond({.body = request.body});
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(respond));
+    changed_.notify_all();
+  }
+  HttpResponse error(unsigned status, const std::string& message) const override {
+    return {.status = status, .body = message};
+  }
+
+  Respond take_waiting() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !waiting_.empty(); });
+    Respond respond = std::move(waiting_.back());
+    waiting_.pop_back();
+    return respond;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Respond> waiting_;
+};
+
+struct Served {
+  explicit Served(const HttpLimits& limits = {})
+      : server(std::move(HttpServer::start("127.0.0.1", 0, handler, limits)).value()) {}
+  int port() const { return server->port(); }
+
+  Echo handler;
+  std::unique_ptr<HttpServer> server;
+};
+
+TEST(HttpServer, AnswersManyRequestsOnOneConnection) {
+  Served served;
+  RawConnection connection(served.port());
+  for (const std::string body : {"one", "two", "three"}) {
+    const HttpReply reply = connection.call({.method = "PUT", .target = "/echo", .body = body});
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_EQ(reply.body, body);
+  }
+}
+
+TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
+  Served served;
+  RawConnection connection(served.port());
+  const std::string head = "PUT /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\n";
+  connection.send(head + "a" + head + "b");
+  EXPECT_EQ(connection.read_reply().body, "a");
+  EXPECT_EQ(connection.read_reply().body, "b");
+}
+
+TEST(HttpServer, TellsAClientThatAsksToSendItsBody) {
+  Served served;
+  RawConnection connection(served.port());
+  connection.send("PUT /echo HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(connection.read_reply().status, 100);
+  connection.send("body");
+  EXPECT_EQ(connection.read_reply().body, "body");
+}
+
+struct BadCase {
+  const char* name;
+  std::string bytes;
+  int status;
+};
+
+TEST(HttpServer, RefusesWhatIsNoRequestOrTooLargeAndGoesOnServing) {
+  Served served;
+  const std::string chunk = "3e8\r\n" + std::string(1000, 'x') + "\r\n";
+  const BadCase cases[] = {
+      {"garbage", "\x01\x02\x03 what\r\n\r\n", 400},
+      {"TLS", std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15), 400},
+      {"two lengths", "PUT /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400},
+      {"bad length", "PUT /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
+      {"head", "GET /echo HTTP/1.1\r\nX: " + std::string(20'000, 'x') + "\r\n\r\n", 431},
+      {"body", "PUT /echo HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413},
+      {"huge body", "PUT /echo HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413},
+      {"chunks", "PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + chunk, 413},
+      {"refused", "PUT /refused HTTP/1.1\r\nContent-Length: 900\r\n\r\n", 404},
+  };
+  for (const BadCase& bad : cases) {
+    RawConnection connection(served.port());
+    connection.send(bad.bytes);
+    EXPECT_EQ(connection.read_reply().status, bad.status) << bad.name;
+    connection.wait_for_close();
+    EXPECT_EQ(http_call(served.port(), {.method = "PUT", .target = "/echo", .body = "x"}).body,
+              "x");
+  }
+}
+
+TEST(HttpServer, ClosesOnClientsThatAreTooSlowAtAnyPoint) {
+  Served served({.header_limit = milliseconds(50), .body_limit = milliseconds(50)});
+  for (const char* bytes : {"", "GET /ec", "GET /echo HTTP/1.1\r\nA: b\r\n",
+                            "PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"}) {
+    RawConnection connection(served.port());
+    connection.send(bytes);
+    connection.wait_for_close();  // hangs, and fails by the test's limit, if it doesn't
+  }
+}
+
+TEST(HttpServer, KeepsATrustedConnectionLongerThanAStrangers) {
+  Served served({.header_limit = milliseconds(50)});
+  RawConnection trusted(served.port());
+  RawConnection stranger(served.port());
+  trusted.call({.method = "PUT", .target = "/echo", .token = "secret", .body = "1"});
+  stranger.call({.method = "PUT", .target = "/echo", .body = "1"});
+  stranger.wait_for_close();
+  const HttpReply reply =
+      trusted.call({.method = "PUT", .target = "/echo", .token = "secret", .body = "2"});
+  EXPECT_EQ(reply.body, "2");
+}
+
+TEST(HttpServer, LetsTheOneWithTheSecretInWhileStrangersHoldEveryConnection) {
+  Served served({.connections_max = 4});
+  RawConnection first(served.port());  // trusted, and idle
+  EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .token = "secret", .body = "1"}).body,
+            "1");
+  std::vector<std::unique_ptr<RawConnection>> strangers;
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(std::make_unique<RawConnection>(served.port()));
+    strangers.back()->send("GET /echo HTTP/1.1\r\nSlow: ");
+  }
+  EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .token = "secret", .body = "2"}).body,
+            "2");
+  EXPECT_EQ(
+      http_call(served.port(), {.method = "PUT", .target = "/echo", .token = "secret", .body = "3"})
+          .body,
+      "3");
+  strangers.front()->wait_for_close();  // it made place
+}
+
+TEST(HttpServer, WaitsForAnAnswerFromAnotherThread) {
+  Served served;
+  HttpReply reply;
+  std::jthread client([&] { reply = http_call(served.port(), {.target = "/wait"}); });
+  served.handler.take_waiting()({.status = 202, .body = "later"});
+  client.join();
+  EXPECT_EQ(reply.status, 202);
+  EXPECT_EQ(reply.body, "later");
+}
+
+TEST(HttpServer, SurvivesAnswersToClientsThatHaveLeftAndAfterItsOwnEnd) {
+  HttpHandler::Respond late;
+  Served served;
+  {
+    RawConnection gone(served.port());
+    gone.send("GET /wait HTTP/1.1\r\n\r\n");
+    late = served.handler.take_waiting();
+  }
+  late({.body = "nobody"});
+  EXPECT_EQ(http_call(served.port(), {.method = "PUT", .target = "/echo", .body = "x"}).body, "x");
+  RawConnection waiting(served.port());
+  waiting.send("GET /wait HTTP/1.1\r\n\r\n");
+  late = served.handler.take_waiting();
+  served.server.reset();
+  late({.body = "too late"});
+  waiting.wait_for_close();
+}
+
+TEST(HttpServer, LetsAnswersOnTheirWayLeaveWhenItStops) {
+  Served served;
+  HttpReply reply;
+  std::jthread client([&] { reply = http_call(served.port(), {.target = "/wait"}); });
+  const HttpHandler::Respond respond = served.handler.take_waiting();
+  respond({.body = std::string(300'000, 'x')});
+  served.server->stop(std::chrono::seconds(20));
+  client.join();
+  EXPECT_EQ(reply.body.size(), 300'000u);
+}
+
+TEST(HttpServer, NamesAPortThatIsTakenAndAnAddressThatIsNotOurs) {
+  Served served;
+  Echo handler;
+  const auto taken = HttpServer::start("127.0.0.1", served.port(), handler);
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.error().code, Code::kConflict);
+  EXPECT_EQ(taken.error().message,
+            "[http] 127.0.0.1:" + std::to_string(served.port()) + " is taken");
+  EXPECT_EQ(HttpServer::start("192.0.2.1", 0, handler).error().code, Code::kInvalid);
+  EXPECT_EQ(HttpServer::start("localhost", 0, handler).error().code, Code::kInvalid);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,135 @@
+#include "agent/node/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/agent/node/metrics_text.h"
+
+namespace lockstep {
+namespace {
+
+ProgressNumbers some_numbers() {
+  ProgressNumbers numbers;
+  numbers.round = 1;
+  numbers.phase = WorkerPhase::kTraining;
+  numbers.step = 12;
+  numbers.loss = 2.5;
+  numbers.validation_loss = std::nan("");
+  numbers.gradient_norm = 0.75;
+  numbers.learning_rate = 6e-4;
+  numbers.tokens_per_second = 3000;
+  numbers.data_seconds = 0.01;
+  numbers.forward_seconds = 0.02;
+  numbers.backward_seconds = 0.04;
+  numbers.communication_seconds = 0.08;
+  numbers.update_seconds = 0.16;
+  return numbers;
+}
+
+MetricsInput some_input() {
+  MetricsInput input;
+  input.job = "gpt";
+  input.job_namespace = "team";
+  input.node_index = 1;
+  input.round = 3;
+  input.workers_running = 2;
+  input.worker_restarts = 4;
+  input.tokens = 4096;
+  input.samples = 64;
+  input.share = 0.5;
+  input.ranks = {{2, some_numbers()}, {3, some_numbers()}};
+  return input;
+}
+
+TEST(Metrics, ShowEveryNumberOfTheWorkersWithItsLabels) {
+  const MetricsText text(render_metrics(some_input()));
+  const std::string labels = "{job=\"gpt\",namespace=\"team\",node_index=\"1\"";
+  const std::pair<const char*, double> values[] = {
+      {"lockstep_train_tokens_total", 4096},
+      {"lockstep_train_samples_total", 64},
+      {"lockstep_train_step", 12},
+      {"lockstep_train_loss", 2.5},
+      {"lockstep_train_gradient_norm", 0.75},
+      {"lockstep_train_learning_rate", 6e-4},
+      {"lockstep_train_tokens_per_second", 1500},
+      {"lockstep_agent_round", 3},
+      {"lockstep_agent_workers_running", 2},
+      {"lockstep_agent_worker_restarts_total", 4},
+  };
+  for (const auto& [name, value] : values) {
+    EXPECT_DOUBLE_EQ(text.value(name + labels + "}"), value) << name;
+  }
+  const std::pair<const char*, double> parts[] = {{"data", 0.01},
+                                                  {"forward", 0.02},
+                                                  {"backward", 0.04},
+                                                  {"communication", 0.08},
+                                                  {"update", 0.16}};
+  for (const auto& [part, seconds] : parts) {
+    for (const char* rank : {"2", "3"}) {
+      EXPECT_DOUBLE_EQ(text.value("lockstep_train_step_seconds" + labels + ",rank=\"" + rank +
+                                  "\",part=\"" + part + "\"}"),
+                       seconds);
+    }
+  }
+  EXPECT_EQ(text.type("lockstep_train_tokens_total"), "counter");
+  EXPECT_EQ(text.type("lockstep_train_loss"), "gauge");
+  EXPECT_DOUBLE_EQ(text.value("lockstep_build_info" + labels + ",version=\"0.1.0\"}"), 1);
+  EXPECT_GT(text.value("process_resident_memory_bytes" + labels + "}"), 1e5);
+  EXPECT_GT(text.value("process_open_fds" + labels + "}"), 2);
+  EXPECT_GT(text.value("process_cpu_seconds_total" + labels + "}"), 0);
+}
+
+TEST(Metrics, HaveNoSeriesForWhatIsNotKnown) {
+  MetricsInput input = some_input();
+  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_validation_loss"));
+  input.ranks[0].numbers.validation_loss = 1.75;
+  EXPECT_TRUE(MetricsText(render_metrics(input)).has("lockstep_train_validation_loss"));
+  input.ranks[0].numbers.step = 0;  // nothing is trained yet
+  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_loss"));
+  EXPECT_TRUE(MetricsText(render_metrics(input)).has("lockstep_train_step"));
+  input.ranks.clear();
+  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_step"));
+}
+
+TEST(Metrics, StayReadableWithLabelsThatAreNoText) {
+  MetricsInput input = some_input();
+  input.job = "a\xFF\"\\\nb";
+  const MetricsText text(render_metrics(input));
+  EXPECT_DOUBLE_EQ(text.value("lockstep_train_step{job=\"a\xEF\xBF\xBD\\\"\\\\\\nb\","
+                              "namespace=\"team\",node_index=\"1\"}"),
+                   12);
+}
+
+ProgressNumbers at(uint64_t round, WorkerPhase phase, int64_t tokens) {
+  ProgressNumbers numbers;
+  numbers.round = round;
+  numbers.phase = phase;
+  numbers.tokens = tokens;
+  numbers.samples = tokens / 10;
+  return numbers;
+}
+
+TEST(TrainCounters, CountThisNodesShareOfWhatWasTrained) {
+  TrainCounters counters;
+  counters.observe(at(1, WorkerPhase::kForming, 0), 0.5);
+  counters.observe(at(1, WorkerPhase::kTraining, 1000), 0.5);
+  counters.observe(at(1, WorkerPhase::kSaving, 3000), 0.5);
+  EXPECT_DOUBLE_EQ(counters.tokens(), 1500);
+  EXPECT_DOUBLE_EQ(counters.samples(), 150);
+}
+
+TEST(TrainCounters, NeverFallAndDoNotCountACheckpointsTokensAsTrained) {
+  TrainCounters counters;
+  counters.observe(at(1, WorkerPhase::kLoading, 50'000), 1);  // from an earlier pod
+  counters.observe(at(1, WorkerPhase::kTraining, 53'000), 1);
+  EXPECT_DOUBLE_EQ(counters.tokens(), 3000);
+  counters.observe(at(2, WorkerPhase::kForming, 0), 1);
+  counters.observe(at(2, WorkerPhase::kLoading, 52'000), 1);
+  EXPECT_DOUBLE_EQ(counters.tokens(), 3000);
+  counters.observe(at(2, WorkerPhase::kTraining, 53'000), 1);
+  EXPECT_DOUBLE_EQ(counters.tokens(), 4000) << "done again counts again";
+}
+
+}  // namespace
+}  // namespace lockstep

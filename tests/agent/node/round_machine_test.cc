@@ -1,0 +1,356 @@
+#include "agent/node/round_machine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <functional>
+
+#include "common/api/worker_config.h"
+#include "tests/agent/node/assignments.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Actions = std::vector<Action>;
+
+// A machine with a clock, that carries out nothing.
+struct Bench {
+  ManualClock clock;
+  RoundMachine machine{{"uid-1", "boot", 0, 1}, {}};
+
+  Status assign(const Assignment& assignment) { return machine.assign(assignment, clock.now()); }
+  Actions step() { return machine.step(clock.now()); }
+  AgentState state() { return machine.state(clock.now()); }
+
+  // Up to running workers of that assignment.
+  void run(const AssignmentOptions& options) {
+    ASSERT_TRUE(assign(make_assignment(options)).ok());
+    ASSERT_EQ(step(), Actions{Action::kKill});
+    machine.nothing_left();
+    ASSERT_EQ(step(), Actions{Action::kSpawn});
+    for (int64_t local_rank = 0; local_rank < options.processes; ++local_rank) {
+      machine.spawned(local_rank, 100 + local_rank);
+    }
+    ASSERT_EQ(step(), Actions{});
+  }
+  void end(int64_t local_rank, const WorkerEnd& end) {
+    machine.exited(machine.round(), local_rank, end, clock.now());
+  }
+};
+
+WorkerEnd code(int64_t exit_code) {
+  return {.exit_code = exit_code, .log_tail = "the end\n"};
+}
+WorkerEnd killed_by(int64_t signal) {
+  return {.exit_code = 128 + signal, .signal = signal};
+}
+
+TEST(RoundMachine, IsIdleAndSaysWhoItIsBeforeAnyAssignment) {
+  Bench bench;
+  EXPECT_EQ(bench.step(), Actions{});
+  const AgentState state = bench.state();
+  EXPECT_EQ(state.phase, "Idle");
+  EXPECT_EQ(state.boot_id, "boot");
+  EXPECT_EQ(state.round, 0);
+  EXPECT_EQ(state.sequence, 1);
+  EXPECT_FALSE(bench.machine.next_deadline());
+}
+
+struct RefusalCase {
+  const char* name;
+  std::function<void(Assignment&)> change;
+  Code code;
+};
+
+TEST(RoundMachine, RefusesWhatIsNotForItOrOlderAndChangesNothing) {
+  const RefusalCase cases[] = {
+      {"job", [](Assignment& a) { a.world.job_uid = "other"; }, Code::kInvalid},
+      {"node", [](Assignment& a) { a.node_index = 1; }, Code::kInvalid},
+      {"node outside", [](Assignment& a) { a.world.nodes.clear(); }, Code::kInvalid},
+      {"incarnation", [](Assignment& a) { a.world.nodes[0].incarnation = 2; }, Code::kConflict},
+      {"older", [](Assignment& a) { a.world.round = 4; }, Code::kConflict},
+      {"no round", [](Assignment& a) { a.world.round = 0; }, Code::kConflict},
+      {"hash", [](Assignment& a) { a.hash = "0123"; }, Code::kConflict},
+      {"nothing to run", [](Assignment& a) { a.train.reset(); }, Code::kInvalid},
+      {"older exit", [](Assignment& a) { a.action = "Exit", a.world.round = 4; }, Code::kConflict},
+      {"exit of another", [](Assignment& a) { a.action = "Exit", a.hash = "x"; }, Code::kConflict},
+  };
+  for (const RefusalCase& refusal : cases) {
+    Bench bench;
+    bench.run({.round = 5});
+    const AgentState before = bench.state();
+    Assignment assignment = make_assignment({.round = 5});
+    refusal.change(assignment);
+    const Status status = bench.assign(assignment);
+    ASSERT_FALSE(status.ok()) << refusal.name;
+    EXPECT_EQ(status.error().code, refusal.code) << refusal.name << ": " << status.error().message;
+    EXPECT_EQ(bench.step(), Actions{}) << refusal.name;
+    EXPECT_EQ(bench.state(), before) << refusal.name;
+  }
+}
+
+TEST(RoundMachine, DoesNothingForTheSameAssignmentAgain) {
+  Bench bench;
+  bench.run({.round = 5});
+  const AgentState before = bench.state();
+  EXPECT_TRUE(bench.assign(make_assignment({.round = 5})).ok());
+  EXPECT_EQ(bench.step(), Actions{});
+  EXPECT_EQ(bench.state(), before);
+}
+
+TEST(RoundMachine, EndsEveryProcessBeforeItSpawnsANewerRound) {
+  Bench bench;
+  bench.run({.round = 1, .processes = 2});
+  ASSERT_TRUE(bench.assign(make_assignment({.round = 2, .processes = 2})).ok());
+  EXPECT_EQ(bench.step(), Actions{Action::kKill});
+  EXPECT_EQ(bench.state().phase, "Starting");
+  bench.machine.exited(1, 0, killed_by(SIGKILL), bench.clock.now());  // an old one
+  EXPECT_EQ(bench.step(), Actions{}) << "the other may still be alive";
+  bench.machine.nothing_left();
+  EXPECT_EQ(bench.step(), Actions{Action::kSpawn});
+  bench.machine.spawned(0, 7);
+  bench.machine.spawned(1, 8);
+  bench.step();
+  const AgentState state = bench.state();
+  EXPECT_EQ(state.phase, "Running");
+  EXPECT_EQ(state.round, 2);
+  EXPECT_EQ(state.failed_seconds_ago, 0);
+  EXPECT_EQ(state.workers.at(1).pid, 8);
+  EXPECT_TRUE(state.workers.at(1).running);
+  EXPECT_EQ(state.workers.at(1).reason, "");
+}
+
+TEST(RoundMachine, TakesTheNewestOfSeveralRoundsThatComeWhileItClears) {
+  Bench bench;
+  bench.run({.round = 1});
+  ASSERT_TRUE(bench.assign(make_assignment({.round = 2})).ok());
+  bench.step();
+  ASSERT_TRUE(bench.assign(make_assignment({.round = 4})).ok());
+  EXPECT_FALSE(bench.assign(make_assignment({.round = 3})).ok());
+  bench.step();
+  bench.machine.nothing_left();
+  EXPECT_EQ(bench.step(), Actions{Action::kSpawn});
+  EXPECT_EQ(bench.machine.assignment().world.round, 4);
+}
+
+struct EndCase {
+  WorkerEnd end;
+  const char* reason;
+  const char* phase;
+};
+
+TEST(RoundMachine, NamesTheReasonOfAnExit) {
+  WorkerEnd oom = killed_by(SIGKILL);
+  oom.oom_killed = true;
+  const EndCase cases[] = {{code(0), "Completed", "Completed"},
+                           {code(1), "Error", "Failed"},
+                           {code(kExitPeerLost), "Error", "Failed"},
+                           {code(kExitStopped), "Error", "Failed"},
+                           {killed_by(SIGSEGV), "Signal", "Failed"},
+                           {killed_by(SIGKILL), "Signal", "Failed"},
+                           {oom, "OOMKilled", "Failed"}};
+  for (const EndCase& item : cases) {
+    Bench bench;
+    bench.run({});
+    bench.end(0, item.end);
+    bench.step();
+    const WorkerState worker = bench.state().workers.at(0);
+    EXPECT_EQ(worker.reason, item.reason) << item.end.exit_code;
+    EXPECT_EQ(bench.state().phase, item.phase) << item.end.exit_code;
+    EXPECT_EQ(worker.exit_code, item.end.exit_code);
+    EXPECT_EQ(worker.signal, item.end.signal);
+    EXPECT_FALSE(worker.running);
+  }
+}
+
+TEST(RoundMachine, LeavesTheOthersRunningWhenOneFails) {
+  Bench bench;
+  bench.run({.processes = 2});
+  bench.end(1, code(9));
+  EXPECT_EQ(bench.step(), Actions{});
+  bench.clock.advance(seconds(3));
+  const AgentState state = bench.state();
+  EXPECT_EQ(state.phase, "Failed");
+  EXPECT_TRUE(state.workers.at(0).running);
+  EXPECT_EQ(state.workers.at(1).log_tail, "the end\n");
+  EXPECT_DOUBLE_EQ(state.failed_seconds_ago, 3);
+  bench.end(0, code(kExitPeerLost));
+  bench.step();
+  EXPECT_EQ(bench.machine.first_failure()->local_rank, 1) << "the first, not the last";
+}
+
+TEST(RoundMachine, IsCompletedOnlyWhenAllHaveEndedWithZero) {
+  Bench bench;
+  bench.run({.processes = 2});
+  bench.end(0, code(0));
+  bench.step();
+  EXPECT_EQ(bench.state().phase, "Running");
+  bench.end(1, code(0));
+  bench.step();
+  EXPECT_EQ(bench.state().phase, "Completed");
+  EXPECT_EQ(bench.state().workers.at(0).log_tail, "") << "only failures show their log";
+}
+
+TEST(RoundMachine, SaysThatAWorkerCouldNotBeStarted) {
+  Bench bench;
+  ASSERT_TRUE(bench.assign(make_assignment({})).ok());
+  bench.step();
+  bench.machine.nothing_left();
+  bench.step();
+  bench.machine.start_failed(0, "no such file", bench.clock.now());
+  bench.step();
+  const AgentState state = bench.state();
+  EXPECT_EQ(state.phase, "Failed");
+  EXPECT_EQ(state.workers.at(0).reason, "StartError");
+  EXPECT_EQ(state.workers.at(0).exit_code, 127);
+  EXPECT_EQ(state.workers.at(0).log_tail, "no such file");
+}
+
+TEST(RoundMachine, GivesWorkersTheirGraceWhenToldToExitAndKillsTheRest) {
+  Bench bench;
+  bench.run({.processes = 2, .grace_seconds = 7});
+  Assignment exit = make_assignment({.processes = 2, .grace_seconds = 7});
+  exit.action = "Exit";
+  exit.exit_code = 3;
+  ASSERT_TRUE(bench.assign(exit).ok());
+  EXPECT_EQ(bench.step(), Actions{Action::kTerminate});
+  EXPECT_EQ(bench.state().phase, "Stopping");
+  bench.end(0, code(kExitStopped));
+  bench.clock.advance(seconds(7) - milliseconds(1));
+  EXPECT_EQ(bench.step(), Actions{});
+  EXPECT_TRUE(bench.assign(exit).ok()) << "again is nothing new";
+  EXPECT_EQ(bench.step(), Actions{});
+  bench.clock.advance(milliseconds(1));
+  EXPECT_EQ(bench.step(), Actions{Action::kKill});
+  bench.end(1, killed_by(SIGKILL));
+  bench.machine.nothing_left();
+  EXPECT_EQ(bench.step(), Actions{Action::kQuit});
+  EXPECT_EQ(bench.machine.exit_code(), 3);
+  EXPECT_EQ(bench.state().phase, "Exiting");
+  EXPECT_EQ(bench.state().workers.at(0).reason, "Stopped");
+  EXPECT_EQ(bench.state().workers.at(1).reason, "Stopped");
+}
+
+TEST(RoundMachine, StartsNothingOnceItIsLeaving) {
+  Bench bench;
+  bench.run({});
+  bench.machine.terminate(bench.clock.now());
+  bench.step();
+  const Status status = bench.assign(make_assignment({.round = 2}));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, Code::kConflict);
+  EXPECT_EQ(bench.step(), Actions{});
+}
+
+struct LeaveCase {
+  const char* name;
+  std::function<void(Bench&)> before;
+  int exit_code;
+};
+
+TEST(RoundMachine, LeavesWithTheResultAfterSigterm) {
+  const LeaveCase cases[] = {
+      {"idle", [](Bench&) {}, kExitStopped},
+      {"completed", [](Bench& b) { b.run({}), b.end(0, code(0)); }, 0},
+      {"failed", [](Bench& b) { b.run({}), b.end(0, code(5)); }, kExitStopped},
+  };
+  for (const LeaveCase& item : cases) {
+    Bench bench;
+    item.before(bench);
+    bench.machine.terminate(bench.clock.now());
+    EXPECT_EQ(bench.step(), Actions{Action::kTerminate}) << item.name;
+    EXPECT_EQ(bench.step(), Actions{Action::kKill}) << item.name;
+    bench.machine.nothing_left();
+    EXPECT_EQ(bench.step(), Actions{Action::kQuit}) << item.name;
+    EXPECT_EQ(bench.machine.exit_code(), item.exit_code) << item.name;
+  }
+}
+
+TEST(RoundMachine, HoldsAfterTheEndForAsLongAsAControllerSpeaks) {
+  Bench bench;
+  bench.run({});
+  bench.end(0, code(6));
+  bench.clock.advance(std::chrono::minutes(9));
+  EXPECT_EQ(bench.step(), Actions{});
+  bench.machine.heard(bench.clock.now());
+  bench.clock.advance(std::chrono::minutes(9));
+  EXPECT_EQ(bench.step(), Actions{});
+  bench.clock.advance(std::chrono::minutes(1));
+  EXPECT_EQ(bench.machine.next_deadline(), bench.clock.now());
+  EXPECT_EQ(bench.step(), Actions{Action::kKill});
+  bench.machine.nothing_left();
+  EXPECT_EQ(bench.step(), Actions{Action::kQuit});
+  EXPECT_EQ(bench.machine.exit_code(), 6);
+}
+
+TEST(RoundMachine, LeavesInTheEndEvenIfAKilledProcessStays) {
+  Bench bench;
+  bench.run({.grace_seconds = 1});
+  bench.machine.terminate(bench.clock.now());
+  bench.step();
+  bench.clock.advance(seconds(1));
+  EXPECT_EQ(bench.step(), Actions{Action::kKill});
+  bench.clock.advance(seconds(10));
+  EXPECT_EQ(bench.step(), Actions{Action::kQuit});
+}
+
+ProgressNumbers numbers_at(int64_t step, WorkerPhase phase = WorkerPhase::kTraining) {
+  ProgressNumbers numbers;
+  numbers.round = 1;
+  numbers.phase = phase;
+  numbers.step = step;
+  numbers.steps = 100;
+  numbers.tokens = step * 512;
+  numbers.loss = 3.5;
+  numbers.validation_loss = std::nan("");
+  return numbers;
+}
+
+TEST(RoundMachine, PublishesPhasesAtOnceAndMereProgressAtMostTwiceASecond) {
+  Bench bench;
+  bench.run({});
+  const auto report = [&](const ProgressNumbers& numbers) {
+    bench.machine.progress(1, 0, numbers, bench.clock.wall_now());
+    bench.step();
+    return bench.machine.sequence();
+  };
+  const int64_t before = bench.machine.sequence();
+  EXPECT_EQ(report(numbers_at(1)), before + 1) << "a new phase";
+  EXPECT_EQ(report(numbers_at(2)), before + 1) << "too soon";
+  EXPECT_EQ(bench.state().progress->step, 1);
+  bench.clock.advance(milliseconds(500));
+  EXPECT_EQ(bench.machine.next_deadline(), bench.clock.now());
+  bench.step();
+  EXPECT_EQ(bench.machine.sequence(), before + 2);
+  EXPECT_EQ(bench.state().progress->step, 2);
+  EXPECT_EQ(report(numbers_at(2, WorkerPhase::kSaving)), before + 3);
+  EXPECT_FALSE(bench.machine.next_deadline());
+}
+
+TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
+  Bench bench;
+  bench.run({.processes = 2});
+  ProgressNumbers numbers = numbers_at(40);
+  numbers.loss = std::numeric_limits<double>::infinity();
+  numbers.checkpoint_step = 30;
+  numbers.suspect_rank = 1;
+  bench.machine.progress(1, 0, numbers, bench.clock.wall_now());
+  numbers.step = 41;
+  bench.machine.progress(1, 1, numbers, bench.clock.wall_now());
+  numbers.step = 99;
+  bench.machine.progress(2, 0, numbers, bench.clock.wall_now());  // of another round
+  bench.step();
+  const AgentState state = bench.state();
+  EXPECT_FALSE(state.progress->loss);
+  EXPECT_FALSE(state.progress->validationLoss);
+  EXPECT_EQ(state.progress->step, 40) << "of the lowest rank";
+  EXPECT_EQ(state.workers.at(1).step, 41);
+  EXPECT_EQ(state.workers.at(1).suspect_rank, 1);
+  EXPECT_EQ(state.last_checkpoint->path, "/ckpt/step-00000030");
+}
+
+}  // namespace
+}  // namespace lockstep
