@@ -34,11 +34,9 @@ Status Composition::build() {
   TRY_ASSIGN(data_group_, world_.sub_group(data_ranks));
 
   const Stage stage = whole_model(config);
-  TRY_ASSIGN(Gpt model, Gpt::create({.config = config,
-                                     .stage = stage,
-                                     .shape = {options_.micro_batch, config.context},
-                                     .precision = options_.precision},
-                                    *ops_, stream_, region_));
+  TRY_ASSIGN(Gpt model,
+             Gpt::create({.config = config, .stage = stage, .precision = options_.precision}, *ops_,
+                         stream_, region_));
   model_.emplace(std::move(model));
   TRY_ASSIGN(store_, ReplicatedStore::create({.config = config,
                                               .stage = stage,

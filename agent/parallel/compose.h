@@ -21,7 +21,6 @@ namespace lockstep {
 struct ComposeOptions {
   ModelConfig config;
   Mesh mesh;
-  int64_t micro_batch = 1;   // sequences
   int64_t bucket_bytes = 0;  // of gradients that are reduced together
   AdamWOptions optimizer;
   Precision precision = Precision::kF32;

@@ -31,7 +31,8 @@ size_t metrics_prefix(std::string_view text, int64_t step) {
     const Result<Json> line = parse_json(text.substr(kept, end - kept), {.depth_max = 4});
     if (!line.ok() || !line->is_object()) break;
     const Result<int64_t> at = int_member(*line, "step");
-    if (!at.ok() || *at > step) break;
+    const bool again = at.ok() && *at == step && line->contains("validationLoss");
+    if (!at.ok() || *at > step || again) break;
     kept = end + 1;
   }
   return kept;

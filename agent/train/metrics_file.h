@@ -37,8 +37,8 @@ struct ValidationMetrics {
 // out. Lines reach the file with every call; they are not synced.
 class MetricsFile {
  public:
-  // Opens or makes the file and cuts off every line of a step after `step`, and what follows it:
-  // the run goes on from there.
+  // Opens or makes the file and cuts it back to what a run that goes on after `step` won't write
+  // again.
   static Result<MetricsFile> open(const std::string& path, int64_t step);
 
   Status add(const StepMetrics& metrics);
@@ -50,7 +50,8 @@ class MetricsFile {
   File file_;
 };
 
-// Bytes of the text's longest prefix of whole lines that are objects with "step" <= step.
+// Bytes of the text's longest prefix of whole lines of steps up to `step`, but for that step's own
+// validation, which comes after its checkpoint and is made anew.
 size_t metrics_prefix(std::string_view text, int64_t step);
 
 }  // namespace lockstep

@@ -49,5 +49,11 @@ TEST(MetricsPrefix, EndsAtTheFirstLineThatIsBrokenOrLater) {
   EXPECT_EQ(metrics_prefix("{\"loss\":1}\n", 2), 0u);
 }
 
+TEST(MetricsPrefix, EndsBeforeTheValidationOfTheResumedStep) {
+  const std::string text = "{\"step\":1}\n{\"step\":1,\"validationLoss\":2.0}\n{\"step\":2}\n";
+  EXPECT_EQ(metrics_prefix(text, 1), 11u);
+  EXPECT_EQ(metrics_prefix(text, 2), text.size());
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,0 +1,66 @@
+#include "agent/train/checkpoint/model_state.h"
+
+#include <array>
+
+namespace lockstep {
+namespace {
+
+struct StateTensor {
+  const char* file;
+  const char* suffix;
+  float* ModelState::*arena;
+};
+
+constexpr std::array<StateTensor, 3> kTensors{{
+    {"model.safetensors", "", &ModelState::parameters},
+    {"optimizer.safetensors", ".exp_avg", &ModelState::first_moments},
+    {"optimizer.safetensors", ".exp_avg_sq", &ModelState::second_moments},
+}};
+
+std::vector<int64_t> logical_shape(const Parameter& parameter) {
+  return {parameter.dims.begin(), parameter.dims.begin() + parameter.rank};
+}
+
+// Where the runs of the entry's logical tensor lie in `arena`.
+std::vector<TensorPiece> pieces_of(const ModelState& state, const Parameter& parameter,
+                                   const ArenaEntry& entry, float* arena) {
+  std::vector<TensorPiece> pieces;
+  for (const ShardRun& run : shard_runs(parameter, entry, state.shard)) {
+    pieces.push_back({arena + entry.offset + run.local, run.global, run.count});
+  }
+  return pieces;
+}
+
+}  // namespace
+
+std::vector<StoredFile> model_state_files(const ModelState& state) {
+  const std::vector<Parameter> table = parameter_table(state.config);
+  std::vector<StoredFile> files;
+  for (const StateTensor& kind : kTensors) {
+    if (files.empty() || files.back().name != kind.file) files.push_back({kind.file, {}});
+    for (const ArenaEntry& entry : state.arena->entries) {
+      const Parameter& parameter = table[static_cast<size_t>(entry.id)];
+      StoredTensor tensor{parameter.name + kind.suffix, logical_shape(parameter), {}};
+      for (const TensorPiece& piece : pieces_of(state, parameter, entry, state.*kind.arena)) {
+        tensor.pieces.push_back({piece.data, piece.begin, piece.count});
+      }
+      files.back().tensors.push_back(std::move(tensor));
+    }
+  }
+  return files;
+}
+
+Status load_model_state(const std::string& path, const ModelState& state) {
+  const std::vector<Parameter> table = parameter_table(state.config);
+  for (const StateTensor& kind : kTensors) {
+    TRY_ASSIGN(const TensorFile file, TensorFile::open(path + "/" + kind.file));
+    for (const ArenaEntry& entry : state.arena->entries) {
+      const Parameter& parameter = table[static_cast<size_t>(entry.id)];
+      TRY(file.read(parameter.name + kind.suffix, logical_shape(parameter),
+                    pieces_of(state, parameter, entry, state.*kind.arena)));
+    }
+  }
+  return {};
+}
+
+}  // namespace lockstep

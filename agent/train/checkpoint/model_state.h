@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/train/checkpoint/checkpoint_folder.h"
+#include "common/base/result.h"
+#include "common/layout/parameters.h"
+
+namespace lockstep {
+
+// What a checkpoint holds of a model, as one rank has it: arenas in host memory, all in the layout
+// of the parameters. Stored are logical tensors, without padding and without a trace of the mesh.
+struct ModelState {
+  ModelConfig config;
+  TensorShard shard;
+  const ParameterArena* arena = nullptr;
+  float* parameters = nullptr;
+  float* first_moments = nullptr;
+  float* second_moments = nullptr;
+};
+
+// model.safetensors: the parameters by their names; optimizer.safetensors: `<name>.exp_avg` and
+// `<name>.exp_avg_sq`, PyTorch's names of AdamW's moments. The arenas are read when the files are
+// written. For the rank that holds all of the model (one tensor shard, one stage).
+std::vector<StoredFile> model_state_files(const ModelState& state);
+
+// Fills the arenas from a checkpoint's folder; padding stays as it is. kInvalid where it belongs to
+// another model.
+Status load_model_state(const std::string& path, const ModelState& state);
+
+}  // namespace lockstep

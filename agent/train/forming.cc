@@ -1,0 +1,125 @@
+#include "agent/train/forming.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "agent/comm/make_communicator.h"
+#include "common/base/log.h"
+#include "common/base/sha256.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep {
+namespace {
+
+// A peer may save a checkpoint or compute a long step meanwhile; that it ended is known at once, by
+// its connection.
+constexpr Duration kSilenceLimit = std::chrono::minutes(10);
+constexpr size_t kTokenBytesMax = 4096;
+
+Result<std::string> read_token(const std::string& path) {
+  if (path.empty()) return invalid("[config] tokenFile: missing, expected a path");
+  std::ifstream in(path, std::ios::binary);
+  std::string token(kTokenBytesMax + 1, '\0');
+  in.read(token.data(), static_cast<std::streamsize>(token.size()));
+  token.resize(static_cast<size_t>(in.gcount()));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty() || token.size() > kTokenBytesMax) {
+    return invalid("[config] " + path + ": expected the job's token");
+  }
+  return token;
+}
+
+std::vector<PeerAddress> peers_of(const WorldAssignment& world) {
+  std::vector<PeerAddress> peers;
+  for (int64_t rank = 0; rank < world.world_size(); ++rank) {
+    const RankCoordinates at = coordinates(world, rank);
+    const WorldNode& node = world.nodes[static_cast<size_t>(at.node)];
+    peers.push_back(
+        {node.host, static_cast<int>(node.port + at.local_rank), static_cast<int>(at.node)});
+  }
+  return peers;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason) {
+  const auto round = static_cast<uint64_t>(config.world.round);
+  TRY_ASSIGN(const std::string token, reason.note(kExitBadConfig, read_token(config.token_file)));
+  CommOptions options{
+      .rank = static_cast<int>(config.rank),
+      .peers = peers_of(config.world),
+      .shm_fd = static_cast<int>(config.shm_fd),
+      .job_uid = config.world.job_uid,
+      .round = round,
+      .world_hash = config.hash,
+      .key = transport_key(token, round, config.hash),
+      .forming_limit = std::chrono::seconds(config.rendezvous_timeout_seconds),
+      .operation_limit = kSilenceLimit,
+  };
+  const PeerAddress& self = options.peers[static_cast<size_t>(config.rank)];
+  Result<int> listening = listen_on(self.host, self.port);
+  if (!listening.ok()) {
+    const bool taken = listening.error().code == Code::kConflict;
+    return reason.note(taken ? kExitPortTaken : kExitBadConfig, std::move(listening)).error();
+  }
+  options.listen_fd = *listening;
+  return reason.note(kExitPeerLost, make_communicator(options));
+}
+
+RankTraits traits_of_this_machine(const WorkerConfig& config) {
+  const MatmulSupport support = cpu_matmul_support();
+  const Digest digest = sha256(support.library + "/" + support.isa + "/" + cpu_ops_isa());
+  RankTraits traits{.native_bf16 = support.native_bf16,
+                    .threads = std::max<int64_t>(config.threads, 1)};
+  std::memcpy(&traits.instructions, digest.data(), sizeof(traits.instructions));
+  return traits;
+}
+
+Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_bf16,
+                        ExitReason& reason) {
+  TRY_ASSIGN(const std::vector<RankTraits> all,
+             reason.note(kExitPeerLost, world.all_gather_value(mine)));
+  Agreement agreement{.precision = want_bf16 ? Precision::kBf16 : Precision::kF32,
+                      .threads = static_cast<int>(mine.threads)};
+  bool alike = true;
+  for (const RankTraits& traits : all) {
+    if (traits.native_bf16 == 0) agreement.precision = Precision::kF32;
+    agreement.threads = std::min(agreement.threads, static_cast<int>(traits.threads));
+    alike = alike && traits.instructions == all[0].instructions && traits.threads == all[0].threads;
+  }
+  if (world.rank() != 0) return agreement;
+  if (want_bf16 && agreement.precision == Precision::kF32) {
+    log_warning("computing in fp32: not every rank has native bf16", {});
+  }
+  if (!alike) {
+    log_warning(
+        "ranks differ in threads or instruction sets; the smallest number of threads counts",
+        {{"threads", agreement.threads}});
+  }
+  return agreement;
+}
+
+Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  if (spec.global < 1 || spec.global % data_size != 0) {
+    return invalid("spec.train.batch.global: " + number(spec.global) + " is no multiple of the " +
+                   number(data_size) + " data-parallel ranks");
+  }
+  const int64_t share = spec.global / data_size;
+  const int64_t micro = spec.micro == 0 ? share : spec.micro;
+  if (micro < 1 || share % micro != 0) {
+    return invalid("spec.train.batch.micro: " + number(spec.micro) +
+                   " does not divide a rank's share of spec.train.batch.global: " + number(share));
+  }
+  return BatchShape{.micro = micro, .accumulation = share / micro, .data_size = data_size};
+}
+
+Mesh mesh_of(const WorldAssignment& world) {
+  return {.pipeline = world.pipeline, .data = world.data, .tensor = world.tensor};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agent/comm/communicator.h"
+#include "agent/train/data/windows.h"
+#include "agent/train/exit_reason.h"
+#include "common/api/worker_config.h"
+#include "common/base/result.h"
+#include "common/layout/mesh.h"
+#include "kernels/ops/matmul.h"
+
+namespace lockstep {
+
+// Connects this rank with all others of its round, on the addresses of the assignment.
+Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason);
+
+// What all ranks compute with: machines differ, results must not.
+struct Agreement {
+  Precision precision = Precision::kF32;  // kBf16 only where every rank does it natively
+  int threads = 1;                        // the smallest number of any rank
+
+  bool operator==(const Agreement&) const = default;
+};
+// One rank's side of it.
+struct RankTraits {
+  int64_t native_bf16 = 0;
+  int64_t threads = 1;
+  uint64_t instructions =
+      0;  // a digest of library and instruction set: warned about if they differ
+};
+// A collective operation.
+Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_bf16,
+                        ExitReason& reason);
+RankTraits traits_of_this_machine(const WorkerConfig& config);
+
+// How the sequences of a step are spread; kInvalid, by path, where they can't be spread evenly.
+Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size);
+
+Mesh mesh_of(const WorldAssignment& world);
+
+}  // namespace lockstep

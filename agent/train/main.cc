@@ -1,0 +1,64 @@
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "agent/train/checkpoint/file_io.h"
+#include "agent/train/progress_reporter.h"
+#include "agent/train/worker.h"
+#include "common/api/worker_config.h"
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kUsage[] = "usage: lockstep-worker --config FILE\n";
+constexpr size_t kConfigBytesMax = 16u << 20;
+
+Result<WorkerConfig> read_config(const std::string& path) {
+  TRY_ASSIGN(const std::string text, read_small_file(path, kConfigBytesMax));
+  TRY_ASSIGN(const Json document, parse_json(text, {.bytes_max = kConfigBytesMax}));
+  return worker_config_from_json(document);
+}
+
+Result<std::optional<ProgressPage>> attach_page(const WorkerConfig& config) {
+  if (config.progress_fd < 0) return std::optional<ProgressPage>();
+  TRY_ASSIGN(ProgressPage page, ProgressPage::attach(static_cast<int>(config.progress_fd)));
+  return std::optional<ProgressPage>(std::move(page));
+}
+
+int bad_config(const Error& error) {
+  log_error("bad configuration", {{"reason", error.message}});
+  return kExitBadConfig;
+}
+
+int run(const std::string& path) {
+  const Result<WorkerConfig> config = read_config(path);
+  if (!config.ok()) return bad_config(config.error());
+  Result<std::optional<ProgressPage>> page = attach_page(*config);
+  if (!page.ok()) return bad_config(page.error());
+  const SystemClock clock;
+  ProgressReporter progress(std::move(*page), config->world.round);
+  progress.enter(WorkerPhase::kStarting);
+  return Worker(*config, progress, clock).run();
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  lockstep::set_log_options({.program = "lockstep-worker"});
+  if (argc == 2 && std::string_view(argv[1]) == "--help") {
+    std::fputs(lockstep::kUsage, stdout);
+    return 0;
+  }
+  if (argc != 3 || std::string_view(argv[1]) != "--config") {
+    std::fputs(lockstep::kUsage, stderr);
+    return lockstep::kExitBadConfig;
+  }
+  return lockstep::run(argv[2]);
+}

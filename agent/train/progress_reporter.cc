@@ -1,0 +1,31 @@
+#include "agent/train/progress_reporter.h"
+
+#include <limits>
+#include <utility>
+
+namespace lockstep {
+
+ProgressReporter::ProgressReporter(std::optional<ProgressPage> page, int64_t round)
+    : page_(std::move(page)) {
+  numbers_.round = static_cast<uint64_t>(round);
+  numbers_.loss = std::numeric_limits<double>::quiet_NaN();
+  numbers_.validation_loss = std::numeric_limits<double>::quiet_NaN();
+}
+
+void ProgressReporter::publish() {
+  if (!page_) return;
+  if (world_ != nullptr) {
+    const CollectiveCounts counts = world_->counts();
+    numbers_.collectives_entered = counts.entered;
+    numbers_.collectives_completed = counts.completed;
+    numbers_.suspect_rank = world_->suspect();
+  }
+  page_->write(numbers_);
+}
+
+void ProgressReporter::enter(WorkerPhase phase) {
+  numbers_.phase = phase;
+  publish();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+
+#include "agent/comm/communicator.h"
+#include "common/api/progress_page.h"
+
+namespace lockstep {
+
+// This rank's numbers for its agent. One thread.
+class ProgressReporter {
+ public:
+  // Without a page nothing is written.
+  ProgressReporter(std::optional<ProgressPage> page, int64_t round);
+
+  // From now on its counts and its suspect are written too; it outlives the reporter or follow() is
+  // called again with null.
+  void follow(const Communicator* world) { world_ = world; }
+
+  // To be changed, then published.
+  ProgressNumbers& numbers() { return numbers_; }
+  void publish();
+  void enter(WorkerPhase phase);
+
+ private:
+  std::optional<ProgressPage> page_;
+  const Communicator* world_ = nullptr;
+  ProgressNumbers numbers_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace lockstep {
+
+// SIGTERM and SIGINT as a request to stop after the current step. Until arm() they end the process
+// at once, as there is nothing to save yet. State of the whole process.
+class StopSignal {
+ public:
+  static void arm();
+  static bool requested();
+};
+
+}  // namespace lockstep

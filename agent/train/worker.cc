@@ -1,0 +1,280 @@
+#include "agent/train/worker.h"
+
+#include <string>
+#include <utility>
+
+#include "agent/model/init.h"
+#include "agent/train/sample_text.h"
+#include "agent/train/stop_signal.h"
+#include "common/base/log.h"
+#include "kernels/device/parallel.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kSmoothing = 0.1;  // weight of the newest step in the smoothed time of a step
+
+// Where rank 0 begins; the others learn it from it.
+struct StartingPoint {
+  int64_t step = 0;
+  int64_t samples = 0;
+};
+
+}  // namespace
+
+Worker::Worker(WorkerConfig config, ProgressReporter& progress, const Clock& clock)
+    : config_(std::move(config)), progress_(progress), clock_(clock) {}
+
+int Worker::run() {
+  const Status status = run_phases();
+  progress_.publish();  // with the suspect, if there is one
+  progress_.follow(nullptr);
+  if (status.ok()) return stopping_ ? kExitStopped : 0;
+  log_error("worker failed", {{"rank", config_.rank},
+                              {"step", position_.step},
+                              {"exitCode", reason_.exit_code()},
+                              {"reason", status.error().message}});
+  // Peers that wait for this rank learn why at once, rather than that it is gone.
+  if (world_ != nullptr) world_->abort(status.error().message);
+  return reason_.exit_code();
+}
+
+Status Worker::run_phases() {
+  TRY(form());
+  TRY(load());
+  TRY(broadcast());
+  TRY(train());
+  return stopping_ ? Status() : finish();
+}
+
+Status Worker::form() {
+  progress_.enter(WorkerPhase::kForming);
+  model_config_ = model_config(config_.train);
+  TRY(reason_.note(kExitBadConfig, validate(model_config_, 1, "spec.train.model")));
+  TRY_ASSIGN(batch_,
+             reason_.note(kExitBadConfig, batch_shape(config_.train.batch, config_.world.data)));
+  TRY_ASSIGN(world_, form_world(config_, reason_));
+  progress_.follow(world_.get());
+  TRY_ASSIGN(agreement_, agree(*world_, traits_of_this_machine(config_),
+                               config_.train.precision == "bf16", reason_));
+  set_threads(agreement_.threads);
+  return {};
+}
+
+Status Worker::load() {
+  progress_.enter(WorkerPhase::kLoading);
+  const DataSpec& data = config_.train.data;
+  TRY_ASSIGN(const TokenWidth width, reason_.note(kExitBadConfig, token_width(data.tokenizer)));
+  TRY_ASSIGN(source_, reason_.note(kExitDataError, TokenSource::open({data.path, width,
+                                                                      model_config_.vocabulary})));
+  TRY_ASSIGN(split_, reason_.note(kExitDataError,
+                                  split_data({.tokens = source_->count(),
+                                              .context = model_config_.context,
+                                              .validation_fraction = data.validationFraction},
+                                             data.path)));
+  TRY(compose());
+  position_.weights_seed = static_cast<uint64_t>(config_.train.seed);
+  position_.data_seed = static_cast<uint64_t>(data.seed);
+  return stores() ? reason_.note(kExitStorageError, open_storage()) : Status();
+}
+
+Status Worker::compose() {
+  const OptimizerSpec& optimizer = config_.train.optimizer;
+  TRY_ASSIGN(model_, Composition::create({.config = model_config_,
+                                          .mesh = mesh_of(config_.world),
+                                          .bucket_bytes = config_.train.bucketBytes,
+                                          .optimizer = {.beta1 = optimizer.beta1,
+                                                        .beta2 = optimizer.beta2,
+                                                        .epsilon = optimizer.epsilon,
+                                                        .weight_decay = optimizer.weightDecay},
+                                          .precision = agreement_.precision},
+                                         *world_));
+  return {};
+}
+
+ModelState Worker::model_state() {
+  return {.config = model_config_,
+          .shard = {},
+          .arena = &model_->store().arena(),
+          .parameters = model_->store().parameters(),
+          .first_moments = model_->first_moments(),
+          .second_moments = model_->second_moments()};
+}
+
+// Rank 0: the newest checkpoint that verifies, if there is one.
+Status Worker::open_storage() {
+  checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
+  TRY(checkpoints_->prepare());
+  TRY_ASSIGN(resume_from_, checkpoints_->newest());
+  if (resume_from_) {
+    const TrainingPosition& saved = resume_from_->manifest.position;
+    const Status loaded = load_model_state(resume_from_->path, model_state());
+    const bool other_model = !loaded.ok() && loaded.error().code == Code::kInvalid;
+    if (other_model) return reason_.note(kExitBadConfig, Status(loaded));
+    TRY(loaded);
+    position_.step = saved.step;
+    position_.samples = saved.samples;
+    saved_step_ = saved.step;
+    log_info("resuming from a checkpoint", {{"step", saved.step}, {"path", resume_from_->path}});
+  }
+  TRY_ASSIGN(metrics_,
+             MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", position_.step));
+  return {};
+}
+
+Status Worker::broadcast() {
+  progress_.enter(WorkerPhase::kBroadcasting);
+  const bool resumed = position_.step > 0;
+  if (config_.rank == 0 && !resumed) {
+    initialise_arena(model_config_, model_->store().arena(), {}, position_.weights_seed,
+                     model_->store().parameters());
+  }
+  const StartingPoint mine{position_.step, position_.samples};
+  TRY_ASSIGN(const std::vector<StartingPoint> all,
+             reason_.note(kExitPeerLost, world_->all_gather_value(mine)));
+  position_.step = all[0].step;
+  position_.samples = all[0].samples;
+  TRY(reason_.note(kExitPeerLost, model_->broadcast_state(position_.step > 0)));
+
+  loader_.emplace(*source_, split_,
+                  BatchLoaderOptions{.shape = batch_,
+                                     .data_rank = model_->place().data,
+                                     .seed = position_.data_seed,
+                                     .position = position_.samples});
+  const OptimizerSpec& optimizer = config_.train.optimizer;
+  TRY_ASSIGN(const ScheduleKind kind,
+             reason_.note(kExitBadConfig, parse_schedule(optimizer.schedule)));
+  TRY_ASSIGN(TrainStep step,
+             TrainStep::create({.batch = batch_,
+                                .context = model_config_.context,
+                                .schedule = {.kind = kind,
+                                             .peak = optimizer.learningRate,
+                                             .minimum = optimizer.minimumLearningRate,
+                                             .warmup_steps = optimizer.warmupSteps,
+                                             .steps = config_.train.steps},
+                                .clip_norm = optimizer.clipNorm},
+                               {*model_, *world_, *loader_, reason_, clock_}));
+  step_.emplace(std::move(step));
+  if (split_.validation_tokens() == 0) return {};
+  TRY_ASSIGN(Validator validator,
+             Validator::create(split_, batch_.micro, {*model_, *world_, *source_, reason_}));
+  validator_.emplace(std::move(validator));
+  return {};
+}
+
+Status Worker::train() {
+  ProgressNumbers& numbers = progress_.numbers();
+  numbers.step = position_.step;
+  numbers.steps = config_.train.steps;
+  numbers.samples = position_.samples;
+  numbers.tokens = position_.samples * model_config_.context;
+  numbers.checkpoint_step = saved_step_;
+  StopSignal::arm();
+  progress_.enter(WorkerPhase::kTraining);
+  if (config_.rank == 0) {
+    log_info("training", {{"world", world_->describe()},
+                          {"parameters", parameter_count(model_config_)},
+                          {"threads", agreement_.threads},
+                          {"precision", agreement_.precision == Precision::kBf16 ? "bf16" : "fp32"},
+                          {"buckets", model_->sink().buckets().size()},
+                          {"microBatch", batch_.micro},
+                          {"accumulation", batch_.accumulation},
+                          {"step", position_.step}});
+  }
+  // A checkpoint is written before its step is validated, so a resumed run validates first.
+  if (position_.step > 0) TRY(validate_if_due());
+  while (!at_end() && !stopping_) {
+    TRY(step_once());
+    TRY(save_if_due());
+    if (!stopping_) TRY(validate_if_due());
+  }
+  return {};
+}
+
+Status Worker::step_once() {
+  TRY_ASSIGN(const TrainStep::Outcome outcome,
+             step_->run(position_.step + 1, StopSignal::requested()));
+  position_.step += 1;
+  position_.samples += batch_.global();
+  stopping_ = outcome.stop;
+  return report(outcome.metrics);
+}
+
+Status Worker::report(const StepMetrics& step) {
+  StepMetrics metrics = step;
+  const double seconds = metrics.seconds.total;
+  smoothed_seconds_ = smoothed_seconds_ == 0
+                          ? seconds
+                          : (1 - kSmoothing) * smoothed_seconds_ + kSmoothing * seconds;
+  const auto tokens = static_cast<double>(batch_.global() * model_config_.context);
+  metrics.tokens_per_second = smoothed_seconds_ > 0 ? tokens / smoothed_seconds_ : 0;
+
+  ProgressNumbers& numbers = progress_.numbers();
+  numbers.step = position_.step;
+  numbers.samples = position_.samples;
+  numbers.tokens = position_.samples * model_config_.context;
+  numbers.loss = metrics.loss;
+  numbers.gradient_norm = metrics.gradient_norm;
+  numbers.learning_rate = metrics.learning_rate;
+  numbers.tokens_per_second = metrics.tokens_per_second;
+  numbers.data_seconds = metrics.seconds.data;
+  numbers.forward_seconds = metrics.seconds.forward;
+  numbers.backward_seconds = metrics.seconds.backward;
+  numbers.communication_seconds = metrics.seconds.communication;
+  numbers.update_seconds = metrics.seconds.update;
+  numbers.step_seconds = seconds;
+  if (numbers.first_step_unix_seconds == 0) {
+    numbers.first_step_unix_seconds = to_seconds(clock_.wall_now().time_since_epoch());
+  }
+  progress_.publish();
+  return metrics_ ? reason_.note(kExitStorageError, metrics_->add(metrics)) : Status();
+}
+
+Status Worker::save_if_due() {
+  const int64_t every = config_.checkpoint.everySteps;
+  const bool due = at_end() || stopping_ || (every > 0 && position_.step % every == 0);
+  if (!stores() || !due) return {};
+  progress_.enter(WorkerPhase::kSaving);
+  const Status saved = checkpoints_->save({.position = position_, .round = config_.world.round},
+                                          model_state_files(model_state()));
+  TRY(reason_.note(kExitStorageError, saved));
+  progress_.numbers().checkpoint_step = position_.step;
+  progress_.enter(WorkerPhase::kTraining);
+  return {};
+}
+
+Status Worker::validate_if_due() {
+  const int64_t every = config_.train.validation.everySteps;
+  const bool due = at_end() || (every > 0 && position_.step % every == 0);
+  if (!validator_ || !due) return {};
+  progress_.enter(WorkerPhase::kValidating);
+  TRY_ASSIGN(const std::optional<double> loss, validator_->run());
+  if (!loss) {
+    stopping_ = true;
+    return {};
+  }
+  progress_.numbers().validation_loss = *loss;
+  progress_.enter(WorkerPhase::kTraining);
+  if (!metrics_) return {};
+  return reason_.note(kExitStorageError,
+                      metrics_->add(ValidationMetrics{.step = position_.step, .loss = *loss}));
+}
+
+Status Worker::finish() {
+  progress_.enter(WorkerPhase::kFinishing);
+  const SampleSpec& sample = config_.train.sample;
+  if (stores() && sample.tokens > 0) {
+    TRY_ASSIGN(const TokenWidth width, token_width(config_.train.data.tokenizer));
+    TRY_ASSIGN(const std::string text,
+               reason_.note(kExitBadConfig, sample_text(model_->model(), model_->store(), sample,
+                                                        *source_, width)));
+    TRY(reason_.note(kExitStorageError,
+                     write_file_synced(config_.checkpoint.path + "/sample.txt", text)));
+  }
+  // The others wait for rank 0: a round in which its end fails is a failed round.
+  TRY(reason_.note(kExitPeerLost, world_->barrier()));
+  progress_.enter(WorkerPhase::kDone);
+  return {};
+}
+
+}  // namespace lockstep

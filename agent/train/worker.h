@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "agent/comm/communicator.h"
+#include "agent/parallel/compose.h"
+#include "agent/train/checkpoint/checkpoint_folder.h"
+#include "agent/train/checkpoint/model_state.h"
+#include "agent/train/data/batch_loader.h"
+#include "agent/train/exit_reason.h"
+#include "agent/train/forming.h"
+#include "agent/train/metrics_file.h"
+#include "agent/train/progress_reporter.h"
+#include "agent/train/train_step.h"
+#include "agent/train/validator.h"
+#include "common/api/worker_config.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// One rank of the built-in training loop, from its configuration to its exit code, in phases
+// (WorkerPhase): forming, loading, broadcasting, training with saving and validating in between,
+// finishing. Rank 0 alone reads and writes checkpoints, metrics and the sample. One thread, and
+// those of the loader, the communicator and the kernels.
+class Worker {
+ public:
+  Worker(WorkerConfig config, ProgressReporter& progress, const Clock& clock);
+
+  // The exit code of the process (worker_config.h); what went wrong is in the log.
+  int run();
+
+ private:
+  Status run_phases();
+  Status form();
+  Status load();
+  Status open_storage();
+  Status compose();
+  Status broadcast();
+  Status train();
+  Status step_once();
+  Status save_if_due();
+  Status validate_if_due();
+  Status finish();
+  Status report(const StepMetrics& metrics);
+  ModelState model_state();
+  bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
+  bool at_end() const { return position_.step >= config_.train.steps; }
+
+  const WorkerConfig config_;
+  ProgressReporter& progress_;
+  const Clock& clock_;
+  ExitReason reason_;
+
+  ModelConfig model_config_;
+  BatchShape batch_;
+  Agreement agreement_;
+  TrainingPosition position_;
+  int64_t saved_step_ = -1;  // of the newest checkpoint in storage
+  double smoothed_seconds_ = 0;
+  bool stopping_ = false;
+
+  std::unique_ptr<Communicator> world_;
+  std::optional<TokenSource> source_;
+  DataSplit split_;
+  std::optional<CheckpointFolder> checkpoints_;
+  std::optional<VerifiedCheckpoint> resume_from_;
+  std::optional<MetricsFile> metrics_;
+  std::unique_ptr<Composition> model_;
+  std::optional<BatchLoader> loader_;
+  std::optional<TrainStep> step_;
+  std::optional<Validator> validator_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,262 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agent/train/checkpoint/tensor_file.h"
+#include "tests/agent/train/worker_world.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSteps = 60;
+
+TrainSpec small_training() {
+  TrainSpec train;
+  train.model = {.layers = 2, .width = 32, .heads = 2, .context = 32};
+  train.data = {.validationFraction = 0.05, .seed = 3};
+  train.steps = kSteps;
+  train.batch = {.global = 16, .micro = 2};
+  train.optimizer = {.learningRate = 5e-3, .warmupSteps = 5, .clipNorm = 0.5};
+  train.bucketBytes = 32 << 10;
+  train.validation = {.everySteps = 20};
+  train.sample = {.tokens = 20, .prompt = "and "};
+  return train;
+}
+
+WorkerWorld::Options small_world(int64_t nodes, int64_t per_node = 1) {
+  return {.nodes = nodes, .per_node = per_node, .train = small_training(), .checkpoint_every = 25};
+}
+
+// Of the last checkpoint, by name.
+std::map<std::string, std::vector<float>> final_parameters(const WorkerWorld& world) {
+  std::map<std::string, std::vector<float>> parameters;
+  const auto file = TensorFile::open(world.checkpoints() + "/step-00000060/model.safetensors");
+  EXPECT_TRUE(file.ok());
+  if (!file.ok()) return parameters;
+  for (const TensorInfo& tensor : file->header().tensors) {
+    std::vector<float>& values = parameters[tensor.name];
+    values.resize((tensor.end - tensor.begin) / sizeof(float));
+    const TensorPiece piece{values.data(), 0, static_cast<int64_t>(values.size())};
+    EXPECT_TRUE(file->read(tensor.name, tensor.shape, {&piece, 1}).ok());
+  }
+  return parameters;
+}
+
+// The norm of the difference by the norm of the first.
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    norm += std::pow(static_cast<double>(a[i]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+// The key's part of the attention's bias has no gradient but rounding, which Adam blows up: it is
+// left out.
+std::vector<float> without_key_bias(const std::string& name, std::vector<float> values) {
+  if (!name.ends_with("attn.c_attn.bias")) return values;
+  const auto third = static_cast<std::ptrdiff_t>(values.size() / 3);
+  values.erase(values.begin() + third, values.begin() + 2 * third);
+  return values;
+}
+
+void expect_same_end(const WorkerWorld& a, const WorkerWorld& b) {
+  EXPECT_EQ(a.metric("loss"), b.metric("loss"));
+  EXPECT_EQ(a.metric("validationLoss"), b.metric("validationLoss"));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_TRUE(a.checkpoint_file(kSteps, file) == b.checkpoint_file(kSteps, file)) << file;
+  }
+  EXPECT_EQ(read_file(a.checkpoints() + "/sample.txt"), read_file(b.checkpoints() + "/sample.txt"));
+}
+
+// What two processes reach without being disturbed, once for all tests.
+const WorkerWorld& undisturbed() {
+  static WorkerWorld* world = [] {
+    auto* made = new WorkerWorld(small_world(2));
+    made->run();
+    return made;
+  }();
+  return *world;
+}
+
+class WorkerTest : public testing::Test {
+ protected:
+  static void TearDownTestSuite() { delete &undisturbed(); }
+};
+
+TEST_F(WorkerTest, LearnsTheSameOnOneTwoAndFourProcesses) {
+  WorkerWorld one(small_world(1));
+  ASSERT_NO_FATAL_FAILURE(one.run());
+  WorkerWorld four(small_world(2, 2));
+  ASSERT_NO_FATAL_FAILURE(four.run());
+  const WorkerWorld& two = undisturbed();
+
+  const std::vector<double> losses = one.metric("loss");
+  ASSERT_EQ(losses.size(), static_cast<size_t>(kSteps));
+  EXPECT_NEAR(losses.front(), std::log(256.0), 0.02 * std::log(256.0));
+  EXPECT_LE(losses.back(), losses.front() - 1.0);
+  const std::vector<double> norms = one.metric("gradientNorm");
+  EXPECT_GT(std::count_if(norms.begin(), norms.end(), [](double norm) { return norm > 0.5; }), 10);
+  EXPECT_NE(two.log(0).find("buckets=5"), std::string::npos) << two.log(0);
+  EXPECT_NE(two.log(0).find("accumulation=4"), std::string::npos) << two.log(0);
+
+  const auto parameters = final_parameters(one);
+  ASSERT_FALSE(parameters.empty());
+  for (const WorkerWorld* other : {&two, static_cast<const WorkerWorld*>(&four)}) {
+    for (const char* name : {"loss", "validationLoss"}) {
+      const std::vector<double> a = one.metric(name);
+      const std::vector<double> b = other->metric(name);
+      ASSERT_EQ(a.size(), b.size());
+      for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(b[i], a[i], 1e-5 * a[i]) << name << i;
+    }
+    for (const auto& [name, values] : final_parameters(*other)) {
+      EXPECT_LE(relative_difference(without_key_bias(name, parameters.at(name)),
+                                    without_key_bias(name, values)),
+                1e-5)
+          << name << " on " << other->size();
+    }
+  }
+}
+
+TEST_F(WorkerTest, TheSameRunTwiceIsTheSameBitForBit) {
+  WorkerWorld again(small_world(2));
+  ASSERT_NO_FATAL_FAILURE(again.run());
+  expect_same_end(undisturbed(), again);
+}
+
+TEST_F(WorkerTest, ReportsEveryNumberOnItsPage) {
+  const ProgressNumbers numbers = undisturbed().progress(0);
+  EXPECT_EQ(numbers.phase, WorkerPhase::kDone);
+  EXPECT_EQ(numbers.step, kSteps);
+  EXPECT_EQ(numbers.samples, kSteps * 16);
+  EXPECT_EQ(numbers.tokens, kSteps * 16 * 32);
+  EXPECT_EQ(numbers.loss, undisturbed().metric("loss").back());
+  EXPECT_EQ(numbers.validation_loss, undisturbed().metric("validationLoss").back());
+  EXPECT_EQ(numbers.checkpoint_step, kSteps);
+  EXPECT_EQ(numbers.suspect_rank, -1);
+  EXPECT_GT(numbers.tokens_per_second, 0);
+  EXPECT_GT(numbers.first_step_unix_seconds, 0);
+  EXPECT_LE(numbers.data_seconds + numbers.forward_seconds + numbers.backward_seconds +
+                numbers.communication_seconds + numbers.update_seconds,
+            numbers.step_seconds * 1.001);
+}
+
+TEST_F(WorkerTest, WritesTheSampleThatThePromptBegins) {
+  const std::string sample = read_file(undisturbed().checkpoints() + "/sample.txt");
+  EXPECT_EQ(sample.substr(0, 4), "and ");
+  EXPECT_EQ(sample.size(), 4u + 20u + 1u);
+}
+
+// A rank is killed when it has come to a phase (or just past it); the next round ends as if nothing
+// had happened.
+class KilledWorkerTest : public testing::TestWithParam<WorkerPhase> {};
+
+TEST_P(KilledWorkerTest, TheNextRoundEndsWithTheSameBits) {
+  const WorkerPhase phase = GetParam();
+  for (const int64_t victim : {0, 1}) {
+    WorkerWorld world(small_world(2));
+    ASSERT_NO_FATAL_FAILURE(world.start());
+    const bool late = phase != WorkerPhase::kForming && phase != WorkerPhase::kBroadcasting;
+    world.wait_until(0, [&](const ProgressNumbers& numbers) {
+      return numbers.phase >= phase && (!late || numbers.step >= 30);
+    });
+    world.kill(victim, SIGKILL);
+    const std::vector<int> codes = world.wait();
+    // In the last phase the other rank may be done.
+    const int other = codes[static_cast<size_t>(1 - victim)];
+    EXPECT_TRUE(other == kExitPeerLost || other == 0) << other << "\n" << world.log(1 - victim);
+    if (other == kExitPeerLost && world.progress(1 - victim).phase >= WorkerPhase::kBroadcasting) {
+      EXPECT_EQ(world.progress(1 - victim).suspect_rank, victim);
+    }
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    expect_same_end(undisturbed(), world);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Phases, KilledWorkerTest,
+                         testing::Values(WorkerPhase::kForming, WorkerPhase::kBroadcasting,
+                                         WorkerPhase::kTraining, WorkerPhase::kSaving,
+                                         WorkerPhase::kValidating, WorkerPhase::kFinishing),
+                         [](const auto& info) {
+                           return std::string(worker_phase_name(info.param));
+                         });
+
+TEST_F(WorkerTest, FallsBackToTheCheckpointBeforeABrokenOne) {
+  WorkerWorld world(small_world(2));
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  std::filesystem::resize_file(world.checkpoints() + "/step-00000060/model.safetensors", 1000);
+  std::filesystem::remove(world.checkpoints() + "/step-00000050/manifest.json");
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.log(0).find("checkpoint passed over"), std::string::npos);
+  EXPECT_NE(world.log(0).find("resuming from a checkpoint\" step=25"), std::string::npos)
+      << world.log(0);
+  expect_same_end(undisturbed(), world);
+}
+
+TEST_F(WorkerTest, SavesAndLeavesOnSigtermAndGoesOnLater) {
+  WorkerWorld world(small_world(2));
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  world.wait_until(1, [](const ProgressNumbers& numbers) { return numbers.step >= 3; });
+  world.kill(1, SIGTERM);  // one is enough: they agree
+  EXPECT_EQ(world.wait(), (std::vector<int>{kExitStopped, kExitStopped}));
+  const int64_t step = world.progress(0).step;
+  EXPECT_GE(step, 3);
+  EXPECT_LT(step, kSteps);
+  EXPECT_EQ(world.progress(1).step, step);
+  EXPECT_EQ(world.progress(0).checkpoint_step, step);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  expect_same_end(undisturbed(), world);
+}
+
+TEST_F(WorkerTest, StopsWhenTheLossIsNotFinite) {
+  WorkerWorld::Options options = small_world(2);
+  options.train.optimizer = {.learningRate = 1e30, .schedule = "constant", .clipNorm = 0};
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  EXPECT_EQ(world.wait(), (std::vector<int>{kExitNotFinite, kExitNotFinite})) << world.log(0);
+}
+
+TEST_F(WorkerTest, NamesDataThatIsMissingOrTooShort) {
+  for (const bool missing : {true, false}) {
+    WorkerWorld::Options options = small_world(1);
+    TemporaryFolder folder;
+    options.train.data.path = folder.file("text");
+    if (!missing) folder.write("text", "short");
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.start());
+    EXPECT_EQ(world.wait(), std::vector<int>{kExitDataError});
+    EXPECT_NE(world.log(0).find(folder.file("text")), std::string::npos) << world.log(0);
+  }
+}
+
+TEST_F(WorkerTest, RefusesACheckpointOfAnotherModel) {
+  WorkerWorld::Options options = small_world(1);
+  options.train.steps = 2;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  options.train.model.width = 48;
+  WorkerWorld other(options);
+  std::filesystem::copy(world.checkpoints(), other.checkpoints(),
+                        std::filesystem::copy_options::recursive);
+  ASSERT_NO_FATAL_FAILURE(other.start());
+  EXPECT_EQ(other.wait(), std::vector<int>{kExitBadConfig});
+  EXPECT_NE(other.log(0).find("belongs to another model"), std::string::npos) << other.log(0);
+}
+
+TEST_F(WorkerTest, ReportsStorageThatCannotBeWritten) {
+  WorkerWorld world(small_world(2));
+  world.folder().write("checkpoints", "a file where the folder should be");
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  EXPECT_EQ(world.wait(), (std::vector<int>{kExitStorageError, kExitPeerLost}));
+}
+
+}  // namespace
+}  // namespace lockstep

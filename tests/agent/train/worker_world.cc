@@ -1,0 +1,224 @@
+#include "tests/agent/train/worker_world.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+
+#include "agent/comm/make_communicator.h"
+#include "common/base/json.h"
+#include "common/base/random.h"
+
+namespace lockstep {
+namespace {
+
+// An address that no other test process uses at the same time.
+std::string node_host(int64_t node) {
+  const int pid = getpid();
+  return "127." + std::to_string(1 + pid / 62500 % 250) + "." +
+         std::to_string(1 + pid / 250 % 250) + "." + std::to_string(1 + (pid + node * 97) % 250);
+}
+
+// A port from which on `count` are free on the host.
+int64_t free_port(const std::string& host) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  EXPECT_EQ(inet_pton(AF_INET, host.c_str(), &address.sin_addr), 1);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(fd);
+  // Leaves room for the ports of the node's other ranks.
+  return std::min<int64_t>(ntohs(address.sin_port), 65000);
+}
+
+}  // namespace
+
+std::string easy_text(size_t bytes) {
+  static constexpr const char* kWords[] = {"and", "the",  "light", "was",   "upon", "waters",
+                                           "God", "said", "let",   "there", "be",   "night"};
+  Random random(11);
+  std::string text;
+  while (text.size() < bytes) {
+    text += kWords[random.below(std::size(kWords))];
+    text += random.below(8) == 0 ? ".\n" : " ";
+  }
+  text.resize(bytes);
+  return text;
+}
+
+WorkerWorld::WorkerWorld(Options options)
+    : options_(std::move(options)), checkpoints_(folder_.file("checkpoints")) {
+  if (options_.train.data.path.empty()) {
+    options_.train.data.path = folder_.write("text", easy_text(20000));
+  }
+  folder_.write("token", "secret");
+}
+
+WorkerWorld::~WorkerWorld() {
+  for (const Process& process : processes_) {
+    if (process.pid > 0) ::kill(process.pid, SIGKILL);
+  }
+  wait();
+}
+
+WorkerConfig WorkerWorld::config_of(int64_t rank) const {
+  WorkerConfig config;
+  config.job_name = "test";
+  config.world = world_;
+  config.hash = world_hash(world_);
+  config.rank = rank;
+  config.train = options_.train;
+  config.checkpoint = {.path = checkpoints_,
+                       .everySteps = options_.checkpoint_every,
+                       .keep = options_.checkpoint_keep};
+  config.threads = 1;
+  config.token_file = folder_.file("token");
+  config.rendezvous_timeout_seconds = 60;
+  config.progress_fd = pages_[static_cast<size_t>(rank)].fd();
+  return config;
+}
+
+void WorkerWorld::spawn(int64_t rank, int shm_fd) {
+  WorkerConfig config = config_of(rank);
+  config.shm_fd = shm_fd;
+  const std::string name = "rank-" + std::to_string(rank);
+  const std::string file = folder_.write(name + ".json", dump_json(to_json(config)));
+  const std::string log = folder_.file(name + ".log");
+  const std::string program = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-worker";
+  const pid_t pid = fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    dup2(out, STDERR_FILENO);
+    execl(program.c_str(), program.c_str(), "--config", file.c_str(), nullptr);
+    _exit(127);
+  }
+  processes_[static_cast<size_t>(rank)].pid = pid;
+}
+
+void WorkerWorld::start(int64_t without) {
+  ++round_;
+  TrainingJobSpec spec;
+  spec.nodes = options_.nodes;
+  spec.processesPerNode = options_.per_node;
+  spec.train = options_.train;
+  WorldInput input{.job_uid = "test-uid", .round = round_, .nodes = {}};
+  for (int64_t node = 0; node < options_.nodes; ++node) {
+    const std::string host = node_host(node);
+    input.nodes.push_back({.index = node, .incarnation = 1, .host = host, .port = free_port(host)});
+  }
+  Result<WorldAssignment> world = make_world(spec, input);
+  ASSERT_TRUE(world.ok()) << world.error().message;
+  world_ = *std::move(world);
+  processes_.assign(static_cast<size_t>(size()), {});
+  pages_.clear();
+  for (int64_t rank = 0; rank < size(); ++rank) {
+    Result<ProgressPage> page = ProgressPage::create();
+    ASSERT_TRUE(page.ok()) << page.error().message;
+    pages_.push_back(std::move(*page));
+  }
+  for (int64_t node = 0; node < options_.nodes; ++node) {
+    int shm_fd = -1;
+    if (options_.per_node > 1) {
+      shm_fd = memfd_create("test-shm", 0);
+      const size_t bytes = shm_bytes(static_cast<int>(options_.per_node));
+      ASSERT_EQ(ftruncate(shm_fd, static_cast<off_t>(bytes)), 0);
+    }
+    for (int64_t local = 0; local < options_.per_node; ++local) {
+      const int64_t rank = node * options_.per_node + local;
+      if (rank != without) spawn(rank, shm_fd);
+    }
+    if (shm_fd >= 0) close(shm_fd);
+  }
+}
+
+int WorkerWorld::exit_code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::vector<int> WorkerWorld::wait() {
+  std::vector<int> codes;
+  for (Process& process : processes_) {
+    int status = 0;
+    if (process.pid > 0 && waitpid(process.pid, &status, 0) == process.pid) {
+      process.exit_code = exit_code_of(status);
+      process.pid = -1;
+    }
+    codes.push_back(process.exit_code);
+  }
+  return codes;
+}
+
+void WorkerWorld::run() {
+  ASSERT_NO_FATAL_FAILURE(start());
+  const std::vector<int> codes = wait();
+  for (int64_t rank = 0; rank < size(); ++rank) {
+    ASSERT_EQ(codes[static_cast<size_t>(rank)], 0) << "rank " << rank << ":\n" << log(rank);
+  }
+}
+
+void WorkerWorld::kill(int64_t rank, int signal) {
+  const pid_t pid = processes_[static_cast<size_t>(rank)].pid;
+  if (pid > 0) ::kill(pid, signal);
+}
+
+bool WorkerWorld::runs(int64_t rank) {
+  Process& process = processes_[static_cast<size_t>(rank)];
+  int status = 0;
+  if (process.pid > 0 && waitpid(process.pid, &status, WNOHANG) == process.pid) {
+    process.exit_code = exit_code_of(status);
+    process.pid = -1;
+  }
+  return process.pid > 0;
+}
+
+ProgressNumbers WorkerWorld::progress(int64_t rank) const {
+  ProgressNumbers numbers;
+  pages_[static_cast<size_t>(rank)].read(numbers);
+  return numbers;
+}
+
+void WorkerWorld::wait_until(int64_t rank,
+                             const std::function<bool(const ProgressNumbers&)>& condition) {
+  while (runs(rank) && !condition(progress(rank))) sched_yield();
+}
+
+std::string WorkerWorld::log(int64_t rank) const {
+  return read_file(folder_.file("rank-" + std::to_string(rank) + ".log"));
+}
+
+std::vector<double> WorkerWorld::metric(const std::string& name) const {
+  std::istringstream lines(read_file(checkpoints_ + "/metrics.jsonl"));
+  std::vector<double> values;
+  for (std::string text; std::getline(lines, text);) {
+    const Result<Json> line = parse_json(text);
+    EXPECT_TRUE(line.ok()) << text;
+    if (!line.ok() || !line->contains(name)) continue;
+    values.push_back(number_or(*line, name, 0));
+    if (name == "loss") {
+      EXPECT_EQ(int_or(*line, "step", 0), static_cast<int64_t>(values.size()));
+    }
+  }
+  return values;
+}
+
+std::string WorkerWorld::checkpoint_file(int64_t step, const std::string& name) const {
+  char folder[40];
+  std::snprintf(folder, sizeof(folder), "/step-%08lld/", static_cast<long long>(step));
+  return read_file(checkpoints_ + folder + name);
+}
+
+}  // namespace lockstep
