@@ -75,7 +75,7 @@ Status Worker::load() {
   TRY(compose());
   position_.weights_seed = static_cast<uint64_t>(config_.train.seed);
   position_.data_seed = static_cast<uint64_t>(data.seed);
-  return stores() ? reason_.note(kExitStorageError, open_storage()) : Status();
+  return stores() ? open_storage() : Status();
 }
 
 Status Worker::compose() {
@@ -104,21 +104,20 @@ ModelState Worker::model_state() {
 // Rank 0: the newest checkpoint that verifies, if there is one.
 Status Worker::open_storage() {
   checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
-  TRY(checkpoints_->prepare());
-  TRY_ASSIGN(resume_from_, checkpoints_->newest());
-  if (resume_from_) {
-    const TrainingPosition& saved = resume_from_->manifest.position;
-    const Status loaded = load_model_state(resume_from_->path, model_state());
+  TRY(reason_.note(kExitStorageError, checkpoints_->prepare()));
+  TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest,
+             reason_.note(kExitStorageError, checkpoints_->newest()));
+  if (newest) {
+    const Status loaded = load_model_state(newest->path, model_state());
     const bool other_model = !loaded.ok() && loaded.error().code == Code::kInvalid;
-    if (other_model) return reason_.note(kExitBadConfig, Status(loaded));
-    TRY(loaded);
-    position_.step = saved.step;
-    position_.samples = saved.samples;
-    saved_step_ = saved.step;
-    log_info("resuming from a checkpoint", {{"step", saved.step}, {"path", resume_from_->path}});
+    TRY(reason_.note(other_model ? kExitBadConfig : kExitStorageError, loaded));
+    position_.step = newest->manifest.position.step;
+    position_.samples = newest->manifest.position.samples;
+    saved_step_ = position_.step;
+    log_info("resuming from a checkpoint", {{"step", position_.step}, {"path", newest->path}});
   }
-  TRY_ASSIGN(metrics_,
-             MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", position_.step));
+  const std::string metrics = config_.checkpoint.path + "/metrics.jsonl";
+  TRY_ASSIGN(metrics_, reason_.note(kExitStorageError, MetricsFile::open(metrics, position_.step)));
   return {};
 }
 

@@ -65,7 +65,6 @@ class Worker {
   std::optional<TokenSource> source_;
   DataSplit split_;
   std::optional<CheckpointFolder> checkpoints_;
-  std::optional<VerifiedCheckpoint> resume_from_;
   std::optional<MetricsFile> metrics_;
   std::unique_ptr<Composition> model_;
   std::optional<BatchLoader> loader_;
