@@ -79,8 +79,7 @@ struct GptOptions {
 class Gpt {
  public:
   // After set_threads(), which workspaces depend on. The stream, the ops and the region outlive the
-  // model. kInvalid for a config that validate()
-  // refuses.
+  // model. kInvalid for a config that validate() refuses, or a stage without a layer.
   static Result<Gpt> create(const GptOptions& options, const OpTable& ops, Stream& stream,
                             TpRegion& region);
   Gpt(Gpt&&) noexcept;
