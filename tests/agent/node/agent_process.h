@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/api/agent_messages.h"
+#include "tests/agent/node/http_client.h"
+
+namespace lockstep {
+
+struct AgentProcessOptions {
+  std::string job_uid;  // one of its own in each test: leftovers are found by it
+  std::string listen = "127.0.0.1:0";
+  int64_t hold_seconds = 600;
+  std::string worker_binary;  // empty: the fake worker
+  bool read_stdout = true;    // else nobody reads it
+  std::vector<std::string> more_env;
+};
+
+// A real lockstep-agent in a folder of its own, with the fake worker. The destructor kills it and
+// whatever still has the job's uid in its environment.
+class AgentProcess {
+ public:
+  explicit AgentProcess(AgentProcessOptions options);
+  AgentProcess(const AgentProcess&) = delete;
+  AgentProcess& operator=(const AgentProcess&) = delete;
+  ~AgentProcess();
+
+  pid_t pid() const { return pid_; }
+  int port() const { return port_; }  // 0: it never listened
+  const std::string& folder() const { return folder_; }
+  std::string stderr_text() const;
+  std::string stdout_text() const;
+  std::string log_text(int rank) const;
+  std::string termination_text() const;
+
+  HttpReply put(const Assignment& assignment) const;
+  // The state as soon as `wanted` says yes; fails the test after a generous limit, with the last.
+  AgentState wait_for(const std::function<bool(const AgentState&)>& wanted) const;
+  AgentState wait_for_phase(const std::string& phase) const;
+
+  void signal(int number) const;
+  // Its exit code, 128 + signal by a signal.
+  int wait_for_exit();
+
+ private:
+  AgentProcessOptions options_;
+  std::string folder_;
+  pid_t pid_ = -1;
+  int port_ = 0;
+  int stdout_fds_[2] = {-1, -1};
+};
+
+// Processes, but zombies, with LOCKSTEP_JOB_UID=uid in their environment.
+std::vector<pid_t> processes_of(const std::string& job_uid);
+
+// Looks again and again until it is true; a failure of the test after a generous limit.
+void wait_until(const std::function<bool()>& is_true, const std::string& what);
+
+}  // namespace lockstep

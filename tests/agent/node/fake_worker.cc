@@ -1,0 +1,140 @@
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "common/api/progress_page.h"
+#include "common/api/worker_config.h"
+#include "common/base/json.h"
+
+// Stands in for lockstep-worker in the agent's tests: `--config FILE`, and does what the config's
+// job name says, orders joined by '+', each for all ranks or, with `@R`, for one:
+//   print:TEXT     a line on stdout           error:TEXT   bytes on stderr, without an end of line
+//   flood:N        N lines on stdout          env:NAME     its value on stdout
+//   step:N         N steps on the page        fds          its open descriptors on stdout
+//   ignore         SIGTERM has no effect      orphans      a child, and one in a session of its
+//   own, shm            adds 1 to shared memory                 both deaf to SIGTERM exit:N ends so
+//   signal:N     ends by that signal
+// Then it waits for SIGTERM and ends with kExitStopped.
+
+namespace {
+
+using namespace lockstep;
+
+WorkerConfig read_config(const std::string& path) {
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const auto document = parse_json(text);
+  if (!document.ok()) std::exit(kExitBadConfig);
+  auto config = worker_config_from_json(*document);
+  if (!config.ok()) {
+    std::fprintf(stderr, "%s\n", config.error().message.c_str());
+    std::exit(kExitBadConfig);
+  }
+  return std::move(config).value();
+}
+
+void write_progress(const WorkerConfig& config, int64_t step) {
+  auto page = ProgressPage::attach(static_cast<int>(config.progress_fd));
+  if (!page.ok()) std::exit(kExitBadConfig);
+  ProgressNumbers numbers;
+  numbers.round = static_cast<uint64_t>(config.world.round);
+  numbers.phase = WorkerPhase::kTraining;
+  numbers.step = step;
+  numbers.steps = 100;
+  numbers.tokens = step * 512;
+  numbers.samples = step * 16;
+  numbers.loss = 3.25;
+  numbers.validation_loss = 3.5;
+  numbers.gradient_norm = 0.5;
+  numbers.learning_rate = 0.001;
+  numbers.tokens_per_second = 2000;
+  numbers.data_seconds = 0.001;
+  numbers.forward_seconds = 0.002;
+  numbers.backward_seconds = 0.003;
+  numbers.communication_seconds = 0.004;
+  numbers.update_seconds = 0.005;
+  numbers.checkpoint_step = 5;
+  page->write(numbers);
+}
+
+void wait_for_ever() {
+  while (true) pause();
+}
+
+// A child of the worker's group, and a grandchild that has left it for a session of its own and
+// whose parent is gone.
+void leave_orphans() {
+  signal(SIGTERM, SIG_IGN);
+  if (fork() == 0) wait_for_ever();
+  if (fork() == 0) {
+    setsid();
+    if (fork() == 0) wait_for_ever();
+    _exit(0);
+  }
+}
+
+void list_descriptors() {
+  for (int fd = 3; fd < 256; ++fd) {
+    struct stat status = {};
+    if (fstat(fd, &status) == 0) std::printf("fd:%d\n", fd);
+  }
+}
+
+void count_in_shared_memory(const WorkerConfig& config) {
+  const int fd = static_cast<int>(config.shm_fd);
+  if (ftruncate(fd, 4096) != 0) std::exit(kExitBadConfig);
+  void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) std::exit(kExitBadConfig);
+  auto* count = static_cast<std::atomic<int>*>(memory);
+  count->fetch_add(1);
+  while (count->load() < config.world.processes_per_node) usleep(1000);
+  std::printf("met %d\n", count->load());
+}
+
+void obey(const std::string& order, const std::string& value, const WorkerConfig& config) {
+  const auto number = [&] { return std::atoi(value.c_str()); };
+  if (order == "print") std::printf("%s\n", value.c_str());
+  if (order == "error") std::fputs(value.c_str(), stderr);
+  if (order == "flood") {
+    for (int i = 0; i < number(); ++i)
+      std::printf("line %d %s\n", i, std::string(100, 'x').c_str());
+  }
+  if (order == "env") std::printf("%s=%s\n", value.c_str(), std::getenv(value.c_str()));
+  if (order == "fds") list_descriptors();
+  if (order == "step") write_progress(config, number());
+  if (order == "shm") count_in_shared_memory(config);
+  if (order == "ignore") signal(SIGTERM, SIG_IGN);
+  if (order == "orphans") leave_orphans();
+  std::fflush(stdout);
+  if (order == "exit") _exit(number());
+  if (order == "signal") {
+    signal(number(), SIG_DFL);
+    raise(number());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3 || std::string(argv[1]) != "--config") return kExitBadConfig;
+  signal(SIGTERM, [](int) { _exit(kExitStopped); });
+  const WorkerConfig config = read_config(argv[2]);
+  std::istringstream orders(config.job_name);
+  for (std::string order; std::getline(orders, order, '+');) {
+    const size_t at = order.find('@');
+    if (at != std::string::npos && std::atoi(&order[at + 1]) != config.rank) continue;
+    order = order.substr(0, at);
+    const size_t colon = order.find(':');
+    obey(order.substr(0, colon), colon == std::string::npos ? "" : order.substr(colon + 1), config);
+  }
+  wait_for_ever();
+}
