@@ -16,17 +16,36 @@ struct Moments {
   float rstd = 0.0f;
 };
 
-Moments moments_of(const float* h, int64_t width, float epsilon) {
+// h[width] = a + b, or a itself where b is null (then h is not written); returns the sum of h.
+float sum_row(const float* a, const float* b, float* h, int64_t width) {
   Vec sum = {};
-  for_vectors(width, [&](int64_t i, int64_t n) { sum += load_n(h + i, n); });
-  const float mean = sum_of(sum) / static_cast<float>(width);
-  Vec squares = {};
+  if (b == nullptr) {
+    for_vectors(width, [&](int64_t i, int64_t n) { sum += load_n(a + i, n); });
+    return sum_of(sum);
+  }
+  for_vectors(width, [&](int64_t i, int64_t n) {
+    const Vec v = load_n(a + i, n) + load_n(b + i, n);
+    store_n(h + i, v, n);
+    sum += v;
+  });
+  return sum_of(sum);
+}
+
+// The variance is summed from the differences, for its precision; in two chains, for speed.
+Moments moments_of(const float* h, float sum, int64_t width, float epsilon) {
+  const float mean = sum / static_cast<float>(width);
+  Vec even = {}, odd = {};
   int64_t i = 0;
+  for (; i + 2 * kLanes <= width; i += 2 * kLanes) {
+    const Vec d = load(h + i) - mean, e = load(h + i + kLanes) - mean;
+    even += d * d;
+    odd += e * e;
+  }
   for (; i + kLanes <= width; i += kLanes) {
     const Vec d = load(h + i) - mean;
-    squares += d * d;
+    even += d * d;
   }
-  float variance = sum_of(squares);
+  float variance = sum_of(even + odd);
   for (; i < width; ++i) variance += (h[i] - mean) * (h[i] - mean);
   variance /= static_cast<float>(width);
   return {mean, 1.0f / __builtin_sqrtf(variance + epsilon)};
@@ -78,17 +97,12 @@ void layernorm_forward(Stream&, const LayerNormForward& args) {
   const int64_t width = args.width;
   parallel_for(args.rows, kRowGrain, [&](Range range) {
     for (int64_t r = range.begin; r < range.end; ++r) {
-      const float* h = x + r * width;
-      if (residual) {
-        const float* a = h;
-        const float* b = residual + r * width;
-        float* sum = residual_out + r * width;
-        for_vectors(width, [&](int64_t i, int64_t n) {
-          store_n(sum + i, load_n(a + i, n) + load_n(b + i, n), n);
-        });
-        h = sum;
-      }
-      const Moments moments = moments_of(h, width, args.epsilon);
+      const float* a = x + r * width;
+      const float* b = residual ? residual + r * width : nullptr;
+      float* h_out = residual ? residual_out + r * width : nullptr;
+      const float sum = sum_row(a, b, h_out, width);
+      const float* h = residual ? h_out : a;
+      const Moments moments = moments_of(h, sum, width, args.epsilon);
       float* out = y + r * width;
       for_vectors(width, [&](int64_t i, int64_t n) {
         const Vec hat = (load_n(h + i, n) - moments.mean) * moments.rstd;

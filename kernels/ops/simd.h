@@ -94,12 +94,16 @@ inline float max_of(Vec v) {
   return Folded<kLanes>::fold(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
-// Interleaves the lower (upper) halves of a and b: a0 b0 a1 b1 ...
-inline Vec interleave(Vec a, Vec b, int half) {
-  IntVec from = {};
-  for (int i = 0; i < kLanes; ++i) from[i] = half * kLanes / 2 + i / 2 + (i % 2) * kLanes;
-  return __builtin_shuffle(a, b, from);
-}
+// Interleaves the lower halves (kHalf 0) or the upper ones (1) of a and b: a0 b0 a1 b1 ...
+template <int kHalf, int kCount = kLanes, int... kFrom>
+struct Interleave : Interleave<kHalf, kCount - 1, kCount - 1, kFrom...> {};
+template <int kHalf, int... kFrom>
+struct Interleave<kHalf, 0, kFrom...> {
+  static Vec of(Vec a, Vec b) {
+    constexpr int kStart = kHalf * kLanes / 2;
+    return __builtin_shufflevector(a, b, (kStart + kFrom / 2 + kFrom % 2 * kLanes)...);
+  }
+};
 
 // Transposes kLanes vectors of kLanes: each round deals the rows out like cards, which moves one
 // bit of the row's number into the column's.
@@ -109,8 +113,8 @@ inline void transpose_square(Vec (&rows)[kLanes]) {
     Vec next[kLanes];
 #pragma GCC unroll 8
     for (int i = 0; i < kLanes / 2; ++i) {
-      next[2 * i] = interleave(rows[i], rows[i + kLanes / 2], 0);
-      next[2 * i + 1] = interleave(rows[i], rows[i + kLanes / 2], 1);
+      next[2 * i] = Interleave<0>::of(rows[i], rows[i + kLanes / 2]);
+      next[2 * i + 1] = Interleave<1>::of(rows[i], rows[i + kLanes / 2]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
