@@ -29,7 +29,8 @@ struct Product {
 inline constexpr int kTileRows = kRegisters == 32 ? 8 : 4;
 inline constexpr int kTileVectors = 2;
 inline constexpr int64_t kPanel = kTileVectors * kLanes;
-inline constexpr int64_t kPackedDepth = 256;
+// So much of k at a time, that a block of a stays in the cache for all columns.
+inline constexpr int64_t kDepth = 256;
 
 // One tile: b has whole vectors at b_row apart; `columns` of c are written.
 template <int kRows, int kVectors>
@@ -95,34 +96,35 @@ inline void panel(const Product& p, const float* b, int64_t column, int64_t colu
   }
 }
 
-// Copies the columns of b into whole vectors, kPackedDepth of k at a time.
+// Copies the columns of b into whole vectors first; k is at most kDepth.
 inline void packed_panel(const Product& p, int64_t column, int64_t columns) {
-  alignas(64) float packed[kPackedDepth * kPanel];
-  for (int64_t begin = 0; begin < p.k; begin += kPackedDepth) {
-    Product part = p;
-    part.k = min_of(kPackedDepth, p.k - begin);
-    part.a = p.a + begin * p.a_col;
-    part.b_row = kPanel;
-    part.accumulate = p.accumulate || begin > 0;
-    for (int64_t j = 0; j < columns; ++j) {
-      const float* from = p.b + begin * p.b_row + (column + j) * p.b_col;
-      for (int64_t k = 0; k < part.k; ++k) packed[k * kPanel + j] = from[k * p.b_row];
+  alignas(64) float packed[kDepth * kPanel];
+  for (int64_t j = 0; j < kPanel; ++j) {
+    const float* from = p.b + (column + j) * p.b_col;
+    for (int64_t k = 0; k < p.k; ++k) {
+      packed[k * kPanel + j] = j < columns ? from[k * p.b_row] : 0.0f;
     }
-    for (int64_t k = 0; k < part.k; ++k) {
-      for (int64_t j = columns; j < kPanel; ++j) packed[k * kPanel + j] = 0.0f;
-    }
-    panel(part, packed, column, columns);
   }
+  Product part = p;
+  part.b_row = kPanel;
+  panel(part, packed, column, columns);
 }
 
 // Columns [begin, end) of c; begin a multiple of kPanel.
 inline void product_columns(const Product& p, int64_t begin, int64_t end) {
-  for (int64_t column = begin; column < end; column += kPanel) {
-    const int64_t columns = min_of(kPanel, end - column);
-    if (p.b_col == 1 && columns % kLanes == 0) {
-      panel(p, p.b + column, column, columns);
-    } else {
-      packed_panel(p, column, columns);
+  for (int64_t k = 0; k < max_of(1, p.k); k += kDepth) {
+    Product part = p;
+    part.k = min_of(kDepth, p.k - k);
+    part.a = p.a + k * p.a_col;
+    part.b = p.b + k * p.b_row;
+    part.accumulate = p.accumulate || k > 0;
+    for (int64_t column = begin; column < end; column += kPanel) {
+      const int64_t columns = min_of(kPanel, end - column);
+      if (part.b_col == 1 && columns % kLanes == 0) {
+        panel(part, part.b + column, column, columns);
+      } else {
+        packed_panel(part, column, columns);
+      }
     }
   }
 }
