@@ -1,0 +1,108 @@
+#include "agent/parallel/bucketed_sink.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "agent/comm/make_communicator.h"
+
+namespace lockstep {
+namespace {
+
+const ModelConfig kConfig{1, 16, 1, 8, 32};
+
+ParameterArena small_arena() {
+  return parameter_arena(kConfig, whole_model(kConfig));
+}
+
+// What a backward pass does: adds `value` to every gradient, from the last to the first.
+void backward(BucketedSink& sink, const ParameterArena& arena, float value) {
+  for (auto entry = arena.entries.rbegin(); entry != arena.entries.rend(); ++entry) {
+    float* gradient = sink.buffer(entry->id);
+    for (int64_t i = 0; i < entry->count; ++i) gradient[i] += value;
+    ASSERT_TRUE(sink.ready(entry->id).ok());
+  }
+  ASSERT_TRUE(sink.end_micro_batch().ok());
+}
+
+void expect_all(BucketedSink& sink, const ParameterArena& arena, float value) {
+  for (const ArenaEntry& entry : arena.entries) {
+    const float* gradient = sink.buffer(entry.id);
+    for (int64_t i = 0; i < entry.count; ++i) ASSERT_EQ(gradient[i], value) << entry.id;
+  }
+}
+
+// One rank's two steps of three micro-batches; its gradients are rank + 1.
+void train_rank(Communicator& group) {
+  const ParameterArena arena = small_arena();
+  auto sink = BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .device = {}}, group);
+  ASSERT_TRUE(sink.ok());
+  ASSERT_GE(sink->buckets().size(), 3u);
+  Stream stream;
+  const auto own = static_cast<float>(group.rank() + 1);
+  const auto all = static_cast<float>(group.size() * (group.size() + 1) / 2);
+  for (int step = 0; step < 2; ++step) {
+    sink->begin_step(cpu_ops(), stream);
+    backward(*sink, arena, own);
+    backward(*sink, arena, own);
+    expect_all(*sink, arena, 2 * own);  // nothing was sent before the last one
+    sink->send_from_now_on();
+    backward(*sink, arena, own);
+    ASSERT_TRUE(sink->finish().ok());
+    expect_all(*sink, arena, 3 * all);
+  }
+}
+
+TEST(BucketedSink, SumsOverMicroBatchesAndRanks) {
+  for (const int size : {1, 2, 4}) {
+    auto world = make_thread_world(size);
+    ASSERT_TRUE(world.ok());
+    std::vector<std::jthread> ranks;
+    for (auto& group : *world) ranks.emplace_back([&group] { train_rank(*group); });
+  }
+}
+
+TEST(BucketedSink, SendsEachBucketWhileBackwardGoesOn) {
+  auto world = make_thread_world(2);
+  ASSERT_TRUE(world.ok());
+  const ParameterArena arena = small_arena();
+  std::vector<std::jthread> ranks;
+  for (auto& group : *world) {
+    ranks.emplace_back([&group, &arena] {
+      auto sink =
+          BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .device = {}}, *group);
+      ASSERT_TRUE(sink.ok());
+      Stream stream;
+      sink->begin_step(cpu_ops(), stream);
+      sink->send_from_now_on();
+      const uint64_t before = group->counts().completed;
+      // Both ranks have completed their first bucket and do nothing else: it is reduced.
+      const Bucket& first = sink->buckets().front();
+      for (int64_t id = first.last_id; id >= first.first_id; --id) {
+        ASSERT_TRUE(sink->ready(id).ok());
+      }
+      while (group->counts().completed == before) std::this_thread::yield();
+      for (int64_t id = first.first_id - 1; id >= 0; --id) ASSERT_TRUE(sink->ready(id).ok());
+      ASSERT_TRUE(sink->end_micro_batch().ok());
+      ASSERT_TRUE(sink->finish().ok());
+    });
+  }
+}
+
+TEST(BucketedSink, ReportsAPeerThatIsGone) {
+  auto world = make_thread_world(2);
+  ASSERT_TRUE(world.ok());
+  const ParameterArena arena = small_arena();
+  auto sink =
+      BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .device = {}}, *world->front());
+  ASSERT_TRUE(sink.ok());
+  Stream stream;
+  sink->begin_step(cpu_ops(), stream);
+  sink->send_from_now_on();
+  backward(*sink, arena, 1);
+  world->back()->abort("gone");
+  EXPECT_FALSE(sink->finish().ok());
+}
+
+}  // namespace
+}  // namespace lockstep

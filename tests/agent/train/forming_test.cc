@@ -1,0 +1,111 @@
+#include "agent/train/forming.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "agent/comm/make_communicator.h"
+#include "tests/agent/train/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<Agreement> agree_all(const std::vector<RankTraits>& traits, bool want_bf16) {
+  auto world = make_thread_world(static_cast<int>(traits.size()));
+  EXPECT_TRUE(world.ok());
+  std::vector<Agreement> agreements(traits.size());
+  {
+    std::vector<std::jthread> ranks;
+    for (size_t rank = 0; rank < traits.size(); ++rank) {
+      ranks.emplace_back([&, rank] {
+        ExitReason reason;
+        const auto agreement = agree(*(*world)[rank], traits[rank], want_bf16, reason);
+        ASSERT_TRUE(agreement.ok());
+        agreements[rank] = *agreement;
+      });
+    }
+  }
+  return agreements;
+}
+
+TEST(Agree, TakesBf16OnlyWhereEveryRankHasIt) {
+  const RankTraits with{.native_bf16 = 1, .threads = 2};
+  const RankTraits without{.native_bf16 = 0, .threads = 2};
+  const Agreement bf16{Precision::kBf16, 2};
+  const Agreement fp32{Precision::kF32, 2};
+  EXPECT_EQ(agree_all({with, with}, true), (std::vector<Agreement>{bf16, bf16}));
+  EXPECT_EQ(agree_all({with, without}, true), (std::vector<Agreement>{fp32, fp32}));
+  EXPECT_EQ(agree_all({with, with}, false), (std::vector<Agreement>{fp32, fp32}));
+}
+
+TEST(Agree, TakesTheSmallestNumberOfThreads) {
+  const Agreement two{Precision::kF32, 2};
+  EXPECT_EQ(agree_all({{.threads = 4}, {.threads = 2}, {.threads = 8}}, false),
+            (std::vector<Agreement>{two, two, two}));
+}
+
+TEST(BatchShapeOfASpec, SpreadsAStepEvenly) {
+  const auto whole = batch_shape({.global = 32, .micro = 0}, 4);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(*whole, (BatchShape{.micro = 8, .accumulation = 1, .data_size = 4}));
+  const auto parts = batch_shape({.global = 32, .micro = 2}, 4);
+  ASSERT_TRUE(parts.ok());
+  EXPECT_EQ(*parts, (BatchShape{.micro = 2, .accumulation = 4, .data_size = 4}));
+}
+
+TEST(BatchShapeOfASpec, NamesWhatDoesNotDivide) {
+  const auto global = batch_shape({.global = 30, .micro = 0}, 4);
+  ASSERT_FALSE(global.ok());
+  EXPECT_NE(global.error().message.find("spec.train.batch.global: 30"), std::string::npos);
+  const auto micro = batch_shape({.global = 32, .micro = 3}, 4);
+  ASSERT_FALSE(micro.ok());
+  EXPECT_NE(micro.error().message.find("spec.train.batch.micro: 3"), std::string::npos);
+}
+
+class FormWorldTest : public testing::Test {
+ protected:
+  FormWorldTest() {
+    TrainingJobSpec spec;
+    spec.train.emplace();
+    auto world = make_world(
+        spec, {.job_uid = "uid", .round = 1, .nodes = {{.host = "127.0.0.1", .port = 29500}}});
+    EXPECT_TRUE(world.ok());
+    config_.world = *world;
+    config_.hash = world_hash(*world);
+    config_.token_file = folder_.write("token", "secret\n");
+  }
+
+  TemporaryFolder folder_;
+  WorkerConfig config_;
+};
+
+TEST_F(FormWorldTest, SaysThatAPortIsTaken) {
+  const Result<int> taken = listen_on("127.0.0.1", 0);
+  ASSERT_TRUE(taken.ok());
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(getsockname(*taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  config_.world.nodes[0].port = ntohs(address.sin_port);
+  ExitReason reason;
+  const auto world = form_world(config_, reason);
+  ASSERT_FALSE(world.ok());
+  EXPECT_EQ(reason.exit_code(), kExitPortTaken);
+  EXPECT_NE(world.error().message.find(std::to_string(ntohs(address.sin_port))), std::string::npos);
+  close(*taken);
+}
+
+TEST_F(FormWorldTest, NeedsTheJobsToken) {
+  for (const std::string& file :
+       {std::string(), folder_.file("missing"), folder_.write("empty", "\n")}) {
+    config_.token_file = file;
+    ExitReason reason;
+    EXPECT_FALSE(form_world(config_, reason).ok());
+    EXPECT_EQ(reason.exit_code(), kExitBadConfig);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
