@@ -2,31 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "tests/agent/model/allocation_count.h"
 #include "tests/agent/model/tiny_gpt.h"
-
-namespace {
-
-std::atomic<int64_t> allocations{0};
-
-}  // namespace
-
-// Counts what this test's binary allocates.
-void* operator new(size_t bytes) {
-  ++allocations;
-  void* memory = std::malloc(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
 
 namespace lockstep {
 namespace {
@@ -75,6 +52,7 @@ class PreparedStore final : public ParamStore {
 };
 
 TEST(Passes, AllocateNothing) {
+  const int64_t at_first = testing::allocation_count();
   const OpTable ops = idle_ops();
   Stream stream;
   WholeTensor whole;
@@ -83,12 +61,13 @@ TEST(Passes, AllocateNothing) {
   PreparedStore store;
   ArenaSink sink(model.parameters());
   const Text text(kTiny, 4, 8, 5);
-  const int64_t before = allocations;
+  const int64_t before = testing::allocation_count();
+  ASSERT_GT(before, at_first) << "the count does not count";
   ASSERT_TRUE(model.begin(batch, text.input()).ok());
   ASSERT_TRUE(forward_pass(model, store, batch).ok());
   ASSERT_TRUE(backward_pass(model, store, batch, sink).ok());
   ASSERT_TRUE(loss_sum(model, batch).ok());
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(testing::allocation_count(), before);
 }
 
 // Has the parameters of every block but one.

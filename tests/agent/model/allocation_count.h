@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::testing {
+
+// Calls of operator new so far in a binary that links allocation_count.cc, which replaces it.
+int64_t allocation_count();
+
+}  // namespace lockstep::testing
