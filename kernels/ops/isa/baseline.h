@@ -1,4 +1,6 @@
 // What the compiler takes for granted on this architecture (SSE2 on x86-64).
+#pragma once
+
 #define LOCKSTEP_ISA baseline
 #define LOCKSTEP_ISA_NAME "baseline"
 #define LOCKSTEP_ISA_LANES 4

@@ -1,4 +1,10 @@
-// Everything after this include is compiled for AVX2 and FMA (x86-64-v3).
+// What follows this include is compiled for AVX2 and FMA (x86-64-v3); the headers of all operations
+// are taken before, as any CPU may run them.
+#pragma once
+
+#include "kernels/ops/gemm.h"
+#include "kernels/ops/op_table.h"
+
 #pragma GCC target("arch=x86-64-v3")
 #define LOCKSTEP_ISA x86_64_v3
 #define LOCKSTEP_ISA_NAME "x86-64-v3"

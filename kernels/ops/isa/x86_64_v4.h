@@ -1,4 +1,10 @@
-// Everything after this include is compiled for AVX-512 (x86-64-v4).
+// What follows this include is compiled for AVX-512 (x86-64-v4); the headers of all operations are
+// taken before, as any CPU may run them.
+#pragma once
+
+#include "kernels/ops/gemm.h"
+#include "kernels/ops/op_table.h"
+
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #define LOCKSTEP_ISA x86_64_v4
 #define LOCKSTEP_ISA_NAME "x86-64-v4"
