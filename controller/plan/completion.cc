@@ -9,7 +9,7 @@ bool is_done(const Pass& pass, const PodView* pod) {
   if (pod == nullptr) return false;
   if (pod->phase == "Succeeded") return true;
   const AgentState* state = pass.report(pod);
-  return state != nullptr && state->phase == "Completed";
+  return state != nullptr && has_completed(*state);
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ bool has_failed(const WorkerState& worker) {
 
 // The agent ends its workers by itself, though nobody told it to: its pod is being stopped.
 bool is_being_stopped(const AgentState& state) {
+  if (has_completed(state)) return false;
+  if (state.phase == "Stopping" || state.phase == "Exiting") return true;
   return std::any_of(state.workers.begin(), state.workers.end(), [](const WorkerState& worker) {
     return !worker.running && worker.reason == "Stopped";
   });

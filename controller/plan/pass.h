@@ -35,6 +35,9 @@ struct Pass {
   }
 };
 
+// All workers of the agent's round ended well, whatever it is doing since.
+bool has_completed(const AgentState& state);
+
 Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits);
 
 enum class Verdict {

@@ -1,5 +1,7 @@
 #include "controller/plan/plan.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
@@ -48,6 +50,14 @@ const AgentState* Pass::report(const PodView* pod) const {
                           view->state->hash == status.worldHash &&
                           view->state->job_uid == job().metadata.uid;
   return is_current ? &*view->state : nullptr;
+}
+
+bool has_completed(const AgentState& state) {
+  if (state.phase == "Completed") return true;
+  if (state.workers.empty()) return false;
+  return std::all_of(state.workers.begin(), state.workers.end(), [](const WorkerState& worker) {
+    return !worker.running && worker.reason == "Completed";
+  });
 }
 
 void Pass::requeue(TimePoint at) {

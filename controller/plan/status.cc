@@ -51,7 +51,7 @@ void derive_pods(Pass& pass) {
 }
 
 bool trains(const AgentState& state) {
-  if (state.phase == "Completed") return true;
+  if (has_completed(state)) return true;
   if (state.workers.empty()) return false;
   return std::all_of(state.workers.begin(), state.workers.end(), [](const WorkerState& worker) {
     return worker.running ? worker.phase >= WorkerPhase::kTraining : worker.exit_code == 0;

@@ -1,0 +1,497 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "controller/kube/agent_http_client.h"
+#include "controller/kube/kube_client.h"
+#include "controller/kube/line_framer.h"
+#include "tests/controller/scripted_server.h"
+
+namespace lockstep {
+namespace {
+
+using Peer = ScriptedServer::Peer;
+using Request = ScriptedServer::Request;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// The thread that the clients live on.
+class Loop {
+ public:
+  Loop() {
+    [[maybe_unused]] static const bool started = [] {
+      start_http_threads(4);
+      return true;
+    }();
+  }
+
+  // Until it holds; a test that waits for ever is ended by ctest.
+  void run_until(const std::function<bool()>& done) {
+    while (!done()) {
+      timers.run_due();
+      mailbox.run();
+      if (done()) return;
+      mailbox.wait(timers.next());
+    }
+  }
+
+  SystemClock clock;
+  Timers timers{clock};
+  Mailbox mailbox;
+};
+
+KubeClientOptions options_for(const ScriptedServer& server) {
+  return {.server = {.url = server.url(), .ca_file = ""}};
+}
+
+ApiReply call(Loop& loop, ApiClient& client, ApiRequest request) {
+  std::optional<ApiReply> reply;
+  client.send(std::move(request), [&](ApiReply answer) { reply = std::move(answer); });
+  loop.run_until([&] { return reply.has_value(); });
+  return *reply;
+}
+
+const ApiRequest kGetPod{.verb = ApiVerb::kGet, .type = kPods, .namespace_ = "ns", .name = "p"};
+
+struct Watched {
+  std::vector<WatchEvent> events;
+  std::optional<ApiReply> end;
+  std::unique_ptr<WatchHandle> handle;
+};
+
+void open(Watched& watched, ApiClient& client, const std::string& timeout_seconds = "300") {
+  WatchRequest request{.type = kPods};
+  request.query["timeoutSeconds"] = timeout_seconds;
+  watched.handle = client.watch(
+      std::move(request), {.on_events =
+                               [&](std::vector<WatchEvent> events) {
+                                 for (WatchEvent& event : events) {
+                                   watched.events.push_back(std::move(event));
+                                 }
+                               },
+                           .on_end = [&](ApiReply reply) { watched.end = std::move(reply); }});
+}
+
+std::string event_line(const char* type, const std::string& name, size_t padding = 0) {
+  const Json event = {
+      {"type", type},
+      {"object", {{"metadata", {{"name", name}}}, {"pad", std::string(padding, 'x')}}}};
+  return dump_json(event) + "\n";
+}
+
+class TempFile {
+ public:
+  TempFile() {
+    char name[] = "/tmp/lockstep-kube-test-XXXXXX";
+    ::close(::mkstemp(name));
+    path = name;
+  }
+  ~TempFile() { std::filesystem::remove(path); }
+  void write(const std::string& text) const { std::ofstream(path) << text; }
+  std::string path;
+};
+
+TEST(LineFramer, FindsTheSameLinesHoweverTheStreamIsSplit) {
+  const std::string stream = "{\"a\":1}\n\r\n{\"b\":2}\r\n\n\nlong line\nrest";
+  const std::vector<std::string> expected = {"{\"a\":1}", "{\"b\":2}", "long line"};
+  for (size_t first = 0; first <= stream.size(); ++first) {
+    for (size_t second = first; second <= stream.size(); ++second) {
+      LineFramer framer(100);
+      std::vector<std::string> lines;
+      ASSERT_TRUE(framer.feed(stream.substr(0, first), lines));
+      ASSERT_TRUE(framer.feed(stream.substr(first, second - first), lines));
+      ASSERT_TRUE(framer.feed(stream.substr(second), lines));
+      ASSERT_EQ(lines, expected) << first << " " << second;
+      ASSERT_EQ(framer.rest(), "rest");
+    }
+  }
+}
+
+TEST(LineFramer, RefusesALineBeyondItsLimit) {
+  LineFramer framer(4);
+  std::vector<std::string> lines;
+  EXPECT_TRUE(framer.feed("abcd\nab", lines));
+  EXPECT_FALSE(framer.feed("cde", lines));
+}
+
+TEST(RequestPath, IsThatOfTheKubernetesApi) {
+  EXPECT_EQ(request_path(kGetPod), "/api/v1/namespaces/ns/pods/p");
+  ApiRequest request{
+      .verb = ApiVerb::kReplaceStatus, .type = kTrainingJobs, .namespace_ = "ns", .name = "a/b"};
+  EXPECT_EQ(request_path(request),
+            "/apis/lockstep.dev/v1alpha1/namespaces/ns/trainingjobs/a%2Fb/status");
+  request = {.verb = ApiVerb::kList, .type = kPods};
+  request.query = {{"labelSelector", "app.kubernetes.io/managed-by=lockstep"}, {"limit", "5"}};
+  EXPECT_EQ(request_path(request),
+            "/api/v1/pods?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dlockstep&limit=5");
+}
+
+TEST(RetryAfter, IsReadAsSecondsOrADateAndBounded) {
+  const WallTime now = *wall_time_from_rfc3339("2026-11-21T06:00:00Z");
+  EXPECT_EQ(retry_after("", now), Duration{0});
+  EXPECT_EQ(retry_after("3", now), seconds(3));
+  EXPECT_EQ(retry_after("1000000000", now), seconds(300));
+  EXPECT_EQ(retry_after("99999999999999999999999", now), seconds(300));
+  EXPECT_EQ(retry_after("Sat, 21 Nov 2026 06:00:07 GMT", now), seconds(7));
+  EXPECT_EQ(retry_after("Sat, 21 Nov 2020 06:00:07 GMT", now), Duration{0});
+  EXPECT_EQ(retry_after("soon", now), Duration{0});
+  EXPECT_EQ(retry_after("-5", now), Duration{0});
+}
+
+TEST(RateLimiter, LetsABurstThroughAndThenItsRateInOrder) {
+  ManualClock clock;
+  Timers timers(clock);
+  RateLimiter limiter(timers, {.per_second = 10, .burst = 3});
+  std::vector<int> made;
+  for (int i = 0; i < 6; ++i) limiter.submit([&made, i] { made.push_back(i); });
+  EXPECT_EQ(made, (std::vector<int>{0, 1, 2}));
+  clock.advance(milliseconds(101));
+  timers.run_due();
+  EXPECT_EQ(made, (std::vector<int>{0, 1, 2, 3}));
+  clock.advance(milliseconds(201));
+  timers.run_due();
+  EXPECT_EQ(made, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(limiter.waiting(), 0u);
+}
+
+TEST(KubeClient, AnswersMeanWhatTheCallerDoesNext) {
+  struct Case {
+    int status;
+    const char* body;
+    const char* fields;
+    ApiOutcome outcome;
+    int retry_seconds;
+  };
+  const Case cases[] = {
+      {200, R"({"kind":"Pod"})", "", ApiOutcome::kOk, 0},
+      {201, R"({"kind":"Po)", "", ApiOutcome::kUnavailable, 0},
+      {400, "{}", "", ApiOutcome::kInvalid, 0},
+      {403, "{}", "", ApiOutcome::kForbidden, 0},
+      {404, "{}", "", ApiOutcome::kNotFound, 0},
+      {409, R"({"reason":"AlreadyExists"})", "", ApiOutcome::kAlreadyExists, 0},
+      {409, R"({"reason":"Conflict"})", "", ApiOutcome::kConflict, 0},
+      {410, R"({"reason":"Expired"})", "", ApiOutcome::kExpired, 0},
+      {413, "{}", "", ApiOutcome::kInvalid, 0},
+      {422, "{}", "", ApiOutcome::kInvalid, 0},
+      {429, "{}", "Retry-After: 3\r\n", ApiOutcome::kThrottled, 3},
+      {500, "{}", "", ApiOutcome::kUnavailable, 0},
+      {502, "<html>Bad Gateway</html>", "", ApiOutcome::kUnavailable, 0},
+      {503, "", "Retry-After: 1\r\n", ApiOutcome::kThrottled, 1},
+      {504, "{}", "", ApiOutcome::kTimeout, 0},
+      {504,
+       R"({"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}})", "",
+       ApiOutcome::kTooLarge, 1},
+  };
+  Loop loop;
+  const Case* current = nullptr;
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    peer.reply(current->status, current->body, current->fields);
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  for (const Case& test : cases) {
+    SCOPED_TRACE(std::to_string(test.status) + " " + test.body);
+    current = &test;
+    const ApiReply reply = call(loop, client, kGetPod);
+    EXPECT_EQ(outcome_name(reply.outcome), outcome_name(test.outcome)) << reply.message;
+    EXPECT_EQ(reply.retry_after, seconds(test.retry_seconds));
+  }
+}
+
+TEST(KubeClient, SendsMethodPathTokenAndBody) {
+  Loop loop;
+  std::vector<Request> seen;
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    seen.push_back(request);
+    peer.reply(200, "{}");
+  });
+  const TempFile token;
+  token.write("secret\n");
+  KubeClientOptions options = options_for(server);
+  options.token_file = token.path;
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  ApiRequest request = kGetPod;
+  request.verb = ApiVerb::kDelete;
+  request.body = {{"preconditions", {{"uid", "u"}}}};
+  EXPECT_TRUE(call(loop, client, request).ok());
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_TRUE(seen[0].contains("DELETE /api/v1/namespaces/ns/pods/p HTTP/1.1")) << seen[0].head;
+  EXPECT_TRUE(seen[0].contains("Authorization:Bearer secret\r\n"));
+  EXPECT_TRUE(seen[0].contains("User-Agent:lockstep-controller\r\n"));
+  EXPECT_EQ(seen[0].body, R"({"preconditions":{"uid":"u"}})");
+}
+
+TEST(KubeClient, ReadsTheTokenAgainWhenTheServerRefusesIt) {
+  Loop loop;
+  ScriptedServer server([](const Request& request, const Peer& peer) {
+    const bool good = request.contains("Bearer new\r\n");
+    peer.reply(good ? 200 : 401, "{}");
+  });
+  const TempFile token;
+  token.write("old");
+  KubeClientOptions options = options_for(server);
+  options.token_file = token.path;
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kForbidden);
+  EXPECT_EQ(server.requests(), 1);  // the same token again would be of no use
+  token.write("");
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kForbidden);
+  token.write("new");
+  EXPECT_TRUE(call(loop, client, kGetPod).ok());
+  EXPECT_EQ(server.requests(), 4);
+}
+
+TEST(KubeClient, DoesNotFollowRedirectsWithItsToken) {
+  Loop loop;
+  ScriptedServer thief([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    peer.reply(302, "", "Location: " + thief.url() + "/\r\n");
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnavailable);
+  EXPECT_EQ(thief.requests(), 0);
+}
+
+TEST(KubeClient, AServerThatIsNotThereOrSilentOrTooTalkativeIsAnError) {
+  Loop loop;
+  std::string url;
+  {
+    const ScriptedServer gone([](const Request&, const Peer&) {});
+    url = gone.url();
+  }
+  KubeClient nobody({.server = {.url = url, .ca_file = ""}}, loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, nobody, kGetPod).outcome, ApiOutcome::kUnavailable);
+
+  ScriptedServer silent([](const Request&, const Peer& peer) { peer.wait_for_close(); });
+  KubeClientOptions options = options_for(silent);
+  options.deadline = milliseconds(50);
+  KubeClient waiting(options, loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, waiting, kGetPod).outcome, ApiOutcome::kTimeout);
+
+  ScriptedServer talkative([](const Request&, const Peer& peer) {
+    peer.reply(200, "\"" + std::string(100'000, 'x') + "\"");
+  });
+  options = options_for(talkative);
+  options.reply_bytes_max = 50'000;
+  KubeClient bounded(options, loop.mailbox, loop.timers, loop.clock);
+  const ApiReply reply = call(loop, bounded, kGetPod);
+  EXPECT_FALSE(reply.ok());
+  EXPECT_NE(reply.message.find("larger"), std::string::npos) << reply.message;
+}
+
+TEST(KubeWatch, EventsArriveHoweverTheyWereChunked) {
+  const std::string stream = event_line("ADDED", "a") + event_line("MODIFIED", "a") +
+                             event_line("BOOKMARK", "") + event_line("DELETED", "a");
+  Loop loop;
+  size_t piece = 1;
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    peer.begin_chunks();
+    for (size_t at = 0; at < stream.size(); at += piece) peer.chunk(stream.substr(at, piece));
+    peer.end_chunks();
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  for (piece = 1; piece <= stream.size(); piece += 13) {
+    SCOPED_TRACE(piece);
+    Watched watched;
+    open(watched, client);
+    loop.run_until([&] { return watched.end.has_value(); });
+    EXPECT_TRUE(watched.end->ok()) << watched.end->message;
+    ASSERT_EQ(watched.events.size(), 4u);
+    EXPECT_EQ(watched.events[0].type, WatchEventType::kAdded);
+    EXPECT_EQ(watched.events[1].type, WatchEventType::kModified);
+    EXPECT_EQ(watched.events[2].type, WatchEventType::kBookmark);
+    EXPECT_EQ(watched.events[3].type, WatchEventType::kDeleted);
+    EXPECT_EQ(watched.events[3].object["metadata"]["name"], "a");
+  }
+}
+
+TEST(KubeWatch, ALineOfFourMebibytesIsTakenAndAnEndlessOneIsNot) {
+  Loop loop;
+  size_t padding = 4u << 20;
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    peer.begin_chunks();
+    peer.chunk(event_line("ADDED", "big", padding));
+    peer.end_chunks();
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  Watched taken;
+  open(taken, client);
+  loop.run_until([&] { return taken.end.has_value(); });
+  EXPECT_TRUE(taken.end->ok());
+  ASSERT_EQ(taken.events.size(), 1u);
+  padding = 9u << 20;
+  Watched refused;
+  open(refused, client);
+  loop.run_until([&] { return refused.end.has_value(); });
+  EXPECT_FALSE(refused.end->ok());
+  EXPECT_TRUE(refused.events.empty());
+}
+
+TEST(KubeWatch, WhatEndsItIsToldApart) {
+  struct Case {
+    const char* name;
+    std::function<void(const Peer&)> script;
+    ApiOutcome outcome;
+    size_t events;
+  };
+  const std::string expired =
+      R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"old"}})"
+      "\n";
+  const Case cases[] = {
+      {"a clean end",
+       [](const Peer& peer) {
+         peer.begin_chunks();
+         peer.chunk(event_line("ADDED", "a"));
+         peer.end_chunks();
+       },
+       ApiOutcome::kOk, 1},
+      {"too old a version, as HTTP 200",
+       [&](const Peer& peer) {
+         peer.begin_chunks();
+         peer.chunk(event_line("ADDED", "a") + expired);
+         peer.end_chunks();
+       },
+       ApiOutcome::kExpired, 1},
+      {"too old a version, as HTTP 410",
+       [](const Peer& peer) { peer.reply(410, R"({"code":410})"); }, ApiOutcome::kExpired, 0},
+      {"too many requests", [](const Peer& peer) { peer.reply(429, "{}", "Retry-After: 1\r\n"); },
+       ApiOutcome::kThrottled, 0},
+      {"something that is no event",
+       [](const Peer& peer) {
+         peer.begin_chunks();
+         peer.chunk("hello\n");
+         peer.wait_for_close();
+       },
+       ApiOutcome::kUnavailable, 0},
+      {"an end within a line",
+       [](const Peer& peer) {
+         peer.begin_chunks();
+         peer.chunk(R"({"type":"ADDED","object":{}}x)");
+         peer.end_chunks();
+       },
+       ApiOutcome::kUnavailable, 0},
+  };
+  Loop loop;
+  const Case* current = nullptr;
+  ScriptedServer server([&](const Request&, const Peer& peer) { current->script(peer); });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.name);
+    current = &test;
+    Watched watched;
+    open(watched, client);
+    loop.run_until([&] { return watched.end.has_value(); });
+    EXPECT_EQ(outcome_name(watched.end->outcome), outcome_name(test.outcome))
+        << watched.end->message;
+    EXPECT_EQ(watched.events.size(), test.events);
+  }
+}
+
+TEST(KubeWatch, ADeadOneEndsAtItsOwnDeadline) {
+  Loop loop;
+  ScriptedServer server([](const Request&, const Peer& peer) {
+    peer.begin_chunks();
+    peer.chunk(event_line("ADDED", "a"));
+    peer.wait_for_close();
+  });
+  KubeClientOptions options = options_for(server);
+  options.watch_margin = milliseconds(200);
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  Watched watched;
+  open(watched, client, "0");
+  loop.run_until([&] { return watched.end.has_value(); });
+  EXPECT_EQ(watched.end->outcome, ApiOutcome::kTimeout);
+  EXPECT_EQ(watched.events.size(), 1u);
+}
+
+TEST(KubeWatch, EndsWithItsHandleAndTheServerSeesIt) {
+  Loop loop;
+  std::atomic<bool> closed{false};
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    peer.begin_chunks();
+    peer.chunk(event_line("ADDED", "a"));
+    peer.wait_for_close();
+    closed = true;
+    closed.notify_all();
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  Watched watched;
+  open(watched, client);
+  loop.run_until([&] { return !watched.events.empty(); });
+  watched.handle.reset();
+  closed.wait(false);
+  loop.mailbox.run();
+  EXPECT_FALSE(watched.end.has_value());
+}
+
+TEST(KubeWatch, AFloodWaitsInTheNetworkAndNotInMemory) {
+  constexpr size_t kFlood = 256u << 20;
+  Loop loop;
+  std::atomic<size_t> sent{0};
+  std::atomic<bool> is_stuck{false};
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    const std::string line = event_line("ADDED", "a", 100'000);
+    peer.begin_chunks();
+    while (sent < kFlood && peer.is_writable(1000)) {
+      if (!peer.chunk(line)) break;
+      sent += line.size();
+    }
+    is_stuck = true;
+    is_stuck.notify_all();
+    peer.wait_for_close();
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  Watched watched;
+  open(watched, client);
+  is_stuck.wait(false);  // nobody reads the mailbox
+  EXPECT_LT(sent, kFlood / 4);
+  loop.run_until([&] { return watched.events.size() > 50; });
+  watched.handle.reset();
+}
+
+TEST(AgentClient, PutsAssignmentsAndPollsStates) {
+  Loop loop;
+  std::vector<Request> seen;
+  int status = 200;
+  AgentState state;
+  state.boot_id = "boot";
+  state.sequence = 8;
+  state.phase = "Running";
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    seen.push_back(request);
+    peer.reply(status, status == 200 ? dump_json(to_json(state)) : R"({"error":"no"})");
+  });
+  AgentHttpClient client({.port = server.port()}, loop.mailbox, loop.timers);
+  const AgentAddress agent{.ip = "127.0.0.1", .token = "job-token"};
+  Assignment assignment;
+  assignment.job_name = "j";
+  std::optional<Result<AgentState>> answer;
+  const auto done = [&](Result<AgentState> result) { answer.emplace(std::move(result)); };
+  const auto wait = [&] { loop.run_until([&] { return answer.has_value(); }); };
+  client.put_assignment(agent, assignment, done);
+  wait();
+  ASSERT_TRUE(answer->ok()) << answer->error().message;
+  EXPECT_EQ(**answer, state);
+  EXPECT_TRUE(seen[0].contains("PUT /v1/assignment HTTP/1.1"));
+  EXPECT_TRUE(seen[0].contains("Authorization:Bearer job-token\r\n"));
+  EXPECT_EQ(seen[0].body, dump_json(to_json(assignment)));
+  answer.reset();
+  client.poll_state(agent, 7, seconds(10), done);
+  wait();
+  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10 HTTP/1.1"));
+  for (const auto& [code, expected] : std::map<int, Code>{{400, Code::kInvalid},
+                                                          {401, Code::kInvalid},
+                                                          {409, Code::kConflict},
+                                                          {503, Code::kUnavailable}}) {
+    status = code;
+    answer.reset();
+    client.put_assignment(agent, assignment, done);
+    wait();
+    ASSERT_FALSE(answer->ok());
+    EXPECT_EQ(answer->error().code, expected) << code;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,502 @@
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "controller/loop/agent_watchers.h"
+#include "controller/loop/informer.h"
+#include "controller/loop/leader_election.h"
+#include "controller/loop/progress_budget.h"
+#include "controller/loop/resource_version.h"
+#include "controller/loop/work_queue.h"
+#include "tests/controller/sim/world.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// Answers when the test says so.
+class FakeApi final : public ApiClient {
+ public:
+  struct Asked {
+    ApiRequest request;
+    Done done;
+  };
+  struct Watching {
+    WatchRequest request;
+    WatchHandler handler;
+    bool is_open = true;
+  };
+
+  void send(ApiRequest request, Done done) override {
+    asked.push_back({std::move(request), std::move(done)});
+  }
+  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override {
+    watches.push_back(std::make_shared<Watching>(Watching{std::move(request), std::move(handler)}));
+    struct Handle : WatchHandle {
+      explicit Handle(std::shared_ptr<Watching> watching) : watching(std::move(watching)) {}
+      ~Handle() override { watching->is_open = false; }
+      std::shared_ptr<Watching> watching;
+    };
+    return std::make_unique<Handle>(watches.back());
+  }
+  void answer(ApiReply reply) {
+    Asked first = std::move(asked.front());
+    asked.pop_front();
+    first.done(std::move(reply));
+  }
+
+  std::deque<Asked> asked;
+  std::vector<std::shared_ptr<Watching>> watches;
+};
+
+Json pod(const std::string& name, const std::string& version, const std::string& uid = "u") {
+  return {{"metadata",
+           {{"namespace", "ns"}, {"name", name}, {"resourceVersion", version}, {"uid", uid}}}};
+}
+
+ApiReply page(Json items, const std::string& version, const std::string& next = "") {
+  Json metadata = {{"resourceVersion", version}};
+  if (!next.empty()) metadata["continue"] = next;
+  return {.outcome = ApiOutcome::kOk, .body = {{"metadata", metadata}, {"items", items}}};
+}
+
+struct InformerTest : ::testing::Test {
+  ManualClock clock;
+  Timers timers{clock};
+  Random random{1};
+  FakeApi api;
+  std::vector<std::string> changes;  // "+a", "~a", "-a"
+  int synced = 0;
+  InformerOptions options{.type = kPods};
+  Informer informer{api,
+                    timers,
+                    random,
+                    options,
+                    [this](const std::string& key, const Json* before, const Json* after) {
+                      const char sign = before == nullptr ? '+' : after == nullptr ? '-' : '~';
+                      changes.push_back(sign + key.substr(3));
+                    },
+                    [this] { ++synced; }};
+
+  void pass(Duration time) {
+    clock.advance(time);
+    timers.run_due();
+  }
+  void listed(Json items, const std::string& version) {
+    informer.start();
+    api.answer(page(std::move(items), version));
+  }
+  void event(WatchEventType type, Json object) {
+    api.watches.back()->handler.on_events({{.type = type, .object = std::move(object)}});
+  }
+  void end_watch(ApiOutcome outcome) {
+    api.watches.back()->handler.on_end({.outcome = outcome});
+    timers.run_due();
+  }
+  const std::string& watched_version() {
+    return api.watches.back()->request.query.at("resourceVersion");
+  }
+};
+
+TEST_F(InformerTest, ListsInPagesThenWatchesFromTheListsVersion) {
+  informer.start();
+  EXPECT_EQ(api.asked[0].request.query.at("limit"), "500");
+  api.answer(page({pod("a", "3")}, "10", "more"));
+  EXPECT_FALSE(informer.synced());
+  EXPECT_EQ(api.asked[0].request.query.at("continue"), "more");
+  api.answer(page({pod("b", "4")}, "10"));
+  EXPECT_TRUE(informer.synced());
+  EXPECT_EQ(synced, 1);
+  EXPECT_EQ(changes, (std::vector<std::string>{"+a", "+b"}));
+  EXPECT_EQ(watched_version(), "10");
+  EXPECT_EQ(api.watches.back()->request.query.at("allowWatchBookmarks"), "true");
+}
+
+TEST_F(InformerTest, AnExpiredPageMeansTheWholeListAgain) {
+  informer.start();
+  api.answer(page({pod("a", "3")}, "10", "more"));
+  api.answer({.outcome = ApiOutcome::kExpired});
+  EXPECT_TRUE(api.asked.empty());  // after a while
+  pass(seconds(2));
+  ASSERT_EQ(api.asked.size(), 1u);
+  EXPECT_FALSE(api.asked[0].request.query.contains("continue"));
+}
+
+TEST_F(InformerTest, BookmarksMoveTheVersionAndNothingElse) {
+  listed({pod("a", "3")}, "10");
+  changes.clear();
+  event(WatchEventType::kBookmark, {{"metadata", {{"resourceVersion", "50"}}}});
+  EXPECT_TRUE(changes.empty());
+  EXPECT_EQ(informer.objects().size(), 1u);
+  end_watch(ApiOutcome::kOk);
+  EXPECT_EQ(watched_version(), "50");
+}
+
+TEST_F(InformerTest, ACleanEndIsFollowedByAWatchAndNoList) {
+  listed({}, "10");
+  for (int i = 0; i < 100; ++i) {
+    pass(seconds(250));
+    end_watch(ApiOutcome::kOk);
+  }
+  EXPECT_EQ(api.watches.size(), 101u);
+  EXPECT_TRUE(api.asked.empty());
+}
+
+TEST_F(InformerTest, AnExpiredWatchMeansAListThatFindsWhatVanished) {
+  listed({pod("a", "3"), pod("b", "4")}, "10");
+  changes.clear();
+  end_watch(ApiOutcome::kExpired);
+  pass(seconds(2));
+  api.answer(page({pod("b", "12"), pod("c", "13")}, "20"));
+  EXPECT_EQ(changes, (std::vector<std::string>{"-a", "~b", "+c"}));
+  EXPECT_EQ(synced, 1);
+  EXPECT_EQ(watched_version(), "20");
+}
+
+TEST_F(InformerTest, WatchesThatEndAtOnceAreTriedMoreAndMoreRarely) {
+  listed({}, "10");
+  const TimePoint begin = timers.now();
+  while (timers.now() - begin < minutes(10)) {
+    if (api.watches.back()->is_open) end_watch(ApiOutcome::kOk);
+    ASSERT_TRUE(timers.next());
+    clock.advance(*timers.next() - timers.now());
+    timers.run_due();
+  }
+  EXPECT_LT(api.watches.size(), 30u);
+  EXPECT_GT(api.watches.size(), 8u);
+}
+
+TEST_F(InformerTest, TooManyRequestsNeverMeansAList) {
+  listed({}, "10");
+  api.watches.back()->handler.on_end(
+      {.outcome = ApiOutcome::kThrottled, .retry_after = seconds(20)});
+  pass(seconds(19));
+  EXPECT_EQ(api.watches.size(), 1u);
+  pass(seconds(1));
+  EXPECT_EQ(api.watches.size(), 2u);
+  EXPECT_TRUE(api.asked.empty());
+}
+
+TEST_F(InformerTest, EventsThatRepeatOrComeLateAreDropped) {
+  listed({}, "10");
+  event(WatchEventType::kAdded, pod("a", "11"));
+  event(WatchEventType::kModified, pod("a", "13"));
+  event(WatchEventType::kAdded, pod("a", "11"));
+  event(WatchEventType::kModified, pod("a", "13"));
+  EXPECT_EQ(changes, (std::vector<std::string>{"+a", "~a"}));
+  end_watch(ApiOutcome::kUnavailable);
+  pass(seconds(2));
+  EXPECT_EQ(watched_version(), "13");
+}
+
+TEST_F(InformerTest, ANamesakeWithAnotherUidIsAnotherObject) {
+  listed({pod("a", "3", "old")}, "10");
+  changes.clear();
+  event(WatchEventType::kAdded, pod("a", "12", "new"));
+  EXPECT_EQ(changes, (std::vector<std::string>{"-a", "+a"}));
+  changes.clear();
+  event(WatchEventType::kDeleted, pod("a", "11", "old"));
+  EXPECT_TRUE(changes.empty());
+}
+
+TEST_F(InformerTest, RepliesOfWritesAreLearntUnlessTheWatchIsAlreadyPastThem) {
+  listed({}, "10");
+  informer.learn_written(pod("a", "12"));
+  EXPECT_EQ(changes, (std::vector<std::string>{"+a"}));
+  event(WatchEventType::kDeleted, pod("a", "15"));
+  informer.learn_written(pod("a", "13"));
+  EXPECT_EQ(changes, (std::vector<std::string>{"+a", "-a"}));
+  informer.learn_read(pod("b", "9"));
+  EXPECT_NE(informer.find("ns/b"), nullptr);
+  informer.learn_absent("ns/b", "another");
+  EXPECT_NE(informer.find("ns/b"), nullptr);
+  informer.learn_absent("ns/b", "u");
+  EXPECT_EQ(informer.find("ns/b"), nullptr);
+}
+
+TEST(ResourceVersion, NumbersOfAnyLengthAreOrderedAndOtherTextIsNot) {
+  EXPECT_EQ(compare_versions("9", "10"), std::strong_ordering::less);
+  EXPECT_EQ(compare_versions("18446744073709551617", "9"), std::strong_ordering::greater);
+  EXPECT_EQ(compare_versions("7", "7"), std::strong_ordering::equal);
+  for (const char* text : {"", "0", "01", "x", "1x", "-1"}) {
+    EXPECT_FALSE(compare_versions(text, "1").has_value()) << text;
+    EXPECT_FALSE(compare_versions("1", text).has_value()) << text;
+  }
+}
+
+struct QueueTest : ::testing::Test {
+  ManualClock clock;
+  Timers timers{clock};
+  int ready = 0;
+  WorkQueue queue{timers, {}, [this] { ++ready; }};
+  void pass(Duration time) {
+    clock.advance(time);
+    timers.run_due();
+  }
+};
+
+TEST_F(QueueTest, AKeyWaitsOnceHoweverOftenItIsAdded) {
+  queue.add("a");
+  queue.add("b");
+  queue.add("a");
+  EXPECT_EQ(queue.size(), 2u);
+  EXPECT_EQ(queue.pop(), "a");
+  EXPECT_EQ(queue.pop(), "b");
+  EXPECT_EQ(queue.pop(), std::nullopt);
+}
+
+TEST_F(QueueTest, AKeyAddedWhileItIsWorkedOnComesAgainOnceAfterwards) {
+  queue.add("a");
+  queue.pop();
+  queue.add("a");
+  queue.add("a");
+  EXPECT_EQ(queue.pop(), std::nullopt);
+  queue.done("a");
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  EXPECT_EQ(queue.pop(), std::nullopt);
+}
+
+TEST_F(QueueTest, FailuresWaitLongerAndLongerUntilTheyAreForgotten) {
+  for (const int wait : {5, 10, 20, 40}) {
+    queue.retry("a");
+    pass(milliseconds(wait - 1));
+    EXPECT_EQ(queue.size(), 0u) << wait;
+    pass(milliseconds(1));
+    EXPECT_EQ(queue.pop(), "a") << wait;
+    queue.done("a");
+  }
+  for (int i = 0; i < 50; ++i) queue.retry("b");
+  queue.remove("b");
+  queue.forget("a");
+  queue.retry("a");
+  pass(milliseconds(5));
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  queue.retry("a", seconds(3));
+  pass(seconds(2));
+  EXPECT_EQ(queue.size(), 0u);
+  pass(seconds(1));
+  EXPECT_EQ(queue.size(), 1u);
+}
+
+TEST_F(QueueTest, TheEarlierOfTwoTimesCounts) {
+  queue.add_at("a", timers.now() + seconds(5));
+  queue.add_at("a", timers.now() + seconds(9));
+  queue.add_at("a", timers.now() + seconds(2));
+  pass(seconds(2));
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  pass(seconds(10));
+  EXPECT_EQ(queue.size(), 0u);
+}
+
+TEST(Timers, RunInTheirOrderAndNotThoseThatTheyAdd) {
+  ManualClock clock;
+  Timers timers(clock);
+  std::string order;
+  timers.after(seconds(2), [&] { order += 'b'; });
+  timers.after(seconds(1), [&] {
+    order += 'a';
+    timers.after(Duration{0}, [&] { order += 'c'; });
+  });
+  const Timers::Id dropped = timers.after(seconds(1), [&] { order += 'x'; });
+  timers.cancel(dropped);
+  clock.advance(seconds(2));
+  timers.run_due();
+  EXPECT_EQ(order, "ab");
+  timers.run_due();
+  EXPECT_EQ(order, "abc");
+  EXPECT_FALSE(timers.next());
+}
+
+TEST(ProgressBudget, IsSharedFairlyAndNoJobWritesTooOften) {
+  ProgressBudget budget({.per_second = 5, .interval_min = seconds(1)});
+  const TimePoint now(std::chrono::hours(1));
+  EXPECT_LE(budget.next("a", 1), now);
+  budget.spend("a", now);
+  EXPECT_EQ(budget.next("a", 1), now + seconds(1));
+  EXPECT_EQ(budget.next("a", 100), now + seconds(20));
+  EXPECT_LE(budget.next("b", 100), now);
+}
+
+// Two replicas on one store; each has timers of its own, so that one can be stopped.
+struct Replica {
+  Replica(sim::World& world, ManualClock& clock, const std::string& name)
+      : connection(world),
+        timers(clock),
+        election(
+            connection, timers, random, {.identity = name}, [this] { ++started; },
+            [this] { ++lost; }) {}
+  sim::Connection connection;
+  Timers timers;
+  Random random{5};
+  int started = 0;
+  int lost = 0;
+  LeaderElection election;
+};
+
+struct LeaderTest : ::testing::Test {
+  ManualClock clock;
+  sim::World world{clock, 1};
+  Replica a{world, clock, "a"};
+  Replica b{world, clock, "b"};
+  bool a_is_stopped = false;
+
+  void run(Duration time) {
+    const TimePoint end = clock.now() + time;
+    while (clock.now() < end) {
+      clock.advance(milliseconds(10));
+      world.timers.run_due();
+      if (!a_is_stopped) a.timers.run_due();
+      b.timers.run_due();
+    }
+  }
+  void begin() {
+    a.election.start();
+    run(seconds(1));
+    b.election.start();
+    run(seconds(60));
+  }
+};
+
+TEST_F(LeaderTest, OneLeadsAsLongAsItRenews) {
+  begin();
+  EXPECT_TRUE(a.election.is_leader());
+  EXPECT_EQ(a.started, 1);
+  EXPECT_EQ(b.started, 0);
+}
+
+TEST_F(LeaderTest, AReleasedLeaseIsTakenAtOnce) {
+  begin();
+  bool done = false;
+  a.election.release([&] { done = true; });
+  run(seconds(3));
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(b.election.is_leader());
+  EXPECT_EQ(a.lost, 0);
+}
+
+TEST_F(LeaderTest, AStoppedLeaderIsFollowedAfterTheLeaseAndKnowsWhenItWakes) {
+  begin();
+  a_is_stopped = true;
+  run(seconds(12));
+  EXPECT_FALSE(b.election.is_leader());
+  run(seconds(8));
+  EXPECT_TRUE(b.election.is_leader());
+  a_is_stopped = false;
+  run(seconds(1));
+  EXPECT_FALSE(a.election.is_leader());
+  EXPECT_EQ(a.lost, 1);
+  EXPECT_TRUE(b.election.is_leader());
+}
+
+TEST_F(LeaderTest, ALeaderThatCannotReachTheServerStopsBeforeItsLeaseRunsOut) {
+  begin();
+  world.faults.lost_request = 1;
+  run(seconds(11));
+  EXPECT_FALSE(a.election.is_leader());
+  EXPECT_EQ(a.lost, 1);
+}
+
+// Agents that answer when the test says so.
+class FakeAgents final : public AgentClient {
+ public:
+  void put_assignment(const AgentAddress&, const Assignment&, Done) override {}
+  void poll_state(const AgentAddress& agent, int64_t since, Duration, Done done) override {
+    polls[agent.ip] = {since, std::move(done)};
+    ++count;
+  }
+  void forget(const AgentAddress& agent) override { polls.erase(agent.ip); }
+  void answer(const std::string& ip, Result<AgentState> state) {
+    const Done done = polls.at(ip).second;
+    polls.erase(ip);
+    done(std::move(state));
+  }
+  std::map<std::string, std::pair<int64_t, Done>> polls;
+  int count = 0;
+};
+
+struct WatchersTest : ::testing::Test {
+  ManualClock clock;
+  Timers timers{clock};
+  Random random{1};
+  FakeAgents agents;
+  std::vector<std::string> changed;
+  AgentWatchers watchers{
+      agents, timers, random, {}, [this](const std::string& job) { changed.push_back(job); }};
+
+  static AgentTarget target(const std::string& name) {
+    return {.pod_uid = name + "-uid", .pod_name = name, .ip = name};
+  }
+  static AgentState state(int64_t sequence) {
+    AgentState state;
+    state.boot_id = "boot";
+    state.sequence = sequence;
+    return state;
+  }
+  void pass(Duration time) {
+    clock.advance(time);
+    timers.run_due();
+  }
+};
+
+TEST_F(WatchersTest, PollFromTheLastSequenceAndTellOnlyWhatIsNew) {
+  watchers.set_targets("job", "token", {target("x")});
+  EXPECT_EQ(agents.polls.at("x").first, 0);
+  agents.answer("x", state(4));
+  EXPECT_EQ(changed, std::vector<std::string>{"job"});
+  pass(seconds(1));
+  EXPECT_EQ(agents.polls.at("x").first, 4);
+  agents.answer("x", state(4));
+  EXPECT_EQ(changed.size(), 1u);
+  watchers.learn("job", "x-uid", state(3));  // late
+  EXPECT_EQ(watchers.views("job").at("x-uid").state->sequence, 4);
+  watchers.learn("job", "x-uid", state(9));
+  EXPECT_EQ(watchers.views("job").at("x-uid").state->sequence, 9);
+  EXPECT_EQ(changed.size(), 2u);
+}
+
+TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
+  const TimePoint begin = timers.now();
+  watchers.set_targets("job", "token", {target("x")});
+  agents.answer("x", unavailable("refused"));
+  EXPECT_EQ(watchers.views("job").at("x-uid").last_heard, begin);
+  const int before = agents.count;
+  for (int i = 0; i < 600; ++i) {
+    pass(milliseconds(100));
+    if (agents.polls.contains("x")) agents.answer("x", unavailable("refused"));
+  }
+  EXPECT_EQ(watchers.views("job").at("x-uid").last_heard, begin);
+  EXPECT_LT(agents.count - before, 25);  // in a minute: the delays grow
+  EXPECT_TRUE(watchers.suspect_self());
+}
+
+TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
+  watchers.set_targets("one", "token", {target("x"), target("y")});
+  watchers.set_targets("two", "token", {target("z")});
+  pass(seconds(16));
+  EXPECT_TRUE(watchers.suspect_self());
+  agents.answer("x", state(1));
+  EXPECT_TRUE(watchers.suspect_self());
+  agents.answer("y", state(1));
+  EXPECT_FALSE(watchers.suspect_self());
+}
+
+TEST_F(WatchersTest, WhoIsNoTargetAnyMoreIsForgotten) {
+  watchers.set_targets("job", "token", {target("x"), target("y")});
+  const auto late = agents.polls.at("x").second;
+  watchers.set_targets("job", "token", {target("y")});
+  EXPECT_FALSE(agents.polls.contains("x"));
+  late(state(1));
+  EXPECT_TRUE(changed.empty());
+  EXPECT_EQ(watchers.views("job").size(), 1u);
+  watchers.set_targets("job", "token", {});
+  EXPECT_EQ(watchers.jobs(), 0u);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,705 @@
+#include "controller/plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "common/api/worker_config.h"
+#include "controller/plan/backoff.h"
+#include "controller/plan/members.h"
+#include "controller/plan/names.h"
+#include "tests/controller/scene.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+const Condition& condition(const TrainingJobStatus& status, const char* type) {
+  static const Condition kNone;
+  const Condition* found = find_condition(status, type);
+  return found == nullptr ? kNone : *found;
+}
+
+TEST(Membership, ANewJobGetsItsMembersBeforeAnyPod) {
+  Scene scene(3);
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(is_decision(plan)) << plan.why;
+  const TrainingJobStatus status = written(scene, plan);
+  EXPECT_EQ(status.members, "1,1,1");
+  EXPECT_EQ(status.round, 0);
+  EXPECT_EQ(status.state, "Pending");
+  EXPECT_FALSE(status.startTime.empty());
+  EXPECT_EQ(status.observedGeneration, 3);
+  EXPECT_EQ(only<WriteStatus>(plan).front().resource_version, "7");
+}
+
+TEST(Membership, AChangeOfNodesKeepsThoseWhoStayAndEndsTheRound) {
+  Scene scene(2);
+  scene.train();
+  scene.status().members = "4,2";
+  scene.seen.job.spec.nodes = 3;
+  scene.seen.job.spec.train->batch.global = 192;
+  TrainingJobStatus status = written(scene, scene.plan());
+  EXPECT_EQ(status.members, "4,2,1");
+  EXPECT_EQ(status.worldHash, "");
+  scene.seen.job.spec.nodes = 1;
+  status = written(scene, scene.plan());
+  EXPECT_EQ(status.members, "4");
+}
+
+TEST(Members, AreReadAsTheyWereWritten) {
+  EXPECT_EQ(members_to_text({1, 20, 3}), "1,20,3");
+  EXPECT_EQ(members_from_text("1,20,3"), (std::vector<int64_t>{1, 20, 3}));
+  for (const char* text : {"", "x", "1,", ",1", "1,,2", "0", "-1", "1;2", "99999999999999999999"}) {
+    EXPECT_TRUE(members_from_text(text).empty()) << text;
+  }
+}
+
+TEST(Placement, MakesTheSecretAndAPodForEachMember) {
+  Scene scene(2);
+  scene.settle();
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<CreateSecret>(plan).size(), 1u);
+  EXPECT_EQ(only<CreateSecret>(plan)[0].body["stringData"]["token"], "token");
+  const auto pods = only<CreatePod>(plan);
+  ASSERT_EQ(pods.size(), 2u);
+  EXPECT_EQ(pods[0].name, "job-worker-0-1");
+  EXPECT_EQ(pods[1].name, "job-worker-1-1");
+  EXPECT_TRUE(std::holds_alternative<CreateSecret>(plan.actions.front()));
+  EXPECT_EQ(written(scene, plan).members, "1,1");
+}
+
+TEST(Placement, MakesOnlyWhatIsMissingAndDeletesWhatIsSuperseded) {
+  Scene scene(2);
+  scene.settle();
+  scene.status().members = "1,2";
+  scene.add_pod(0);
+  scene.add_pod(1, 1);
+  scene.add_pod(5, 1);
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<CreatePod>(plan).size(), 1u);
+  EXPECT_EQ(only<CreatePod>(plan)[0].name, "job-worker-1-2");
+  const auto deletes = only<DeletePod>(plan);
+  ASSERT_EQ(deletes.size(), 2u);
+  EXPECT_EQ(deletes[0].name, "job-worker-1-1");
+  EXPECT_EQ(deletes[0].uid, "job-worker-1-1-uid");
+  EXPECT_EQ(deletes[0].grace_seconds, 35);
+  EXPECT_EQ(deletes[1].name, "job-worker-5-1");
+}
+
+TEST(Placement, APodThatHangsInTerminatingDoesNotHoldUpItsSuccessor) {
+  Scene scene(1);
+  scene.settle();
+  scene.status().members = "2";
+  scene.add_pod(0, 1).terminating = true;
+  const Plan plan = scene.plan();
+  EXPECT_EQ(only<DeletePod>(plan).size(), 0u);
+  ASSERT_EQ(only<CreatePod>(plan).size(), 1u);
+  EXPECT_EQ(only<CreatePod>(plan)[0].name, "job-worker-0-2");
+}
+
+TEST(Assignment, ARoundIsRecordedOnceEveryPodRunsAndToldInTheNextPass) {
+  Scene scene(2);
+  scene.settle();
+  scene.add_pod(0);
+  scene.add_pod(1).phase = "Pending";
+  EXPECT_EQ(written(scene, scene.plan()).round, 0);
+  scene.seen.pods[1].phase = "Running";
+  const Plan decision = scene.plan();
+  EXPECT_TRUE(is_decision(decision));
+  EXPECT_EQ(only<EmitEvent>(decision).front().reason, "RoundStarted");
+  scene.settle();
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().worldHash.size(), 16u);
+  EXPECT_EQ(scene.status().rendezvous->host, "10.0.0.1");
+  EXPECT_EQ(scene.status().rendezvous->worldSize, 2);
+  EXPECT_EQ(scene.status().state, "Forming");
+  const Plan plan = scene.plan();
+  const auto puts = only<PutAssignment>(plan);
+  ASSERT_EQ(puts.size(), 2u);
+  EXPECT_EQ(puts[1].target.ip, "10.0.0.2");
+  EXPECT_EQ(puts[1].assignment.node_index, 1);
+  EXPECT_EQ(puts[1].assignment.action, "Run");
+  EXPECT_EQ(puts[1].assignment.hash, scene.status().worldHash);
+  EXPECT_EQ(puts[1].assignment.world.round, 1);
+  EXPECT_EQ(plan.watch.size(), 2u);
+}
+
+TEST(Assignment, OnlyAgentsThatAreBehindAreTold) {
+  Scene scene(2);
+  scene.form();
+  scene.add_agent(0, WorkerPhase::kForming);
+  const auto puts = only<PutAssignment>(scene.plan());
+  ASSERT_EQ(puts.size(), 1u);
+  EXPECT_EQ(puts[0].assignment.node_index, 1);
+  scene.add_agent(1, WorkerPhase::kForming);
+  EXPECT_TRUE(only<PutAssignment>(scene.plan()).empty());
+}
+
+TEST(Assignment, ANewRoundBeginsWhereTheOldOneCannotBeTheSame) {
+  struct Case {
+    const char* name;
+    std::function<void(Scene&)> change;
+    int64_t round;
+  };
+  const Case cases[] = {
+      {"an address changed", [](Scene& scene) { scene.seen.pods[0].ip = "10.9.9.9"; }, 2},
+      {"a port changed", [](Scene& scene) { scene.seen.job.spec.rendezvous.port = 30000; }, 2},
+      {"an agent is in a later round", [](Scene& scene) { scene.agent(1).round = 8; }, 9},
+      {"an agent has another hash", [](Scene& scene) { scene.agent(1).hash = "other"; }, 2},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.name);
+    Scene scene(2);
+    scene.train();
+    test.change(scene);
+    const Plan plan = scene.plan();
+    EXPECT_TRUE(is_decision(plan)) << plan.why;
+    const TrainingJobStatus status = written(scene, plan);
+    EXPECT_EQ(status.round, test.round);
+    EXPECT_NE(status.worldHash, scene.status().worldHash);
+    EXPECT_EQ(status.restarts, 0);
+  }
+}
+
+TEST(StatusPolicy, AJobRunsOnceEveryRankTrains) {
+  Scene scene(2);
+  scene.form();
+  scene.add_agent(0);
+  scene.add_agent(1, WorkerPhase::kBroadcasting);
+  scene.settle();
+  EXPECT_FALSE(is_true(scene.status(), kRunning));
+  scene.agent(1).workers[0].phase = WorkerPhase::kSaving;
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kRunning));
+  EXPECT_TRUE(is_true(scene.status(), kReady));
+  EXPECT_TRUE(is_true(scene.status(), kPodsScheduled));
+  EXPECT_EQ(scene.status().state, "Running");
+  EXPECT_EQ(scene.status().nodes.ready, 2);
+  EXPECT_TRUE(scene.plan().actions.empty());
+}
+
+TEST(StatusPolicy, IgnoranceIsNoNews) {
+  Scene scene(2);
+  scene.train();
+  ASSERT_TRUE(is_true(scene.status(), kRunning));
+  scene.seen.agents.clear();  // as after a restart of the controller
+  EXPECT_TRUE(is_true(written(scene, scene.plan()), kRunning));
+}
+
+TEST(StatusPolicy, TransitionTimesChangeOnlyWhenAConditionFlips) {
+  Scene scene(1);
+  scene.train();
+  const std::string before = condition(scene.status(), kRunning).lastTransitionTime;
+  scene.advance(minutes(5));
+  scene.add_agent(0);
+  scene.seen.job.metadata.generation = 4;
+  scene.settle();
+  EXPECT_EQ(condition(scene.status(), kRunning).lastTransitionTime, before);
+  EXPECT_EQ(condition(scene.status(), kRunning).observedGeneration, 4);
+  EXPECT_EQ(scene.status().observedGeneration, 4);
+}
+
+TEST(StatusPolicy, MereProgressWaitsForItsBudgetAndNothingElseDoes) {
+  Scene scene(1);
+  scene.train();
+  scene.agent(0).progress.emplace();
+  scene.agent(0).progress->step = 5;
+  scene.seen.may_write_progress = false;
+  scene.seen.progress_writable_at = scene.now + seconds(3);
+  Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty());
+  EXPECT_EQ(plan.requeue_at, scene.now + seconds(3));
+  scene.seen.may_write_progress = true;
+  plan = scene.plan();
+  ASSERT_EQ(only<WriteStatus>(plan).size(), 1u);
+  EXPECT_TRUE(only<WriteStatus>(plan)[0].progress_only);
+  EXPECT_EQ(written(scene, plan).progress->step, 5);
+  EXPECT_FALSE(written(scene, plan).progress->updatedAt.empty());
+  scene.seen.may_write_progress = false;
+  scene.fail_worker(0, 1, 1);
+  plan = scene.plan();
+  ASSERT_EQ(only<WriteStatus>(plan).size(), 1u);
+  EXPECT_FALSE(only<WriteStatus>(plan)[0].progress_only);
+}
+
+TEST(StatusPolicy, APodThatTheServerRefusesIsSaidInACondition) {
+  Scene scene(1);
+  scene.settle();
+  scene.seen.pods_refused = "job-worker-0-1: exceeded quota";
+  const TrainingJobStatus status = written(scene, scene.plan());
+  EXPECT_EQ(condition(status, kPodsScheduled).reason, "PodRefused");
+  EXPECT_EQ(condition(status, kPodsScheduled).message, "job-worker-0-1: exceeded quota");
+}
+
+TEST(FailurePolicy, RestartsTheGangInPlaceWhenOneRankFails) {
+  Scene scene(3);
+  scene.train();
+  scene.agent(0).progress.emplace();
+  scene.agent(0).progress->step = 40;
+  scene.fail_worker(1, 137, 2, "Signal");
+  scene.fail_worker(0, kExitPeerLost, 1);
+  scene.fail_worker(2, kExitPeerLost, 3);  // a messenger, though the first to speak
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(is_decision(plan)) << plan.why;
+  scene.settle();
+  const TrainingJobStatus& status = scene.status();
+  EXPECT_EQ(status.round, 2);
+  EXPECT_EQ(status.restarts, 1);
+  EXPECT_EQ(status.members, "1,1,1");
+  EXPECT_FALSE(status.worldHash.empty());
+  EXPECT_EQ(status.state, "Restarting");
+  EXPECT_FALSE(is_true(status, kRunning));
+  const FailureStatus& failure = *status.lastFailure;
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.nodeIndex, 1);
+  EXPECT_EQ(failure.node, "machine-1");
+  EXPECT_EQ(failure.exitCode, 137);
+  EXPECT_EQ(failure.reason, "Signal");
+  EXPECT_EQ(failure.message, "the end of rank 1");
+  EXPECT_EQ(failure.action, "RestartInPlace");
+  EXPECT_EQ(failure.round, 1);
+  EXPECT_EQ(failure.step, 40);
+  EXPECT_EQ(failure.attempt, 1);
+  EXPECT_EQ(failure.recoverySeconds, 0);
+  const Plan next = scene.plan();
+  EXPECT_EQ(only<PutAssignment>(next).size(), 3u);
+  EXPECT_EQ(only<PutAssignment>(next)[0].assignment.world.round, 2);
+  EXPECT_TRUE(only<CreatePod>(next).empty());
+}
+
+TEST(FailurePolicy, TheRecoveryIsTimedFromTheFailureToAllRanksTraining) {
+  Scene scene(2);
+  scene.train();
+  scene.fail_worker(0, 1, 0.5);
+  scene.settle();
+  scene.advance(milliseconds(1300));
+  scene.add_agent(0);
+  scene.add_agent(1, WorkerPhase::kLoading);
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->recoverySeconds, 0);
+  scene.add_agent(1);
+  scene.settle();
+  EXPECT_NEAR(scene.status().lastFailure->recoverySeconds, 1.8, 1e-6);
+  EXPECT_EQ(scene.status().state, "Running");
+  EXPECT_FALSE(is_true(scene.status(), kRestarting));
+  EXPECT_EQ(condition(scene.status(), kRestarting).reason, "Recovered");
+}
+
+TEST(FailurePolicy, NamesTheGuiltyOne) {
+  struct Case {
+    const char* name;
+    std::function<void(Scene&)> harm;
+    int64_t rank;
+    int64_t exit_code;
+    const char* reason;
+    const char* members;
+  };
+  const Case cases[] = {
+      {"the earlier of two",
+       [](Scene& s) {
+         s.fail_worker(2, 1, 1);
+         s.fail_worker(1, 9, 5);
+       },
+       1, 9, "Error", "1,1,1"},
+      {"a pod that was deleted, not those who lost it",
+       [](Scene& s) {
+         s.seen.pods[2].terminating = true;
+         s.fail_worker(0, kExitPeerLost, 1);
+       },
+       2, -1, "PodDeleted", "1,1,2"},
+      {"a pod that ran out of memory",
+       [](Scene& s) {
+         s.seen.pods[0].phase = "Failed";
+         s.seen.pods[0].exit_code = 137;
+         s.seen.pods[0].reason = "OOMKilled";
+       },
+       0, 137, "OOMKilled", "2,1,1"},
+      {"a pod that is gone",
+       [](Scene& s) {
+         s.seen.pods.erase(s.seen.pods.begin() + 1);
+         s.seen.absent_pods.insert("job-worker-1-1");
+       },
+       1, -1, "PodLost", "1,2,1"},
+      {"an agent that is being stopped",
+       [](Scene& s) {
+         s.fail_worker(1, kExitStopped, 0, "Stopped");
+         s.agent(1).phase = "Stopping";
+       },
+       1, -1, "PodStopped", "1,2,1"},
+      {"an agent that fell silent",
+       [](Scene& s) {
+         s.advance(seconds(31));
+         for (auto& [uid, view] : s.seen.agents) view.last_heard = s.now;
+         s.seen.agents["job-worker-2-1-uid"].last_heard = s.now - seconds(31);
+       },
+       2, -1, "AgentSilent", "1,1,2"},
+      {"whom most messengers blame, once all have ended",
+       [](Scene& s) {
+         for (int64_t i = 0; i < 3; ++i) s.fail_worker(i, kExitPeerLost, 1);
+         s.agent(0).workers[0].suspect_rank = 1;
+         s.agent(1).workers[0].suspect_rank = 2;
+         s.agent(2).workers[0].suspect_rank = 1;
+       },
+       1, -1, "Suspected", "1,1,1"},
+      {"a program that could not be started",
+       [](Scene& s) { s.fail_worker(1, 127, 1, "StartError"); }, 1, 127, "StartError", "1,1,1"},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.name);
+    Scene scene(3);
+    scene.train();
+    test.harm(scene);
+    const Plan plan = scene.plan();
+    ASSERT_TRUE(is_decision(plan)) << plan.why;
+    const TrainingJobStatus status = written(scene, plan);
+    ASSERT_TRUE(status.lastFailure);
+    EXPECT_EQ(status.lastFailure->rank, test.rank);
+    EXPECT_EQ(status.lastFailure->exitCode, test.exit_code);
+    EXPECT_EQ(status.lastFailure->reason, test.reason);
+    EXPECT_EQ(status.members, test.members);
+    EXPECT_EQ(status.restarts, 1);
+  }
+}
+
+TEST(FailurePolicy, WaitsForTheGuiltyOneWhileOnlyMessengersHaveSpoken) {
+  Scene scene(2);
+  scene.train();
+  scene.fail_worker(0, kExitPeerLost, 1);
+  Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
+  EXPECT_EQ(plan.requeue_at, scene.now - seconds(1) + scene.limits.culprit_wait);
+  scene.now = *plan.requeue_at;
+  plan = scene.plan();
+  EXPECT_EQ(written(scene, plan).restarts, 1);
+}
+
+TEST(FailurePolicy, AMissingPodIsLookedForBeforeItIsGivenUp) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.pods.pop_back();
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<ConfirmPod>(plan).size(), 1u);
+  EXPECT_EQ(only<ConfirmPod>(plan)[0].name, "job-worker-1-1");
+  EXPECT_EQ(written(scene, plan).restarts, 0);
+}
+
+TEST(FailurePolicy, ALostPodIsMadeAnewAloneAndTheRoundWaitsForIt) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.pods[1].phase = "Failed";
+  scene.settle();
+  EXPECT_EQ(scene.status().members, "1,2");
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().worldHash, "");
+  EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
+  const auto pods = only<CreatePod>(scene.plan());
+  ASSERT_EQ(pods.size(), 1u);
+  EXPECT_EQ(pods[0].name, "job-worker-1-2");
+  scene.add_pod(1, 2).created_in_round = 1;
+  scene.settle();
+  EXPECT_EQ(scene.status().round, 2);
+  EXPECT_FALSE(scene.status().worldHash.empty());
+  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 2u);
+}
+
+TEST(FailurePolicy, PodsOfOneFailureAreCountedOnceAndNewOnesAgain) {
+  Scene scene(3);
+  scene.train();
+  scene.seen.pods[0].terminating = true;
+  scene.settle();
+  ASSERT_EQ(scene.status().restarts, 1);
+  scene.seen.pods[1].terminating = true;  // of the same round, seen a little later
+  scene.settle();
+  EXPECT_EQ(scene.status().restarts, 1);
+  EXPECT_EQ(scene.status().members, "2,2,1");
+  PodView& second = scene.add_pod(0, 2);  // and one that was made since
+  second.created_in_round = 1;
+  second.phase = "Failed";
+  scene.settle();
+  EXPECT_EQ(scene.status().restarts, 2);
+  EXPECT_EQ(scene.status().members, "3,2,1");
+  EXPECT_EQ(scene.status().lastFailure->attempt, 2);
+}
+
+TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
+  struct Case {
+    int64_t exit_code;
+    int64_t restarts;
+    const char* reason;  // of Failed; nullptr: it restarts
+  };
+  const Case cases[] = {
+      {1, 1, nullptr},
+      {1, 2, "TooManyRestarts"},
+      {kExitBadConfig, 0, "NotRetryable"},
+      {kExitDataError, 0, "NotRetryable"},
+      {kExitPortTaken, 0, nullptr},
+      {kExitStorageError, 0, nullptr},
+      {kExitNotFinite, 0, nullptr},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE("exit code " + std::to_string(test.exit_code));
+    Scene scene(2);
+    scene.seen.job.spec.failure.maxRestarts = 2;
+    scene.train();
+    scene.status().restarts = test.restarts;
+    scene.fail_worker(1, test.exit_code, 1);
+    const TrainingJobStatus status = written(scene, scene.plan());
+    if (test.reason == nullptr) {
+      EXPECT_EQ(status.restarts, test.restarts + 1);
+      EXPECT_FALSE(is_true(status, kFailed));
+      continue;
+    }
+    EXPECT_EQ(status.restarts, test.restarts);
+    ASSERT_TRUE(is_true(status, kFailed));
+    EXPECT_EQ(condition(status, kFailed).reason, test.reason);
+    const std::string& message = condition(status, kFailed).message;
+    EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
+    EXPECT_NE(message.find("exit code " + std::to_string(test.exit_code)), std::string::npos);
+    EXPECT_NE(message.find("the end of rank 1"), std::string::npos) << message;
+    EXPECT_EQ(status.lastFailure->action, "Fail");
+    EXPECT_EQ(status.state, "Failed");
+    EXPECT_FALSE(status.completionTime.empty());
+  }
+}
+
+TEST(FailurePolicy, WhenMostAgentsAreSilentTheControllerSuspectsItselfFirst) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(seconds(40));
+  scene.seen.suspect_self = true;
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
+  EXPECT_TRUE(scene.plan().requeue_at.has_value());
+  scene.advance(seconds(300));
+  EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
+}
+
+TEST(Backoff, TheFirstRestartIsImmediateAndLaterOnesWaitLongerUpToABound) {
+  const Limits limits;
+  EXPECT_EQ(restart_delay(0, limits), Duration{0});
+  EXPECT_EQ(restart_delay(1, limits), Duration{0});
+  EXPECT_EQ(restart_delay(2, limits), seconds(1));
+  EXPECT_EQ(restart_delay(3, limits), seconds(2));
+  EXPECT_EQ(restart_delay(5, limits), seconds(8));
+  EXPECT_EQ(restart_delay(100, limits), seconds(120));
+}
+
+TEST(Backoff, WithoutProgressTheNextRoundIsHeldBack) {
+  Scene scene(1);
+  scene.train();
+  scene.fail_worker(0, 1, 0);
+  scene.settle();
+  scene.add_agent(0);
+  scene.fail_worker(0, 1, 0);  // in round 2, at the same step
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->attempt, 2);
+  const Plan held = scene.plan();
+  EXPECT_TRUE(only<PutAssignment>(held).empty());
+  EXPECT_EQ(held.requeue_at, scene.now + seconds(1));
+  scene.advance(seconds(1));
+  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 1u);
+}
+
+TEST(Backoff, ProgressBeginsItAnew) {
+  Scene scene(1);
+  scene.train();
+  scene.fail_worker(0, 1, 0);
+  scene.settle();
+  scene.status().lastFailure->attempt = 7;
+  scene.add_agent(0).progress.emplace();
+  scene.agent(0).progress->step = 1;
+  scene.fail_worker(0, 1, 0);
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->attempt, 1);
+  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 1u);
+}
+
+TEST(Backoff, AClockThatWasSetBackHoldsNobodyLongerThanTheDelay) {
+  FailureStatus failure;
+  failure.attempt = 3;
+  const WallTime now(std::chrono::hours(24 * 365 * 50));
+  failure.time = rfc3339(now + std::chrono::hours(5));
+  EXPECT_EQ(restart_wait(failure, now, {}), seconds(2));
+  failure.time = "nonsense";
+  EXPECT_EQ(restart_wait(failure, now, {}), Duration{0});
+}
+
+TEST(Completion, IsRecordedWhenEveryNodeHasCompletedTheRound) {
+  Scene scene(2);
+  scene.train();
+  for (int64_t i = 0; i < 2; ++i) {
+    EXPECT_FALSE(is_true(written(scene, scene.plan()), kComplete));
+    scene.agent(i).phase = "Completed";
+    scene.agent(i).workers[0].running = false;
+    scene.agent(i).workers[0].reason = "Completed";
+  }
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(is_decision(plan));
+  const TrainingJobStatus status = written(scene, plan);
+  EXPECT_TRUE(is_true(status, kComplete));
+  EXPECT_FALSE(is_true(status, kRunning));
+  EXPECT_EQ(status.state, "Complete");
+  EXPECT_FALSE(status.completionTime.empty());
+}
+
+TEST(Completion, APodThatSucceededSpeaksForItself) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.agents.clear();
+  for (PodView& pod : scene.seen.pods) pod.phase = "Succeeded";
+  EXPECT_TRUE(is_true(written(scene, scene.plan()), kComplete));
+}
+
+TEST(Completion, AnAgentOfAnEarlierRoundDoesNotCount) {
+  Scene scene(1);
+  scene.train(5);
+  scene.agent(0).phase = "Completed";
+  scene.agent(0).round = 4;
+  EXPECT_FALSE(is_true(written(scene, scene.plan()), kComplete));
+}
+
+TEST(Ending, AgentsAreAskedToExitAndPodsThatDoNotAreDeleted) {
+  Scene scene(2);
+  scene.train();
+  for (int64_t i = 0; i < 2; ++i) scene.agent(i).phase = "Completed";
+  scene.settle();
+  ASSERT_TRUE(is_true(scene.status(), kComplete));
+  auto puts = only<PutAssignment>(scene.plan());
+  ASSERT_EQ(puts.size(), 2u);
+  EXPECT_EQ(puts[0].assignment.action, "Exit");
+  EXPECT_EQ(puts[0].assignment.exit_code, 0);
+  scene.agent(0).phase = "Exiting";
+  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 1u);
+  scene.seen.pods[0].phase = "Succeeded";
+  scene.advance(scene.limits.exit_wait);
+  const Plan late = scene.plan();
+  EXPECT_TRUE(only<PutAssignment>(late).empty());
+  ASSERT_EQ(only<DeletePod>(late).size(), 1u);
+  EXPECT_EQ(only<DeletePod>(late)[0].name, "job-worker-1-1");
+}
+
+TEST(Ending, IsForEver) {
+  for (const char* type : {kComplete, kFailed}) {
+    SCOPED_TRACE(type);
+    Scene scene(1);
+    scene.train();
+    set_condition(scene.status(), {.type = type,
+                                   .value = true,
+                                   .reason = "x",
+                                   .message = "",
+                                   .time = "2026-01-02T03:04:05Z",
+                                   .generation = 1});
+    scene.status().state = type;
+    scene.seen.job.spec.suspend = true;
+    scene.seen.job.spec.nodes = 4;
+    scene.seen.pods[0].phase = "Failed";
+    const Plan plan = scene.plan();
+    const TrainingJobStatus status = written(scene, plan);
+    EXPECT_TRUE(is_true(status, type));
+    EXPECT_EQ(status.round, scene.status().round);
+    EXPECT_EQ(status.members, "1");
+    EXPECT_EQ(status.state, type);
+    EXPECT_TRUE(only<CreatePod>(plan).empty());
+  }
+}
+
+TEST(Suspension, StopsThePodsAndResumesWithNewOnes) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.job.spec.suspend = true;
+  EXPECT_TRUE(is_decision(scene.plan()));
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kSuspended));
+  EXPECT_EQ(scene.status().state, "Suspended");
+  EXPECT_EQ(only<DeletePod>(scene.plan()).size(), 2u);
+  scene.seen.pods.clear();
+  scene.settle();
+  scene.seen.job.spec.suspend = false;
+  EXPECT_TRUE(is_decision(scene.plan()));
+  scene.settle();
+  EXPECT_FALSE(is_true(scene.status(), kSuspended));
+  EXPECT_EQ(scene.status().members, "2,2");
+  EXPECT_EQ(scene.status().restarts, 0);
+  EXPECT_EQ(only<CreatePod>(scene.plan())[0].name, "job-worker-0-2");
+  scene.add_pod(0, 2);
+  scene.add_pod(1, 2);
+  scene.settle();
+  EXPECT_EQ(scene.status().round, 2);
+}
+
+TEST(Suspension, WaitsForOldPodsToSaveButNotForThoseThatHang) {
+  Scene scene(1);
+  scene.train();
+  scene.seen.job.spec.suspend = true;
+  scene.settle();
+  scene.settle();
+  scene.seen.job.spec.suspend = false;
+  scene.seen.pods[0].terminating = true;
+  scene.seen.pods[0].gone_by = scene.seen.wall_now + seconds(20);
+  Plan plan = scene.plan();
+  EXPECT_TRUE(is_true(written(scene, plan), kSuspended));
+  EXPECT_EQ(plan.requeue_at, scene.now + seconds(20));
+  scene.advance(seconds(20));
+  EXPECT_FALSE(is_true(written(scene, scene.plan()), kSuspended));
+}
+
+TEST(Suspension, AJobMayBeBornSuspended) {
+  Scene scene(1);
+  scene.seen.job.spec.suspend = true;
+  scene.settle();
+  EXPECT_EQ(scene.status().state, "Suspended");
+  EXPECT_TRUE(scene.plan().actions.empty());
+  scene.seen.job.spec.suspend = false;
+  scene.settle();
+  scene.settle();
+  EXPECT_EQ(scene.status().members, "1");
+}
+
+TEST(Validation, AnInvalidSpecIsNamedAndNothingIsDone) {
+  Scene scene(2);
+  scene.seen.job.spec.train->batch.global = 1;
+  Plan plan = scene.plan();
+  EXPECT_TRUE(is_decision(plan));
+  TrainingJobStatus status = written(scene, plan);
+  EXPECT_EQ(condition(status, kValid).status, "False");
+  EXPECT_NE(condition(status, kValid).message.find("spec.train.batch"), std::string::npos);
+  EXPECT_EQ(only<EmitEvent>(plan).size(), 1u);
+  scene.settle();
+  EXPECT_TRUE(scene.plan().actions.empty());
+  scene.seen.job.spec.train->batch.global = 128;
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kValid));
+}
+
+TEST(Validation, ARunningJobWhoseSpecBecomesInvalidIsLeftAlone) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.problems = {"spec.nodes: the string \"two\" is not a number"};
+  scene.settle();
+  EXPECT_FALSE(is_true(scene.status(), kValid));
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(plan.actions.empty()) << plan.why;
+  EXPECT_EQ(plan.watch.size(), 2u);
+}
+
+TEST(Deletion, DeletesThePodsOfAJobThatIsGoing) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.job.metadata.deletionTimestamp = "2026-01-02T03:04:05Z";
+  scene.seen.pods[0].terminating = true;
+  const Plan plan = scene.plan();
+  ASSERT_EQ(plan.actions.size(), 1u);
+  EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-1");
+}
+
+TEST(Deletion, AJobOfAnotherControllerIsNotTouched) {
+  Scene scene(1);
+  scene.seen.job.spec.managedBy = "kueue.x-k8s.io/multikueue";
+  EXPECT_TRUE(scene.plan().actions.empty());
+  scene.seen.job.spec.managedBy = kControllerName;
+  EXPECT_FALSE(scene.plan().actions.empty());
+}
+
+}  // namespace
+}  // namespace lockstep

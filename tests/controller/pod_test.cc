@@ -1,0 +1,172 @@
+#include <gtest/gtest.h>
+
+#include "controller/plan/names.h"
+#include "controller/plan/pod_template.h"
+#include "controller/plan/pod_view.h"
+#include "tests/controller/scene.h"
+
+namespace lockstep {
+namespace {
+
+TEST(PodTemplate, TheAgentIsTheContainersCommandAndTheJobOwnsThePod) {
+  const Scene scene;
+  const Json pod = make_worker_pod(scene.seen.job, {.index = 1, .incarnation = 3, .round = 5});
+  EXPECT_EQ(pod["metadata"]["name"], "job-worker-1-3");
+  EXPECT_EQ(pod["metadata"]["labels"], (Json{{"lockstep.dev/job-name", "job"},
+                                             {"lockstep.dev/role", "worker"},
+                                             {"lockstep.dev/node-index", "1"},
+                                             {"lockstep.dev/incarnation", "3"},
+                                             {"app.kubernetes.io/managed-by", "lockstep"}}));
+  const Json& owner = pod["metadata"]["ownerReferences"][0];
+  EXPECT_EQ(owner["uid"], "uid-of-job");
+  EXPECT_EQ(owner["controller"], true);
+  EXPECT_EQ(owner["blockOwnerDeletion"], true);
+  const Json& spec = pod["spec"];
+  EXPECT_EQ(spec["restartPolicy"], "Never");
+  EXPECT_EQ(spec["terminationGracePeriodSeconds"], 35);
+  EXPECT_EQ(spec["automountServiceAccountToken"], false);
+  EXPECT_EQ(spec["securityContext"]["runAsNonRoot"], true);
+  const Json& node = spec["containers"][0];
+  EXPECT_EQ(node["name"], "node");
+  EXPECT_EQ(node["image"], "lockstep");
+  EXPECT_EQ(node["command"], Json::array({"/opt/lockstep/bin/lockstep-agent"}));
+  EXPECT_EQ(node["securityContext"]["allowPrivilegeEscalation"], false);
+  EXPECT_FALSE(node.contains("resources"));
+  std::map<std::string, std::string> env;
+  for (const Json& entry : node["env"]) env[entry["name"]] = entry.value("value", "");
+  EXPECT_EQ(env, (std::map<std::string, std::string>{{"POD_IP", ""},
+                                                     {"LOCKSTEP_JOB_UID", "uid-of-job"},
+                                                     {"LOCKSTEP_JOB_NAME", "job"},
+                                                     {"LOCKSTEP_NODE_INDEX", "1"},
+                                                     {"LOCKSTEP_INCARNATION", "3"}}));
+  EXPECT_EQ(spec["volumes"][0]["secret"]["secretName"], "job-token");
+}
+
+TEST(PodTemplate, GpusAreALimitAndCommandsMayRunAsRoot) {
+  Scene scene;
+  scene.seen.job.spec.gpusPerNode = 4;
+  scene.seen.job.spec.image = "registry/mine:1";
+  scene.seen.job.spec.train.reset();
+  scene.seen.job.spec.command = {"python"};
+  const Json spec = make_worker_pod(scene.seen.job, {})["spec"];
+  EXPECT_EQ(spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], "4");
+  EXPECT_EQ(spec["containers"][0]["image"], "registry/mine:1");
+  EXPECT_FALSE(spec["securityContext"].contains("runAsNonRoot"));
+}
+
+TEST(PodTemplate, MergesListsByTheirKeysAndReplacesTheRest) {
+  Scene scene;
+  scene.seen.job.spec.podTemplate = {
+      {"metadata", {{"labels", {{"team", "a"}}}, {"annotations", {{"note", "b"}}}}},
+      {"spec",
+       {{"nodeSelector", {{"zone", "x"}}},
+        {"securityContext", {{"runAsNonRoot", nullptr}, {"fsGroup", 1000}}},
+        {"tolerations", Json::array({{{"key", "gpu"}}})},
+        {"volumes", Json::array({{{"name", "data"}, {"emptyDir", Json::object()}}})},
+        {"containers",
+         Json::array({{{"name", "node"},
+                       {"env", Json::array({{{"name", "DEBUG"}, {"value", "1"}}})},
+                       {"resources", {{"requests", {{"cpu", "4"}}}}},
+                       {"volumeMounts", Json::array({{{"name", "data"}, {"mountPath", "/data"}}})}},
+                      {{"name", "sidecar"}, {"image", "busybox"}}})}}}};
+  ASSERT_TRUE(pod_template_problems(scene.seen.job.spec.podTemplate).empty());
+  const Json pod = make_worker_pod(scene.seen.job, {});
+  EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(pod["metadata"]["labels"]["lockstep.dev/role"], "worker");
+  const Json& spec = pod["spec"];
+  EXPECT_EQ(spec["nodeSelector"]["zone"], "x");
+  EXPECT_EQ(spec["securityContext"]["fsGroup"], 1000);
+  EXPECT_FALSE(spec["securityContext"].contains("runAsNonRoot"));
+  EXPECT_EQ(spec["volumes"].size(), 3u);
+  ASSERT_EQ(spec["containers"].size(), 2u);
+  const Json& node = spec["containers"][0];
+  EXPECT_EQ(node["env"].size(), 6u);
+  EXPECT_EQ(node["volumeMounts"].size(), 3u);
+  EXPECT_EQ(node["resources"]["requests"]["cpu"], "4");
+  EXPECT_EQ(spec["containers"][1]["name"], "sidecar");
+}
+
+TEST(PodTemplate, RefusesByPathWhatWouldBreakTheJob) {
+  struct Case {
+    Json patch;
+    const char* path;
+  };
+  const Case cases[] = {
+      {{{"metadata", {{"name", "x"}}}}, "spec.podTemplate.metadata.name"},
+      {{{"metadata", {{"labels", {{"lockstep.dev/role", "x"}}}}}},
+       "spec.podTemplate.metadata.labels.lockstep.dev/role"},
+      {{{"spec", {{"restartPolicy", "Always"}}}}, "spec.podTemplate.spec.restartPolicy"},
+      {{{"spec", {{"terminationGracePeriodSeconds", 1}}}},
+       "spec.podTemplate.spec.terminationGracePeriodSeconds"},
+      {{{"spec", {{"containers", Json::array({{{"name", "node"}, {"command", {"sh"}}}})}}}},
+       "spec.podTemplate.spec.containers[0].command"},
+      {{{"spec",
+         {{"containers",
+           Json::array({{{"name", "node"}, {"env", Json::array({{{"name", "POD_IP"}}})}}})}}}},
+       "spec.podTemplate.spec.containers[0].env"},
+      {{{"spec", {{"volumes", Json::array({{{"name", "token"}}})}}}},
+       "spec.podTemplate.spec.volumes"},
+      {{{"spec", {{"volumes", Json::array({{{"emptyDir", Json::object()}}})}}}},
+       "spec.podTemplate.spec.volumes[0].name"},
+      {{{"spec", {{"containers", "node"}}}}, "spec.podTemplate.spec.containers"},
+      {{{"status", Json::object()}}, "spec.podTemplate.status"},
+      {{{"spec", 3}}, "spec.podTemplate.spec"},
+      {Json::array(), "spec.podTemplate"},
+  };
+  for (const Case& test : cases) {
+    const Problems problems = pod_template_problems(test.patch);
+    ASSERT_FALSE(problems.empty()) << test.patch;
+    EXPECT_EQ(problems[0].rfind(std::string(test.path) + ":", 0), 0u) << problems[0];
+  }
+  EXPECT_TRUE(pod_template_problems(Json::object()).empty());
+}
+
+TEST(PodView, ReadsWhatWeMadeAndWhatTheKubeletAdded) {
+  const Scene scene;
+  Json pod = make_worker_pod(scene.seen.job, {.index = 1, .incarnation = 3, .round = 5});
+  pod["metadata"]["uid"] = "u";
+  std::optional<PodView> view = pod_view_from_json(pod);
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->node_index, 1);
+  EXPECT_EQ(view->incarnation, 3);
+  EXPECT_EQ(view->created_in_round, 5);
+  EXPECT_EQ(view->owner_uid, "uid-of-job");
+  EXPECT_EQ(view->phase, "Pending");
+  EXPECT_TRUE(view->live());
+  pod["spec"]["nodeName"] = "m";
+  pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z";
+  pod["status"] = {
+      {"phase", "Failed"},
+      {"podIP", "1.2.3.4"},
+      {"containerStatuses",
+       Json::array({{{"name", "node"},
+                     {"state",
+                      {{"terminated",
+                        {{"exitCode", 137}, {"reason", "OOMKilled"}, {"message", "m"}}}}}}})}};
+  view = pod_view_from_json(pod);
+  EXPECT_EQ(view->ip, "1.2.3.4");
+  EXPECT_EQ(view->node_name, "m");
+  EXPECT_EQ(view->exit_code, 137);
+  EXPECT_EQ(view->reason, "OOMKilled");
+  EXPECT_EQ(view->message, "m");
+  EXPECT_TRUE(view->terminating);
+  EXPECT_TRUE(view->scheduled);
+  EXPECT_TRUE(view->gone_by.has_value());
+  EXPECT_FALSE(view->live());
+}
+
+TEST(PodView, DocumentsOfAnyShapeAreBorne) {
+  EXPECT_FALSE(pod_view_from_json(Json()));
+  EXPECT_FALSE(pod_view_from_json(Json::array()));
+  EXPECT_FALSE(pod_view_from_json({{"metadata", {{"labels", {{kNodeIndexLabel, "x"}}}}}}));
+  Json pod = {{"metadata", {{"labels", {{kNodeIndexLabel, "0"}, {kIncarnationLabel, "1"}}}}}};
+  for (const char* key : {"status", "spec"}) {
+    pod[key] = Json::array({1});
+    EXPECT_TRUE(pod_view_from_json(pod));
+    pod[key] = {{"containerStatuses", {{"a", 1}}}, {"conditions", 7}, {"phase", 3}};
+    EXPECT_TRUE(pod_view_from_json(pod));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
