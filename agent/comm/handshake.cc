@@ -123,6 +123,16 @@ Error explain(const Refusal& refusal) {
   return invalid(who + "gave a verdict that is not known here");
 }
 
+// Who doesn't hold the key can only claim; keys of other rounds and worlds are other keys
+// (transport_key), so the claim usually says why.
+Error explain_wrong_key(const Refusal& claimed) {
+  const bool says_why = claimed.verdict == Verdict::kWrongRound ||
+                        claimed.verdict == Verdict::kWrongWorld ||
+                        claimed.verdict == Verdict::kWrongJob;
+  if (!says_why) return invalid("wrong token");
+  return invalid("wrong token; it claims: " + explain(claimed).message);
+}
+
 }  // namespace
 
 Handshake Handshake::client(const Identity& self, const Digest& nonce, Target target) {
@@ -190,9 +200,13 @@ Status Handshake::take_hello(std::span<const std::byte> bytes) {
   if (hello.magic != kMagic) return invalid("garbage instead of a handshake");
   transcript_ = text(bytes.first(offsetof(Hello, mac)));
   const bool has_key = same(hello.mac, mac("hello"));
-  const Verdict verdict = has_key ? judge(*self_, hello) : Verdict::kWrongKey;
-  if (verdict != Verdict::kWelcome) {
-    verdict_ = explain({verdict, hello.from, hello.round, self_->round});
+  Verdict verdict = judge(*self_, hello);
+  if (!has_key && verdict == Verdict::kWelcome) verdict = Verdict::kWrongKey;
+  const Refusal refusal{verdict, hello.from, hello.round, self_->round};
+  if (!has_key) {
+    verdict_ = explain_wrong_key(refusal);
+  } else if (verdict != Verdict::kWelcome) {
+    verdict_ = explain(refusal);
   }
   transcript_ = text(bytes);
   Challenge challenge{.verdict = verdict, .round = self_->round, .nonce = nonce_};
@@ -216,14 +230,14 @@ Status Handshake::take_challenge(std::span<const std::byte> bytes) {
   transcript_ += text(bytes.first(offsetof(Challenge, mac)));
   const bool has_key = same(challenge.mac, mac("server"));
   transcript_ = said + std::string(text(bytes));
-  if (!has_key) return invalid("wrong token");
+  const Refusal refusal{challenge.verdict, peer_, challenge.round, self_->round};
+  if (!has_key) return explain_wrong_key(refusal);
   const Digest proof = mac("client");
   say(bytes_of(proof));
   state_ = State::kDone;
   wanted_ = 0;
   if (challenge.verdict == Verdict::kWelcome) return {};
-  verdict_ = explain({challenge.verdict, peer_, challenge.round, self_->round});
-  return verdict_;
+  return explain(refusal);
 }
 
 Status Handshake::take_proof(std::span<const std::byte> bytes) {

@@ -92,15 +92,28 @@ TEST(Forming, AWrongTokenIsRefusedOnBothSides) {
   EXPECT_TRUE(mentions(formed[1].error(), "(wrong token)")) << formed[1].error().message;
 }
 
-// Ranks prove themselves with the key of the job here, so that they can tell each other the truth.
+TEST(Forming, AnotherRoundsKeyIsAWrongOneWithAReason) {
+  Meeting meeting(Transport::kTcp, 2);
+  meeting.set_limits(milliseconds(300), seconds(60));
+  meeting.options(1).round = 6;
+  meeting.options(1).key = transport_key("token", 6, "9f2c");
+  const Formed formed = form(meeting);
+  ASSERT_FALSE(formed[0].ok());
+  EXPECT_TRUE(mentions(formed[0].error(),
+                       "wrong token; it claims: rank 1 is in round 6, this rank in round 7"))
+      << formed[0].error().message;
+  ASSERT_FALSE(formed[1].ok());
+  EXPECT_TRUE(mentions(formed[1].error(), "it claims: rank 0 is in round 7, this rank in round 6"))
+      << formed[1].error().message;
+}
+
+// With one key for all rounds ranks can prove to each other who is late.
 TEST(Forming, AnOlderRoundIsToldThatItIsObsolete) {
-  Meeting meeting(Transport::kTcp, 3);
-  meeting.set_limits(milliseconds(500), seconds(60));
   for (const int stale : {0, 2}) {
-    Meeting again(Transport::kTcp, 3);
-    again.set_limits(milliseconds(500), seconds(60));
-    again.options(stale).round = 6;
-    const Formed formed = form(again);
+    Meeting meeting(Transport::kTcp, 3);
+    meeting.set_limits(milliseconds(500), seconds(60));
+    meeting.options(stale).round = 6;
+    const Formed formed = form(meeting);
     const auto& obsolete = formed[static_cast<size_t>(stale)];
     ASSERT_FALSE(obsolete.ok());
     EXPECT_EQ(obsolete.error().code, Code::kConflict) << obsolete.error().message;
@@ -110,7 +123,6 @@ TEST(Forming, AnOlderRoundIsToldThatItIsObsolete) {
     EXPECT_FALSE(formed[1].ok());
     EXPECT_NE(formed[1].error().code, Code::kConflict) << formed[1].error().message;
   }
-  for (int rank = 0; rank < 3; ++rank) ::close(meeting.options(rank).listen_fd);
 }
 
 TEST(Forming, AnotherHashOfTheSameRoundIsRefusedAtOnce) {
