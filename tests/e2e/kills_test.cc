@@ -1,0 +1,173 @@
+// Workers killed with SIGKILL in every phase: the job completes in a later round with the same
+// bits.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <array>
+#include <map>
+
+#include "common/base/random.h"
+#include "common/base/sha256.h"
+#include "tests/support/job_run.h"
+#include "tests/support/processes.h"
+
+namespace lockstep::test {
+namespace {
+
+constexpr int64_t kSteps = 24;
+constexpr int64_t kSaveEvery = 8;
+constexpr int kRanks = 4;
+
+// 2 nodes x 2 processes, several buckets, accumulation and clipping; wide enough that broadcast and
+// saving last long enough to be hit.
+std::string job_yaml(int max_restarts) {
+  return R"(apiVersion: lockstep.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: kills}
+spec:
+  nodes: 2
+  processesPerNode: 2
+  threadsPerProcess: 1
+  train:
+    model: {layers: 2, width: 128, heads: 4, context: 32}
+    data: {path: text.txt, tokenizer: bytes, validationFraction: 0.05}
+    steps: )" +
+         std::to_string(kSteps) + R"(
+    batch: {global: 16, micro: 2}
+    bucketBytes: 262144
+    optimizer: {learningRate: 1.0e-3, warmupSteps: 4, clipNorm: 0.5}
+  checkpoint: {everySteps: )" +
+         std::to_string(kSaveEvery) + R"(}
+  failure: {maxRestarts: )" +
+         std::to_string(max_restarts) + "}\n";
+}
+
+struct Target {
+  WorkerPhase phase = WorkerPhase::kTraining;
+  int64_t step = 0;  // at least so many steps done
+  int64_t rank = 0;
+};
+
+std::string describe(const Target& target) {
+  return std::string(worker_phase_name(target.phase)) + " at step " + std::to_string(target.step) +
+         ", rank " + std::to_string(target.rank);
+}
+
+// The five moments of the issue, in turn; step and rank from the seed.
+Target target_of(uint64_t seed) {
+  Random random(seed);
+  Target target{.rank = static_cast<int64_t>(random.below(kRanks))};
+  switch (seed % 5) {
+    case 0:
+      target.phase = WorkerPhase::kForming;
+      break;
+    case 1:
+      target.phase = WorkerPhase::kBroadcasting;
+      break;
+    case 2:
+      target.step = 1 + static_cast<int64_t>(random.below(kSteps - 2));
+      break;
+    case 3:
+      target.phase = WorkerPhase::kSaving;
+      target.step = kSaveEvery * (1 + static_cast<int64_t>(random.below(2)));
+      target.rank = 0;  // the one that writes
+      break;
+    default:
+      target.step = kSteps - 1;
+      break;
+  }
+  return target;
+}
+
+// Watches the run's workers and kills the target's rank when its own page says the phase is there.
+// False where the moment passed unseen: the phase can be shorter than a look.
+bool kill_at(JobRun& run, const Target& target) {
+  std::map<pid_t, WorkerView> seen;
+  while (run.running()) {
+    if (seen.size() < kRanks) {
+      for (WorkerView& view : workers_below(run.pid())) {
+        if (view.page) seen.insert_or_assign(view.pid, std::move(view));
+      }
+    }
+    for (const auto& [pid, view] : seen) {
+      if (view.config.rank != target.rank) continue;
+      ProgressNumbers numbers;
+      if (!view.page->read(numbers)) continue;
+      if (numbers.phase == target.phase && numbers.step >= target.step) {
+        return ::kill(pid, SIGKILL) == 0;
+      }
+      if (numbers.phase > target.phase && target.phase < WorkerPhase::kTraining) return false;
+      if (numbers.phase >= WorkerPhase::kFinishing) return false;
+    }
+  }
+  return false;
+}
+
+class KillsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(folder_.path() / "text.txt", generated_text(200'000, 5));
+    write_file(folder_.path() / "job.yaml", job_yaml(3));
+  }
+
+  JobRun::Options options(const std::string& name, const std::string& job = "job.yaml") const {
+    return {.job = folder_.path() / job,
+            .output = folder_.path() / name,
+            .log = folder_.path() / (name + ".log")};
+  }
+
+  std::string final_weights(const std::string& name) const {
+    const auto file = folder_.path() / name / "checkpoints" / "step-00000024" / "model.safetensors";
+    return hex(sha256(read_file(file)));
+  }
+
+  std::string log_of(const std::string& name) const {
+    const std::string log = read_file(folder_.path() / (name + ".log"));
+    return log.size() > 6000 ? log.substr(log.size() - 6000) : log;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(KillsTest, TwentySeededKillsLeaveTheSameBits) {
+  JobRun calm(options("calm"));
+  ASSERT_EQ(calm.wait(), 0) << log_of("calm");
+  EXPECT_EQ(calm.result().value("restarts", -1), 0);
+  const std::string expected = final_weights("calm");
+  ASSERT_NE(expected, hex(sha256(""))) << "no final checkpoint";
+
+  std::array<int, 5> hits{};
+  constexpr uint64_t kRunsMax = 60;
+  for (uint64_t seed = 0; seed < kRunsMax; ++seed) {
+    if (hits[seed % 5] == 4) continue;
+    const std::string name = "kill-" + std::to_string(seed);
+    const Target target = target_of(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + describe(target));
+    JobRun run(options(name));
+    const bool hit = kill_at(run, target);
+    ASSERT_EQ(run.wait(), 0) << log_of(name);
+    EXPECT_EQ(final_weights(name), expected);
+    EXPECT_EQ(run.result().value("restarts", -1), hit ? 1 : 0) << log_of(name);
+    hits[seed % 5] += hit ? 1 : 0;
+    std::filesystem::remove_all(folder_.path() / name);
+  }
+  for (size_t moment = 0; moment < hits.size(); ++moment) {
+    EXPECT_EQ(hits[moment], 4) << describe(target_of(moment));
+  }
+}
+
+TEST_F(KillsTest, MoreKillsThanMaxRestartsFailTheJobWithRankCodeAndLog) {
+  write_file(folder_.path() / "once.yaml", job_yaml(1));
+  JobRun run(options("once", "once.yaml"));
+  const Target target{.phase = WorkerPhase::kTraining, .step = 1, .rank = 3};
+  ASSERT_TRUE(kill_at(run, target)) << log_of("once");
+  ASSERT_TRUE(kill_at(run, target)) << log_of("once");
+  EXPECT_EQ(run.wait(), 1) << log_of("once");
+  EXPECT_EQ(run.result().value("state", ""), "Failed") << run.standard_output();
+  const std::string log = log_of("once");
+  EXPECT_NE(log.find("rank 3"), std::string::npos) << log;
+  EXPECT_NE(log.find("137"), std::string::npos) << log;
+}
+
+}  // namespace
+}  // namespace lockstep::test
