@@ -84,6 +84,7 @@ Target target_of(uint64_t seed) {
 bool kill_at(JobRun& run, const Target& target) {
   std::map<pid_t, WorkerView> seen;
   while (run.running()) {
+    std::erase_if(seen, [](const auto& entry) { return !alive(entry.first); });
     if (seen.size() < kRanks) {
       for (WorkerView& view : workers_below(run.pid())) {
         if (view.page) seen.insert_or_assign(view.pid, std::move(view));
