@@ -223,6 +223,7 @@ TEST(SharedMemory, OfAnotherRoundOrTooSmallIsRefused) {
   ASSERT_FALSE(stale.ok());
   EXPECT_EQ(stale.error().message, "[comm] the shared memory has been used by another round");
   const int small = ::memfd_create("small", 0);
+  ASSERT_EQ(::ftruncate(small, 4096), 0);
   later.shm_fd = small;
   const auto refused = make_communicator(later);
   ASSERT_FALSE(refused.ok());
