@@ -43,6 +43,7 @@ Status Worker::run_phases() {
   TRY(form());
   TRY(load());
   TRY(broadcast());
+  TRY(prepare_steps());
   TRY(train());
   return stopping_ ? Status() : finish();
 }
@@ -114,6 +115,7 @@ Status Worker::open_storage() {
     position_.step = newest->manifest.position.step;
     position_.samples = newest->manifest.position.samples;
     saved_step_ = position_.step;
+    progress_.numbers().loss = newest->manifest.loss;
     log_info("resuming from a checkpoint", {{"step", position_.step}, {"path", newest->path}});
   }
   const std::string metrics = config_.checkpoint.path + "/metrics.jsonl";
@@ -133,8 +135,10 @@ Status Worker::broadcast() {
              reason_.note(kExitPeerLost, world_->all_gather_value(mine)));
   position_.step = all[0].step;
   position_.samples = all[0].samples;
-  TRY(reason_.note(kExitPeerLost, model_->broadcast_state(position_.step > 0)));
+  return reason_.note(kExitPeerLost, model_->broadcast_state(position_.step > 0));
+}
 
+Status Worker::prepare_steps() {
   loader_.emplace(*source_, split_,
                   BatchLoaderOptions{.shape = batch_,
                                      .data_rank = model_->place().data,
@@ -234,7 +238,10 @@ Status Worker::save_if_due() {
   const bool due = at_end() || stopping_ || (every > 0 && position_.step % every == 0);
   if (!stores() || !due) return {};
   progress_.enter(WorkerPhase::kSaving);
-  const Status saved = checkpoints_->save({.position = position_, .round = config_.world.round},
+  const Status saved = checkpoints_->save({.position = position_,
+                                           .loss = progress_.numbers().loss,
+                                           .round = config_.world.round,
+                                           .files = {}},
                                           model_state_files(model_state()));
   TRY(reason_.note(kExitStorageError, saved));
   progress_.numbers().checkpoint_step = position_.step;

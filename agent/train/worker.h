@@ -38,6 +38,7 @@ class Worker {
   Status open_storage();
   Status compose();
   Status broadcast();
+  Status prepare_steps();
   Status train();
   Status step_once();
   Status save_if_due();

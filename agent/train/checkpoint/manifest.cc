@@ -70,6 +70,7 @@ std::string format_manifest(const Manifest& manifest) {
                          {"samples", static_cast<uint64_t>(position.samples)},
                          {"weightsSeed", position.weights_seed},
                          {"dataSeed", position.data_seed},
+                         {"loss", manifest.loss},
                          {"round", static_cast<uint64_t>(manifest.round)},
                          {"files", files}};
   return document.dump(2) + "\n";
@@ -88,6 +89,9 @@ Result<Manifest> parse_manifest(std::string_view text) {
   TRY_ASSIGN(manifest.position.samples, count_member(*document, "samples"));
   TRY_ASSIGN(manifest.position.weights_seed, unsigned_member(*document, "weightsSeed"));
   TRY_ASSIGN(manifest.position.data_seed, unsigned_member(*document, "dataSeed"));
+  const Json* loss = find_member(*document, "loss");
+  if (loss == nullptr || !loss->is_number()) return bad("loss is not a number");
+  manifest.loss = loss->get<double>();
   TRY_ASSIGN(manifest.round, count_member(*document, "round"));
   const Json* files = find_member(*document, "files");
   if (files == nullptr || !files->is_array() || files->empty() || files->size() > kFilesMax) {

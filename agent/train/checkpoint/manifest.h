@@ -31,6 +31,7 @@ struct ManifestFile {
 // manifest.json, the last file of a checkpoint to be written: a folder without it is none.
 struct Manifest {
   TrainingPosition position;
+  double loss = 0;    // of its step, for who only reports it
   int64_t round = 0;  // in which it was written
   std::vector<ManifestFile> files;
 

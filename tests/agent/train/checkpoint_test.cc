@@ -302,6 +302,7 @@ TEST_F(CheckpointTest, ReportsAFolderThatCannotBeWritten) {
 
 TEST(Manifest, SurvivesARoundTripAndRefusesWhatIsNotOne) {
   Manifest manifest{.position = {.step = 500, .samples = 16000, .weights_seed = UINT64_MAX},
+                    .loss = 1.75,
                     .round = 3,
                     .files = {{"model.safetensors", {12, sha256("x")}}}};
   const std::string text = format_manifest(manifest);
@@ -318,6 +319,7 @@ TEST(Manifest, SurvivesARoundTripAndRefusesWhatIsNotOne) {
            {"\"bytes\": 12", "\"bytes\": \"12\""},
            {hex(sha256("x")), "00"},
            {hex(sha256("x")), std::string(64, 'G')},
+           {"\"loss\": 1.75", "\"loss\": \"1.75\""},
            {"\"files\"", "\"other\""}}) {
     std::string broken = text;
     const size_t at = broken.find(from);

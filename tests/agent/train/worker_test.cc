@@ -178,6 +178,8 @@ TEST_P(KilledWorkerTest, TheNextRoundEndsWithTheSameBits) {
     }
     ASSERT_NO_FATAL_FAILURE(world.run());
     expect_same_end(undisturbed(), world);
+    EXPECT_EQ(world.progress(0).loss, undisturbed().progress(0).loss);
+    EXPECT_EQ(world.progress(0).validation_loss, undisturbed().progress(0).validation_loss);
   }
 }
 
