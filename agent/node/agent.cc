@@ -82,10 +82,7 @@ void Agent::handle_events() {
     machine_.terminate(clock_.now());
   }
   workers_.read_output();
-  workers_.read_progress(machine_, clock_.wall_now());  // before an exit, what led to it
-  for (const ProcessEnd& end : reap_children(workers_.leaders())) {
-    workers_.on_end(end, machine_, clock_.now());
-  }
+  reap();
   drive();
   mailbox_.run_all();
 }
@@ -115,10 +112,15 @@ void Agent::carry_out(Action action) {
   }
 }
 
+// The progress pages are read in between: what a worker wrote last comes before its exit.
+void Agent::reap() {
+  const std::vector<ProcessEnd> ends = reap_children(workers_.leaders());
+  workers_.read_progress(machine_, clock_.wall_now());
+  for (const ProcessEnd& end : ends) workers_.on_end(end, machine_, clock_.now());
+}
+
 void Agent::clear_processes() {
-  for (const ProcessEnd& end : reap_children(workers_.leaders())) {
-    workers_.on_end(end, machine_, clock_.now());
-  }
+  reap();
   if (has_children()) {
     kill_descendants();
   } else {

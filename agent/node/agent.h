@@ -50,6 +50,7 @@ class Agent {
   void wait_for_events();
   int wait_ms() const;
   void handle_events();
+  void reap();
   void drive();
   void carry_out(Action action);
   void clear_processes();

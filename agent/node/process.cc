@@ -24,7 +24,7 @@ namespace {
 sigset_t supervised_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&set, signal);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
   return set;
 }
 
@@ -182,7 +182,7 @@ bool read_signals(int signal_fd) {
   bool terminated = false;
   signalfd_siginfo info = {};
   while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
-    terminated |= info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT;
+    terminated |= info.ssi_signo != SIGCHLD;
   }
   return terminated;
 }

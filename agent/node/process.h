@@ -14,11 +14,11 @@ namespace lockstep {
 // thread, which must live as long as the processes: PR_SET_PDEATHSIG follows the thread that
 // forked.
 
-// Orphans below this process become its children; SIGCHLD, SIGTERM and SIGINT are blocked for this
-// thread and those that it starts. Returns a non-blocking signalfd that reports them.
+// Orphans below this process become its children; SIGCHLD, SIGTERM, SIGINT and SIGHUP are blocked
+// for this thread and those that it starts. Returns a non-blocking signalfd that reports them.
 Result<int> become_init();
 
-// Empties the signalfd: whether a SIGTERM or SIGINT was among the signals.
+// Empties the signalfd: whether one of those that end it was among the signals.
 bool read_signals(int signal_fd);
 
 struct SpawnOptions {

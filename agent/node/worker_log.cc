@@ -37,7 +37,7 @@ void OutputQueue::push(std::string_view line) {
 // PIPE_BUF bytes without waiting (pipe(7)).
 bool OutputQueue::writable() const {
   pollfd poll_fd = {fd_, POLLOUT, 0};
-  return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT) != 0;
+  return poll(&poll_fd, 1, 0) == 1;
 }
 
 void OutputQueue::flush() {

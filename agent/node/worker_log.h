@@ -19,7 +19,7 @@ class OutputQueue {
   int fd() const { return fd_; }
 
  private:
-  bool writable() const;
+  bool writable() const;  // or broken: a write doesn't wait
 
   int fd_;
   size_t bytes_max_;

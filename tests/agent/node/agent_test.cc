@@ -141,15 +141,20 @@ TEST_F(AgentTest, LeavesWithTheResultWhenNoControllerComesAnyMore) {
   EXPECT_TRUE(contains(agent.termination_text(), "\"exitCode\":6")) << agent.termination_text();
 }
 
-TEST_F(AgentTest, PassesSigtermOnAndWaitsForTheWorkers) {
-  AgentProcess agent({.job_uid = uid_});
-  agent.put(order("wait", 1, 2));
-  agent.wait_for_phase("Running");
-  wait_until([&] { return processes_of(uid_).size() == 3; }, "agent and workers");
-  agent.signal(SIGTERM);
-  EXPECT_EQ(agent.wait_for_exit(), kExitStopped);
-  EXPECT_FALSE(contains(agent.stderr_text(), "signal=9")) << "nobody had to be killed";
-  expect_nothing_left();
+TEST_F(AgentTest, PassesEverySignalThatEndsItOnAsSigtermAndWaitsForTheWorkers) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    AgentProcess agent({.job_uid = uid_});
+    agent.put(order("print:ready", 1, 2));
+    for (const int rank : {0, 1}) {
+      wait_until([&] { return contains(agent.log_text(rank), "ready"); }, "the workers run");
+    }
+    agent.signal(signal);
+    EXPECT_EQ(agent.wait_for_exit(), kExitStopped);
+    const std::string log = agent.stderr_text();
+    EXPECT_TRUE(contains(log, "rank=0 exitCode=143 signal=0")) << log;
+    EXPECT_TRUE(contains(log, "rank=1 exitCode=143 signal=0")) << log;
+    expect_nothing_left();
+  }
 }
 
 TEST_F(AgentTest, KillsWorkersThatIgnoreSigtermWhenTheirGraceIsOver) {

@@ -1,9 +1,10 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -75,11 +76,13 @@ void wait_for_ever() {
 void leave_orphans() {
   signal(SIGTERM, SIG_IGN);
   if (fork() == 0) wait_for_ever();
-  if (fork() == 0) {
+  const pid_t parent = fork();
+  if (parent == 0) {
     setsid();
     if (fork() == 0) wait_for_ever();
     _exit(0);
   }
+  waitpid(parent, nullptr, 0);
 }
 
 void list_descriptors() {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -140,6 +141,20 @@ TEST(OutputQueue, NeverWaitsForAReaderAndSaysWhatItLeftOut) {
             std::string::npos);
   EXPECT_TRUE(seen.ends_with("last\n"));
   close(pipe_fds[0]);
+  close(pipe_fds[1]);
+}
+
+TEST(OutputQueue, ForgetsAReaderThatHasLeft) {
+  int pipe_fds[2];
+  ASSERT_EQ(pipe(pipe_fds), 0);
+  signal(SIGPIPE, SIG_IGN);
+  OutputQueue queue(pipe_fds[1]);
+  for (int i = 0; i < 200; ++i) queue.push(std::string(1023, 'x') + "\n");
+  queue.flush();
+  EXPECT_TRUE(queue.pending()) << "the pipe is full";
+  close(pipe_fds[0]);
+  queue.flush();
+  EXPECT_FALSE(queue.pending());
   close(pipe_fds[1]);
 }
 
