@@ -99,10 +99,11 @@ class Work {
 //
 // Errors: `[comm] all_reduce #17: rank 3 silent for 30 s`. kUnavailable: a rank ended, left or
 // called abort(); kTimeout: no byte came from a rank for the time limit; kConflict: ranks are in
-// different operations; kInvalid: the call itself is wrong (then nothing was sent, and the
-// communicator stays usable). Ranks in messages are those of the world. After any but kInvalid the
-// communicator is broken: every operation of it, its parents and sub-groups returns that first
-// error, here and, in milliseconds, on all ranks; a new round needs a new one.
+// different operations; kCorrupt: what came is no frame of this round; kInvalid: the call itself is
+// wrong (then nothing was sent, and the communicator stays usable). Ranks in messages are those of
+// the world. After any but kInvalid the communicator is broken: every operation of it, its parents
+// and sub-groups returns that first error, here and, in milliseconds, on all ranks; a new round
+// needs a new one.
 class Communicator {
  public:
   virtual ~Communicator() = default;
