@@ -115,6 +115,12 @@ bool is_decision(const Plan& plan) {
   return writes;
 }
 
+const Condition& condition(const TrainingJobStatus& status, const char* type) {
+  static const Condition kNone;
+  const Condition* found = find_condition(status, type);
+  return found == nullptr ? kNone : *found;
+}
+
 TrainingJobStatus written(const Scene& scene, const Plan& plan) {
   const auto writes = only<WriteStatus>(plan);
   return writes.empty() ? scene.seen.job.status : writes.front().status;

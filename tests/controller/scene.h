@@ -49,6 +49,8 @@ std::vector<T> only(const Plan& plan) {
 
 // A decision is written alone: no action beside the status write and its events.
 bool is_decision(const Plan& plan);
+// The condition of that type, or one without a name.
+const Condition& condition(const TrainingJobStatus& status, const char* type);
 // The status that the plan writes, or that of before.
 TrainingJobStatus written(const Scene& scene, const Plan& plan);
 
