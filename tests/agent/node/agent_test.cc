@@ -83,6 +83,9 @@ TEST_F(AgentTest, EndsTheOldWorkersBeforeANewRoundAndRefusesOlderOnes) {
   AgentProcess agent({.job_uid = uid_});
   agent.put(order("ignore+print:one", 1, 2));
   const AgentState first = agent.wait_for_phase("Running");
+  for (const int rank : {0, 1}) {
+    wait_until([&] { return contains(agent.log_text(rank), "one"); }, "the worker is deaf");
+  }
   const Assignment newer = order("print:two", 3, 2);
   EXPECT_EQ(agent.put(newer).status, 200);
   const AgentState second = agent.wait_for(
