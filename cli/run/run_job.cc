@@ -51,16 +51,16 @@ int run_job(const RunOptions& options, const Clock& clock) {
   }
   TrainingJob& job = read->job;
   for (const std::string& warning : read->warnings) print_error("warning: " + warning);
-  if (Status programs = check_programs(options.program_folder); !programs.ok()) {
-    print_error(programs.error().message);
-    return kExitFailed;
-  }
   std::string folder =
       options.output.empty() ? default_output(job.metadata.name, clock) : options.output;
   Result<std::string> output = prepare_output(folder, job);
   if (!output.ok()) {
     print_error(output.error().message);
     return kExitBadInput;
+  }
+  if (Status programs = check_programs(options.program_folder); !programs.ok()) {
+    print_error(programs.error().message);
+    return kExitFailed;
   }
   if (job.spec.checkpoint.path.empty()) job.spec.checkpoint.path = *output + "/checkpoints";
   LocalRun run(clock, {.job = job,

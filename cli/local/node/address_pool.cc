@@ -11,6 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kTriesMax = 4096;
+constexpr uint32_t kFirst = 1u << 16;  // 127.1.0.0: below it is where everybody else is
 
 bool can_bind(const std::string& address, uint16_t port) {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -33,13 +34,9 @@ AddressPool::AddressPool(uint64_t seed)
 
 Result<std::string> AddressPool::take(const std::vector<uint16_t>& ports) {
   for (int i = 0; i < kTriesMax; ++i) {
-    next_ = (next_ + 1) & 0xFFFFFF;
+    next_ = std::max((next_ + 1) & 0xFFFFFF, kFirst);
     uint32_t last = next_ & 255;
-    // 127.0.x.y is where everybody else is.
-    if (next_ < (1u << 16) || last == 0 || last == 255) {
-      if (next_ < (1u << 16)) next_ += 1u << 16;
-      continue;
-    }
+    if (last == 0 || last == 255) continue;
     std::string address = "127." + std::to_string(next_ >> 16) + "." +
                           std::to_string(next_ >> 8 & 255) + "." + std::to_string(last);
     bool free = !taken_.contains(address) &&

@@ -1,0 +1,177 @@
+// The bad input of a user through the real program: exit code 2, a message that helps, and nothing
+// started or written.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string text;
+};
+
+Outcome run_program(const std::string& arguments) {
+  std::string command = std::string(LOCKSTEP_BIN_DIR) + "/lockstep " + arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  Outcome outcome;
+  std::array<char, 4096> block;
+  while (size_t bytes = fread(block.data(), 1, block.size(), pipe))
+    outcome.text.append(block.data(), bytes);
+  int raw = pclose(pipe);
+  outcome.exit_code = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128;
+  return outcome;
+}
+
+class BadInput : public testing::Test {
+ protected:
+  BadInput() : folder_(testing::TempDir() + "bad-input-" + std::to_string(getpid())) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ + "/text.txt") << "In the beginning\n";
+  }
+  ~BadInput() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& text) {
+    std::string file = folder_ + "/job.yaml";
+    std::ofstream(file) << text;
+    return file;
+  }
+
+  std::string folder_;
+};
+
+std::string job(const std::string& more = "", const std::string& name = "good",
+                const std::string& train = "") {
+  return "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
+         "}\nspec:\n" + more +
+         "  train:\n    model: {layers: 2, width: 32, heads: 2, context: 8}\n"
+         "    data: {path: text.txt}\n" +
+         train;
+}
+
+std::string alias_bomb() {
+  std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 9; ++i) {
+    std::string n = std::to_string(i), p = "*a" + std::to_string(i - 1);
+    text += "a" + n + ": &a" + n + " [" + p + "," + p + "," + p + "," + p + "," + p + "," + p +
+            "," + p + "," + p + "," + p + "," + p + "]\n";
+  }
+  return text;
+}
+
+std::string with_data_path(const std::string& path) {
+  std::string text = job();
+  return text.replace(text.find("text.txt"), 8, path);
+}
+
+std::string with_heads(const std::string& heads) {
+  std::string text = job("  nodes: 3\n  parallelism: {tensor: 3}\n");
+  return text.replace(text.find("heads: 2"), 8, "heads: " + heads);
+}
+
+struct Case {
+  const char* what;
+  std::string document;
+  std::vector<const char*> words;  // each is in the message
+};
+
+std::vector<Case> cases() {
+  return {
+      {"unknown field", job("  nodse: 2\n"), {"spec.nodse", "nodes"}},
+      {"wrong type", job("  nodes: two\n"), {"spec.nodes", "two"}},
+      {"mesh that does not fit", job("  nodes: 2\n  parallelism: {tensor: 3}\n"), {"tensor"}},
+      {"heads and tensor", with_heads("4"), {"heads", "tensor"}},
+      {"missing data file", with_data_path("nowhere.txt"), {"spec.train.data.path", "nowhere.txt"}},
+      {"empty data folder", with_data_path("empty"), {"spec.train.data.path", "empty"}},
+      {"port out of range",
+       job("  rendezvous: {port: 70000}\n"),
+       {"spec.rendezvous.port", "70000"}},
+      {"bad name", job("", "Bad_Name"), {"metadata.name", "Bad_Name"}},
+      {"duplicate key", job("  nodes: 1\n  nodes: 2\n"), {"nodes", "line"}},
+      {"alias bomb", alias_bomb(), {"alias"}},
+      {"cyclic alias", "a: &a [*a]\n", {"alias"}},
+      {"10 MB document", job() + "# " + std::string(10u << 20, 'x') + "\n", {"bytes"}},
+      {"endless ,", ",", {","}},
+      {"no nodes", job("  nodes: 0\n"), {"spec.nodes", "0"}},
+      {"not in this version",
+       job("  elastic: {min: 1, max: 2}\n"),
+       {"spec.elastic", "not in this version"}},
+      {"micro batch",
+       job("", "good", "    batch: {global: 512, micro: 48}\n"),
+       {"spec.train.batch.micro", "48", "512"}},
+      {"empty document", "", {}},
+      {"a list", "[1, 2]", {}},
+      {"another kind", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", {"Pod"}},
+      {"nothing to run",
+       "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\n"
+       "metadata: {name: a}\nspec: {nodes: 1}\n",
+       {"train"}},
+      {"broken YAML", "spec: {a: [}\n", {"line"}},
+  };
+}
+
+TEST_F(BadInput, EndsWithExitCode2AndWords) {
+  std::filesystem::create_directories(folder_ + "/empty");
+  for (const Case& bad : cases()) {
+    std::string file = write(bad.document);
+    Outcome validated = run_program("validate " + file);
+    EXPECT_EQ(validated.exit_code, 2) << bad.what << ": " << validated.text;
+    for (const char* word : bad.words)
+      EXPECT_NE(validated.text.find(word), std::string::npos)
+          << bad.what << " does not say \"" << word << "\": " << validated.text;
+    EXPECT_LT(validated.text.size(), 10'000u) << bad.what;
+    Outcome run = run_program("run " + file + " --output " + folder_ + "/out");
+    EXPECT_EQ(run.exit_code, 2) << bad.what << ": " << run.text;
+    EXPECT_FALSE(std::filesystem::exists(folder_ + "/out")) << bad.what;
+  }
+}
+
+TEST_F(BadInput, AGoodOneIsValid) {
+  Outcome outcome = run_program("validate " + write(job()));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_NE(outcome.text.find("valid"), std::string::npos);
+}
+
+TEST_F(BadInput, EveryFileIsChecked) {
+  std::string good = folder_ + "/good.yaml";
+  std::ofstream(good) << job();
+  Outcome outcome = run_program("validate " + write("a: [") + " " + good + " " + folder_ + "/none");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.text.find("good.yaml: valid"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("/none"), std::string::npos);
+}
+
+TEST_F(BadInput, WarnsAboutWhatALocalNodeCannotDoFieldByField) {
+  Outcome outcome =
+      run_program("validate " + write(job("  image: registry/x\n  podTemplate: {spec: "
+                                          "{nodeSelector: {a: b}, priorityClassName: high}}\n")));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  for (const char* field : {"spec.image", "spec.podTemplate.spec.nodeSelector.a",
+                            "spec.podTemplate.spec.priorityClassName"})
+    EXPECT_NE(outcome.text.find(field), std::string::npos) << outcome.text;
+}
+
+TEST_F(BadInput, WrongCommandLinesAreBadInput) {
+  for (const char* arguments :
+       {"", "run", "validate", "fly", "run a.yaml --speed 3", "run a.yaml -o xml"})
+    EXPECT_EQ(run_program(arguments).exit_code, 2) << arguments;
+  EXPECT_EQ(run_program("--help").exit_code, 0);
+  EXPECT_EQ(run_program("run --help").exit_code, 0);
+  Outcome version = run_program("version");
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_TRUE(version.text.starts_with("lockstep ")) << version.text;
+}
+
+TEST_F(BadInput, AnOutputFolderThatCannotBeMadeIsNamed) {
+  std::ofstream(folder_ + "/file") << "x";
+  Outcome outcome = run_program("run " + write(job()) + " --output " + folder_ + "/file/out");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.text.find("/file/out"), std::string::npos) << outcome.text;
+}
+
+}  // namespace

@@ -1,0 +1,196 @@
+// The pure parts of `lockstep run`: what it reads, says and draws.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "cli/local/store/base64.h"
+#include "cli/run/loss_curve.h"
+#include "cli/run/metrics_reader.h"
+#include "cli/run/progress_line.h"
+#include "cli/run/reporter.h"
+
+namespace lockstep {
+namespace {
+
+class MetricsReaderTest : public testing::Test {
+ protected:
+  MetricsReaderTest()
+      : file_(testing::TempDir() + "metrics-" + std::to_string(getpid()) + ".jsonl") {}
+  ~MetricsReaderTest() override { std::filesystem::remove(file_); }
+  void append(const std::string& text) { std::ofstream(file_, std::ios::app) << text; }
+  static std::string step(int n, double loss) {
+    return "{\"step\":" + std::to_string(n) + ",\"loss\":" + std::to_string(loss) +
+           ",\"tokensPerSecond\":" + std::to_string(100 * n) + "}\n";
+  }
+  std::string file_;
+};
+
+TEST_F(MetricsReaderTest, ReadsWhatIsAddedLineByLine) {
+  MetricsReader reader(file_);
+  reader.poll();
+  EXPECT_EQ(reader.last_step(), 0);
+  append(step(1, 5.5) + step(2, 5.0) + "{\"step\":2,\"validationLoss\":4.5}\n" +
+         "{\"step\":3,\"lo");
+  reader.poll();
+  EXPECT_EQ(reader.last_step(), 2);
+  EXPECT_EQ(reader.validation_losses().at(2), 4.5);
+  append("ss\":4.0,\"tokensPerSecond\":7}\n");
+  reader.poll();
+  EXPECT_EQ(reader.losses().at(3), 4.0);
+  EXPECT_EQ(reader.tokens_per_second(), 7);
+  EXPECT_EQ(reader.median_tokens_per_second(), 100);
+}
+
+TEST_F(MetricsReaderTest, StartsAnewWhereTheFileWasCutBack) {
+  MetricsReader reader(file_);
+  append(step(1, 5) + step(2, 4) + step(3, 3));
+  reader.poll();
+  std::filesystem::resize_file(file_, step(1, 5).size());
+  reader.poll();
+  EXPECT_EQ(reader.last_step(), 1);
+  append(step(2, 3.5));
+  reader.poll();
+  EXPECT_EQ(reader.losses().at(2), 3.5);
+  EXPECT_FALSE(reader.losses().contains(3));
+}
+
+TEST_F(MetricsReaderTest, AStepDoneAgainReplacesWhatCameAfterIt) {
+  MetricsReader reader(file_);
+  append(step(1, 5) + step(2, 4) + step(3, 3) + step(2, 4.25));
+  reader.poll();
+  EXPECT_EQ(reader.last_step(), 2);
+  EXPECT_EQ(reader.losses().at(2), 4.25);
+}
+
+TEST_F(MetricsReaderTest, PassesOverWhatIsNoMetric) {
+  MetricsReader reader(file_);
+  append(
+      "garbage\n[1]\n{\"loss\":1}\n{\"step\":\"x\",\"loss\":1}\n{\"step\":4,\"loss\":\"NaN\"}\n" +
+      std::string(200'000, 'x') + "\n" + step(5, 2));
+  reader.poll();
+  EXPECT_EQ(reader.losses().size(), 1u);
+  EXPECT_EQ(reader.losses().at(5), 2);
+}
+
+TEST(ProgressLine, FitsItsWidth) {
+  ProgressSnapshot snapshot{.name = "kjv-gpt",
+                            .state = "Running",
+                            .step = 620,
+                            .steps = 1500,
+                            .loss = 1.93412,
+                            .tokens_per_second = 23100,
+                            .tokens_per_step = 4096,
+                            .restarts = 1};
+  EXPECT_EQ(progress_line(snapshot, 120),
+            "kjv-gpt [################........................]  620/1500  loss 1.934  "
+            "23.1k tok/s  2:36 left  restarts 1");
+  for (int width = 1; width < 130; ++width)
+    EXPECT_LE(progress_line(snapshot, width).size(), static_cast<size_t>(width));
+  EXPECT_EQ(progress_log_line(snapshot),
+            "0:00  step 620/1500  loss 1.934  23.1k tok/s  2:36 left  restarts 1");
+}
+
+TEST(ProgressLine, SaysWhatItDoesNotKnowByLeavingItOut) {
+  ProgressSnapshot snapshot{.name = "a", .state = "Forming", .steps = 10};
+  EXPECT_EQ(progress_log_line(snapshot), "0:00  Forming  step 0/10");
+}
+
+TEST(ProgressLine, WritesTimesAndRates) {
+  EXPECT_EQ(clock_text(0), "0:00");
+  EXPECT_EQ(clock_text(59.6), "1:00");
+  EXPECT_EQ(clock_text(3723), "1:02:03");
+  EXPECT_EQ(rate_text(7), "7.00");
+  EXPECT_EQ(rate_text(1234), "1.23k");
+  EXPECT_EQ(rate_text(412345), "412k");
+  EXPECT_EQ(rate_text(2.5e6), "2.50M");
+}
+
+TEST(StatusEvents, TellsWhatHappenedBetweenTwoLooks) {
+  TrainingJobStatus before, after;
+  EXPECT_TRUE(status_events(before, after).empty());
+  after.round = 1;
+  after.rendezvous = RendezvousStatus{.host = "127.5.6.7", .port = 29500, .worldSize = 2};
+  EXPECT_EQ(status_events(before, after),
+            std::vector<std::string>{"round 1: 2 processes, rank 0 at 127.5.6.7:29500"});
+  before = after;
+  after.restarts = 1;
+  after.lastFailure = FailureStatus{.rank = 1,
+                                    .nodeIndex = 1,
+                                    .exitCode = 137,
+                                    .reason = "Signal",
+                                    .message = "the end of the log",
+                                    .action = "RestartInPlace",
+                                    .round = 1,
+                                    .time = "now"};
+  EXPECT_EQ(status_events(before, after),
+            (std::vector<std::string>{
+                "failure: rank 1: Signal on node 1, exit code 137 -> RestartInPlace",
+                "the end of the log", "restart 1"}));
+  before = after;
+  after.lastFailure->recoverySeconds = 1.5;
+  after.lastCheckpoint = CheckpointStatus{.step = 500, .path = "/x"};
+  EXPECT_EQ(status_events(before, after),
+            (std::vector<std::string>{"training again, 1.50 s after the failure",
+                                      "checkpoint of step 500"}));
+  before = after;
+  after.conditions.push_back({.type = "Valid", .status = "False", .message = "no"});
+  EXPECT_EQ(status_events(before, after), std::vector<std::string>{"the job is refused: no"});
+}
+
+TEST(LossCurve, TicksAreRoundAndCoverTheRange) {
+  EXPECT_EQ(round_ticks(0, 1500, 8),
+            (std::vector<double>{0, 200, 400, 600, 800, 1000, 1200, 1400, 1600}));
+  std::vector<double> ticks = round_ticks(1.43, 5.7, 6);
+  EXPECT_EQ(ticks.front(), 1);
+  EXPECT_EQ(ticks.back(), 6);
+  EXPECT_GE(round_ticks(3, 3, 6).size(), 2u);
+  EXPECT_GE(round_ticks(0, 0, 6).size(), 2u);
+}
+
+TEST(LossCurve, DrawsWhatIsThere) {
+  LossCurve curve{.title = "a <b> & c", .train = {}, .validation = {{250, 2.0}, {500, 1.7351}}};
+  for (int step = 1; step <= 5000; ++step) curve.train[step] = 5.5 - step * 0.0005;
+  curve.train[77] = std::numeric_limits<double>::quiet_NaN();
+  std::string svg = loss_curve_svg(curve);
+  EXPECT_NE(svg.find("a &lt;b&gt; &amp; c"), std::string::npos);
+  EXPECT_NE(svg.find("1.735"), std::string::npos);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_LT(svg.size(), 100'000u);
+  size_t circles = 0;
+  for (size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1))
+    ++circles;
+  EXPECT_EQ(circles, 3u);  // two points and the legend's
+  for (const LossCurve& odd :
+       {LossCurve{}, LossCurve{.title = "", .train = {{1, 2.0}}, .validation = {}}}) {
+    std::string picture = loss_curve_svg(odd);
+    EXPECT_EQ(picture.find("nan"), std::string::npos);
+    EXPECT_EQ(picture.find("inf"), std::string::npos);
+    EXPECT_TRUE(picture.ends_with("</svg>\n"));
+  }
+}
+
+TEST(Base64, GoesThereAndBack) {
+  // Source: RFC 4648, section 10.
+  const std::vector<std::pair<std::string, std::string>> vectors = {{"", ""},
+                                                                    {"f", "Zg=="},
+                                                                    {"fo", "Zm8="},
+                                                                    {"foo", "Zm9v"},
+                                                                    {"foob", "Zm9vYg=="},
+                                                                    {"fooba", "Zm9vYmE="},
+                                                                    {"foobar", "Zm9vYmFy"}};
+  for (const auto& [plain, coded] : vectors) {
+    EXPECT_EQ(base64_encode(plain), coded);
+    Result<std::string> back = base64_decode(coded);
+    ASSERT_TRUE(back.ok());
+    EXPECT_EQ(*back, plain);
+  }
+  for (const char* bad : {"Zg", "Zg=", "Z===", "Zg==Zg==", "Zm9*", "=Zm9"})
+    EXPECT_FALSE(base64_decode(bad).ok()) << bad;
+}
+
+}  // namespace
+}  // namespace lockstep

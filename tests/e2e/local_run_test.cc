@@ -1,0 +1,226 @@
+// `lockstep run` with the real programs: a small job from the command line to its results, and what
+// becomes of it when it is interrupted or loses its controller.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tests/support/job_run.h"
+#include "tests/support/processes.h"
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TinyJob {
+  int nodes = 2;
+  int processes_per_node = 1;
+  int steps = 60;
+  int every = 20;  // steps between checkpoints, and between validations
+};
+
+std::string document(const TinyJob& job) {
+  std::ostringstream text;
+  text << "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: tiny}\nspec:\n"
+       << "  nodes: " << job.nodes << "\n  processesPerNode: " << job.processes_per_node
+       << "\n  threadsPerProcess: 1\n  terminationGracePeriodSeconds: 20\n"
+       << "  checkpoint: {everySteps: " << job.every << ", keep: 2}\n"
+       << "  train:\n    model: {layers: 2, width: 32, heads: 2, context: 32}\n"
+       << "    data: {path: text.txt, validationFraction: 0.05}\n    steps: " << job.steps << "\n"
+       << "    batch: {global: 8, micro: 2}\n    optimizer: {learningRate: 5.0e-3}\n"
+       << "    bucketBytes: 16384\n    validation: {everySteps: " << job.every << "}\n"
+       << "    sample: {tokens: 40, prompt: \"the \"}\n";
+  return text.str();
+}
+
+// One `lockstep run` of a tiny job in a folder of its own.
+class TinyRun {
+ public:
+  explicit TinyRun(const TinyJob& job) {
+    write_file(folder_.path() / "text.txt", generated_text(20'000, 5));
+    write_file(folder_.path() / "job.yaml", document(job));
+    run_ = std::make_unique<JobRun>(JobRun::Options{
+        .job = folder_.path() / "job.yaml", .output = output(), .log = folder_.path() / "log"});
+  }
+
+  JobRun& run() { return *run_; }
+  fs::path output() const { return folder_.path() / "out"; }
+  std::string log() const { return read_file(folder_.path() / "log"); }
+
+  std::map<int64_t, double> losses() const {
+    std::map<int64_t, double> losses;
+    std::istringstream lines(read_file(output() / "checkpoints" / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      Result<Json> parsed = parse_json(line);
+      if (parsed.ok() && parsed->contains("loss")) losses[(*parsed)["step"]] = (*parsed)["loss"];
+    }
+    return losses;
+  }
+
+  bool wait_for_step(int64_t step) {
+    return eventually([&] {
+      std::map<int64_t, double> all = losses();
+      return !all.empty() && all.rbegin()->first >= step;
+    });
+  }
+
+  std::vector<pid_t> below(const std::string& program) {
+    std::vector<pid_t> found;
+    for (pid_t pid : descendants(run_->pid())) {
+      std::vector<std::string> words = arguments(pid);
+      if (!words.empty() && fs::path(words[0]).filename() == program) found.push_back(pid);
+    }
+    return found;
+  }
+
+  // The pods' addresses, as their agents logged them.
+  std::vector<std::string> addresses() const {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (const auto& file : fs::directory_iterator(output() / "logs", error)) {
+      std::string text = read_file(file.path());
+      size_t at = text.find("address=");
+      if (at != std::string::npos)
+        found.push_back(text.substr(at + 8, text.find(' ', at) - at - 8));
+    }
+    return found;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::unique_ptr<JobRun> run_;
+};
+
+// "127.1.2.3:29500" for what listens on one of the addresses: lines of /proc/net/tcp in state 0A.
+std::vector<std::string> listeners(const std::vector<std::string>& addresses) {
+  std::vector<std::string> found;
+  std::ifstream table("/proc/net/tcp");
+  std::string line;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    unsigned host = 0, port = 0, state = 0;
+    if (std::sscanf(line.c_str(), " %*d: %8X:%4X %*8X:%*4X %2X", &host, &port, &state) != 3)
+      continue;
+    std::string address = std::to_string(host & 255) + "." + std::to_string(host >> 8 & 255) + "." +
+                          std::to_string(host >> 16 & 255) + "." + std::to_string(host >> 24);
+    bool wanted = std::find(addresses.begin(), addresses.end(), address) != addresses.end();
+    if (wanted && state == 0x0A) found.push_back(address + ":" + std::to_string(port));
+  }
+  return found;
+}
+
+// No process with the run's folder in its environment (every pod's has), no port of its pods.
+void expect_nothing_left(const TinyRun& tiny) {
+  EXPECT_FALSE(tiny.addresses().empty());
+  EXPECT_TRUE(
+      eventually([&] { return processes_with_environment(tiny.output().string()).empty(); }, 20));
+  EXPECT_TRUE(listeners(tiny.addresses()).empty());
+}
+
+std::vector<std::string> shared_memory_files() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/dev/shm", error))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(LocalRunTest, TrainsToCompleteAndSaysSoInOneLine) {
+  TinyRun tiny({});
+  EXPECT_EQ(tiny.run().wait(), 0) << tiny.log();
+  Json result = tiny.run().result();
+  ASSERT_TRUE(result.is_object()) << tiny.run().standard_output();
+  EXPECT_EQ(result["state"], "Complete");
+  EXPECT_EQ(result["step"], 60);
+  EXPECT_EQ(result["restarts"], 0);
+  EXPECT_EQ(result["output"], tiny.output().string());
+  EXPECT_GT(result["tokensPerSecond"], 0);
+  EXPECT_GT(result["seconds"], 0);
+  std::map<int64_t, double> losses = tiny.losses();
+  ASSERT_EQ(losses.size(), 60u);
+  EXPECT_NEAR(losses.at(1), std::log(256.0), 0.02 * std::log(256.0));
+  EXPECT_EQ(result["loss"], losses.at(60));
+  EXPECT_LT(losses.at(60), losses.at(1) - 1);
+  EXPECT_LT(result["validationLoss"].get<double>(), losses.at(1) - 1);
+  for (const char* file : {"loss.svg", "checkpoints/metrics.jsonl", "checkpoints/sample.txt",
+                           "checkpoints/step-00000060/manifest.json", "logs/controller.log"})
+    EXPECT_TRUE(fs::exists(tiny.output() / file)) << file;
+  EXPECT_NE(tiny.log().find("step 40: validation loss"), std::string::npos) << tiny.log();
+  EXPECT_NE(tiny.log().find("metrics.jsonl"), std::string::npos);
+  // The token, the key and the pods' files.
+  EXPECT_FALSE(fs::exists(tiny.output() / "node"));
+  expect_nothing_left(tiny);
+}
+
+TEST(LocalRunTest, TwoProcessesOfOneNodeLearnWhatTwoNodesDo) {
+  TinyRun nodes({.nodes = 2, .processes_per_node = 1});
+  ASSERT_EQ(nodes.run().wait(), 0) << nodes.log();
+  TinyRun processes({.nodes = 1, .processes_per_node = 2});
+  ASSERT_EQ(processes.run().wait(), 0) << processes.log();
+  std::map<int64_t, double> a = nodes.losses(), b = processes.losses();
+  ASSERT_EQ(a.size(), 60u);
+  ASSERT_EQ(b.size(), 60u);
+  for (const auto& [step, loss] : a) EXPECT_NEAR(b.at(step), loss, 1e-5 * loss) << "step " << step;
+}
+
+TEST(LocalRunTest, TrainingGoesOnWithoutItsController) {
+  TinyRun tiny({.steps = 1200, .every = 300});
+  for (int64_t step : {5, 50, 100}) {
+    ASSERT_TRUE(tiny.wait_for_step(step)) << tiny.log();
+    ASSERT_TRUE(eventually([&] { return tiny.below("lockstep-controller").size() == 1; }));
+    kill(tiny.below("lockstep-controller")[0], SIGKILL);
+  }
+  EXPECT_LT(tiny.losses().rbegin()->first, 1200) << "too quick to show anything";
+  EXPECT_EQ(tiny.run().wait(), 0) << tiny.log();
+  EXPECT_EQ(tiny.run().result()["state"], "Complete");
+  EXPECT_EQ(tiny.run().result()["restarts"], 0);
+  EXPECT_EQ(tiny.losses().size(), 1200u);
+  EXPECT_EQ(tiny.addresses().size(), 2u);  // no pod was made twice
+  expect_nothing_left(tiny);
+}
+
+TEST(LocalRunTest, CtrlCEndsEverythingWithACheckpoint) {
+  std::vector<std::string> shared_memory = shared_memory_files();
+  TinyRun tiny({.steps = 100'000, .every = 50'000});
+  ASSERT_TRUE(tiny.wait_for_step(3)) << tiny.log();
+  tiny.run().signal(SIGINT);
+  EXPECT_EQ(tiny.run().wait(), 130) << tiny.log();
+  EXPECT_EQ(tiny.run().result()["state"], "Stopped");
+  expect_nothing_left(tiny);
+  EXPECT_EQ(shared_memory_files(), shared_memory);
+  EXPECT_FALSE(fs::exists(tiny.output() / "node"));
+  bool saved = false;
+  for (const auto& entry : fs::directory_iterator(tiny.output() / "checkpoints"))
+    saved = saved || fs::exists(entry.path() / "manifest.json");
+  EXPECT_TRUE(saved);
+}
+
+TEST(LocalRunTest, ASecondCtrlCDoesNotWaitForTheGracePeriod) {
+  TinyRun tiny({.steps = 100'000, .every = 50'000});
+  ASSERT_TRUE(tiny.wait_for_step(1)) << tiny.log();
+  for (pid_t pid : tiny.below("lockstep-worker")) kill(pid, SIGSTOP);
+  for (pid_t pid : tiny.below("lockstep-agent")) kill(pid, SIGSTOP);
+  tiny.run().signal(SIGINT);
+  ASSERT_TRUE(eventually([&] { return tiny.log().find("stopping") != std::string::npos; }));
+  EXPECT_TRUE(tiny.run().running());
+  tiny.run().signal(SIGINT);
+  EXPECT_EQ(tiny.run().wait(), 130) << tiny.log();
+  expect_nothing_left(tiny);
+}
+
+TEST(LocalRunTest, NothingOutlivesAKilledRun) {
+  TinyRun tiny({.steps = 100'000, .every = 50'000});
+  ASSERT_TRUE(tiny.wait_for_step(1)) << tiny.log();
+  tiny.run().signal(SIGKILL);
+  EXPECT_EQ(tiny.run().wait(), 137);
+  expect_nothing_left(tiny);
+}
+
+}  // namespace
+}  // namespace lockstep::test
