@@ -94,7 +94,7 @@ TEST_F(AgentTest, EndsTheOldWorkersBeforeANewRoundAndRefusesOlderOnes) {
   for (const WorkerState& old : first.workers) {
     EXPECT_NE(kill(static_cast<pid_t>(old.pid), 0), 0) << "pid " << old.pid;
   }
-  EXPECT_EQ(processes_of(uid_).size(), 3u) << "the agent and two workers";
+  wait_until([&] { return processes_of(uid_).size() == 3; }, "the agent and two workers");
 
   EXPECT_EQ(agent.put(order("one", 2, 2)).status, 409);
   Assignment other_world = order("two", 3, 2);
@@ -111,7 +111,7 @@ TEST_F(AgentTest, EndsTheOldWorkersBeforeANewRoundAndRefusesOlderOnes) {
   EXPECT_EQ(agent.put(newer).status, 200) << "the same again";
   const AgentState after = agent.wait_for([](const AgentState&) { return true; });
   EXPECT_EQ(after.workers.at(0).pid, second.workers.at(0).pid);
-  EXPECT_EQ(agent.log_text(0), "one\ntwo\n");
+  wait_until([&] { return agent.log_text(0) == "one\ntwo\n"; }, "the output of both rounds");
 }
 
 TEST_F(AgentTest, HoldsWhenAllIsDoneUntilItIsToldToExit) {
@@ -192,7 +192,7 @@ TEST_F(AgentTest, EndsWhatWorkersHaveForkedInWhateverSessionBeforeTheNextRound) 
   agent.put(order("wait", 2));
   agent.wait_for(
       [](const AgentState& state) { return state.round == 2 && state.phase == "Running"; });
-  EXPECT_EQ(processes_of(uid_).size(), 2u) << "the agent and the new worker";
+  wait_until([&] { return processes_of(uid_).size() == 2; }, "the agent and the new worker");
 }
 
 TEST_F(AgentTest, EndsWhatWorkersHaveForkedWhenItLeaves) {
