@@ -7,21 +7,10 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "cli/local/node/program.h"
 #include "common/base/sha256.h"
 
-extern char** environ;
-
 namespace lockstep {
-namespace {
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> entries;
-  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
-  return entries;
-}
-
-}  // namespace
-
 Result<std::string> random_secret() {
   Digest bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
@@ -70,7 +59,7 @@ Status LocalCluster::start_controller(const LocalClusterOptions& options,
   SpawnSpec spec{.program = program,
                  .arguments = {program, "--server", server_->url(), "--token-file", token_file,
                                "--key-file", key_file, "--leader-elect=false"},
-                 .environment = own_environment(),
+                 .environment = merged_environment({}),
                  .working_folder = options.folder,
                  .output_file = controller_log_};
   controller_ = std::make_unique<ControllerChild>(*host_, ControllerChildOptions{.spec = spec});

@@ -214,10 +214,9 @@ void LocalRun::finish(End end) {
 void LocalRun::write_loss_curve() {
   if (metrics_.losses().empty()) return;
   std::string file = options_.output + "/loss.svg";
-  Status written =
-      write_private_file(file, loss_curve_svg({.title = options_.job.metadata.name,
-                                               .train = metrics_.losses(),
-                                               .validation = metrics_.validation_losses()}));
+  Status written = write_file(file, loss_curve_svg({.title = options_.job.metadata.name,
+                                                    .train = metrics_.losses(),
+                                                    .validation = metrics_.validation_losses()}));
   if (!written.ok()) reporter_.line("no picture of the loss: " + written.error().message);
 }
 
@@ -236,8 +235,11 @@ void LocalRun::print_result(End end) {
   const std::string& folder = options_.job.spec.checkpoint.path;
   std::error_code error;
   std::string sample = folder + "/sample.txt";
-  if (end == End::kComplete && std::filesystem::exists(sample, error))
-    reporter_.line("\n" + end_of_file(sample, kSampleBytesMax) + "\n");
+  if (end == End::kComplete && std::filesystem::exists(sample, error)) {
+    std::string text = end_of_file(sample, kSampleBytesMax);
+    text.erase(text.find_last_not_of(" \n") + 1);
+    reporter_.line("\n" + text + "\n");
+  }
   if (const Condition* failed = true_condition(status_, "Failed"))
     reporter_.line("failed: " + failed->message);
   if (end == End::kControllerLost)

@@ -1,17 +1,13 @@
 #include "cli/local/node/local_node.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <sstream>
 
 #include "cli/local/node/process_tree.h"
+#include "cli/local/node/program.h"
 #include "common/api/agent_messages.h"
 #include "common/base/log.h"
-
-extern char** environ;
 
 namespace lockstep {
 namespace {
@@ -38,36 +34,6 @@ std::string pod_target(const Json& pod, std::string_view suffix = "") {
   const Json& metadata = metadata_of(pod);
   return "/api/v1/namespaces/" + string_or(metadata, "namespace", "") + "/pods/" +
          string_or(metadata, "name", "") + std::string(suffix);
-}
-
-// Beside our own binary first, so that /opt/lockstep/bin/lockstep-agent of a pod is found wherever
-// Lockstep is installed.
-std::string find_program(const std::string& command, const std::string& folder) {
-  std::string base = command.substr(command.rfind('/') + 1);
-  if (std::string own = folder + "/" + base; access(own.c_str(), X_OK) == 0) return own;
-  if (command.find('/') != std::string::npos) return command;
-  const char* path = getenv("PATH");
-  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
-  for (std::string candidate; std::getline(folders, candidate, ':');) {
-    candidate += "/" + command;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return command;
-}
-
-// The user's environment with the pod's own entries over it.
-std::vector<std::string> merged_environment(
-    const std::vector<std::pair<std::string, std::string>>& own) {
-  std::map<std::string, std::string> merged;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    std::string text = *entry;
-    size_t equals = text.find('=');
-    if (equals != std::string::npos) merged[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  for (const auto& [name, value] : own) merged[name] = value;
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : merged) entries.push_back(name + "=" + value);
-  return entries;
 }
 
 }  // namespace

@@ -11,9 +11,10 @@
 #include "cli/local/store/base64.h"
 
 namespace lockstep {
+namespace {
 
-Status write_private_file(const std::string& file, std::string_view content) {
-  int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+Status write_with_mode(const std::string& file, std::string_view content, mode_t mode) {
+  int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (fd < 0) return errno_error("[file] " + file, errno);
   while (!content.empty()) {
     ssize_t written = write(fd, content.data(), content.size());
@@ -27,6 +28,16 @@ Status write_private_file(const std::string& file, std::string_view content) {
   }
   if (close(fd) != 0) return errno_error("[file] closing " + file, errno);
   return {};
+}
+
+}  // namespace
+
+Status write_file(const std::string& file, std::string_view content) {
+  return write_with_mode(file, content, 0666);
+}
+
+Status write_private_file(const std::string& file, std::string_view content) {
+  return write_with_mode(file, content, 0600);
 }
 
 Status make_private_folder(const std::string& folder) {

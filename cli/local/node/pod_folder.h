@@ -30,7 +30,9 @@ class PodFolder {
   std::string root_;
 };
 
-// Writes the whole file with these permissions; kUnavailable names the file and the cause.
+// Writes the whole file; kUnavailable names the file and the cause (a full disk, ...).
+Status write_file(const std::string& file, std::string_view content);
+// The same, readable by this user alone.
 Status write_private_file(const std::string& file, std::string_view content);
 // mkdir -p with mode 0700 for what is made.
 Status make_private_folder(const std::string& folder);

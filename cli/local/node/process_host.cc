@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <future>
 
 namespace lockstep {
 namespace {
+
+constexpr auto kOrphanCheck = std::chrono::milliseconds(500);
 
 // Everything that the child needs, made before the fork: after it, in a process with threads, only
 // async-signal-safe calls are allowed.
@@ -140,9 +143,9 @@ void ProcessHost::reap_loop() {
     pid_t pid = waitpid(-1, &raw, 0);
     if (pid < 0 && errno == EINTR) continue;
     std::unique_lock lock(mutex_);
-    if (pid < 0) {  // no children: sleep until there is one
+    if (pid < 0) {  // no children: sleep until there is one, or an orphan may have been adopted
       if (stopping_) return;
-      changed_.wait(lock, [&] { return stopping_ || spawned_ != seen; });
+      changed_.wait_for(lock, kOrphanCheck, [&] { return stopping_ || spawned_ != seen; });
       seen = spawned_;
       continue;
     }

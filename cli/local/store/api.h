@@ -35,7 +35,7 @@ struct Watch {
 // over a Storage: no sockets, no threads, no clock of its own. Covered: get, list (label and field
 // selectors, pages), create, update, merge patch, status, binding of pods, delete (grace,
 // preconditions, finalizers, propagation), watch. All members are thread-safe.
-// Source: Kubernetes, "API concepts"; research notes in tests/cli/api_test.cc.
+// Source: Kubernetes, "API concepts".
 class Api {
  public:
   // `clock` outlives the object; `seed` is that of UIDs and generated names.
