@@ -95,7 +95,8 @@ bool kill_at(JobRun& run, const Target& target) {
       ProgressNumbers numbers;
       if (!view.page->read(numbers)) continue;
       if (numbers.phase == target.phase && numbers.step >= target.step) {
-        return ::kill(pid, SIGKILL) == 0;
+        ::kill(pid, SIGKILL);
+        return eventually([pid] { return !alive(pid); });
       }
       if (numbers.phase > target.phase && target.phase < WorkerPhase::kTraining) return false;
       if (numbers.phase >= WorkerPhase::kFinishing) return false;
