@@ -13,7 +13,7 @@ jobs=${LOCKSTEP_JOBS:-$(nproc)}
 say() { printf '==> %s\n' "$*" >&2; }
 
 build_packages=(g++ cmake ninja-build ccache nlohmann-json3-dev libcpprest-dev libyaml-cpp-dev
-  prometheus-cpp-dev libcli11-dev libdnnl-dev libboost-dev libssl-dev googletest libbenchmark-dev)
+  prometheus-cpp-dev libcli11-dev libdnnl-dev libboost-dev libssl-dev googletest)
 text_packages=(bible-kjv bible-kjv-text)
 test_packages=(python3 python3-torch clang libclang-rt-14-dev clang-format procps)
 check_packages=(git python3 clang clang-format clang-tidy)
@@ -69,4 +69,6 @@ build() {
   }
 }
 
-mkdir -p build
+# What tests and compilers put into the temporary folder goes below the build folder.
+mkdir -p build/tmp
+export TMPDIR="$root/build/tmp" TEST_TMPDIR="$root/build/tmp"

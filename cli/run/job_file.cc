@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "common/api/problems.h"
 #include "common/api/yaml.h"
@@ -63,6 +65,14 @@ std::vector<std::string> local_warnings(const TrainingJobSpec& spec) {
   return warnings;
 }
 
+// The pods of a job share this machine, so that none has all of its CPUs: each process gets an
+// equal part. More threads than CPUs would wait for each other at every barrier.
+void share_cpus(TrainingJobSpec& spec) {
+  if (spec.threadsPerProcess > 0) return;
+  const int64_t cpus = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  spec.threadsPerProcess = std::max<int64_t>(1, cpus / (spec.nodes * processes_per_node(spec)));
+}
+
 }  // namespace
 
 Result<LocalJob> read_local_job(const std::string& file) {
@@ -76,6 +86,7 @@ Result<LocalJob> read_local_job(const std::string& file) {
     Problems problems = check_data(*job.spec.train);
     if (!problems.empty()) return to_error(problems);
   }
+  share_cpus(job.spec);
   LocalJob local;
   local.warnings = local_warnings(job.spec);
   local.job = std::move(job);
