@@ -165,11 +165,11 @@ void add_ended(const Pass& pass, Damage& damage) {
   }
 }
 
-bool needs_no_retry(const WorkerFailure& failure) {
-  return failure.worker->exit_code == kExitBadConfig || failure.worker->exit_code == kExitDataError;
-}
-
 }  // namespace
+
+bool is_repeated_by_a_restart(int64_t exit_code) {
+  return exit_code == kExitBadConfig || exit_code == kExitDataError || exit_code == kExitNotFinite;
+}
 
 Duration patience(const Pass& pass) {
   return pass.seen.suspect_self ? pass.limits.agent_silence_all : pass.limits.agent_silence;
@@ -182,7 +182,8 @@ Damage assess_damage(const Pass& pass) {
   if (!failures.empty()) {
     const WorkerFailure& first = failures.front();
     if (!first.is_messenger()) {
-      if (damage.lost.empty() || needs_no_retry(first)) damage.culprit = failed_worker(first);
+      const bool is_final = is_repeated_by_a_restart(first.worker->exit_code);
+      if (damage.lost.empty() || is_final) damage.culprit = failed_worker(first);
       damage.is_new = true;
     } else if (damage.lost.empty()) {
       damage.culprit = blamed_by(pass, failures);

@@ -23,6 +23,10 @@ struct Damage {
 
 Damage assess_damage(const Pass& pass);
 
+// The built-in loop would end with this exit code again: what it was told or read is wrong, or the
+// loss isn't finite, to which the same bits lead again.
+bool is_repeated_by_a_restart(int64_t exit_code);
+
 // How long an agent may be silent before its pod is given up.
 Duration patience(const Pass& pass);
 

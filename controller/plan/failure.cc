@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "common/api/worker_config.h"
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
@@ -106,8 +105,7 @@ void replace_lost(Pass& pass, const std::vector<int64_t>& lost) {
 }
 
 bool is_final(const Pass& pass, const FailureStatus& failure) {
-  return pass.spec().train &&
-         (failure.exitCode == kExitBadConfig || failure.exitCode == kExitDataError);
+  return pass.spec().train && is_repeated_by_a_restart(failure.exitCode);
 }
 
 // Silence makes no sound: time alone calls for the pass that notices it.

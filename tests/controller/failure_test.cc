@@ -214,9 +214,9 @@ TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
       {1, 2, "TooManyRestarts"},
       {kExitBadConfig, 0, "NotRetryable"},
       {kExitDataError, 0, "NotRetryable"},
+      {kExitNotFinite, 0, "NotRetryable"},
       {kExitPortTaken, 0, nullptr},
       {kExitStorageError, 0, nullptr},
-      {kExitNotFinite, 0, nullptr},
   };
   for (const Case& test : cases) {
     SCOPED_TRACE("exit code " + std::to_string(test.exit_code));
