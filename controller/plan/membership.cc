@@ -1,7 +1,22 @@
+#include <algorithm>
+
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
 
 namespace lockstep {
+namespace {
+
+// Above that of every pod of the index that is still there: one of before the job was made smaller
+// may take its time to end, and is not the new member's.
+int64_t new_incarnation(const Pass& pass, size_t index) {
+  int64_t highest = 0;
+  for (const PodView& pod : pass.seen.pods) {
+    if (pod.node_index == static_cast<int64_t>(index)) highest = std::max(highest, pod.incarnation);
+  }
+  return highest + 1;
+}
+
+}  // namespace
 
 // The incarnation of each node index stands in status before its pod is made. A change of
 // spec.nodes keeps the members that stay.
@@ -15,7 +30,10 @@ Verdict membership(Pass& pass) {
         false, "Resizing",
         "from " + std::to_string(pass.members.size()) + " nodes to " + std::to_string(nodes));
   }
-  pass.members.resize(nodes, 1);
+  if (nodes < pass.members.size()) pass.members.resize(nodes);
+  while (pass.members.size() < nodes) {
+    pass.members.push_back(new_incarnation(pass, pass.members.size()));
+  }
   pass.current.resize(nodes, nullptr);
   pass.status.members = members_to_text(pass.members);
   pass.status.worldHash.clear();

@@ -39,6 +39,43 @@ TEST(Membership, AChangeOfNodesKeepsThoseWhoStayAndEndsTheRound) {
   EXPECT_EQ(status.members, "4");
 }
 
+TEST(Membership, ANewMemberIsAboveEveryPodOfItsIndexThatIsStillThere) {
+  struct OldPod {
+    int64_t index;
+    int64_t incarnation;
+    const char* phase;
+    bool terminating;
+  };
+  struct Case {
+    const char* name;
+    std::vector<OldPod> pods;
+    const char* members;
+  };
+  const Case cases[] = {
+      {"none is left", {}, "4,1,1"},
+      {"one is terminating", {{1, 1, "Running", true}}, "4,2,1"},
+      {"one is not being deleted yet", {{2, 3, "Running", false}}, "4,1,4"},
+      {"one has ended", {{1, 2, "Succeeded", false}}, "4,3,1"},
+      {"several, in any order",
+       {{2, 5, "Running", true}, {2, 2, "Failed", true}, {1, 1, "Failed", false}},
+       "4,2,6"},
+      {"of those who stay and of indices beyond",
+       {{0, 9, "Running", true}, {3, 7, "Running", true}},
+       "4,1,1"},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.name);
+    Scene scene(3);
+    scene.status().members = "4";
+    for (const OldPod& old : test.pods) {
+      PodView& pod = scene.add_pod(old.index, old.incarnation);
+      pod.phase = old.phase;
+      pod.terminating = old.terminating;
+    }
+    EXPECT_EQ(written(scene, scene.plan()).members, test.members);
+  }
+}
+
 TEST(Members, AreReadAsTheyWereWritten) {
   EXPECT_EQ(members_to_text({1, 20, 3}), "1,20,3");
   EXPECT_EQ(members_from_text("1,20,3"), (std::vector<int64_t>{1, 20, 3}));
