@@ -46,9 +46,8 @@ const char* loss_of(const Pass& pass, const PodView& pod) {
   return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
 }
 
-FailureStatus lost_pod(const Pass& pass, int64_t index, const PodView* pod, const char* reason) {
+FailureStatus lost_pod(int64_t index, const PodView* pod, const char* reason) {
   FailureStatus failure;
-  failure.rank = index * processes_per_node(pass.spec());
   failure.nodeIndex = index;
   failure.reason = reason;
   if (pod == nullptr) return failure;
@@ -147,7 +146,7 @@ void find_lost(const Pass& pass, Damage& damage) {
     damage.lost.push_back(index);
     const bool is_new = is_new_loss(pass, pod);
     if (!damage.culprit || (is_new && !damage.is_new)) {
-      damage.culprit = lost_pod(pass, index, pod, reason);
+      damage.culprit = lost_pod(index, pod, reason);
     }
     damage.is_new = damage.is_new || is_new;
   }

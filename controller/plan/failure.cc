@@ -53,8 +53,9 @@ FailureStatus describe(const Pass& pass, const Damage& damage) {
 }
 
 std::string sentence(const FailureStatus& failure) {
-  std::string text = "rank " + std::to_string(failure.rank) + " of node index " +
-                     std::to_string(failure.nodeIndex);
+  std::string text =
+      failure.rank >= 0 ? "rank " + std::to_string(failure.rank) + " of " : "the pod of ";
+  text += "node index " + std::to_string(failure.nodeIndex);
   if (!failure.node.empty()) text += " on " + failure.node;
   text += " failed in round " + std::to_string(failure.round) + ": " + failure.reason;
   if (failure.exitCode >= 0) text += ", exit code " + std::to_string(failure.exitCode);

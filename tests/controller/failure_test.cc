@@ -88,33 +88,33 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
          s.seen.pods[2].terminating = true;
          s.fail_worker(0, kExitPeerLost, 1);
        },
-       2, -1, "PodDeleted", "1,1,2"},
+       -1, -1, "PodDeleted", "1,1,2"},
       {"a pod that ran out of memory",
        [](Scene& s) {
          s.seen.pods[0].phase = "Failed";
          s.seen.pods[0].exit_code = 137;
          s.seen.pods[0].reason = "OOMKilled";
        },
-       0, 137, "OOMKilled", "2,1,1"},
+       -1, 137, "OOMKilled", "2,1,1"},
       {"a pod that is gone",
        [](Scene& s) {
          s.seen.pods.erase(s.seen.pods.begin() + 1);
          s.seen.absent_pods.insert("job-worker-1-1");
        },
-       1, -1, "PodLost", "1,2,1"},
+       -1, -1, "PodLost", "1,2,1"},
       {"an agent that is being stopped",
        [](Scene& s) {
          s.fail_worker(1, kExitStopped, 0, "Stopped");
          s.agent(1).phase = "Stopping";
        },
-       1, -1, "PodStopped", "1,2,1"},
+       -1, -1, "PodStopped", "1,2,1"},
       {"an agent that fell silent",
        [](Scene& s) {
          s.advance(seconds(31));
          for (auto& [uid, view] : s.seen.agents) view.last_heard = s.now;
          s.seen.agents["job-worker-2-1-uid"].last_heard = s.now - seconds(31);
        },
-       2, -1, "AgentSilent", "1,1,2"},
+       -1, -1, "AgentSilent", "1,1,2"},
       {"whom most messengers blame, once all have ended",
        [](Scene& s) {
          for (int64_t i = 0; i < 3; ++i) s.fail_worker(i, kExitPeerLost, 1);
@@ -182,6 +182,18 @@ TEST(FailurePolicy, ALostPodIsMadeAnewAloneAndTheRoundWaitsForIt) {
   EXPECT_EQ(scene.status().round, 2);
   EXPECT_FALSE(scene.status().worldHash.empty());
   EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 2u);
+}
+
+TEST(FailurePolicy, ALostPodIsNamedByItsNodeBecauseNoRankIsToBlame) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.pods[1].terminating = true;
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<EmitEvent>(plan).size(), 1u);
+  EXPECT_EQ(only<EmitEvent>(plan)[0].message,
+            "the pod of node index 1 on machine-1 failed in round 1: PodDeleted");
+  EXPECT_EQ(written(scene, plan).lastFailure->rank, -1);
+  EXPECT_EQ(written(scene, plan).lastFailure->nodeIndex, 1);
 }
 
 TEST(FailurePolicy, PodsOfOneFailureAreCountedOnceAndNewOnesAgain) {
