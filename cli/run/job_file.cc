@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "cli/run/local_template.h"
 #include "common/api/problems.h"
 #include "common/api/yaml.h"
+#include "controller/plan/names.h"
 
 namespace lockstep {
 namespace {
@@ -40,29 +42,28 @@ Problems check_data(const TrainSpec& train) {
   return {at + "the folder " + train.data.path + " holds no files"};
 }
 
-void warn_pod_template(const Json& part, const std::string& path,
-                       std::vector<std::string>& warnings) {
-  if (part.is_object() && !part.empty()) {
-    for (const auto& [key, value] : part.items())
-      warn_pod_template(value, join_path(path, key), warnings);
-    return;
-  }
-  warnings.push_back(path + ": a local node starts processes, so this has no effect here");
-}
-
 std::vector<std::string> local_warnings(const TrainingJobSpec& spec) {
   std::vector<std::string> warnings;
   if (!spec.image.empty())
     warnings.push_back(
         "spec.image: a local node has no images; the programs beside `lockstep` run "
         "instead");
-  // Labels and annotations are carried out, and so are environment variables.
-  Json rest = spec.podTemplate;
-  if (rest.is_object() && !rest.empty()) {
-    rest.erase("metadata");
-    if (!rest.empty()) warn_pod_template(rest, "spec.podTemplate", warnings);
-  }
+  for (std::string& warning : local_template_warnings(spec.podTemplate))
+    warnings.push_back(std::move(warning));
   return warnings;
+}
+
+// What would wait for ever here, since nobody is there to carry it out or to change it.
+Problems check_local(const TrainingJob& job) {
+  Problems problems;
+  const std::string& manager = job.spec.managedBy;
+  if (!manager.empty() && manager != kControllerName)
+    problems.push_back("spec.managedBy: a local run has no " + manager + ", expected " +
+                       kControllerName + " or nothing");
+  if (job.spec.suspend)
+    problems.push_back("spec.suspend: true, but nobody could resume a local run, expected false");
+  for (std::string& problem : local_template_problems(job)) problems.push_back(std::move(problem));
+  return problems;
 }
 
 // The pods of a job share this machine, so that none has all of its CPUs: each process gets an
@@ -78,6 +79,7 @@ void share_cpus(TrainingJobSpec& spec) {
 Result<LocalJob> read_local_job(const std::string& file) {
   TRY_ASSIGN(Json document, read_document(file));
   TRY_ASSIGN(TrainingJob job, valid_training_job_from_json(document));
+  if (Problems problems = check_local(job); !problems.empty()) return to_error(problems);
   std::error_code error;
   fs::path folder = fs::absolute(fs::path(file), error).parent_path();
   make_absolute(job.spec.checkpoint.path, folder);

@@ -1,0 +1,55 @@
+#include "cli/run/local_template.h"
+
+#include "cli/local/node/pod_plan.h"
+#include "common/api/problems.h"
+#include "controller/plan/pod_template.h"
+
+namespace lockstep {
+namespace {
+
+void warn(const Json& part, const std::string& path, std::vector<std::string>& warnings) {
+  if (part.is_object()) {
+    for (const auto& [key, value] : part.items()) warn(value, join_path(path, key), warnings);
+  } else if (part.is_array()) {
+    for (size_t i = 0; i < part.size(); ++i)
+      warn(part[i], path + "[" + std::to_string(i) + "]", warnings);
+  } else {
+    warnings.push_back(path + ": a local node starts processes, so this has no effect here");
+  }
+}
+
+// What plan_pod reads of a container.
+void take_away_carried_out(Json& container) {
+  if (!container.is_object()) return;
+  for (const char* key :
+       {"name", "env", "ports", "volumeMounts", "workingDir", "terminationMessagePolicy"})
+    container.erase(key);
+}
+
+}  // namespace
+
+Problems local_template_problems(const TrainingJob& job) {
+  Problems problems = pod_template_problems(job.spec.podTemplate);
+  if (!problems.empty()) return problems;
+  Result<PodPlan> planned =
+      plan_pod(make_worker_pod(job, {}), {.node_name = "local", .pod_address = "127.0.0.1"});
+  if (planned.ok()) return {};
+  const std::string& message = planned.error().message;
+  return {"spec.podTemplate" + std::string(message.starts_with("spec.") ? "." : ": ") + message};
+}
+
+std::vector<std::string> local_template_warnings(const Json& pod_template) {
+  Json rest = pod_template;
+  rest.erase("metadata");
+  if (const auto spec = rest.find("spec"); spec != rest.end() && spec->is_object()) {
+    spec->erase("volumes");
+    if (const auto containers = spec->find("containers"); containers != spec->end()) {
+      for (Json& container : *containers) take_away_carried_out(container);
+    }
+  }
+  std::vector<std::string> warnings;
+  warn(rest, "spec.podTemplate", warnings);
+  return warnings;
+}
+
+}  // namespace lockstep
