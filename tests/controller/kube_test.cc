@@ -84,9 +84,8 @@ std::string event_line(const char* type, const std::string& name, size_t padding
 class TempFile {
  public:
   TempFile() {
-    char name[] = "/tmp/lockstep-kube-test-XXXXXX";
-    ::close(::mkstemp(name));
-    path = name;
+    path = testing::TempDir() + "lockstep-kube-test-XXXXXX";
+    ::close(::mkstemp(path.data()));
   }
   ~TempFile() { std::filesystem::remove(path); }
   void write(const std::string& text) const { std::ofstream(path) << text; }
