@@ -51,7 +51,7 @@ build() {
   local preset=$1 folder=$2
   shift 2
   mkdir -p "$folder"
-  if [ ! -f "$folder/build.ninja" ]; then
+  if [ ! -f "$folder/CMakeCache.txt" ]; then
     say "configuring ($preset)"
     cmake --preset "$preset" >"$folder/configure.log" 2>&1 || {
       tail -n 30 "$folder/configure.log" >&2
