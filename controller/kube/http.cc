@@ -73,7 +73,9 @@ Error to_error(const std::exception& exception) {
 }  // namespace
 
 // One request from start to end. The network's threads meet the loop's thread here: what they share
-// is behind the mutex, the rest is the loop's.
+// is behind the mutex, the rest is the loop's. cpprestsdk's last word on a request, a cancelled one
+// too, comes at any later time from its threads, which end with the process: so this object may
+// outlive the mailbox and the timers, and touches neither once it was abandoned.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   struct Options {
@@ -98,7 +100,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     }
   }
 
-  // Loop's thread. No handler is called afterwards.
+  // Loop's thread. No handler is called and nothing is posted afterwards.
   void abandon() {
     if (is_over_) return;
     is_over_ = true;
@@ -108,6 +110,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     cancel_.cancel();
     const std::lock_guard lock(mutex_);
     is_refused_ = true;
+    is_abandoned_ = true;
     resume_locked();
   }
 
@@ -193,7 +196,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       is_too_large_ = true;
       return false;
     }
-    if (lines.empty()) return true;
+    if (lines.empty() || is_abandoned_) return true;
     size_t bytes = 0;
     for (const std::string& line : lines) bytes += line.size();
     pending_bytes_ += bytes;
@@ -219,6 +222,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   }
 
   void post_end(Result<HttpReply> result) {
+    const std::lock_guard lock(mutex_);  // held while posting: abandon() waits for that
+    if (is_abandoned_) return;
     mailbox_.post([self = shared_from_this(), result = std::move(result)]() mutable {
       self->finish(std::move(result));
     });
@@ -256,6 +261,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   LineFramer framer_;
   size_t pending_bytes_ = 0;
   bool is_refused_ = false;
+  bool is_abandoned_ = false;
   bool is_too_large_ = false;
   std::optional<pplx::task_completion_event<void>> resume_;
 };
@@ -264,9 +270,24 @@ struct HttpClient::Impl {
   Impl(HttpServer server, Mailbox& mailbox, Timers& timers)
       : mailbox(mailbox), timers(timers), client(server.url, config_for(server)) {}
 
+  ~Impl() {
+    for (const std::weak_ptr<Exchange>& exchange : exchanges) {
+      if (const auto open = exchange.lock()) open->abandon();
+    }
+  }
+
+  std::shared_ptr<Exchange> start(const HttpRequest& request, Exchange::Options options) {
+    auto exchange = std::make_shared<Exchange>(mailbox, timers, std::move(options));
+    std::erase_if(exchanges, [](const std::weak_ptr<Exchange>& old) { return old.expired(); });
+    exchanges.push_back(exchange);
+    exchange->start(client, request);
+    return exchange;
+  }
+
   Mailbox& mailbox;
   Timers& timers;
   rest::client::http_client client;
+  std::vector<std::weak_ptr<Exchange>> exchanges;  // that may not have ended
 };
 
 namespace {
@@ -294,8 +315,7 @@ HttpClient::~HttpClient() = default;
 void HttpClient::send(HttpRequest request, std::function<void(Result<HttpReply>)> done) {
   Exchange::Options options{.reply_bytes_max = request.reply_bytes_max,
                             .handler = {.on_lines = {}, .on_end = std::move(done)}};
-  std::make_shared<Exchange>(impl_->mailbox, impl_->timers, std::move(options))
-      ->start(impl_->client, request);
+  impl_->start(request, std::move(options));
 }
 
 std::unique_ptr<HttpHandle> HttpClient::stream(HttpRequest request, HttpStreamHandler handler,
@@ -304,9 +324,7 @@ std::unique_ptr<HttpHandle> HttpClient::stream(HttpRequest request, HttpStreamHa
                             .reply_bytes_max = request.reply_bytes_max,
                             .pending_bytes_max = pending_bytes_max,
                             .handler = std::move(handler)};
-  auto exchange = std::make_shared<Exchange>(impl_->mailbox, impl_->timers, std::move(options));
-  exchange->start(impl_->client, request);
-  return std::make_unique<StreamHandle>(std::move(exchange));
+  return std::make_unique<StreamHandle>(impl_->start(request, std::move(options)));
 }
 
 }  // namespace lockstep

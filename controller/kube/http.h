@@ -54,7 +54,9 @@ class HttpHandle {
 };
 
 // One server. Connections are kept and used again. Redirects are not followed: they would carry the
-// token to wherever they point. Used from the loop's thread, on which all answers come.
+// token to wherever they point. Used from the loop's thread, on which all answers come. Destroying
+// it cancels what is still open, without an answer; only that must come before the end of the
+// mailbox and of the timers.
 class HttpClient {
  public:
   HttpClient(HttpServer server, Mailbox& mailbox, Timers& timers);

@@ -449,6 +449,44 @@ TEST(KubeWatch, AFloodWaitsInTheNetworkAndNotInMemory) {
   watched.handle.reset();
 }
 
+// The network's threads say how a cancelled request ended when they get to it. By then the loop
+// that it belonged to may be gone: the loops live on here only to show what would have come.
+TEST(KubeClient, LeavesTheLoopAloneOnceItIsGone) {
+  ScriptedServer server([](const Request& request, const Peer& peer) {
+    if (request.contains("/leases/")) {
+      peer.reply(200, "{}");
+      return;
+    }
+    if (request.contains("watch=1")) {
+      peer.begin_chunks();
+      peer.chunk(event_line("ADDED", "a"));
+    }
+    peer.wait_for_close();
+  });
+  std::vector<std::unique_ptr<Loop>> loops;
+  size_t answers = 0;
+  for (int round = 0; round < 50; ++round) {
+    Loop& loop = *loops.emplace_back(std::make_unique<Loop>());
+    Watched watched;  // ends after the client
+    {
+      KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+      client.send(kGetPod, [&](const ApiReply&) { ++answers; });
+      open(watched, client);
+      if (round % 2 == 0) loop.run_until([&] { return !watched.events.empty(); });
+      if (round % 3 == 0) watched.handle.reset();
+    }
+    loop.mailbox.run();
+    EXPECT_FALSE(watched.end.has_value());
+    EXPECT_FALSE(loop.timers.next().has_value());
+  }
+  Loop loop;
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  const ApiRequest lease{.verb = ApiVerb::kGet, .type = kLeases, .namespace_ = "ns", .name = "l"};
+  EXPECT_EQ(call(loop, client, lease).outcome, ApiOutcome::kOk);
+  for (const auto& old : loops) EXPECT_EQ(old->mailbox.run(), 0u);
+  EXPECT_EQ(answers, 0u);
+}
+
 TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   Loop loop;
   std::vector<Request> seen;
