@@ -55,7 +55,6 @@ struct Digits {
   }
 };
 
-
 std::tm utc(WallTime time) {
   const std::time_t seconds = static_cast<std::time_t>(
       std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count());
