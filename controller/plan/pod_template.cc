@@ -75,13 +75,27 @@ Json environment(const TrainingJob& job, const NewPod& pod) {
   return env;
 }
 
+// What the pod listens on, so that a node (or who looks for it) can see whether it is free there. A
+// rank that shares the agent's port would be refused when it listens, not here.
+Json container_ports(const TrainingJob& job) {
+  constexpr int64_t kRankPortsMax = 64;
+  Json ports = Json::array({{{"name", "agent"}, {"containerPort", kAgentPort}}});
+  const int64_t ranks = std::min(processes_per_node(job.spec), kRankPortsMax);
+  for (int64_t i = 0; i < ranks; ++i) {
+    const int64_t port = job.spec.rendezvous.port + i;
+    if (port != kAgentPort)
+      ports.push_back({{"name", "rank-" + std::to_string(i)}, {"containerPort", port}});
+  }
+  return ports;
+}
+
 Json container(const TrainingJob& job, const NewPod& pod) {
   Json node = {
       {"name", kNodeContainer},
       {"image", job.spec.image.empty() ? kDefaultImage : job.spec.image},
       {"command", Json::array({kAgentPath})},
       {"env", environment(job, pod)},
-      {"ports", Json::array({{{"name", "agent"}, {"containerPort", kAgentPort}}})},
+      {"ports", container_ports(job)},
       {"volumeMounts",
        Json::array({{{"name", "token"}, {"mountPath", kTokenFolder}, {"readOnly", true}},
                     {{"name", "work"}, {"mountPath", kWorkFolder}}})},

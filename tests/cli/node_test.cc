@@ -1,6 +1,8 @@
 // The local node with real processes: what a kubelet would report, and that nothing stays behind.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 
 #include "cli/local/node/local_node.h"
 #include "cli/local/node/process_tree.h"
+#include "common/base/check.h"
 
 namespace lockstep {
 namespace {
@@ -226,6 +229,62 @@ TEST_F(NodeTest, RefusesWhatItCannotRunInWords) {
     EXPECT_NE(get(name)["status"]["message"].get<std::string>().find("a local node"),
               std::string::npos);
   }
+}
+
+// A listener on all addresses, on a port of the system's choice.
+class TakenPort {
+ public:
+  TakenPort() {
+    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_addr.s_addr = htonl(INADDR_ANY);
+    socklen_t size = sizeof name;
+    bool listens = bind(fd_, reinterpret_cast<const sockaddr*>(&name), size) == 0 &&
+                   listen(fd_, 1) == 0 &&
+                   getsockname(fd_, reinterpret_cast<sockaddr*>(&name), &size) == 0;
+    CHECK(listens);
+    port_ = ntohs(name.sin_port);
+  }
+  ~TakenPort() { close(fd_); }
+
+  uint16_t port() const { return port_; }
+
+ private:
+  int fd_ = -1;
+  uint16_t port_ = 0;
+};
+
+TEST_F(NodeTest, SaysWhichPortIsTaken) {
+  TakenPort taken;
+  start_node();
+  Json pod = shell_pod("p", "true");
+  pod["spec"]["containers"][0]["ports"] = Json::array({{{"containerPort", taken.port()}}});
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Failed")) << get("p");
+  Json status = get("p")["status"];
+  EXPECT_EQ(status["reason"], "NoAddress");
+  EXPECT_NE(status["message"].get<std::string>().find("port " + std::to_string(taken.port()) +
+                                                      " is taken on every one"),
+            std::string::npos)
+      << status;
+}
+
+TEST_F(NodeTest, ATroubleOfTheNodeIsNotCalledAPodThatItDoesNotSupport) {
+  start_node();
+  Json pod = shell_pod("p", "true");
+  // A file where its second folder would have to be.
+  pod["spec"]["volumes"] = Json::array({{{"name", "s"}, {"secret", {{"secretName", "s"}}}},
+                                        {{"name", "e"}, {"emptyDir", Json::object()}}});
+  pod["spec"]["containers"][0]["volumeMounts"] =
+      Json::array({{{"name", "s"}, {"mountPath", "/a"}}, {{"name", "e"}, {"mountPath", "/a/b/c"}}});
+  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/secrets",
+                {{"metadata", {{"name", "s"}}}, {"stringData", {{"b", "a file"}}}})
+                .code,
+            201);
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Failed")) << get("p");
+  EXPECT_EQ(get("p")["status"]["reason"], "NodeFailure");
 }
 
 TEST_F(NodeTest, DeletionSendsSigtermAndWaits) {

@@ -54,6 +54,19 @@ TEST(PodTemplate, GpusAreALimitAndCommandsMayRunAsRoot) {
   EXPECT_FALSE(spec["securityContext"].contains("runAsNonRoot"));
 }
 
+TEST(PodTemplate, NamesThePortsOfTheAgentAndOfItsRanks) {
+  Scene scene;
+  scene.seen.job.spec.rendezvous.port = 29399;
+  scene.seen.job.spec.processesPerNode = 3;
+  const Json ports = make_worker_pod(scene.seen.job, {})["spec"]["containers"][0]["ports"];
+  EXPECT_EQ(ports, Json::parse(R"([{"name": "agent", "containerPort": 29400},
+                                   {"name": "rank-0", "containerPort": 29399},
+                                   {"name": "rank-2", "containerPort": 29401}])"));
+  scene.seen.job.spec.processesPerNode = 1000;
+  const Json bounded = make_worker_pod(scene.seen.job, {})["spec"]["containers"][0]["ports"];
+  EXPECT_EQ(bounded.size(), 64u);  // one of them is the agent's
+}
+
 TEST(PodTemplate, MergesListsByTheirKeysAndReplacesTheRest) {
   Scene scene;
   scene.seen.job.spec.podTemplate = {

@@ -18,7 +18,7 @@ class AddressPool {
   explicit AddressPool(uint64_t seed);
 
   // "127.x.y.z", on which all these TCP ports could be bound just now. kUnavailable after a bounded
-  // number of tries.
+  // number of tries, naming the port that stood in the way.
   Result<std::string> take(const std::vector<uint16_t>& ports);
   void give_back(const std::string& address) { taken_.erase(address); }
 

@@ -186,30 +186,45 @@ void LocalNode::bind(const Json& pod) {
 }
 
 void LocalNode::start_pod(Pod& pod) {
+  if (Status addressed = take_address(pod); !addressed.ok())
+    return refuse(pod, kNoAddressReason, addressed.error().message);
   Status prepared = prepare(pod);
   if (!prepared.ok() && prepared.error().code == Code::kNotFound) {
     pod.retry_at = clock_.now() + kSecretRetry;
     return report(
         pod, waiting_status(pod.facts, "CreateContainerConfigError", prepared.error().message));
   }
-  if (!prepared.ok()) return refuse(pod, "NotSupported", prepared.error().message);
+  if (!prepared.ok()) {
+    bool is_asked_too_much = prepared.error().code == Code::kInvalid;
+    return refuse(pod, is_asked_too_much ? "NotSupported" : "NodeFailure",
+                  prepared.error().message);
+  }
   Status launched = launch(pod);
   if (launched.ok()) return;
   pod.state = State::kEnded;
-  addresses_.give_back(pod.facts.address);
   EndFacts end{.exit_code = 128,
                .reason = "StartError",
                .message = launched.error().message,
                .finished = clock_.wall_now()};
   report(pod, ended_status(pod.facts, end));
+  give_address_back(pod);
+}
+
+Status LocalNode::take_address(Pod& pod) {
+  if (!pod.facts.address.empty()) return {};
+  std::vector<uint16_t> ports = container_ports(pod.object);
+  ports.push_back(static_cast<uint16_t>(kAgentPort));
+  TRY_ASSIGN(pod.facts.address, addresses_.take(ports));
+  return {};
+}
+
+// Once alone: by the second time it may be another pod's.
+void LocalNode::give_address_back(Pod& pod) {
+  if (!pod.facts.address.empty()) addresses_.give_back(pod.facts.address);
+  pod.facts.address.clear();
 }
 
 Status LocalNode::prepare(Pod& pod) {
-  if (pod.facts.address.empty()) {
-    std::vector<uint16_t> ports = container_ports(pod.object);
-    ports.push_back(static_cast<uint16_t>(kAgentPort));
-    TRY_ASSIGN(pod.facts.address, addresses_.take(ports));
-  }
   pod.facts.started = clock_.wall_now();
   TRY_ASSIGN(pod.plan, plan_pod(pod.object, {options_.name, pod.facts.address}));
   pod.facts.container = pod.plan.container;
@@ -282,20 +297,20 @@ void LocalNode::ended(Pod& pod, const ExitStatus& status) {
   pod.state = State::kEnded;
   // A container ends with all that it started.
   kill_processes_with(marker(pod));
-  addresses_.give_back(pod.facts.address);
   EndFacts end{.exit_code = status.code,
                .signal = status.signal,
                .reason = status.code == 0 ? "Completed" : "Error",
                .message = termination_message(pod, status),
                .finished = clock_.wall_now()};
   report(pod, ended_status(pod.facts, end));
+  give_address_back(pod);
   if (pod.terminating) terminate(pod);
 }
 
 void LocalNode::refuse(Pod& pod, std::string_view reason, const std::string& message) {
   pod.state = State::kEnded;
-  addresses_.give_back(pod.facts.address);
   report(pod, refused_status(reason, message));
+  give_address_back(pod);
 }
 
 void LocalNode::release(Pod& pod) {
@@ -304,7 +319,7 @@ void LocalNode::release(Pod& pod) {
     if (!kill_processes_with(marker(pod)))
       log_error("processes of a pod don't end", {{"pod", pod.plan.name}});
   }
-  if (!pod.facts.address.empty()) addresses_.give_back(pod.facts.address);
+  give_address_back(pod);
   if (!pod.folder.root().empty()) pod.folder.remove();
 }
 

@@ -27,6 +27,10 @@ struct LocalNodeOptions {
   size_t log_bytes_max = 64u << 20;
 };
 
+// Reason of a pod that failed because something else listens on its ports, whatever the address: a
+// new pod would fare no better.
+inline constexpr char kNoAddressReason[] = "NoAddress";
+
 // A kubelet in small: runs the pods of an Api as processes of this machine, one process group each,
 // with their own address in 127.0.0.0/8, and reports what becomes of them. It says nothing to the
 // Api that a kubelet could not say by REST: binding, status, and deletion with grace period 0.
@@ -72,6 +76,8 @@ class LocalNode {
   void gone(const Json& pod);
   void bind(const Json& pod);
   void start_pod(Pod& pod);
+  Status take_address(Pod& pod);
+  void give_address_back(Pod& pod);
   Status prepare(Pod& pod);
   Status launch(Pod& pod);
   void terminate(Pod& pod);
