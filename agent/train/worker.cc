@@ -102,6 +102,16 @@ ModelState Worker::model_state() {
           .second_moments = model_->second_moments()};
 }
 
+// A position in the data belongs to one order of it. The seed of the parameters may differ: they
+// come from the checkpoint.
+Status Worker::check_order(const TrainingPosition& stored, const std::string& path) const {
+  if (stored.data_seed == position_.data_seed) return {};
+  return invalid("spec.train.data.seed: " + std::to_string(position_.data_seed) + " is not the " +
+                 std::to_string(stored.data_seed) + " of the checkpoint " + path +
+                 ", whose position belongs to that order of the samples; set that seed or another "
+                 "spec.checkpoint.path");
+}
+
 // Rank 0: the newest checkpoint that verifies, if there is one.
 Status Worker::open_storage() {
   checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
@@ -112,6 +122,7 @@ Status Worker::open_storage() {
     const Status loaded = load_model_state(newest->path, model_state());
     const bool other_model = !loaded.ok() && loaded.error().code == Code::kInvalid;
     TRY(reason_.note(other_model ? kExitBadConfig : kExitStorageError, loaded));
+    TRY(reason_.note(kExitBadConfig, check_order(newest->manifest.position, newest->path)));
     position_.step = newest->manifest.position.step;
     position_.samples = newest->manifest.position.samples;
     saved_step_ = position_.step;
@@ -266,21 +277,26 @@ Status Worker::validate_if_due() {
                       metrics_->add(ValidationMetrics{.step = position_.step, .loss = *loss}));
 }
 
+// Rank 0 alone has something left to do once all have come to the end: nobody waits for that. Its
+// exit code still counts, so a round in which it fails is a failed round.
 Status Worker::finish() {
   progress_.enter(WorkerPhase::kFinishing);
-  const SampleSpec& sample = config_.train.sample;
-  if (stores() && sample.tokens > 0) {
-    TRY_ASSIGN(const TokenWidth width, token_width(config_.train.data.tokenizer));
-    TRY_ASSIGN(const std::string text,
-               reason_.note(kExitBadConfig, sample_text(model_->model(), model_->store(), sample,
-                                                        *source_, width)));
-    TRY(reason_.note(kExitStorageError,
-                     write_file_synced(config_.checkpoint.path + "/sample.txt", text)));
-  }
-  // The others wait for rank 0: a round in which its end fails is a failed round.
   TRY(reason_.note(kExitPeerLost, world_->barrier()));
+  progress_.follow(nullptr);  // the others may leave
+  if (config_.rank == 0 && config_.train.sample.tokens > 0) TRY(sample());
   progress_.enter(WorkerPhase::kDone);
   return {};
+}
+
+Status Worker::sample() {
+  TRY_ASSIGN(const TokenWidth width, token_width(config_.train.data.tokenizer));
+  TRY_ASSIGN(const std::string text,
+             reason_.note(kExitBadConfig, sample_text(model_->model(), model_->store(),
+                                                      config_.train.sample, *source_, width)));
+  log_info("sample", {{"text", text}});
+  if (!stores()) return {};
+  return reason_.note(kExitStorageError,
+                      write_file_synced(config_.checkpoint.path + "/sample.txt", text));
 }
 
 }  // namespace lockstep

@@ -36,6 +36,7 @@ class Worker {
   Status form();
   Status load();
   Status open_storage();
+  Status check_order(const TrainingPosition& stored, const std::string& path) const;
   Status compose();
   Status broadcast();
   Status prepare_steps();
@@ -44,6 +45,7 @@ class Worker {
   Status save_if_due();
   Status validate_if_due();
   Status finish();
+  Status sample();
   Status report(const StepMetrics& metrics);
   ModelState model_state();
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }

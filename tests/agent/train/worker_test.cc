@@ -253,6 +253,48 @@ TEST(Worker, RefusesACheckpointOfAnotherModel) {
   EXPECT_NE(other.log(0).find("belongs to another model"), std::string::npos) << other.log(0);
 }
 
+TEST(Worker, RefusesAnotherOrderOfTheDataOnlyForACheckpointThatHasAPositionInIt) {
+  WorkerWorld::Options options = small_world(1);
+  options.train.steps = 2;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  options.train.steps = 4;
+  options.train.seed = 9;  // the parameters come from the checkpoint
+  WorkerWorld same(options);
+  options.train.data.seed = 8;
+  WorkerWorld other(options);
+  for (const WorkerWorld* next : {&same, &other}) {
+    std::filesystem::copy(world.checkpoints(), next->checkpoints(),
+                          std::filesystem::copy_options::recursive);
+  }
+  ASSERT_NO_FATAL_FAILURE(same.run());
+  EXPECT_EQ(same.metric("loss").size(), 4u);
+  ASSERT_NO_FATAL_FAILURE(other.start());
+  EXPECT_EQ(other.wait(), std::vector<int>{kExitBadConfig});
+  EXPECT_NE(other.log(0).find("spec.train.data.seed: 8 is not the 3 of the checkpoint"),
+            std::string::npos)
+      << other.log(0);
+}
+
+TEST(Worker, PrintsTheSampleAlsoWhereNothingIsStored) {
+  WorkerWorld::Options options = small_world(1);
+  options.train.steps = 2;
+  options.stores = false;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.log(0).find("text=\"and "), std::string::npos) << world.log(0);
+  EXPECT_FALSE(std::filesystem::exists(world.checkpoints()));
+}
+
+TEST(Worker, TheOthersDoNotWaitForRank0sSample) {
+  WorkerWorld::Options options = small_world(2);
+  options.train.steps = 2;
+  WorkerWorld world(options);
+  std::filesystem::create_directories(world.checkpoints() + "/sample.txt");  // can't be written
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  EXPECT_EQ(world.wait(), (std::vector<int>{kExitStorageError, 0})) << world.log(1);
+}
+
 TEST(Worker, ReportsStorageThatCannotBeWritten) {
   WorkerWorld world(small_world(2));
   world.folder().write("checkpoints", "a file where the folder should be");

@@ -80,7 +80,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   config.hash = world_hash(world_);
   config.rank = rank;
   config.train = options_.train;
-  config.checkpoint = {.path = checkpoints_,
+  config.checkpoint = {.path = options_.stores ? checkpoints_ : "",
                        .everySteps = options_.checkpoint_every,
                        .keep = options_.checkpoint_keep};
   config.threads = 1;
