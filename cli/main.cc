@@ -1,5 +1,4 @@
 // lockstep: the user's tool.
-#include <pthread.h>
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -12,15 +11,6 @@
 namespace {
 
 constexpr char kVersion[] = "0.1.0";
-
-// All threads leave these to the one that waits for them.
-void block_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-}
 
 std::string program_folder() {
   std::error_code error;
@@ -45,7 +35,10 @@ int main(int argc, char** argv) {
   run_command->add_option("--output", run.output,
                           "Folder for checkpoints, metrics, logs and the loss curve "
                           "(default: ./lockstep-runs/<job>-<time>)");
-  run_command->add_option("-o", format, "json: one line of JSON on stdout at the end, for programs")
+  run_command
+      ->add_option("-o", format,
+                   "json: one line of JSON on stdout at the end, for programs; none for bad "
+                   "input (exit code 2)")
       ->check(CLI::IsMember({"json"}));
   run_command->footer(
       "Exit code 0: Complete; 1: Failed; 2: bad input, nothing was started; 130: interrupted.\n"
@@ -63,7 +56,7 @@ int main(int argc, char** argv) {
   CLI::App* version_command = app.add_subcommand("version", "Print the version");
   version_command->callback([] { std::cout << "lockstep " << kVersion << "\n"; });
 
-  block_signals();
+  signal(SIGPIPE, SIG_IGN);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,6 +1,7 @@
 #include "cli/run/local_run.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -34,11 +35,16 @@ std::string collection_of(const ObjectMeta& metadata) {
   return "/apis/lockstep.dev/v1alpha1/namespaces/" + metadata.namespace_ + "/trainingjobs";
 }
 
-const Condition* true_condition(const TrainingJobStatus& status, std::string_view type) {
+const Condition* find_condition(const TrainingJobStatus& status, std::string_view type,
+                                std::string_view value) {
   for (const Condition& condition : status.conditions) {
-    if (condition.type == type && condition.status == "True") return &condition;
+    if (condition.type == type && condition.status == value) return &condition;
   }
   return nullptr;
+}
+
+const Condition* true_condition(const TrainingJobStatus& status, std::string_view type) {
+  return find_condition(status, type, "True");
 }
 
 // The kernel's random bits, so that two runs on one machine don't choose the same addresses.
@@ -68,6 +74,7 @@ int LocalRun::run() {
   Status started = start();
   if (!started.ok()) {
     reporter_.line(started.error().message);
+    if (options_.json) print_json(End::kFailed);
     return kExitFailed;
   }
   End end = follow();
@@ -85,9 +92,12 @@ int LocalRun::run() {
 }
 
 Status LocalRun::start() {
+  TRY(check_programs(options_.program_folder));
+  // Before there are threads, which leave these to the one that waits for them.
   sigset_t signals;
   sigemptyset(&signals);
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (signal_fd_ < 0 || wake_fd_ < 0) return errno_error("[run] eventfd", errno);
@@ -117,6 +127,10 @@ LocalRun::End LocalRun::follow() {
     look();
     if (true_condition(status_, "Complete")) return End::kComplete;
     if (true_condition(status_, "Failed")) return End::kFailed;
+    // What a controller leaves alone until somebody corrects it; here, nobody does.
+    if (find_condition(status_, "Valid", "False")) return End::kInvalid;
+    if (status_.lastFailure && status_.lastFailure->reason == kNoAddressReason)
+      return End::kNoAddress;
     if (job_gone_) return End::kJobGone;
     if (cluster_->controller().ends_in_a_row() >= kControllerEndsMax) return End::kControllerLost;
     if (signals_ > 0) return End::kInterrupted;
@@ -207,7 +221,11 @@ void LocalRun::finish(End end) {
   report_validation_losses();
   write_loss_curve();
   print_result(end);
-  if (options_.json) std::printf("%s\n", result_json(end).c_str());
+  if (options_.json) print_json(end);
+}
+
+void LocalRun::print_json(End end) const {
+  std::printf("%s\n", result_json(end).c_str());
   std::fflush(stdout);
 }
 
@@ -245,6 +263,10 @@ void LocalRun::print_result(End end) {
   if (end == End::kControllerLost)
     reporter_.line("failed: the controller does not stay up; the end of its log:\n" +
                    end_of_file(options_.output + "/logs/controller.log", kLogTailBytes));
+  if (end == End::kInvalid)
+    reporter_.line("failed: the controller refused the job:\n" +
+                   find_condition(status_, "Valid", "False")->message);
+  if (end == End::kNoAddress) reporter_.line("failed: " + status_.lastFailure->message);
   if (end == End::kJobGone) reporter_.line("failed: the job was deleted");
   std::string summary = options_.job.metadata.name + ": " + state_text(end) + " at step " +
                         std::to_string(snapshot().step) + " after " +

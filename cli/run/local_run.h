@@ -32,7 +32,15 @@ class LocalRun {
   Status start();
   Status submit();
   // Why it is over.
-  enum class End { kComplete, kFailed, kInterrupted, kControllerLost, kJobGone };
+  enum class End {
+    kComplete,
+    kFailed,
+    kInterrupted,
+    kInvalid,
+    kNoAddress,
+    kControllerLost,
+    kJobGone
+  };
   End follow();
   void look();
   ProgressSnapshot snapshot() const;
@@ -46,6 +54,7 @@ class LocalRun {
   void finish(End end);
   void write_loss_curve();
   void print_result(End end);
+  void print_json(End end) const;
   std::string result_json(End end) const;
   std::string state_text(End end) const;
 

@@ -58,10 +58,6 @@ int run_job(const RunOptions& options, const Clock& clock) {
     print_error(output.error().message);
     return kExitBadInput;
   }
-  if (Status programs = check_programs(options.program_folder); !programs.ok()) {
-    print_error(programs.error().message);
-    return kExitFailed;
-  }
   if (job.spec.checkpoint.path.empty()) job.spec.checkpoint.path = *output + "/checkpoints";
   LocalRun run(clock, {.job = job,
                        .output = *output,

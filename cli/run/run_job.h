@@ -20,8 +20,8 @@ inline constexpr int kExitInterrupted = 130;
 
 // Trains the job of a file on this machine and returns the exit code: 0 for Complete alone,
 // kExitBadInput before anything was started, kExitInterrupted after a signal, else kExitFailed.
-// SIGINT, SIGTERM and SIGHUP are blocked in all threads by the caller; the first one ends the job
-// within its grace period, the second one at once.
+// Once the input is read, SIGINT, SIGTERM and SIGHUP are blocked; the first one ends the job within
+// its grace period, the second one at once. Called where there is one thread.
 int run_job(const RunOptions& options, const Clock& clock);
 
 // Checks each file as run_job would; 0 or kExitBadInput.

@@ -1,6 +1,9 @@
 // The bad input of a user through the real program: exit code 2, a message that helps, and nothing
 // started or written.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +12,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/job_run.h"
+
+namespace lockstep {
 namespace {
 
 struct Outcome {
@@ -16,9 +22,8 @@ struct Outcome {
   std::string text;
 };
 
-Outcome run_program(const std::string& arguments) {
-  std::string command = std::string(LOCKSTEP_BIN_DIR) + "/lockstep " + arguments + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
+Outcome run_command(const std::string& command) {
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   Outcome outcome;
   std::array<char, 4096> block;
   while (size_t bytes = fread(block.data(), 1, block.size(), pipe))
@@ -26,6 +31,10 @@ Outcome run_program(const std::string& arguments) {
   int raw = pclose(pipe);
   outcome.exit_code = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128;
   return outcome;
+}
+
+Outcome run_program(const std::string& arguments) {
+  return run_command(std::string(LOCKSTEP_BIN_DIR) + "/lockstep " + arguments);
 }
 
 class BadInput : public testing::Test {
@@ -212,6 +221,26 @@ TEST_F(BadInput, WrongCommandLinesAreBadInput) {
   EXPECT_TRUE(version.text.starts_with("lockstep ")) << version.text;
 }
 
+TEST_F(BadInput, MissingProgramsAreAFailureInOneLineOfJson) {
+  std::filesystem::copy(std::string(LOCKSTEP_BIN_DIR) + "/lockstep", folder_ + "/lockstep");
+  Outcome outcome = run_command(folder_ + "/lockstep run " + write(job()) + " -o json --output " +
+                                folder_ + "/out");
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.text;
+  EXPECT_NE(outcome.text.find("\"state\":\"Failed\""), std::string::npos) << outcome.text;
+}
+
+TEST_F(BadInput, CtrlCEndsTheReadingOfAJobThatNeverComes) {
+  std::string fifo = folder_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  test::JobRun run({.job = fifo, .output = folder_ + "/out", .log = folder_ + "/log"});
+  int writer = -1;  // to be had as soon as the program reads
+  ASSERT_TRUE(test::eventually(
+      [&] { return (writer = open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0; }));
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(20), 128 + SIGINT);
+  close(writer);
+}
+
 TEST_F(BadInput, AnOutputFolderThatCannotBeMadeIsNamed) {
   std::ofstream(folder_ + "/file") << "x";
   Outcome outcome = run_program("run " + write(job()) + " --output " + folder_ + "/file/out");
@@ -220,3 +249,4 @@ TEST_F(BadInput, AnOutputFolderThatCannotBeMadeIsNamed) {
 }
 
 }  // namespace
+}  // namespace lockstep
