@@ -56,7 +56,7 @@ struct Schema<NodesStatus> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "desired", .meaning = "As spec.nodes has it.", .minimum = 0},
           &NodesStatus::desired);
-    visit(Field{.name = "ready", .meaning = "Pods whose agent answers.", .minimum = 0},
+    visit(Field{.name = "ready", .meaning = "Pods that run and have an address.", .minimum = 0},
           &NodesStatus::ready);
   }
 };
@@ -102,8 +102,11 @@ template <>
 struct Schema<FailureStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "rank", .meaning = "That failed first; -1 is unknown.", .minimum = -1},
-          &FailureStatus::rank);
+    visit(
+        Field{.name = "rank",
+              .meaning = "That failed first; -1 is none or unknown, as where a whole pod was lost.",
+              .minimum = -1},
+        &FailureStatus::rank);
     visit(Field{.name = "nodeIndex", .meaning = "Its node; -1 is unknown.", .minimum = -1},
           &FailureStatus::nodeIndex);
     visit(Field{.name = "node", .meaning = "The Kubernetes node of its pod."},
@@ -177,7 +180,7 @@ struct Schema<TrainingJobStatus> {
           &TrainingJobStatus::lastFailure);
     visit(Field{.name = "lastCheckpoint", .meaning = "The newest complete one in storage."},
           &TrainingJobStatus::lastCheckpoint);
-    visit(Field{.name = "startTime", .meaning = "When the first round began."},
+    visit(Field{.name = "startTime", .meaning = "When the controller took the job up."},
           &TrainingJobStatus::startTime);
     visit(Field{.name = "completionTime", .meaning = "When the job was Complete or Failed."},
           &TrainingJobStatus::completionTime);

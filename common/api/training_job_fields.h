@@ -352,7 +352,8 @@ struct Schema<TrainingJobSpec> {
                 .meaning = "How the ranks share the model; what is left is data parallel."},
           &TrainingJobSpec::parallelism);
     visit(Field{.name = "processGroups",
-                .meaning = "Named groups of ranks beside the mesh's own.",
+                .meaning = "Named groups of ranks beside the mesh's own. Checked and passed on; "
+                           "the built-in loop does not use them.",
                 .items_max = 256,
                 .list_key = "name"},
           &TrainingJobSpec::processGroups);

@@ -13,10 +13,10 @@ namespace lockstep {
 // Where a training stands: with the tensors, all that the next step depends on. Random numbers are
 // functions of seed and position (common/base/random.h), so that these are their state too.
 struct TrainingPosition {
-  int64_t step = 0;     // optimizer steps done
-  int64_t samples = 0;  // done by the whole job: the position in the data
-  uint64_t weights_seed = 0;
-  uint64_t data_seed = 0;
+  int64_t step = 0;           // optimizer steps done
+  int64_t samples = 0;        // done by the whole job: the position in the data
+  uint64_t weights_seed = 0;  // of the initial parameters; only to tell where they came from
+  uint64_t data_seed = 0;     // of the order of the samples that `samples` is a position in
 
   bool operator==(const TrainingPosition&) const = default;
 };
