@@ -333,7 +333,8 @@ struct Schema<TrainingJobSpec> {
                 .maximum = kProcessesMax},
           &TrainingJobSpec::processesPerNode);
     visit(Field{.name = "threadsPerProcess",
-                .meaning = "CPU threads of each rank; 0 is the pod's CPUs divided by its ranks.",
+                .meaning = "CPU threads of each rank; 0 is the pod's CPUs divided by its ranks "
+                           "(`lockstep run`: this machine's CPUs divided by all ranks).",
                 .minimum = 0,
                 .maximum = 4096},
           &TrainingJobSpec::threadsPerProcess);
