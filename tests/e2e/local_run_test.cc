@@ -1,7 +1,10 @@
 // `lockstep run` with the real programs: a small job from the command line to its results, and what
 // becomes of it when it is interrupted or loses its controller.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +12,7 @@
 #include <map>
 #include <sstream>
 
+#include "cli/run/local_run.h"
 #include "tests/support/job_run.h"
 #include "tests/support/processes.h"
 
@@ -22,6 +26,7 @@ struct TinyJob {
   int processes_per_node = 1;
   int steps = 60;
   int every = 20;  // steps between checkpoints, and between validations
+  int port = 29500;
 };
 
 std::string document(const TinyJob& job) {
@@ -29,7 +34,8 @@ std::string document(const TinyJob& job) {
   text << "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: tiny}\nspec:\n"
        << "  nodes: " << job.nodes << "\n  processesPerNode: " << job.processes_per_node
        << "\n  threadsPerProcess: 1\n  terminationGracePeriodSeconds: 20\n"
-       << "  checkpoint: {everySteps: " << job.every << ", keep: 2}\n"
+       << "  rendezvous: {port: " << job.port << "}\n  checkpoint: {everySteps: " << job.every
+       << ", keep: 2}\n"
        << "  train:\n    model: {layers: 2, width: 32, heads: 2, context: 32}\n"
        << "    data: {path: text.txt, validationFraction: 0.05}\n    steps: " << job.steps << "\n"
        << "    batch: {global: 8, micro: 2}\n    optimizer: {learningRate: 5.0e-3}\n"
@@ -156,6 +162,47 @@ TEST(LocalRunTest, TrainsToCompleteAndSaysSoInOneLine) {
   // The token, the key and the pods' files.
   EXPECT_FALSE(fs::exists(tiny.output() / "node"));
   expect_nothing_left(tiny);
+}
+
+TEST(LocalRunTest, ATakenPortEndsItWithItsNumber) {
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t size = sizeof name;
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&name), size), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
+  TinyRun tiny({.port = ntohs(name.sin_port)});
+  EXPECT_EQ(tiny.run().wait(), 1) << tiny.log();
+  close(fd);
+  Json result = tiny.run().result();
+  ASSERT_TRUE(result.is_object()) << tiny.log();
+  EXPECT_EQ(result["state"], "Failed");
+  EXPECT_LT(result["restarts"], 10) << "another pod fares no better";
+  EXPECT_NE(tiny.log().find("failed: [node] port " + std::to_string(ntohs(name.sin_port))),
+            std::string::npos)
+      << tiny.log();
+}
+
+TEST(LocalRunTest, AJobThatTheControllerRefusesEndsItWithTheWords) {
+  TemporaryFolder folder;
+  TrainingJob job;
+  job.metadata.name = "refused";
+  job.metadata.namespace_ = "default";
+  TrainSpec& train = job.spec.train.emplace();
+  train.model = {.layers = 2, .width = 32, .heads = 2, .context = 32};
+  train.data.path = folder.path() / "text.txt";
+  job.spec.podTemplate = {{"spec", {{"restartPolicy", "Always"}}}};
+  job.spec.checkpoint.path = folder.path() / "checkpoints";
+  SystemClock clock;
+  LocalRun run(clock, {.job = job, .output = folder.path(), .program_folder = LOCKSTEP_BIN_DIR});
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run.run(), 1);
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("failed: the controller refused the job:\nspec.podTemplate.spec.restart"),
+            std::string::npos)
+      << said;
 }
 
 TEST(LocalRunTest, TwoProcessesOfOneNodeLearnWhatTwoNodesDo) {
