@@ -223,7 +223,11 @@ TEST(Worker, StopsWhenTheLossIsNotFinite) {
       .learningRate = 100, .schedule = "constant", .weightDecay = 10, .clipNorm = 0};
   WorkerWorld world(options);
   ASSERT_NO_FATAL_FAILURE(world.start());
-  EXPECT_EQ(world.wait(), (std::vector<int>{kExitNotFinite, kExitNotFinite})) << world.log(0);
+  // A rank may see the other one leave before it has looked at the loss itself.
+  const std::vector<int> codes = world.wait();
+  EXPECT_EQ(std::ranges::count(codes, kExitNotFinite) + std::ranges::count(codes, kExitPeerLost), 2)
+      << world.log(0);
+  EXPECT_GE(std::ranges::count(codes, kExitNotFinite), 1) << world.log(0);
 }
 
 TEST(Worker, NamesDataThatIsMissingOrTooShort) {
