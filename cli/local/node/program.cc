@@ -33,6 +33,7 @@ std::vector<std::string> merged_environment(
   }
   for (const auto& [name, value] : own) merged[name] = value;
   std::vector<std::string> entries;
+  entries.reserve(merged.size());
   for (const auto& [name, value] : merged) entries.push_back(name + "=" + value);
   return entries;
 }

@@ -1,7 +1,5 @@
 #include "cli/local/store/resources.h"
 
-#include <array>
-
 #include "common/api/training_job.h"
 
 namespace lockstep {
@@ -10,9 +8,9 @@ namespace {
 constexpr size_t kEventsKept = 2000;
 
 constexpr size_t kCoreEventsIndex = 3;
-extern const std::array<ResourceType, 8> kTypes;
+extern const ResourceType kTypes[8];
 
-const std::array<ResourceType, 8> kTypes = {{
+const ResourceType kTypes[8] = {
     ResourceType{.group = kApiGroup,
                  .version = "v1alpha1",
                  .plural = "trainingjobs",
@@ -72,7 +70,7 @@ const std::array<ResourceType, 8> kTypes = {{
                  .short_name = "no",
                  .namespaced = false,
                  .has_status = true},
-}};
+};
 
 }  // namespace
 
