@@ -52,6 +52,7 @@ Result<ModelConfig> model_preset(std::string_view name) {
 
 std::vector<std::string> model_preset_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(kPresets));
   for (const Preset& preset : kPresets) names.emplace_back(preset.name);
   return names;
 }
