@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr auto kStopTime = std::chrono::seconds(5);
@@ -73,4 +73,4 @@ bool ControllerChild::run_once() {
   return by_itself;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

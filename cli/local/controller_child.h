@@ -9,7 +9,7 @@
 #include "cli/local/node/process_host.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 struct ControllerChildOptions {
   SpawnSpec spec;
@@ -49,4 +49,4 @@ class ControllerChild {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

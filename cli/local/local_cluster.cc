@@ -10,7 +10,7 @@
 #include "cli/local/node/program.h"
 #include "common/base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::local {
 Result<std::string> random_secret() {
   Digest bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
@@ -75,4 +75,4 @@ LocalCluster::~LocalCluster() {
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

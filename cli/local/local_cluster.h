@@ -9,7 +9,7 @@
 #include "cli/local/node/process_host.h"
 #include "cli/local/store/api.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 struct LocalClusterOptions {
   std::string program_folder;  // of lockstep-controller and lockstep-agent
@@ -52,4 +52,4 @@ Result<std::string> random_secret();
 // is missing.
 Status check_programs(const std::string& program_folder);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -49,7 +49,7 @@ const Condition* true_condition(const TrainingJobStatus& status, std::string_vie
 
 // The kernel's random bits, so that two runs on one machine don't choose the same addresses.
 uint64_t run_seed() {
-  Result<std::string> secret = random_secret();
+  Result<std::string> secret = local::random_secret();
   return secret.ok() ? std::stoull(secret->substr(0, 16), nullptr, 16)
                      : static_cast<uint64_t>(getpid());
 }
@@ -92,7 +92,7 @@ int LocalRun::run() {
 }
 
 Status LocalRun::start() {
-  TRY(check_programs(options_.program_folder));
+  TRY(local::check_programs(options_.program_folder));
   // Before there are threads, which leave these to the one that waits for them.
   sigset_t signals;
   sigemptyset(&signals);
@@ -101,7 +101,7 @@ Status LocalRun::start() {
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (signal_fd_ < 0 || wake_fd_ < 0) return errno_error("[run] eventfd", errno);
-  TRY_ASSIGN(cluster_, LocalCluster::start(clock_, {.program_folder = options_.program_folder,
+  TRY_ASSIGN(cluster_, local::LocalCluster::start(clock_, {.program_folder = options_.program_folder,
                                                     .folder = options_.output + "/node",
                                                     .log_folder = options_.output + "/logs",
                                                     .seed = run_seed()}));
@@ -117,7 +117,7 @@ Status LocalRun::submit() {
   const ObjectMeta& metadata = options_.job.metadata;
   // 409 where it is one of those that are always there.
   call("POST", "/api/v1/namespaces", {{"metadata", {{"name", metadata.namespace_}}}});
-  ApiResponse made = call("POST", collection_of(metadata), to_json(options_.job));
+  local::ApiResponse made = call("POST", collection_of(metadata), to_json(options_.job));
   if (!made.ok()) return invalid(string_or(made.body, "message", "the job was refused"));
   return {};
 }
@@ -129,7 +129,7 @@ LocalRun::End LocalRun::follow() {
     if (true_condition(status_, "Failed")) return End::kFailed;
     // What a controller leaves alone until somebody corrects it; here, nobody does.
     if (find_condition(status_, "Valid", "False")) return End::kInvalid;
-    if (status_.lastFailure && status_.lastFailure->reason == kNoAddressReason)
+    if (status_.lastFailure && status_.lastFailure->reason == local::kNoAddressReason)
       return End::kNoAddress;
     if (job_gone_) return End::kJobGone;
     if (cluster_->controller().ends_in_a_row() >= kControllerEndsMax) return End::kControllerLost;
@@ -139,7 +139,7 @@ LocalRun::End LocalRun::follow() {
 }
 
 void LocalRun::look() {
-  ApiResponse response = call("GET", target_, Json());
+  local::ApiResponse response = call("GET", target_, Json());
   job_gone_ = response.code == 404;
   if (response.ok()) {
     if (Result<TrainingJob> job = stored_training_job_from_json(response.body); job.ok()) {
@@ -211,7 +211,7 @@ void LocalRun::stop(Duration patience) {
   if (!cluster_->node().is_empty()) cluster_->node().kill_all();
 }
 
-ApiResponse LocalRun::call(const std::string& method, const std::string& target, const Json& body) {
+local::ApiResponse LocalRun::call(const std::string& method, const std::string& target, const Json& body) {
   return cluster_->api().handle(
       {method, target, "application/json", body.is_null() ? std::string() : dump_json(body)});
 }
@@ -232,7 +232,7 @@ void LocalRun::print_json(End end) const {
 void LocalRun::write_loss_curve() {
   if (metrics_.losses().empty()) return;
   std::string file = options_.output + "/loss.svg";
-  Status written = write_file(file, loss_curve_svg({.title = options_.job.metadata.name,
+  Status written = local::write_file(file, loss_curve_svg({.title = options_.job.metadata.name,
                                                     .train = metrics_.losses(),
                                                     .validation = metrics_.validation_losses()}));
   if (!written.ok()) reporter_.line("no picture of the loss: " + written.error().message);
@@ -254,7 +254,7 @@ void LocalRun::print_result(End end) {
   std::error_code error;
   std::string sample = folder + "/sample.txt";
   if (end == End::kComplete && std::filesystem::exists(sample, error)) {
-    std::string text = end_of_file(sample, kSampleBytesMax);
+    std::string text = local::end_of_file(sample, kSampleBytesMax);
     text.erase(text.find_last_not_of(" \n") + 1);
     reporter_.line("\n" + text + "\n");
   }
@@ -262,7 +262,7 @@ void LocalRun::print_result(End end) {
     reporter_.line("failed: " + failed->message);
   if (end == End::kControllerLost)
     reporter_.line("failed: the controller does not stay up; the end of its log:\n" +
-                   end_of_file(options_.output + "/logs/controller.log", kLogTailBytes));
+                   local::end_of_file(options_.output + "/logs/controller.log", kLogTailBytes));
   if (end == End::kInvalid)
     reporter_.line("failed: the controller refused the job:\n" +
                    find_condition(status_, "Valid", "False")->message);

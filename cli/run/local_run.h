@@ -49,7 +49,7 @@ class LocalRun {
   void stop(Duration patience);
   // Waits for a change, a signal or a moment; counts signals.
   void wait(int milliseconds);
-  ApiResponse call(const std::string& method, const std::string& target, const Json& body);
+  local::ApiResponse call(const std::string& method, const std::string& target, const Json& body);
 
   void finish(End end);
   void write_loss_curve();
@@ -64,7 +64,7 @@ class LocalRun {
   const TimePoint began_;
   Reporter reporter_;
   MetricsReader metrics_;
-  std::unique_ptr<LocalCluster> cluster_;
+  std::unique_ptr<local::LocalCluster> cluster_;
   TrainingJobStatus status_;
   bool job_gone_ = false;
   int64_t validated_step_ = -1;

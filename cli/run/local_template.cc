@@ -31,8 +31,8 @@ void take_away_carried_out(Json& container) {
 Problems local_template_problems(const TrainingJob& job) {
   Problems problems = pod_template_problems(job.spec.podTemplate);
   if (!problems.empty()) return problems;
-  Result<PodPlan> planned =
-      plan_pod(make_worker_pod(job, {}), {.node_name = "local", .pod_address = "127.0.0.1"});
+  Result<local::PodPlan> planned =
+      local::plan_pod(make_worker_pod(job, {}), {.node_name = "local", .pod_address = "127.0.0.1"});
   if (planned.ok()) return {};
   const std::string& message = planned.error().message;
   return {"spec.podTemplate" + std::string(message.starts_with("spec.") ? "." : ": ") + message};

@@ -7,7 +7,7 @@
 #include "cli/local/store/api.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 inline constexpr char kJobs[] = "/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs";
 inline constexpr char kPods[] = "/api/v1/namespaces/default/pods";
@@ -77,4 +77,4 @@ class ApiTest : public testing::Test {
   Api api_{clock_, 1, {.history_max = 50}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -1,7 +1,7 @@
 // What a kube-apiserver answers, case by case (captured from a real 1.20.2 where it says "real").
 #include "tests/cli/api_fixture.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 std::string path(const std::string& collection, const std::string& name,
@@ -323,4 +323,4 @@ TEST_F(ApiTest, IsFullAtItsLimits) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -1,6 +1,6 @@
 #include "tests/cli/api_fixture.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 std::string path(const std::string& collection, const std::string& name) {
@@ -149,4 +149,4 @@ TEST_F(ApiTest, ACollectionIsDeletedBySelector) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::local

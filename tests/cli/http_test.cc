@@ -11,7 +11,7 @@
 
 #include "cli/local/http/server.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr char kToken[] = "right";
@@ -280,4 +280,4 @@ TEST_F(HttpTest, SaysWhichAddressIsTaken) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -16,7 +16,7 @@
 #include "cli/local/node/process_tree.h"
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr char kPods[] = "/api/v1/namespaces/default/pods";
@@ -387,4 +387,4 @@ TEST(BoundLog, KeepsTheEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <limits>
 
-#include "cli/local/store/base64.h"
+#include "common/base/base64.h"
 #include "cli/run/loss_curve.h"
 #include "cli/run/metrics_reader.h"
 #include "cli/run/progress_line.h"

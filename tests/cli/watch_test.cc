@@ -1,6 +1,6 @@
 #include "tests/cli/api_fixture.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 std::string from(const std::string& collection, const Json& list) {
@@ -122,4 +122,4 @@ TEST_F(ApiTest, OldEventsMakeRoomForNewOnes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -12,7 +12,7 @@
 #include "cli/local/http/session.h"
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
@@ -106,4 +106,4 @@ std::string ApiServer::url() const {
   return "http://" + impl_->options.address + ":" + std::to_string(impl_->port);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

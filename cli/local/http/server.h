@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 struct ApiServerOptions {
   std::string address = "127.0.0.1";
@@ -43,4 +43,4 @@ class ApiServer {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -10,7 +10,7 @@
 
 #include "common/base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 namespace asio = boost::asio;
@@ -268,4 +268,4 @@ asio::awaitable<void> serve_connection(SessionContext& context, beast::tcp_strea
   --context.connections;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -11,7 +11,7 @@
 
 #include "cli/local/http/server.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // What the sessions of one server share; all of it belongs to the server's thread.
 struct SessionContext {
@@ -28,4 +28,4 @@ struct SessionContext {
 boost::asio::awaitable<void> serve_connection(SessionContext& context,
                                               boost::beast::tcp_stream stream);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

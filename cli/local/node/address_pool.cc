@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <map>
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr int kTriesMax = 4096;
@@ -70,4 +70,4 @@ Result<std::string> AddressPool::take(const std::vector<uint16_t>& ports) {
   return unavailable(no_address_text(refusals, tries, first));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

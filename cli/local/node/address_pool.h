@@ -8,7 +8,7 @@
 #include "common/base/random.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // Addresses in 127.0.0.0/8, one for each pod, so that a port means there what it means in a
 // cluster. Begins at a random place and tries the ports by binding them, so that several runs on
@@ -28,4 +28,4 @@ class AddressPool {
   std::set<std::string> taken_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

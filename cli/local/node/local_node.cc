@@ -9,7 +9,7 @@
 #include "common/api/agent_messages.h"
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr Duration kSecretRetry = std::chrono::milliseconds(500);
@@ -379,4 +379,4 @@ ApiResponse LocalNode::call(std::string_view method, const std::string& target, 
   return response;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

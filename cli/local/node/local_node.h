@@ -16,7 +16,7 @@
 #include "cli/local/node/process_host.h"
 #include "cli/local/store/api.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 struct LocalNodeOptions {
   std::string name = "local";
@@ -104,4 +104,4 @@ class LocalNode {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/local/store/base64.h"
+#include "common/base/base64.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 Status write_with_mode(const std::string& file, std::string_view content, mode_t mode) {
@@ -102,4 +102,4 @@ void PodFolder::remove() const {
   std::filesystem::remove_all(root_, ignored);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

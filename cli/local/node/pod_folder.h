@@ -6,7 +6,7 @@
 #include "common/base/json.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // A pod's files: its root folder (0700), where a path of the container, such as a volume's mount
 // path, is looked up below the root (the local node has no mount namespaces; programs learn the
@@ -42,4 +42,4 @@ std::string end_of_file(const std::string& file, size_t bytes_max);
 // written at that very moment may be lost.
 void bound_log(const std::string& file, size_t bytes_max, size_t bytes_kept);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 const Json& array_of(const Json& object, std::string_view key) {
@@ -147,4 +147,4 @@ Result<PodPlan> plan_pod(const Json& pod, const NodeFacts& facts) {
   return plan;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

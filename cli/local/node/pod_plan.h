@@ -8,7 +8,7 @@
 #include "common/base/json.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // A volume of the container: a folder at `mount_path` below the pod's root.
 struct VolumePlan {
@@ -45,4 +45,4 @@ Result<PodPlan> plan_pod(const Json& pod, const NodeFacts& facts);
 // TCP ports that the pod says it will listen on; needed before its address is known.
 std::vector<uint16_t> container_ports(const Json& pod);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -1,6 +1,6 @@
 #include "cli/local/node/pod_status.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 Json condition(std::string_view type, bool holds, WallTime when, std::string_view reason) {
@@ -81,4 +81,4 @@ Json refused_status(std::string_view reason, std::string_view message) {
   return {{"phase", "Failed"}, {"reason", reason}, {"message", message}};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

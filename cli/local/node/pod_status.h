@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // The status of a pod as a kubelet writes it, from what happened to its container.
 // Source: Kubernetes, "Pod Lifecycle".
@@ -35,4 +35,4 @@ Json ended_status(const ContainerFacts& facts, const EndFacts& end);
 // Failed before anything ran; `reason` is that of the pod.
 Json refused_status(std::string_view reason, std::string_view message);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

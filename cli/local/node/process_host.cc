@@ -10,7 +10,7 @@
 #include <chrono>
 #include <future>
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr auto kOrphanCheck = std::chrono::milliseconds(500);
@@ -161,4 +161,4 @@ void ProcessHost::reap_loop() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

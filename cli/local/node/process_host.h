@@ -12,7 +12,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 struct SpawnSpec {
   std::string program;                   // a path
@@ -68,4 +68,4 @@ class ProcessHost {
   std::thread reaper_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

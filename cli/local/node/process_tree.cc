@@ -10,7 +10,7 @@
 #include <iterator>
 #include <thread>
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr int kRoundsMax = 200;
@@ -52,4 +52,4 @@ bool kill_processes_with(const std::string& environment_entry) {
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::local {
 
 // Processes whose environment has exactly this entry ("KEY=value"): how the descendants of a pod
 // are found, whatever groups, sessions and parents they have chosen.
@@ -15,4 +15,4 @@ std::vector<pid_t> processes_with(const std::string& environment_entry);
 // of rounds (stuck in the kernel).
 bool kill_processes_with(const std::string& environment_entry);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -8,7 +8,7 @@
 
 extern char** environ;
 
-namespace lockstep {
+namespace lockstep::local {
 
 std::string find_program(const std::string& command, const std::string& folder) {
   std::string base = command.substr(command.rfind('/') + 1);
@@ -38,4 +38,4 @@ std::vector<std::string> merged_environment(
   return entries;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::local {
 
 // The file of a container's command: a program of this base name in `folder` first (so that
 // /opt/lockstep/bin/lockstep-agent of a pod is found wherever Lockstep is installed), else the path
@@ -15,4 +15,4 @@ std::string find_program(const std::string& command, const std::string& folder);
 std::vector<std::string> merged_environment(
     const std::vector<std::pair<std::string, std::string>>& own);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

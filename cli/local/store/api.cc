@@ -6,7 +6,7 @@
 #include "cli/local/store/event_view.h"
 #include "cli/local/store/object_rules.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr std::array kNamespaces = {"default", "kube-system", "kube-node-lease"};
@@ -263,4 +263,4 @@ std::string Api::new_suffix() {
   return suffix;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -16,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/random.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // An open watch: where a client is in the history. It holds no events of its own (but for those of
 // the first list), so a slow client costs nothing and is told 410 when the history has moved on.
@@ -80,4 +80,4 @@ class Api {
   Storage storage_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

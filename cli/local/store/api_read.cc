@@ -5,7 +5,7 @@
 #include "cli/local/store/api.h"
 #include "cli/local/store/event_view.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr int64_t kWatchSecondsDefault = 1800;
@@ -179,4 +179,4 @@ Json Api::bookmark(const Watch& watch) {
         {{"resourceVersion", std::to_string(watch.position)}, {"creationTimestamp", nullptr}}}});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

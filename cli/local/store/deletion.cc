@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr char kForeground[] = "foregroundDeletion";
@@ -191,4 +191,4 @@ void Deletion::settle_foreground(const Storage::Place& owner) {
     to_erase_.push_back(owner);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -8,7 +8,7 @@
 #include "cli/local/store/storage.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // metav1.DeleteOptions, from the body or the query.
 struct DeleteOptions {
@@ -53,4 +53,4 @@ class Deletion {
   std::deque<Storage::Place> to_begin_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

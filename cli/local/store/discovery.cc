@@ -4,7 +4,7 @@
 
 #include "cli/local/store/resources.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 Json group_document(const ResourceType& type) {
@@ -71,4 +71,4 @@ std::optional<Json> discovery_document(std::string_view path) {
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -5,10 +5,10 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // What a client asks before it knows the server: /version, /api, /apis, and the lists of resources
 // below them. nullopt for any other path.
 std::optional<Json> discovery_document(std::string_view path);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

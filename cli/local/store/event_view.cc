@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kCoreToNew = {{
@@ -48,4 +48,4 @@ Json from_view(const ResourceType& type, Json object) {
   return renamed(std::move(object), false, type.storage().api_version());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -3,11 +3,11 @@
 #include "cli/local/store/resources.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // Events have two faces, v1 and events.k8s.io/v1, of the same stored objects (stored as v1).
 // Source: k8s pkg/apis/events/v1/conversion.go. Other types pass through unchanged.
 Json to_view(const ResourceType& type, Json stored);
 Json from_view(const ResourceType& type, Json object);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

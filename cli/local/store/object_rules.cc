@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "cli/local/store/base64.h"
+#include "common/base/base64.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr std::string_view kNameRule =
@@ -281,4 +281,4 @@ std::optional<ApiResponse> prepare_update(const ResourceType& type, const Update
   return prepare_main(type, context, object);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

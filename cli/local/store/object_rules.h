@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // What kube-apiserver does to an object on its way into storage, as functions of the object alone.
 // Each returns the error that ends the request, or nullopt.
@@ -43,4 +43,4 @@ std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object);
 // RFC 1123 subdomain, as names of objects must be.
 bool is_object_name(std::string_view name);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

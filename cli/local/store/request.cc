@@ -3,7 +3,7 @@
 #include <charconv>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr size_t kTargetBytesMax = 8 * 1024;
@@ -110,4 +110,4 @@ Result<ApiPath> parse_target(std::string_view target) {
   return path;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -9,7 +9,7 @@
 #include "cli/local/store/status_error.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // One request as it came over the wire.
 struct ApiRequest {
@@ -37,4 +37,4 @@ struct ApiPath {
 // kInvalid: broken percent-encoding, too long.
 Result<ApiPath> parse_target(std::string_view target);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -2,7 +2,7 @@
 
 #include "common/api/training_job.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr size_t kEventsKept = 2000;
@@ -98,4 +98,4 @@ bool is_pod(const ResourceType& type) {
   return type.group.empty() && type.plural == "pods";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::local {
 
 // One kind of object that the embedded server serves. A line of the table is all that a new kind
 // needs, unless it has a behaviour of its own.
@@ -38,4 +38,4 @@ const ResourceType* find_resource(std::string_view group, std::string_view versi
 
 bool is_pod(const ResourceType& type);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 constexpr size_t kTermsMax = 64;
@@ -171,4 +171,4 @@ bool Selector::matches(const Json& object) const {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

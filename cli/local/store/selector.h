@@ -8,7 +8,7 @@
 #include "common/base/json.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // Which objects a list or a watch is about. Source: Kubernetes, "Labels and Selectors" and "Field
 // Selectors".
@@ -38,4 +38,4 @@ class Selector {
   std::vector<Requirement> fields_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -1,6 +1,6 @@
 #include "cli/local/store/status_error.h"
 
-namespace lockstep {
+namespace lockstep::local {
 namespace {
 
 Json status(std::string_view outcome) {
@@ -116,4 +116,4 @@ ApiResponse success(const ResourceType& type, std::string_view name, std::string
   return response;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

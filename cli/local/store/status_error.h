@@ -6,7 +6,7 @@
 #include "cli/local/store/resources.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 // What the server answers: an HTTP code and a JSON body.
 struct ApiResponse {
@@ -45,4 +45,4 @@ ApiResponse too_large(size_t bytes_max);
 ApiResponse too_many(std::string message);
 ApiResponse success(const ResourceType& type, std::string_view name, std::string_view uid);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace lockstep {
+namespace lockstep::local {
 
 const Json& metadata_of(const Json& object) {
   static const Json kNone = Json::object();
@@ -183,4 +183,4 @@ Storage::Place Storage::find_uid(const std::string& uid) const {
   return found == uids_.end() ? Place{nullptr, {}} : found->second;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::local

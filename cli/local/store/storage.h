@@ -13,7 +13,7 @@
 #include "common/base/json.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::local {
 
 struct ObjectKey {
   std::string namespace_;  // "" for objects of the cluster
@@ -114,4 +114,4 @@ const Json& metadata_of(const Json& object);
 std::string uid_of(const Json& object);
 int64_t version_of(const Json& object);
 
-}  // namespace lockstep
+}  // namespace lockstep::local

@@ -1,4 +1,4 @@
-#include "cli/local/store/base64.h"
+#include "common/base/base64.h"
 
 #include <cstdint>
 
