@@ -28,18 +28,19 @@ struct ApplyConflict {
   std::string message;  // `conflict with "kubectl-client-side-apply" using lockstep.dev/v1alpha1`
 };
 
-// Server-side apply of `intent` by `writer` on `live` (null: there is none yet): the new object, with
-// managedFields; or the conflicts, unless `force` takes the fields over; or kInvalid (an intent with
-// managedFields, a list without its keys, ...). What the manager applied before and leaves out now is
-// removed unless another manager owns it too. An apply that changes nothing returns `live` as it was.
+// Server-side apply of `intent` by `writer` on `live` (null: there is none yet): the new object,
+// with managedFields; or the conflicts, unless `force` takes the fields over; or kInvalid (an
+// intent with managedFields, a list without its keys, ...). What the manager applied before and
+// leaves out now is removed unless another manager owns it too. An apply that changes nothing
+// returns `live` as it was.
 using ApplyResult = std::variant<Json, std::vector<ApplyConflict>, Error>;
 ApplyResult apply_intent(const SchemaNode& schema, const Json* live, const Json& intent,
                          const FieldWriter& writer, bool force);
 
-// After any other write: `object` is what will be stored instead of `live` (null: it is new). Fields
-// that the writer changed are its own from now on, and nobody else's; fields that are gone are
-// nobody's. Sets metadata.managedFields of `object` (operation Update); entries that a client sent
-// in `object` count for nothing but for an empty list, which resets them.
+// After any other write: `object` is what will be stored instead of `live` (null: it is new).
+// Fields that the writer changed are its own from now on, and nobody else's; fields that are gone
+// are nobody's. Sets metadata.managedFields of `object` (operation Update); entries that a client
+// sent in `object` count for nothing but for an empty list, which resets them.
 void record_update(const SchemaNode& schema, const Json* live, Json& object,
                    const FieldWriter& writer);
 

@@ -6,17 +6,18 @@
 
 namespace lockstep::local {
 
-// Patches of objects, as functions from documents to documents. None of them throws, recurses beyond
-// the depth that parse_json allows, or makes a document larger than `bytes_max`.
+// Patches of objects, as functions from documents to documents. None of them throws, recurses
+// beyond the depth that parse_json allows, or makes a document larger than `bytes_max`.
 
 struct PatchLimits {
-  size_t operations_max = 10'000;    // of a JSON patch, as kube-apiserver bounds it
-  size_t bytes_max = 3u << 20;       // of the result, as JSON text
+  size_t operations_max = 10'000;  // of a JSON patch, as kube-apiserver bounds it
+  size_t bytes_max = 3u << 20;     // of the result, as JSON text
 };
 
 // RFC 6902. kInvalid: not a patch, or an operation that can't be carried out (a path that is not
 // there, a failed test), with its index.
-Result<Json> apply_json_patch(const Json& object, const Json& patch, const PatchLimits& limits = {});
+Result<Json> apply_json_patch(const Json& object, const Json& patch,
+                              const PatchLimits& limits = {});
 
 // RFC 7386.
 Result<Json> apply_merge_patch(const Json& object, const Json& patch,

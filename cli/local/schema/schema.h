@@ -16,8 +16,8 @@ enum class ListType { kAtomic, kSet, kMap };
 
 // One node of a structural schema, as a CRD's openAPIV3Schema has it, compiled: plain data that
 // validation, pruning, defaults, merges and OpenAPI documents read. Immutable once compiled.
-// Source: Kubernetes, "Custom Resource Definitions: specifying a structural schema", and "Server-Side
-// Apply: merge strategy".
+// Source: Kubernetes, "Custom Resource Definitions: specifying a structural schema", and
+// "Server-Side Apply: merge strategy".
 struct SchemaNode {
   std::string type;  // object, array, string, integer, number, boolean; "": anything
   std::string format;

@@ -24,8 +24,9 @@ struct TableColumn {
 enum class TableRows { kMetadata, kNone, kObject };  // includeObject
 
 // A Table with one row an object. Built-in kinds (pods, nodes, events, ...) have the columns and
-// cells of kube-apiserver's printers; others those of `columns`, after NAME, and AGE where there are
-// none. `resource_version` and `continue_token` are those of the list, empty where there is none.
+// cells of kube-apiserver's printers; others those of `columns`, after NAME, and AGE where there
+// are none. `resource_version` and `continue_token` are those of the list, empty where there is
+// none.
 struct TableRequest {
   std::string_view api_version;
   std::string_view kind;
