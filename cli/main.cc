@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "cli/run/run_job.h"
+#include "cli/up/up.h"
 #include "common/base/clock.h"
 
 namespace {
@@ -47,6 +48,26 @@ int main(int argc, char** argv) {
     run.json = format == "json";
     exit_code = lockstep::run_job(run, lockstep::SystemClock());
   });
+
+  lockstep::UpOptions up{.program_folder = program_folder()};
+  CLI::App* up_command = app.add_subcommand(
+      "up", "A cluster on this machine for kubectl: API server, controller and machines");
+  up_command->add_option("--machines", up.machines, "Machines that pods run on")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  up_command->add_option("--port", up.port, "Of the API server (default: the system chooses)");
+  up_command->add_option("--folder", up.folder,
+                         "For the kubeconfig and the logs (default: ~/.lockstep/up; with COMMAND "
+                         "a temporary one)");
+  up_command->add_option("--kubeconfig", up.kubeconfig,
+                         "The file to write (default: kubeconfig in the folder)");
+  up_command->add_option("COMMAND", up.command,
+                         "After --: run it with KUBECONFIG set, and end when it ends");
+  up_command->footer(
+      "Example: lockstep up -- bash\n"
+      "Exit code: that of COMMAND; without one 0 after Ctrl-C. What was in the cluster is gone "
+      "then.");
+  up_command->callback([&] { exit_code = lockstep::run_up(up, lockstep::SystemClock()); });
 
   CLI::App* validate_command = app.add_subcommand(
       "validate", "Check jobs as `run` would, without running them (exit code 0 or 2)");

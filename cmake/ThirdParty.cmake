@@ -93,6 +93,7 @@ function(third_party name include)
 endfunction()
 third_party(third_yaml "${YAML_CPP_INCLUDE}" "${YAML_CPP_LIBRARY}")
 third_party(third_cpprest "${CPPREST_INCLUDE}" "${CPPREST_LIBRARY}" OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
+third_party(third_openssl "${OPENSSL_INCLUDE_DIR}" OpenSSL::SSL OpenSSL::Crypto)
 third_party(third_beast "${Boost_INCLUDE_DIRS}" Threads::Threads)
 if(LOCKSTEP_SANITIZE MATCHES "thread")
   # Fences, which the thread sanitizer does not model; asio's locks order what they order.

@@ -33,6 +33,7 @@ MAY_INCLUDE = {
 THIRD_PARTIES = {
     "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube", "cli"]),
     "Boost": (r"boost/", ["agent/node/http", "cli/local"]),
+    "OpenSSL": (r"openssl/", ["cli/local/http", "controller/kube"]),
     "nlohmann/json": (r"nlohmann/", ["common/base"]),
     "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),
     "prometheus-cpp": (r"prometheus/", ["agent/node/metrics", "controller/kube/metrics"]),

@@ -33,35 +33,49 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
   TRY(make_private_folder(options.folder));
   std::unique_ptr<LocalCluster> cluster(new LocalCluster);
   cluster->folder_ = options.folder;
-  TRY_ASSIGN(std::string token, random_secret());
   cluster->api_ = std::make_unique<Api>(clock, options.seed);
-  ApiServerOptions server{.token = token};
-  TRY_ASSIGN(cluster->server_, ApiServer::start(*cluster->api_, server));
+  TRY(cluster->start_server(options));
   cluster->host_ = std::make_unique<ProcessHost>();
   LocalNodeOptions node{.folder = options.folder + "/pods",
                         .log_folder = options.log_folder,
                         .program_folder = options.program_folder,
                         .seed = options.seed};
   TRY_ASSIGN(cluster->node_, LocalNode::start(*cluster->api_, *cluster->host_, clock, node));
-  TRY(cluster->start_controller(options, token));
+  TRY(cluster->start_controller(options));
   return cluster;
 }
 
-Status LocalCluster::start_controller(const LocalClusterOptions& options,
-                                      const std::string& token) {
+Status LocalCluster::start_server(const LocalClusterOptions& options) {
+  TRY_ASSIGN(access_.token, random_secret());
+  ApiServerOptions server{.port = options.port, .token = access_.token};
+  if (options.tls) {
+    TRY_ASSIGN(server.certificate, make_local_certificate());
+    access_.certificate = server.certificate->certificate;
+  }
+  TRY_ASSIGN(server_, ApiServer::start(*api_, server));
+  access_.url = server_->url();
+  return {};
+}
+
+Status LocalCluster::start_controller(const LocalClusterOptions& options) {
   std::string token_file = options.folder + "/token";
   std::string key_file = options.folder + "/key";
   TRY_ASSIGN(std::string key, random_secret());
-  TRY(write_private_file(token_file, token));
+  TRY(write_private_file(token_file, access_.token));
   TRY(write_private_file(key_file, key));
   controller_log_ = options.log_folder + "/controller.log";
   std::string program = options.program_folder + "/lockstep-controller";
   SpawnSpec spec{.program = program,
-                 .arguments = {program, "--server", server_->url(), "--token-file", token_file,
+                 .arguments = {program, "--server", access_.url, "--token-file", token_file,
                                "--key-file", key_file, "--leader-elect=false"},
                  .environment = merged_environment({}),
                  .working_folder = options.folder,
                  .output_file = controller_log_};
+  if (!access_.certificate.empty()) {
+    std::string ca_file = options.folder + "/ca.crt";
+    TRY(write_private_file(ca_file, access_.certificate));
+    spec.arguments.insert(spec.arguments.end(), {"--ca-file", ca_file});
+  }
   controller_ = std::make_unique<ControllerChild>(*host_, ControllerChildOptions{.spec = spec});
   return {};
 }

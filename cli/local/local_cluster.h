@@ -16,6 +16,15 @@ struct LocalClusterOptions {
   std::string folder;          // private files (token, pods); removed at the end
   std::string log_folder;      // kept
   uint64_t seed = 0;           // of UIDs and addresses: unique for the run
+  uint16_t port = 0;           // of the API server; 0: the system chooses
+  bool tls = false;            // for clients that are not ours
+};
+
+// How a client reaches the API server.
+struct ClusterAccess {
+  std::string url;
+  std::string token;
+  std::string certificate;  // PEM, its own authority; empty: plain HTTP
 };
 
 // A whole cluster on this machine: embedded API server, controller, and one node. Everything ends
@@ -28,16 +37,22 @@ class LocalCluster {
   ~LocalCluster();
 
   Api& api() { return *api_; }
+  ProcessHost& host() { return *host_; }
   LocalNode& node() { return *node_; }
   ControllerChild& controller() { return *controller_; }
   const std::string& controller_log() const { return controller_log_; }
+  const ClusterAccess& access() const { return access_; }
+  // From here on nobody makes new pods; controller() is gone.
+  void stop_controller() { controller_.reset(); }
 
  private:
   LocalCluster() = default;
-  Status start_controller(const LocalClusterOptions& options, const std::string& token);
+  Status start_server(const LocalClusterOptions& options);
+  Status start_controller(const LocalClusterOptions& options);
 
   std::string folder_;
   std::string controller_log_;
+  ClusterAccess access_;
   // In the order in which they depend on each other.
   std::unique_ptr<Api> api_;
   std::unique_ptr<ApiServer> server_;

@@ -22,10 +22,12 @@ struct ApiServer::Impl {
   Impl(Api& api, ApiServerOptions given)
       : options(std::move(given)), context{.api = api, .options = options, .watchers = {}} {}
 
+  Status use_certificate();
   asio::awaitable<void> accept_connections();
   void notify();
 
   const ApiServerOptions options;
+  asio::ssl::context tls{asio::ssl::context::tls_server};
   SessionContext context;  // outlives the sessions, which end with `io`
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
@@ -33,6 +35,21 @@ struct ApiServer::Impl {
   uint16_t port = 0;
   std::thread thread;
 };
+
+Status ApiServer::Impl::use_certificate() {
+  if (!options.certificate) return {};
+  error_code error;
+  tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                      asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
+                      asio::ssl::context::no_tlsv1_1,
+                  error);
+  if (!error) tls.use_certificate_chain(asio::buffer(options.certificate->certificate), error);
+  if (!error)
+    tls.use_private_key(asio::buffer(options.certificate->key), asio::ssl::context::pem, error);
+  if (error) return invalid("[api server] the certificate can't be used: " + error.message());
+  context.tls = &tls;
+  return {};
+}
 
 asio::awaitable<void> ApiServer::Impl::accept_connections() {
   while (!context.stopping) {
@@ -65,6 +82,7 @@ ApiServer::ApiServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<ApiServer>> ApiServer::start(Api& api, const ApiServerOptions& options) {
   auto impl = std::make_shared<Impl>(api, options);
+  TRY(impl->use_certificate());
   error_code error;
   auto failed = [&](const char* what) {
     return unavailable("[api server] " + std::string(what) + " " + options.address + ":" +
@@ -103,7 +121,8 @@ uint16_t ApiServer::port() const {
 }
 
 std::string ApiServer::url() const {
-  return "http://" + impl_->options.address + ":" + std::to_string(impl_->port);
+  return (impl_->options.certificate ? "https://" : "http://") + impl_->options.address + ":" +
+         std::to_string(impl_->port);
 }
 
 }  // namespace lockstep::local

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "cli/local/http/certificate.h"
 #include "cli/local/store/api.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
@@ -14,6 +16,8 @@ struct ApiServerOptions {
   std::string address = "127.0.0.1";
   uint16_t port = 0;  // 0: the system chooses
   std::string token;  // every request but /healthz, /livez and /readyz needs it
+  // HTTPS with it; else plain HTTP. kubectl sends a token to nobody but HTTPS servers.
+  std::optional<CertificatePem> certificate = std::nullopt;
   size_t body_bytes_max = 3u << 20;
   size_t header_bytes_max = 16u << 10;
   size_t connections_max = 512;  // more are refused with 503
@@ -23,18 +27,18 @@ struct ApiServerOptions {
   Duration bookmark_interval = std::chrono::seconds(60);
 };
 
-// HTTP/1.1 in front of an Api: one thread of its own, bounded in headers, bodies, connections and
-// time. Watches are chunked; one that doesn't take its events in time is cut off.
+// HTTP/1.1, over TLS or not, in front of an Api: one thread of its own, bounded in headers, bodies,
+// connections and time. Watches are chunked; one that doesn't take its events in time is cut off.
 class ApiServer {
  public:
   // Listens when it returns. `api` outlives the server. kUnavailable: the address can't
-  // be had.
+  // be had; kInvalid: the certificate can't be read.
   static Result<std::unique_ptr<ApiServer>> start(Api& api, const ApiServerOptions& options);
   // Closes every connection and joins the thread.
   ~ApiServer();
 
   uint16_t port() const;
-  // "http://127.0.0.1:41234"
+  // "http://127.0.0.1:41234", "https://..."
   std::string url() const;
 
  private:

@@ -4,9 +4,12 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/ssl.hpp>
 #include <optional>
+#include <type_traits>
 
 #include "common/base/sha256.h"
 
@@ -19,6 +22,7 @@ namespace http = beast::http;
 using boost::system::error_code;
 
 constexpr size_t kEventsPerChunk = 64;
+constexpr auto kGoodbyeTime = std::chrono::seconds(1);
 
 auto into(error_code& error) {
   return asio::redirect_error(asio::use_awaitable, error);
@@ -67,19 +71,45 @@ ApiRequest to_api_request(const Parser& parser) {
           text(message[http::field::content_type]), message.body()};
 }
 
+// `Stream`: beast::tcp_stream, or TLS over it.
+template <class Stream>
 class Session {
  public:
-  Session(SessionContext& context, beast::tcp_stream stream)
-      : context_(context), stream_(std::move(stream)) {}
+  Session(SessionContext& context, Stream stream) : context_(context), stream_(std::move(stream)) {}
 
   asio::awaitable<void> run() {
+    if (!co_await handshake()) co_return;
     while (!context_.stopping && co_await serve_one()) {
     }
+    co_await say_goodbye();
     error_code ignored;
-    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+    tcp().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
   }
 
  private:
+  static constexpr bool kIsTls = !std::is_same_v<Stream, beast::tcp_stream>;
+
+  beast::tcp_stream& tcp() { return beast::get_lowest_layer(stream_); }
+
+  asio::awaitable<bool> handshake() {
+    error_code error;
+    if constexpr (kIsTls) {
+      tcp().expires_after(context_.options.io_timeout);
+      co_await stream_.async_handshake(asio::ssl::stream_base::server, into(error));
+    }
+    co_return !error;
+  }
+
+  // TLS tells an end from a connection that was cut.
+  asio::awaitable<void> say_goodbye() {
+    if constexpr (kIsTls) {
+      error_code ignored;
+      tcp().expires_after(kGoodbyeTime);
+      co_await stream_.async_shutdown(into(ignored));
+    }
+    co_return;
+  }
+
   // One request and its response; false ends the connection.
   asio::awaitable<bool> serve_one() {
     Parser parser;
@@ -87,7 +117,7 @@ class Session {
     parser.body_limit(context_.options.body_bytes_max);
     if (!co_await wait_for_request()) co_return false;
     error_code error;
-    stream_.expires_after(context_.options.io_timeout);
+    tcp().expires_after(context_.options.io_timeout);
     co_await http::async_read_header(stream_, buffer_, parser, into(error));
     if (error) co_return co_await refuse(error);
     std::string target(parser.get().target().data(), parser.get().target().size());
@@ -114,7 +144,7 @@ class Session {
   // Between requests a client may be silent for long, within one it may not.
   asio::awaitable<bool> wait_for_request() {
     if (buffer_.size() > 0) co_return true;
-    stream_.expires_after(context_.options.idle_timeout);
+    tcp().expires_after(context_.options.idle_timeout);
     error_code error;
     size_t bytes = co_await stream_.async_read_some(buffer_.prepare(4096), into(error));
     buffer_.commit(bytes);
@@ -142,14 +172,14 @@ class Session {
 
   asio::awaitable<bool> send(Response response) {
     error_code error;
-    stream_.expires_after(context_.options.io_timeout);
+    tcp().expires_after(context_.options.io_timeout);
     co_await http::async_write(stream_, response, into(error));
     co_return !error;
   }
 
   asio::awaitable<bool> send_chunk(const std::string& text) {
     error_code error;
-    stream_.expires_after(context_.options.io_timeout);
+    tcp().expires_after(context_.options.io_timeout);
     co_await asio::async_write(stream_, http::make_chunk(asio::buffer(text)), into(error));
     co_return !error;
   }
@@ -169,7 +199,7 @@ class Session {
     head.chunked(true);
     http::response_serializer<http::empty_body> serializer(head);
     error_code error;
-    stream_.expires_after(context_.options.io_timeout);
+    tcp().expires_after(context_.options.io_timeout);
     co_await http::async_write_header(stream_, serializer, into(error));
     if (error) co_return false;
     bool ended = co_await stream_events(watch);
@@ -182,7 +212,7 @@ class Session {
     using std::chrono::steady_clock;
     auto end = steady_clock::now() + std::chrono::seconds(watch.timeout_seconds);
     auto next_bookmark = steady_clock::now() + context_.options.bookmark_interval;
-    Waker waker(context_, stream_);
+    Waker waker(context_, tcp());
     while (!waker.closed() && !context_.stopping) {
       std::string text;
       waker.arm();
@@ -248,7 +278,7 @@ class Session {
   };
 
   SessionContext& context_;
-  beast::tcp_stream stream_;
+  Stream stream_;
   beast::flat_buffer buffer_{64u << 10};
 };
 
@@ -259,13 +289,23 @@ void SessionContext::wake_watchers() {
     timer->expires_at(asio::steady_timer::time_point::min());
 }
 
-asio::awaitable<void> serve_connection(SessionContext& context, beast::tcp_stream stream) {
+namespace {
+
+template <class Stream>
+asio::awaitable<void> serve(SessionContext& context, Stream stream) {
   ++context.connections;
   {
-    Session session(context, std::move(stream));
+    Session<Stream> session(context, std::move(stream));
     co_await session.run();
   }
   --context.connections;
+}
+
+}  // namespace
+
+asio::awaitable<void> serve_connection(SessionContext& context, beast::tcp_stream stream) {
+  if (context.tls == nullptr) return serve(context, std::move(stream));
+  return serve(context, beast::ssl_stream<beast::tcp_stream>(std::move(stream), *context.tls));
 }
 
 }  // namespace lockstep::local

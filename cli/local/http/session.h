@@ -3,6 +3,7 @@
 #include <utility>  // Boost 1.74's awaitable.hpp needs it and does not include it
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -17,6 +18,7 @@ namespace lockstep::local {
 struct SessionContext {
   Api& api;
   const ApiServerOptions& options;
+  boost::asio::ssl::context* tls = nullptr;  // null: plain HTTP
   size_t connections = 0;
   std::set<boost::asio::steady_timer*> watchers;  // each wakes a watch that waits for changes
   bool stopping = false;

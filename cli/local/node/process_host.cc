@@ -22,23 +22,29 @@ struct ChildImage {
   std::vector<char*> envp;
   const char* program;
   const char* folder;
-  int output;
+  int output;  // -1: in the foreground
   int error_pipe;
   pid_t parent;
 };
 
+bool take_streams(const ChildImage& image) {
+  if (image.output < 0) return true;
+  int null = open("/dev/null", O_RDONLY);
+  return null >= 0 && dup2(null, 0) >= 0 && dup2(image.output, 1) >= 0 &&
+         dup2(image.output, 2) >= 0;
+}
+
 [[noreturn]] void become(const ChildImage& image) {
-  setpgid(0, 0);
+  const bool foreground = image.output < 0;
+  if (!foreground) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != image.parent) _exit(126);  // it died before the line above
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
-  int null = open("/dev/null", O_RDONLY);
-  bool ready = null >= 0 && dup2(null, 0) >= 0 && dup2(image.output, 1) >= 0 &&
-               dup2(image.output, 2) >= 0 && chdir(image.folder) == 0;
-  if (ready) execve(image.program, image.argv.data(), image.envp.data());
+  if (take_streams(image) && chdir(image.folder) == 0)
+    execve(image.program, image.argv.data(), image.envp.data());
   int error = errno;
   // If the parent can't read it, the exit code says it.
   (void)!write(image.error_pipe, &error, sizeof error);
@@ -69,7 +75,10 @@ ProcessHost::ProcessHost() {
 ProcessHost::~ProcessHost() {
   {
     std::unique_lock lock(mutex_);
-    for (const auto& [pid, on_exit] : children_) kill(-pid, SIGKILL);
+    for (const auto& [pid, on_exit] : children_) {
+      kill(pid, SIGKILL);  // in the foreground it leads no group
+      kill(-pid, SIGKILL);
+    }
     changed_.wait(lock, [this] { return children_.empty(); });
     stopping_ = true;
     ++spawned_;
@@ -109,11 +118,14 @@ void ProcessHost::spawn_loop() {
 }
 
 Result<pid_t> ProcessHost::fork_and_exec(const SpawnSpec& spec, OnExit on_exit) {
-  int output = open(spec.output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (output < 0) return errno_error("[spawn] " + spec.output_file, errno);
+  int output = -1;
+  if (!spec.output_file.empty()) {
+    output = open(spec.output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (output < 0) return errno_error("[spawn] " + spec.output_file, errno);
+  }
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
-    close(output);
+    if (output >= 0) close(output);
     return errno_error("[spawn] pipe", errno);
   }
   ChildImage image{pointers(spec.arguments),
@@ -126,7 +138,7 @@ Result<pid_t> ProcessHost::fork_and_exec(const SpawnSpec& spec, OnExit on_exit) 
   pid_t pid = fork();
   if (pid == 0) become(image);
   int fork_errno = errno;
-  close(output);
+  if (output >= 0) close(output);
   close(fds[1]);
   int exec_errno = 0;
   ssize_t bytes = pid > 0 ? read(fds[0], &exec_errno, sizeof exec_errno) : 0;

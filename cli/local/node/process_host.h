@@ -19,7 +19,9 @@ struct SpawnSpec {
   std::vector<std::string> arguments;    // from argv[0] on
   std::vector<std::string> environment;  // KEY=value, whole
   std::string working_folder;
-  std::string output_file;  // stdout and stderr are appended to it
+  // stdout and stderr are appended to it, stdin is empty, and the child leads a process group.
+  // Empty: a command in the foreground, which keeps our three streams and our process group.
+  std::string output_file;
 };
 
 struct ExitStatus {

@@ -1,0 +1,259 @@
+#include "cli/up/up.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/local/local_cluster.h"
+#include "cli/local/node/program.h"
+#include "cli/run/run_job.h"
+#include "cli/up/kubeconfig_file.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLookMilliseconds = 1000;
+constexpr int64_t kControllerEndsMax = 10;  // in a row: it will not come up any more
+constexpr Duration kStopMax = std::chrono::seconds(120);
+constexpr Duration kCommandStopMax = std::chrono::seconds(10);
+constexpr size_t kLogTailBytes = 2u << 10;
+constexpr int kCommandNotStarted = 127;
+
+void say(const std::string& text) {
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+class Up {
+ public:
+  Up(UpOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+  ~Up();
+
+  int run();
+
+ private:
+  Status start();
+  Status choose_folder();
+  Status lock_folder();
+  Status take_signals();
+  Status write_kubeconfig();
+  void greet() const;
+  int stay();
+  int run_command();
+  void end_command(pid_t pid);
+  void stop();
+  // Until something happens; counts signals.
+  void wait(int milliseconds);
+  bool controller_is_lost() const;
+
+  UpOptions options_;
+  const Clock& clock_;
+  bool temporary_ = false;
+  int lock_fd_ = -1;
+  int signal_fd_ = -1;
+  int wake_fd_ = -1;
+  int signals_ = 0;
+  std::atomic<bool> command_ended_ = false;
+  local::ExitStatus command_exit_;
+  std::unique_ptr<local::LocalCluster> cluster_;
+};
+
+Up::~Up() {
+  cluster_.reset();
+  std::error_code ignored;
+  if (!options_.kubeconfig.empty()) fs::remove(options_.kubeconfig, ignored);
+  if (temporary_) fs::remove_all(options_.folder, ignored);
+  for (int fd : {lock_fd_, signal_fd_, wake_fd_}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+int Up::run() {
+  if (Status started = start(); !started.ok()) {
+    say(started.error().message);
+    return started.error().code == Code::kInvalid ? kExitBadInput : kExitFailed;
+  }
+  int code = options_.command.empty() ? stay() : run_command();
+  stop();
+  return code;
+}
+
+Status Up::start() {
+  TRY(local::check_programs(options_.program_folder));
+  TRY(choose_folder());
+  TRY(lock_folder());
+  TRY(take_signals());
+  TRY_ASSIGN(std::string seed, local::random_secret());
+  TRY_ASSIGN(cluster_, local::LocalCluster::start(
+                           clock_, {.program_folder = options_.program_folder,
+                                    .folder = options_.folder + "/node",
+                                    .log_folder = options_.folder + "/logs",
+                                    .seed = std::stoull(seed.substr(0, 16), nullptr, 16),
+                                    .port = options_.port,
+                                    .tls = true}));
+  return write_kubeconfig();
+}
+
+Status Up::choose_folder() {
+  std::error_code error;
+  if (options_.folder.empty() && !options_.command.empty()) {
+    std::string name = (fs::temp_directory_path(error) / "lockstep-up-XXXXXX").string();
+    if (error || mkdtemp(name.data()) == nullptr)
+      return errno_error("[up] making a temporary folder " + name, errno);
+    options_.folder = name;
+    temporary_ = true;
+    return {};
+  }
+  if (options_.folder.empty()) {
+    const char* home = std::getenv("HOME");
+    if (home == nullptr || *home == '\0') return invalid("--folder: missing, and HOME is not set");
+    options_.folder = std::string(home) + "/.lockstep/up";
+  }
+  options_.folder = fs::absolute(options_.folder, error).lexically_normal().string();
+  return local::make_private_folder(options_.folder);
+}
+
+// Two of them in one folder would take each other's kubeconfig and logs.
+Status Up::lock_folder() {
+  std::string file = options_.folder + "/lock";
+  lock_fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock_fd_ < 0) return errno_error("[up] " + file, errno);
+  if (flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) return {};
+  return invalid("--folder: `lockstep up` is running in " + options_.folder +
+                 " already; use its kubeconfig, or another folder");
+}
+
+Status Up::take_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (signal_fd_ < 0 || wake_fd_ < 0) return errno_error("[up] eventfd", errno);
+  return {};
+}
+
+Status Up::write_kubeconfig() {
+  if (options_.kubeconfig.empty()) options_.kubeconfig = options_.folder + "/kubeconfig";
+  std::error_code error;
+  options_.kubeconfig = fs::absolute(options_.kubeconfig, error).lexically_normal().string();
+  // Moved into place whole: another program may be waiting for it.
+  std::string half = options_.kubeconfig + ".new";
+  fs::remove(half, error);
+  TRY(local::write_private_file(half, kubeconfig_text(cluster_->access())));
+  fs::rename(half, options_.kubeconfig, error);
+  if (error) return unavailable("[up] " + options_.kubeconfig + ": " + error.message());
+  return {};
+}
+
+void Up::greet() const {
+  say("Kubernetes API:  " + cluster_->access().url + ", " + std::to_string(options_.machines) +
+      (options_.machines == 1 ? " machine" : " machines") + ", everything in memory\n" +
+      "Logs:            " + options_.folder + "/logs\n\n" +
+      "In another terminal:\n\n  export KUBECONFIG=" + options_.kubeconfig +
+      "\n  kubectl apply -f JOB.yaml\n  kubectl get trainingjobs -w\n\n" +
+      "Relative paths of a job begin in " + fs::current_path().string() +
+      ".\nCtrl-C ends it, with all that runs in it.");
+}
+
+bool Up::controller_is_lost() const {
+  return cluster_->controller().ends_in_a_row() >= kControllerEndsMax;
+}
+
+int Up::stay() {
+  greet();
+  while (signals_ == 0) {
+    wait(kLookMilliseconds);
+    if (!controller_is_lost()) continue;
+    say("the controller does not stay up; the end of its log:\n" +
+        local::end_of_file(cluster_->controller_log(), kLogTailBytes));
+    return kExitFailed;
+  }
+  return 0;
+}
+
+int Up::run_command() {
+  const std::string program = local::find_program(options_.command[0], options_.program_folder);
+  std::error_code error;
+  local::SpawnSpec spec{
+      .program = program,
+      .arguments = options_.command,
+      .environment = local::merged_environment({{"KUBECONFIG", options_.kubeconfig}}),
+      .working_folder = fs::current_path(error).string(),
+      .output_file = ""};
+  Result<pid_t> pid = cluster_->host().spawn(spec, [this](local::ExitStatus status) {
+    command_exit_ = status;
+    command_ended_ = true;
+    uint64_t one = 1;
+    (void)!write(wake_fd_, &one, sizeof one);
+  });
+  if (!pid.ok()) {
+    say(pid.error().message);
+    return kCommandNotStarted;
+  }
+  while (!command_ended_) {
+    wait(kLookMilliseconds);
+    if (signals_ > 0) end_command(*pid);
+  }
+  return command_exit_.code;
+}
+
+// Ctrl-C reached it already, being in the foreground; other signals were sent to us alone.
+void Up::end_command(pid_t pid) {
+  kill(pid, SIGTERM);
+  const TimePoint deadline = clock_.now() + kCommandStopMax;
+  while (!command_ended_ && clock_.now() < deadline) wait(kLookMilliseconds / 10);
+  if (!command_ended_) kill(pid, SIGKILL);
+  while (!command_ended_) wait(kLookMilliseconds / 10);
+}
+
+// As when a cluster is shut down in good order: nobody makes new pods, and those that run end
+// within their grace periods.
+void Up::stop() {
+  cluster_->stop_controller();
+  const int signals_before = signals_;
+  local::LocalNode& node = cluster_->node();
+  if (!node.is_empty()) say("stopping; once more to kill everything at once");
+  local::ApiResponse namespaces = cluster_->api().handle({"GET", "/api/v1/namespaces", "", ""});
+  for (const Json& item : namespaces.body["items"]) {
+    cluster_->api().handle(
+        {"DELETE",
+         "/api/v1/namespaces/" + string_or(local::metadata_of(item), "name", "") + "/pods", "",
+         ""});
+  }
+  const TimePoint deadline = clock_.now() + kStopMax;
+  while (!node.is_empty() && clock_.now() < deadline && signals_ == signals_before)
+    wait(kLookMilliseconds / 20);
+  node.kill_all();
+}
+
+void Up::wait(int milliseconds) {
+  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
+  (void)poll(fds, 2, milliseconds);
+  uint64_t count = 0;
+  (void)!read(wake_fd_, &count, sizeof count);
+  signalfd_siginfo info;
+  while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) ++signals_;
+}
+
+}  // namespace
+
+int run_up(const UpOptions& options, const Clock& clock) {
+  return Up(options, clock).run();
+}
+
+}  // namespace lockstep
