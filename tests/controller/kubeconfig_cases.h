@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// A folder of kubeconfig files and how they are asked for. `{dir}` stands for the folder.
+struct KubeconfigCase {
+  struct File {
+    std::string name;
+    std::string text;
+  };
+  std::string name;  // a sentence
+  std::vector<File> files;
+  std::string environment = "{dir}/a";  // KUBECONFIG
+  std::string explicit_file{};          // --kubeconfig
+  std::string context{};                // --context
+};
+
+const std::vector<KubeconfigCase>& kubeconfig_cases();
+
+}  // namespace lockstep
