@@ -1,0 +1,80 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/conformance/support/server.h"
+
+namespace lockstep::conformance {
+
+// Skips a case that this server can't be asked: `NEEDS(server().collects_garbage(), "why")`. What
+// the embedded server can't be asked is for docs/api-server.md to say: there it fails.
+#define NEEDS(condition, reason)                                                      \
+  if (!(condition)) {                                                                 \
+    if (server().target().embedded) FAIL() << (reason) << ", yet the table says yes"; \
+    GTEST_SKIP() << (reason);                                                         \
+  }
+
+// Whether the reply is a whole metav1.Status of a failure, with this code and reason.
+testing::AssertionResult is_failure(const Reply& reply, int code, const std::string& reason);
+// Whether one of the failure's details.causes has this reason and field ("" for any).
+testing::AssertionResult has_cause(const Reply& reply, const std::string& reason,
+                                   const std::string& field);
+testing::AssertionResult is_code(const Reply& reply, int code);
+
+// metadata.<key> as text; "" where there is none.
+std::string meta(const Json& object, const char* key);
+
+// An open watch.
+class Watching {
+ public:
+  // Fails the case where the server refuses.
+  explicit Watching(const std::string& target);
+
+  // The next event; null when the server has ended the watch. Fails the case where the stream is
+  // not what a watch is.
+  Json next();
+  // "ADDED a" of the next event that is not a bookmark; "" at the end.
+  std::string next_text();
+
+  const Reply& head() const { return stream_->head(); }
+
+ private:
+  std::unique_ptr<ReplyStream> stream_;
+};
+
+// Each case has a namespace of its own, removed at its end. The embedded server is not asked what
+// docs/api-server.md says that it doesn't support.
+class Case : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  // The collection in the case's namespace.
+  std::string path(const std::string& group_version, const std::string& plural) const;
+  std::string secrets() const { return path("v1", "secrets"); }
+  std::string configmaps() const { return path("v1", "configmaps"); }
+  std::string pods() const { return path("v1", "pods"); }
+
+  static Reply ask(const std::string& method, const std::string& target, const Json& body = Json(),
+                   const std::string& content_type = "application/json") {
+    return server().ask(method, target, body, content_type);
+  }
+  static Reply get(const std::string& target) { return ask("GET", target); }
+  static Reply patch(const std::string& target, const Json& change,
+                     const std::string& content_type = kMergePatch) {
+    return ask("PATCH", target, change, content_type);
+  }
+  // Creates it, or fails the case.
+  static Json make(const std::string& collection, const Json& object);
+  // {"metadata": {"name": name, "labels": labels}}
+  static Json named(const std::string& name, const Json& labels = Json());
+  // The names of a list's items, in its order.
+  static std::vector<std::string> names(const Reply& list);
+
+  std::string namespace_;
+};
+
+}  // namespace lockstep::conformance
