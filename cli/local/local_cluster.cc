@@ -39,7 +39,10 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
   LocalNodeOptions node{.folder = options.folder + "/pods",
                         .log_folder = options.log_folder,
                         .program_folder = options.program_folder,
+                        .working_folder = options.working_folder,
                         .seed = options.seed};
+  node.scheduler.counts_room = !options.machines.empty();
+  if (!options.machines.empty()) node.machines = options.machines;
   TRY_ASSIGN(cluster->node_, LocalNode::start(*cluster->api_, *cluster->host_, clock, node));
   TRY(cluster->start_controller(options));
   return cluster;

@@ -18,6 +18,10 @@ struct LocalClusterOptions {
   uint64_t seed = 0;           // of UIDs and addresses: unique for the run
   uint16_t port = 0;           // of the API server; 0: the system chooses
   bool tls = false;            // for clients that are not ours
+  // Empty: one machine named "local", with all CPUs and room for every pod, whatever it requests.
+  std::vector<MachineOptions> machines;
+  // Where containers without a workingDir begin; empty: in a folder of their own.
+  std::string working_folder;
 };
 
 // How a client reaches the API server.
@@ -27,8 +31,8 @@ struct ClusterAccess {
   std::string certificate;  // PEM, its own authority; empty: plain HTTP
 };
 
-// A whole cluster on this machine: embedded API server, controller, and one node. Everything ends
-// with the object, or with this process, however that happens.
+// A whole cluster on this machine: embedded API server, controller, and one or more machines.
+// Everything ends with the object, or with this process, however that happens.
 class LocalCluster {
  public:
   // `clock` outlives it. kUnavailable, kNotFound: a folder, port or program is not to be had.

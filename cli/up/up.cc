@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "cli/local/local_cluster.h"
+#include "cli/local/node/machine.h"
 #include "cli/local/node/program.h"
 #include "cli/run/run_job.h"
 #include "cli/up/kubeconfig_file.h"
@@ -97,13 +98,18 @@ Status Up::start() {
   TRY(lock_folder());
   TRY(take_signals());
   TRY_ASSIGN(std::string seed, local::random_secret());
-  TRY_ASSIGN(cluster_, local::LocalCluster::start(
-                           clock_, {.program_folder = options_.program_folder,
-                                    .folder = options_.folder + "/node",
-                                    .log_folder = options_.folder + "/logs",
-                                    .seed = std::stoull(seed.substr(0, 16), nullptr, 16),
-                                    .port = options_.port,
-                                    .tls = true}));
+  std::error_code error;
+  TRY_ASSIGN(
+      cluster_,
+      local::LocalCluster::start(
+          clock_, {.program_folder = options_.program_folder,
+                   .folder = options_.folder + "/node",
+                   .log_folder = options_.folder + "/logs",
+                   .seed = std::stoull(seed.substr(0, 16), nullptr, 16),
+                   .port = options_.port,
+                   .tls = true,
+                   .machines = local::divided_computer(static_cast<size_t>(options_.machines), {}),
+                   .working_folder = fs::current_path(error).string()}));
   return write_kubeconfig();
 }
 

@@ -40,12 +40,13 @@ class NodeTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  void start_node() {
-    auto node = LocalNode::start(api_, host_, clock_,
-                                 {.folder = folder_ + "/pods",
-                                  .log_folder = folder_ + "/logs",
-                                  .program_folder = folder_ + "/none",
-                                  .seed = static_cast<uint64_t>(getpid())});
+  void start_node(size_t machines = 0) {
+    LocalNodeOptions options{.folder = folder_ + "/pods",
+                             .log_folder = folder_ + "/logs",
+                             .program_folder = folder_ + "/none",
+                             .seed = static_cast<uint64_t>(getpid())};
+    if (machines > 0) options.machines = divided_computer(machines, {});
+    auto node = LocalNode::start(api_, host_, clock_, options);
     ASSERT_TRUE(node.ok());
     node_ = *std::move(node);
   }
@@ -126,7 +127,49 @@ TEST_F(NodeTest, RunsAPodToSuccess) {
   EXPECT_EQ(terminated["exitCode"], 0);
   EXPECT_EQ(terminated["reason"], "Completed");
   EXPECT_EQ(log_of("p"), "hello\nwords\n");
-  EXPECT_EQ(ask("GET", "/api/v1/nodes/local").body["status"]["conditions"][0]["type"], "Ready");
+  Json node = ask("GET", "/api/v1/nodes/local").body;
+  EXPECT_EQ(node["status"]["conditions"][3]["type"], "Ready");
+  EXPECT_EQ(node["status"]["conditions"][3]["status"], "True");
+}
+
+TEST_F(NodeTest, SpreadsPodsOverSeveralMachines) {
+  start_node(3);
+  for (const char* name : {"a", "b", "c"}) make(shell_pod(name, "nproc; sleep 1000"));
+  std::set<std::string> nodes, addresses, hosts;
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(wait_for_phase(name, "Running"));
+    Json pod = get(name);
+    nodes.insert(pod["spec"]["nodeName"]);
+    addresses.insert(pod["status"]["podIP"]);
+    hosts.insert(pod["status"]["hostIP"]);
+  }
+  EXPECT_EQ(nodes, (std::set<std::string>{"local-0", "local-1", "local-2"}));
+  EXPECT_EQ(addresses.size(), 3u);
+  EXPECT_EQ(hosts.size(), 3u);
+  Json node = ask("GET", "/api/v1/nodes/local-1").body;
+  EXPECT_EQ(node["metadata"]["labels"]["kubernetes.io/hostname"], "local-1");
+  EXPECT_EQ(node["status"]["capacity"]["pods"], "110");
+  ASSERT_TRUE(wait_for_log("a", "\n"));
+  EXPECT_EQ(log_of("a"), node["status"]["capacity"]["cpu"].get<std::string>() + "\n");
+  EXPECT_EQ(ask("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/local-2")
+                .body["spec"]["holderIdentity"],
+            "local-2");
+}
+
+TEST_F(NodeTest, SaysWhyAPodIsNotPlacedAndPlacesItLater) {
+  start_node(2);
+  Json pod = shell_pod("p", "true");
+  pod["spec"]["nodeSelector"] = {{"disk", "fast"}};
+  make(pod);
+  ASSERT_TRUE(wait_until([&] {
+    return dump_json(get("p")["status"]).find("0/2 nodes are available") != std::string::npos;
+  }));
+  EXPECT_EQ(api_.handle({"PATCH", "/api/v1/nodes/local-1", "application/merge-patch+json",
+                         R"({"metadata": {"labels": {"disk": "fast"}}})"})
+                .code,
+            200);
+  ASSERT_TRUE(wait_for_phase("p", "Succeeded"));
+  EXPECT_EQ(get("p")["spec"]["nodeName"], "local-1");
 }
 
 TEST_F(NodeTest, ReportsARunningPodWithItsAddress) {

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "cli/local/node/fields.h"
 #include "cli/local/node/process_tree.h"
 #include "cli/local/node/program.h"
 #include "common/api/agent_messages.h"
+#include "common/api/training_job.h"
 #include "common/base/log.h"
 
 namespace lockstep::local {
@@ -19,21 +21,11 @@ constexpr size_t kEventsPerRead = 256;
 constexpr size_t kMessageBytesMax = 4096;
 constexpr size_t kLogMessageBytesMax = 2048;
 
-const Json& member_or_empty(const Json& object, std::string_view key) {
-  static const Json kNone = Json::object();
-  const Json* member = find_member(object, key);
-  return member == nullptr ? kNone : *member;
-}
+constexpr char kWatchPods[] = "/api/v1/pods?watch=true";
+constexpr char kWatchNodes[] = "/api/v1/nodes?watch=true";
 
-bool is_terminal(const Json& pod) {
-  std::string phase = string_or(member_or_empty(pod, "status"), "phase", "");
-  return phase == "Succeeded" || phase == "Failed";
-}
-
-std::string pod_target(const Json& pod, std::string_view suffix = "") {
-  const Json& metadata = metadata_of(pod);
-  return "/api/v1/namespaces/" + string_or(metadata, "namespace", "") + "/pods/" +
-         string_or(metadata, "name", "") + std::string(suffix);
+Watch open_watch(Api& api, const char* target) {
+  return std::get<Watch>(api.open_watch({"GET", target, "", ""}));
 }
 
 }  // namespace
@@ -60,24 +52,31 @@ struct LocalNode::Inbox {
 LocalNode::LocalNode(Api& api, ProcessHost& host, const Clock& clock,
                      const LocalNodeOptions& options)
     : api_(api),
+      caller_(api),
       host_(host),
       clock_(clock),
       options_(options),
       addresses_(options.seed),
-      inbox_(std::make_shared<Inbox>()) {}
+      inbox_(std::make_shared<Inbox>()),
+      watch_(open_watch(api, kWatchPods)),
+      node_watch_(open_watch(api, kWatchNodes)),
+      scheduler_([this](const std::string& namespace_,
+                        const Json& owner) { return owner_facts(namespace_, owner); },
+                 options.scheduler) {
+  for (const MachineOptions& machine : options_.machines)
+    machines_.try_emplace(machine.name, caller_, clock_, machine, options_.heartbeat);
+}
 
 Result<std::unique_ptr<LocalNode>> LocalNode::start(Api& api, ProcessHost& host, const Clock& clock,
                                                     const LocalNodeOptions& options) {
   TRY(make_private_folder(options.folder));
   TRY(make_private_folder(options.log_folder));
   std::unique_ptr<LocalNode> node(new LocalNode(api, host, clock, options));
-  auto opened = api.open_watch({"GET", "/api/v1/pods?watch=true", "", ""});
-  node->watch_ = std::get<Watch>(std::move(opened));
   // The Api may outlive the node.
   api.on_change([weak = std::weak_ptr<Inbox>(node->inbox_)] {
     if (auto inbox = weak.lock()) inbox->tell([](Inbox& box) { box.api_changed = true; });
   });
-  node->register_node();
+  for (auto& [name, machine] : node->machines_) machine.boot();
   node->thread_ = std::thread([raw = node.get()] { raw->loop(); });
   return node;
 }
@@ -95,21 +94,6 @@ void LocalNode::kill_all() {
 bool LocalNode::is_empty() {
   std::lock_guard lock(inbox_->mutex);
   return inbox_->empty && !inbox_->api_changed && inbox_->exits.empty();
-}
-
-void LocalNode::register_node() {
-  std::string now = rfc3339(clock_.wall_now());
-  call("POST", "/api/v1/nodes", {{"metadata", {{"name", options_.name}}}});
-  Json ready = {{"type", "Ready"},
-                {"status", "True"},
-                {"reason", "KubeletReady"},
-                {"lastHeartbeatTime", now},
-                {"lastTransitionTime", now}};
-  Json cpus = {{"cpu", std::to_string(std::max(1u, std::thread::hardware_concurrency()))},
-               {"pods", "110"}};
-  call("PATCH", "/api/v1/nodes/" + options_.name + "/status",
-       {{"status",
-         {{"conditions", Json::array({ready})}, {"capacity", cpus}, {"allocatable", cpus}}}});
 }
 
 void LocalNode::loop() {
@@ -137,7 +121,10 @@ void LocalNode::loop() {
       pods_.clear();
       next_log_check_ = clock_.now() + kLogCheck;
     } else {
+      read_node_changes();
       read_changes();
+      step_machines();
+      place_pods();
       check_deadlines();
     }
   }
@@ -148,23 +135,24 @@ void LocalNode::read_changes() {
     std::vector<Json> events = api_.next_events(watch_, kEventsPerRead);
     for (const Json& event : events) {
       const Json& pod = event["object"];
-      if (event["type"] == "DELETED")
+      if (event["type"] == "DELETED") {
+        scheduler_.pod_gone(uid_of(pod));
         gone(pod);
-      else if (event["type"] != "ERROR")
+      } else if (event["type"] != "ERROR") {
+        scheduler_.pod_changed(pod, clock_.now());
         apply(pod);
+      }
     }
     if (watch_.ended)  // too far behind: begin anew with what is there
-      watch_ = std::get<Watch>(api_.open_watch({"GET", "/api/v1/pods?watch=true", "", ""}));
+      watch_ = open_watch(api_, kWatchPods);
     else if (events.empty())
       return;
   }
 }
 
 void LocalNode::apply(const Json& object) {
-  std::string node = string_or(member_or_empty(object, "spec"), "nodeName", "");
-  bool deleting = metadata_of(object).contains("deletionTimestamp");
-  if (node.empty() && !deleting) return bind(object);
-  if (node != options_.name) return;
+  if (!machines_.contains(node_of(object))) return;
+  bool deleting = is_deleting(object);
   std::string uid = uid_of(object);
   auto found = pods_.find(uid);
   if (found == pods_.end()) {
@@ -179,10 +167,60 @@ void LocalNode::apply(const Json& object) {
   if (deleting) terminate(found->second);
 }
 
-// The scheduler's part: there is only one node.
-void LocalNode::bind(const Json& pod) {
-  call("POST", pod_target(pod, "/binding"),
-       {{"target", {{"kind", "Node"}, {"name", options_.name}}}});
+void LocalNode::read_node_changes() {
+  while (true) {
+    std::vector<Json> events = api_.next_events(node_watch_, kEventsPerRead);
+    for (const Json& event : events) {
+      const Json& node = event["object"];
+      if (event["type"] == "ERROR") continue;
+      auto machine = machines_.find(string_or(metadata_of(node), "name", ""));
+      if (event["type"] == "DELETED") {
+        scheduler_.node_gone(string_or(metadata_of(node), "name", ""));
+        if (machine != machines_.end()) machine->second.node_gone();
+      } else {
+        scheduler_.node_changed(node);
+        if (machine != machines_.end()) machine->second.node_changed(node);
+      }
+    }
+    if (node_watch_.ended)
+      node_watch_ = open_watch(api_, kWatchNodes);
+    else if (events.empty())
+      return;
+  }
+}
+
+void LocalNode::step_machines() {
+  for (auto& [name, machine] : machines_) machine.step(clock_.now());
+}
+
+void LocalNode::place_pods() {
+  for (const Placement& placement : scheduler_.place(clock_.now())) {
+    std::string target = "/api/v1/namespaces/" + placement.namespace_ + "/pods/" + placement.name;
+    if (!placement.node.empty()) {
+      ApiResponse bound = caller_.create(target + "/binding",
+                                         {{"target", {{"kind", "Node"}, {"name", placement.node}}},
+                                          {"metadata", {{"uid", placement.uid}}}});
+      if (!bound.ok()) scheduler_.not_bound(placement.uid, clock_.now());
+      continue;
+    }
+    Json condition = {{"type", "PodScheduled"},
+                      {"status", "False"},
+                      {"reason", "Unschedulable"},
+                      {"message", placement.message},
+                      {"lastTransitionTime", rfc3339(clock_.wall_now())}};
+    caller_.patch(target + "/status", {{"metadata", {{"uid", placement.uid}}},
+                                       {"status", {{"conditions", Json::array({condition})}}}});
+  }
+}
+
+// A job says how many pods it wants; of others, as many as there are.
+OwnerFacts LocalNode::owner_facts(const std::string& namespace_, const Json& reference) {
+  if (string_or(reference, "kind", "") != kKind) return {};
+  ApiResponse job = caller_.get("/apis/" + string_or(reference, "apiVersion", "") + "/namespaces/" +
+                                namespace_ + "/trainingjobs/" + string_or(reference, "name", ""));
+  if (!job.ok()) return {};
+  return {string_or(metadata_of(job.body), "creationTimestamp", ""),
+          int_or(object_of(job.body, "spec"), "nodes", 0)};
 }
 
 void LocalNode::start_pod(Pod& pod) {
@@ -226,8 +264,9 @@ void LocalNode::give_address_back(Pod& pod) {
 
 Status LocalNode::prepare(Pod& pod) {
   pod.facts.started = clock_.wall_now();
-  TRY_ASSIGN(pod.plan, plan_pod(pod.object, {options_.name, pod.facts.address}));
+  TRY_ASSIGN(pod.plan, plan_pod(pod.object, {node_of(pod.object), pod.facts.address}));
   pod.facts.container = pod.plan.container;
+  pod.facts.host_address = machines_.at(node_of(pod.object)).options().address;
   pod.facts.image = string_or(pod.object["spec"]["containers"][0], "image", "");
   pod.folder = PodFolder(options_.folder + "/" + pod.plan.name + "-" + pod.plan.uid.substr(0, 8));
   TRY(pod.folder.create());
@@ -236,11 +275,11 @@ Status LocalNode::prepare(Pod& pod) {
       TRY(pod.folder.add_folder(volume.mount_path));
       continue;
     }
-    ApiResponse secret = call(
-        "GET", "/api/v1/namespaces/" + pod.plan.namespace_ + "/secrets/" + volume.secret, Json());
+    ApiResponse secret =
+        caller_.get("/api/v1/namespaces/" + pod.plan.namespace_ + "/secrets/" + volume.secret);
     if (!secret.ok() && !volume.optional)
       return not_found("secret \"" + volume.secret + "\" not found");
-    TRY(pod.folder.add_secret(volume.mount_path, member_or_empty(secret.body, "data")));
+    TRY(pod.folder.add_secret(volume.mount_path, object_of(secret.body, "data")));
   }
   std::string message = pod.plan.termination_message_path;
   return pod.folder.add_folder(message.substr(0, message.rfind('/')));
@@ -255,8 +294,10 @@ Status LocalNode::launch(Pod& pod) {
   environment.emplace_back("HOSTNAME", pod.plan.name);
   spec.environment = merged_environment(environment);
   spec.working_folder =
-      pod.plan.working_folder.empty() ? pod.folder.root() : pod.plan.working_folder;
+      pod.plan.working_folder.empty() ? options_.working_folder : pod.plan.working_folder;
+  if (spec.working_folder.empty()) spec.working_folder = pod.folder.root();
   spec.output_file = log_file(pod);
+  spec.cpus = machines_.at(node_of(pod.object)).options().cpus;
   std::string uid = pod.plan.uid;
   Result<pid_t> pid = host_.spawn(spec, [inbox = inbox_, uid](ExitStatus status) {
     inbox->tell([&](Inbox& box) { box.exits.push_back({uid, status}); });
@@ -273,8 +314,8 @@ Status LocalNode::launch(Pod& pod) {
 void LocalNode::terminate(Pod& pod) {
   if (pod.state != State::kRunning) {
     release(pod);
-    call("DELETE", pod_target(pod.object),
-         {{"gracePeriodSeconds", 0}, {"preconditions", {{"uid", uid_of(pod.object)}}}});
+    caller_.remove(pod_target(pod.object),
+                   {{"gracePeriodSeconds", 0}, {"preconditions", {{"uid", uid_of(pod.object)}}}});
     pods_.erase(uid_of(pod.object));
     return;
   }
@@ -339,7 +380,8 @@ void LocalNode::check_deadlines() {
 }
 
 TimePoint LocalNode::next_deadline() const {
-  TimePoint next = next_log_check_;
+  TimePoint next = std::min(next_log_check_, scheduler_.next_deadline());
+  for (const auto& [name, machine] : machines_) next = std::min(next, machine.next_deadline());
   for (const auto& [uid, pod] : pods_) {
     if (pod.state == State::kWaiting) next = std::min(next, pod.retry_at);
     if (pod.state == State::kRunning && pod.terminating) next = std::min(next, pod.kill_at);
@@ -364,19 +406,7 @@ std::string LocalNode::termination_message(const Pod& pod, const ExitStatus& sta
 }
 
 void LocalNode::report(const Pod& pod, Json status) {
-  call("PATCH", pod_target(pod.object, "/status"), {{"status", std::move(status)}});
-}
-
-ApiResponse LocalNode::call(std::string_view method, const std::string& target, const Json& body) {
-  std::string type = method == "PATCH" ? "application/merge-patch+json" : "application/json";
-  ApiResponse response = api_.handle(
-      {std::string(method), target, type, body.is_null() ? std::string() : dump_json(body)});
-  // 404 and 409: it was deleted or written meanwhile; the next event says so.
-  if (!response.ok() && response.code != 404 && response.code != 409)
-    log_warning("the local node was refused", {{"request", std::string(method) + " " + target},
-                                               {"code", response.code},
-                                               {"error", string_or(response.body, "message", "")}});
-  return response;
+  caller_.patch(pod_target(pod.object, "/status"), {{"status", std::move(status)}});
 }
 
 }  // namespace lockstep::local

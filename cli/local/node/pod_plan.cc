@@ -3,20 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "cli/local/node/fields.h"
+
 namespace lockstep::local {
 namespace {
-
-const Json& array_of(const Json& object, std::string_view key) {
-  static const Json kNone = Json::array();
-  const Json* member = find_member(object, key);
-  return member == nullptr || !member->is_array() ? kNone : *member;
-}
-
-const Json& object_of(const Json& object, std::string_view key) {
-  static const Json kNone = Json::object();
-  const Json* member = find_member(object, key);
-  return member == nullptr || !member->is_object() ? kNone : *member;
-}
 
 Error cannot(const std::string& path, const std::string& why) {
   return invalid(path + ": a local node " + why);

@@ -32,7 +32,7 @@ Json container_status(const ContainerFacts& facts, bool running, Json state) {
 }
 
 Json with_addresses(const ContainerFacts& facts, Json status) {
-  status["hostIP"] = "127.0.0.1";
+  status["hostIP"] = facts.host_address;
   if (!facts.address.empty()) {
     status["podIP"] = facts.address;
     status["podIPs"] = Json::array({{{"ip", facts.address}}});

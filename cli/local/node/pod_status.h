@@ -15,6 +15,7 @@ struct ContainerFacts {
   std::string container;
   std::string image;
   std::string address;
+  std::string host_address;
   std::string container_id;
   WallTime started{};
 };

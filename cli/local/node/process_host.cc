@@ -1,6 +1,7 @@
 #include "cli/local/node/process_host.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -25,6 +26,8 @@ struct ChildImage {
   int output;  // -1: in the foreground
   int error_pipe;
   pid_t parent;
+  cpu_set_t cpus;
+  bool bound;
 };
 
 bool take_streams(const ChildImage& image) {
@@ -39,6 +42,8 @@ bool take_streams(const ChildImage& image) {
   if (!foreground) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != image.parent) _exit(126);  // it died before the line above
+  // One that is not there (any more) leaves it on all.
+  if (image.bound) sched_setaffinity(0, sizeof image.cpus, &image.cpus);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -57,6 +62,13 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
   list.push_back(nullptr);
   return list;
+}
+
+cpu_set_t cpu_set(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  return set;
 }
 
 ExitStatus to_exit_status(int raw) {
@@ -134,7 +146,9 @@ Result<pid_t> ProcessHost::fork_and_exec(const SpawnSpec& spec, OnExit on_exit) 
                    spec.working_folder.c_str(),
                    output,
                    fds[1],
-                   getpid()};
+                   getpid(),
+                   cpu_set(spec.cpus),
+                   !spec.cpus.empty()};
   pid_t pid = fork();
   if (pid == 0) become(image);
   int fork_errno = errno;

@@ -22,6 +22,7 @@ struct SpawnSpec {
   // stdout and stderr are appended to it, stdin is empty, and the child leads a process group.
   // Empty: a command in the foreground, which keeps our three streams and our process group.
   std::string output_file;
+  std::vector<int> cpus;  // those that it may use; empty: as this process
 };
 
 struct ExitStatus {
