@@ -73,11 +73,14 @@ find_package(OpenSSL REQUIRED)
 find_path(PROMETHEUS_INCLUDE prometheus/registry.h)
 find_library(PROMETHEUS_CORE_LIBRARY prometheus-cpp-core)
 find_path(CLI11_INCLUDE CLI/CLI.hpp)
+# RE2: patterns of schemas have its syntax in Kubernetes, and it matches in linear time.
+find_path(RE2_INCLUDE re2/re2.h)
+find_library(RE2_LIBRARY re2)
 foreach(need
     "YAML_CPP_INCLUDE:libyaml-cpp-dev" "YAML_CPP_LIBRARY:libyaml-cpp-dev"
     "CPPREST_INCLUDE:libcpprest-dev" "CPPREST_LIBRARY:libcpprest-dev"
     "PROMETHEUS_INCLUDE:prometheus-cpp-dev" "PROMETHEUS_CORE_LIBRARY:prometheus-cpp-dev"
-    "CLI11_INCLUDE:libcli11-dev")
+    "CLI11_INCLUDE:libcli11-dev" "RE2_INCLUDE:libre2-dev" "RE2_LIBRARY:libre2-dev")
   string(REPLACE ":" ";" need "${need}")
   list(GET need 0 variable)
   list(GET need 1 package)
@@ -101,3 +104,4 @@ if(LOCKSTEP_SANITIZE MATCHES "thread")
 endif()
 third_party(third_prometheus "${PROMETHEUS_INCLUDE}" "${PROMETHEUS_CORE_LIBRARY}" Threads::Threads)
 third_party(third_cli11 "${CLI11_INCLUDE}")
+third_party(third_re2 "${RE2_INCLUDE}" "${RE2_LIBRARY}" Threads::Threads)

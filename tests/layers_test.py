@@ -37,6 +37,7 @@ THIRD_PARTIES = {
     "nlohmann/json": (r"nlohmann/", ["common/base"]),
     "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),
     "prometheus-cpp": (r"prometheus/", ["agent/node/metrics", "controller/kube/metrics"]),
+    "RE2": (r"re2/", ["cli/local/schema/pattern"]),
     "oneDNN": (r"(oneapi/)?dnnl", ["kernels"]),
     "CUDA": (r"cuda|cublas|cudnn", ["kernels", "agent/comm"]),
     "NCCL": (r"nccl\.h", ["agent/comm"]),

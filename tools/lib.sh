@@ -13,7 +13,8 @@ jobs=${LOCKSTEP_JOBS:-$(nproc)}
 say() { printf '==> %s\n' "$*" >&2; }
 
 build_packages=(g++ cmake ninja-build ccache nlohmann-json3-dev libcpprest-dev libyaml-cpp-dev
-  prometheus-cpp-dev libcli11-dev libdnnl-dev libboost-dev libssl-dev googletest)
+  prometheus-cpp-dev libcli11-dev libdnnl-dev libboost-dev libssl-dev libre2-dev
+  googletest)
 text_packages=(bible-kjv bible-kjv-text)
 test_packages=(python3 python3-torch clang libclang-rt-14-dev clang-format procps)
 check_packages=(git python3 clang clang-format clang-tidy)

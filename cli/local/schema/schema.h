@@ -11,7 +11,9 @@
 
 namespace lockstep::local {
 
-// How the elements of a list, or the members of an object, are told apart by merges.
+class Pattern;
+
+// How the elements of a list are told apart by merges.
 enum class ListType { kAtomic, kSet, kMap };
 
 // One node of a structural schema, as a CRD's openAPIV3Schema has it, compiled: plain data that
@@ -22,9 +24,9 @@ struct SchemaNode {
   std::string type;  // object, array, string, integer, number, boolean; "": anything
   std::string format;
   std::string description;
-  std::map<std::string, SchemaNode> properties;
+  std::map<std::string, SchemaNode, std::less<>> properties;
   std::unique_ptr<SchemaNode> additional;  // of additionalProperties; null: none
-  std::unique_ptr<SchemaNode> items;       // of arrays
+  std::unique_ptr<SchemaNode> items;       // of arrays; null where they may be anything
   std::vector<std::string> required;
   bool nullable = false;
   bool int_or_string = false;
@@ -36,7 +38,9 @@ struct SchemaNode {
   bool exclusive_minimum = false, exclusive_maximum = false;
   std::optional<int64_t> length_min, length_max, items_min, items_max, properties_min,
       properties_max;
+  std::optional<double> multiple_of;
   std::string pattern;
+  std::shared_ptr<const Pattern> matcher;  // of pattern; null where there is none
   ListType list_type = ListType::kAtomic;  // x-kubernetes-list-type
   std::vector<std::string> list_keys;      // x-kubernetes-list-map-keys
   bool atomic_object = false;              // x-kubernetes-map-type: atomic
