@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "cli/local/protobuf/protobuf.h"
 #include "cli/local/store/discovery.h"
 #include "cli/local/store/event_view.h"
 #include "cli/local/store/object_rules.h"
@@ -16,21 +17,25 @@ ObjectKey key_of(const ApiPath& path) {
   return {path.namespace_, path.name};
 }
 
-// The body as JSON; errors as the server words them.
-std::variant<Json, ApiResponse> parse_body(const ApiRequest& request) {
-  if (request.body.size() > kBodyBytesMax) return too_large(kBodyBytesMax);
-  Result<Json> body = parse_json(request.body);
-  if (!body.ok()) return bad_request("the body can't be read: " + body.error().message);
-  return *std::move(body);
-}
-
 std::string media_type(const ApiRequest& request) {
   return request.content_type.substr(0, request.content_type.find(';'));
 }
 
-bool is_json(const ApiRequest& request) {
-  std::string type = media_type(request);
-  return type.empty() || type == "application/json";
+// The body as JSON; errors as the server words them.
+std::variant<Json, ApiResponse> parse_body(const ApiRequest& request) {
+  if (request.body.size() > kBodyBytesMax) return too_large(kBodyBytesMax);
+  Result<Json> body = media_type(request) == kProtobufType ? json_from_protobuf(request.body)
+                                                           : parse_json(request.body);
+  if (!body.ok()) return bad_request("the body can't be read: " + body.error().message);
+  return *std::move(body);
+}
+
+// Whether the body is an object in an encoding that this type is read from. Custom types have no
+// protobuf.
+bool is_document(const ApiRequest& request, const ResourceType& type) {
+  std::string media = media_type(request);
+  if (media == kProtobufType) return type.group.empty();
+  return media.empty() || media == "application/json";
 }
 
 std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
@@ -134,7 +139,8 @@ bool Api::namespace_exists(const std::string& name) const {
 
 ApiResponse Api::create(const ApiPath& path, const ApiRequest& request) {
   const ResourceType& type = path.type->storage();
-  if (!is_json(request)) return unsupported_media_type(media_type(request), "application/json");
+  if (!is_document(request, *path.type))
+    return unsupported_media_type(media_type(request), "application/json");
   if (type.namespaced && path.namespace_.empty()) return method_not_allowed();
   auto parsed = parse_body(request);
   if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
@@ -191,7 +197,8 @@ ApiResponse Api::replace(const ApiPath& path, const Json& old, Json object) {
 }
 
 ApiResponse Api::update(const ApiPath& path, const ApiRequest& request) {
-  if (!is_json(request)) return unsupported_media_type(media_type(request), "application/json");
+  if (!is_document(request, *path.type))
+    return unsupported_media_type(media_type(request), "application/json");
   auto parsed = parse_body(request);
   if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
   ObjectPtr old = storage_.get(path.type->storage(), key_of(path));
