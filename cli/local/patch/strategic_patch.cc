@@ -137,9 +137,7 @@ Failure check_elements(const Json& live, const Json& patch, const std::string& m
 }
 
 const SchemaNode* member_of(const SchemaNode* schema, std::string_view name) {
-  if (schema == nullptr) return nullptr;
-  const auto found = schema->properties.find(std::string(name));
-  return found == schema->properties.end() ? schema->additional.get() : &found->second;
+  return schema == nullptr ? nullptr : schema->member(name);
 }
 
 bool merges(const SchemaNode* list_schema) {

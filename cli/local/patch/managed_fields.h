@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/result.h"
+
+namespace lockstep::local {
+
+// One entry of metadata.managedFields, as it is stored; `fields` refers to its set (field_set.h).
+struct ManagedEntry {
+  Json json;
+
+  const Json& fields() const { return json["fieldsV1"]; }
+  Json& fields() { return json["fieldsV1"]; }
+  std::string text(const char* member) const { return string_or(json, member, ""); }
+  bool is_applied() const { return json["operation"] == "Apply"; }
+};
+
+// Who an entry is of. Two entries of one identity become one; an applier is the same whatever
+// version it applies.
+struct ManagerIdentity {
+  std::string manager;
+  bool applied = false;
+  std::string api_version;
+  std::string subresource;
+
+  bool matches(const ManagedEntry& entry) const;
+};
+
+// The managers of one object.
+// Source: k8s.io/apimachinery, pkg/util/managedfields.
+class Managers {
+ public:
+  // Above these the oldest entries of updates become one, of a manager called ancient-changes.
+  static constexpr size_t kUpdatesMax = 10;
+
+  Managers() = default;
+  // Of entries that this server has written.
+  static Managers stored(Json entries);
+  // Of entries from outside, made as this server writes them. kInvalid: they are not well-formed.
+  static Result<Managers> read(const Json& entries);
+
+  bool empty() const { return entries_.empty(); }
+  std::vector<ManagedEntry>& entries() { return entries_; }
+  ManagedEntry* find(const ManagerIdentity& identity);
+  // The entry with this set, made or changed.
+  void put(const ManagerIdentity& identity, Json fields, WallTime now);
+
+  // Drops entries without fields, folds the oldest updates, and sorts. An empty list where nobody
+  // has a field.
+  Json take();
+
+ private:
+  void fold_updates();
+
+  std::vector<ManagedEntry> entries_;
+};
+
+}  // namespace lockstep::local
