@@ -8,10 +8,9 @@
 #include "cli/run/run_job.h"
 #include "cli/up/up.h"
 #include "common/base/clock.h"
+#include "common/base/version.h"
 
 namespace {
-
-constexpr char kVersion[] = "0.1.0";
 
 std::string program_folder() {
   std::error_code error;
@@ -75,7 +74,7 @@ int main(int argc, char** argv) {
   validate_command->callback([&] { exit_code = lockstep::validate_files(files); });
 
   CLI::App* version_command = app.add_subcommand("version", "Print the version");
-  version_command->callback([] { std::cout << "lockstep " << kVersion << "\n"; });
+  version_command->callback([] { std::cout << "lockstep " << lockstep::kVersion << "\n"; });
 
   signal(SIGPIPE, SIG_IGN);
   try {

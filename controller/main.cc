@@ -3,11 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <thread>
 
 #include "common/base/log.h"
+#include "common/base/version.h"
 #include "controller/kube/agent_http_client.h"
+#include "controller/kube/kube_access.h"
 #include "controller/kube/kube_client.h"
 #include "controller/loop/controller.h"
 
@@ -18,6 +21,8 @@ constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccoun
 constexpr size_t kHttpThreads = 4;
 
 struct Flags {
+  std::string kubeconfig;
+  std::string context;
   std::string server;
   std::string token_file;
   std::string ca_file;
@@ -29,6 +34,18 @@ struct Flags {
   bool log_json = false;
   bool verbose = false;
 };
+
+// Where the API server is, and who this is to it.
+Result<KubeAccess> access_of(const Flags& flags) {
+  if (flags.kubeconfig.empty()) {
+    return KubeAccess{.server = {.url = flags.server, .tls = {.ca_file = flags.ca_file}},
+                      .credentials = {.token_file = flags.token_file}};
+  }
+  TRY_ASSIGN(const Kubeconfig config,
+             load_kubeconfig({.explicit_file = flags.kubeconfig,
+                              .working_folder = std::filesystem::current_path().string()}));
+  return kube_access(config, {.context = flags.context});
+}
 
 // Without --server the pod's own service account says where the API server is.
 Status use_service_account(Flags& flags) {
@@ -81,14 +98,15 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
 
 // Everything that lives as long as the process. One thread runs it all; SIGTERM and SIGINT are
 // waited for by another, which only leaves word in the mailbox.
-int run(const Flags& flags, const sigset_t& signals, std::string key) {
+int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::string key) {
   start_http_threads(kHttpThreads);
   SystemClock clock;
   Timers timers(clock);
   Mailbox mailbox;
   Random random(random_seed());
-  KubeClient api({.server = {.url = flags.server, .ca_file = flags.ca_file},
-                  .token_file = flags.token_file,
+  access.server.user_agent = std::string("lockstep-controller/") + kVersion;
+  KubeClient api({.server = access.server,
+                  .credentials = access.credentials,
                   .rate = {.per_second = flags.qps, .burst = flags.burst}},
                  mailbox, timers, clock);
   AgentHttpClient agents({}, mailbox, timers);
@@ -104,7 +122,7 @@ int run(const Flags& flags, const sigset_t& signals, std::string key) {
       timers.after(std::chrono::seconds(3), [&exit_code] { exit_code = EXIT_SUCCESS; });
     });
   }).detach();
-  log_info("started", {{"server", flags.server}, {"namespace", flags.namespace_}});
+  log_info("started", {{"server", access.server.url}, {"namespace", flags.namespace_}});
   controller.start();
   while (!exit_code) {
     timers.run_due();
@@ -124,6 +142,11 @@ int main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Runs TrainingJobs: pods, rounds, recovery and status.", "lockstep-controller");
   app.add_option("--server", flags.server, "The API server's URL; default: that of this pod");
+  app.add_option("--kubeconfig", flags.kubeconfig,
+                 "A kubeconfig that says where the API server is and who this is to it")
+      ->excludes("--server");
+  app.add_option("--context", flags.context, "Context of the kubeconfig; default: its current one")
+      ->needs("--kubeconfig");
   app.add_option("--token-file", flags.token_file, "File with the bearer token");
   app.add_option("--ca-file", flags.ca_file, "File with the server's CA, PEM");
   app.add_option("--namespace", flags.namespace_, "Only jobs of this namespace; default: all");
@@ -154,7 +177,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  if (flags.server.empty()) {
+  if (flags.server.empty() && flags.kubeconfig.empty()) {
     if (const Status status = use_service_account(flags); !status.ok()) {
       log_error("bad flags", {{"error", status.error().message}});
       return 2;
@@ -166,5 +189,10 @@ int main(int argc, char** argv) {
               {{"error", key.ok() ? flags.key_file + " is empty" : key.error().message}});
     return 2;
   }
-  return run(flags, signals, std::move(key).value());
+  Result<KubeAccess> access = access_of(flags);
+  if (!access.ok()) {
+    log_error("the kubeconfig can't be used", {{"error", access.error().message}});
+    return 2;
+  }
+  return run(flags, signals, std::move(access).value(), std::move(key).value());
 }

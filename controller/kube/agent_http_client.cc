@@ -29,8 +29,8 @@ HttpClient& AgentHttpClient::client(const std::string& ip) {
   if (client == nullptr) {
     const std::string host = ip.find(':') == std::string::npos ? ip : "[" + ip + "]";
     client = std::make_unique<HttpClient>(
-        HttpServer{.url = "http://" + host + ":" + std::to_string(options_.port), .ca_file = ""},
-        mailbox_, timers_);
+        HttpServer{.url = "http://" + host + ":" + std::to_string(options_.port)}, mailbox_,
+        timers_);
   }
   return *client;
 }
@@ -39,7 +39,7 @@ void AgentHttpClient::put_assignment(const AgentAddress& agent, const Assignment
                                      Done done) {
   HttpRequest request{.method = "PUT",
                       .path_and_query = "/v1/assignment",
-                      .bearer_token = agent.token,
+                      .authorization = bearer(agent.token),
                       .body = dump_json(to_json(assignment)),
                       .deadline = options_.put_deadline,
                       .reply_bytes_max = kReplyBytesMax};
@@ -54,7 +54,7 @@ void AgentHttpClient::poll_state(const AgentAddress& agent, int64_t since, Durat
   HttpRequest request{.method = "GET",
                       .path_and_query = "/v1/state?since=" + std::to_string(since) +
                                         "&timeoutSeconds=" + std::to_string(seconds),
-                      .bearer_token = agent.token,
+                      .authorization = bearer(agent.token),
                       .deadline = wait + options_.poll_margin,
                       .reply_bytes_max = kReplyBytesMax};
   client(agent.ip).send(

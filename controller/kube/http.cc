@@ -6,6 +6,7 @@
 #include <pplx/threadpool.h>
 #include <sys/socket.h>
 
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -29,11 +30,41 @@ void keep_alive(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof unsent_ms);
 }
 
-rest::client::http_client_config config_for(const HttpServer& server) {
+// The URL without its path, and the path without a slash at its end.
+std::pair<std::string, std::string> split_url(const std::string& url) {
+  const size_t scheme = url.find("://");
+  const size_t host = scheme == std::string::npos ? 0 : scheme + 3;
+  const size_t path = std::min(url.find_first_of("/?#", host), url.size());
+  std::string prefix = url.substr(path, url.find_first_of("?#", path) - path);
+  while (prefix.ends_with('/')) prefix.pop_back();
+  return {url.substr(0, path), prefix};
+}
+
+// "10.0.0.1" of "https://10.0.0.1:443", "::1" of "https://[::1]:443".
+std::string host_of(const std::string& url) {
+  std::string host = web::uri(url).host();
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+web::web_proxy proxy_for(const std::string& url) {
+  const web::uri uri(url);
+  web::web_proxy proxy(uri);
+  const std::string user = uri.user_info();
+  if (const size_t colon = user.find(':'); colon != std::string::npos) {
+    proxy.set_credentials(
+        {web::uri::decode(user.substr(0, colon)), web::uri::decode(user.substr(colon + 1))});
+  }
+  return proxy;
+}
+
+rest::client::http_client_config config_for(const HttpServer& server,
+                                            const std::shared_ptr<TlsReport>& report) {
   rest::client::http_client_config config;
   // Its timer is one of idleness, and 0 would mean at once; deadlines are kept by Exchange.
   config.set_timeout(std::chrono::hours(1));
   config.set_max_redirects(0);
+  if (!server.proxy_url.empty()) config.set_proxy(proxy_for(server.proxy_url));
   const bool is_tls = server.url.starts_with("https:");
   config.set_nativehandle_options([is_tls](rest::client::native_handle handle) {
     using Socket = boost::asio::ip::tcp::socket;
@@ -44,24 +75,38 @@ rest::client::http_client_config config_for(const HttpServer& server) {
       keep_alive(static_cast<Socket*>(handle)->native_handle());
     }
   });
-  if (is_tls) {
-    config.set_ssl_context_callback([file = server.ca_file](boost::asio::ssl::context& context) {
-      context.set_options(boost::asio::ssl::context::no_tlsv1 |
-                          boost::asio::ssl::context::no_tlsv1_1);
-      if (!file.empty()) context.load_verify_file(file);
-    });
-  }
+  if (!is_tls) return config;
+  TlsOptions tls = server.tls;
+  if (tls.server_name.empty()) tls.server_name = host_of(server.url);
+  config.set_validate_certificates(tls.verify);
+  config.set_tlsext_sni_enabled(false);  // configure_tls() does it
+  config.set_ssl_context_callback([tls, report](boost::asio::ssl::context& context) {
+    const Status status = configure_tls(context.native_handle(), tls, report);
+    if (!status.ok()) throw std::runtime_error(status.error().message);
+  });
   return config;
 }
 
-rest::http_request to_rest(const HttpRequest& request) {
-  rest::http_request out(request.method);
-  out.set_request_uri(request.path_and_query);
-  out.headers().add("User-Agent", "lockstep-controller");
-  out.headers().add("Accept", "application/json");
-  if (!request.bearer_token.empty()) {
-    out.headers().add("Authorization", "Bearer " + request.bearer_token);
+// cpprestsdk keeps one value a name, so that a repeated field is written into the one before it.
+void add_fields(rest::http_headers& headers, const std::vector<HttpField>& fields) {
+  std::map<std::string, std::string> values;
+  for (const auto& [name, value] : fields) {
+    const auto [at, is_new] = values.emplace(name, value);
+    if (!is_new) at->second += "\r\n" + name + ": " + value;
   }
+  for (const auto& [name, value] : values) headers.add(name, value);
+}
+
+rest::http_request to_rest(const HttpRequest& request, const HttpServer& server,
+                           const std::string& prefix) {
+  rest::http_request out(request.method);
+  out.set_request_uri(prefix + request.path_and_query);
+  out.headers().add("User-Agent", server.user_agent);
+  out.headers().add("Accept", request.accept);
+  if (!request.authorization.empty()) {
+    out.headers().add("Authorization", request.authorization);
+  }
+  add_fields(out.headers(), request.fields);
   if (!request.body.empty()) out.set_body(request.body, request.content_type);
   return out;
 }
@@ -83,18 +128,21 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     size_t reply_bytes_max = 0;
     size_t pending_bytes_max = 0;
     HttpStreamHandler handler{};
+    std::shared_ptr<TlsReport> report{};
   };
 
   Exchange(Mailbox& mailbox, Timers& timers, Options options)
       : mailbox_(mailbox), timers_(timers), options_(std::move(options)), framer_(kLineBytesMax) {}
 
-  void start(rest::client::http_client& client, const HttpRequest& request) {
-    deadline_ = timers_.after(request.deadline, [self = shared_from_this()] {
+  // `request` makes it; what it throws is the exchange's end.
+  void start(rest::client::http_client& client, Duration deadline,
+             const std::function<rest::http_request()>& request) {
+    deadline_ = timers_.after(deadline, [self = shared_from_this()] {
       self->deadline_.reset();
       self->finish(timed_out("[http] no complete answer in time"));
     });
     try {
-      send(client, request);
+      send(client, request());
     } catch (const std::exception& exception) {
       post_end(to_error(exception));
     }
@@ -115,10 +163,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   }
 
  private:
-  enum class Mode { kUnknown, kLines, kWhole };
+  enum class Mode { kUnknown, kLines, kBytes, kWhole };
 
-  void send(rest::client::http_client& client, const HttpRequest& request) {
-    rest::http_request out = to_rest(request);
+  void send(rest::client::http_client& client, rest::http_request out) {
     auto buffer = std::make_shared<BodyBuffer>(
         [self = shared_from_this()](std::string_view piece) { return self->consume(piece); });
     out.set_response_stream(
@@ -140,13 +187,15 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   // Network's threads, from here ...
   void on_headers(const rest::http_response& response) {
-    std::string retry_after;
-    response.headers().match("Retry-After", retry_after);
     const std::lock_guard lock(mutex_);
     reply_.status = response.status_code();
-    reply_.retry_after = retry_after;
-    mode_ =
-        options_.is_stream && reply_.status == rest::status_codes::OK ? Mode::kLines : Mode::kWhole;
+    response.headers().match("Retry-After", reply_.retry_after);
+    response.headers().match("Warning", reply_.warning);
+    response.headers().match("Content-Type", reply_.content_type);
+    mode_ = Mode::kWhole;
+    if (options_.is_stream && reply_.status == rest::status_codes::OK) {
+      mode_ = options_.handler.on_bytes ? Mode::kBytes : Mode::kLines;
+    }
     const std::string early = std::exchange(early_, {});
     if (!take_locked(early)) is_refused_ = true;
     if (pending_bytes_ < options_.pending_bytes_max || mode_ == Mode::kWhole) resume_locked();
@@ -162,7 +211,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       is_refused_ = true;
       return pplx::task_from_exception<void>(std::runtime_error("the reply is refused"));
     }
-    if (mode_ == Mode::kLines && pending_bytes_ >= options_.pending_bytes_max) return wait_locked();
+    if (mode_ != Mode::kWhole && pending_bytes_ >= options_.pending_bytes_max) return wait_locked();
     return pplx::task_from_result();
   }
 
@@ -191,6 +240,14 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       reply_.body += piece;
       return true;
     }
+    if (mode_ == Mode::kBytes) {
+      if (piece.empty() || is_abandoned_) return true;
+      pending_bytes_ += piece.size();
+      mailbox_.post([self = shared_from_this(), bytes = std::string(piece)]() mutable {
+        self->deliver(std::move(bytes));
+      });
+      return true;
+    }
     std::vector<std::string> lines;
     if (!framer_.feed(piece, lines)) {
       is_too_large_ = true;
@@ -216,9 +273,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   }
 
   Error what_went_wrong(const std::exception& exception) {
+    const std::string tls = options_.report->take();
     const std::lock_guard lock(mutex_);
     if (is_too_large_) return invalid("[http] the reply is larger than allowed");
-    return to_error(exception);
+    return tls.empty() ? to_error(exception) : unavailable("[http] " + tls);
   }
 
   void post_end(Result<HttpReply> result) {
@@ -235,6 +293,19 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       const auto on_lines = options_.handler.on_lines;  // it may abandon, and so empty, the handler
       on_lines(std::move(lines));
     }
+    take_off(bytes);
+  }
+
+  void deliver(std::string bytes) {
+    const size_t size = bytes.size();
+    if (!is_over_) {
+      const auto on_bytes = options_.handler.on_bytes;
+      on_bytes(std::move(bytes));
+    }
+    take_off(size);
+  }
+
+  void take_off(size_t bytes) {
     const std::lock_guard lock(mutex_);
     pending_bytes_ -= bytes;
     if (pending_bytes_ < options_.pending_bytes_max) resume_locked();
@@ -267,8 +338,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 };
 
 struct HttpClient::Impl {
-  Impl(HttpServer server, Mailbox& mailbox, Timers& timers)
-      : mailbox(mailbox), timers(timers), client(server.url, config_for(server)) {}
+  Impl(HttpServer to, Mailbox& mailbox, Timers& timers)
+      : mailbox(mailbox),
+        timers(timers),
+        server(std::move(to)),
+        prefix(split_url(server.url).second),
+        report(std::make_shared<TlsReport>()),
+        client(split_url(server.url).first, config_for(server, report)) {}
 
   ~Impl() {
     for (const std::weak_ptr<Exchange>& exchange : exchanges) {
@@ -277,15 +353,19 @@ struct HttpClient::Impl {
   }
 
   std::shared_ptr<Exchange> start(const HttpRequest& request, Exchange::Options options) {
+    options.report = report;
     auto exchange = std::make_shared<Exchange>(mailbox, timers, std::move(options));
     std::erase_if(exchanges, [](const std::weak_ptr<Exchange>& old) { return old.expired(); });
     exchanges.push_back(exchange);
-    exchange->start(client, request);
+    exchange->start(client, request.deadline, [&] { return to_rest(request, server, prefix); });
     return exchange;
   }
 
   Mailbox& mailbox;
   Timers& timers;
+  const HttpServer server;
+  const std::string prefix;
+  const std::shared_ptr<TlsReport> report;
   rest::client::http_client client;
   std::vector<std::weak_ptr<Exchange>> exchanges;  // that may not have ended
 };
@@ -302,6 +382,10 @@ class StreamHandle final : public HttpHandle {
 };
 
 }  // namespace
+
+std::string bearer(const std::string& token) {
+  return token.empty() ? "" : "Bearer " + token;
+}
 
 void start_http_threads(size_t threads) {
   crossplat::threadpool::initialize_with_threads(threads);

@@ -3,10 +3,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "controller/kube/mailbox.h"
+#include "controller/kube/tls.h"
 #include "controller/loop/timers.h"
 
 namespace lockstep {
@@ -18,30 +20,46 @@ namespace lockstep {
 void start_http_threads(size_t threads);
 
 struct HttpServer {
-  std::string url;      // "https://10.0.0.1:443", without a path
-  std::string ca_file;  // PEM; empty: the system's
+  std::string url;          // "https://10.0.0.1:443"; a path in it comes before those of requests
+  TlsOptions tls{};         // of https; an empty server_name: the URL's host
+  std::string proxy_url{};  // "http://user:password@host:port": an HTTP proxy
+  std::string user_agent = "lockstep";
+};
+
+struct HttpField {
+  std::string name;
+  std::string value;  // without control characters
 };
 
 struct HttpRequest {
   std::string method = "GET";
   std::string path_and_query = "/";  // percent-encoded
-  std::string bearer_token{};
+  std::string authorization{};       // "Bearer ...", "Basic ..."
+  std::vector<HttpField> fields{};   // others; one name may be there several times
+  std::string accept = "application/json";
   std::string content_type = "application/json";  // of the body, if there is one
   std::string body{};
   Duration deadline = std::chrono::seconds(30);  // for everything, the last byte included
   size_t reply_bytes_max = 8u << 20;
 };
 
+// The authorization of a token; empty for an empty one.
+std::string bearer(const std::string& token);
+
 struct HttpReply {
   int status = 0;
   std::string retry_after{};  // the header, as it came
+  std::string warning{};      // several are joined by commas
+  std::string content_type{};
   std::string body{};
 };
 
 // Receives a reply as it comes. All calls on the loop's thread.
 struct HttpStreamHandler {
-  // Complete lines of a reply with status 200.
+  // Complete lines of a reply with status 200, without empty ones ...
   std::function<void(std::vector<std::string> lines)> on_lines;
+  // ... or, if it is set, the bytes as they come; then a last line without an end is none of ours.
+  std::function<void(std::string bytes)> on_bytes{};
   // Once: the whole reply if its status was another; for 200 one with an empty body when the server
   // ended it well, after a whole line; else an error.
   std::function<void(Result<HttpReply>)> on_end;

@@ -171,7 +171,7 @@ KubeClient::KubeClient(KubeClientOptions options, Mailbox& mailbox, Timers& time
                        const Clock& clock)
     : options_(std::move(options)),
       timers_(timers),
-      token_(options_.token_file, clock),
+      credentials_(options_.credentials, clock),
       limiter_(timers, options_.rate),
       requests_(options_.server, mailbox, timers),
       watches_(options_.server, mailbox, timers) {}
@@ -189,13 +189,14 @@ void KubeClient::send(ApiRequest request, Done done) {
 void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
   HttpRequest http{.method = method_of(request.verb),
                    .path_and_query = request_path(request),
-                   .bearer_token = token_.token(),
+                   .authorization = credentials_.authorization(),
+                   .fields = credentials_.fields(),
                    .deadline = options_.deadline,
                    .reply_bytes_max = options_.reply_bytes_max};
   if (!request.body.is_null()) http.body = dump_json(request.body);
   requests_.send(std::move(http), [this, request = std::move(request), done = std::move(done),
                                    may_retry](Result<HttpReply> reply) mutable {
-    if (reply.ok() && reply->status == 401 && may_retry && token_.refresh()) {
+    if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
       send_now(std::move(request), std::move(done), false);
       return;
     }
@@ -208,8 +209,8 @@ namespace {
 // Turns the lines of one watch into events, and its end into an outcome.
 class KubeWatch final : public WatchHandle {
  public:
-  KubeWatch(WatchHandler handler, Timers& timers, TokenSource& token)
-      : handler_(std::move(handler)), timers_(timers), token_(token) {}
+  KubeWatch(WatchHandler handler, Timers& timers, Credentials& credentials)
+      : handler_(std::move(handler)), timers_(timers), credentials_(credentials) {}
 
   void open(HttpClient& client, HttpRequest request) {
     http_ = client.stream(std::move(request),
@@ -256,13 +257,13 @@ class KubeWatch final : public WatchHandle {
       handler_.on_end({.outcome = ApiOutcome::kOk});
       return;
     }
-    if (reply.ok() && reply->status == 401) token_.refresh();
+    if (reply.ok() && reply->status == 401) credentials_.refresh();
     handler_.on_end(to_api_reply(reply, timers_.wall_now()));
   }
 
   WatchHandler handler_;
   Timers& timers_;
-  TokenSource& token_;
+  Credentials& credentials_;
   bool is_over_ = false;
   std::unique_ptr<HttpHandle> http_;
 };
@@ -279,9 +280,10 @@ std::unique_ptr<WatchHandle> KubeClient::watch(WatchRequest request, WatchHandle
   }
   HttpRequest http{.method = "GET",
                    .path_and_query = std::move(path),
-                   .bearer_token = token_.token(),
+                   .authorization = credentials_.authorization(),
+                   .fields = credentials_.fields(),
                    .deadline = std::chrono::seconds(seconds) + options_.watch_margin};
-  auto watch = std::make_unique<KubeWatch>(std::move(handler), timers_, token_);
+  auto watch = std::make_unique<KubeWatch>(std::move(handler), timers_, credentials_);
   watch->open(watches_, std::move(http));
   return watch;
 }

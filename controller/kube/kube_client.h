@@ -3,16 +3,16 @@
 #include <memory>
 #include <string>
 
+#include "controller/kube/credentials.h"
 #include "controller/kube/http.h"
 #include "controller/kube/rate_limiter.h"
-#include "controller/kube/token_source.h"
 #include "controller/loop/api_client.h"
 
 namespace lockstep {
 
 struct KubeClientOptions {
   HttpServer server{};
-  std::string token_file{};
+  CredentialOptions credentials{};
   RateLimiter::Options rate{};
   Duration deadline = std::chrono::seconds(30);      // of a request
   Duration watch_margin = std::chrono::seconds(15);  // beyond a watch's timeoutSeconds
@@ -43,7 +43,7 @@ class KubeClient final : public ApiClient {
 
   KubeClientOptions options_;
   Timers& timers_;
-  TokenSource token_;
+  Credentials credentials_;
   RateLimiter limiter_;
   HttpClient requests_;
   HttpClient watches_;

@@ -43,7 +43,7 @@ class Loop {
 };
 
 KubeClientOptions options_for(const ScriptedServer& server) {
-  return {.server = {.url = server.url(), .ca_file = ""}};
+  return {.server = {.url = server.url()}};
 }
 
 ApiReply call(Loop& loop, ApiClient& client, ApiRequest request) {
@@ -208,7 +208,8 @@ TEST(KubeClient, SendsMethodPathTokenAndBody) {
   const TempFile token;
   token.write("secret\n");
   KubeClientOptions options = options_for(server);
-  options.token_file = token.path;
+  options.credentials.token_file = token.path;
+  options.server.user_agent = "lockstep-controller/1";
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
   ApiRequest request = kGetPod;
   request.verb = ApiVerb::kDelete;
@@ -217,7 +218,7 @@ TEST(KubeClient, SendsMethodPathTokenAndBody) {
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_TRUE(seen[0].contains("DELETE /api/v1/namespaces/ns/pods/p HTTP/1.1")) << seen[0].head;
   EXPECT_TRUE(seen[0].contains("Authorization:Bearer secret\r\n"));
-  EXPECT_TRUE(seen[0].contains("User-Agent:lockstep-controller\r\n"));
+  EXPECT_TRUE(seen[0].contains("User-Agent:lockstep-controller/1\r\n"));
   EXPECT_EQ(seen[0].body, R"({"preconditions":{"uid":"u"}})");
 }
 
@@ -230,7 +231,7 @@ TEST(KubeClient, ReadsTheTokenAgainWhenTheServerRefusesIt) {
   const TempFile token;
   token.write("old");
   KubeClientOptions options = options_for(server);
-  options.token_file = token.path;
+  options.credentials.token_file = token.path;
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
   EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kForbidden);
   EXPECT_EQ(server.requests(), 1);  // the same token again would be of no use
@@ -259,7 +260,7 @@ TEST(KubeClient, AServerThatIsNotThereOrSilentOrTooTalkativeIsAnError) {
     const ScriptedServer gone([](const Request&, const Peer&) {});
     url = gone.url();
   }
-  KubeClient nobody({.server = {.url = url, .ca_file = ""}}, loop.mailbox, loop.timers, loop.clock);
+  KubeClient nobody({.server = {.url = url}}, loop.mailbox, loop.timers, loop.clock);
   EXPECT_EQ(call(loop, nobody, kGetPod).outcome, ApiOutcome::kUnavailable);
 
   ScriptedServer silent([](const Request&, const Peer& peer) { peer.wait_for_close(); });

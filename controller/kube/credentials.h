@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "controller/kube/exec_credential.h"
+#include "controller/kube/http.h"
+#include "controller/kube/token_source.h"
+
+namespace lockstep {
+
+// Who asks, to an API server. At most one of token, user name and plugin.
+struct CredentialOptions {
+  std::string token{};
+  std::string token_file{};  // goes before `token` while it can be read
+  std::string username{};
+  std::string password{};
+  std::optional<ExecPlugin> exec{};
+  Json exec_cluster{};              // for the plugin
+  ExecCredential exec_first{};      // what it gave already
+  std::vector<HttpField> fields{};  // of each request: impersonation
+};
+
+// The Authorization of requests, kept fresh. Used from one thread.
+class Credentials {
+ public:
+  // `clock` outlives it.
+  Credentials(CredentialOptions options, const Clock& clock);
+
+  // Empty: none. A plugin whose credential has expired is run (and waited for); where it fails, the
+  // last one stays.
+  const std::string& authorization();
+  const std::vector<HttpField>& fields() const { return options_.fields; }
+  // The server refused it. Whether there is another one now.
+  bool refresh();
+
+ private:
+  void run_plugin();
+
+  CredentialOptions options_;
+  const Clock& clock_;
+  TokenSource token_;
+  std::string authorization_;
+  std::optional<WallTime> expires_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,189 @@
+#include "controller/kube/tls.h"
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include <vector>
+
+#include "controller/kube/token_source.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kCertificatesMax = 1000;
+
+template <class T, void (*release)(T*)>
+struct Release {
+  void operator()(T* value) const { release(value); }
+};
+using Certificate = std::unique_ptr<X509, Release<X509, X509_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Release<EVP_PKEY, EVP_PKEY_free>>;
+using Store = std::unique_ptr<X509_STORE, Release<X509_STORE, X509_STORE_free>>;
+using Bytes = std::unique_ptr<BIO, Release<BIO, BIO_free_all>>;
+
+std::string openssl_reason() {
+  const unsigned long code = ERR_peek_last_error();
+  const char* reason = ERR_reason_error_string(code);
+  ERR_clear_error();
+  return reason == nullptr ? "unknown reason" : reason;
+}
+
+int no_password(char*, int, int, void*) {
+  return 0;
+}
+
+Bytes reader(const std::string& text) {
+  return Bytes(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+Result<std::vector<Certificate>> read_certificates(const std::string& pem) {
+  if (pem.size() > (4u << 20)) return invalid("more than 4 MiB of certificates");
+  const Bytes bytes = reader(pem);
+  std::vector<Certificate> certificates;
+  while (certificates.size() < kCertificatesMax) {
+    Certificate one(PEM_read_bio_X509_AUX(bytes.get(), nullptr, no_password, nullptr));
+    if (!one) break;
+    certificates.push_back(std::move(one));
+  }
+  ERR_clear_error();
+  if (certificates.empty()) return invalid("no certificate in PEM format in it");
+  return certificates;
+}
+
+Result<Key> read_key(const std::string& pem) {
+  const Bytes bytes = reader(pem);
+  Key key(PEM_read_bio_PrivateKey(bytes.get(), nullptr, no_password, nullptr));
+  if (!key)
+    return invalid("not a private key in PEM format without a password: " + openssl_reason());
+  return key;
+}
+
+// What a connection verifies against; owned by the context.
+struct Verifier {
+  std::string name;
+  std::shared_ptr<TlsReport> report;
+};
+
+void free_verifier(void*, void* verifier, CRYPTO_EX_DATA*, int, long, void*) {
+  delete static_cast<Verifier*>(verifier);
+}
+
+int verifier_index() {
+  static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, free_verifier);
+  return index;
+}
+
+bool is_address(const std::string& name) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, name.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, name.c_str(), &address) == 1;
+}
+
+// In place of OpenSSL's own verification, and so of any callback that was set for single
+// certificates.
+int verify_chain(X509_STORE_CTX* chain, void* context) {
+  const auto* verifier = static_cast<const Verifier*>(
+      SSL_CTX_get_ex_data(static_cast<SSL_CTX*>(context), verifier_index()));
+  X509_VERIFY_PARAM* rules = X509_STORE_CTX_get0_param(chain);
+  X509_VERIFY_PARAM_set_hostflags(
+      rules, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+  const int is_set = is_address(verifier->name)
+                         ? X509_VERIFY_PARAM_set1_ip_asc(rules, verifier->name.c_str())
+                         : X509_VERIFY_PARAM_set1_host(rules, verifier->name.c_str(), 0);
+  X509_STORE_CTX_set_verify_cb(chain, [](int ok, X509_STORE_CTX*) { return ok; });
+  if (is_set == 1 && X509_verify_cert(chain) == 1) return 1;
+  const int error = X509_STORE_CTX_get_error(chain);
+  std::string text = "the server's certificate is refused: ";
+  text += X509_verify_cert_error_string(error);
+  if (error == X509_V_ERR_HOSTNAME_MISMATCH || error == X509_V_ERR_IP_ADDRESS_MISMATCH) {
+    text += " (it is not for " + verifier->name + ")";
+  }
+  verifier->report->set(std::move(text));
+  return 0;
+}
+
+// Sets the name that is asked for, before the first message.
+void on_state(const SSL* connection, int where, int) {
+  if ((where & SSL_CB_HANDSHAKE_START) == 0) return;
+  const auto* verifier = static_cast<const Verifier*>(
+      SSL_CTX_get_ex_data(SSL_get_SSL_CTX(connection), verifier_index()));
+  if (verifier == nullptr || is_address(verifier->name)) return;
+  SSL_set_tlsext_host_name(const_cast<SSL*>(connection), verifier->name.c_str());
+}
+
+Status trust(SSL_CTX* context, const std::string& pem) {
+  TRY_ASSIGN(const std::vector<Certificate> certificates, read_certificates(pem));
+  Store store(X509_STORE_new());
+  if (!store) return internal("[tls] no memory");
+  for (const Certificate& one : certificates) X509_STORE_add_cert(store.get(), one.get());
+  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);
+  SSL_CTX_set_cert_store(context, store.release());
+  return {};
+}
+
+Status use_certificate(SSL_CTX* context, const std::string& certificate_pem,
+                       const std::string& key_pem) {
+  TRY_ASSIGN(std::vector<Certificate> chain, read_certificates(certificate_pem));
+  TRY_ASSIGN(const Key key, read_key(key_pem));
+  if (SSL_CTX_use_certificate(context, chain.front().get()) != 1) {
+    return invalid("the client certificate can't be used: " + openssl_reason());
+  }
+  for (size_t i = 1; i < chain.size(); ++i) {
+    if (SSL_CTX_add_extra_chain_cert(context, chain[i].get()) == 1) chain[i].release();
+  }
+  if (SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
+    return invalid("the client's key does not fit its certificate: " + openssl_reason());
+  }
+  return {};
+}
+
+}  // namespace
+
+void TlsReport::set(std::string text) {
+  const std::lock_guard lock(mutex_);
+  text_ = std::move(text);
+}
+
+std::string TlsReport::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(text_, {});
+}
+
+Status configure_tls(SSL_CTX* context, const TlsOptions& options,
+                     std::shared_ptr<TlsReport> report) {
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  auto verifier = std::make_unique<Verifier>(Verifier{options.server_name, std::move(report)});
+  if (SSL_CTX_set_ex_data(context, verifier_index(), verifier.get()) != 1) {
+    return internal("[tls] no memory");
+  }
+  verifier.release();
+  SSL_CTX_set_cert_verify_callback(context, verify_chain, context);
+  SSL_CTX_set_info_callback(context, on_state);
+  if (!options.ca_pem.empty()) {
+    TRY(trust(context, options.ca_pem));
+  } else if (!options.ca_file.empty()) {
+    TRY_ASSIGN(const std::string pem, read_small_file(options.ca_file, 4u << 20));
+    TRY(trust(context, pem));
+  }
+  if (options.certificate_pem.empty()) return {};
+  return use_certificate(context, options.certificate_pem, options.key_pem);
+}
+
+Status check_client_certificate(const std::string& certificate_pem, const std::string& key_pem) {
+  if (certificate_pem.empty() && key_pem.empty()) return {};
+  TRY_ASSIGN(const std::vector<Certificate> chain, read_certificates(certificate_pem));
+  TRY_ASSIGN(const Key key, read_key(key_pem));
+  if (X509_check_private_key(chain.front().get(), key.get()) != 1) {
+    return invalid("the key does not fit the certificate: " + openssl_reason());
+  }
+  return {};
+}
+
+Status check_certificate_authority(const std::string& pem) {
+  return read_certificates(pem).ok() ? Status() : Status(read_certificates(pem).error());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,331 @@
+// Reaching a server by a kubeconfig: TLS, certificates, credentials, plugins; over real sockets.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "common/base/base64.h"
+#include "controller/kube/kube_access.h"
+#include "tests/controller/tls_server.h"
+
+namespace lockstep {
+namespace {
+
+using test::Certificates;
+using test::TlsServer;
+
+// The thread that the clients live on.
+class Loop {
+ public:
+  Loop() {
+    [[maybe_unused]] static const bool started = [] {
+      start_http_threads(2);
+      return true;
+    }();
+  }
+  Result<HttpReply> get(const KubeAccess& access, const std::string& path = "/x") {
+    Credentials credentials(access.credentials, clock);
+    HttpClient client(access.server, mailbox, timers);
+    std::optional<Result<HttpReply>> reply;
+    client.send({.path_and_query = path,
+                 .authorization = credentials.authorization(),
+                 .fields = credentials.fields()},
+                [&](Result<HttpReply> answer) { reply = std::move(answer); });
+    while (!reply) {
+      timers.run_due();
+      mailbox.run();
+      if (!reply) mailbox.wait(timers.next());
+    }
+    return *reply;
+  }
+
+  SystemClock clock;
+  Timers timers{clock};
+  Mailbox mailbox;
+};
+
+const Certificates& certificates() {
+  static const Certificates all;
+  return all;
+}
+
+class Access : public testing::Test {
+ protected:
+  Access()
+      : server_({.certificate = certificates().path("server.crt"),
+                 .key = certificates().path("server.key"),
+                 .client_ca = certificates().path("ca.crt")}) {
+    cluster_.server = server_.url();
+    cluster_.certificate_authority = certificates().path("ca.crt");
+  }
+
+  Result<KubeAccess> access() const {
+    Kubeconfig config;
+    config.current_context = "x";
+    config.contexts["x"] = {.cluster = "c", .user = "u", .namespace_ = "team"};
+    config.clusters["c"] = cluster_;
+    config.users["u"] = user_;
+    return kube_access(config, {});
+  }
+  // The words that refuse the kubeconfig.
+  std::string refusal() const {
+    const Result<KubeAccess> result = access();
+    return result.ok() ? "accepted" : result.error().message;
+  }
+  // The words that end a request.
+  std::string failure() {
+    const Result<KubeAccess> result = access();
+    if (!result.ok()) return "refused: " + result.error().message;
+    const Result<HttpReply> reply = loop_.get(*result);
+    return reply.ok() ? "answered" : reply.error().message;
+  }
+  test::TlsRequest request() {
+    EXPECT_EQ(failure(), "answered");
+    const std::vector<test::TlsRequest> all = server_.requests();
+    return all.empty() ? test::TlsRequest{} : all.back();
+  }
+  std::string plugin(const std::string& script) {
+    const std::filesystem::path file = folder_.path() / "plugin";
+    test::write_file(file, "#!/bin/sh\n" + script + "\n");
+    ::chmod(file.c_str(), 0755);
+    return file.string();
+  }
+
+  Loop loop_;
+  TlsServer server_;
+  test::TemporaryFolder folder_;
+  KubeconfigCluster cluster_;
+  KubeconfigUser user_;
+};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(Access, TrustsTheAuthorityOfTheKubeconfigAndSendsTheToken) {
+  user_.token = "t0ken";
+  const test::TlsRequest got = request();
+  EXPECT_TRUE(has(got.head, "GET /x HTTP/1.1\r\n")) << got.head;
+  EXPECT_TRUE(has(got.head, "Authorization: Bearer t0ken\r\n")) << got.head;
+  EXPECT_EQ(got.client_name, "");
+  EXPECT_EQ(got.server_name, "") << "an address is no name to ask for";
+}
+
+TEST_F(Access, TakesTheAuthorityFromData) {
+  cluster_.certificate_authority.clear();
+  cluster_.certificate_authority_data = certificates().text("ca.crt");
+  EXPECT_EQ(failure(), "answered");
+}
+
+TEST_F(Access, TrustsTheServersOwnCertificateWhereItIsTheAuthority) {
+  cluster_.certificate_authority = certificates().path("server.crt");
+  EXPECT_EQ(failure(), "answered");
+}
+
+TEST_F(Access, RefusesAServerOfAnotherAuthority) {
+  cluster_.certificate_authority = certificates().path("stranger.crt");
+  EXPECT_TRUE(has(failure(), "the server's certificate is refused")) << failure();
+  EXPECT_TRUE(server_.requests().empty()) << "not a byte of a request";
+}
+
+TEST_F(Access, RefusesAServerThatTheSystemDoesNotKnow) {
+  cluster_.certificate_authority.clear();
+  EXPECT_TRUE(has(failure(), "the server's certificate is refused")) << failure();
+}
+
+TEST_F(Access, RefusesACertificateForAnotherName) {
+  cluster_.tls_server_name = "other.example";
+  EXPECT_TRUE(has(failure(), "it is not for other.example")) << failure();
+  EXPECT_TRUE(server_.requests().empty());
+}
+
+TEST_F(Access, IgnoresTheCommonNameOfACertificate) {
+  const TlsServer named(
+      {.certificate = certificates().path("named.crt"), .key = certificates().path("named.key")});
+  cluster_.server = named.url();
+  EXPECT_TRUE(has(failure(), "it is not for 127.0.0.1")) << failure();
+}
+
+TEST_F(Access, AsksForTheServerNameThatIsGiven) {
+  cluster_.tls_server_name = "api.example";
+  const test::TlsRequest got = request();
+  EXPECT_EQ(got.server_name, "api.example");
+  EXPECT_TRUE(has(got.head, "Host: 127.0.0.1:")) << got.head;
+}
+
+TEST_F(Access, AcceptsAnyCertificateWhereItIsToldTo) {
+  cluster_.certificate_authority.clear();
+  cluster_.insecure_skip_tls_verify = true;
+  cluster_.tls_server_name = "other.example";
+  EXPECT_EQ(failure(), "answered");
+}
+
+TEST_F(Access, PresentsTheClientCertificate) {
+  user_.client_certificate = certificates().path("client.crt");
+  user_.client_key_data = certificates().text("client.key");
+  EXPECT_EQ(request().client_name, "jane");
+}
+
+TEST_F(Access, RefusesAKeyThatIsNotTheCertificates) {
+  user_.client_certificate = certificates().path("client.crt");
+  user_.client_key = certificates().path("ca.key");
+  EXPECT_TRUE(has(refusal(), "user \"u\": client-certificate: the key does not fit")) << refusal();
+}
+
+TEST_F(Access, SendsUserNameAndPassword) {
+  user_.username = "me";
+  user_.password = "p:w";
+  EXPECT_TRUE(has(request().head, "Authorization: Basic " + base64_encode("me:p:w") + "\r\n"));
+}
+
+TEST_F(Access, PrefersTheTokenFileAndFallsBackToTheToken) {
+  const std::filesystem::path file = folder_.path() / "token";
+  user_.token = "fixed";
+  user_.token_file = file.string();
+  EXPECT_TRUE(has(request().head, "Bearer fixed\r\n"));
+  test::write_file(file, "from-file\n");
+  EXPECT_TRUE(has(request().head, "Bearer from-file\r\n"));
+}
+
+TEST_F(Access, ImpersonatesWithEveryGroupInAFieldOfItsOwn) {
+  user_.token = "t";
+  user_.as = "jane";
+  user_.as_uid = "7";
+  user_.as_groups = {"a", "b"};
+  user_.as_user_extra["Scopes/x"] = {"v"};
+  const std::string head = request().head;
+  for (const char* field :
+       {"Impersonate-User: jane\r\n", "Impersonate-Uid: 7\r\n", "Impersonate-Group: a\r\n",
+        "Impersonate-Group: b\r\n", "Impersonate-Extra-Scopes%2fx: v\r\n"}) {
+    EXPECT_TRUE(has(head, field)) << field << "\n" << head;
+  }
+  user_.as_groups = {"a\r\nAuthorization: x"};
+  EXPECT_TRUE(has(refusal(), "control characters")) << refusal();
+}
+
+TEST_F(Access, PutsThePathOfTheServerBeforeThatOfRequests) {
+  cluster_.server += "/clusters/one/?a=b";
+  EXPECT_TRUE(has(request().head, "GET /clusters/one/x HTTP/1.1\r\n"));
+}
+
+TEST_F(Access, SendsNoCredentialsWithoutTls) {
+  cluster_.server = "http://127.0.0.1:1";
+  cluster_.certificate_authority.clear();
+  user_.token = "secret";
+  const Result<KubeAccess> result = access();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(Credentials(result->credentials, loop_.clock).authorization(), "");
+}
+
+TEST_F(Access, RunsAPluginForItsToken) {
+  user_.exec = ExecPlugin{.api_version = "client.authentication.k8s.io/v1",
+                          .command = plugin("test \"$A$1\" = bc || exit 9\n"
+                                            "case \"$KUBERNETES_EXEC_INFO\" in *" +
+                                            cluster_.server +
+                                            "*) ;; *) exit 8;; esac\n"
+                                            "echo '{\"kind\":\"ExecCredential\",\"apiVersion\":"
+                                            "\"client.authentication.k8s.io/v1\",\"status\":"
+                                            "{\"token\":\"run\"}}'"),
+                          .args = {"c"},
+                          .env = {{"A", "b"}},
+                          .interactive_mode = "Never",
+                          .provide_cluster_info = true};
+  EXPECT_TRUE(has(request().head, "Bearer run\r\n"));
+}
+
+TEST_F(Access, RunsAPluginAgainWhenItsTokenHasExpired) {
+  user_.exec = ExecPlugin{
+      .api_version = "client.authentication.k8s.io/v1beta1",
+      .command = plugin("cd " + folder_.path().string() +
+                        "; echo x >> runs\n"
+                        "echo '{\"kind\":\"ExecCredential\",\"apiVersion\":"
+                        "\"client.authentication.k8s.io/v1beta1\",\"status\":{\"token\":\"run-'"
+                        "$(wc -l < runs)'\",\"expirationTimestamp\":\"2020-01-01T00:00:00Z\"}}'"),
+      .interactive_mode = "IfAvailable"};
+  const Result<KubeAccess> result = access();
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  Credentials credentials(result->credentials, loop_.clock);
+  EXPECT_EQ(credentials.authorization(), "Bearer run-2");
+  EXPECT_TRUE(credentials.refresh());
+  EXPECT_EQ(credentials.authorization(), "Bearer run-4") << "one for the refusal, one for the date";
+}
+
+TEST_F(Access, SaysWhatIsWrongWithAPlugin) {
+  user_.exec = ExecPlugin{.api_version = "client.authentication.k8s.io/v1",
+                          .command = "no-such-plugin",
+                          .install_hint = "get it from the shop",
+                          .interactive_mode = "Never"};
+  EXPECT_TRUE(has(refusal(), "no-such-plugin")) << refusal();
+  EXPECT_TRUE(has(refusal(), "get it from the shop")) << refusal();
+  user_.exec->command = plugin("exit 3");
+  EXPECT_TRUE(has(refusal(), "failed with exit code 3")) << refusal();
+  user_.exec->command = plugin("echo hello");
+  EXPECT_TRUE(has(refusal(), "what it printed is not valid JSON")) << refusal();
+  user_.exec->command = plugin("yes");
+  EXPECT_TRUE(has(refusal(), "printed more than 1 MiB")) << refusal();
+  user_.exec->interactive_mode = "";
+  EXPECT_TRUE(has(refusal(), "exec.interactiveMode")) << refusal();
+  user_.exec->api_version = "client.authentication.k8s.io/v9";
+  EXPECT_TRUE(has(refusal(), "exec.apiVersion")) << refusal();
+}
+
+// What kubectl refuses too, and what this version does not carry out.
+TEST_F(Access, RefusesWithWords) {
+  const KubeconfigCluster cluster = cluster_;
+  struct Case {
+    std::function<void()> change;
+    const char* words;
+  };
+  const std::vector<Case> cases = {
+      {[&] { cluster_.certificate_authority_data = "x"; }, "certificate-authority-data are both"},
+      {[&] { cluster_.certificate_authority = "/none"; }, "can't open /none"},
+      {[&] { cluster_.insecure_skip_tls_verify = true; }, "insecure-skip-tls-verify"},
+      {[&] { cluster_.certificate_authority = certificates().path("ca.key"); }, "no certificate"},
+      {[&] { cluster_.server = ""; }, "server is not set"},
+      {[&] { cluster_.server = "ftp://x"; }, "expected http:// or https://"},
+      {[&] { cluster_.server = "https://a b"; }, "is not a URL"},
+      {[&] { cluster_.server = "https://x:99999"; }, "is not a URL"},
+      {[&] { cluster_.proxy_url = "socks5://x"; }, "proxy-url"},
+      {[&] {
+         user_.token = "t";
+         user_.username = "u";
+       },
+       "both a token and a user name"},
+      {[&] { user_.auth_provider = "gcp"; }, "auth-provider \"gcp\" is not in this version"},
+      {[&] { user_.as_groups = {"a"}; }, "need `as`"},
+      {[&] { user_.token_file = "/none"; }, "tokenFile"},
+      {[&] { user_.client_certificate = certificates().path("client.crt"); }, "needs client-key"},
+  };
+  for (const Case& one : cases) {
+    cluster_ = cluster;
+    user_ = {};
+    one.change();
+    EXPECT_TRUE(has(refusal(), one.words)) << one.words << ": " << refusal();
+  }
+}
+
+TEST(KubeAccessNames, LeadSomewhereOrSayWhatThereIs) {
+  Kubeconfig config;
+  config.contexts["a"] = {.cluster = "c", .user = "", .namespace_ = ""};
+  config.contexts["b"] = {.cluster = "none", .user = "", .namespace_ = ""};
+  config.clusters["c"] = {.server = "https://one"};
+  config.clusters["d"] = {.server = "https://two"};
+  EXPECT_EQ(kube_access(config, {}).error().message,
+            "no current-context is set in the kubeconfig (contexts: there are: a, b); choose one "
+            "with --context");
+  EXPECT_EQ(kube_access(config, {.context = "z"}).error().message,
+            "context \"z\" does not exist (there are: a, b)");
+  EXPECT_EQ(kube_access(config, {.context = "b"}).error().message,
+            "cluster \"none\" does not exist (there are: c, d)");
+  EXPECT_EQ(kube_access(config, {.context = "a", .user = "u"}).error().message,
+            "user \"u\" does not exist (there are none)");
+  const Result<KubeAccess> other = kube_access(config, {.context = "b", .cluster = "d"});
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(other->server.url, "https://two");
+  EXPECT_EQ(other->namespace_, "default");
+  EXPECT_EQ(kube_access(config, {.context = "a", .namespace_ = "n"})->namespace_, "n");
+}
+
+}  // namespace
+}  // namespace lockstep
