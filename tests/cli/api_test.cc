@@ -312,7 +312,7 @@ TEST_F(ApiTest, DiscoveryListsWhatIsServed) {
 }
 
 TEST_F(ApiTest, IsFullAtItsLimits) {
-  Api small(clock_, 1, {.objects_max = 4});  // three namespaces are there
+  Api small(clock_, 1, {.objects_max = 6});  // four namespaces and a CRD are there
   auto post = [&](const std::string& name) {
     return small.handle({"POST", kJobs, "application/json", dump_json(job(name))}).code;
   };

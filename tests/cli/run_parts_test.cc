@@ -7,11 +7,11 @@
 #include <fstream>
 #include <limits>
 
-#include "common/base/base64.h"
 #include "cli/run/loss_curve.h"
 #include "cli/run/metrics_reader.h"
 #include "cli/run/progress_line.h"
 #include "cli/run/reporter.h"
+#include "common/base/base64.h"
 
 namespace lockstep {
 namespace {

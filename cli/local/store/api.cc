@@ -3,14 +3,16 @@
 #include <array>
 
 #include "cli/local/protobuf/protobuf.h"
+#include "cli/local/store/crd.h"
 #include "cli/local/store/discovery.h"
 #include "cli/local/store/event_view.h"
 #include "cli/local/store/object_rules.h"
+#include "cli/local/store/training_job_crd.h"
 
 namespace lockstep::local {
 namespace {
 
-constexpr std::array kNamespaces = {"default", "kube-system", "kube-node-lease"};
+constexpr std::array kNamespaces = {"default", "kube-node-lease", "kube-public", "kube-system"};
 constexpr size_t kBodyBytesMax = 3u << 20;
 
 ObjectKey key_of(const ApiPath& path) {
@@ -75,20 +77,25 @@ std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
 
 Api::Api(const Clock& clock, uint64_t seed, const StorageLimits& limits)
     : clock_(clock), random_(seed), storage_(limits) {
-  for (const char* name : kNamespaces) {
-    ApiResponse made =
-        handle({"POST", "/api/v1/namespaces", "", dump_json({{"metadata", {{"name", name}}}})});
+  install();
+}
+
+void Api::install() {
+  auto make = [&](const char* collection, const Json& object) {
+    ApiResponse made = handle({"POST", collection, "", dump_json(object)});
     CHECK(made.code == 201);
-  }
+  };
+  for (const char* name : kNamespaces) make("/api/v1/namespaces", {{"metadata", {{"name", name}}}});
+  make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", training_job_crd());
 }
 
 ApiResponse Api::handle(const ApiRequest& request) {
-  Result<ApiPath> path = parse_target(request.target);
-  if (!path.ok()) return bad_request(path.error().message);
   ApiResponse response;
   std::vector<std::function<void()>> listeners;
   {
     std::lock_guard lock(mutex_);
+    Result<ApiPath> path = parse_target(types_, request.target);
+    if (!path.ok()) return bad_request(path.error().message);
     int64_t before = storage_.version();
     response = route(*path, request);
     if (storage_.version() != before) listeners = listeners_;
@@ -106,7 +113,7 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
   const std::string& method = request.method;
   if (path.type == nullptr) {
     if (method != "GET") return unknown_path();
-    std::optional<Json> document = discovery_document(path.path);
+    std::optional<Json> document = discovery_document(types_, path.path);
     return document ? ApiResponse{200, *std::move(document)} : unknown_path();
   }
   if (path.subresource == "binding" && is_pod(*path.type))
@@ -132,9 +139,19 @@ ApiResponse Api::get(const ApiPath& path) {
   return {200, to_view(*path.type, *object)};
 }
 
-bool Api::namespace_exists(const std::string& name) const {
-  static const ResourceType* const kNamespaceType = find_resource("", "v1", "namespaces");
-  return storage_.get(*kNamespaceType, {"", name}) != nullptr;
+std::optional<ApiResponse> Api::check_namespace(const ApiPath& path, std::string_view name) const {
+  const ResourceType& namespaces = *types_.find("", "v1", "namespaces");
+  ObjectPtr found = storage_.get(namespaces, {"", path.namespace_});
+  if (found == nullptr) return object_not_found(namespaces, path.namespace_);
+  if (!metadata_of(*found).contains("deletionTimestamp")) return std::nullopt;
+  ApiResponse refused = forbidden(*path.type, name,
+                                  "unable to create new content in namespace " + path.namespace_ +
+                                      " because it is being terminated");
+  refused.body["details"]["causes"] = {
+      {{"reason", "NamespaceTerminating"},
+       {"message", "namespace " + path.namespace_ + " is being terminated"},
+       {"field", "metadata.namespace"}}};
+  return refused;
 }
 
 ApiResponse Api::create(const ApiPath& path, const ApiRequest& request) {
@@ -144,24 +161,42 @@ ApiResponse Api::create(const ApiPath& path, const ApiRequest& request) {
   if (type.namespaced && path.namespace_.empty()) return method_not_allowed();
   auto parsed = parse_body(request);
   if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
-  if (type.namespaced && !namespace_exists(path.namespace_))
-    return object_not_found(*find_resource("", "v1", "namespaces"), path.namespace_);
   Json object = from_view(*path.type, std::get<Json>(std::move(parsed)));
   CreateContext context{path.namespace_, new_uid(), new_suffix(), clock_.wall_now()};
   if (auto error = prepare_create(type, context, object)) return *error;
   ObjectKey key{type.namespaced ? path.namespace_ : "", object["metadata"]["name"]};
+  if (type.namespaced) {
+    if (auto error = check_namespace(path, key.name)) return *error;
+  }
   if (storage_.get(type, key) != nullptr) return already_exists(*path.type, key.name);
+  if (is_crd(type) && types_.custom_count() >= kCustomTypesMax)
+    return failure(507, "InsufficientStorage",
+                   "there are " + std::to_string(kCustomTypesMax) +
+                       " customresourcedefinitions at most; delete some");
   return store(path, key, std::move(object), 201);
 }
 
 ApiResponse Api::store(const ApiPath& path, const ObjectKey& key, Json object, int code) {
   const ResourceType& type = path.type->storage();
   if (path.parameter("dryRun") == "All") return {code, to_view(*path.type, std::move(object))};
+  if (Deletion::is_over(type, object)) {  // no other state is seen before it goes
+    Deletion(storage_, types_, clock_.wall_now()).finish(type, key);
+    return {code, to_view(*path.type, std::move(object))};
+  }
+  bool defines = is_crd(type) && accept_crd(types_, clock_.wall_now(), object);
   Result<ObjectPtr> stored = storage_.put(type, key, std::move(object));
+  if (stored.ok() && defines) define_types(**stored);
   if (!stored.ok()) return failure(507, "InsufficientStorage", stored.error().message);
   ApiResponse response{code, to_view(*path.type, **stored)};
-  Deletion(storage_, clock_.wall_now()).settle(type, key);
+  Deletion(storage_, types_, clock_.wall_now()).settle(type, key);
   return response;
+}
+
+void Api::define_types(const Json& crd) {
+  Result<std::vector<ResourceType>> defined = types_of_crd(crd);
+  CHECK(defined.ok());  // it was checked before it was stored
+  types_.define(string_or(metadata_of(crd), "name", ""), *std::move(defined),
+                [&](const ResourceType& type) { storage_.forget(type); });
 }
 
 ApiResponse Api::bind(const ApiPath& path, const ApiRequest& request) {
@@ -224,7 +259,7 @@ ApiResponse Api::patch(const ApiPath& path, const ApiRequest& request) {
 ApiResponse Api::remove(const ApiPath& path, const ApiRequest& request) {
   auto options = delete_options(path, request);
   if (auto* error = std::get_if<ApiResponse>(&options)) return *error;
-  Deletion deletion(storage_, clock_.wall_now());
+  Deletion deletion(storage_, types_, clock_.wall_now());
   ApiResponse response =
       deletion.remove(path.type->storage(), key_of(path), std::get<DeleteOptions>(options));
   if (response.ok() && response.body["kind"] != "Status")
@@ -240,7 +275,7 @@ ApiResponse Api::remove_collection(const ApiPath& path, const ApiRequest& reques
       Selector::parse(type, path.parameter("labelSelector"), path.parameter("fieldSelector"));
   if (!selector.ok()) return bad_request(selector.error().message);
   if (type.namespaced && path.namespace_.empty()) return method_not_allowed();
-  Deletion deletion(storage_, clock_.wall_now());
+  Deletion deletion(storage_, types_, clock_.wall_now());
   for (const ObjectPtr& object : storage_.list(type, path.namespace_)) {
     if (!selector->matches(*object)) continue;
     ObjectKey key{path.namespace_, string_or(metadata_of(*object), "name", "")};

@@ -28,13 +28,13 @@ struct Watch {
   std::deque<ObjectPtr> initial;  // objects that were there when it began, where it asked for them
   bool bookmarks = false;
   int64_t timeout_seconds = 0;
+  uint64_t epoch = 0;  // of the type
   bool ended = false;  // after an ERROR event nothing more comes
 };
 
-// The part of the Kubernetes REST API that Lockstep uses, as a function from requests to responses
-// over a Storage: no sockets, no threads, no clock of its own. Covered: get, list (label and field
-// selectors, pages), create, update, merge patch, status, binding of pods, delete (grace,
-// preconditions, finalizers, propagation), watch. All members are thread-safe.
+// The part of the Kubernetes REST API that Lockstep and kubectl use, as a function from requests to
+// responses over a Storage: no sockets, no threads, no clock of its own. It begins with the
+// system's namespaces and the TrainingJob's CustomResourceDefinition. All members are thread-safe.
 // Source: Kubernetes, "API concepts".
 class Api {
  public:
@@ -69,7 +69,9 @@ class Api {
 
   ApiResponse replace(const ApiPath& path, const Json& old, Json object);
   ApiResponse store(const ApiPath& path, const ObjectKey& key, Json object, int code);
-  bool namespace_exists(const std::string& name) const;
+  std::optional<ApiResponse> check_namespace(const ApiPath& path, std::string_view name) const;
+  void install();
+  void define_types(const Json& crd);
   std::string new_uid();
   std::string new_suffix();
 
@@ -77,6 +79,7 @@ class Api {
   std::mutex mutex_;  // guards what follows
   std::vector<std::function<void()>> listeners_;
   Random random_;
+  TypeRegistry types_;
   Storage storage_;
 };
 

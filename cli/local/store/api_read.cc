@@ -95,7 +95,7 @@ ApiResponse Api::list(const ApiPath& path) {
     items.push_back(to_view(*path.type, *object));
   }
   return {200,
-          {{"kind", std::string(type.kind) + "List"},
+          {{"kind", type.list_name()},
            {"apiVersion", path.type->api_version()},
            {"metadata", std::move(metadata)},
            {"items", std::move(items)}}};
@@ -103,12 +103,14 @@ ApiResponse Api::list(const ApiPath& path) {
 
 bool Api::is_watch(const ApiRequest& request) {
   if (request.method != "GET") return false;
-  Result<ApiPath> path = parse_target(request.target);
-  return path.ok() && path->type != nullptr && path->name.empty() && path->flag("watch");
+  static const TypeRegistry kNoTypes;
+  Result<ApiPath> path = parse_target(kNoTypes, request.target);
+  return path.ok() && path->flag("watch");
 }
 
 std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
-  Result<ApiPath> path = parse_target(request.target);
+  std::lock_guard lock(mutex_);
+  Result<ApiPath> path = parse_target(types_, request.target);
   if (!path.ok()) return bad_request(path.error().message);
   if (path->type == nullptr || !path->name.empty()) return unknown_path();
   const ResourceType& type = path->type->storage();
@@ -123,11 +125,11 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
     return failure(422, "Invalid",
                    "sendInitialEvents is forbidden for watch unless the WatchList feature gate is "
                    "enabled");
-  std::lock_guard lock(mutex_);
   int64_t version = storage_.version();
   if (from->value_or(0) > version) return version_too_large(**from, version);
   Watch watch;
   watch.type = path->type;
+  watch.epoch = type.epoch;
   watch.namespace_ = path->namespace_;
   watch.selector = *std::move(selector);
   watch.bookmarks = path->flag("allowWatchBookmarks");
@@ -144,13 +146,14 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
 }
 
 std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
+  std::lock_guard lock(mutex_);
   std::vector<Json> events;
   while (!watch.initial.empty() && events.size() < count_max) {
     events.push_back(watch_event("ADDED", to_view(*watch.type, *watch.initial.front())));
     watch.initial.pop_front();
   }
-  std::lock_guard lock(mutex_);
   const ResourceType& type = watch.type->storage();
+  if (type.epoch != watch.epoch) watch.ended = true;
   if (!watch.ended && !storage_.remembers(type, watch.position)) {
     ApiResponse gone = expired("too old resource version: " + std::to_string(watch.position) +
                                " (" + std::to_string(storage_.version()) + ")");
@@ -161,6 +164,7 @@ std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
     const Change* change = storage_.next_change(type, watch.position);
     if (change == nullptr) {
       watch.position = storage_.version();
+      watch.ended = !type.served && type.custom;  // the type is gone, and that was all of it
       break;
     }
     watch.position = change->version;

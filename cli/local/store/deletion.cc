@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cli/local/store/crd.h"
+
 namespace lockstep::local {
 namespace {
 
@@ -37,6 +39,15 @@ int64_t grace_of(const ResourceType& type, const Json& object, const DeleteOptio
   return std::max<int64_t>(0, int_or(*spec, "terminationGracePeriodSeconds", kDefaultGraceSeconds));
 }
 
+bool is_container(const ResourceType& type) {
+  return is_namespace(type) || is_crd(type);
+}
+
+// The namespace whose content it is concerned with; "" for all of them.
+std::string held_namespace(const ResourceType& type, const ObjectKey& key) {
+  return is_namespace(type) ? key.name : "";
+}
+
 std::optional<ApiResponse> check_preconditions(const ResourceType& type, const Json& object,
                                                const DeleteOptions& options) {
   std::string name = string_or(metadata_of(object), "name", "");
@@ -61,6 +72,8 @@ ApiResponse Deletion::remove(const ResourceType& type, const ObjectKey& key,
   ObjectPtr before = storage_.get(type, key);
   if (before == nullptr) return object_not_found(type, key.name);
   if (auto error = check_preconditions(type, *before, options)) return *error;
+  if (is_namespace(type) && (key.name == "default" || key.name.starts_with("kube-")))
+    return forbidden(type, key.name, "this namespace may not be deleted");
   if (options.dry_run) return {200, *before};
   begin(type, key, options);
   drain();
@@ -70,12 +83,23 @@ ApiResponse Deletion::remove(const ResourceType& type, const ObjectKey& key,
   return success(type, key.name, uid_of(*before));
 }
 
+bool Deletion::is_over(const ResourceType& type, const Json& object) {
+  return is_being_deleted(object) && !has_finalizers(object) && !is_container(type) &&
+         int_or(metadata_of(object), "deletionGracePeriodSeconds", 0) == 0;
+}
+
+void Deletion::finish(const ResourceType& type, const ObjectKey& key) {
+  to_erase_.push_back({&type, key});
+  drain();
+}
+
 void Deletion::settle(const ResourceType& type, const ObjectKey& key) {
   ObjectPtr object = storage_.get(type, key);
   if (object == nullptr) return;
   if (is_being_deleted(*object)) {
-    if (!has_finalizers(*object) &&
-        int_or(metadata_of(*object), "deletionGracePeriodSeconds", 0) == 0)
+    if (is_container(type))
+      finish_container(type, key);
+    else if (is_over(type, *object))
       to_erase_.push_back({&type, key});
   } else if (const Json& owners = owner_references(*object); !owners.empty()) {
     bool owned = std::any_of(owners.begin(), owners.end(), [&](const Json& owner) {
@@ -90,6 +114,7 @@ void Deletion::begin(const ResourceType& type, const ObjectKey& key, const Delet
   ObjectPtr object = storage_.get(type, key);
   if (object == nullptr) return;
   std::string uid = uid_of(*object);
+  if (is_container(type)) return begin_container(type, key, *object);
   if (options.propagation == "Orphan") orphan_dependents(uid);
   std::vector<Storage::Place> dependents = storage_.dependents(uid);
   bool foreground = options.propagation == "Foreground" && !dependents.empty();
@@ -112,9 +137,61 @@ void Deletion::mark(const ResourceType& type, const ObjectKey& key, const Json& 
     metadata["deletionGracePeriodSeconds"] = grace;
   }
   if (first && type.has_generation) metadata["generation"] = int_or(metadata, "generation", 0) + 1;
+  if (is_namespace(type)) updated["status"]["phase"] = "Terminating";
   if (foreground && !waits_for_dependents(object)) metadata["finalizers"].push_back(kForeground);
   // Only marks are added: there is room for them, or the object stays as it was.
   if (updated != object) (void)storage_.put(type, key, std::move(updated)).ok();
+}
+
+std::vector<const ResourceType*> Deletion::held_types(const ResourceType& type,
+                                                      const ObjectKey& key) const {
+  std::vector<const ResourceType*> held;
+  if (is_crd(type)) {
+    if (const ResourceType* custom = types_.storage_of(key.name)) held.push_back(custom);
+    return held;
+  }
+  for (const ResourceType* each : types_.types()) {
+    if (each->namespaced && each->stored_as == nullptr) held.push_back(each);
+  }
+  return held;
+}
+
+void Deletion::begin_container(const ResourceType& type, const ObjectKey& key, const Json& object) {
+  mark(type, key, object, 0, false);
+  std::string namespace_ = held_namespace(type, key);
+  for (const ResourceType* held : held_types(type, key)) {
+    for (const ObjectKey& object_key : storage_.keys(*held, namespace_))
+      to_begin_.push_back({held, object_key});
+  }
+  finish_container(type, key);
+}
+
+void Deletion::finish_container(const ResourceType& type, const ObjectKey& key) {
+  ObjectPtr object = storage_.get(type, key);
+  if (object == nullptr || !is_being_deleted(*object)) return;
+  std::string namespace_ = held_namespace(type, key);
+  for (const ResourceType* held : held_types(type, key)) {
+    if (storage_.has_objects(*held, namespace_)) return;
+  }
+  Json updated = *object;
+  Json kept = Json::array();
+  if (has_finalizers(*object)) {
+    for (const Json& finalizer : updated["metadata"]["finalizers"])
+      if (finalizer != kCrdFinalizer) kept.push_back(finalizer);
+  }
+  if (kept.empty()) return to_erase_.push_back({&type, key});
+  if (kept == updated["metadata"]["finalizers"]) return;
+  updated["metadata"]["finalizers"] = std::move(kept);
+  (void)storage_.put(type, key, std::move(updated)).ok();  // it gets smaller
+}
+
+void Deletion::finish_containers_of(const Storage::Place& gone) {
+  const auto& [type, key] = gone;
+  if (type->namespaced)
+    finish_container(*types_.find("", "v1", "namespaces"), {"", key.namespace_});
+  if (type->custom)
+    finish_container(*types_.find("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
+                     {"", type->qualified_plural()});
 }
 
 void Deletion::orphan_dependents(const std::string& uid) {
@@ -149,6 +226,8 @@ void Deletion::erase(const Storage::Place& place) {
       to_begin_.push_back(dependent);
   }
   release_owners(*gone);
+  finish_containers_of(place);
+  if (is_crd(*place.first)) types_.remove(place.second.name);
 }
 
 void Deletion::release_dependent(const Storage::Place& place, const std::string& owner_uid) {

@@ -19,16 +19,23 @@ struct DeleteOptions {
   bool dry_run = false;
 };
 
-// Deletes objects and what they own, as kube-apiserver and the garbage collector together do, but
-// at once: graceful deletion of pods, finalizers, ownerReferences. One is made for each request.
+// Deletes objects and what they own, as kube-apiserver and its controllers together do, but at
+// once: graceful deletion of pods, finalizers, ownerReferences, the content of namespaces and the
+// objects of CustomResourceDefinitions (whose types go with them). One is made for each request.
 // Source: Kubernetes, "Garbage Collection" and "Finalizers"; k8s.io/apiserver BeforeDelete.
 class Deletion {
  public:
-  Deletion(Storage& storage, WallTime now) : storage_(storage), now_(now) {}
+  Deletion(Storage& storage, TypeRegistry& types, WallTime now)
+      : storage_(storage), types_(types), now_(now) {}
 
   // The response of DELETE: the object while it is still there (grace, finalizers), else Status
   // Success, or for pods the object as it last was. 404, 409 where a precondition fails.
   ApiResponse remove(const ResourceType& type, const ObjectKey& key, const DeleteOptions& options);
+
+  // True: with this as its new state, the object has nothing left to wait for.
+  static bool is_over(const ResourceType& type, const Json& object);
+  // Removes it as it is, and what follows from that.
+  void finish(const ResourceType& type, const ObjectKey& key);
 
   // After a write: an object that is being deleted and has nothing left to wait for goes away; one
   // whose owners are all gone is deleted.
@@ -39,6 +46,11 @@ class Deletion {
   void begin(const ResourceType& type, const ObjectKey& key, const DeleteOptions& options);
   void mark(const ResourceType& type, const ObjectKey& key, const Json& object, int64_t grace,
             bool foreground);
+  // Namespaces and CRDs go when what they hold has gone.
+  void begin_container(const ResourceType& type, const ObjectKey& key, const Json& object);
+  void finish_container(const ResourceType& type, const ObjectKey& key);
+  void finish_containers_of(const Storage::Place& gone);
+  std::vector<const ResourceType*> held_types(const ResourceType& type, const ObjectKey& key) const;
   void orphan_dependents(const std::string& uid);
   // Works until nothing follows from what was removed; no recursion, whatever the graph is.
   void drain();
@@ -48,6 +60,7 @@ class Deletion {
   void settle_foreground(const Storage::Place& owner);
 
   Storage& storage_;
+  TypeRegistry& types_;
   WallTime now_;
   std::deque<Storage::Place> to_erase_;
   std::deque<Storage::Place> to_begin_;

@@ -1,42 +1,60 @@
 #include "cli/local/store/discovery.h"
 
+#include <array>
 #include <string>
-
-#include "cli/local/store/resources.h"
 
 namespace lockstep::local {
 namespace {
 
-Json group_document(const ResourceType& type) {
-  Json version = {{"groupVersion", type.api_version()}, {"version", type.version}};
+Json group_document(const TypeRegistry& types, std::string_view group) {
+  Json versions = Json::array();
+  for (const ResourceType* type : types.types()) {
+    if (type->group != group) continue;
+    Json version = {{"groupVersion", type->api_version()}, {"version", type->version}};
+    if (versions.empty() || versions.back() != version) versions.push_back(std::move(version));
+  }
+  Json preferred = versions[0];
   return {{"kind", "APIGroup"},
           {"apiVersion", "v1"},
-          {"name", type.group},
-          {"versions", {version}},
-          {"preferredVersion", version}};
+          {"name", group},
+          {"versions", std::move(versions)},
+          {"preferredVersion", std::move(preferred)}};
 }
 
 Json resource_entry(const ResourceType& type) {
-  Json entry = {{"name", type.plural},
-                {"singularName", type.singular},
-                {"namespaced", type.namespaced},
-                {"kind", type.kind},
-                {"verbs", {"create", "delete", "get", "list", "patch", "update", "watch"}}};
-  if (!type.short_name.empty()) entry["shortNames"] = {type.short_name};
+  Json entry = {
+      {"name", type.plural},
+      {"singularName", type.singular},
+      {"namespaced", type.namespaced},
+      {"kind", type.kind},
+      {"verbs",
+       {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}}};
+  if (!type.short_names.empty()) entry["shortNames"] = type.short_names;
+  if (!type.categories.empty()) entry["categories"] = type.categories;
   return entry;
 }
 
-std::optional<Json> resource_list(std::string_view group_version) {
+Json subresource_entry(const ResourceType& type, const std::string& name, const Json& verbs) {
+  return {{"name", type.plural + "/" + name},
+          {"singularName", ""},
+          {"namespaced", type.namespaced},
+          {"kind", type.kind},
+          {"verbs", verbs}};
+}
+
+void add_subresources(const ResourceType& type, Json& resources) {
+  if (is_pod(type))
+    resources.push_back(subresource_entry(type, "binding", Json::array({"create"})));
+  if (type.has_status)
+    resources.push_back(subresource_entry(type, "status", {"get", "patch", "update"}));
+}
+
+std::optional<Json> resource_list(const TypeRegistry& types, std::string_view group_version) {
   Json resources = Json::array();
-  for (const ResourceType& type : resource_types()) {
-    if (type.api_version() != group_version) continue;
-    resources.push_back(resource_entry(type));
-    if (!type.has_status) continue;
-    resources.push_back({{"name", std::string(type.plural) + "/status"},
-                         {"singularName", ""},
-                         {"namespaced", type.namespaced},
-                         {"kind", type.kind},
-                         {"verbs", {"get", "patch", "update"}}});
+  for (const ResourceType* type : types.types()) {
+    if (type->api_version() != group_version) continue;
+    resources.push_back(resource_entry(*type));
+    add_subresources(*type, resources);
   }
   if (resources.empty()) return std::nullopt;
   return Json{{"kind", "APIResourceList"},
@@ -45,28 +63,30 @@ std::optional<Json> resource_list(std::string_view group_version) {
               {"resources", std::move(resources)}};
 }
 
-Json group_list() {
+Json group_list(const TypeRegistry& types) {
   Json groups = Json::array();
-  for (const ResourceType& type : resource_types()) {
-    if (!type.group.empty()) groups.push_back(group_document(type));
+  for (const ResourceType* type : types.types()) {
+    if (type->group.empty()) continue;
+    if (groups.empty() || groups.back()["name"] != type->group)
+      groups.push_back(group_document(types, type->group));
   }
   return {{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", std::move(groups)}};
 }
 
 }  // namespace
 
-std::optional<Json> discovery_document(std::string_view path) {
+std::optional<Json> discovery_document(const TypeRegistry& types, std::string_view path) {
   // The version whose behaviour is followed where servers differ.
   if (path == "/version")
     return Json{{"major", "1"}, {"minor", "20"}, {"gitVersion", "v1.20.2-lockstep"}};
   if (path == "/api") return Json{{"kind", "APIVersions"}, {"versions", {"v1"}}};
-  if (path == "/apis") return group_list();
-  if (path.starts_with("/api/")) return resource_list(path.substr(5));
+  if (path == "/apis") return group_list(types);
+  if (path.starts_with("/api/")) return resource_list(types, path.substr(5));
   if (!path.starts_with("/apis/")) return std::nullopt;
   std::string_view rest = path.substr(6);
-  if (rest.find('/') != std::string_view::npos) return resource_list(rest);
-  for (const ResourceType& type : resource_types()) {
-    if (!rest.empty() && type.group == rest) return group_document(type);
+  if (rest.find('/') != std::string_view::npos) return resource_list(types, rest);
+  for (const ResourceType* type : types.types()) {
+    if (!rest.empty() && type->group == rest) return group_document(types, rest);
   }
   return std::nullopt;
 }

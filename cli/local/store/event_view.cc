@@ -33,10 +33,18 @@ Json renamed(Json object, bool to_new, std::string_view api_version) {
   return object;
 }
 
+// The versions of a custom type differ in this alone (conversion strategy None).
+Json with_version(const ResourceType& type, Json object) {
+  if (object.is_object() && object.contains("apiVersion"))
+    object["apiVersion"] = type.api_version();
+  return object;
+}
+
 }  // namespace
 
 Json to_view(const ResourceType& type, Json stored) {
   if (type.stored_as == nullptr) return stored;
+  if (type.custom) return with_version(type, std::move(stored));
   return renamed(std::move(stored), true, type.api_version());
 }
 
@@ -45,6 +53,7 @@ Json from_view(const ResourceType& type, Json object) {
   // A wrong apiVersion stays wrong, so that it is refused.
   const Json* version = find_member(object, "apiVersion");
   if (version != nullptr && *version != type.api_version()) return object;
+  if (type.custom) return with_version(type.storage(), std::move(object));
   return renamed(std::move(object), false, type.storage().api_version());
 }
 

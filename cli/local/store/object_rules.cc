@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/local/store/crd.h"
 #include "common/base/base64.h"
 
 namespace lockstep::local {
@@ -97,8 +98,13 @@ std::optional<ApiResponse> fold_string_data(Json& secret) {
 
 std::optional<ApiResponse> fill_defaults(const ResourceType& type, Json& object) {
   if (is_pod(type)) fill_pod_defaults(object);
-  if (type.plural == "secrets") return fold_string_data(object);
-  if (type.plural == "namespaces") object["status"] = {{"phase", "Active"}};
+  if (is_core(type, "secrets")) return fold_string_data(object);
+  if (is_crd(type)) return check_crd(type, nullptr, object);
+  if (is_namespace(type)) {
+    object["spec"]["finalizers"] = {"kubernetes"};
+    object["status"] = {{"phase", "Active"}};
+    object["metadata"]["labels"]["kubernetes.io/metadata.name"] = object["metadata"]["name"];
+  }
   return std::nullopt;
 }
 
@@ -180,8 +186,11 @@ std::optional<ApiResponse> prepare_main(const ResourceType& type, const UpdateCo
   if (auto error = check_finalizers(type, context, metadata)) return error;
   if (auto error = check_owners(type, context.key.name, object)) return error;
   if (type.has_status) keep(context.old, object, "status");
-  if (type.plural == "secrets") {
+  if (is_core(type, "secrets")) {
     if (auto error = fold_string_data(object)) return error;
+  }
+  if (is_crd(type)) {
+    if (auto error = check_crd(type, &context.old, object)) return error;
   }
   if (is_pod(type) &&
       fixed_part(context.old.value("spec", Json())) != fixed_part(object.value("spec", Json())))
@@ -205,6 +214,10 @@ bool is_object_name(std::string_view name) {
     if (!alphanumeric(name[i]) && (edge || (name[i] != '-' && name[i] != '.'))) return false;
   }
   return true;
+}
+
+bool is_label_name(std::string_view name) {
+  return name.size() <= 63 && name.find('.') == std::string_view::npos && is_object_name(name);
 }
 
 std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object) {

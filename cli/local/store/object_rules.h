@@ -42,5 +42,7 @@ std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object);
 
 // RFC 1123 subdomain, as names of objects must be.
 bool is_object_name(std::string_view name);
+// RFC 1123 label: without dots, at most 63 characters.
+bool is_label_name(std::string_view name);
 
 }  // namespace lockstep::local

@@ -44,16 +44,16 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 // parts: what follows the version in the path.
-void name_object(ApiPath& path, const std::vector<std::string>& parts, std::string_view group,
-                 std::string_view version) {
+void name_object(const TypeRegistry& types, ApiPath& path, const std::vector<std::string>& parts,
+                 std::string_view group, std::string_view version) {
   size_t at = 0;
   if (parts.size() >= 3 && parts[0] == "namespaces" &&
-      find_resource(group, version, parts[2]) != nullptr) {
+      types.find(group, version, parts[2]) != nullptr) {
     path.namespace_ = parts[1];
     at = 2;
   }
   if (at >= parts.size() || parts.size() - at > 3) return;
-  const ResourceType* type = find_resource(group, version, parts[at]);
+  const ResourceType* type = types.find(group, version, parts[at]);
   bool named = parts.size() > at + 1;
   if (type == nullptr || (!type->namespaced && at > 0)) return;
   if (type->namespaced && named && at == 0) return;
@@ -84,7 +84,7 @@ Result<std::optional<int64_t>> ApiPath::number(const std::string& key) const {
   return std::optional<int64_t>(value);
 }
 
-Result<ApiPath> parse_target(std::string_view target) {
+Result<ApiPath> parse_target(const TypeRegistry& types, std::string_view target) {
   if (target.size() > kTargetBytesMax) return invalid("the request's target is too long");
   ApiPath path;
   size_t question = std::min(target.find('?'), target.size());
@@ -103,9 +103,9 @@ Result<ApiPath> parse_target(std::string_view target) {
     path.query[std::move(key)] = std::move(value);
   }
   if (parts.size() >= 3 && parts[0] == "api") {
-    name_object(path, {parts.begin() + 2, parts.end()}, "", parts[1]);
+    name_object(types, path, {parts.begin() + 2, parts.end()}, "", parts[1]);
   } else if (parts.size() >= 4 && parts[0] == "apis") {
-    name_object(path, {parts.begin() + 3, parts.end()}, parts[1], parts[2]);
+    name_object(types, path, {parts.begin() + 3, parts.end()}, parts[1], parts[2]);
   }
   return path;
 }

@@ -17,6 +17,8 @@ struct ApiRequest {
   std::string target;        // path and query, percent-encoded
   std::string content_type;  // of the body
   std::string body;
+  std::string accept = {};
+  std::string user_agent = {};
 };
 
 // What a target names. Source: Kubernetes, "API concepts", resource URIs.
@@ -25,7 +27,7 @@ struct ApiPath {
   const ResourceType* type = nullptr;  // null: not about objects (discovery), or unknown
   std::string namespace_;              // "": all of them, or an object of the cluster
   std::string name;                    // "": the collection
-  std::string subresource;             // "", status, binding
+  std::string subresource;             // "", status, binding, ...
   std::map<std::string, std::string> query;
 
   std::string parameter(const std::string& key) const;
@@ -35,6 +37,6 @@ struct ApiPath {
 };
 
 // kInvalid: broken percent-encoding, too long.
-Result<ApiPath> parse_target(std::string_view target);
+Result<ApiPath> parse_target(const TypeRegistry& types, std::string_view target);
 
 }  // namespace lockstep::local

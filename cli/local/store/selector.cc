@@ -61,7 +61,7 @@ constexpr std::array kFieldLabels = {
 bool is_field_of(const ResourceType& type, std::string_view path) {
   if (path == "metadata.name" || path == "metadata.namespace") return true;
   return std::any_of(kFieldLabels.begin(), kFieldLabels.end(), [&](const FieldLabel& label) {
-    return label.plural == type.plural && label.path == path;
+    return !type.custom && label.plural == type.plural && label.path == path;
   });
 }
 

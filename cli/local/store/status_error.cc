@@ -56,6 +56,12 @@ ApiResponse already_exists(const ResourceType& type, std::string_view name) {
   return about(type, name, failure(409, "AlreadyExists", quoted(type, name) + " already exists"));
 }
 
+ApiResponse forbidden(const ResourceType& type, std::string_view name, std::string_view why) {
+  return about(
+      type, name,
+      failure(403, "Forbidden", quoted(type, name) + " is forbidden: " + std::string(why)));
+}
+
 ApiResponse write_conflict(const ResourceType& type, std::string_view name, std::string message) {
   return about(type, name,
                failure(409, "Conflict",
@@ -70,8 +76,8 @@ ApiResponse invalid_object(const ResourceType& type, std::string_view name,
     words += (words.empty() ? "" : ", ") + cause.field + ": " + cause.message;
     list.push_back({{"reason", cause.reason}, {"message", cause.message}, {"field", cause.field}});
   }
-  std::string kind = std::string(type.kind);
-  if (!type.group.empty()) kind += "." + std::string(type.group);
+  std::string kind = type.kind;
+  if (!type.group.empty()) kind += "." + type.group;
   ApiResponse response =
       failure(422, "Invalid", kind + " \"" + std::string(name) + "\" is invalid: " + words);
   response = about(type, name, std::move(response));

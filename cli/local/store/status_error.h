@@ -32,6 +32,8 @@ ApiResponse method_not_allowed();
 ApiResponse unsupported_media_type(std::string_view given, std::string_view accepted);
 ApiResponse object_not_found(const ResourceType& type, std::string_view name);
 ApiResponse already_exists(const ResourceType& type, std::string_view name);
+// 403: `pods "a" is forbidden: ...`.
+ApiResponse forbidden(const ResourceType& type, std::string_view name, std::string_view why);
 // The resourceVersion or the UID is not the one that was expected.
 ApiResponse write_conflict(const ResourceType& type, std::string_view name, std::string message);
 ApiResponse invalid_object(const ResourceType& type, std::string_view name,

@@ -114,6 +114,33 @@ std::vector<ObjectPtr> Storage::list(const ResourceType& type, std::string_view 
   return objects;
 }
 
+std::vector<ObjectKey> Storage::keys(const ResourceType& type, std::string_view namespace_) const {
+  std::vector<ObjectKey> keys;
+  const Table* found = table(type);
+  if (found == nullptr) return keys;
+  auto at = found->objects.lower_bound({std::string(namespace_), ""});
+  for (; at != found->objects.end(); ++at) {
+    if (!namespace_.empty() && at->first.namespace_ != namespace_) break;
+    keys.push_back(at->first);
+  }
+  return keys;
+}
+
+bool Storage::has_objects(const ResourceType& type, std::string_view namespace_) const {
+  const Table* found = table(type);
+  if (found == nullptr) return false;
+  auto at = found->objects.lower_bound({std::string(namespace_), ""});
+  return at != found->objects.end() && (namespace_.empty() || at->first.namespace_ == namespace_);
+}
+
+void Storage::forget(const ResourceType& type) {
+  CHECK(!has_objects(type, ""));
+  auto found = tables_.find(&type);
+  if (found == tables_.end()) return;
+  found->second = Table{};
+  found->second.forgotten = version_;
+}
+
 Result<std::vector<ObjectPtr>> Storage::list_at(const ResourceType& type,
                                                 std::string_view namespace_,
                                                 int64_t version) const {

@@ -65,6 +65,10 @@ class Storage {
 
   // In the order of their keys; namespace "" means all.
   std::vector<ObjectPtr> list(const ResourceType& type, std::string_view namespace_) const;
+  std::vector<ObjectKey> keys(const ResourceType& type, std::string_view namespace_) const;
+  bool has_objects(const ResourceType& type, std::string_view namespace_) const;
+  // Forgets the type's objects and history: its address is another type's from now on.
+  void forget(const ResourceType& type);
   // As it was at an older version; kNotFound if the history does not reach back.
   Result<std::vector<ObjectPtr>> list_at(const ResourceType& type, std::string_view namespace_,
                                          int64_t version) const;
