@@ -28,6 +28,21 @@ Managers stored_managers(const Json* object) {
   return entries == nullptr ? Managers() : Managers::stored(*entries);
 }
 
+// What an update goes on with: the live entries, or what the client made of them.
+Managers managers_to_go_on_with(const Json* live, Json& object, const FieldWriter& writer) {
+  const Json* known = live == nullptr ? nullptr : managed_fields_of(*live);
+  const Json* sent = managed_fields_of(object);
+  // Most objects come with the entries that they were read with: those need no copy.
+  if (sent != nullptr && known != nullptr && *sent == *known)
+    return Managers::stored(std::move(object["metadata"][kManagedFields]));
+  if (sent != nullptr && writer.subresource.empty()) {
+    if (*sent == Json::array() || *sent == Json::array({Json::object()})) return {};
+    Result<Managers> read = Managers::read(*sent);
+    if (read.ok() && !read->empty()) return *std::move(read);
+  }
+  return stored_managers(live);
+}
+
 void set_managed_fields(Json& object, Managers managers) {
   Json entries = managers.take();
   Json& metadata = object["metadata"];
@@ -65,11 +80,9 @@ void take_fields(Managers& managers, const ManagerIdentity& self, const FieldCha
                  WallTime now) {
   take_from_others(managers, self, changes);
   if (changes.added.empty() && changes.modified.empty()) return;
-  const ManagedEntry* entry = managers.find(self);
-  Json fields = entry == nullptr ? Json::object() : entry->fields();
-  unite(fields, changes.modified);
-  unite(fields, changes.added);
-  managers.put(self, std::move(fields), now);
+  ManagedEntry& entry = managers.touch(self, now);
+  unite(entry.fields(), changes.modified);
+  unite(entry.fields(), changes.added);
 }
 
 std::string quoted(const std::string& text) {
@@ -222,23 +235,14 @@ ApplyResult apply_intent(const SchemaNode& schema, const Json* live, const Json&
   }
   if (!is_change(live, merged, managers.find(self), wanted, writer.api_version)) return *live;
   take_from_others(managers, self, changes);
-  managers.put(self, std::move(wanted), writer.now);
+  managers.touch(self, writer.now).fields() = std::move(wanted);
   set_managed_fields(merged, std::move(managers));
   return merged;
 }
 
 void record_update(const SchemaNode& schema, const Json* live, Json& object,
                    const FieldWriter& writer) {
-  Managers managers = stored_managers(live);
-  const Json* sent = managed_fields_of(object);
-  const Json* known = live == nullptr ? nullptr : managed_fields_of(*live);
-  if (sent != nullptr && writer.subresource.empty() && (known == nullptr || *sent != *known)) {
-    if (*sent == Json::array() || *sent == Json::array({Json::object()})) {
-      managers = Managers();
-    } else if (Result<Managers> read = Managers::read(*sent); read.ok() && !read->empty()) {
-      managers = *std::move(read);
-    }
-  }
+  Managers managers = managers_to_go_on_with(live, object, writer);
   // Nobody's fields are recorded: they stay so until the next apply.
   if (live == nullptr || !managers.empty()) {
     const Shape shape = Shape::of_object(schema);

@@ -64,6 +64,7 @@ void attach(NodeChanges& changes, const std::string& key, NodeChanges below) {
   attach(changes.removed, key, std::move(below.removed));
 }
 
+// Of values that differ.
 NodeChanges compare_values(const Shape& shape, const Json& before, const Json& after);
 
 NodeChanges compare_objects(const Shape& shape, const Json& before, const Json& after) {
@@ -80,7 +81,7 @@ NodeChanges compare_objects(const Shape& shape, const Json& before, const Json& 
         attach(changes.removed, "f:" + name, whole_member(shape, name, left->second));
       } else if (order > 0) {
         attach(changes.added, "f:" + name, whole_member(shape, name, right->second));
-      } else {
+      } else if (left->second != right->second) {
         attach(changes, "f:" + name,
                compare_values(shape.member(name), left->second, right->second));
       }
@@ -101,7 +102,7 @@ NodeChanges compare_lists(const Shape& shape, const Json& before, const Json& af
   const Shape item = shape.item();
   for (const auto& [key, element] : left->order) {
     if (const Json* other = right->find(key)) {
-      attach(changes, key, compare_values(item, *element, *other));
+      if (*element != *other) attach(changes, key, compare_values(item, *element, *other));
     } else {
       attach(changes.removed, key, whole(item, *element));
     }
@@ -116,7 +117,6 @@ NodeChanges compare_values(const Shape& shape, const Json& before, const Json& a
   const bool parts_before = shape.is_granular(before), parts_after = shape.is_granular(after);
   if (parts_before && parts_after && before.is_object() && after.is_object())
     return compare_objects(shape, before, after);
-  if (before == after) return {};
   if (parts_before && parts_after && before.is_array() && after.is_array())
     return compare_lists(shape, before, after);
   NodeChanges changes;
@@ -244,6 +244,7 @@ bool keep_part(const Shape& shape, Json& value, const Json& last, const Json* ke
 }  // namespace
 
 FieldChanges compare_fields(const Shape& shape, const Json& before, const Json& after) {
+  if (before == after) return {};
   NodeChanges changes = compare_values(shape, before, after);
   return {set_of(std::move(changes.added)), set_of(std::move(changes.modified)),
           set_of(std::move(changes.removed))};

@@ -52,13 +52,21 @@ Result<ManagedEntry> read_entry(const Json& entry) {
 // Appliers first, then the oldest. Times are texts of one form and one zone.
 bool comes_before(const ManagedEntry& a, const ManagedEntry& b) {
   const auto rank = [](const ManagedEntry& entry) {
-    return std::tuple(!entry.is_applied(), entry.text("time"), entry.text("manager"),
-                      entry.text("apiVersion"), entry.text("subresource"));
+    return std::tuple<bool, const std::string&, const std::string&, const std::string&,
+                      const std::string&>(!entry.is_applied(), entry.text("time"),
+                                          entry.text("manager"), entry.text("apiVersion"),
+                                          entry.text("subresource"));
   };
   return rank(a) < rank(b);
 }
 
 }  // namespace
+
+const std::string& ManagedEntry::text(const char* member) const {
+  static const std::string kNone;
+  const Json* value = find_member(json, member);
+  return value != nullptr && value->is_string() ? value->get_ref<const std::string&>() : kNone;
+}
 
 bool ManagerIdentity::matches(const ManagedEntry& entry) const {
   return applied == entry.is_applied() && manager == entry.text("manager") &&
@@ -70,7 +78,10 @@ Managers Managers::stored(Json entries) {
   Managers managers;
   if (!entries.is_array()) return managers;
   managers.entries_.reserve(entries.size() + 1);
-  for (Json& entry : entries) managers.entries_.push_back({std::move(entry)});
+  for (Json& entry : entries) {
+    const Json* fields = find_member(entry, "fieldsV1");
+    if (fields != nullptr && fields->is_object()) managers.entries_.push_back({std::move(entry)});
+  }
   return managers;
 }
 
@@ -103,7 +114,7 @@ ManagedEntry* Managers::find(const ManagerIdentity& identity) {
   return found == entries_.end() ? nullptr : &*found;
 }
 
-void Managers::put(const ManagerIdentity& identity, Json fields, WallTime now) {
+ManagedEntry& Managers::touch(const ManagerIdentity& identity, WallTime now) {
   ManagedEntry* entry = find(identity);
   if (entry == nullptr) {
     entries_.push_back({new_entry(identity)});
@@ -111,7 +122,7 @@ void Managers::put(const ManagerIdentity& identity, Json fields, WallTime now) {
   }
   entry->json["apiVersion"] = identity.api_version;
   entry->json["time"] = rfc3339(now);
-  entry->fields() = std::move(fields);
+  return *entry;
 }
 
 void Managers::fold_updates() {

@@ -15,8 +15,9 @@ struct ManagedEntry {
 
   const Json& fields() const { return json["fieldsV1"]; }
   Json& fields() { return json["fieldsV1"]; }
-  std::string text(const char* member) const { return string_or(json, member, ""); }
-  bool is_applied() const { return json["operation"] == "Apply"; }
+  // "" where there is none.
+  const std::string& text(const char* member) const;
+  bool is_applied() const { return text("operation") == "Apply"; }
 };
 
 // Who an entry is of. Two entries of one identity become one; an applier is the same whatever
@@ -46,8 +47,8 @@ class Managers {
   bool empty() const { return entries_.empty(); }
   std::vector<ManagedEntry>& entries() { return entries_; }
   ManagedEntry* find(const ManagerIdentity& identity);
-  // The entry with this set, made or changed.
-  void put(const ManagerIdentity& identity, Json fields, WallTime now);
+  // The entry, made if there is none, with the time of a change. Valid until the next call.
+  ManagedEntry& touch(const ManagerIdentity& identity, WallTime now);
 
   // Drops entries without fields, folds the oldest updates, and sorts. An empty list where nobody
   // has a field.
