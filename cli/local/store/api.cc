@@ -7,6 +7,7 @@
 #include "cli/local/store/discovery.h"
 #include "cli/local/store/event_view.h"
 #include "cli/local/store/object_rules.h"
+#include "cli/local/store/table_view.h"
 #include "cli/local/store/training_job_crd.h"
 
 namespace lockstep::local {
@@ -38,6 +39,11 @@ bool is_document(const ApiRequest& request, const ResourceType& type) {
   std::string media = media_type(request);
   if (media == kProtobufType) return type.group.empty();
   return media.empty() || media == "application/json";
+}
+
+bool goes_into_pods(std::string_view subresource) {
+  return subresource == "exec" || subresource == "attach" || subresource == "portforward" ||
+         subresource == "proxy";
 }
 
 std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
@@ -97,7 +103,7 @@ ApiResponse Api::handle(const ApiRequest& request) {
     Result<ApiPath> path = parse_target(types_, request.target);
     if (!path.ok()) return bad_request(path.error().message);
     int64_t before = storage_.version();
-    response = route(*path, request);
+    response = shown(*path, request, route(*path, request));
     if (storage_.version() != before) listeners = listeners_;
   }
   for (const auto& listener : listeners) listener();
@@ -116,6 +122,10 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
     std::optional<Json> document = discovery_document(types_, path.path);
     return document ? ApiResponse{200, *std::move(document)} : unknown_path();
   }
+  if (is_pod(*path.type) && goes_into_pods(path.subresource))
+    return failure(501, "NotImplemented",
+                   path.subresource + " is not in `lockstep up`: the pods' processes are this " +
+                       "machine's own, look at them from here");
   if (path.subresource == "binding" && is_pod(*path.type))
     return method == "POST" ? bind(path, request) : method_not_allowed();
   if (!path.subresource.empty() && !(path.subresource == "status" && path.type->has_status))
@@ -131,6 +141,14 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
   if (method == "PATCH") return patch(path, request);
   if (method == "DELETE" && path.subresource.empty()) return remove(path, request);
   return method_not_allowed();
+}
+
+ApiResponse Api::shown(const ApiPath& path, const ApiRequest& request, ApiResponse response) const {
+  if (path.type == nullptr || !response.ok() || request.method != "GET") return response;
+  Result<std::optional<TableRows>> table = wanted_table(request.accept, path);
+  if (!table.ok()) return bad_request(table.error().message);
+  if (!table->has_value()) return response;
+  return {response.code, table_of(*path.type, response.body, **table, true, clock_.wall_now())};
 }
 
 ApiResponse Api::get(const ApiPath& path) {

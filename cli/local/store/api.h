@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "cli/local/store/selector.h"
 #include "cli/local/store/status_error.h"
 #include "cli/local/store/storage.h"
+#include "cli/local/table/table.h"
 #include "common/base/clock.h"
 #include "common/base/random.h"
 
@@ -27,6 +29,8 @@ struct Watch {
   int64_t position = 0;           // everything up to here was given out
   std::deque<ObjectPtr> initial;  // objects that were there when it began, where it asked for them
   bool bookmarks = false;
+  std::optional<TableRows> table;  // objects are shown as a row each
+  bool has_headers = false;        // the columns were said
   int64_t timeout_seconds = 0;
   uint64_t epoch = 0;  // of the type
   bool ended = false;  // after an ERROR event nothing more comes
@@ -51,13 +55,14 @@ class Api {
   // ...}. Empty: nothing happened since.
   std::vector<Json> next_events(Watch& watch, size_t count_max);
   // Tells the client the version up to which it has seen everything.
-  Json bookmark(const Watch& watch);
+  Json bookmark(Watch& watch);
 
   // Called after every write, on the writer's thread, without a lock; must not block.
   void on_change(std::function<void()> listener);
 
  private:
   ApiResponse route(const ApiPath& path, const ApiRequest& request);
+  ApiResponse shown(const ApiPath& path, const ApiRequest& request, ApiResponse response) const;
   ApiResponse get(const ApiPath& path);
   ApiResponse list(const ApiPath& path);
   ApiResponse create(const ApiPath& path, const ApiRequest& request);
@@ -72,6 +77,7 @@ class Api {
   std::optional<ApiResponse> check_namespace(const ApiPath& path, std::string_view name) const;
   void install();
   void define_types(const Json& crd);
+  Json watch_event(Watch& watch, std::string_view kind, Json object) const;
   std::string new_uid();
   std::string new_suffix();
 

@@ -4,6 +4,7 @@
 
 #include "cli/local/store/api.h"
 #include "cli/local/store/event_view.h"
+#include "cli/local/store/table_view.h"
 
 namespace lockstep::local {
 namespace {
@@ -37,21 +38,23 @@ ObjectKey key_of(const Json& object) {
   return {string_or(metadata, "namespace", ""), string_or(metadata, "name", "")};
 }
 
-Json watch_event(std::string_view kind, Json object) {
-  return {{"type", kind}, {"object", std::move(object)}};
-}
+struct SelectedEvent {
+  std::string_view kind;
+  Json object;
+};
 
 // What a change means to a watch with a selector: an object that comes into the selection is ADDED,
 // one that leaves it is DELETED. nullopt: not its business.
-std::optional<Json> selected_event(const Watch& watch, const Change& change) {
+std::optional<SelectedEvent> selected_event(const Watch& watch, const Change& change) {
   if (!watch.namespace_.empty() && change.key.namespace_ != watch.namespace_) return std::nullopt;
   bool now = change.type != ChangeType::kDeleted && watch.selector.matches(*change.object);
   bool before = change.previous != nullptr && watch.selector.matches(*change.previous);
-  if (now) return watch_event(before ? "MODIFIED" : "ADDED", to_view(*watch.type, *change.object));
+  if (now)
+    return SelectedEvent{before ? "MODIFIED" : "ADDED", to_view(*watch.type, *change.object)};
   if (!before) return std::nullopt;
   Json last = *change.previous;
   last["metadata"]["resourceVersion"] = std::to_string(change.version);
-  return watch_event("DELETED", to_view(*watch.type, std::move(last)));
+  return SelectedEvent{"DELETED", to_view(*watch.type, std::move(last))};
 }
 
 }  // namespace
@@ -132,6 +135,9 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
   watch.epoch = type.epoch;
   watch.namespace_ = path->namespace_;
   watch.selector = *std::move(selector);
+  Result<std::optional<TableRows>> table = wanted_table(request.accept, *path);
+  if (!table.ok()) return bad_request(table.error().message);
+  watch.table = *table;
   watch.bookmarks = path->flag("allowWatchBookmarks");
   watch.timeout_seconds = std::min(timeout->value_or(kWatchSecondsDefault), kWatchSecondsMax);
   if (watch.timeout_seconds == 0) watch.timeout_seconds = kWatchSecondsDefault;
@@ -145,11 +151,19 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
   return watch;
 }
 
+Json Api::watch_event(Watch& watch, std::string_view kind, Json object) const {
+  if (watch.table.has_value() && kind != "ERROR") {
+    object = table_of(*watch.type, object, *watch.table, !watch.has_headers, clock_.wall_now());
+    watch.has_headers = true;
+  }
+  return {{"type", kind}, {"object", std::move(object)}};
+}
+
 std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
   std::lock_guard lock(mutex_);
   std::vector<Json> events;
   while (!watch.initial.empty() && events.size() < count_max) {
-    events.push_back(watch_event("ADDED", to_view(*watch.type, *watch.initial.front())));
+    events.push_back(watch_event(watch, "ADDED", to_view(*watch.type, *watch.initial.front())));
     watch.initial.pop_front();
   }
   const ResourceType& type = watch.type->storage();
@@ -157,7 +171,7 @@ std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
   if (!watch.ended && !storage_.remembers(type, watch.position)) {
     ApiResponse gone = expired("too old resource version: " + std::to_string(watch.position) +
                                " (" + std::to_string(storage_.version()) + ")");
-    events.push_back(watch_event("ERROR", std::move(gone.body)));
+    events.push_back(watch_event(watch, "ERROR", std::move(gone.body)));
     watch.ended = true;
   }
   while (!watch.ended && events.size() < count_max) {
@@ -168,15 +182,15 @@ std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
       break;
     }
     watch.position = change->version;
-    if (std::optional<Json> event = selected_event(watch, *change))
-      events.push_back(*std::move(event));
+    if (std::optional<SelectedEvent> event = selected_event(watch, *change))
+      events.push_back(watch_event(watch, event->kind, std::move(event->object)));
   }
   return events;
 }
 
-Json Api::bookmark(const Watch& watch) {
+Json Api::bookmark(Watch& watch) {
   return watch_event(
-      "BOOKMARK",
+      watch, "BOOKMARK",
       {{"kind", watch.type->kind},
        {"apiVersion", watch.type->api_version()},
        {"metadata",
