@@ -6,23 +6,8 @@
 namespace lockstep::local {
 namespace {
 
+// Types refer to each other, but not in circles: this bounds what a mistake in the table costs.
 constexpr int kDepthMax = 24;
-
-std::string_view take_until(std::string_view& text, std::string_view stops) {
-  const size_t end = std::min(text.find_first_of(stops), text.size());
-  const std::string_view head = text.substr(0, end);
-  text.remove_prefix(end);
-  return head;
-}
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    parts.emplace_back(take_until(text, std::string_view(&separator, 1)));
-    if (!text.empty()) text.remove_prefix(1);
-  }
-  return parts;
-}
 
 void fill_type(std::string_view package, std::string_view type, int depth, SchemaNode& node);
 
@@ -46,25 +31,24 @@ void fill_scalar(std::string_view type, SchemaNode& node) {
   }
 }
 
-// `[]Container/name!`: what follows the type says how it merges.
-void fill_list(std::string_view package, std::string_view item, std::string_view marks, int depth,
-               SchemaNode& node) {
+void fill_field(std::string_view package, const TypeField& field, int depth, SchemaNode& node) {
+  if (!field.is_list) {
+    fill_type(package, field.type, depth, node);
+    node.atomic_object |= field.is_atomic;
+    if (!field.default_text.empty()) node.default_value = field.default_text;
+    return;
+  }
   node.type = "array";
+  node.nullable = true;
   node.items = std::make_unique<SchemaNode>();
-  fill_type(package, item, depth, *node.items);
-  while (!marks.empty()) {
-    const char mark = marks.front();
-    marks.remove_prefix(1);
-    const std::string_view word = take_until(marks, "/@+!");
-    if (mark == '/') {
-      node.merges = true;
-      node.merge_key = word;
-      node.list_type = word.empty() ? ListType::kSet : ListType::kMap;
-      if (!word.empty()) node.list_keys = {std::string(word)};
-    } else if (mark == '@') {
-      node.list_type = ListType::kMap;
-      node.list_keys = split(word, ',');
-    }
+  fill_type(package, field.type, depth, *node.items);
+  node.merges = field.is_merged;
+  node.merge_key = field.merge_key;
+  node.list_keys.assign(field.list_keys.begin(), field.list_keys.end());
+  if (!node.list_keys.empty()) {
+    node.list_type = ListType::kMap;
+  } else if (field.is_merged) {
+    node.list_type = ListType::kSet;
   }
 }
 
@@ -72,23 +56,11 @@ void fill_object(const TypeRow& row, int depth, SchemaNode& node) {
   node.type = "object";
   node.preserve_unknown = true;
   if (depth > kDepthMax) return;
-  for (const std::string& field : split(row.fields, ' ')) {
-    if (field == "~") {
-      node.atomic_object = true;
-      continue;
-    }
-    std::string_view rest = field;
-    const std::string_view name = take_until(rest, ":");
-    rest.remove_prefix(1);
-    if (rest.back() == '!') node.required.emplace_back(name);
-    SchemaNode& member = node.properties[std::string(name)];
-    const std::string_view type = take_until(rest, "/@!~");
-    if (type.starts_with("[]")) {
-      fill_list(row.package, type.substr(2), rest, depth + 1, member);
-    } else {
-      fill_type(row.package, type, depth + 1, member);
-      member.atomic_object |= rest.starts_with("~");
-    }
+  const TypeFields type = fields_of(row);
+  node.atomic_object = type.is_atomic;
+  for (const TypeField& field : type.fields) {
+    if (field.is_required) node.required.emplace_back(field.name);
+    fill_field(row.package, field, depth + 1, node.properties[std::string(field.name)]);
   }
 }
 
@@ -105,16 +77,6 @@ void fill_type(std::string_view package, std::string_view type, int depth, Schem
   } else {
     fill_scalar(type, node);
   }
-}
-
-// The package of a group's types; "" for a group that has none here.
-std::string_view package_of(std::string_view api_version) {
-  if (api_version == "v1") return "core";
-  if (api_version == "events.k8s.io/v1") return "events";
-  if (api_version == "coordination.k8s.io/v1") return "coordination";
-  if (api_version == "apiextensions.k8s.io/v1") return "apiextensions";
-  if (api_version == "autoscaling/v1") return "autoscaling";
-  return "";
 }
 
 std::shared_ptr<const SchemaNode> make(const TypeRow* row) {

@@ -1,7 +1,12 @@
 #include "cli/local/schema/built_in_types.h"
 
+#include <algorithm>
+#include <string>
+
 namespace lockstep::local {
 namespace {
+
+constexpr std::string_view kMarks = "/@+~!=";
 
 constexpr TypeRow kRows[] = {
     {"apiextensions", "CustomResourceColumnDefinition",
@@ -98,7 +103,7 @@ constexpr TypeRow kRows[] = {
      "data:map[bytes] immutable:bool metadata:ObjectMeta stringData:map[string] type:string"},
     {"core", "Service", "metadata:ObjectMeta spec:ServiceSpec status:ServiceStatus"},
     {"core", "ServicePort",
-     "appProtocol:string name:string nodePort:int32 port:int32! protocol:string "
+     "appProtocol:string name:string nodePort:int32 port:int32! protocol:string=TCP "
      "targetPort:intOrString"},
     {"core", "ServiceSpec",
      "allocateLoadBalancerNodePorts:bool clusterIP:string clusterIPs:[]string "
@@ -153,7 +158,83 @@ constexpr TypeRow kRows[] = {
      "uid:string"},
 };
 
+struct Package {
+  std::string_view name, group;
+};
+constexpr Package kPackages[] = {{"core", ""},
+                                 {"events", "events.k8s.io"},
+                                 {"coordination", "coordination.k8s.io"},
+                                 {"apiextensions", "apiextensions.k8s.io"},
+                                 {"autoscaling", "autoscaling"}};
+
+std::string_view take_until(std::string_view& text, std::string_view stops) {
+  const size_t end = std::min(text.find_first_of(stops), text.size());
+  const std::string_view head = text.substr(0, end);
+  text.remove_prefix(end);
+  return head;
+}
+
+TypeField parse_field(std::string_view word) {
+  TypeField field;
+  field.name = take_until(word, ":");
+  word.remove_prefix(1);
+  field.type = take_until(word, kMarks);
+  field.is_list = field.type.starts_with("[]");
+  if (field.is_list) field.type.remove_prefix(2);
+  while (!word.empty()) {
+    const char mark = word.front();
+    word.remove_prefix(1);
+    std::string_view text = take_until(word, kMarks);
+    if (mark == '/') {
+      field.is_merged = true;
+      field.merge_key = text;
+    } else if (mark == '@') {
+      while (!text.empty()) {
+        field.list_keys.push_back(take_until(text, ","));
+        if (!text.empty()) text.remove_prefix(1);
+      }
+    } else if (mark == '=') {
+      field.default_text = text;
+    }
+    field.retains_keys |= mark == '+';
+    field.is_atomic |= mark == '~';
+    field.is_required |= mark == '!';
+  }
+  if (field.list_keys.empty() && !field.merge_key.empty()) field.list_keys = {field.merge_key};
+  return field;
+}
+
 }  // namespace
+
+TypeFields fields_of(const TypeRow& row) {
+  TypeFields result;
+  std::string_view rest = row.fields;
+  while (!rest.empty()) {
+    const std::string_view word = take_until(rest, " ");
+    if (!rest.empty()) rest.remove_prefix(1);
+    if (word == "~") {
+      result.is_atomic = true;
+    } else {
+      result.fields.push_back(parse_field(word));
+    }
+  }
+  return result;
+}
+
+std::string_view group_of_package(std::string_view package) {
+  for (const Package& known : kPackages) {
+    if (known.name == package) return known.group;
+  }
+  return "";
+}
+
+std::string_view package_of(std::string_view api_version) {
+  for (const Package& known : kPackages) {
+    const std::string version = std::string(known.group) + (known.group.empty() ? "v1" : "/v1");
+    if (version == api_version) return known.name;
+  }
+  return "";
+}
 
 std::span<const TypeRow> other_types() {
   return kRows;

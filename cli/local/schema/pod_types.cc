@@ -26,7 +26,7 @@ constexpr TypeRow kRows[] = {
      "volumeDevices:[]VolumeDevice/devicePath volumeMounts:[]VolumeMount/mountPath "
      "workingDir:string"},
     {"core", "ContainerPort",
-     "containerPort:int32! hostIP:string hostPort:int32 name:string protocol:string"},
+     "containerPort:int32! hostIP:string hostPort:int32 name:string protocol:string=TCP"},
     {"core", "ContainerResizePolicy", "resourceName:string! restartPolicy:string!"},
     {"core", "ContainerState",
      "running:ContainerStateRunning terminated:ContainerStateTerminated "
