@@ -70,7 +70,9 @@ Status LocalCluster::start_controller(const LocalClusterOptions& options) {
   std::string program = options.program_folder + "/lockstep-controller";
   SpawnSpec spec{.program = program,
                  .arguments = {program, "--server", access_.url, "--token-file", token_file,
-                               "--key-file", key_file, "--leader-elect=false"},
+                               "--key-file", key_file, "--leader-elect=false",
+                               // Of this machine alone: its server needs no protection from it.
+                               "--qps", "1000", "--burst", "2000"},
                  .environment = merged_environment({}),
                  .working_folder = options.folder,
                  .output_file = controller_log_};
