@@ -60,13 +60,22 @@ int main(int argc, char** argv) {
                          "a temporary one)");
   up_command->add_option("--kubeconfig", up.kubeconfig,
                          "The file to write (default: kubeconfig in the folder)");
+  int64_t history_seconds = 300;
+  up_command
+      ->add_option("--history-seconds", history_seconds,
+                   "How long a watch that was broken off can be resumed")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
   up_command->add_option("COMMAND", up.command,
                          "After --: run it with KUBECONFIG set, and end when it ends");
   up_command->footer(
       "Example: lockstep up -- bash\n"
       "Exit code: that of COMMAND; without one 0 after Ctrl-C. What was in the cluster is gone "
       "then.");
-  up_command->callback([&] { exit_code = lockstep::run_up(up, lockstep::SystemClock()); });
+  up_command->callback([&] {
+    up.history_age = std::chrono::seconds(history_seconds);
+    exit_code = lockstep::run_up(up, lockstep::SystemClock());
+  });
 
   CLI::App* validate_command = app.add_subcommand(
       "validate", "Check jobs as `run` would, without running them (exit code 0 or 2)");

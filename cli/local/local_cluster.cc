@@ -33,7 +33,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
   TRY(make_private_folder(options.folder));
   std::unique_ptr<LocalCluster> cluster(new LocalCluster);
   cluster->folder_ = options.folder;
-  cluster->api_ = std::make_unique<Api>(clock, options.seed);
+  cluster->api_ = std::make_unique<Api>(clock, options.seed, options.limits);
   TRY(cluster->start_server(options));
   cluster->host_ = std::make_unique<ProcessHost>();
   LocalNodeOptions node{.folder = options.folder + "/pods",

@@ -18,6 +18,7 @@ struct LocalClusterOptions {
   uint64_t seed = 0;           // of UIDs and addresses: unique for the run
   uint16_t port = 0;           // of the API server; 0: the system chooses
   bool tls = false;            // for clients that are not ours
+  StorageLimits limits = {};   // of what the API server holds
   // Empty: one machine named "local", with all CPUs and room for every pod, whatever it requests.
   std::vector<MachineOptions> machines;
   // Where containers without a workingDir begin; empty: in a folder of their own.

@@ -108,6 +108,7 @@ Status Up::start() {
                    .seed = std::stoull(seed.substr(0, 16), nullptr, 16),
                    .port = options_.port,
                    .tls = true,
+                   .limits = {.history_age = options_.history_age},
                    .machines = local::divided_computer(static_cast<size_t>(options_.machines), {}),
                    .working_folder = fs::current_path(error).string()}));
   return write_kubeconfig();

@@ -15,6 +15,8 @@ struct UpOptions {
   std::string kubeconfig;  // empty: <folder>/kubeconfig
   uint16_t port = 0;       // of the API server; 0: the system chooses
   int machines = 2;
+  // How long the API server keeps old changes, from which a watch can be resumed.
+  Duration history_age = std::chrono::minutes(5);
   std::vector<std::string> command;  // empty: stay until a signal comes
 };
 

@@ -1,72 +1,20 @@
 // The HTTP side of the embedded API server, over real sockets: what a client may not do to it.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <string>
 #include <thread>
 
 #include "cli/local/http/server.h"
+#include "cli/local/http/waker.h"
+#include "tests/cli/http_client.h"
 
 namespace lockstep::local {
 namespace {
 
 constexpr char kToken[] = "right";
 constexpr char kJobs[] = "/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs";
-constexpr int kGuardMilliseconds = 20'000;
 
-class Client {
- public:
-  explicit Client(uint16_t port, int receive_buffer = 0) {
-    fd_ = socket(AF_INET, SOCK_STREAM, 0);
-    if (receive_buffer > 0)
-      setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(port);
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
-  }
-  ~Client() { close(fd_); }
-
-  bool send(const std::string& text) {
-    return ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
-  }
-  // Reads until the text is there; false if the connection ends before it.
-  bool read_until(const std::string& wanted) {
-    while (received.find(wanted) == std::string::npos) {
-      if (!read_some()) return false;
-    }
-    return true;
-  }
-  // Reads until the server closes.
-  std::string read_all() {
-    while (read_some()) {
-    }
-    return received;
-  }
-
-  std::string received;
-
- private:
-  bool read_some() {
-    pollfd wait{fd_, POLLIN, 0};
-    if (poll(&wait, 1, kGuardMilliseconds) <= 0) {
-      ADD_FAILURE() << "nothing came; so far: " << received;
-      return false;
-    }
-    char block[65536];
-    ssize_t bytes = recv(fd_, block, sizeof block, 0);
-    if (bytes <= 0) return false;
-    received.append(block, static_cast<size_t>(bytes));
-    return true;
-  }
-
-  int fd_;
-};
+using Client = test::HttpClient;
 
 std::string request(const std::string& line, const std::string& more = "",
                     const std::string& body = "") {
@@ -257,6 +205,47 @@ TEST_F(HttpTest, ServesManyWatchersAtOnce) {
   for (auto& client : clients) EXPECT_TRUE(client->read_until("\r\n\r\n"));
   api_.handle({"POST", kJobs, "application/json", job("a")});
   for (auto& client : clients) EXPECT_TRUE(client->read_until("\"type\":\"ADDED\"}\n"));
+}
+
+TEST_F(HttpTest, HasAsManyWatchesAsItSays) {
+  start({.watchers_max = 1});
+  auto first = std::make_unique<Client>(server_->port());
+  first->send(request("GET " + std::string(kJobs) + "?watch=true"));
+  EXPECT_TRUE(first->read_until("\r\n\r\n"));
+  const std::string watch = closing("GET " + std::string(kJobs) + "?watch=true&timeoutSeconds=1");
+  const std::string refused = exchange(watch);
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 429 ")) << refused;
+  EXPECT_NE(refused.find("Retry-After: 1"), std::string::npos);
+  first.reset();
+  std::string answer;
+  do answer = exchange(watch);
+  while (answer.starts_with("HTTP/1.1 429 "));
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 ")) << answer;
+}
+
+TEST(WakeTime, HasNoBookmarkInItWhereNoneWasAskedFor) {
+  const TimePoint end = TimePoint{} + std::chrono::seconds(100);
+  const TimePoint bookmark = TimePoint{} + std::chrono::seconds(60);
+  EXPECT_EQ(wake_time(end, bookmark, true), bookmark);
+  EXPECT_EQ(wake_time(end, bookmark, false), end) << "it would be woken in the past for ever";
+  EXPECT_EQ(wake_time(bookmark, end, true), bookmark);
+}
+
+TEST_F(HttpTest, ForgetsOldChangesByItself) {
+  Api api(clock_, 1, {.history_age = std::chrono::milliseconds(1)});
+  auto server =
+      ApiServer::start(api, {.token = kToken, .compact_interval = std::chrono::milliseconds(1)});
+  ASSERT_TRUE(server.ok());
+  ASSERT_EQ(api.handle({"POST", kJobs, "application/json", job("a")}).code, 201);
+  std::string answer;
+  do {
+    Client client((*server)->port());
+    client.send(
+        closing("GET " + std::string(kJobs) + "?watch=true&timeoutSeconds=1&resourceVersion=1"));
+    answer = client.read_all();
+  } while (answer.find("\"code\":410") == std::string::npos);
+  // What is there is still listed.
+  EXPECT_NE(dump_json(api.handle({"GET", kJobs, "", ""}).body).find("\"a\""), std::string::npos);
 }
 
 TEST_F(HttpTest, StopsWithOpenConnections) {

@@ -1,5 +1,7 @@
 #include "cli/local/http/server.h"
 
+#include <malloc.h>
+
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -24,6 +26,7 @@ struct ApiServer::Impl {
 
   Status use_certificate();
   asio::awaitable<void> accept_connections();
+  asio::awaitable<void> compact_history();
   void notify();
 
   const ApiServerOptions options;
@@ -65,8 +68,20 @@ asio::awaitable<void> ApiServer::Impl::accept_connections() {
     }
     if (context.connections >= options.connections_max) continue;  // closed by its destructor
     socket.set_option(tcp::no_delay(true), error);
+    socket.set_option(asio::socket_base::send_buffer_size(options.send_buffer_bytes), error);
     asio::co_spawn(io, serve_connection(context, boost::beast::tcp_stream(std::move(socket))),
                    asio::detached);
+  }
+}
+
+// What the history held goes back to the system, so that a load leaves no trace in our size.
+asio::awaitable<void> ApiServer::Impl::compact_history() {
+  asio::steady_timer pause(io);
+  error_code ignored;
+  while (!context.stopping) {
+    pause.expires_after(options.compact_interval);
+    co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    if (context.api.compact()) malloc_trim(0);
   }
 }
 
@@ -104,6 +119,7 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(Api& api, const ApiServerOpt
     if (auto alive = weak.lock()) alive->notify();
   });
   asio::co_spawn(impl->io, impl->accept_connections(), asio::detached);
+  asio::co_spawn(impl->io, impl->compact_history(), asio::detached);
   impl->thread = std::thread([raw] { raw->io.run(); });
   return std::unique_ptr<ApiServer>(new ApiServer(std::move(impl)));
 }

@@ -7,6 +7,7 @@
 
 #include "cli/local/http/certificate.h"
 #include "cli/local/store/api.h"
+#include "cli/local/store/pod_logs.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
@@ -21,10 +22,15 @@ struct ApiServerOptions {
   size_t body_bytes_max = 3u << 20;
   size_t header_bytes_max = 16u << 10;
   size_t connections_max = 512;  // more are refused with 503
+  size_t watchers_max = 256;     // of them watches and logs that are followed
+  // What a connection's kernel buffer may hold: who does not read is noticed by then.
+  int send_buffer_bytes = 256 << 10;
+  const PodLogs* logs = nullptr;  // outlives the server; null: `log` finds none
   // A request must be whole within this time, a response or a watch event be taken within it.
   Duration io_timeout = std::chrono::seconds(30);
   Duration idle_timeout = std::chrono::seconds(300);  // between requests of one connection
   Duration bookmark_interval = std::chrono::seconds(60);
+  Duration compact_interval = std::chrono::seconds(5);  // Api::compact
 };
 
 // HTTP/1.1, over TLS or not, in front of an Api: one thread of its own, bounded in headers, bodies,

@@ -1,8 +1,6 @@
 #include "cli/local/http/session.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -11,7 +9,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "common/base/sha256.h"
+#include "cli/local/http/log_file.h"
+#include "cli/local/http/messages.h"
+#include "cli/local/http/waker.h"
 
 namespace lockstep::local {
 namespace {
@@ -23,52 +23,11 @@ using boost::system::error_code;
 
 constexpr size_t kEventsPerChunk = 64;
 constexpr auto kGoodbyeTime = std::chrono::seconds(1);
+constexpr size_t kLogChunkBytes = 64u << 10;
+constexpr auto kLogPoll = std::chrono::milliseconds(100);
 
 auto into(error_code& error) {
   return asio::redirect_error(asio::use_awaitable, error);
-}
-
-using Parser = http::request_parser<http::string_body>;
-using Response = http::response<http::string_body>;
-
-bool is_health_path(std::string_view target) {
-  std::string_view path = target.substr(0, target.find('?'));
-  return path == "/healthz" || path == "/livez" || path == "/readyz";
-}
-
-bool is_authorized(const Parser& parser, const std::string& token) {
-  auto value = parser.get()[http::field::authorization];
-  std::string_view given(value.data(), value.size());
-  constexpr std::string_view kScheme = "Bearer ";
-  if (!given.starts_with(kScheme)) return false;
-  // Digests are of one length, so that nothing is learned from the time.
-  return equal_constant_time(hex(sha256(given.substr(kScheme.size()))), hex(sha256(token)));
-}
-
-Response make_response(int code, std::string body, std::string_view type, bool keep_alive) {
-  Response response;
-  response.version(11);
-  response.result(static_cast<unsigned>(code));
-  response.set(http::field::content_type, boost::string_view(type.data(), type.size()));
-  response.set(http::field::cache_control, "no-cache, private");
-  response.body() = std::move(body);
-  response.keep_alive(keep_alive);
-  response.prepare_payload();
-  return response;
-}
-
-Response make_response(const ApiResponse& answer, bool keep_alive) {
-  Response response =
-      make_response(answer.code, dump_json(answer.body), "application/json", keep_alive);
-  if (answer.code == 429 || answer.code == 503) response.set(http::field::retry_after, "1");
-  return response;
-}
-
-ApiRequest to_api_request(const Parser& parser) {
-  const auto& message = parser.get();
-  auto text = [](boost::string_view view) { return std::string(view.data(), view.size()); };
-  return {text(message.method_string()), text(message.target()),
-          text(message[http::field::content_type]), message.body()};
 }
 
 // `Stream`: beast::tcp_stream, or TLS over it.
@@ -112,7 +71,7 @@ class Session {
 
   // One request and its response; false ends the connection.
   asio::awaitable<bool> serve_one() {
-    Parser parser;
+    HttpParser parser;
     parser.header_limit(static_cast<uint32_t>(context_.options.header_bytes_max));
     parser.body_limit(context_.options.body_bytes_max);
     if (!co_await wait_for_request()) co_return false;
@@ -120,8 +79,7 @@ class Session {
     tcp().expires_after(context_.options.io_timeout);
     co_await http::async_read_header(stream_, buffer_, parser, into(error));
     if (error) co_return co_await refuse(error);
-    std::string target(parser.get().target().data(), parser.get().target().size());
-    bool health = is_health_path(target);
+    bool health = is_health_path(target_of(parser));
     if (!health && !is_authorized(parser, context_.options.token)) {
       co_await send(make_response(unauthorized(), false));
       co_return false;
@@ -137,8 +95,9 @@ class Session {
       co_return co_await send(make_response(200, "ok", "text/plain", keep_alive)) && keep_alive;
     }
     ApiRequest request = to_api_request(parser);
-    if (Api::is_watch(request)) co_return co_await serve_watch(request);
-    co_return co_await send(make_response(context_.api.handle(request), keep_alive)) && keep_alive;
+    if (Api::is_watch(request)) co_return co_await serve_watch(request, keep_alive);
+    if (Api::is_log(request)) co_return co_await serve_log(request, keep_alive);
+    co_return co_await answer(context_.api.handle(request), keep_alive);
   }
 
   // Between requests a client may be silent for long, within one it may not.
@@ -170,7 +129,11 @@ class Session {
     co_return false;
   }
 
-  asio::awaitable<bool> send(Response response) {
+  asio::awaitable<bool> answer(ApiResponse response, bool keep_alive) {
+    co_return co_await send(make_response(std::move(response), keep_alive)) && keep_alive;
+  }
+
+  asio::awaitable<bool> send(HttpResponse response) {
     error_code error;
     tcp().expires_after(context_.options.io_timeout);
     co_await http::async_write(stream_, response, into(error));
@@ -184,27 +147,33 @@ class Session {
     co_return !error;
   }
 
-  asio::awaitable<bool> serve_watch(const ApiRequest& request) {
-    auto opened = context_.api.open_watch(request);
-    if (auto* error = std::get_if<ApiResponse>(&opened)) {
-      bool sent = co_await send(make_response(*error, true));
-      co_return sent;
-    }
-    Watch watch = std::get<Watch>(std::move(opened));
-    http::response<http::empty_body> head;
-    head.version(11);
-    head.result(http::status::ok);
-    head.set(http::field::content_type, "application/json");
-    head.set(http::field::cache_control, "no-cache, private");
-    head.chunked(true);
+  // The head of a stream, whose chunks follow.
+  asio::awaitable<bool> begin_stream(std::string_view type) {
+    HttpHead head = make_stream_head(type);
     http::response_serializer<http::empty_body> serializer(head);
     error_code error;
     tcp().expires_after(context_.options.io_timeout);
     co_await http::async_write_header(stream_, serializer, into(error));
-    if (error) co_return false;
-    bool ended = co_await stream_events(watch);
-    if (ended) co_await asio::async_write(stream_, http::make_chunk_last(), into(error));
+    co_return !error;
+  }
+
+  asio::awaitable<bool> end_stream() {
+    error_code error;
+    tcp().expires_after(context_.options.io_timeout);
+    co_await asio::async_write(stream_, http::make_chunk_last(), into(error));
     co_return false;
+  }
+
+  asio::awaitable<bool> serve_watch(const ApiRequest& request, bool keep_alive) {
+    if (context_.watchers.size() >= context_.options.watchers_max)
+      co_return co_await answer(too_many("there are too many watches"), keep_alive);
+    auto opened = context_.api.open_watch(request);
+    if (auto* error = std::get_if<ApiResponse>(&opened))
+      co_return co_await answer(std::move(*error), keep_alive);
+    Watch watch = std::get<Watch>(std::move(opened));
+    if (!co_await begin_stream("application/json")) co_return false;
+    if (!co_await stream_events(watch)) co_return false;
+    co_return co_await end_stream();
   }
 
   // True: the watch came to its end; false: the connection did.
@@ -226,56 +195,46 @@ class Session {
       }
       if (!text.empty() && !co_await send_chunk(text)) co_return false;
       if (watch.ended || over) co_return true;
-      if (text.empty()) co_await waker.wait_until(std::min(end, next_bookmark));
+      if (text.empty()) co_await waker.wait_until(wake_time(end, next_bookmark, watch.bookmarks));
     }
     co_return false;
   }
 
-  // Wakes a watch when there are changes, or its client has gone.
-  class Waker {
-   public:
-    Waker(SessionContext& context, beast::tcp_stream& stream)
-        : context_(context), shared_(std::make_shared<Shared>(stream.get_executor())) {
-      context_.watchers.insert(&shared_->timer);
-      stream.expires_never();
-      asio::co_spawn(stream.get_executor(), notice_end(stream.socket(), shared_), asio::detached);
-    }
-    ~Waker() {
-      context_.watchers.erase(&shared_->timer);
-      shared_->abandoned = true;
-    }
-    bool closed() const { return shared_->closed; }
-    // From here on a wake-up is not lost, even if it comes before wait_until.
-    void arm() { shared_->timer.expires_at(asio::steady_timer::time_point::max()); }
-    asio::awaitable<void> wait_until(std::chrono::steady_clock::time_point until) {
-      error_code ignored;
-      // wake_watchers moved the expiry into the past if something happened since arm().
-      if (shared_->timer.expiry() == asio::steady_timer::time_point::max() && !shared_->closed)
-        shared_->timer.expires_at(until);
-      co_await shared_->timer.async_wait(into(ignored));
-    }
+  asio::awaitable<bool> serve_log(const ApiRequest& request, bool keep_alive) {
+    auto opened = context_.api.open_log(request);
+    if (auto* error = std::get_if<ApiResponse>(&opened))
+      co_return co_await answer(std::move(*error), keep_alive);
+    const LogRequest log = std::get<LogRequest>(std::move(opened));
+    Result<LogFile> file = open_file(log);
+    if (!file.ok()) co_return co_await answer(bad_request(file.error().message), keep_alive);
+    if (!co_await begin_stream("text/plain")) co_return false;
+    if (!co_await stream_log(log, *file)) co_return false;
+    co_return co_await end_stream();
+  }
 
-   private:
-    struct Shared {
-      explicit Shared(asio::any_io_executor executor) : timer(executor) {}
-      asio::steady_timer timer;
-      bool closed = false;
-      bool abandoned = false;
-    };
+  Result<LogFile> open_file(const LogRequest& log) const {
+    if (context_.options.logs == nullptr) return not_found("this server knows no logs");
+    TRY_ASSIGN(std::string file,
+               context_.options.logs->log_file(log.pod_uid, log.container, log.previous));
+    return LogFile::open(file, {.tail_lines = log.tail_lines, .limit_bytes = log.limit_bytes});
+  }
 
-    static asio::awaitable<void> notice_end(asio::ip::tcp::socket& socket,
-                                            std::shared_ptr<Shared> shared) {
-      error_code error;
-      // A client has nothing to say during a watch; what it sends is its end.
-      co_await socket.async_wait(asio::ip::tcp::socket::wait_read, into(error));
-      if (shared->abandoned) co_return;
-      shared->closed = true;
-      shared->timer.expires_at(asio::steady_timer::time_point::min());
+  // True: all of it was sent; false: the connection ended.
+  asio::awaitable<bool> stream_log(const LogRequest& log, LogFile& file) {
+    Waker waker(context_, tcp());
+    while (!waker.closed() && !context_.stopping) {
+      waker.arm();
+      // Asked before the file is read: nothing is appended once it runs no more.
+      const bool more = log.follow && context_.api.is_running(log);
+      for (std::string text = file.read(kLogChunkBytes); !text.empty() && !waker.closed();
+           text = file.read(kLogChunkBytes)) {
+        if (!co_await send_chunk(text)) co_return false;
+      }
+      if (!more || file.is_over()) co_return !waker.closed();
+      co_await waker.wait_until(std::chrono::steady_clock::now() + kLogPoll);
     }
-
-    SessionContext& context_;
-    std::shared_ptr<Shared> shared_;
-  };
+    co_return false;
+  }
 
   SessionContext& context_;
   Stream stream_;

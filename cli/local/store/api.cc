@@ -82,7 +82,7 @@ std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
 }  // namespace
 
 Api::Api(const Clock& clock, uint64_t seed, const StorageLimits& limits)
-    : clock_(clock), random_(seed), storage_(limits) {
+    : clock_(clock), random_(seed), storage_(limits), history_age_(limits.history_age) {
   install();
 }
 
@@ -108,6 +108,17 @@ ApiResponse Api::handle(const ApiRequest& request) {
   }
   for (const auto& listener : listeners) listener();
   return response;
+}
+
+bool Api::compact() {
+  std::lock_guard lock(mutex_);
+  const TimePoint now = clock_.now();
+  if (marks_.empty() || marks_.back().version != storage_.version())
+    marks_.push_back({now, storage_.version()});
+  int64_t version = 0;
+  for (; !marks_.empty() && now - marks_.front().at >= history_age_; marks_.pop_front())
+    version = marks_.front().version;
+  return version > 0 && storage_.compact(version);
 }
 
 void Api::on_change(std::function<void()> listener) {

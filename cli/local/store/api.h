@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/local/store/deletion.h"
+#include "cli/local/store/log_request.h"
 #include "cli/local/store/request.h"
 #include "cli/local/store/selector.h"
 #include "cli/local/store/status_error.h"
@@ -57,6 +58,16 @@ class Api {
   // Tells the client the version up to which it has seen everything.
   Json bookmark(Watch& watch);
 
+  static bool is_log(const ApiRequest& request);
+  // Whose output is asked for, or why there is none to show.
+  std::variant<LogRequest, ApiResponse> open_log(const ApiRequest& request);
+  // Whether that instance of the container runs, so that more output may come.
+  bool is_running(const LogRequest& log);
+
+  // Forgets the changes that are older than StorageLimits.history_age; true if there were any.
+  // Called every now and then by who owns the object.
+  bool compact();
+
   // Called after every write, on the writer's thread, without a lock; must not block.
   void on_change(std::function<void()> listener);
 
@@ -87,6 +98,13 @@ class Api {
   Random random_;
   TypeRegistry types_;
   Storage storage_;
+  // When the newest write had which version: what lies between two marks has the age of the later.
+  struct Mark {
+    TimePoint at;
+    int64_t version = 0;
+  };
+  std::deque<Mark> marks_;
+  const Duration history_age_;
 };
 
 }  // namespace lockstep::local

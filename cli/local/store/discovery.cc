@@ -43,8 +43,10 @@ Json subresource_entry(const ResourceType& type, const std::string& name, const 
 }
 
 void add_subresources(const ResourceType& type, Json& resources) {
-  if (is_pod(type))
+  if (is_pod(type)) {
     resources.push_back(subresource_entry(type, "binding", Json::array({"create"})));
+    resources.push_back(subresource_entry(type, "log", Json::array({"get"})));
+  }
   if (type.has_status)
     resources.push_back(subresource_entry(type, "status", {"get", "patch", "update"}));
 }

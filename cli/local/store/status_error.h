@@ -8,10 +8,14 @@
 
 namespace lockstep::local {
 
-// What the server answers: an HTTP code and a JSON body.
+// What the server answers: an HTTP code and, as a rule, a JSON body.
 struct ApiResponse {
   int code = 200;
   Json body;
+  std::vector<std::string> warnings = {};  // for the user: one Warning header each
+  // Where raw_type is not empty: the media type and the bytes that are sent instead of `body`.
+  std::string raw_type = {};
+  std::string raw = {};
 
   bool ok() const { return code < 300; }
 };

@@ -98,10 +98,24 @@ void Storage::remember(Table& table, Change change) {
   table.history.push_back(std::move(change));
   while (table.history.size() > limits_.history_max ||
          (table.history_bytes > limits_.history_bytes_max && table.history.size() > 1)) {
-    table.forgotten = table.history.front().version;
-    table.history_bytes -= table.history.front().bytes;
-    table.history.pop_front();
+    forget_oldest(table);
   }
+}
+
+void Storage::forget_oldest(Table& table) {
+  table.forgotten = table.history.front().version;
+  table.history_bytes -= table.history.front().bytes;
+  table.history.pop_front();
+}
+
+bool Storage::compact(int64_t version) {
+  bool any = false;
+  for (auto& [type, table] : tables_) {
+    for (; !table.history.empty() && table.history.front().version <= version; any = true)
+      forget_oldest(table);
+    if (table.history.empty()) table.history.shrink_to_fit();
+  }
+  return any;
 }
 
 std::vector<ObjectPtr> Storage::list(const ResourceType& type, std::string_view namespace_) const {

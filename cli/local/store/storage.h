@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/local/store/resources.h"
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/result.h"
 
@@ -41,6 +42,7 @@ struct StorageLimits {
   // Of each type: what a watch can still be resumed from.
   size_t history_max = 5'000;
   size_t history_bytes_max = 32u << 20;
+  Duration history_age = std::chrono::minutes(5);  // as kube-apiserver compacts etcd
 };
 
 // Objects by type, namespace and name, and their latest changes: what etcd is to kube-apiserver.
@@ -78,6 +80,9 @@ class Storage {
   // False where changes after `version` are forgotten already.
   bool remembers(const ResourceType& type, int64_t version) const;
 
+  // Forgets the changes up to `version`; true if there were any.
+  bool compact(int64_t version);
+
   // Who names this UID in its ownerReferences.
   using Place = std::pair<const ResourceType*, ObjectKey>;
   std::vector<Place> dependents(const std::string& uid) const;
@@ -100,6 +105,7 @@ class Storage {
 
   const Table* table(const ResourceType& type) const;
   void remember(Table& table, Change change);
+  static void forget_oldest(Table& table);
   void index(const ResourceType& type, const ObjectKey& key, const Json& object, bool add);
   void drop_oldest(const ResourceType& type, Table& table);
 
