@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr int kLookMilliseconds = 1000;
 constexpr int64_t kControllerEndsMax = 10;  // in a row: it will not come up any more
+constexpr Duration kQuietStop = std::chrono::seconds(1);
 constexpr Duration kStopMax = std::chrono::seconds(120);
 constexpr Duration kCommandStopMax = std::chrono::seconds(10);
 constexpr size_t kLogTailBytes = 2u << 10;
@@ -234,7 +235,6 @@ void Up::stop() {
   cluster_->stop_controller();
   const int signals_before = signals_;
   local::LocalNode& node = cluster_->node();
-  if (!node.is_empty()) say("stopping; once more to kill everything at once");
   local::ApiResponse namespaces = cluster_->api().handle({"GET", "/api/v1/namespaces", "", ""});
   for (const Json& item : namespaces.body["items"]) {
     cluster_->api().handle(
@@ -242,9 +242,14 @@ void Up::stop() {
          "/api/v1/namespaces/" + string_or(local::metadata_of(item), "name", "") + "/pods", "",
          ""});
   }
-  const TimePoint deadline = clock_.now() + kStopMax;
-  while (!node.is_empty() && clock_.now() < deadline && signals_ == signals_before)
+  const TimePoint began = clock_.now();
+  bool said = false;
+  while (!node.is_empty() && clock_.now() < began + kStopMax && signals_ == signals_before) {
     wait(kLookMilliseconds / 20);
+    if (said || clock_.now() < began + kQuietStop) continue;
+    said = true;
+    say("stopping: pods have their grace period; once more to kill everything at once");
+  }
   node.kill_all();
 }
 
