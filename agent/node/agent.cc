@@ -61,7 +61,7 @@ int Agent::run() {
 void Agent::wait_for_events() {
   std::vector<pollfd> polls = {{settings_.signal_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
   if (output_.pending()) polls.push_back({output_.fd(), POLLOUT, 0});
-  workers_.add_polls(polls);
+  if (output_.has_room(clock_.now())) workers_.add_polls(polls);
   poll(polls.data(), polls.size(), wait_ms());
 }
 
@@ -81,7 +81,7 @@ void Agent::handle_events() {
     log_info("told to end by a signal");
     machine_.terminate(clock_.now());
   }
-  workers_.read_output();
+  workers_.read_output(clock_.now());
   reap();
   drive();
   mailbox_.run_all();
@@ -89,6 +89,7 @@ void Agent::handle_events() {
 
 void Agent::drive() {
   while (true) {
+    if (machine_.stopping() && !has_children()) machine_.nothing_left();
     const std::vector<Action> actions = machine_.step(clock_.now());
     for (const Action action : actions) carry_out(action);
     if (!actions.empty()) continue;
@@ -114,8 +115,11 @@ void Agent::carry_out(Action action) {
 
 // The progress pages are read in between: what a worker wrote last comes before its exit.
 void Agent::reap() {
-  const std::vector<ProcessEnd> ends = reap_children(workers_.leaders());
-  workers_.read_progress(machine_, clock_.wall_now());
+  const bool is_in_grace =
+      machine_.stopping() && machine_.has_assignment() && !machine_.assignment().train;
+  const std::vector<ProcessEnd> ends =
+      reap_children(is_in_grace ? std::set<pid_t>{} : workers_.leaders());
+  workers_.read_progress(machine_, clock_.now(), clock_.wall_now());
   for (const ProcessEnd& end : ends) workers_.on_end(end, machine_, clock_.now());
 }
 
@@ -173,7 +177,7 @@ void Agent::answer_waiters(bool all) {
 }
 
 std::string Agent::metrics() {
-  workers_.read_progress(machine_, clock_.wall_now());
+  workers_.read_progress(machine_, clock_.now(), clock_.wall_now());
   MetricsInput input;
   input.job = settings_.job_name;
   input.node_index = settings_.identity.node_index;

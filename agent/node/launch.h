@@ -24,13 +24,14 @@ struct Launch {
   int64_t rank = 0;
   std::vector<std::string> argv;
   std::vector<std::string> env;
-  std::string config_path;  // empty for a user's command, which has no config
-  WorkerConfig config;      // without its descriptors
+  std::string config_path;    // empty for a user's command, which has no config
+  std::string progress_path;  // of a user's command alone
+  WorkerConfig config;        // without its descriptors
   std::string log_path;
 };
 
 // `lockstep-worker --config FILE` for train, else the user's command; the environment is the
-// agent's with the rank's variables (those of torchrun, and LOCKSTEP_*). Threads are split evenly
+// agent's with the rank's variables (rank_environment.h). Threads are split evenly
 // among the processes of the node where the job doesn't say how many. 0 <= local_rank <
 // processes_per_node.
 Launch make_launch(const Assignment& assignment, int64_t local_rank, const LaunchContext& context);

@@ -117,6 +117,87 @@ void add_training(const MetricsInput& input, Families& out) {
   }
 }
 
+template <class T>
+std::optional<double> as_number(const std::optional<T>& value) {
+  if (!value) return std::nullopt;
+  return static_cast<double>(*value);
+}
+
+// By the names under which the built-in loop reports the same.
+struct SaidOf {
+  const char* name;
+  const char* help;
+  std::optional<double> (*value)(const ProgramNumbers& program);
+};
+constexpr SaidOf kSaid[] = {
+    {"lockstep_train_step", "Optimizer steps done, as the rank's program says",
+     [](const ProgramNumbers& program) { return as_number(program.said.step); }},
+    {"lockstep_train_loss", "Loss of the last step, as the rank's program says",
+     [](const ProgramNumbers& program) { return program.said.loss; }},
+    {"lockstep_train_validation_loss", "Loss of the last validation, as the rank's program says",
+     [](const ProgramNumbers& program) { return program.said.validation_loss; }},
+    {"lockstep_train_samples_per_second", "Growth of the samples that the rank's program counts",
+     [](const ProgramNumbers& program) { return program.samples_per_second; }},
+    {"lockstep_train_tokens_per_second", "Growth of the tokens that the rank's program counts",
+     [](const ProgramNumbers& program) { return program.tokens_per_second; }},
+};
+
+void add_programs(const MetricsInput& input, Families& out) {
+  if (input.programs.empty()) return;
+  for (const SaidOf& said : kSaid) {
+    out.family(said.name, said.help, MetricType::Gauge);
+    for (const ProgramNumbers& program : input.programs) {
+      const std::optional<double> value = said.value(program);
+      if (value) out.add(*value, {{"rank", std::to_string(program.rank)}});
+    }
+  }
+  out.family("lockstep_program_progress_lines",
+             "Lines of the rank's progress file in this round, by whether they were understood",
+             MetricType::Gauge);
+  for (const ProgramNumbers& program : input.programs) {
+    const std::string rank = std::to_string(program.rank);
+    out.add(static_cast<double>(program.lines), {{"rank", rank}, {"understood", "true"}});
+    out.add(static_cast<double>(program.lines_refused), {{"rank", rank}, {"understood", "false"}});
+  }
+}
+
+struct UsageOf {
+  const char* name;
+  const char* help;
+  MetricType type;
+  int64_t TreeUsage::*value;
+};
+constexpr UsageOf kUsages[] = {
+    {"lockstep_process_resident_memory_bytes",
+     "Resident memory of the rank's processes; a page that several share counts for each",
+     MetricType::Gauge, &TreeUsage::resident_bytes},
+    {"lockstep_process_count", "Processes of the rank", MetricType::Gauge, &TreeUsage::processes},
+    {"lockstep_process_open_fds", "Descriptors that the rank's processes have open",
+     MetricType::Gauge, &TreeUsage::open_files},
+    {"lockstep_process_io_read_bytes", "Read from storage by the rank's processes in this round",
+     MetricType::Gauge, &TreeUsage::read_bytes},
+    {"lockstep_process_io_written_bytes",
+     "Written to storage by the rank's processes in this round", MetricType::Gauge,
+     &TreeUsage::written_bytes},
+};
+
+void add_usage(const MetricsInput& input, Families& out) {
+  out.family("lockstep_process_cpu_seconds_total",
+             "CPU seconds of the rank's processes, over all rounds of this agent",
+             MetricType::Counter);
+  for (const RankUsage& rank : input.usage) {
+    out.add(rank.cpu_seconds, {{"rank", std::to_string(rank.rank)}});
+  }
+  for (const UsageOf& usage : kUsages) {
+    out.family(usage.name, usage.help, usage.type);
+    for (const RankUsage& rank : input.usage) {
+      if (!rank.tree) continue;
+      out.add(static_cast<double>((*rank.tree).*usage.value),
+              {{"rank", std::to_string(rank.rank)}});
+    }
+  }
+}
+
 void add_agent(const MetricsInput& input, Families& out) {
   out.single("lockstep_agent_round", "Round that this agent carries out", MetricType::Gauge,
              static_cast<double>(input.round));
@@ -177,7 +258,9 @@ void TrainCounters::observe(const ProgressNumbers& numbers, double share) {
 std::string render_metrics(const MetricsInput& input) {
   Families out(input);
   add_training(input, out);
+  add_programs(input, out);
   add_agent(input, out);
+  add_usage(input, out);
   add_process(out);
   return out.text();
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "agent/node/proc_table.h"
+#include "agent/node/program_progress.h"
 #include "common/api/progress_page.h"
 
 namespace lockstep {
@@ -30,6 +32,22 @@ struct RankNumbers {
   ProgressNumbers numbers;
 };
 
+// What the program of a command's rank has said in this round.
+struct ProgramNumbers {
+  int64_t rank = 0;
+  ProgramProgress said;
+  std::optional<double> samples_per_second;
+  std::optional<double> tokens_per_second;
+  uint64_t lines = 0;          // taken of its progress file
+  uint64_t lines_refused = 0;  // that are no progress
+};
+
+struct RankUsage {
+  int64_t rank = 0;
+  double cpu_seconds = 0;         // of all rounds
+  std::optional<TreeUsage> tree;  // while it runs
+};
+
 struct MetricsInput {
   std::string job;
   std::string job_namespace;
@@ -39,8 +57,10 @@ struct MetricsInput {
   int64_t worker_restarts = 0;
   double tokens = 0;
   double samples = 0;
-  double share = 1;                // of the job's processes that run on this node
-  std::vector<RankNumbers> ranks;  // that have reported in this round, lowest first
+  double share = 1;                      // of the job's processes that run on this node
+  std::vector<RankNumbers> ranks;        // that have reported in this round, lowest first
+  std::vector<ProgramNumbers> programs;  // of a command, lowest rank first
+  std::vector<RankUsage> usage;          // lowest rank first
 };
 
 // The Prometheus text format, version 0.0.4. Values that are not known (yet) have no series.

@@ -1,22 +1,21 @@
 #include "agent/node/process.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <map>
-#include <optional>
 #include <string_view>
+
+#include "agent/node/proc_table.h"
 
 namespace lockstep {
 namespace {
@@ -100,69 +99,19 @@ void reset_signals() {
   _exit(127);
 }
 
-struct Stat {
-  pid_t parent = 0;
-  char state = 0;
-  uint64_t start_time = 0;  // in ticks since boot: with the pid, it names one process
-};
-
-// Source: proc(5), /proc/pid/stat: fields 3 (state), 4 (ppid) and 22 (starttime); field 2 is in
-// parentheses and may itself hold blanks and parentheses.
-std::optional<Stat> read_stat(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(file, text)) return std::nullopt;
-  const size_t end = text.rfind(')');
-  if (end == std::string::npos) return std::nullopt;
-  std::string_view rest = std::string_view(text).substr(end + 1);
-  Stat stat;
-  for (int field = 3; field <= 22; ++field) {
-    const size_t begin = rest.find_first_not_of(' ');
-    if (begin == std::string_view::npos) return std::nullopt;
-    rest.remove_prefix(begin);
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    if (field == 3) stat.state = word.front();
-    if (field == 4) std::from_chars(word.data(), word.data() + word.size(), stat.parent);
-    if (field == 22) std::from_chars(word.data(), word.data() + word.size(), stat.start_time);
-    rest.remove_prefix(word.size());
-  }
-  return stat;
-}
-
-std::map<pid_t, Stat> all_processes() {
-  std::map<pid_t, Stat> result;
-  DIR* proc = opendir("/proc");
-  if (proc == nullptr) return result;
-  while (const dirent* entry = readdir(proc)) {
-    const std::string_view name = entry->d_name;
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || end != name.data() + name.size()) continue;
-    if (const auto stat = read_stat(pid)) result[pid] = *stat;
-  }
-  closedir(proc);
-  return result;
-}
-
-bool is_below(pid_t pid, pid_t root, const std::map<pid_t, Stat>& all) {
-  for (size_t hops = 0; hops < all.size(); ++hops) {  // a snapshot that is torn may have cycles
-    const auto it = all.find(pid);
-    if (it == all.end()) return false;
-    pid = it->second.parent;
-    if (pid == root) return true;
-  }
-  return false;
-}
-
 // A descriptor pins the process, so that its number can't be another's by the time of the signal.
 void kill_exactly(pid_t pid, uint64_t start_time) {
   const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return;
-  const auto stat = read_stat(pid);
+  const auto stat = read_process(pid);
   if (stat && stat->start_time == start_time) {
     syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0);
   }
   close(fd);
+}
+
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
 
 }  // namespace
@@ -220,9 +169,11 @@ std::vector<ProcessEnd> reap_children(const std::set<pid_t>& leaders) {
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return ends;
     // Before it is reaped its number can't be another group's.
     if (leaders.contains(info.si_pid)) kill(-info.si_pid, SIGKILL);
-    waitpid(info.si_pid, nullptr, 0);
+    rusage usage = {};
+    wait4(info.si_pid, nullptr, 0, &usage);
     ProcessEnd end;
     end.pid = info.si_pid;
+    end.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
     end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     end.exit_code = end.signal != 0 ? 128 + end.signal : info.si_status;
     ends.push_back(end);
@@ -235,7 +186,7 @@ bool has_children() {
 }
 
 void kill_descendants() {
-  const std::map<pid_t, Stat> all = all_processes();
+  const std::map<pid_t, ProcessStat> all = all_processes();
   const pid_t self = getpid();
   for (const auto& [pid, stat] : all) {
     if (stat.state != 'Z' && is_below(pid, self, all)) kill_exactly(pid, stat.start_time);

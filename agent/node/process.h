@@ -37,6 +37,7 @@ struct ProcessEnd {
   pid_t pid = 0;
   int exit_code = 0;  // 128 + signal where a signal ended it
   int signal = 0;
+  double cpu_seconds = 0;  // its own and those of children that it has waited for
 };
 
 // Every child that has ended since, adopted orphans too. The process group of one of `leaders` is

@@ -33,7 +33,7 @@ ProgressStatus progress_status(const ProgressNumbers& numbers, WallTime wall) {
   status.steps = numbers.steps;
   status.loss = if_finite(numbers.loss);
   status.validationLoss = if_finite(numbers.validation_loss);
-  status.tokensPerSecond = std::isfinite(numbers.tokens_per_second) ? numbers.tokens_per_second : 0;
+  status.tokensPerSecond = if_finite(numbers.tokens_per_second).value_or(0);
   status.tokens = numbers.tokens;
   status.samples = numbers.samples;
   status.updatedAt = rfc3339(wall);
@@ -131,6 +131,7 @@ void RoundMachine::begin_round(const Assignment& assignment) {
     live_.workers.push_back(worker);
   }
   spawned_ = 0;
+  failed_at_.assign(static_cast<size_t>(local_size), TimePoint{});
   first_failed_local_rank_ = -1;
   mode_ = Mode::kClearing;
   actions_ = {Action::kKill};
@@ -141,6 +142,7 @@ void RoundMachine::begin_stop(int exit_code, Duration grace, TimePoint now) {
   exit_code_ = exit_code;
   if (mode_ == Mode::kLeaving || mode_ == Mode::kGone) return;
   mode_ = Mode::kStopping;
+  nothing_left_ = false;
   stop_deadline_ = now + grace;
   actions_ = {Action::kTerminate};
 }
@@ -156,6 +158,8 @@ void RoundMachine::spawned(int64_t local_rank, int64_t pid) {
   if (worker == nullptr) return;
   worker->pid = pid;
   worker->running = true;
+  // What a user's program does before its first step is not known.
+  if (!assignment_->train) worker->phase = WorkerPhase::kTraining;
   ++spawned_;
 }
 
@@ -184,15 +188,13 @@ void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoi
   const bool stopping = mode_ == Mode::kStopping || mode_ == Mode::kLeaving;
   if (end.exit_code == 0) {
     worker.reason = "Completed";
-  } else if (stopping && ended_by_stop(end)) {
-    worker.reason = "Stopped";
+  } else if (stopping && (ended_by_stop(end) || !assignment_->train)) {
+    worker.reason = "Stopped";  // programs end in many ways when they are told to
   } else {
     worker.reason = end.oom_killed ? "OOMKilled" : end.signal != 0 ? "Signal" : "Error";
     worker.log_tail = end.log_tail;
-    if (first_failed_local_rank_ < 0) {
-      first_failed_local_rank_ = worker.local_rank;
-      first_failure_at_ = now;
-    }
+    failed_at_[static_cast<size_t>(worker.local_rank)] = now;
+    if (first_failed_local_rank_ < 0) first_failed_local_rank_ = worker.local_rank;
   }
 }
 
@@ -212,7 +214,16 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
   }
 }
 
+void RoundMachine::program_progress(int64_t round, int64_t local_rank, int64_t step,
+                                    const ProgressStatus& of_node) {
+  WorkerState* worker = find(local_rank);
+  if (round != live_.round || worker == nullptr) return;
+  worker->step = step;
+  live_.progress = of_node;
+}
+
 void RoundMachine::nothing_left() {
+  nothing_left_ = true;
   if (mode_ == Mode::kClearing) {
     mode_ = Mode::kRunning;
     actions_ = {Action::kSpawn};
@@ -230,7 +241,9 @@ std::vector<Action> RoundMachine::step(TimePoint now) {
 
 void RoundMachine::advance(TimePoint now) {
   if (!actions_.empty()) return;  // they come first
-  if (mode_ == Mode::kStopping && (all_ended() || now >= stop_deadline_)) {
+  const bool is_train = !assignment_ || assignment_->train;
+  const bool is_stopped = all_ended() && (is_train || nothing_left_);
+  if (mode_ == Mode::kStopping && (is_stopped || now >= stop_deadline_)) {
     leave(now);
   } else if (mode_ == Mode::kRunning && all_ended() && now >= hold_deadline()) {
     exit_code_ = result();
@@ -271,7 +284,14 @@ std::optional<TimePoint> RoundMachine::next_deadline() const {
 
 AgentState RoundMachine::state(TimePoint now) const {
   AgentState state = published_;
-  if (first_failure() != nullptr) state.failed_seconds_ago = to_seconds(now - first_failure_at_);
+  for (WorkerState& worker : state.workers) {
+    const auto index = static_cast<size_t>(worker.local_rank);
+    const bool has_failed = index < failed_at_.size() && failed_at_[index] != TimePoint{};
+    if (has_failed) worker.failed_seconds_ago = to_seconds(now - failed_at_[index]);
+    if (worker.local_rank == first_failed_local_rank_) {
+      state.failed_seconds_ago = worker.failed_seconds_ago;
+    }
+  }
   return state;
 }
 

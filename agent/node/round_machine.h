@@ -65,6 +65,9 @@ class RoundMachine {
   void start_failed(int64_t local_rank, const std::string& message, TimePoint now);
   void exited(int64_t round, int64_t local_rank, const WorkerEnd& end, TimePoint now);
   void progress(int64_t round, int64_t local_rank, const ProgressNumbers& numbers, WallTime wall);
+  // What the programs of a command have said: the rank's own steps, and the node's progress.
+  void program_progress(int64_t round, int64_t local_rank, int64_t step,
+                        const ProgressStatus& of_node);
   void nothing_left();  // no process is left below the agent
 
   std::vector<Action> step(TimePoint now);
@@ -75,6 +78,9 @@ class RoundMachine {
   AgentState state(TimePoint now) const;
   int64_t sequence() const { return published_.sequence; }
   int64_t round() const { return live_.round; }
+  // Between kTerminate and kKill. Programs that a user's command has started have their grace too:
+  // it is over when nothing_left().
+  bool stopping() const { return mode_ == Mode::kStopping; }
   bool clearing() const { return mode_ == Mode::kClearing || mode_ == Mode::kLeaving; }
   // The one that is carried out; there is one from the first accepted on.
   const Assignment& assignment() const { return *assignment_; }
@@ -111,8 +117,9 @@ class RoundMachine {
   int spawned_ = 0;
   bool terminated_ = false;  // by a signal or Exit: nothing is begun any more
   int exit_code_ = 0;
+  bool nothing_left_ = false;
   int64_t first_failed_local_rank_ = -1;
-  TimePoint first_failure_at_{};
+  std::vector<TimePoint> failed_at_;  // by local rank; what is default has not failed
   TimePoint heard_{};
   TimePoint ended_at_{};
   TimePoint stop_deadline_{};

@@ -22,7 +22,7 @@ void OutputQueue::push(std::string_view line) {
     queue_.clear();
     at_ = 0;
   }
-  if (queue_.size() - at_ + line.size() > bytes_max_) {
+  if (queue_.size() - at_ + line.size() > limits_.bytes_max) {
     ++dropped_;
     return;
   }
@@ -51,8 +51,21 @@ void OutputQueue::flush() {
       return;
     }
     at_ += static_cast<size_t>(written);
+    taken_ += static_cast<size_t>(written);
   }
-  if (at_ > bytes_max_ / 2) queue_.erase(0, std::exchange(at_, 0));
+  if (at_ > limits_.hold_bytes) queue_.erase(0, std::exchange(at_, 0));
+}
+
+bool OutputQueue::has_room(TimePoint now) {
+  if (queue_.size() - at_ <= limits_.hold_bytes) {
+    full_since_.reset();
+    return true;
+  }
+  if (!full_since_ || taken_ != taken_then_) {
+    full_since_ = now;
+    taken_then_ = taken_;
+  }
+  return now - *full_since_ >= limits_.patience;
 }
 
 WorkerLog::WorkerLog(WorkerLogOptions options, OutputQueue* output)

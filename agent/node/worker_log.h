@@ -1,20 +1,33 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "common/base/clock.h"
+
 namespace lockstep {
 
+struct OutputLimits {
+  size_t bytes_max = 8u << 20;     // then lines are dropped
+  size_t hold_bytes = 256u << 10;  // from here on the workers' next output had better wait
+  Duration patience = std::chrono::seconds(2);  // with a reader that takes nothing
+};
+
 // The agent's own stdout for the lines of all workers, without ever waiting for its reader: what it
-// doesn't take waits in a bounded queue, and what that can't hold is dropped and counted.
+// doesn't take waits in a bounded queue, and what that can't hold is dropped and counted. A reader
+// that is slow loses nothing, since the workers' pipes fill up meanwhile (has_room()); one that
+// takes nothing at all doesn't stop them for longer than `patience`.
 class OutputQueue {
  public:
-  explicit OutputQueue(int fd, size_t bytes_max = 256 * 1024) : fd_(fd), bytes_max_(bytes_max) {}
+  explicit OutputQueue(int fd, OutputLimits limits = {}) : fd_(fd), limits_(limits) {}
 
   void push(std::string_view line);  // ends with '\n'
   // Writes as much as the descriptor takes at once.
   void flush();
+  // Whether to read on from the workers: there is room, or nobody takes anything.
+  bool has_room(TimePoint now);
   bool pending() const { return at_ < queue_.size(); }
   int fd() const { return fd_; }
 
@@ -22,7 +35,10 @@ class OutputQueue {
   bool writable() const;  // or broken: a write doesn't wait
 
   int fd_;
-  size_t bytes_max_;
+  OutputLimits limits_;
+  std::optional<TimePoint> full_since_;  // and the reader took nothing from then on
+  uint64_t taken_ = 0;                   // bytes that it took, and when full_since_ was set
+  uint64_t taken_then_ = 0;
   std::string queue_;
   size_t at_ = 0;  // written up to here
   uint64_t dropped_ = 0;

@@ -4,12 +4,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "agent/node/files.h"
+#include "agent/node/rank_environment.h"
 #include "common/base/log.h"
 
 namespace lockstep {
@@ -42,11 +44,14 @@ struct WorkerSet::Worker {
 
   Launch launch;
   WorkerLog log;
-  std::optional<ProgressPage> page;
+  std::optional<ProgressPage> page;  // of a lockstep-worker
   ProgressNumbers numbers;
-  bool reported = false;  // numbers are of this round
-  pid_t pid = 0;          // 0: doesn't run
-  int output_fd = -1;     // the pipe's reading end
+  bool reported = false;             // numbers are of this round
+  std::optional<ProgressFile> file;  // of a command's program
+  GrowthRate samples;
+  GrowthRate tokens;
+  pid_t pid = 0;       // 0: doesn't run
+  int output_fd = -1;  // the pipe's reading end
 };
 
 WorkerSet::WorkerSet(LaunchContext context, Cgroup cgroup, OutputQueue* output)
@@ -59,9 +64,12 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
   const Assignment& assignment = machine.assignment();
   const int64_t local_size = assignment.world.processes_per_node;
   share_ = static_cast<double>(local_size) / static_cast<double>(assignment.world.world_size());
+  is_command_ = !assignment.train;
+  totals_.resize(static_cast<size_t>(local_size));
   restarts_ += started_ > 0 ? local_size : 0;
   oom_kills_ = cgroup_.oom_kills();
-  int shm_fd = make_shared_memory(local_size);
+  write_round_files(assignment);
+  int shm_fd = assignment.train ? make_shared_memory(local_size) : -1;
   for (int64_t local_rank = 0; local_rank < local_size; ++local_rank) {
     Launch launch = make_launch(assignment, local_rank, context_);
     workers_.push_back(std::make_unique<Worker>(std::move(launch), output_));
@@ -80,6 +88,15 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
            {{"round", machine.round()}, {"processes", local_size}});
 }
 
+// What can't be written is said here, and by the program that doesn't find it.
+void WorkerSet::write_round_files(const Assignment& assignment) const {
+  for (const RoundFile& file : round_files(assignment, context_.work_folder)) {
+    if (const Status status = write_file_atomically(file.path, file.text); !status.ok()) {
+      log_error("a file of the round can't be written", {{"error", status.error().message}});
+    }
+  }
+}
+
 Status WorkerSet::start_one(Worker& worker, const Assignment& assignment, int shm_fd) {
   Launch& launch = worker.launch;
   SpawnOptions options = {.argv = launch.argv, .env = launch.env};
@@ -91,6 +108,10 @@ Status WorkerSet::start_one(Worker& worker, const Assignment& assignment, int sh
     options.inherited_fds.push_back(worker.page->fd());
     if (shm_fd >= 0) options.inherited_fds.push_back(shm_fd);
     TRY(write_file_atomically(launch.config_path, dump_json(to_json(launch.config))));
+  }
+  if (!launch.progress_path.empty()) {
+    worker.file.emplace(launch.progress_path);
+    TRY(worker.file->reset());
   }
   int output[2];
   if (pipe2(output, O_CLOEXEC) != 0) return errno_error("[spawn] pipe", errno);
@@ -106,7 +127,7 @@ Status WorkerSet::start_one(Worker& worker, const Assignment& assignment, int sh
 
 void WorkerSet::terminate() const {
   for (const auto& worker : workers_) {
-    if (worker->pid > 0) kill(worker->pid, SIGTERM);
+    if (worker->pid > 0) kill(is_command_ ? -worker->pid : worker->pid, SIGTERM);
   }
 }
 
@@ -131,6 +152,9 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
     Worker& worker = *workers_[local_rank];
     if (worker.pid != ended.pid) continue;
     worker.pid = 0;
+    RankTotals& totals = totals_[local_rank];
+    totals.ended_cpu_seconds += std::max(totals.running_cpu_seconds, ended.cpu_seconds);
+    totals.running_cpu_seconds = 0;
     drain(worker);
     worker.log.finish();
     WorkerEnd end = {ended.exit_code, ended.signal, false, worker.log.tail()};
@@ -152,8 +176,11 @@ void WorkerSet::add_polls(std::vector<pollfd>& polls) const {
   }
 }
 
-void WorkerSet::read_output() {
-  for (const auto& worker : workers_) drain(*worker);
+void WorkerSet::read_output(TimePoint now) {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (output_ != nullptr && !output_->has_room(now)) return;
+    drain(*workers_[first_to_read_++ % workers_.size()]);
+  }
 }
 
 void WorkerSet::drain(Worker& worker) {
@@ -172,33 +199,86 @@ void WorkerSet::drain(Worker& worker) {
   }
 }
 
-void WorkerSet::read_progress(RoundMachine& machine, WallTime wall) {
+void WorkerSet::read_progress(RoundMachine& machine, TimePoint now, WallTime wall) {
   for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
-    Worker& worker = *workers_[local_rank];
-    ProgressNumbers numbers;
-    if (!worker.page || !worker.page->read(numbers)) continue;
-    const auto round = static_cast<int64_t>(numbers.round);
-    if (round != machine.round()) continue;  // not written yet
-    if (worker.reported && std::memcmp(&numbers, &worker.numbers, sizeof(numbers)) == 0) continue;
-    worker.numbers = numbers;
-    worker.reported = true;
-    if (local_rank == 0) counters_.observe(numbers, share_);
-    machine.progress(round, static_cast<int64_t>(local_rank), numbers, wall);
+    if (workers_[local_rank]->page) read_page(local_rank, machine, wall);
+    if (workers_[local_rank]->file) read_file(local_rank, machine, now, wall);
   }
+}
+
+void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, WallTime wall) {
+  Worker& worker = *workers_[local_rank];
+  ProgressNumbers numbers;
+  if (!worker.page->read(numbers)) return;
+  const auto round = static_cast<int64_t>(numbers.round);
+  if (round != machine.round()) return;  // not written yet
+  if (worker.reported && std::memcmp(&numbers, &worker.numbers, sizeof(numbers)) == 0) return;
+  worker.numbers = numbers;
+  worker.reported = true;
+  if (local_rank == 0) counters_.observe(numbers, share_);
+  machine.progress(round, static_cast<int64_t>(local_rank), numbers, wall);
+}
+
+void WorkerSet::read_file(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall) {
+  Worker& worker = *workers_[local_rank];
+  const uint64_t before = worker.file->lines().taken();
+  if (!worker.file->poll() || worker.file->lines().taken() == before) return;
+  const ProgramProgress& said = worker.file->lines().last();
+  ProgressNumbers numbers;
+  numbers.round = static_cast<uint64_t>(worker.launch.round);
+  numbers.phase = WorkerPhase::kTraining;
+  numbers.samples = said.samples.value_or(0);
+  numbers.tokens = said.tokens.value_or(0);
+  totals_[local_rank].counted.observe(numbers, 1);
+  if (said.samples) worker.samples.add(*said.samples, now);
+  if (said.tokens) worker.tokens.add(*said.tokens, now);
+  worker.reported = true;
+  machine.program_progress(worker.launch.round, static_cast<int64_t>(local_rank),
+                           said.step.value_or(0), node_progress(wall));
+}
+
+ProgressStatus WorkerSet::node_progress(WallTime wall) const {
+  std::vector<RankProgress> ranks;
+  for (const auto& worker : workers_) {
+    if (!worker->file || !worker->reported) continue;
+    ranks.push_back(
+        {worker->file->lines().last(), worker->samples.per_second(), worker->tokens.per_second()});
+  }
+  return progress_of_node(ranks, wall);
 }
 
 bool WorkerSet::any_running() const {
   return !leaders().empty();
 }
 
-void WorkerSet::describe(MetricsInput& input) const {
+void WorkerSet::describe(MetricsInput& input) {
   input.workers_running = static_cast<int64_t>(leaders().size());
   input.worker_restarts = restarts_;
   input.tokens = counters_.tokens();
   input.samples = counters_.samples();
   input.share = share_;
-  for (const auto& worker : workers_) {
-    if (worker->reported) input.ranks.push_back({worker->launch.rank, worker->numbers});
+  const std::map<pid_t, TreeUsage> usage = usage_of_trees(leaders());
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = *workers_[i];
+    if (worker.page && worker.reported) input.ranks.push_back({worker.launch.rank, worker.numbers});
+    if (worker.file) {
+      input.programs.push_back({.rank = worker.launch.rank,
+                                .said = worker.file->lines().last(),
+                                .samples_per_second = worker.samples.per_second(),
+                                .tokens_per_second = worker.tokens.per_second(),
+                                .lines = worker.file->lines().taken(),
+                                .lines_refused = worker.file->lines().refused()});
+    }
+    RankUsage rank{.rank = worker.launch.rank};
+    if (const auto found = usage.find(worker.pid); found != usage.end()) {
+      rank.tree = found->second;
+      totals_[i].running_cpu_seconds =
+          std::max(totals_[i].running_cpu_seconds, found->second.cpu_seconds);
+    }
+    rank.cpu_seconds = totals_[i].ended_cpu_seconds + totals_[i].running_cpu_seconds;
+    input.usage.push_back(rank);
+    input.tokens += totals_[i].counted.tokens();
+    input.samples += totals_[i].counted.samples();
   }
 }
 

@@ -11,6 +11,7 @@
 #include "common/api/problems.h"
 #include "common/api/yaml.h"
 #include "controller/plan/names.h"
+#include "controller/plan/pod_template.h"
 
 namespace lockstep {
 namespace {
@@ -74,6 +75,14 @@ void share_cpus(TrainingJobSpec& spec) {
   spec.threadsPerProcess = std::max<int64_t>(1, cpus / (spec.nodes * processes_per_node(spec)));
 }
 
+// A program is looked for, and runs, where its document is.
+void run_in(const fs::path& folder, TrainingJobSpec& spec) {
+  Json container = {{"name", kNodeContainer}, {"workingDir", folder.lexically_normal().string()}};
+  Json with_folder = {{"spec", {{"containers", Json::array({std::move(container)})}}}};
+  merge_template(with_folder, spec.podTemplate);
+  spec.podTemplate = std::move(with_folder);
+}
+
 }  // namespace
 
 Result<LocalJob> read_local_job(const std::string& file) {
@@ -91,6 +100,7 @@ Result<LocalJob> read_local_job(const std::string& file) {
   share_cpus(job.spec);
   LocalJob local;
   local.warnings = local_warnings(job.spec);
+  if (!job.spec.command.empty()) run_in(folder, job.spec);
   local.job = std::move(job);
   return local;
 }

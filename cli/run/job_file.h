@@ -15,8 +15,9 @@ struct LocalJob {
 
 // Reads and checks a job as `lockstep run` and `lockstep validate` do: the document, its rules, and
 // what it needs of this machine (its data). Relative paths become absolute, from the document's
-// folder; threadsPerProcess, where it is left open, each process's part of this machine's CPUs.
-// kInvalid with all that is wrong, a line each.
+// folder; threadsPerProcess, where it is left open, each process's part of this machine's CPUs. A
+// command runs in the document's folder, unless its podTemplate says otherwise. kInvalid with all
+// that is wrong, a line each.
 Result<LocalJob> read_local_job(const std::string& file);
 
 }  // namespace lockstep

@@ -62,7 +62,8 @@ LocalRun::LocalRun(const Clock& clock, LocalRunOptions options)
       target_(collection_of(options_.job.metadata) + "/" + options_.job.metadata.name),
       began_(clock.now()),
       reporter_(clock, STDERR_FILENO),
-      metrics_(options_.job.spec.checkpoint.path + "/metrics.jsonl") {}
+      metrics_(options_.job.spec.checkpoint.path + "/metrics.jsonl"),
+      rank_lines_(options_.output + "/logs", options_.job.metadata.name + "-worker-") {}
 
 LocalRun::~LocalRun() {
   cluster_.reset();
@@ -101,10 +102,11 @@ Status LocalRun::start() {
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (signal_fd_ < 0 || wake_fd_ < 0) return errno_error("[run] eventfd", errno);
-  TRY_ASSIGN(cluster_, local::LocalCluster::start(clock_, {.program_folder = options_.program_folder,
-                                                    .folder = options_.output + "/node",
-                                                    .log_folder = options_.output + "/logs",
-                                                    .seed = run_seed()}));
+  TRY_ASSIGN(cluster_,
+             local::LocalCluster::start(clock_, {.program_folder = options_.program_folder,
+                                                 .folder = options_.output + "/node",
+                                                 .log_folder = options_.output + "/logs",
+                                                 .seed = run_seed()}));
   cluster_->api().on_change([fd = wake_fd_] {
     uint64_t one = 1;
     (void)!write(fd, &one, sizeof one);  // full means that a wake-up is pending already
@@ -153,7 +155,8 @@ void LocalRun::look() {
                    "); training goes on");
   controller_ends_ = ends;
   // Before the first round the file may be that of an earlier run.
-  if (status_.progress) metrics_.poll();
+  if (status_.progress && options_.job.spec.train) metrics_.poll();
+  pass_output_on();
   report_validation_losses();
   reporter_.progress(snapshot());
 }
@@ -173,7 +176,9 @@ ProgressSnapshot LocalRun::snapshot() const {
   if (status_.progress) {
     snapshot.step = status_.progress->step;
     snapshot.loss = status_.progress->loss;
-    snapshot.tokens_per_second = status_.progress->tokensPerSecond;
+    snapshot.samples_per_second = status_.progress->samplesPerSecond.value_or(0);
+    if (!spec.train) snapshot.steps = status_.progress->steps;
+    snapshot.tokens_per_second = status_.progress->tokensPerSecond.value_or(0);
   }
   // The file is newer than the status, which is written every few seconds.
   if (!metrics_.losses().empty()) {
@@ -211,13 +216,21 @@ void LocalRun::stop(Duration patience) {
   if (!cluster_->node().is_empty()) cluster_->node().kill_all();
 }
 
-local::ApiResponse LocalRun::call(const std::string& method, const std::string& target, const Json& body) {
+local::ApiResponse LocalRun::call(const std::string& method, const std::string& target,
+                                  const Json& body) {
   return cluster_->api().handle(
       {method, target, "application/json", body.is_null() ? std::string() : dump_json(body)});
 }
 
+void LocalRun::pass_output_on() {
+  if (options_.job.spec.train) return;
+  for (std::string lines = rank_lines_.poll(); !lines.empty(); lines = rank_lines_.poll())
+    reporter_.output(lines, options_.json ? STDERR_FILENO : STDOUT_FILENO);
+}
+
 void LocalRun::finish(End end) {
-  metrics_.reread();
+  pass_output_on();
+  if (options_.job.spec.train) metrics_.reread();
   report_validation_losses();
   write_loss_curve();
   print_result(end);
@@ -232,9 +245,10 @@ void LocalRun::print_json(End end) const {
 void LocalRun::write_loss_curve() {
   if (metrics_.losses().empty()) return;
   std::string file = options_.output + "/loss.svg";
-  Status written = local::write_file(file, loss_curve_svg({.title = options_.job.metadata.name,
-                                                    .train = metrics_.losses(),
-                                                    .validation = metrics_.validation_losses()}));
+  Status written =
+      local::write_file(file, loss_curve_svg({.title = options_.job.metadata.name,
+                                              .train = metrics_.losses(),
+                                              .validation = metrics_.validation_losses()}));
   if (!written.ok()) reporter_.line("no picture of the loss: " + written.error().message);
 }
 
@@ -268,11 +282,11 @@ void LocalRun::print_result(End end) {
                    find_condition(status_, "Valid", "False")->message);
   if (end == End::kNoAddress) reporter_.line("failed: " + status_.lastFailure->message);
   if (end == End::kJobGone) reporter_.line("failed: the job was deleted");
-  std::string summary = options_.job.metadata.name + ": " + state_text(end) + " at step " +
-                        std::to_string(snapshot().step) + " after " +
-                        clock_text(to_seconds(clock_.now() - began_));
-  if (!metrics_.losses().empty())
-    summary += ", loss " + number(metrics_.losses().rbegin()->second, "%.4f");
+  std::string summary = options_.job.metadata.name + ": " + state_text(end);
+  if (options_.job.spec.train || snapshot().step > 0)
+    summary += " at step " + std::to_string(snapshot().step);
+  summary += " after " + clock_text(to_seconds(clock_.now() - began_));
+  if (snapshot().loss) summary += ", loss " + number(*snapshot().loss, "%.4f");
   if (!metrics_.validation_losses().empty())
     summary += ", validation loss " + number(metrics_.validation_losses().rbegin()->second, "%.4f");
   if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);

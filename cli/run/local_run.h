@@ -5,6 +5,7 @@
 
 #include "cli/local/local_cluster.h"
 #include "cli/run/metrics_reader.h"
+#include "cli/run/rank_lines.h"
 #include "cli/run/reporter.h"
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
@@ -45,6 +46,8 @@ class LocalRun {
   void look();
   ProgressSnapshot snapshot() const;
   void report_validation_losses();
+  // What a command's ranks have printed since.
+  void pass_output_on();
   // Deletes the job and waits for its pods, at most `patience`; a signal ends the patience.
   void stop(Duration patience);
   // Waits for a change, a signal or a moment; counts signals.
@@ -64,6 +67,7 @@ class LocalRun {
   const TimePoint began_;
   Reporter reporter_;
   MetricsReader metrics_;
+  RankLines rank_lines_;
   std::unique_ptr<local::LocalCluster> cluster_;
   TrainingJobStatus status_;
   bool job_gone_ = false;

@@ -15,7 +15,11 @@ std::string number(double value, const char* format) {
 
 // The numbers behind the bar.
 std::string numbers(const ProgressSnapshot& snapshot) {
-  std::string text = std::to_string(snapshot.step) + "/" + std::to_string(snapshot.steps);
+  std::string text;
+  if (snapshot.steps > 0)
+    text = std::to_string(snapshot.step) + "/" + std::to_string(snapshot.steps);
+  else if (snapshot.step > 0)
+    text = std::to_string(snapshot.step);
   if (snapshot.loss) text += "  loss " + number(*snapshot.loss, "%.3f");
   if (snapshot.tokens_per_second > 0) {
     text += "  " + rate_text(snapshot.tokens_per_second) + " tok/s";
@@ -23,6 +27,8 @@ std::string numbers(const ProgressSnapshot& snapshot) {
                   snapshot.tokens_per_step / snapshot.tokens_per_second;
     if (snapshot.tokens_per_step > 0) text += "  " + clock_text(left) + " left";
   }
+  if (snapshot.samples_per_second > 0)
+    text += "  " + rate_text(snapshot.samples_per_second) + " samples/s";
   if (snapshot.restarts > 0) text += "  restarts " + std::to_string(snapshot.restarts);
   return text;
 }
@@ -78,8 +84,12 @@ std::string progress_line(const ProgressSnapshot& snapshot, int width) {
 }
 
 std::string progress_log_line(const ProgressSnapshot& snapshot) {
-  return clock_text(snapshot.elapsed_seconds) + "  " + state_prefix(snapshot) + "step " +
-         numbers(snapshot);
+  const std::string text = numbers(snapshot);
+  const bool has_steps = snapshot.steps > 0 || snapshot.step > 0;
+  if (!has_steps)
+    return clock_text(snapshot.elapsed_seconds) + "  " +
+           (snapshot.state.empty() ? "Pending" : snapshot.state) + text;
+  return clock_text(snapshot.elapsed_seconds) + "  " + state_prefix(snapshot) + "step " + text;
 }
 
 }  // namespace lockstep

@@ -11,10 +11,11 @@ struct ProgressSnapshot {
   std::string name;
   std::string state;  // Pending, Forming, Running, ...
   int64_t step = 0;
-  int64_t steps = 0;
+  int64_t steps = 0;  // 0: not known, as of a program that doesn't say
   std::optional<double> loss;
   double tokens_per_second = 0;
   double tokens_per_step = 0;
+  double samples_per_second = 0;  // of a program that counts samples
   int64_t restarts = 0;
   double elapsed_seconds = 0;
 };

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "common/api/agent_messages.h"
+
 namespace lockstep {
 namespace {
 
@@ -27,8 +29,19 @@ std::string failure_text(const FailureStatus& failure) {
   if (failure.rank >= 0) text = "rank " + std::to_string(failure.rank) + ": " + text;
   if (failure.nodeIndex >= 0) text += " on node " + std::to_string(failure.nodeIndex);
   if (failure.exitCode >= 0) text += ", exit code " + std::to_string(failure.exitCode);
+  if (const std::string signal = signal_name(failure.exitCode - 128);
+      !signal.empty() && failure.reason != "Error")
+    text += " (" + signal + ")";
   if (!failure.action.empty()) text += " -> " + failure.action;
   return text;
+}
+
+void write_to(int fd, std::string_view rest) {
+  while (!rest.empty()) {
+    ssize_t written = write(fd, rest.data(), rest.size());
+    if (written < 0 && errno != EINTR) return;  // nobody listens any more; the run goes on
+    if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
+  }
 }
 
 const Condition* find_condition(const TrainingJobStatus& status, std::string_view type) {
@@ -80,6 +93,13 @@ void Reporter::line(std::string_view text) {
   write_all(whole + live_);
 }
 
+void Reporter::output(std::string_view lines, int fd) {
+  if (lines.empty()) return;
+  if (terminal_ && !live_.empty()) write_all(kClearLine);
+  write_to(fd, lines);
+  if (terminal_ && !live_.empty()) write_all(live_);
+}
+
 void Reporter::progress(const ProgressSnapshot& snapshot) {
   if (terminal_) {
     std::string next = progress_line(snapshot, columns() - 1);
@@ -105,13 +125,8 @@ int Reporter::columns() const {
   return size.ws_col;
 }
 
-void Reporter::write_all(const std::string& text) {
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    ssize_t written = write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) return;  // nobody listens any more; the run goes on
-    if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
-  }
+void Reporter::write_all(std::string_view text) {
+  write_to(fd_, text);
 }
 
 }  // namespace lockstep

@@ -25,11 +25,13 @@ class Reporter {
 
   void line(std::string_view text);
   void progress(const ProgressSnapshot& snapshot);
+  // Lines of the job's own, each with its end, above the live line on stdout (or stderr).
+  void output(std::string_view lines, int fd);
   // Takes the live line away, for what follows.
   void clear();
 
  private:
-  void write_all(const std::string& text);
+  void write_all(std::string_view text);
   int columns() const;
 
   const Clock& clock_;

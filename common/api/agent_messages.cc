@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
+#include <cstring>
 
 #include "common/api/message_fields.h"
 
@@ -41,6 +43,12 @@ Result<WorkerPhase> worker_phase_from_name(std::string_view name) {
   const auto it = std::find(kPhaseNames.begin(), kPhaseNames.end(), name);
   if (it == kPhaseNames.end()) return invalid("[worker phase] a known name, " + in_quotes(name));
   return static_cast<WorkerPhase>(it - kPhaseNames.begin());
+}
+
+std::string signal_name(int64_t signal) {
+  const bool is_known = signal > 0 && signal < NSIG;
+  const char* name = is_known ? sigabbrev_np(static_cast<int>(signal)) : nullptr;
+  return name == nullptr ? "" : std::string("SIG") + name;
 }
 
 Json to_json(const Assignment& assignment) {

@@ -42,6 +42,9 @@ struct Assignment {
   // The program, as the job's spec has it.
   std::optional<TrainSpec> train;
   std::vector<std::string> command;
+  std::vector<std::string> variables;  // that a command gets beside torchrun's
+  int64_t restarts = 0;                // of the job so far, and how many it may have
+  int64_t max_restarts = 0;
   CheckpointSpec checkpoint;
   int64_t threads_per_process = 0;
   int64_t rendezvous_timeout_seconds = 60;
@@ -77,7 +80,8 @@ struct WorkerState {
   std::string log_tail;  // the end of its stderr, at most 2 KiB, once it failed
   WorkerPhase phase = WorkerPhase::kStarting;
   int64_t step = 0;
-  int64_t suspect_rank = -1;  // whom its communicator blames, -1: nobody
+  int64_t suspect_rank = -1;      // whom its communicator blames, -1: nobody
+  double failed_seconds_ago = 0;  // once it failed
 
   bool operator==(const WorkerState&) const = default;
 };
@@ -94,12 +98,17 @@ struct AgentState {
   std::string hash;
   std::string phase;  // Idle, Starting, Running, Completed, Failed, Stopping, Exiting
   std::vector<WorkerState> workers;
-  std::optional<ProgressStatus> progress;  // from the node's lowest rank; rank 0's counts
+  // Of the built-in loop: from the node's lowest rank, rank 0's counts. Of a command: step and loss
+  // from the lowest rank that reports any; samples, tokens and their rates of all that do.
+  std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> last_checkpoint;
   double failed_seconds_ago = 0;  // since the first failure of the round; 0 where none
 
   bool operator==(const AgentState&) const = default;
 };
+
+// "SIGKILL"; "" for what is no signal of Linux.
+std::string signal_name(int64_t signal);
 
 Json to_json(const Assignment& assignment);
 Result<Assignment> assignment_from_json(const Json& document);

@@ -35,7 +35,12 @@ struct Schema<Assignment> {
     visit(Field{.name = "hash", .required = true}, &Assignment::hash);
     visit(Field{.name = "world", .required = true}, &Assignment::world);
     visit(Field{.name = "train"}, &Assignment::train);
-    visit(Field{.name = "command", .items_max = 1000}, &Assignment::command);
+    visit(Field{.name = "command", .bytes_max = kCommandWordBytesMax, .items_max = 1000},
+          &Assignment::command);
+    visit(Field{.name = "variables", .choices = "jax tensorflow mpi", .items_max = 3},
+          &Assignment::variables);
+    visit(Field{.name = "restarts", .minimum = 0}, &Assignment::restarts);
+    visit(Field{.name = "maxRestarts", .minimum = 0}, &Assignment::max_restarts);
     visit(Field{.name = "checkpoint"}, &Assignment::checkpoint);
     visit(Field{.name = "threadsPerProcess", .minimum = 0, .maximum = 4096},
           &Assignment::threads_per_process);
@@ -61,6 +66,7 @@ struct Schema<WorkerState> {
     visit(Field{.name = "phase"}, &WorkerState::phase);
     visit(Field{.name = "step", .minimum = 0}, &WorkerState::step);
     visit(Field{.name = "suspectRank", .minimum = -1}, &WorkerState::suspect_rank);
+    visit(Field{.name = "failedSecondsAgo", .minimum = 0}, &WorkerState::failed_seconds_ago);
   }
 };
 

@@ -81,14 +81,20 @@ struct Schema<ProgressStatus> {
     visit(Field{.name = "steps", .meaning = "Steps of the whole job.", .minimum = 0},
           &ProgressStatus::steps);
     visit(Field{.name = "loss",
-                .meaning = "Of the last step, nats per token; absent where it isn't finite."},
+                .meaning = "Of the last step (nats per token, or a command's own measure); absent "
+                           "where it isn't finite."},
           &ProgressStatus::loss);
     visit(Field{.name = "validationLoss", .meaning = "The newest, nats per token."},
           &ProgressStatus::validationLoss);
     visit(Field{.name = "tokensPerSecond",
-                .meaning = "Of the whole job, over the last steps.",
+                .meaning = "Of the whole job, over the last steps; absent where nobody counts "
+                           "tokens.",
                 .minimum = 0},
           &ProgressStatus::tokensPerSecond);
+    visit(Field{.name = "samplesPerSecond",
+                .meaning = "Of the whole job, where a command counts samples.",
+                .minimum = 0},
+          &ProgressStatus::samplesPerSecond);
     visit(Field{.name = "tokens", .meaning = "Trained on since step 0.", .minimum = 0},
           &ProgressStatus::tokens);
     visit(Field{.name = "samples", .meaning = "Sequences trained on since step 0.", .minimum = 0},
@@ -130,7 +136,8 @@ struct Schema<FailureStatus> {
                 .minimum = 0},
           &FailureStatus::attempt);
     visit(Field{.name = "recoverySeconds",
-                .meaning = "From the failure until all ranks trained again; 0 until then.",
+                .meaning = "From the failure until all ranks trained (those of a command: ran) "
+                           "again; 0 until then.",
                 .minimum = 0},
           &FailureStatus::recoverySeconds);
     visit(Field{.name = "time", .meaning = "When it was seen."}, &FailureStatus::time);

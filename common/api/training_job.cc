@@ -160,9 +160,31 @@ ModelConfig model_config(const TrainSpec& train) {
   return config;
 }
 
+void add_counts(const ProgressStatus& others, ProgressStatus& progress) {
+  const auto add = [](const std::optional<double>& value, std::optional<double>& sum) {
+    if (value) sum = sum.value_or(0) + *value;
+  };
+  add(others.tokensPerSecond, progress.tokensPerSecond);
+  add(others.samplesPerSecond, progress.samplesPerSecond);
+  // Both are at most that, as every integer of the API.
+  constexpr auto kMax = static_cast<int64_t>(kIntegerMax);
+  progress.tokens = std::min(progress.tokens + others.tokens, kMax);
+  progress.samples = std::min(progress.samples + others.samples, kMax);
+}
+
 int64_t processes_per_node(const TrainingJobSpec& spec) {
   const int64_t given = spec.processesPerNode > 0 ? spec.processesPerNode : spec.gpusPerNode;
   return std::max<int64_t>(given, 1);
+}
+
+int64_t port_count(const TrainingJobSpec& spec) {
+  return processes_per_node(spec) * (spec.train.has_value() ? 1 : kPortRounds);
+}
+
+int64_t round_port(const TrainingJobSpec& spec, int64_t round) {
+  if (spec.train.has_value()) return spec.rendezvous.port;
+  const int64_t window = std::max<int64_t>(round - 1, 0) % kPortRounds;
+  return spec.rendezvous.port + window * processes_per_node(spec);
 }
 
 int64_t data_parallel_size(const TrainingJobSpec& spec) {

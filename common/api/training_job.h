@@ -113,6 +113,8 @@ struct ProcessGroupSpec {
 struct RendezvousSpec {
   int64_t port = 29500;         // of rank 0 on each node; local rank i listens on port + i
   int64_t timeoutSeconds = 60;  // from the assignment until all ranks are connected
+  // Of a command, beside torchrun's: jax, tensorflow, mpi.
+  std::vector<std::string> variables;
 
   bool operator==(const RendezvousSpec&) const = default;
 };
@@ -199,13 +201,17 @@ struct ProgressStatus {
   int64_t steps = 0;
   std::optional<double> loss;  // left out where it is not finite
   std::optional<double> validationLoss;
-  double tokensPerSecond = 0;
+  std::optional<double> tokensPerSecond;   // absent where nobody counts tokens
+  std::optional<double> samplesPerSecond;  // of a command that counts samples
   int64_t tokens = 0;
   int64_t samples = 0;
   std::string updatedAt;
 
   bool operator==(const ProgressStatus&) const = default;
 };
+
+// Adds what others counted: samples, tokens and their rates.
+void add_counts(const ProgressStatus& others, ProgressStatus& progress);
 
 struct FailureStatus {
   int64_t rank = -1;
@@ -287,6 +293,13 @@ Result<TrainingJob> valid_training_job_from_json(const Json& document);
 ModelConfig model_config(const TrainSpec& train);
 // Processes on each node, after defaults.
 int64_t processes_per_node(const TrainingJobSpec& spec);
+// Ranks listen on port_count() ports from rendezvous.port on: one each, and for a command one each
+// in kPortRounds windows that its rounds take in turn. So the store of a new round is never met by
+// a rank of the last one that is still to be killed, nor its port by a connection's TIME_WAIT.
+inline constexpr int64_t kPortRounds = 8;
+int64_t port_count(const TrainingJobSpec& spec);
+// Of local rank 0 in a round, from 1.
+int64_t round_port(const TrainingJobSpec& spec, int64_t round);
 // Size of the data axis: world / (pipeline x tensor).
 int64_t data_parallel_size(const TrainingJobSpec& spec);
 // Sequences of one forward pass on one rank and how many of them make a step, after defaults.

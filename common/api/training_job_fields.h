@@ -14,6 +14,8 @@ inline constexpr int64_t kWorldSizeMax = 65536;
 inline constexpr double kBatchMax = 1 << 20;
 inline constexpr double kStepsMax = 1e9;
 inline constexpr size_t kPathBytesMax = 1024;
+inline constexpr size_t kCommandWordBytesMax = 64 << 10;
+inline constexpr size_t kCommandBytesMax = 128 << 10;
 inline constexpr double kDayMax = 365 * 86400;  // seconds
 
 template <>
@@ -268,15 +270,23 @@ struct Schema<RendezvousSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "port",
-                .meaning = "Of local rank 0 on every node; local rank i listens on port + i.",
+                .meaning = "Of local rank 0 on every node; local rank i listens on port + i. With "
+                           "command, round r adds ((r - 1) mod 8) x processesPerNode.",
                 .minimum = 1,
                 .maximum = 65535},
           &RendezvousSpec::port);
-    visit(Field{.name = "timeoutSeconds",
-                .meaning = "From the assignment until all ranks are connected.",
-                .minimum = 1,
-                .maximum = 86400},
-          &RendezvousSpec::timeoutSeconds);
+    visit(
+        Field{.name = "timeoutSeconds",
+              .meaning = "From the assignment until all ranks of the built-in loop are connected.",
+              .minimum = 1,
+              .maximum = 86400},
+        &RendezvousSpec::timeoutSeconds);
+    visit(Field{.name = "variables",
+                .meaning = "Variables that a command gets beside torchrun's, by the framework that "
+                           "reads them.",
+                .choices = "jax tensorflow mpi",
+                .items_max = 3},
+          &RendezvousSpec::variables);
   }
 };
 
@@ -286,7 +296,8 @@ struct Schema<CheckpointSpec> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "path",
                 .meaning = "A folder that all nodes see; empty writes none (lockstep run puts it "
-                           "into its output folder).",
+                           "into its output folder). A command gets it as "
+                           "LOCKSTEP_CHECKPOINT_PATH.",
                 .bytes_max = kPathBytesMax},
           &CheckpointSpec::path);
     visit(Field{.name = "everySteps",
@@ -334,7 +345,8 @@ struct Schema<TrainingJobSpec> {
           &TrainingJobSpec::processesPerNode);
     visit(Field{.name = "threadsPerProcess",
                 .meaning = "CPU threads of each rank; 0 is the pod's CPUs divided by its ranks "
-                           "(`lockstep run`: this machine's CPUs divided by all ranks).",
+                           "(`lockstep run`: this machine's CPUs divided by all ranks). A command "
+                           "gets it as OMP_NUM_THREADS.",
                 .minimum = 0,
                 .maximum = 4096},
           &TrainingJobSpec::threadsPerProcess);
@@ -346,15 +358,17 @@ struct Schema<TrainingJobSpec> {
     visit(Field{.name = "train", .meaning = "The built-in training loop."},
           &TrainingJobSpec::train);
     visit(Field{.name = "command",
-                .meaning = "A program of the user's, instead of train. Not in this version.",
+                .meaning = "A program and its arguments, instead of train: every rank runs it, "
+                           "with torchrun's variables in its environment.",
+                .bytes_max = kCommandWordBytesMax,
                 .items_max = 1000},
           &TrainingJobSpec::command);
     visit(Field{.name = "parallelism",
                 .meaning = "How the ranks share the model; what is left is data parallel."},
           &TrainingJobSpec::parallelism);
     visit(Field{.name = "processGroups",
-                .meaning = "Named groups of ranks beside the mesh's own. Checked and passed on; "
-                           "the built-in loop does not use them.",
+                .meaning = "Named groups of ranks beside the mesh's own. A command finds them in "
+                           "LOCKSTEP_WORLD_FILE; the built-in loop does not use them.",
                 .items_max = 256,
                 .list_key = "name"},
           &TrainingJobSpec::processGroups);
@@ -365,7 +379,8 @@ struct Schema<TrainingJobSpec> {
     visit(Field{.name = "failure", .meaning = "What follows a failure."},
           &TrainingJobSpec::failure);
     visit(Field{.name = "suspend",
-                .meaning = "true saves a checkpoint and ends the pods; false goes on from there."},
+                .meaning = "true saves a checkpoint (a command gets SIGTERM) and ends the pods; "
+                           "false goes on from there."},
           &TrainingJobSpec::suspend);
     visit(Field{.name = "terminationGracePeriodSeconds",
                 .meaning = "From asking the ranks to end (SIGTERM) to ending them (SIGKILL).",

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "common/api/agent_messages.h"
+#include "common/api/command_rules.h"
 #include "common/api/status_fields.h"
 #include "common/api/training_job.h"
 #include "common/api/training_job_fields.h"
@@ -104,11 +106,18 @@ void Rules::check_mesh() {
 
 void Rules::check_ports() {
   const int64_t processes = processes_per_node(spec);
-  const int64_t last = spec.rendezvous.port + processes - 1;
-  if (last <= kPortMax) return;
-  add("spec.rendezvous.port", text(spec.rendezvous.port) + " leaves no room for " +
-                                  text(processes) + " processes, expected at most " +
-                                  text(kPortMax - processes + 1));
+  const int64_t first = spec.rendezvous.port;
+  const int64_t last = first + port_count(spec) - 1;
+  const std::string users = text(processes) + " processes" +
+                            (spec.train ? "" : " in " + text(kPortRounds) + " rounds in turn");
+  if (last > kPortMax) {
+    add("spec.rendezvous.port", text(first) + " leaves no room for " + users +
+                                    ", expected at most " + text(kPortMax - port_count(spec) + 1));
+  } else if (first <= kAgentPort && kAgentPort <= last) {
+    add("spec.rendezvous.port", text(first) + " to " + text(last) + ", the ports of " + users +
+                                    ", contain the agent's " + text(kAgentPort) +
+                                    ", expected a range without it");
+  }
 }
 
 void Rules::check_groups() {
@@ -218,10 +227,10 @@ void Rules::check_managed_by() {
 }
 
 void Rules::check_version() {
-  if (!spec.command.empty()) not_in_this_version("spec.command", "a command", "train");
   if (spec.gpusPerNode > 0) {
     not_in_this_version("spec.gpusPerNode", text(spec.gpusPerNode), "0 (the CPU)");
   }
+  if (!spec.train) return;
   if (spec.parallelism.tensor > 1) {
     not_in_this_version("spec.parallelism.tensor", text(spec.parallelism.tensor), "1");
   }
@@ -254,6 +263,13 @@ Problems validate(const TrainingJob& job) {
     rules.check_model(*job.spec.train);
     rules.check_batch(job.spec.train->batch);
     rules.check_steps(*job.spec.train);
+    if (!job.spec.rendezvous.variables.empty()) {
+      rules.add("spec.rendezvous.variables", "they are for spec.command, and this job has none");
+    }
+  } else {
+    for (std::string& problem : command_problems(job.spec)) {
+      rules.problems.push_back(std::move(problem));
+    }
   }
   rules.check_version();
   return rules.problems;

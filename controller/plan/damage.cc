@@ -1,6 +1,8 @@
 #include "controller/plan/damage.h"
 
 #include <algorithm>
+#include <csignal>
+#include <iterator>
 #include <map>
 
 #include "common/api/worker_config.h"
@@ -13,7 +15,7 @@ struct WorkerFailure {
   const PodView* pod = nullptr;
   const WorkerState* worker = nullptr;
   TimePoint at{};
-  bool is_messenger() const { return worker->exit_code == kExitPeerLost; }
+  bool is_messenger = false;  // of another one's failure, by its exit code
 };
 
 bool has_failed(const WorkerState& worker) {
@@ -74,18 +76,43 @@ std::vector<WorkerFailure> worker_failures(const Pass& pass) {
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.report(pod);
     if (state == nullptr || is_being_stopped(*state)) continue;
-    const TimePoint at = pass.agent(pod)->state_at - from_seconds(state->failed_seconds_ago);
+    const TimePoint reported_at = pass.agent(pod)->state_at;
     for (const WorkerState& worker : state->workers) {
-      if (has_failed(worker)) failures.push_back({.pod = pod, .worker = &worker, .at = at});
+      if (!has_failed(worker)) continue;
+      failures.push_back({.pod = pod,
+                          .worker = &worker,
+                          .at = reported_at - from_seconds(failed_seconds_ago(*state, worker)),
+                          .is_messenger = pass.spec().train && worker.exit_code == kExitPeerLost});
     }
   }
   // Those who failed by themselves first, the earliest of them in front; by rank where that ties.
   std::stable_sort(failures.begin(), failures.end(),
                    [](const WorkerFailure& a, const WorkerFailure& b) {
-                     if (a.is_messenger() != b.is_messenger()) return b.is_messenger();
+                     if (a.is_messenger != b.is_messenger) return b.is_messenger;
                      return a.at < b.at;
                    });
   return failures;
+}
+
+// Programs don't die of a lost peer in these ways, so it began there. SIGABRT isn't among them: it
+// is how C++ ends after an exception.
+bool is_certainly_its_own(const WorkerState& worker) {
+  if (worker.reason == "OOMKilled" || worker.reason == "StartError") return true;
+  constexpr int kOwnSignals[] = {SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS};
+  return std::find(std::begin(kOwnSignals), std::end(kOwnSignals), worker.signal) !=
+         std::end(kOwnSignals);
+}
+
+// Whose failure brought the others down. A command's exit codes say nothing about that, so it is
+// the earliest, and among those that can't be told apart in time one that certainly began it.
+const WorkerFailure& first_of(const std::vector<WorkerFailure>& failures, const Pass& pass) {
+  const WorkerFailure& earliest = failures.front();
+  if (pass.spec().train || is_certainly_its_own(*earliest.worker)) return earliest;
+  for (const WorkerFailure& other : failures) {
+    if (other.at > earliest.at + pass.limits.simultaneous) break;
+    if (is_certainly_its_own(*other.worker)) return other;
+  }
+  return earliest;
 }
 
 // Nobody runs any more, so nobody guilty is still to be heard.
@@ -166,6 +193,10 @@ void add_ended(const Pass& pass, Damage& damage) {
 
 }  // namespace
 
+double failed_seconds_ago(const AgentState& state, const WorkerState& worker) {
+  return worker.failed_seconds_ago > 0 ? worker.failed_seconds_ago : state.failed_seconds_ago;
+}
+
 bool is_repeated_by_a_restart(int64_t exit_code) {
   return exit_code == kExitBadConfig || exit_code == kExitDataError || exit_code == kExitNotFinite;
 }
@@ -179,11 +210,15 @@ Damage assess_damage(const Pass& pass) {
   find_lost(pass, damage);
   const std::vector<WorkerFailure> failures = worker_failures(pass);
   if (!failures.empty()) {
-    const WorkerFailure& first = failures.front();
-    if (!first.is_messenger()) {
-      const bool is_final = is_repeated_by_a_restart(first.worker->exit_code);
+    const WorkerFailure& first = first_of(failures, pass);
+    if (!first.is_messenger) {
+      const bool is_final = pass.spec().train && is_repeated_by_a_restart(first.worker->exit_code);
       if (damage.lost.empty() || is_final) damage.culprit = failed_worker(first);
       damage.is_new = true;
+      const TimePoint until = first.at + pass.limits.settle;
+      const bool may_be_another = !pass.spec().train && damage.lost.empty() &&
+                                  !is_certainly_its_own(*first.worker) && !all_have_ended(pass);
+      if (may_be_another && pass.now < until) damage.undecided_until = until;
     } else if (damage.lost.empty()) {
       damage.culprit = blamed_by(pass, failures);
       damage.is_new = true;

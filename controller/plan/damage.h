@@ -17,11 +17,15 @@ struct Damage {
   // rank, nodeIndex, node, exitCode, reason, message of the guilty one: the earliest worker that
   // failed by itself, else a lost pod, else whom the messengers (kExitPeerLost) blame most.
   std::optional<FailureStatus> culprit;
-  // Only messengers have spoken so far, and somebody guilty may yet: wait until then.
+  // Only messengers have spoken so far (or, with a command, who may have died of another one's
+  // failure), and somebody guilty may yet: wait until then.
   std::optional<TimePoint> undecided_until;
 };
 
 Damage assess_damage(const Pass& pass);
+
+// Of the worker itself where the agent says so (older ones don't), else of the first on its node.
+double failed_seconds_ago(const AgentState& state, const WorkerState& worker);
 
 // The built-in loop would end with this exit code again: what it was told or read is wrong, or the
 // loss isn't finite, to which the same bits lead again.

@@ -30,6 +30,15 @@ int64_t step_reached(const Pass& pass) {
   return step;
 }
 
+// Without steps, time is all the progress that can be seen.
+bool ran_for_long(const Pass& pass) {
+  const Condition* running = find_condition(pass.status, kRunning);
+  if (pass.spec().train || pass.status.progress || running == nullptr) return false;
+  const Result<WallTime> since = wall_time_from_rfc3339(running->lastTransitionTime);
+  return running->status == "True" && since.ok() &&
+         pass.seen.wall_now - *since >= pass.limits.attempt_max;
+}
+
 FailureStatus describe(const Pass& pass, const Damage& damage) {
   FailureStatus failure = *damage.culprit;
   failure.message = tail(failure.message, pass.limits.log_tail_bytes);
@@ -39,13 +48,17 @@ FailureStatus describe(const Pass& pass, const Damage& damage) {
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.report(pod);
     if (state == nullptr || pod->node_index != failure.nodeIndex) continue;
-    if (state->failed_seconds_ago <= 0) continue;
-    const Duration ago = from_seconds(std::min(state->failed_seconds_ago, 3600.0)) +
-                         (pass.now - pass.agent(pod)->state_at);
+    double seconds_ago = state->failed_seconds_ago;
+    for (const WorkerState& worker : state->workers) {
+      if (worker.rank == failure.rank) seconds_ago = failed_seconds_ago(*state, worker);
+    }
+    if (seconds_ago <= 0) continue;
+    const Duration ago =
+        from_seconds(std::min(seconds_ago, 3600.0)) + (pass.now - pass.agent(pod)->state_at);
     failure.time = rfc3339_micro(pass.seen.wall_now - ago);
   }
   const auto& previous = pass.status.lastFailure;
-  if (previous && failure.step <= previous->step) {
+  if (previous && failure.step <= previous->step && !ran_for_long(pass)) {
     failure.attempt = previous->attempt + 1;
     failure.step = previous->step;
   }
@@ -59,6 +72,8 @@ std::string sentence(const FailureStatus& failure) {
   if (!failure.node.empty()) text += " on " + failure.node;
   text += " failed in round " + std::to_string(failure.round) + ": " + failure.reason;
   if (failure.exitCode >= 0) text += ", exit code " + std::to_string(failure.exitCode);
+  const std::string signal = signal_name(failure.exitCode - 128);
+  if (!signal.empty() && failure.reason != "Error") text += " (" + signal + ")";
   return text;
 }
 

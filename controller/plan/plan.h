@@ -48,6 +48,12 @@ struct Limits {
   Duration agent_silence_all = std::chrono::seconds(300);  // the same while suspect_self
   // How long one waits for the guilty one once only messengers (kExitPeerLost) have spoken.
   Duration culprit_wait = std::chrono::seconds(5);
+  // The same for a command, once one has failed that may have died of another; and how far apart
+  // two failures on different nodes must be for their order to be known.
+  Duration settle = std::chrono::milliseconds(250);
+  Duration simultaneous = std::chrono::milliseconds(50);
+  // A round of a command without progress of its own that ran this long was no failed attempt.
+  Duration attempt_max = std::chrono::minutes(10);
   Duration backoff_first = std::chrono::seconds(1);  // before the second restart without progress
   Duration backoff_max = std::chrono::seconds(120);
   Duration exit_wait =

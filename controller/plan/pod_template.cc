@@ -9,6 +9,8 @@
 namespace lockstep {
 namespace {
 
+constexpr char kRankPortPrefix[] = "rank-";
+
 struct MergeKey {
   std::string_view list;
   std::string_view key;
@@ -75,16 +77,15 @@ Json environment(const TrainingJob& job, const NewPod& pod) {
   return env;
 }
 
-// What the pod listens on, so that a node (or who looks for it) can see whether it is free there. A
-// rank that shares the agent's port would be refused when it listens, not here.
+// What the pod listens on, so that a node (or who looks for it) can see whether it is free there:
+// those of the first rounds where there are many.
 Json container_ports(const TrainingJob& job) {
   constexpr int64_t kRankPortsMax = 64;
   Json ports = Json::array({{{"name", "agent"}, {"containerPort", kAgentPort}}});
-  const int64_t ranks = std::min(processes_per_node(job.spec), kRankPortsMax);
-  for (int64_t i = 0; i < ranks; ++i) {
-    const int64_t port = job.spec.rendezvous.port + i;
-    if (port != kAgentPort)
-      ports.push_back({{"name", "rank-" + std::to_string(i)}, {"containerPort", port}});
+  const int64_t count = std::min(port_count(job.spec), kRankPortsMax);
+  for (int64_t i = 0; i < count; ++i) {
+    ports.push_back({{"name", kRankPortPrefix + std::to_string(i)},
+                     {"containerPort", job.spec.rendezvous.port + i}});
   }
   return ports;
 }
@@ -165,6 +166,15 @@ void check_container(const Json& container, const std::string& path, Problems& p
                           "lifecycle", "terminationMessagePath"}) {
     if (find_member(container, key) != nullptr) {
       problems.push_back(path + "." + key + ": the agent's own, it can't be set here");
+    }
+  }
+  if (const Json* ports = find_member(container, "ports"); ports && ports->is_array()) {
+    for (const Json& port : *ports) {
+      const std::string name = string_or(port, "name", "");
+      if (name == "agent" || name.starts_with(kRankPortPrefix)) {
+        problems.push_back(path + ".ports: the name " + name +
+                           " is the controller's own, choose another one");
+      }
     }
   }
   const Json* env = find_member(container, "env");

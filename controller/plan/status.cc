@@ -50,6 +50,7 @@ void derive_pods(Pass& pass) {
   pass.status.nodes = {.desired = pass.spec().nodes, .ready = ready};
 }
 
+// A command's ranks count from their start on: what they do before their first step isn't known.
 bool trains(const AgentState& state) {
   if (has_completed(state)) return true;
   if (state.workers.empty()) return false;
@@ -86,17 +87,36 @@ void derive_running(Pass& pass) {
   failure->recoverySeconds = static_cast<double>(std::max<int64_t>(1, since)) / 1000;
 }
 
+// The built-in loop's node 0 speaks for all. Of a command, the lowest node that reports any tells
+// step and loss, and what the nodes counted adds up.
+std::optional<ProgressStatus> reported_progress(const Pass& pass) {
+  std::optional<ProgressStatus> progress;
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    const bool has_any = state != nullptr && state->progress;
+    if (has_any && !progress) {
+      progress = state->progress;
+    } else if (has_any) {
+      add_counts(*state->progress, *progress);
+    }
+    if (pass.spec().train) break;
+  }
+  return progress;
+}
+
 void derive_progress(Pass& pass) {
   if (pass.current.empty()) return;
   const AgentState* state = pass.report(pass.current.front());
-  if (state == nullptr) return;
-  if (state->last_checkpoint) pass.status.lastCheckpoint = state->last_checkpoint;
-  if (!state->progress) return;
-  ProgressStatus progress = *state->progress;
+  if (state != nullptr && state->last_checkpoint) {
+    pass.status.lastCheckpoint = state->last_checkpoint;
+  }
+  std::optional<ProgressStatus> reported = reported_progress(pass);
+  if (!reported) return;
+  ProgressStatus& progress = *reported;
   progress.updatedAt = pass.status.progress ? pass.status.progress->updatedAt : "";
   if (pass.status.progress == progress) return;
   progress.updatedAt = rfc3339(pass.seen.wall_now);
-  pass.status.progress = std::move(progress);
+  pass.status.progress = std::move(reported);
 }
 
 std::string display_state(const TrainingJobStatus& status) {

@@ -1,15 +1,38 @@
 #include "controller/plan/world.h"
 
+#include <iterator>
+
 namespace lockstep {
+
+namespace {
+
+// From one pod's ports to the next one's. Loopback addresses are those of a local node, whose pods
+// are processes of one machine: programs that listen on all of its addresses, as most do, would
+// meet on equal ports.
+int64_t port_stride(const Pass& pass) {
+  constexpr int64_t kPortMax = 65535;
+  if (pass.spec().train) return 0;
+  for (const PodView* pod : pass.current) {
+    if (pod == nullptr || !pod->ip.starts_with("127.")) return 0;
+  }
+  const int64_t first = pass.spec().rendezvous.port;
+  const int64_t last = first + port_count(pass.spec()) * std::ssize(pass.current) - 1;
+  const bool meets_agent = first <= kAgentPort && kAgentPort <= last;
+  return last > kPortMax || meets_agent ? 0 : port_count(pass.spec());
+}
+
+}  // namespace
 
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
   WorldInput input{.job_uid = pass.job().metadata.uid, .round = round, .nodes = {}};
+  const int64_t port = round_port(pass.spec(), round);
+  const int64_t stride = port_stride(pass);
   for (const PodView* pod : pass.current) {
     if (pod == nullptr || pod->ip.empty()) return unavailable("[world] a pod has no address yet");
     input.nodes.push_back({.index = pod->node_index,
                            .incarnation = pod->incarnation,
                            .host = pod->ip,
-                           .port = pass.spec().rendezvous.port});
+                           .port = port + pod->node_index * stride});
   }
   return make_world(pass.spec(), input);
 }
@@ -25,6 +48,9 @@ Assignment assignment_for(const Pass& pass, const WorldAssignment& world, int64_
           .world = world,
           .train = spec.train,
           .command = spec.command,
+          .variables = spec.rendezvous.variables,
+          .restarts = pass.status.restarts,
+          .max_restarts = spec.failure.maxRestarts,
           .checkpoint = spec.checkpoint,
           .threads_per_process = spec.threadsPerProcess,
           .rendezvous_timeout_seconds = spec.rendezvous.timeoutSeconds,

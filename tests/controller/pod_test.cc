@@ -56,15 +56,19 @@ TEST(PodTemplate, GpusAreALimitAndCommandsMayRunAsRoot) {
 
 TEST(PodTemplate, NamesThePortsOfTheAgentAndOfItsRanks) {
   Scene scene;
-  scene.seen.job.spec.rendezvous.port = 29399;
-  scene.seen.job.spec.processesPerNode = 3;
+  scene.seen.job.spec.processesPerNode = 2;
   const Json ports = make_worker_pod(scene.seen.job, {})["spec"]["containers"][0]["ports"];
   EXPECT_EQ(ports, Json::parse(R"([{"name": "agent", "containerPort": 29400},
-                                   {"name": "rank-0", "containerPort": 29399},
-                                   {"name": "rank-2", "containerPort": 29401}])"));
+                                   {"name": "rank-0", "containerPort": 29500},
+                                   {"name": "rank-1", "containerPort": 29501}])"));
+  scene.seen.job.spec.train.reset();
+  scene.seen.job.spec.command = {"sh"};
+  const Json of_rounds = make_worker_pod(scene.seen.job, {})["spec"]["containers"][0]["ports"];
+  EXPECT_EQ(of_rounds.size(), 1u + 2 * 8);
+  EXPECT_EQ(of_rounds.back(), (Json{{"name", "rank-15"}, {"containerPort", 29515}}));
   scene.seen.job.spec.processesPerNode = 1000;
   const Json bounded = make_worker_pod(scene.seen.job, {})["spec"]["containers"][0]["ports"];
-  EXPECT_EQ(bounded.size(), 64u);  // one of them is the agent's
+  EXPECT_EQ(bounded.size(), 65u);
 }
 
 TEST(PodTemplate, MergesListsByTheirKeysAndReplacesTheRest) {
@@ -117,6 +121,11 @@ TEST(PodTemplate, RefusesByPathWhatWouldBreakTheJob) {
          {{"containers",
            Json::array({{{"name", "node"}, {"env", Json::array({{{"name", "POD_IP"}}})}}})}}}},
        "spec.podTemplate.spec.containers[0].env"},
+      {{{"spec",
+         {{"containers", Json::array({{{"name", "node"},
+                                       {"ports", Json::array({{{"name", "rank-3"},
+                                                               {"containerPort", 8080}}})}}})}}}},
+       "spec.podTemplate.spec.containers[0].ports"},
       {{{"spec", {{"volumes", Json::array({{{"name", "token"}}})}}}},
        "spec.podTemplate.spec.volumes"},
       {{{"spec", {{"volumes", Json::array({{{"emptyDir", Json::object()}}})}}}},

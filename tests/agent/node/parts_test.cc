@@ -13,8 +13,10 @@
 #include "agent/node/files.h"
 #include "agent/node/launch.h"
 #include "agent/node/options.h"
+#include "agent/node/rank_environment.h"
 #include "agent/node/utf8.h"
 #include "agent/node/worker_log.h"
+#include "common/base/json.h"
 #include "tests/agent/node/assignments.h"
 
 namespace lockstep {
@@ -111,7 +113,7 @@ TEST(WorkerLog, GoesOnWhereAnEarlierRoundEnded) {
 TEST(OutputQueue, NeverWaitsForAReaderAndSaysWhatItLeftOut) {
   int pipe_fds[2];
   ASSERT_EQ(pipe(pipe_fds), 0);
-  OutputQueue queue(pipe_fds[1], 128 * 1024);
+  OutputQueue queue(pipe_fds[1], {.bytes_max = 128 * 1024});
   const std::string line = std::string(1023, 'x') + "\n";
   for (int i = 0; i < 1000; ++i) {  // far more than a pipe and the queue hold
     queue.push(line);
@@ -158,6 +160,29 @@ TEST(OutputQueue, ForgetsAReaderThatHasLeft) {
   close(pipe_fds[1]);
 }
 
+TEST(OutputQueue, MakesTheWorkersWaitForASlowReaderButNotForOneThatTakesNothing) {
+  int pipe_fds[2];
+  ASSERT_EQ(pipe(pipe_fds), 0);
+  OutputQueue queue(pipe_fds[1], {.hold_bytes = 1000, .patience = std::chrono::seconds(2)});
+  TimePoint now{std::chrono::hours(1)};
+  EXPECT_TRUE(queue.has_room(now));
+  std::string block(64 * 1024 + 3000, 'x');  // more than the pipe holds
+  queue.push(block + "\n");
+  queue.flush();
+  EXPECT_FALSE(queue.has_room(now));
+  now += std::chrono::milliseconds(1900);
+  EXPECT_FALSE(queue.has_room(now));
+  ASSERT_EQ(read(pipe_fds[0], block.data(), 4096), 4096);
+  queue.push(block + "\n");
+  queue.flush();  // the reader took a little, and so has its time again
+  now += std::chrono::milliseconds(1900);
+  EXPECT_FALSE(queue.has_room(now));
+  now += std::chrono::milliseconds(2000);
+  EXPECT_TRUE(queue.has_room(now)) << "nobody reads: the ranks go on";
+  close(pipe_fds[0]);
+  close(pipe_fds[1]);
+}
+
 LaunchContext a_context() {
   return {.worker_binary = "/opt/bin/lockstep-worker",
           .work_folder = "/work",
@@ -201,7 +226,119 @@ TEST(Launch, RunsTheUsersCommandWithoutAConfig) {
   const Launch launch = make_launch(assignment, 0, a_context());
   EXPECT_EQ(launch.argv, assignment.command);
   EXPECT_EQ(launch.config_path, "");
+  EXPECT_EQ(launch.progress_path, "/work/progress/rank-0.jsonl");
   EXPECT_TRUE(has(launch.env, "MASTER_PORT=29500"));
+}
+
+// Rank 3 of 2 nodes x 2 processes, in the third round.
+Assignment command_assignment(std::vector<std::string> variables = {}) {
+  Assignment assignment = make_assignment({.round = 3, .nodes = 2, .processes = 2});
+  assignment.train.reset();
+  assignment.command = {"python3", "train.py"};
+  assignment.variables = std::move(variables);
+  assignment.node_index = 1;
+  assignment.restarts = 2;
+  assignment.max_restarts = 7;
+  return assignment;
+}
+
+std::string value_of(const std::vector<std::string>& env, const std::string& name) {
+  for (const std::string& entry : env) {
+    if (entry.starts_with(name + "=")) return entry.substr(name.size() + 1);
+  }
+  return "(unset)";
+}
+
+TEST(Launch, TellsACommandWhatTorchrunTells) {
+  const std::vector<std::string> env = make_launch(command_assignment(), 1, a_context()).env;
+  const std::pair<const char*, const char*> variables[] = {
+      {"RANK", "3"},
+      {"LOCAL_RANK", "1"},
+      {"WORLD_SIZE", "4"},
+      {"LOCAL_WORLD_SIZE", "2"},
+      {"NODE_RANK", "1"},
+      {"GROUP_RANK", "1"},
+      {"GROUP_WORLD_SIZE", "2"},
+      {"ROLE_NAME", "default"},
+      {"ROLE_RANK", "3"},
+      {"ROLE_WORLD_SIZE", "4"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", "29500"},
+      {"TORCHELASTIC_RESTART_COUNT", "2"},
+      {"TORCHELASTIC_MAX_RESTARTS", "7"},
+      {"TORCHELASTIC_RUN_ID", "uid-1"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"OMP_NUM_THREADS", "2"},
+      {"NCCL_ASYNC_ERROR_HANDLING", "1"},
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+      {"LOCKSTEP_JOB_UID", "uid-1"},
+      {"LOCKSTEP_JOB_NAME", "wait"},
+      {"LOCKSTEP_ROUND", "3"},
+      {"LOCKSTEP_RESTARTS", "2"},
+      {"LOCKSTEP_PROGRESS_FILE", "/work/progress/rank-3.jsonl"},
+      {"LOCKSTEP_WORLD_FILE", "/work/world.json"},
+      {"LOCKSTEP_CHECKPOINT_PATH", "/ckpt"},
+      {"PATH", "/bin"},
+      {"JAX_PROCESS_ID", "(unset)"},
+      {"TF_CONFIG", "(unset)"},
+      {"LOCKSTEP_HOSTFILE", "(unset)"},
+  };
+  for (const auto& [name, value] : variables) EXPECT_EQ(value_of(env, name), value) << name;
+}
+
+TEST(Launch, LeavesWhatTheUserHasSetOfThreads) {
+  LaunchContext context = a_context();
+  context.env.push_back("OMP_NUM_THREADS=9");
+  EXPECT_EQ(value_of(make_launch(command_assignment(), 0, context).env, "OMP_NUM_THREADS"), "9");
+  Assignment assignment = command_assignment();
+  assignment.threads_per_process = 4;
+  EXPECT_EQ(value_of(make_launch(assignment, 0, a_context()).env, "OMP_NUM_THREADS"), "4");
+  assignment.checkpoint.path.clear();
+  EXPECT_EQ(value_of(make_launch(assignment, 0, a_context()).env, "LOCKSTEP_CHECKPOINT_PATH"),
+            "(unset)");
+}
+
+TEST(Launch, TellsACommandWhatJaxTensorflowAndMpiRead) {
+  const Assignment assignment = command_assignment({"jax", "tensorflow", "mpi"});
+  const std::vector<std::string> env = make_launch(assignment, 1, a_context()).env;
+  EXPECT_EQ(value_of(env, "JAX_COORDINATOR_ADDRESS"), "127.0.0.1:29500");
+  EXPECT_EQ(value_of(env, "JAX_NUM_PROCESSES"), "4");
+  EXPECT_EQ(value_of(env, "JAX_PROCESS_ID"), "3");
+  EXPECT_EQ(*parse_json(value_of(env, "TF_CONFIG")), *parse_json(R"({
+      "cluster": {"worker": ["127.0.0.1:29500", "127.0.0.1:29501",
+                             "127.0.0.2:29500", "127.0.0.2:29501"]},
+      "task": {"type": "worker", "index": 3}})"));
+  for (const char* name :
+       {"LOCKSTEP_HOSTFILE", "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"}) {
+    EXPECT_EQ(value_of(env, name), "/work/hostfile") << name;
+  }
+  for (const char* name : {"HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"}) {
+    EXPECT_EQ(value_of(env, name), "/work/hostfile.hydra") << name;
+  }
+}
+
+TEST(Launch, BracketsAddressesOfIpv6WhereAPortFollows) {
+  Assignment assignment = command_assignment({"jax", "tensorflow"});
+  for (WorldNode& node : assignment.world.nodes) node.host = "fd00::1";
+  const std::vector<std::string> env = make_launch(assignment, 0, a_context()).env;
+  EXPECT_EQ(value_of(env, "MASTER_ADDR"), "fd00::1");
+  EXPECT_EQ(value_of(env, "JAX_COORDINATOR_ADDRESS"), "[fd00::1]:29500");
+  EXPECT_NE(value_of(env, "TF_CONFIG").find("\"[fd00::1]:29501\""), std::string::npos);
+}
+
+TEST(Launch, WritesTheWorldAndTheHostfilesOfARound) {
+  const std::vector<RoundFile> files = round_files(command_assignment({"mpi"}), "/work");
+  ASSERT_EQ(files.size(), 3u);
+  EXPECT_EQ(files[0].path, "/work/world.json");
+  const Json world = *parse_json(files[0].text);
+  EXPECT_EQ(world.at("nodes").at(1).at("host"), "127.0.0.2");
+  EXPECT_EQ(world.at("processesPerNode"), 2);
+  EXPECT_EQ(files[1].path, "/work/hostfile");
+  EXPECT_EQ(files[1].text, "127.0.0.1 slots=2\n127.0.0.2 slots=2\n");
+  EXPECT_EQ(files[2].path, "/work/hostfile.hydra");
+  EXPECT_EQ(files[2].text, "127.0.0.1:2\n127.0.0.2:2\n");
+  EXPECT_EQ(round_files(command_assignment(), "/work").size(), 1u);
+  EXPECT_TRUE(round_files(make_assignment({}), "/work").empty());
 }
 
 using Environment = std::map<std::string, std::string>;

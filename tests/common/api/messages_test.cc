@@ -59,7 +59,8 @@ AgentState a_state() {
                     .phase = WorkerPhase::kSaving,
                     .step = 40,
                     .suspect_rank = 1}};
-  state.progress = ProgressStatus{.step = 40, .steps = 100, .loss = 2.5, .tokensPerSecond = 1e5};
+  state.progress = ProgressStatus{
+      .step = 40, .steps = 100, .loss = 2.5, .tokensPerSecond = 1e5, .samplesPerSecond = 12.5};
   state.last_checkpoint = CheckpointStatus{.step = 30, .path = "/ckpt/step-00000030"};
   state.failed_seconds_ago = 0.25;
   return state;

@@ -70,7 +70,7 @@ TEST(Crd, PathsOfColumnsAndOfTheScaleSubresourceAreFieldsOfTheirType) {
         << column;
   }
   EXPECT_EQ(names, (std::vector<std::string>{"STATE", "NODES", "STEP", "LOSS", "TOKENS/S",
-                                             "RESTARTS", "AGE"}));
+                                             "SAMPLES/S", "RESTARTS", "AGE"}));
   const Json& scale = version.at("subresources").at("scale");
   EXPECT_EQ(schema_at(schema, scale.at("specReplicasPath")).value("type", ""), "integer");
   EXPECT_EQ(schema_at(schema, scale.at("statusReplicasPath")).value("type", ""), "integer");

@@ -1,0 +1,54 @@
+#include "cli/run/rank_lines.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kReadBytesMax = 256u << 10;
+constexpr size_t kLineBytesMax = 64u << 10;  // the agents break longer ones
+constexpr std::string_view kMark = "[rank ";
+
+}  // namespace
+
+RankLines::RankLines(std::string folder, std::string prefix)
+    : folder_(std::move(folder)), prefix_(std::move(prefix)) {}
+
+std::string RankLines::poll() {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    if (entry.path().filename().string().starts_with(prefix_)) files_[entry.path().string()];
+  }
+  std::string lines;
+  for (auto& [path, file] : files_) read_file(path, file, lines);
+  return lines;
+}
+
+void RankLines::read_file(const std::string& path, File& file, std::string& lines) const {
+  std::error_code error;
+  const auto size = static_cast<int64_t>(fs::file_size(path, error));
+  if (error) return;
+  if (size < file.offset) file = {.offset = size, .partial = {}};
+  std::ifstream stream(path, std::ios::binary);
+  stream.seekg(static_cast<std::streamoff>(file.offset));
+  std::string block(std::min(kReadBytesMax, static_cast<size_t>(size - file.offset)), '\0');
+  stream.read(block.data(), static_cast<std::streamsize>(block.size()));
+  block.resize(static_cast<size_t>(std::max<std::streamsize>(stream.gcount(), 0)));
+  file.offset += static_cast<int64_t>(block.size());
+  std::string text = std::exchange(file.partial, {}) + block;
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string_view line = std::string_view(text).substr(begin, end + 1 - begin);
+    if (line.starts_with(kMark)) lines += line;
+  }
+  file.partial = text.substr(begin);
+  if (file.partial.size() > kLineBytesMax) file.partial.clear();
+}
+
+}  // namespace lockstep

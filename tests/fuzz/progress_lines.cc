@@ -1,0 +1,35 @@
+// What programs write of their progress, whole and in two pieces: the same comes of both.
+#include <algorithm>
+
+#include "agent/node/program_progress.h"
+#include "common/base/check.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace lockstep;
+
+namespace {
+
+void check_bounds(const ProgressLines& lines, size_t input_bytes) {
+  const ProgramProgress& last = lines.last();
+  for (const auto& count : {last.step, last.steps, last.samples, last.tokens}) {
+    CHECK(!count || (*count >= 0 && *count <= int64_t{1} << 53));
+  }
+  for (const auto& loss : {last.loss, last.validation_loss}) CHECK(!loss || *loss - *loss == 0);
+  CHECK(lines.taken() + lines.refused() <= input_bytes);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text = fuzz_text(data, size);
+  ProgressLines whole;
+  whole.append(text);
+  check_bounds(whole, size);
+  ProgressLines pieces;
+  const size_t cut = size == 0 ? 0 : data[0] * size / 256;
+  pieces.append(text.substr(0, cut));
+  pieces.append(text.substr(cut));
+  CHECK(whole.last() == pieces.last());
+  CHECK(whole.taken() == pieces.taken() && whole.refused() == pieces.refused());
+  return 0;
+}
