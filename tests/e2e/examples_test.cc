@@ -1,8 +1,12 @@
 // The examples do what they are there for: each is run as it is, but for its size.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+
 #include "common/base/check.h"
 #include "tests/support/job_run.h"
+#include "tests/support/torch.h"
 
 namespace lockstep::test {
 namespace {
@@ -47,6 +51,63 @@ TEST(ExamplesTest, KjvGptTrainsToComplete) {
   EXPECT_TRUE(result["validationLoss"].is_number());
   for (const char* file : {"step-00000003/manifest.json", "step-00000006/manifest.json"})
     EXPECT_TRUE(fs::exists(output / "checkpoints" / file)) << file;
+}
+
+// A copy of the example with what it needs beside it, on a port that is free on this machine.
+class ExampleRun {
+ public:
+  ExampleRun(const std::string& name, const std::vector<std::string>& more_files,
+             const std::function<void(std::string&)>& change) {
+    const fs::path examples = fs::path(LOCKSTEP_SOURCE_DIR) / "examples";
+    for (const std::string& file : more_files) fs::copy(examples / file, folder_.path() / file);
+    std::string text = read_file(examples / name);
+    replace(text, "  nodes: 2\n",
+            "  nodes: 2\n  rendezvous: {port: " + std::to_string(free_port()) + "}\n");
+    change(text);
+    write_file(folder_.path() / name, text);
+    run_ = std::make_unique<JobRun>(JobRun::Options{
+        .job = folder_.path() / name, .output = folder_.path() / "out", .log = log_path()});
+  }
+  JobRun& run() { return *run_; }
+  std::string log() const { return read_file(log_path()); }
+
+ private:
+  fs::path log_path() const { return folder_.path() / "log"; }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<JobRun> run_;
+};
+
+TEST(ExamplesTest, TheShellScriptDoesItsShareOnEveryRank) {
+  ExampleRun example("shell.yaml", {}, [](std::string&) {});
+  EXPECT_EQ(example.run().wait(), 0) << example.log();
+  const Json result = example.run().result();
+  EXPECT_EQ(result["state"], "Complete");
+  EXPECT_EQ(result["step"], 1);
+  EXPECT_EQ(result["restarts"], 0);
+  // 1 + 5 + ... + 997, 2 + 6 + ... + 998, and so on.
+  for (const char* line :
+       {"[rank 0] node 0, rank 0 of 4: my share of 1 + 2 + ... + 1000 is 124750",
+        "[rank 1] node 0, rank 1 of 4: my share of 1 + 2 + ... + 1000 is 125000",
+        "[rank 2] node 1, rank 2 of 4: my share of 1 + 2 + ... + 1000 is 125250",
+        "[rank 3] node 1, rank 3 of 4: my share of 1 + 2 + ... + 1000 is 125500"}) {
+    EXPECT_NE(example.log().find(line), std::string::npos) << line << "\n" << example.log();
+  }
+}
+
+TEST(ExamplesTest, ThePytorchScriptTrainsToComplete) {
+  if (!has_torch()) GTEST_SKIP() << "no PyTorch for " << kPython;
+  ExampleRun example("torch-ddp.yaml", {"ddp.py"}, [](std::string& text) {
+    replace(text, "[python3, ", std::string("[") + kPython + ", ");
+    replace(text, "\"300\"", "\"12\"");
+    replace(text, "\"20\"", "\"6\"");
+  });
+  EXPECT_EQ(example.run().wait(), 0) << example.log();
+  const Json result = example.run().result();
+  EXPECT_EQ(result["state"], "Complete");
+  EXPECT_EQ(result["step"], 12);
+  EXPECT_TRUE(result["loss"].is_number());
+  EXPECT_NE(example.log().find("[rank 0] step 12 loss "), std::string::npos) << example.log();
 }
 
 }  // namespace
