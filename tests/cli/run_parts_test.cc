@@ -10,6 +10,7 @@
 #include "cli/run/loss_curve.h"
 #include "cli/run/metrics_reader.h"
 #include "cli/run/progress_line.h"
+#include "cli/run/rank_lines.h"
 #include "cli/run/reporter.h"
 #include "common/base/base64.h"
 
@@ -97,6 +98,48 @@ TEST(ProgressLine, FitsItsWidth) {
 TEST(ProgressLine, SaysWhatItDoesNotKnowByLeavingItOut) {
   ProgressSnapshot snapshot{.name = "a", .state = "Forming", .steps = 10};
   EXPECT_EQ(progress_log_line(snapshot), "0:00  Forming  step 0/10");
+  snapshot = {.name = "program", .elapsed_seconds = 3};
+  EXPECT_EQ(progress_log_line(snapshot), "0:03  Pending");
+  snapshot.state = "Running";
+  EXPECT_EQ(progress_log_line(snapshot), "0:03  Running");
+  snapshot.step = 7;
+  snapshot.samples_per_second = 1250;
+  EXPECT_EQ(progress_log_line(snapshot), "0:03  step 7  1.25k samples/s");
+}
+
+class RankLinesTest : public testing::Test {
+ protected:
+  RankLinesTest() : folder_(testing::TempDir() + "rank-lines-" + std::to_string(getpid())) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~RankLinesTest() override { std::filesystem::remove_all(folder_); }
+  void append(const std::string& file, const std::string& text) {
+    std::ofstream(folder_ + "/" + file, std::ios::app) << text;
+  }
+  std::string folder_;
+};
+
+TEST_F(RankLinesTest, AreTheWholeLinesThatTheRanksPrinted) {
+  RankLines lines(folder_, "job-worker-");
+  EXPECT_EQ(lines.poll(), "");
+  append("job-worker-0-1.log", "2026 INFO message=x\n[rank 0] one\n[rank 1] tw");
+  append("job-worker-1-1.log", "[rank 2] three\n");
+  append("other-worker-0-1.log", "[rank 0] of another job\n");
+  EXPECT_EQ(lines.poll(), "[rank 0] one\n[rank 2] three\n");
+  EXPECT_EQ(lines.poll(), "");
+  append("job-worker-0-1.log", "o\n");
+  append("job-worker-1-2.log", "[rank 3] of the next pod\n");
+  EXPECT_EQ(lines.poll(), "[rank 1] two\n[rank 3] of the next pod\n");
+}
+
+TEST_F(RankLinesTest, GoOnInAFileThatWasCutBackOrBeginsWithAHole) {
+  RankLines lines(folder_, "job-");
+  append("job-0.log", std::string(5000, '\0') + "\n[rank 0] one\n");
+  EXPECT_EQ(lines.poll(), "[rank 0] one\n");
+  std::ofstream(folder_ + "/job-0.log") << "[rank 0] one\n";
+  EXPECT_EQ(lines.poll(), "");
+  append("job-0.log", "[rank 0] two\n");
+  EXPECT_EQ(lines.poll(), "[rank 0] two\n");
 }
 
 TEST(ProgressLine, WritesTimesAndRates) {
@@ -128,7 +171,7 @@ TEST(StatusEvents, TellsWhatHappenedBetweenTwoLooks) {
                                     .time = "now"};
   EXPECT_EQ(status_events(before, after),
             (std::vector<std::string>{
-                "failure: rank 1: Signal on node 1, exit code 137 -> RestartInPlace",
+                "failure: rank 1: Signal on node 1, exit code 137 (SIGKILL) -> RestartInPlace",
                 "the end of the log", "restart 1"}));
   before = after;
   after.lastFailure->recoverySeconds = 1.5;

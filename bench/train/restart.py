@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""From the kill of a rank to the next training step: Lockstep beside torchrun.
+
+  bench/train/restart.py --build build --turns 3 --kills 3
+
+Both run examples/ddp.py, unchanged, with 4 processes on this machine (Lockstep: 2 nodes x 2), from the
+same checkpoints; the programs take turns. In each turn ranks drawn by a seed are killed (SIGKILL), at a
+step halfway between two checkpoints. The script's own lines of progress tell when the first step
+after that is done: it repeats one that was done before. Prints a table (Markdown) of medians with their
+spread. Ends with 77 where this machine has no PyTorch for --python.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+RANKS = 4
+EVERY = 20
+POLL_SECONDS = 0.002
+LIMIT_SECONDS = 120
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(what, condition):
+    limit = time.monotonic() + LIMIT_SECONDS
+    while time.monotonic() < limit:
+        found = condition()
+        if found:
+            return found
+        time.sleep(POLL_SECONDS)
+    sys.exit(f"waited in vain for {what}")
+
+
+def rank_processes(program_folder):
+    """The pid of each rank of ddp.py that runs in the folder."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if not entry.name.isdigit() or os.readlink(entry / "cwd") != str(program_folder):
+                continue
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            environment = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        ranks = [item[5:] for item in environment if item.startswith(b"RANK=")]
+        if b"ddp.py" in words and ranks:
+            found[int(ranks[0])] = int(entry.name)
+    return found
+
+
+class Run:
+    """One run of the script; a subclass says how."""
+
+    def __init__(self, options, steps):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-restart-")).resolve()
+        self.options = options
+        self.script = ["ddp.py", "--steps", str(steps), "--every", str(EVERY),
+                       "--checkpoint", str(self.folder / "checkpoints/ddp.pt")]
+        shutil.copy(ROOT / "examples/ddp.py", self.folder)
+        self.log = open(self.folder / "log", "w")
+        self.started = time.monotonic()
+        self.process = self.start()
+
+    def launch(self, command, environment=None):
+        return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log,
+                                stderr=self.log, start_new_session=True,
+                                env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
+
+    def steps_done(self):
+        """The steps of the progress file, in its order; whole lines alone."""
+        try:
+            text = self.progress_file().read_text()
+        except (OSError, StopIteration):
+            return []
+        return [json.loads(line)["step"] for line in text.split("\n")[:-1]]
+
+    def last_step(self):
+        return (self.steps_done() or [0])[-1]
+
+    def kill_and_time(self, rank, after_step):
+        ranks = rank_processes(self.folder)
+        wait_for(f"step {after_step}", lambda: self.last_step() >= after_step)
+        self.mark()
+        os.kill(ranks[rank], signal.SIGKILL)
+        killed = time.monotonic()
+        wait_for("a step after the restart", self.has_resumed)
+        return time.monotonic() - killed
+
+    def end(self):
+        try:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            pass
+        for pid in rank_processes(self.folder).values():
+            os.kill(pid, signal.SIGKILL)
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self.log.close()
+        shutil.rmtree(self.folder)
+
+
+class LockstepRun(Run):
+    def start(self):
+        command = json.dumps([self.options.python, *self.script])
+        (self.folder / "job.yaml").write_text(
+            "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: ddp}\nspec:\n"
+            f"  nodes: 2\n  processesPerNode: {RANKS // 2}\n  threadsPerProcess: 1\n"
+            f"  failure: {{maxRestarts: 1000}}\n  terminationGracePeriodSeconds: 1\n"
+            f"  rendezvous: {{port: {free_port()}}}\n  command: {command}\n")
+        program = pathlib.Path(self.options.build).resolve() / "bin/lockstep"
+        return self.launch([str(program), "run", "job.yaml", "--output", str(self.folder / "out")])
+
+    # Each round has a file of its own, which begins after another checkpoint.
+    def mark(self):
+        self.first_of_round = self.steps_done()[0]
+
+    def has_resumed(self):
+        steps = self.steps_done()
+        return bool(steps) and steps[0] != self.first_of_round
+
+    def progress_file(self):
+        return next((self.folder / "out/node").glob("**/progress/rank-0.jsonl"))
+
+
+class TorchrunRun(Run):
+    def __init__(self, options, steps, interval):
+        self.interval = interval
+        super().__init__(options, steps)
+
+    def start(self):
+        # The streams are named since torchrun's own default is broken with Python 3.11.
+        flags = ["--redirects", "2", "--tee", "1", "--log_dir", str(self.folder / "logs"),
+                 "--nnodes", "1", "--nproc_per_node", str(RANKS), "--max_restarts", "1000",
+                 "--monitor_interval", str(self.interval), "--master_port", str(free_port())]
+        return self.launch([self.options.python, "-m", "torch.distributed.run", *flags, *self.script],
+                           {"LOCKSTEP_PROGRESS_FILE": str(self.folder / "progress.jsonl")})
+
+    def progress_file(self):
+        return self.folder / "progress.jsonl"
+
+    # One file for all restarts: the steps that were done since the checkpoint come again.
+    def mark(self):
+        self.lines_before = len(self.steps_done())
+
+    def has_resumed(self):
+        steps = self.steps_done()[max(self.lines_before - 1, 0):]
+        return any(later <= earlier for earlier, later in zip(steps, steps[1:]))
+
+
+def spread(values):
+    return (f"{statistics.median(values):.2f} s ({min(values):.2f} to {max(values):.2f}, "
+            f"{len(values)} kills)")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=str(ROOT / "build"))
+    parser.add_argument("--python", default="/usr/bin/python3")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=3, help="of each turn")
+    parser.add_argument("--intervals", default="5,0.1", help="torchrun's --monitor_interval, seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if subprocess.run([options.python, "-c", "import torch"], capture_output=True).returncode != 0:
+        print(f"no PyTorch for {options.python}")
+        sys.exit(77)
+
+    steps = 1_000_000  # a turn ends when its kills are done
+    programs = [("Lockstep", lambda: LockstepRun(options, steps))]
+    for text in options.intervals.split(","):
+        default = ", its default" if float(text) == 5 else ""
+        programs.append((f"torchrun, looking every {text} s{default}",
+                         lambda interval=text: TorchrunRun(options, steps, interval)))
+    firsts = {name: [] for name, _ in programs}
+    times = {name: [] for name, _ in programs}
+    draw = random.Random(options.seed)
+    for turn in range(options.turns):
+        ranks = [draw.randrange(RANKS) for _ in range(options.kills)]
+        for name, start in programs:
+            run = start()
+            try:
+                wait_for("the first step", run.steps_done)
+                firsts[name].append(time.monotonic() - run.started)
+                for kill, rank in enumerate(ranks):
+                    seconds = run.kill_and_time(rank, EVERY * (2 * kill + 1) + EVERY // 2)
+                    times[name].append(seconds)
+                    print(f"turn {turn}: {name}: rank {rank}: {seconds:.2f} s", file=sys.stderr)
+            finally:
+                run.end()
+    print("| program | kill to next step | start to first step |\n|---|---|---|")
+    for name, _ in programs:
+        print(f"| {name} | {spread(times[name])} | {statistics.median(firsts[name]):.2f} s |")
+    print(f"\nLoad of the machine at the end: {os.getloadavg()[0]:.1f}; seed {options.seed}.")
+
+
+if __name__ == "__main__":
+    main()
