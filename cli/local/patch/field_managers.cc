@@ -153,8 +153,7 @@ std::optional<PatchError> check_intent(const Shape& shape, const Json& intent,
                                std::string(intent.type_name())};
   }
   const Json* entries = managed_fields_of(intent);
-  if (entries != nullptr && !(entries->is_array() && entries->empty()))
-    return PatchError{400, "metadata.managedFields must be nil"};
+  if (entries != nullptr) return PatchError{400, "metadata.managedFields must be nil"};
   const std::string version = string_or(intent, "apiVersion", "");
   if (version != writer.api_version) {
     return PatchError{400, "Incorrect version specified in apply patch. Specified patch version: " +
@@ -174,13 +173,26 @@ std::optional<PatchError> check_intent(const Shape& shape, const Json& intent,
   return PatchError{500, std::move(message)};
 }
 
-// What other appliers, and the writer's new intent, ask for.
-Json applied_fields(Managers& managers, const ManagerIdentity& self, const Json& wanted) {
+// What the others own, and what the writer's new intent asks for.
+Json fields_to_keep(Managers& managers, const ManagerIdentity& self, const Json& wanted) {
   Json kept = wanted;
   for (const ManagedEntry& entry : managers.entries()) {
-    if (entry.is_applied() && !self.matches(entry)) unite(kept, entry.fields());
+    if (!self.matches(entry)) unite(kept, entry.fields());
   }
   return kept;
+}
+
+// What `kubectl apply` remembers of an object stays that of its last intent.
+void keep_last_applied(Json& merged, const Json& intent) {
+  const Json* text = annotation(merged, kLastApplied);
+  if (text == nullptr || *text == "") return;
+  Json last = intent;
+  if (annotation(last, kLastApplied) != nullptr) {
+    Json& annotations = last["metadata"]["annotations"];
+    annotations.erase(kLastApplied);
+    if (annotations.empty()) last["metadata"].erase("annotations");
+  }
+  merged["metadata"]["annotations"][kLastApplied] = dump_json(last) + "\n";
 }
 
 bool is_change(const Json* live, const Json& merged, const ManagedEntry* last, const Json& wanted,
@@ -220,8 +232,11 @@ ApplyResult apply_intent(const SchemaNode& schema, const Json* live, const Json&
   }
   Json wanted = intended_fields(shape, intent);
   Json merged = live == nullptr ? intent : merge_intent(shape, *live, intent);
-  if (const ManagedEntry* last = managers.find(self))
-    remove_fields(shape, merged, last->fields(), applied_fields(managers, self, wanted));
+  if (const ManagedEntry* last = managers.find(self)) {
+    remove_fields(shape, merged, last->fields(), fields_to_keep(managers, self, wanted));
+    // What the intent wants empty went with its last part.
+    merged = merge_intent(shape, merged, intent);
+  }
 
   const FieldChanges changes = compare_fields(shape, before, merged);
   std::vector<Conflict> conflicts = find_conflicts(managers, self, changes);
@@ -233,6 +248,7 @@ ApplyResult apply_intent(const SchemaNode& schema, const Json* live, const Json&
     std::vector<ApplyConflict> list = reported(conflicts);
     if (!list.empty()) return list;
   }
+  if (writer.manager == kKubectl) keep_last_applied(merged, intent);
   if (!is_change(live, merged, managers.find(self), wanted, writer.api_version)) return *live;
   take_from_others(managers, self, changes);
   managers.touch(self, writer.now).fields() = std::move(wanted);

@@ -29,12 +29,13 @@ std::string element_text(const std::string& key) {
   }
 }
 
+// The fields of one level come before those below them.
 void append_paths(const Json& set, const std::string& prefix, std::vector<std::string>& paths) {
   for (const auto& [key, node] : set.items()) {
-    if (key == kSelf) continue;
-    const std::string path = prefix + element_text(key);
-    if (is_member(node)) paths.push_back(path);
-    append_paths(node, path, paths);
+    if (key != kSelf && is_member(node)) paths.push_back(prefix + element_text(key));
+  }
+  for (const auto& [key, node] : set.items()) {
+    if (key != kSelf && !node.empty()) append_paths(node, prefix + element_text(key), paths);
   }
 }
 

@@ -3,11 +3,13 @@
 #include <unordered_set>
 
 #include "cli/local/patch/field_set.h"
+#include "cli/local/patch/json_size.h"
 
 namespace lockstep::local {
 namespace {
 
 constexpr size_t kProblemsMax = 10;
+constexpr size_t kShownMax = 100;  // of a value of the wrong type
 
 const Json::object_t& members_of(const Json& object) {
   return object.get_ref<const Json::object_t&>();
@@ -163,6 +165,11 @@ class IntentCheck {
 
 void IntentCheck::walk(const Shape& shape, const Json& value, const std::string& path) {
   if (problems.size() >= kProblemsMax) return;
+  if (const std::string expected = shape.mismatch(value); !expected.empty()) {
+    report(path, "expected " + expected +
+                     ", got &value.valueUnstructured{Value:" + go_text(value, kShownMax) + "}");
+    return;
+  }
   if (value.is_array()) return walk_list(shape, value, path);
   if (!value.is_object()) return;
   for (const auto& [name, member] : members_of(value)) {
@@ -232,9 +239,12 @@ Json merge_lists(const Shape& shape, const ElementIndex& live, const ElementInde
   return merged;
 }
 
-// The part of a container; false: nothing is left of it.
-bool keep_part(const Shape& shape, Json& value, const Json& last, const Json* kept) {
-  if (kept == nullptr && is_member(last)) return false;
+// The part of a container; false: nothing is left of it. A field that the schema names stays for
+// the sake of what others own below it; an entry of a map or an element stays if they own it
+// itself.
+bool keep_part(const Shape& shape, bool named, Json& value, const Json& last, const Json* kept) {
+  const bool owned = kept != nullptr && (named || is_member(*kept));
+  if (!owned && is_member(last)) return false;
   if (!shape.is_granular(value) || value.empty()) return true;
   static const Json kNothing = Json::object();
   remove_fields(shape, value, last, kept == nullptr ? kNothing : *kept);
@@ -276,8 +286,8 @@ void remove_fields(const Shape& shape, Json& value, const Json& last, const Json
     for (auto it = value.begin(); it != value.end();) {
       const std::string key = "f:" + it.key();
       const Json* was = child_of(&last, key);
-      const bool keep =
-          was == nullptr || keep_part(shape.member(it.key()), *it, *was, child_of(&kept, key));
+      const bool keep = was == nullptr || keep_part(shape.member(it.key()), shape.names(it.key()),
+                                                    *it, *was, child_of(&kept, key));
       it = keep ? std::next(it) : value.erase(it);
     }
   } else if (value.is_array()) {
@@ -285,7 +295,7 @@ void remove_fields(const Shape& shape, Json& value, const Json& last, const Json
     for (Json& element : value) {
       const Result<std::string> key = shape.element_key(element);
       const Json* was = key.ok() ? child_of(&last, *key) : nullptr;
-      if (was == nullptr || keep_part(shape.item(), element, *was, child_of(&kept, *key)))
+      if (was == nullptr || keep_part(shape.item(), false, element, *was, child_of(&kept, *key)))
         left.push_back(std::move(element));
     }
     value = std::move(left);

@@ -80,6 +80,18 @@ bool Shape::knows(const std::string& name) const {
          (schema_->properties.empty() && !is_root_);
 }
 
+std::string Shape::mismatch(const Json& value) const {
+  if (schema_ == nullptr || value.is_null() || schema_->int_or_string) return "";
+  const std::string& type = schema_->type;
+  if (type == "object") return value.is_object() ? "" : "map";
+  if (type == "array") return value.is_array() ? "" : "list";
+  if (type == "string") return value.is_string() ? "" : "string";
+  if (type == "boolean") return value.is_boolean() ? "" : "boolean";
+  if (type == "integer" || type == "number")
+    return value.is_number() ? "" : "numeric (int or float)";
+  return "";
+}
+
 bool Shape::is_server_owned(const std::string& name) const {
   if (is_root_) return name == "apiVersion" || name == "kind";
   return is_metadata_ &&

@@ -24,6 +24,8 @@ class Shape {
   bool names(const std::string& name) const;
   // False: the schema has no place for it.
   bool knows(const std::string& name) const;
+  // The type that the schema wants where `value` is of another, in the words of a server; else "".
+  std::string mismatch(const Json& value) const;
   // What nobody owns.
   bool is_server_owned(const std::string& name) const;
 

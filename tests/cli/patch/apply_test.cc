@@ -92,7 +92,7 @@ TEST(Apply, ReportsAConflictInTheWordsOfAServer) {
   EXPECT_EQ(w.apply("b", R"({"size":"small"})"),
             "Apply failed with 1 conflict: conflict with \"a\": .spec.size");
   EXPECT_EQ(w.apply("b", R"({"size":"small","map":{"k":"w"}})"),
-            "Apply failed with 2 conflicts: conflicts with \"a\":\n- .spec.map.k\n- .spec.size");
+            "Apply failed with 2 conflicts: conflicts with \"a\":\n- .spec.size\n- .spec.map.k");
   w.update_spec("u", R"({"size":"huge","map":{"k":"v"}})");
   EXPECT_EQ(w.apply("b", R"({"size":"small","map":{"k":"w"}})"),
             "Apply failed with 2 conflicts: conflicts with \"a\":\n- .spec.map.k\n"
@@ -185,6 +185,34 @@ const RefusedCase kRefused[] = {
      "  .spec.set: duplicate entries for key [=\"a\"]\n"
      "  .spec.set: element 2: associative list without keys has an element that's a map type"},
 };
+
+TEST(Apply, RefusesValuesOfOtherTypes) {
+  Written w;
+  for (const auto& [spec, problem] :
+       {std::pair(R"({"size":3})", ".spec.size: expected string"),
+        std::pair(R"({"part":"x"})", ".spec.part: expected map"),
+        std::pair(R"({"part":{"x":"1"}})", ".spec.part.x: expected numeric (int or float)"),
+        std::pair(R"({"ports":{}})", ".spec.ports: expected list")}) {
+    EXPECT_NE(w.apply("a", spec).find(problem), std::string::npos) << spec;
+  }
+}
+
+TEST(Apply, RemovesAnElementWithWhatOthersSetInIt) {
+  Written w;
+  EXPECT_EQ(w.apply("a", R"({"size":"big","ports":[{"port":1}]})"), "");
+  w.update_spec("u", R"({"size":"big","ports":[{"port":1,"name":"n"}]})");
+  EXPECT_EQ(w.apply("a", R"({"size":"big","ports":[]})"), "");
+  EXPECT_EQ(w.spec(), json(R"({"size":"big","ports":[]})"));
+  EXPECT_EQ(w.updated("u"), "null");
+}
+
+TEST(Apply, LeavesWhatAnUpdateOwnsToo) {
+  Written w;
+  w.update_spec("u", R"({"size":"big"})");
+  EXPECT_EQ(w.apply("a", R"({"size":"big","color":"red"})"), "");
+  EXPECT_EQ(w.apply("a", R"({})"), "");
+  EXPECT_EQ(w.spec(), json(R"({"size":"big"})"));
+}
 
 TEST(Apply, RefusesWhatIsNoIntent) {
   const SchemaNode schema = widget_schema();
