@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
 constexpr size_t kHttpThreads = 4;
+constexpr Duration kTrimInterval = std::chrono::seconds(10);
 
 struct Flags {
   std::string kubeconfig;
@@ -96,6 +98,14 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   return options;
 }
 
+// A burst of jobs leaves free memory between what is still used; what can goes back to the system.
+void trim_memory_from_time_to_time(Timers& timers) {
+  timers.after(kTrimInterval, [&timers] {
+    malloc_trim(0);
+    trim_memory_from_time_to_time(timers);
+  });
+}
+
 // Everything that lives as long as the process. One thread runs it all; SIGTERM and SIGINT are
 // waited for by another, which only leaves word in the mailbox.
 int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::string key) {
@@ -124,6 +134,7 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
   }).detach();
   log_info("started", {{"server", access.server.url}, {"namespace", flags.namespace_}});
   controller.start();
+  trim_memory_from_time_to_time(timers);
   while (!exit_code) {
     timers.run_due();
     mailbox.run();
