@@ -16,16 +16,17 @@ const std::set<std::string_view> kTypes = {"object",  "array",  "string",
 
 // What JSON Schema has and this server doesn't carry out, or a structural schema forbids.
 const std::map<std::string_view, std::string_view> kRefused = {
-    {"$ref", "must be empty: schemas are not shared"},
-    {"definitions", "is forbidden"},
-    {"dependencies", "is forbidden"},
-    {"id", "is forbidden"},
-    {"deprecated", "is forbidden"},
-    {"patternProperties", "is forbidden"},
-    {"additionalItems", "is forbidden"},
-    {"allOf", "is not supported by this server"},
-    {"oneOf", "is not supported by this server"},
-    {"not", "is not supported by this server"},
+    {"$ref", "Forbidden: $ref is not supported"},
+    {"definitions", "Forbidden: not in a structural schema"},
+    {"dependencies", "Forbidden: not in a structural schema"},
+    {"id", "Forbidden: not in a structural schema"},
+    {"deprecated", "Forbidden: not in a structural schema"},
+    {"patternProperties", "Forbidden: not in a structural schema"},
+    {"additionalItems", "Forbidden: not in a structural schema"},
+    {"allOf", "Forbidden: this server does not support it"},
+    {"anyOf", "Forbidden: this server does not support it"},
+    {"oneOf", "Forbidden: this server does not support it"},
+    {"not", "Forbidden: this server does not support it"},
 };
 
 // What says nothing that this server acts on: words for people, and CEL rules, which servers before
@@ -33,12 +34,16 @@ const std::map<std::string_view, std::string_view> kRefused = {
 const std::set<std::string_view> kSilent = {"title", "example", "externalDocs", "$schema",
                                             "x-kubernetes-validations"};
 
-struct Limits {
-  size_t nodes = 0;
-};
-
 Error wrong(const std::string& path, std::string_view what) {
   return invalid(path + ": " + std::string(what));
+}
+
+std::string unsupported(const Json& value, const std::string& choices) {
+  return "Unsupported value: " + dump_json(value) + ": supported values: " + choices;
+}
+
+Error invalid_value(const std::string& path, const std::string& value, std::string_view what) {
+  return wrong(path, "Invalid value: \"" + value + "\": " + std::string(what));
 }
 
 Status read_text(const Json& value, const std::string& path, std::string& target) {
@@ -110,7 +115,7 @@ Status Compiler::read_properties(const Json& value, const std::string& path, int
 Status Compiler::read_additional(const Json& value, const std::string& path, int depth,
                                  SchemaNode& node) {
   if (value.is_boolean()) {
-    if (!value.get<bool>()) return wrong(path, "must not be false");
+    if (!value.get<bool>()) return {};  // unknown members are pruned
     node.additional = std::make_unique<SchemaNode>();
     node.additional->preserve_unknown = true;
     return {};
@@ -129,7 +134,8 @@ Status Compiler::read_structure(const std::string& word, const Json& value, cons
   if (word == "properties") return read_properties(value, path, depth, node);
   if (word == "additionalProperties") return read_additional(value, path, depth, node);
   if (word == "items") {
-    if (!value.is_object()) return wrong(path, "must be a schema object and not an array");
+    if (!value.is_object())
+      return wrong(path, "Forbidden: items must be a schema object and not an array");
     node.items = std::make_unique<SchemaNode>();
     return read(value, path, depth + 1, *node.items);
   }
@@ -166,12 +172,16 @@ Status Compiler::read_bound(const std::string& word, const Json& value, const st
   if (word == "maxProperties") return read_count(value, path, node.properties_max);
   if (word == "uniqueItems") {
     if (value == false) return {};
-    return wrong(path, "cannot be set to true since the runtime complexity becomes quadratic");
+    return wrong(path,
+                 "Forbidden: uniqueItems cannot be set to true since the runtime complexity "
+                 "becomes quadratic");
   }
   if (word == "pattern") {
     TRY(read_text(value, path, node.pattern));
     const Result<std::shared_ptr<const Pattern>> matcher = Pattern::compile(node.pattern);
-    if (!matcher.ok()) return wrong(path, matcher.error().message);
+    if (!matcher.ok()) {
+      return wrong(path, "Invalid value: " + dump_json(value) + ": " + matcher.error().message);
+    }
     node.matcher = *matcher;
     return {};
   }
@@ -187,7 +197,7 @@ Status read_list_type(const Json& value, const std::string& path, ListType& targ
   } else if (value == "map") {
     target = ListType::kMap;
   } else {
-    return wrong(path, "must be atomic, set or map");
+    return wrong(path, unsupported(value, R"("atomic", "set", "map")"));
   }
   return {};
 }
@@ -199,14 +209,18 @@ Status Compiler::read_extension(const std::string& word, const Json& value, cons
     return read_flag(value, path, node.embedded_resource);
   }
   if (word == "x-kubernetes-preserve-unknown-fields") {
-    if (value != true) return wrong(path, "must be true or undefined");
+    if (value != true) {
+      return wrong(path, "Invalid value: " + dump_json(value) + ": must be true or undefined");
+    }
     node.preserve_unknown = true;
     return {};
   }
   if (word == "x-kubernetes-list-type") return read_list_type(value, path, node.list_type);
   if (word == "x-kubernetes-list-map-keys") return read_texts(value, path, node.list_keys);
   if (word == "x-kubernetes-map-type") {
-    if (value != "atomic" && value != "granular") return wrong(path, "must be atomic or granular");
+    if (value != "atomic" && value != "granular") {
+      return wrong(path, unsupported(value, R"("atomic", "granular")"));
+    }
     node.atomic_object = value == "atomic";
     return {};
   }
@@ -227,7 +241,7 @@ Status Compiler::read_word(const std::string& word, const Json& value, const std
   if (known || kSilent.contains(word)) return {};
   const auto refused = kRefused.find(word);
   if (refused != kRefused.end()) return wrong(path, refused->second);
-  return wrong(path, "is no word of a schema that this server knows");
+  return wrong(path, "Forbidden: this server does not know the word");
 }
 
 // x-kubernetes-int-or-string may say again, in the words of JSON Schema, what it means.
@@ -237,66 +251,119 @@ bool is_int_or_string(const Json& any_of) {
 
 Status check_keys(const SchemaNode& node, const std::string& path) {
   const std::string at = path + ".x-kubernetes-list-map-keys";
-  if (node.list_keys.empty()) return wrong(at, "must not be empty if list-type is map");
-  if (node.items->type != "object") return wrong(path + ".items", "must be objects of a list map");
+  if (node.list_keys.empty()) {
+    return wrong(at, "Required value: must not be empty if x-kubernetes-list-type is map");
+  }
+  if (node.items->type != "object") {
+    return invalid_value(path + ".items.type", node.items->type,
+                         "must be object if parent array's x-kubernetes-list-type is map");
+  }
   for (const std::string& key : node.list_keys) {
     const auto member = node.items->properties.find(key);
     if (member == node.items->properties.end()) {
-      return wrong(at, "\"" + key + "\" must be one of items.properties");
+      return invalid_value(at, key, "entries must all be names of item properties");
     }
     const SchemaNode& schema = member->second;
+    const std::string key_path = path + ".items.properties[" + key + "]";
     if (schema.type == "object" || schema.type == "array") {
-      return wrong(at, "\"" + key + "\" must be a scalar, it is of type " + schema.type);
+      return invalid_value(key_path + ".type", schema.type,
+                           "must be a scalar type if parent array's x-kubernetes-list-type is map");
     }
     const auto& required = node.items->required;
     if (!schema.default_value &&
         std::find(required.begin(), required.end(), key) == required.end()) {
-      return wrong(at, "\"" + key + "\" must be required or have a default");
+      return wrong(key_path + ".default",
+                   "Required value: this property is in x-kubernetes-list-map-keys, so it must "
+                   "have a default or be a required property");
     }
   }
   return {};
 }
 
 Status check_list(const SchemaNode& node, const std::string& path) {
-  if (node.items == nullptr) return wrong(path + ".items", "must be specified");
+  if (node.items == nullptr) return wrong(path + ".items", "Required value: must be specified");
   if (node.list_type == ListType::kMap) return check_keys(node, path);
   if (!node.list_keys.empty()) {
-    return wrong(path + ".x-kubernetes-list-map-keys", "needs x-kubernetes-list-type: map");
+    return wrong(path + ".x-kubernetes-list-map-keys",
+                 "Forbidden: must be empty if x-kubernetes-list-type is not map");
   }
   if (node.list_type != ListType::kSet) return {};
-  const bool granular = node.items->type == "object" && !node.items->atomic_object;
-  if (granular || (node.items->type == "array" && node.items->list_type != ListType::kAtomic)) {
-    return wrong(path + ".items", "must be scalars or atomic if list-type is set");
+  const bool is_granular = node.items->type == "object" && !node.items->atomic_object;
+  if (is_granular || (node.items->type == "array" && node.items->list_type != ListType::kAtomic)) {
+    return wrong(path + ".items", "Invalid value: \"" + node.items->type +
+                                      "\": must be atomic as item of a list with "
+                                      "x-kubernetes-list-type=set");
   }
   return {};
+}
+
+Status check_object_words(const SchemaNode& node, const std::string& path) {
+  if (node.additional != nullptr && !node.properties.empty()) {
+    return wrong(path + ".additionalProperties",
+                 "Forbidden: additionalProperties and properties are mutual exclusive");
+  }
+  if (node.atomic_object && node.type != "object") {
+    return invalid_value(path + ".type", node.type,
+                         "must be object if x-kubernetes-map-type is specified");
+  }
+  if (!node.embedded_resource) return {};
+  if (node.properties.empty() && !node.preserve_unknown) {
+    return wrong(path + ".properties",
+                 "Required value: must not be empty if x-kubernetes-embedded-resource is true "
+                 "without x-kubernetes-preserve-unknown-fields");
+  }
+  if (node.type == "object") return {};
+  return invalid_value(path + ".type", node.type,
+                       "must be object if x-kubernetes-embedded-resource is true");
 }
 
 Status check_structure(const SchemaNode& node, const std::string& path) {
   if (node.type.empty()) {
     if (!node.int_or_string && !node.preserve_unknown) {
-      return wrong(path + ".type", "must not be empty for specified object fields and array items");
+      return wrong(path + ".type",
+                   std::string("Required value: must not be empty for specified ") +
+                       (path.ends_with(".items") ? "array items" : "object fields"));
     }
   } else if (!kTypes.contains(node.type)) {
     return wrong(path + ".type",
-                 "\"" + node.type + "\" must be object, array, string, integer, number or boolean");
-  } else if (node.int_or_string) {
-    return wrong(path + ".type", "must be empty if x-kubernetes-int-or-string is true");
+                 unsupported(node.type, R"("array", "boolean", "integer", "number", "object", )"
+                                        R"("string")"));
   }
-  if (node.additional != nullptr && !node.properties.empty()) {
-    return wrong(path + ".additionalProperties",
-                 "additionalProperties and properties are mutual exclusive");
-  }
-  if (node.embedded_resource && node.type != "object") {
-    return wrong(path + ".type", "must be object if x-kubernetes-embedded-resource is true");
-  }
-  if (node.embedded_resource && node.properties.empty() && !node.preserve_unknown) {
-    return wrong(path + ".properties",
-                 "must not be empty if x-kubernetes-embedded-resource is true without "
-                 "x-kubernetes-preserve-unknown-fields");
-  }
+  TRY(check_object_words(node, path));
   if (node.type == "array") return check_list(node, path);
-  if (node.list_type != ListType::kAtomic || !node.list_keys.empty() || node.items != nullptr) {
-    return wrong(path, "items, x-kubernetes-list-type and its keys are those of an array");
+  if (node.list_type != ListType::kAtomic || !node.list_keys.empty()) {
+    return invalid_value(path + ".type", node.type,
+                         "must be array if x-kubernetes-list-type is specified");
+  }
+  if (node.items == nullptr) return {};
+  return wrong(path + ".items", "Forbidden: only arrays have items");
+}
+
+// What the root may say of the members that every object has.
+Status check_root(const SchemaNode& root, const std::string& path) {
+  if (root.type.empty())
+    return wrong(path + ".type", "Required value: must not be empty at the root");
+  if (root.type != "object") {
+    return invalid_value(path + ".type", root.type, "must be object at the root");
+  }
+  if (root.nullable)
+    return wrong(path + ".nullable", "Forbidden: nullable cannot be true at the root");
+  for (const auto& [name, property] : root.properties) {
+    const std::string at = path + ".properties[" + name + "]";
+    const bool is_text = name == "apiVersion" || name == "kind";
+    if (is_text && property.type != "string") {
+      return invalid_value(at + ".type", property.type, "must be string");
+    }
+    if (name != "metadata") continue;
+    if (property.type != "object") {
+      return invalid_value(at + ".type", property.type, "must be object");
+    }
+    for (const auto& [member, schema] : property.properties) {
+      if (member == "name" || member == "generateName") continue;
+      return wrong(at,
+                   "Forbidden: must not specify anything other than name and generateName, but "
+                   "metadata is implicitly specified");
+    }
   }
   return {};
 }
@@ -306,7 +373,8 @@ Status check_default(const SchemaNode& node, const std::string& path) {
   Json copy = *node.default_value;
   const std::vector<std::string> unknown = prune(node, copy);
   if (!unknown.empty()) {
-    return wrong(path + ".default", "has the unknown field " + unknown.front());
+    return wrong(path + ".default", "Invalid value: " + dump_json(*node.default_value) +
+                                        ": must not have unknown fields");
   }
   const std::vector<SchemaProblem> problems = validate(node, copy, 1);
   if (problems.empty()) return {};
@@ -326,6 +394,11 @@ Status Compiler::read(const Json& schema, const std::string& path, int depth, Sc
     if (word == "anyOf" && is_int_or_string(value)) continue;
     TRY(read_word(word, value, path + "." + word, depth, node));
   }
+  if (node.int_or_string) node.type.clear();
+  if (!node.nullable && node.default_value && node.default_value->is_null()) {
+    node.default_value.reset();
+  }
+  if (depth == 1) TRY(check_root(node, path));
   TRY(check_structure(node, path));
   return check_default(node, path);
 }
@@ -340,7 +413,6 @@ const SchemaNode* SchemaNode::member(std::string_view name) const {
 Result<std::shared_ptr<const SchemaNode>> compile_schema(const Json& open_api_v3_schema) {
   auto root = std::make_shared<SchemaNode>();
   TRY(Compiler().read(open_api_v3_schema, "openAPIV3Schema", 1, *root));
-  if (root->type != "object") return wrong("openAPIV3Schema.type", "must be object at the root");
   return std::shared_ptr<const SchemaNode>(std::move(root));
 }
 

@@ -10,13 +10,14 @@
 namespace lockstep::local {
 namespace {
 
-constexpr double kInt64Limit = 9223372036854775808.0;
+// Beyond it not every integer is a double.
+constexpr double kWholeLimit = 9007199254740992.0;
 
-// As Go's %v prints a float64.
+// As Go's %v prints a float64: 1e+06, 0.5.
 std::string float_text(double value) {
   char text[40];
   const double size = std::abs(value);
-  const bool plain = value == 0 || (size >= 1e-4 && size < 1e21);
+  const bool plain = value == 0 || (size >= 1e-4 && size < 1e6);
   const auto end = std::to_chars(text, text + sizeof text, value,
                                  plain ? std::chars_format::fixed : std::chars_format::scientific);
   return {text, end.ptr};
@@ -31,11 +32,17 @@ std::string in_quotes(std::string_view text) {
   return dump_json(Json(text));
 }
 
+// What fits int64; larger ones are numbers to an API server.
+bool is_integer(const Json& value) {
+  return value.is_number_integer() &&
+         (!value.is_number_unsigned() || value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
+}
+
 bool is_whole(const Json& value) {
-  if (value.is_number_integer()) return true;
+  if (is_integer(value)) return true;
   if (!value.is_number_float()) return false;
   const double number = value.get<double>();
-  return number == std::floor(number) && std::abs(number) < kInt64Limit;
+  return number == std::floor(number) && std::abs(number) < kWholeLimit;
 }
 
 std::string_view type_of(const Json& value) {
@@ -44,13 +51,7 @@ std::string_view type_of(const Json& value) {
   if (value.is_array()) return "array";
   if (value.is_string()) return "string";
   if (value.is_boolean()) return "boolean";
-  return value.is_number_integer() ? "integer" : "number";
-}
-
-// What the type's format would be, as the messages of a wrong type with a format have it.
-std::string_view format_of(const Json& value) {
-  if (value.is_number_integer()) return "int64";
-  return value.is_number_float() ? "float64" : "";
+  return is_integer(value) ? "integer" : "number";
 }
 
 bool has_type(const SchemaNode& schema, const Json& value) {
@@ -70,9 +71,8 @@ class Validator {
  public:
   explicit Validator(size_t problems_max) : problems_max_(problems_max) {}
 
-  void check(const SchemaNode& schema, const Json& value);
-  // What validation of a resource leaves to the caller.
-  void check_root(const SchemaNode& schema, const Json& object);
+  // Of a root, apiVersion, kind and metadata are the caller's business.
+  void check(const SchemaNode& schema, const Json& value, bool is_root = false);
   std::vector<SchemaProblem> take() { return std::move(problems_); }
 
  private:
@@ -119,41 +119,34 @@ class Validator {
 
 void Validator::check_type(const SchemaNode& schema, const Json& value) {
   if (has_type(schema, value)) return;
-  std::string wanted = schema.int_or_string ? "integer,string" : schema.type;
-  std::string_view found = type_of(value);
-  const bool by_format =
-      !schema.format.empty() && !value.is_null() && !value.is_string() && !value.is_array();
-  if (by_format) {
-    wanted = schema.format;
-    found = format_of(value);
-  }
-  add("FieldValueTypeInvalid", "Invalid value: " + in_quotes(found) + ": " + in_body() +
-                                   "must be of type " + wanted + ": " + in_quotes(found));
+  const std::string wanted = schema.int_or_string ? "integer,string" : schema.type;
+  const std::string found = in_quotes(type_of(value));
+  add("FieldValueTypeInvalid",
+      "Invalid value: " + found + ": " + in_body() + "must be of type " + wanted + ": " + found);
 }
 
 void Validator::check_enum(const SchemaNode& schema, const Json& value) {
   const auto& allowed = schema.enum_values;
   if (allowed.empty() || std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  if (value.is_null() && schema.nullable) return;
   std::string values;
   for (const Json& choice : allowed) {
     const std::string text = choice.is_string() ? choice.get<std::string>() : dump_json(choice);
     values += (values.empty() ? "" : ", ") + in_quotes(text);
   }
   add("FieldValueNotSupported",
-      "Unsupported value: " + shown(value) + ": supported values: " + values);
+      "Unsupported value: " + (value.is_null() ? in_quotes("null") : shown(value)) +
+          ": supported values: " + values);
 }
 
 void Validator::check_text(const SchemaNode& schema, const std::string& text) {
+  // Of these an API server names the first.
   if (schema.length_max && characters(text) > *schema.length_max) {
     add("FieldValueTooLong",
         "Too long: may not be longer than " + std::to_string(*schema.length_max));
-  }
-  if (schema.length_min && characters(text) < *schema.length_min) {
+  } else if (schema.length_min && characters(text) < *schema.length_min) {
     add_invalid(in_quotes(text),
                 "should be at least " + std::to_string(*schema.length_min) + " chars long");
-  }
-  if (schema.matcher != nullptr && !schema.matcher->matches(text)) {
+  } else if (schema.matcher != nullptr && !schema.matcher->matches(text)) {
     add_invalid(in_quotes(text), "should match '" + schema.pattern + "'");
   }
   if (!schema.format.empty() && !has_format(schema.format, text)) {
@@ -165,14 +158,9 @@ void Validator::check_text(const SchemaNode& schema, const std::string& text) {
 void Validator::check_number(const SchemaNode& schema, const Json& value) {
   const double number = value.get<double>();
   const auto bound_text = [&](double bound) {
-    const bool whole = value.is_number_integer() && std::abs(bound) < kInt64Limit;
+    const bool whole = value.is_number_integer() && std::abs(bound) < kWholeLimit;
     return whole ? std::to_string(static_cast<int64_t>(bound)) : float_text(bound);
   };
-  if (schema.format == "int32" && is_whole(value) && std::abs(number + 0.5) > 2147483648.0) {
-    add("FieldValueInvalid", "Invalid value: " + shown(value) +
-                                 ": Checked value must be of type integer with format int32 in " +
-                                 path_);
-  }
   if (schema.multiple_of) {
     const double ratio = number / *schema.multiple_of;
     if (ratio != std::round(ratio)) {
@@ -255,14 +243,22 @@ void Validator::check_array(const SchemaNode& schema, const Json& array) {
 }
 
 void Validator::check_embedded(const Json& object) {
-  for (const char* name : {"apiVersion", "kind"}) {
-    if (!string_or(object, name, "").empty()) continue;
+  for (const std::string name : {"apiVersion", "kind"}) {
+    const Json* member = find_member(object, name);
     const Step step(path_, name);
-    add("FieldValueRequired", "Required value: must not be empty");
+    if (member == nullptr || *member == "") {
+      add("FieldValueRequired", "Required value: must not be empty");
+    } else if (!member->is_string()) {
+      add("FieldValueTypeInvalid", "Invalid value: " + shown(*member) + ": must be a string");
+    } else if (const auto& text = member->get_ref<const std::string&>();
+               name == "apiVersion" && std::count(text.begin(), text.end(), '/') > 1) {
+      add("FieldValueInvalid",
+          "Invalid value: " + in_quotes(text) + ": unexpected GroupVersion string: " + text);
+    }
   }
 }
 
-void Validator::check(const SchemaNode& schema, const Json& value) {
+void Validator::check(const SchemaNode& schema, const Json& value, bool is_root) {
   check_type(schema, value);
   check_enum(schema, value);
   if (value.is_string()) {
@@ -272,16 +268,8 @@ void Validator::check(const SchemaNode& schema, const Json& value) {
   } else if (value.is_array()) {
     check_array(schema, value);
   } else if (value.is_object()) {
-    check_object(schema, value, schema.embedded_resource);
+    check_object(schema, value, is_root || schema.embedded_resource);
     if (schema.embedded_resource) check_embedded(value);
-  }
-}
-
-void Validator::check_root(const SchemaNode& schema, const Json& object) {
-  if (object.is_object()) {
-    check_object(schema, object, true);
-  } else {
-    check_type(schema, object);
   }
 }
 
@@ -290,7 +278,7 @@ void Validator::check_root(const SchemaNode& schema, const Json& object) {
 std::vector<SchemaProblem> validate(const SchemaNode& schema, const Json& object,
                                     size_t problems_max) {
   Validator validator(problems_max);
-  validator.check_root(schema, object);
+  validator.check(schema, object, true);
   return validator.take();
 }
 

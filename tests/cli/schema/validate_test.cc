@@ -46,8 +46,8 @@ TEST(Validate, SpeaksAsKubeApiserverDoes) {
         "of type integer: \"string\""}},
       {R"({"type":"integer","format":"int64"})",
        "1.5",
-       {"FieldValueTypeInvalid | spec.value | Invalid value: \"float64\": spec.value in body must "
-        "be of type int64: \"float64\""}},
+       {"FieldValueTypeInvalid | spec.value | Invalid value: \"number\": spec.value in body must "
+        "be of type integer: \"number\""}},
       {R"({"type":"object"})",
        "[]",
        {"FieldValueTypeInvalid | spec.value | Invalid value: \"array\": spec.value in body must be "
@@ -100,6 +100,46 @@ TEST(Validate, SpeaksAsKubeApiserverDoes) {
            "items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"}}}})",
        R"([{"k":"a"},{"k":"a"}])",
        {"FieldValueDuplicate | spec.value[1] | Duplicate value: {\"k\":\"a\"}"}},
+      {R"({"type":"integer"})",
+       "12345678901234567890",
+       {"FieldValueTypeInvalid | spec.value | Invalid value: \"number\": spec.value in body must "
+        "be of type integer: \"number\""}},
+      {R"({"type":"number","multipleOf":0.5,"maximum":1000000000})",
+       "1e30",
+       {"FieldValueInvalid | spec.value | Invalid value: 1e+30: spec.value in body should be less "
+        "than or equal to 1e+09"}},
+      {R"({"type":"number","multipleOf":0.5})",
+       "1234567.25",
+       {"FieldValueInvalid | spec.value | Invalid value: 1.23456725e+06: spec.value in body should "
+        "be a multiple of 0.5"}},
+      {R"({"type":"integer","multipleOf":3})",
+       "4",
+       {"FieldValueInvalid | spec.value | Invalid value: 4: spec.value in body should be a "
+        "multiple of 3"}},
+      {R"({"type":"string","nullable":true,"enum":["a"]})",
+       "null",
+       {"FieldValueNotSupported | spec.value | Unsupported value: \"null\": supported values: "
+        "\"a\""}},
+      {R"({"type":"string","enum":["a"]})",
+       "1",
+       {"FieldValueTypeInvalid | spec.value | Invalid value: \"integer\": spec.value in body must "
+        "be of type string: \"integer\"",
+        "FieldValueNotSupported | spec.value | Unsupported value: 1: supported values: \"a\""}},
+      {R"({"type":"object","additionalProperties":{"type":"string"},"minProperties":1})",
+       "{}",
+       {"FieldValueInvalid | spec.value | Invalid value: 0: spec.value in body should have at "
+        "least 1 properties"}},
+      {R"({"type":"string","format":"date-time"})", "\"2026-01-01T00:00:00.5+01:00\"", {}},
+      {R"({"type":"string","format":"date-time"})",
+       "\"2026-01-01\"",
+       {"FieldValueTypeInvalid | spec.value | Invalid value: \"2026-01-01\": spec.value in body "
+        "must be of type date-time: \"2026-01-01\""}},
+      {R"({"type":"object","x-kubernetes-embedded-resource":true,
+           "x-kubernetes-preserve-unknown-fields":true})",
+       R"({"apiVersion":"a/b/c","more":1})",
+       {"FieldValueInvalid | spec.value.apiVersion | Invalid value: \"a/b/c\": unexpected "
+        "GroupVersion string: a/b/c",
+        "FieldValueRequired | spec.value.kind | Required value: must not be empty"}},
       {R"({"x-kubernetes-int-or-string":true})", "\"50%\"", {}},
       {R"({"x-kubernetes-int-or-string":true})", "50", {}},
       {R"({"x-kubernetes-int-or-string":true})",
@@ -113,6 +153,24 @@ TEST(Validate, SpeaksAsKubeApiserverDoes) {
     EXPECT_EQ(problems(*schema, {{"spec", {{"value", *parse_json(test.value)}}}}), test.problems)
         << test.schema << " " << test.value;
   }
+}
+
+TEST(Validate, StopsAtTheNumberOfProblemsThatWasAskedFor) {
+  const auto schema = schema_of_value(R"({"type":"array","items":{"type":"string"}})");
+  EXPECT_EQ(validate(*schema, {{"spec", {{"value", std::vector<int>(1000)}}}}, 3).size(), 3u);
+}
+
+TEST(Validate, LeavesMetadataAndWhatKeepsUnknownFieldsAlone) {
+  const auto schema = compiled(R"({"type":"object","properties":{
+    "metadata":{"type":"object","properties":{"name":{"type":"string","maxLength":3}}},
+    "any":{"x-kubernetes-preserve-unknown-fields":true}}})");
+  EXPECT_EQ(problems(*schema, *parse_json(R"({"metadata":5,"any":[1,{"a":null}]})")),
+            std::vector<std::string>());
+}
+
+TEST(Validate, AnswersAPatternThatWouldBacktrackAtOnce) {
+  const auto schema = schema_of_value(R"({"type":"string","pattern":"^(a+)+$"})");
+  EXPECT_EQ(validate(*schema, {{"spec", {{"value", std::string(100'000, 'a') + "b"}}}}).size(), 1u);
 }
 
 }  // namespace
