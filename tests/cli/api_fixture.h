@@ -20,6 +20,10 @@ class ApiTest : public testing::Test {
     std::string type = method == "PATCH" ? "application/merge-patch+json" : "application/json";
     return api_.handle({method, target, type, body.is_null() ? "" : dump_json(body)});
   }
+  ApiResponse send(const std::string& method, const std::string& target, const std::string& type,
+                   const Json& body) {
+    return api_.handle({method, target, type, dump_json(body)});
+  }
   ApiResponse get(const std::string& target) { return ask("GET", target); }
 
   // Creates it, or fails the test.

@@ -153,10 +153,13 @@ TEST_F(ApiTest, RefusesBodiesItCannotRead) {
   EXPECT_EQ(post("application/json", "\"" + std::string(4u << 20, 'x') + "\""), 413);
   EXPECT_EQ(post("application/vnd.kubernetes.protobuf", "k8s"), 415);
   Json made = make(kJobs, job("a"));
-  for (const char* type : {"application/strategic-merge-patch+json", "application/apply-patch+yaml",
-                           "application/json-patch+json"}) {
-    EXPECT_EQ(api_.handle({"PATCH", path(kJobs, "a"), type, "{}"}).code, 415) << type;
-  }
+  auto patch = [&](const std::string& type) {
+    return api_.handle({"PATCH", path(kJobs, "a"), type, "{}"}).code;
+  };
+  EXPECT_EQ(patch("application/strategic-merge-patch+json"), 415);  // not of custom types
+  EXPECT_EQ(patch("application/json"), 415);
+  EXPECT_EQ(patch("application/json-patch+json"), 400);
+  EXPECT_EQ(patch("application/apply-patch+yaml"), 422);  // without a fieldManager
   EXPECT_EQ(get(path(kJobs, "a")).body, made);
 }
 
@@ -225,7 +228,7 @@ TEST_F(ApiTest, MergePatchRemovesWhatIsNull) {
 
 TEST_F(ApiTest, MakesNamesFromGenerateName) {
   Json object = {{"metadata", {{"generateName", "run-"}}}};
-  Json a = make(kJobs, object), b = make(kJobs, object);
+  Json a = make(kSecrets, object), b = make(kSecrets, object);
   EXPECT_TRUE(a["metadata"]["name"].get<std::string>().starts_with("run-"));
   EXPECT_NE(a["metadata"]["name"], b["metadata"]["name"]);
 }

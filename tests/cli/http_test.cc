@@ -13,6 +13,7 @@ namespace {
 
 constexpr char kToken[] = "right";
 constexpr char kJobs[] = "/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs";
+constexpr char kPods[] = "/api/v1/namespaces/default/pods";
 
 using Client = test::HttpClient;
 
@@ -177,13 +178,14 @@ TEST_F(HttpTest, TellsALateWatchInAnEvent) {
 TEST_F(HttpTest, CutsOffAWatcherThatDoesNotRead) {
   start({.connections_max = 2, .io_timeout = std::chrono::milliseconds(300)});
   Client slow(server_->port(), 4096);
-  slow.send(request("GET " + std::string(kJobs) + "?watch=true"));
+  slow.send(request("GET " + std::string(kPods) + "?watch=true"));
   EXPECT_TRUE(slow.read_until("\r\n\r\n"));
   std::string filler(512 * 1024, 'x');
   for (int i = 0; i < 40; ++i) {
-    ApiResponse made = api_.handle({"POST", kJobs, "application/json",
-                                    R"({"metadata":{"name":"j)" + std::to_string(i) +
-                                        R"("},"spec":{"filler":")" + filler + "\"}}"});
+    ApiResponse made =
+        api_.handle({"POST", kPods, "application/json",
+                     R"({"metadata":{"name":"p)" + std::to_string(i) +
+                         R"("},"spec":{"containers":[{"name":"c","filler":")" + filler + "\"}]}}"});
     ASSERT_EQ(made.code, 201);
   }
   // Its place is free again although it never read nor closed.

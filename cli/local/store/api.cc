@@ -2,43 +2,20 @@
 
 #include <array>
 
-#include "cli/local/protobuf/protobuf.h"
-#include "cli/local/store/crd.h"
 #include "cli/local/store/discovery.h"
 #include "cli/local/store/event_view.h"
 #include "cli/local/store/object_rules.h"
 #include "cli/local/store/table_view.h"
 #include "cli/local/store/training_job_crd.h"
+#include "cli/local/store/write.h"
 
 namespace lockstep::local {
 namespace {
 
 constexpr std::array kNamespaces = {"default", "kube-node-lease", "kube-public", "kube-system"};
-constexpr size_t kBodyBytesMax = 3u << 20;
 
 ObjectKey key_of(const ApiPath& path) {
   return {path.namespace_, path.name};
-}
-
-std::string media_type(const ApiRequest& request) {
-  return request.content_type.substr(0, request.content_type.find(';'));
-}
-
-// The body as JSON; errors as the server words them.
-std::variant<Json, ApiResponse> parse_body(const ApiRequest& request) {
-  if (request.body.size() > kBodyBytesMax) return too_large(kBodyBytesMax);
-  Result<Json> body = media_type(request) == kProtobufType ? json_from_protobuf(request.body)
-                                                           : parse_json(request.body);
-  if (!body.ok()) return bad_request("the body can't be read: " + body.error().message);
-  return *std::move(body);
-}
-
-// Whether the body is an object in an encoding that this type is read from. Custom types have no
-// protobuf.
-bool is_document(const ApiRequest& request, const ResourceType& type) {
-  std::string media = media_type(request);
-  if (media == kProtobufType) return type.group.empty();
-  return media.empty() || media == "application/json";
 }
 
 bool goes_into_pods(std::string_view subresource) {
@@ -138,18 +115,18 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
                    path.subresource + " is not in `lockstep up`: the pods' processes are this " +
                        "machine's own, look at them from here");
   if (path.subresource == "binding" && is_pod(*path.type))
-    return method == "POST" ? bind(path, request) : method_not_allowed();
+    return method == "POST" ? write(path, request, &Api::bind) : method_not_allowed();
   if (!path.subresource.empty() && !(path.subresource == "status" && path.type->has_status))
     return unknown_path();
   if (path.name.empty()) {
     if (method == "GET") return list(path);
-    if (method == "POST") return create(path, request);
+    if (method == "POST") return write(path, request, &Api::create);
     if (method == "DELETE") return remove_collection(path, request);
     return method_not_allowed();
   }
   if (method == "GET") return get(path);
-  if (method == "PUT") return update(path, request);
-  if (method == "PATCH") return patch(path, request);
+  if (method == "PUT") return write(path, request, &Api::update);
+  if (method == "PATCH") return write(path, request, &Api::patch);
   if (method == "DELETE" && path.subresource.empty()) return remove(path, request);
   return method_not_allowed();
 }
@@ -166,123 +143,6 @@ ApiResponse Api::get(const ApiPath& path) {
   ObjectPtr object = storage_.get(path.type->storage(), key_of(path));
   if (object == nullptr) return object_not_found(*path.type, path.name);
   return {200, to_view(*path.type, *object)};
-}
-
-std::optional<ApiResponse> Api::check_namespace(const ApiPath& path, std::string_view name) const {
-  const ResourceType& namespaces = *types_.find("", "v1", "namespaces");
-  ObjectPtr found = storage_.get(namespaces, {"", path.namespace_});
-  if (found == nullptr) return object_not_found(namespaces, path.namespace_);
-  if (!metadata_of(*found).contains("deletionTimestamp")) return std::nullopt;
-  ApiResponse refused = forbidden(*path.type, name,
-                                  "unable to create new content in namespace " + path.namespace_ +
-                                      " because it is being terminated");
-  refused.body["details"]["causes"] = {
-      {{"reason", "NamespaceTerminating"},
-       {"message", "namespace " + path.namespace_ + " is being terminated"},
-       {"field", "metadata.namespace"}}};
-  return refused;
-}
-
-ApiResponse Api::create(const ApiPath& path, const ApiRequest& request) {
-  const ResourceType& type = path.type->storage();
-  if (!is_document(request, *path.type))
-    return unsupported_media_type(media_type(request), "application/json");
-  if (type.namespaced && path.namespace_.empty()) return method_not_allowed();
-  auto parsed = parse_body(request);
-  if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
-  Json object = from_view(*path.type, std::get<Json>(std::move(parsed)));
-  CreateContext context{path.namespace_, new_uid(), new_suffix(), clock_.wall_now()};
-  if (auto error = prepare_create(type, context, object)) return *error;
-  ObjectKey key{type.namespaced ? path.namespace_ : "", object["metadata"]["name"]};
-  if (type.namespaced) {
-    if (auto error = check_namespace(path, key.name)) return *error;
-  }
-  if (storage_.get(type, key) != nullptr) return already_exists(*path.type, key.name);
-  if (is_crd(type) && types_.custom_count() >= kCustomTypesMax)
-    return failure(507, "InsufficientStorage",
-                   "there are " + std::to_string(kCustomTypesMax) +
-                       " customresourcedefinitions at most; delete some");
-  return store(path, key, std::move(object), 201);
-}
-
-ApiResponse Api::store(const ApiPath& path, const ObjectKey& key, Json object, int code) {
-  const ResourceType& type = path.type->storage();
-  if (path.parameter("dryRun") == "All") return {code, to_view(*path.type, std::move(object))};
-  if (Deletion::is_over(type, object)) {  // no other state is seen before it goes
-    Deletion(storage_, types_, clock_.wall_now()).finish(type, key);
-    return {code, to_view(*path.type, std::move(object))};
-  }
-  bool defines = is_crd(type) && accept_crd(types_, clock_.wall_now(), object);
-  Result<ObjectPtr> stored = storage_.put(type, key, std::move(object));
-  if (stored.ok() && defines) define_types(**stored);
-  if (!stored.ok()) return failure(507, "InsufficientStorage", stored.error().message);
-  ApiResponse response{code, to_view(*path.type, **stored)};
-  Deletion(storage_, types_, clock_.wall_now()).settle(type, key);
-  return response;
-}
-
-void Api::define_types(const Json& crd) {
-  Result<std::vector<ResourceType>> defined = types_of_crd(crd);
-  CHECK(defined.ok());  // it was checked before it was stored
-  types_.define(string_or(metadata_of(crd), "name", ""), *std::move(defined),
-                [&](const ResourceType& type) { storage_.forget(type); });
-}
-
-ApiResponse Api::bind(const ApiPath& path, const ApiRequest& request) {
-  ObjectPtr pod = storage_.get(*path.type, key_of(path));
-  if (pod == nullptr) return object_not_found(*path.type, path.name);
-  auto parsed = parse_body(request);
-  if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
-  const Json* target = find_member(std::get<Json>(parsed), "target");
-  std::string node = target == nullptr ? "" : string_or(*target, "name", "");
-  if (node.empty()) return bad_request("target.name: expected the name of a node");
-  const Json* spec = find_member(*pod, "spec");
-  std::string bound = spec == nullptr ? "" : string_or(*spec, "nodeName", "");
-  if (!bound.empty())
-    return write_conflict(*path.type, path.name, "pod is already assigned to node " + bound);
-  if (metadata_of(*pod).contains("deletionTimestamp"))
-    return write_conflict(*path.type, path.name, "pod is being deleted");
-  Json updated = *pod;
-  updated["spec"]["nodeName"] = node;
-  updated["status"]["conditions"] = {{{"type", "PodScheduled"},
-                                      {"status", "True"},
-                                      {"lastTransitionTime", rfc3339(clock_.wall_now())}}};
-  ApiResponse stored = store(path, key_of(path), std::move(updated), 201);
-  if (!stored.ok()) return stored;
-  return {201, {{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}, {"code", 201}}};
-}
-
-ApiResponse Api::replace(const ApiPath& path, const Json& old, Json object) {
-  const ResourceType& type = path.type->storage();
-  UpdateContext context{old, key_of(path), path.subresource};
-  if (auto error = prepare_update(type, context, object)) return *error;
-  if (object == old) return {200, to_view(*path.type, std::move(object))};  // no new version
-  return store(path, key_of(path), std::move(object), 200);
-}
-
-ApiResponse Api::update(const ApiPath& path, const ApiRequest& request) {
-  if (!is_document(request, *path.type))
-    return unsupported_media_type(media_type(request), "application/json");
-  auto parsed = parse_body(request);
-  if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
-  ObjectPtr old = storage_.get(path.type->storage(), key_of(path));
-  if (old == nullptr) return object_not_found(*path.type, path.name);
-  return replace(path, *old, from_view(*path.type, std::get<Json>(std::move(parsed))));
-}
-
-ApiResponse Api::patch(const ApiPath& path, const ApiRequest& request) {
-  constexpr std::string_view kMergePatch = "application/merge-patch+json";
-  if (media_type(request) != kMergePatch)
-    return unsupported_media_type(media_type(request), kMergePatch);
-  auto parsed = parse_body(request);
-  if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
-  const Json& change = std::get<Json>(parsed);
-  if (!change.is_object()) return bad_request("a merge patch is an object");
-  ObjectPtr old = storage_.get(path.type->storage(), key_of(path));
-  if (old == nullptr) return object_not_found(*path.type, path.name);
-  Json object = to_view(*path.type, *old);
-  object.merge_patch(change);
-  return replace(path, *old, from_view(*path.type, std::move(object)));
 }
 
 ApiResponse Api::remove(const ApiPath& path, const ApiRequest& request) {

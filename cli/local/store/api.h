@@ -21,6 +21,8 @@
 
 namespace lockstep::local {
 
+struct Write;
+
 // An open watch: where a client is in the history. It holds no events of its own (but for those of
 // the first list), so a slow client costs nothing and is told 410 when the history has moved on.
 struct Watch {
@@ -76,15 +78,21 @@ class Api {
   ApiResponse shown(const ApiPath& path, const ApiRequest& request, ApiResponse response) const;
   ApiResponse get(const ApiPath& path);
   ApiResponse list(const ApiPath& path);
-  ApiResponse create(const ApiPath& path, const ApiRequest& request);
-  ApiResponse bind(const ApiPath& path, const ApiRequest& request);
-  ApiResponse update(const ApiPath& path, const ApiRequest& request);
-  ApiResponse patch(const ApiPath& path, const ApiRequest& request);
+  using Writer = ApiResponse (Api::*)(Write&, const ApiRequest&);
+  // Calls the writer with what the request says about a write.
+  ApiResponse write(const ApiPath& path, const ApiRequest& request, Writer writer);
+  ApiResponse create(Write& write, const ApiRequest& request);
+  ApiResponse bind(Write& write, const ApiRequest& request);
+  ApiResponse update(Write& write, const ApiRequest& request);
+  ApiResponse patch(Write& write, const ApiRequest& request);
+  ApiResponse apply(Write& write, const ApiRequest& request, const ObjectPtr& old);
   ApiResponse remove(const ApiPath& path, const ApiRequest& request);
   ApiResponse remove_collection(const ApiPath& path, const ApiRequest& request);
 
-  ApiResponse replace(const ApiPath& path, const Json& old, Json object);
-  ApiResponse store(const ApiPath& path, const ObjectKey& key, Json object, int code);
+  // A new object, as a client sent it; one that replaces `old`; one that is ready to be stored.
+  ApiResponse insert(Write& write, Json object);
+  ApiResponse replace(Write& write, const Json& old, Json object);
+  ApiResponse store(const Write& write, const ObjectKey& key, Json object, int code);
   std::optional<ApiResponse> check_namespace(const ApiPath& path, std::string_view name) const;
   void install();
   void define_types(const Json& crd);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cli/local/store/object_rules.h"
+#include "cli/local/table/json_path.h"
 
 namespace lockstep::local {
 namespace {
@@ -301,8 +302,11 @@ Result<std::vector<ResourceType>> types_of_crd(const Json& crd) {
       type.scale = {.spec_replicas = string_or(*scale, "specReplicasPath", ""),
                     .status_replicas = string_or(*scale, "statusReplicasPath", ""),
                     .label_selector = string_or(*scale, "labelSelectorPath", "")};
-    for (const Json& column : member(version, "additionalPrinterColumns"))
+    for (const Json& column : member(version, "additionalPrinterColumns")) {
       type.columns.push_back(column_of(column));
+      TRY(JsonPath::parse(type.columns.back().json_path));
+    }
+    TRY_ASSIGN(type.schema, compile_schema(member(member(version, "schema"), "openAPIV3Schema")));
     types.push_back(std::move(type));
   }
   // The storage version gives the type its identity.

@@ -1,10 +1,8 @@
 #include "cli/local/store/object_rules.h"
 
 #include <algorithm>
-#include <array>
 
-#include "cli/local/store/crd.h"
-#include "common/base/base64.h"
+#include "cli/local/store/built_in_rules.h"
 
 namespace lockstep::local {
 namespace {
@@ -12,6 +10,8 @@ namespace {
 constexpr std::string_view kNameRule =
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with an alphanumeric character";
+
+constexpr size_t kGeneratedNameMax = 63;
 
 bool all_strings(const Json* values) {
   if (values == nullptr || values->is_null()) return true;
@@ -35,6 +35,60 @@ std::optional<ApiResponse> check_metadata_types(const Json& metadata) {
       return bad_request("metadata." + std::string(key) + ": expected a string");
   }
   return std::nullopt;
+}
+
+bool is_label_text(std::string_view text) {
+  auto alphanumeric = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  return !text.empty() && text.size() <= 63 && alphanumeric(text.front()) &&
+         alphanumeric(text.back()) && std::all_of(text.begin(), text.end(), [&](char c) {
+           return alphanumeric(c) || c == '-' || c == '_' || c == '.';
+         });
+}
+
+bool is_qualified_name(std::string_view key) {
+  size_t slash = key.find('/');
+  if (slash == std::string_view::npos) return is_label_text(key);
+  return is_object_name(key.substr(0, slash)) && is_label_text(key.substr(slash + 1));
+}
+
+constexpr std::string_view kKeyRule =
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character";
+constexpr std::string_view kLabelRule =
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+    "'.', and must start and end with an alphanumeric character";
+constexpr size_t kAnnotationBytesMax = 256u << 10;
+
+// Labels, annotations and their names.
+std::optional<ApiResponse> check_marks(const ResourceType& type, std::string_view name,
+                                       const Json& metadata) {
+  std::vector<StatusCause> causes;
+  auto wrong = [&](const std::string& value, std::string_view rule, const char* field) {
+    causes.push_back({"FieldValueInvalid",
+                      "Invalid value: " + dump_json(value) + ": " + std::string(rule),
+                      "metadata." + std::string(field)});
+  };
+  size_t bytes = 0;
+  for (const char* field : {"labels", "annotations"}) {
+    const Json* marks = find_member(metadata, field);
+    if (marks == nullptr || !marks->is_object()) continue;
+    bool labels = field == std::string_view("labels");
+    for (const auto& [key, value] : marks->items()) {
+      const std::string& text = value.get_ref<const std::string&>();
+      if (!is_qualified_name(key)) wrong(key, kKeyRule, field);
+      if (labels && !text.empty() && !is_label_text(text)) wrong(text, kLabelRule, field);
+      if (!labels) bytes += key.size() + text.size();
+    }
+  }
+  if (bytes > kAnnotationBytesMax)
+    causes.push_back(
+        {"FieldValueTooLong",
+         "Too long: must have at most " + std::to_string(kAnnotationBytesMax) + " bytes",
+         "metadata.annotations"});
+  if (causes.empty()) return std::nullopt;
+  return invalid_object(type, name, causes);
 }
 
 std::optional<ApiResponse> check_owners(const ResourceType& type, std::string_view name,
@@ -71,54 +125,6 @@ std::optional<ApiResponse> check_namespace(const ResourceType& type, std::string
         "the request");
   if (type.namespaced) metadata["namespace"] = expected;
   return std::nullopt;
-}
-
-void fill_pod_defaults(Json& pod) {
-  Json& spec = pod["spec"];
-  if (!spec.is_object()) spec = Json::object();
-  if (!spec.contains("restartPolicy")) spec["restartPolicy"] = "Always";
-  if (!spec.contains("terminationGracePeriodSeconds")) spec["terminationGracePeriodSeconds"] = 30;
-  pod["status"] = {{"phase", "Pending"}, {"qosClass", "BestEffort"}};
-}
-
-// stringData is a convenience for writers: it ends up in data.
-std::optional<ApiResponse> fold_string_data(Json& secret) {
-  const Json* plain = find_member(secret, "stringData");
-  if (plain == nullptr) return std::nullopt;
-  if (!plain->is_object() || !all_strings(plain))
-    return bad_request("stringData: expected a map of strings");
-  Json data = secret.value("data", Json::object());
-  if (!data.is_object()) return bad_request("data: expected a map of strings");
-  for (const auto& [key, value] : plain->items())
-    data[key] = base64_encode(value.get_ref<const std::string&>());
-  secret["data"] = std::move(data);
-  secret.erase("stringData");
-  return std::nullopt;
-}
-
-std::optional<ApiResponse> fill_defaults(const ResourceType& type, Json& object) {
-  if (is_pod(type)) fill_pod_defaults(object);
-  if (is_core(type, "secrets")) return fold_string_data(object);
-  if (is_crd(type)) return check_crd(type, nullptr, object);
-  if (is_namespace(type)) {
-    object["spec"]["finalizers"] = {"kubernetes"};
-    object["status"] = {{"phase", "Active"}};
-    object["metadata"]["labels"]["kubernetes.io/metadata.name"] = object["metadata"]["name"];
-  }
-  return std::nullopt;
-}
-
-// A pod's spec is fixed but for a few fields. Source: ValidatePodUpdate, k8s pkg/apis/core.
-Json fixed_part(Json spec) {
-  if (!spec.is_object()) return spec;
-  for (const char* key : {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"})
-    spec.erase(key);
-  for (const char* list : {"containers", "initContainers"}) {
-    if (!spec.contains(list) || !spec[list].is_array()) continue;
-    for (Json& container : spec[list])
-      if (container.is_object()) container.erase("image");
-  }
-  return spec;
 }
 
 std::optional<ApiResponse> check_precondition(const ResourceType& type,
@@ -166,6 +172,10 @@ std::optional<ApiResponse> check_finalizers(const ResourceType& type, const Upda
   return std::nullopt;
 }
 
+bool needs_label_name(const ResourceType& type) {
+  return is_namespace(type) || is_core(type, "services");
+}
+
 bool spec_changed(const Json& old, const Json& object) {
   Json before = old;
   Json after = object;
@@ -184,21 +194,10 @@ std::optional<ApiResponse> prepare_main(const ResourceType& type, const UpdateCo
                           "deletionGracePeriodSeconds", "resourceVersion", "generateName"})
     keep(old_metadata, metadata, key);
   if (auto error = check_finalizers(type, context, metadata)) return error;
+  if (auto error = check_marks(type, context.key.name, metadata)) return error;
   if (auto error = check_owners(type, context.key.name, object)) return error;
   if (type.has_status) keep(context.old, object, "status");
-  if (is_core(type, "secrets")) {
-    if (auto error = fold_string_data(object)) return error;
-  }
-  if (is_crd(type)) {
-    if (auto error = check_crd(type, &context.old, object)) return error;
-  }
-  if (is_pod(type) &&
-      fixed_part(context.old.value("spec", Json())) != fixed_part(object.value("spec", Json())))
-    return invalid_object(type, context.key.name,
-                          {{"FieldValueForbidden",
-                            "Forbidden: pod updates may not change fields other than the image, "
-                            "activeDeadlineSeconds, tolerations, terminationGracePeriodSeconds",
-                            "spec"}});
+  if (auto error = complete_updated(type, context, object)) return error;
   if (type.has_generation && spec_changed(context.old, object))
     metadata["generation"] = int_or(old_metadata, "generation", 0) + 1;
   return std::nullopt;
@@ -246,14 +245,14 @@ std::optional<ApiResponse> prepare_create(const ResourceType& type, const Create
   std::string name = string_or(metadata, "name", "");
   std::string prefix = string_or(metadata, "generateName", "");
   if (name.empty() && !prefix.empty()) {
-    name = prefix.substr(0, 253 - context.name_suffix.size()) + context.name_suffix;
+    name = prefix.substr(0, kGeneratedNameMax - context.name_suffix.size()) + context.name_suffix;
     metadata["name"] = name;
   }
   if (name.empty())
     return invalid_object(type, name,
                           {{"FieldValueRequired",
                             "Required value: name or generateName is required", "metadata.name"}});
-  if (!is_object_name(name))
+  if (!is_object_name(name) || (needs_label_name(type) && !is_label_name(name)))
     return invalid_object(
         type, name,
         {{"FieldValueInvalid", "Invalid value: " + dump_json(name) + ": " + std::string(kNameRule),
@@ -261,15 +260,16 @@ std::optional<ApiResponse> prepare_create(const ResourceType& type, const Create
   if (!string_or(metadata, "resourceVersion", "").empty())
     return failure(500, "InternalError",
                    "resourceVersion should not be set on objects to be created");
+  if (auto error = check_marks(type, name, metadata)) return error;
   if (auto error = check_owners(type, name, object)) return error;
   for (const char* key : {"deletionTimestamp", "deletionGracePeriodSeconds", "generation",
-                          "managedFields", "selfLink", "resourceVersion"})
+                          "selfLink", "resourceVersion"})
     metadata.erase(key);
   metadata["uid"] = context.uid;
   metadata["creationTimestamp"] = rfc3339(context.now);
   if (type.has_generation) metadata["generation"] = 1;
   if (type.has_status) object.erase("status");
-  return fill_defaults(type, object);
+  return complete_new(type, context, object);
 }
 
 std::optional<ApiResponse> prepare_update(const ResourceType& type, const UpdateContext& context,
@@ -288,6 +288,7 @@ std::optional<ApiResponse> prepare_update(const ResourceType& type, const Update
   if (context.subresource == "status") {
     Json updated = context.old;
     keep(object, updated, "status");
+    keep(metadata, updated["metadata"], "managedFields");
     object = std::move(updated);
     return std::nullopt;
   }

@@ -19,6 +19,7 @@ struct CreateContext {
   std::string uid;
   std::string name_suffix;  // for metadata.generateName
   WallTime now;
+  uint64_t random = 0;  // for addresses of services
 };
 
 // Checks the object, sets what the server owns (uid, creationTimestamp, generation), clears what a

@@ -42,10 +42,11 @@ ApiResponse method_not_allowed() {
                  "the server does not allow this method on the requested resource");
 }
 
-ApiResponse unsupported_media_type(std::string_view given, std::string_view accepted) {
+ApiResponse unsupported_media_type(std::string_view accepted) {
   return failure(415, "UnsupportedMediaType",
-                 "the body of the request was in an unknown format - \"" + std::string(given) +
-                     "\" is not among the accepted media types: " + std::string(accepted));
+                 "the body of the request was in an unknown format - accepted media types "
+                 "include: " +
+                     std::string(accepted));
 }
 
 ApiResponse object_not_found(const ResourceType& type, std::string_view name) {

@@ -33,7 +33,8 @@ ApiResponse bad_request(std::string message);
 // The path, or the sort of object, is unknown.
 ApiResponse unknown_path();
 ApiResponse method_not_allowed();
-ApiResponse unsupported_media_type(std::string_view given, std::string_view accepted);
+// `accepted`: the media types, with commas.
+ApiResponse unsupported_media_type(std::string_view accepted);
 ApiResponse object_not_found(const ResourceType& type, std::string_view name);
 ApiResponse already_exists(const ResourceType& type, std::string_view name);
 // 403: `pods "a" is forbidden: ...`.
