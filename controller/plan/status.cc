@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "controller/plan/conditions.h"
 #include "controller/plan/pass.h"
@@ -87,6 +89,22 @@ void derive_running(Pass& pass) {
   failure->recoverySeconds = static_cast<double>(std::max<int64_t>(1, since)) / 1000;
 }
 
+// To so many digits that count, as people read it.
+void round_to(int digits, std::optional<double>& value) {
+  if (!value) return;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*g", digits, *value);
+  value = std::strtod(text, nullptr);
+}
+
+void round_for_display(ProgressStatus& progress) {
+  constexpr int kLossDigits = 7, kRateDigits = 5;
+  round_to(kLossDigits, progress.loss);
+  round_to(kLossDigits, progress.validationLoss);
+  round_to(kRateDigits, progress.tokensPerSecond);
+  round_to(kRateDigits, progress.samplesPerSecond);
+}
+
 // The built-in loop's node 0 speaks for all. Of a command, the lowest node that reports any tells
 // step and loss, and what the nodes counted adds up.
 std::optional<ProgressStatus> reported_progress(const Pass& pass) {
@@ -113,6 +131,7 @@ void derive_progress(Pass& pass) {
   std::optional<ProgressStatus> reported = reported_progress(pass);
   if (!reported) return;
   ProgressStatus& progress = *reported;
+  round_for_display(progress);
   progress.updatedAt = pass.status.progress ? pass.status.progress->updatedAt : "";
   if (pass.status.progress == progress) return;
   progress.updatedAt = rfc3339(pass.seen.wall_now);

@@ -446,6 +446,20 @@ TEST(CommandProgress, TheLowestNodeTellsTheStepAndCountsAddUp) {
   EXPECT_FALSE(progress.tokensPerSecond);
 }
 
+TEST(CommandProgress, IsRoundedAsPeopleReadIt) {
+  Scene scene = command_scene(1);
+  ProgressStatus& progress = scene.agent(0).progress.emplace();
+  progress.loss = 5.303194332867861;
+  progress.validationLoss = 0.000123456789;
+  progress.samplesPerSecond = 17344.78915700436;
+  progress.tokensPerSecond = 0.0123456789;
+  scene.settle();
+  EXPECT_EQ(scene.status().progress->loss, 5.303194);
+  EXPECT_EQ(scene.status().progress->validationLoss, 0.0001234568);
+  EXPECT_EQ(scene.status().progress->samplesPerSecond, 17345);
+  EXPECT_EQ(scene.status().progress->tokensPerSecond, 0.012346);
+}
+
 TEST(CommandWorld, EachRoundHasPortsOfItsOwnAndEachPodOfOneMachineToo) {
   Scene scene = command_scene(2);
   EXPECT_EQ(scene.status().rendezvous->port, 29500);
