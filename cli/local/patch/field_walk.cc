@@ -94,13 +94,19 @@ NodeChanges compare_objects(const Shape& shape, const Json& before, const Json& 
   return changes;
 }
 
+// One value by another of another form.
+NodeChanges replaced(const Shape& shape, const Json& before, const Json& after) {
+  NodeChanges changes;
+  changes.modified = Json::object();
+  if (shape.is_granular(before)) changes.removed = node_of(all_parts(shape, before), false);
+  if (shape.is_granular(after)) changes.added = node_of(all_parts(shape, after), false);
+  return changes;
+}
+
 NodeChanges compare_lists(const Shape& shape, const Json& before, const Json& after) {
   NodeChanges changes;
   const auto left = ElementIndex::of(shape, before), right = ElementIndex::of(shape, after);
-  if (!left || !right) {
-    changes.modified = Json::object();
-    return changes;
-  }
+  if (!left || !right) return replaced(shape, before, after);
   const Shape item = shape.item();
   for (const auto& [key, element] : left->order) {
     if (const Json* other = right->find(key)) {
@@ -121,11 +127,7 @@ NodeChanges compare_values(const Shape& shape, const Json& before, const Json& a
     return compare_objects(shape, before, after);
   if (parts_before && parts_after && before.is_array() && after.is_array())
     return compare_lists(shape, before, after);
-  NodeChanges changes;
-  changes.modified = Json::object();
-  if (parts_before) changes.removed = node_of(all_parts(shape, before), false);
-  if (parts_after) changes.added = node_of(all_parts(shape, after), false);
-  return changes;
+  return replaced(shape, before, after);
 }
 
 Json set_of(Json node) {

@@ -8,7 +8,7 @@
 namespace lockstep::local {
 namespace {
 
-constexpr int kRuns = 100;
+constexpr int kRuns = 50;
 constexpr int kSteps = 25;
 
 class Dice {
