@@ -116,6 +116,13 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
                        "machine's own, look at them from here");
   if (path.subresource == "binding" && is_pod(*path.type))
     return method == "POST" ? write(path, request, &Api::bind) : method_not_allowed();
+  if (path.subresource == "eviction" && is_pod(*path.type))
+    return method == "POST" ? write(path, request, &Api::evict) : method_not_allowed();
+  if (path.subresource == "scale" && path.type->scale) {
+    if (method == "GET") return get_scale(path);
+    bool writes = method == "PUT" || method == "PATCH";
+    return writes ? write(path, request, &Api::write_scale) : method_not_allowed();
+  }
   if (!path.subresource.empty() && !(path.subresource == "status" && path.type->has_status))
     return unknown_path();
   if (path.name.empty()) {

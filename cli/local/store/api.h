@@ -32,8 +32,9 @@ struct Watch {
   int64_t position = 0;           // everything up to here was given out
   std::deque<ObjectPtr> initial;  // objects that were there when it began, where it asked for them
   bool bookmarks = false;
-  std::optional<TableRows> table;  // objects are shown as a row each
-  bool has_headers = false;        // the columns were said
+  bool says_when_complete = false;  // a bookmark follows what was there when it began
+  std::optional<TableRows> table;   // objects are shown as a row each
+  bool has_headers = false;         // the columns were said
   int64_t timeout_seconds = 0;
   uint64_t epoch = 0;  // of the type
   bool ended = false;  // after an ERROR event nothing more comes
@@ -86,6 +87,9 @@ class Api {
   ApiResponse update(Write& write, const ApiRequest& request);
   ApiResponse patch(Write& write, const ApiRequest& request);
   ApiResponse apply(Write& write, const ApiRequest& request, const ObjectPtr& old);
+  ApiResponse get_scale(const ApiPath& path);
+  ApiResponse write_scale(Write& write, const ApiRequest& request);
+  ApiResponse evict(Write& write, const ApiRequest& request);
   ApiResponse remove(const ApiPath& path, const ApiRequest& request);
   ApiResponse remove_collection(const ApiPath& path, const ApiRequest& request);
 
@@ -96,6 +100,7 @@ class Api {
   std::optional<ApiResponse> check_namespace(const ApiPath& path, std::string_view name) const;
   void install();
   void define_types(const Json& crd);
+  Json bookmark_of(Watch& watch) const;
   Json watch_event(Watch& watch, std::string_view kind, Json object) const;
   std::string new_uid();
   std::string new_suffix();

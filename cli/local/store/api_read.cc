@@ -33,6 +33,55 @@ struct ContinueToken {
   }
 };
 
+// What follows in a list whose version is no longer kept, taken from the newest one.
+constexpr int64_t kAnyVersion = -1;
+
+ApiResponse too_old(ContinueToken token) {
+  if (token.last.name.empty())
+    return expired(
+        "The version that was asked for is too old: the list of that moment is no longer kept.");
+  ApiResponse response = expired(
+      "The continue token is too old for a consistent list. Start a new list without it, or go on "
+      "with the token of this answer: what it lists may have changed since the first page.");
+  token.version = kAnyVersion;
+  response.body["metadata"] = {{"continue", token.text()}};
+  return response;
+}
+
+ApiResponse bad_list_option(std::string field, std::string message) {
+  static const ResourceType kOptions{.group = "meta.k8s.io", .kind = "ListOptions"};
+  return invalid_object(kOptions, "",
+                        {{"FieldValueForbidden", std::move(message), std::move(field)}});
+}
+
+// Source: k8s.io/apimachinery, pkg/apis/meta/internalversion/validation.
+std::optional<ApiResponse> check_list_options(const ApiPath& path) {
+  constexpr char kMatch[] = "resourceVersionMatch";
+  std::string match = path.parameter(kMatch);
+  std::string version = path.parameter("resourceVersion");
+  bool continues = !path.parameter("continue").empty();
+  if (path.query.contains("sendInitialEvents"))
+    return bad_list_option("sendInitialEvents",
+                           "Forbidden: sendInitialEvents is forbidden for list");
+  if (continues && !version.empty() && version != "0")
+    return bad_request("specifying resource version is not allowed when using continue");
+  if (match.empty()) return std::nullopt;
+  if (match != "Exact" && match != "NotOlderThan")
+    return bad_list_option(kMatch, "Unsupported value: " + dump_json(match) +
+                                       ": supported values: \"Exact\", \"NotOlderThan\"");
+  if (version.empty())
+    return bad_list_option(kMatch,
+                           "Forbidden: resourceVersionMatch is forbidden unless "
+                           "resourceVersion is provided");
+  if (continues)
+    return bad_list_option(
+        kMatch, "Forbidden: resourceVersionMatch is forbidden when continue is provided");
+  if (match == "Exact" && version == "0")
+    return bad_list_option(
+        kMatch, "Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+  return std::nullopt;
+}
+
 ObjectKey key_of(const Json& object) {
   const Json& metadata = metadata_of(object);
   return {string_or(metadata, "namespace", ""), string_or(metadata, "name", "")};
@@ -57,6 +106,42 @@ std::optional<SelectedEvent> selected_event(const Watch& watch, const Change& ch
   return SelectedEvent{"DELETED", to_view(*watch.type, std::move(last))};
 }
 
+// The first `room` of them that are selected; `objects`: what is left of the list.
+ApiResponse page_of(const ApiPath& path, const Selector& selector,
+                    const std::vector<ObjectPtr>& objects, int64_t version, int64_t room) {
+  Json metadata = {{"resourceVersion", std::to_string(version)}};
+  Json items = Json::array();
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (!selector.matches(*objects[i])) continue;
+    if (room-- == 0) {
+      metadata["continue"] = ContinueToken{version, key_of(items.back())}.text();
+      if (selector.selects_all()) metadata["remainingItemCount"] = objects.size() - i;
+      break;
+    }
+    items.push_back(to_view(*path.type, *objects[i]));
+  }
+  return {200,
+          {{"kind", path.type->list_name()},
+           {"apiVersion", path.type->api_version()},
+           {"metadata", std::move(metadata)},
+           {"items", std::move(items)}}};
+}
+
+// What the options of a watch say about where it begins.
+std::optional<ApiResponse> check_watch_options(const ApiPath& path) {
+  std::string match = path.parameter("resourceVersionMatch");
+  bool initial = path.query.contains("sendInitialEvents");
+  if (!initial && !match.empty())
+    return bad_list_option("resourceVersionMatch",
+                           "Forbidden: resourceVersionMatch is forbidden for watch unless "
+                           "sendInitialEvents is provided");
+  if (initial && match != "NotOlderThan")
+    return bad_list_option("resourceVersionMatch",
+                           "Forbidden: sendInitialEvents requires setting resourceVersionMatch to "
+                           "NotOlderThan");
+  return std::nullopt;
+}
+
 }  // namespace
 
 ApiResponse Api::list(const ApiPath& path) {
@@ -68,6 +153,7 @@ ApiResponse Api::list(const ApiPath& path) {
   if (!selector.ok()) return bad_request(selector.error().message);
   if (!limit.ok()) return bad_request(limit.error().message);
   if (!asked.ok()) return bad_request(asked.error().message);
+  if (auto error = check_list_options(path)) return *error;
   int64_t version = storage_.version();
   if (asked->value_or(0) > version) return version_too_large(**asked, version);
   if (path.parameter("resourceVersionMatch") == "Exact") version = asked->value_or(version);
@@ -77,31 +163,13 @@ ApiResponse Api::list(const ApiPath& path) {
     std::optional<ContinueToken> parsed = ContinueToken::parse(text);
     if (!parsed || parsed->version > version) return bad_request("continue key is not valid");
     token = *parsed;
-    version = token.version;
+    if (token.version != kAnyVersion) version = token.version;
   }
-  Result<std::vector<ObjectPtr>> objects = storage_.list_at(type, path.namespace_, version);
-  if (!objects.ok())
-    return expired(
-        "The provided continue parameter or version is too old to display a consistent "
-        "list result. Start a new list without it.");
-
+  Result<std::vector<ObjectPtr>> objects =
+      storage_.list_at(type, path.namespace_, version, token.last);
+  if (!objects.ok()) return too_old(token);
   int64_t room = limit->value_or(0) > 0 ? std::min(**limit, kListMax) : kListMax;
-  Json metadata = {{"resourceVersion", std::to_string(version)}};
-  Json items = Json::array();
-  for (const ObjectPtr& object : *objects) {
-    if (token.version > 0 && key_of(*object) <= token.last) continue;
-    if (!selector->matches(*object)) continue;
-    if (room-- == 0) {
-      metadata["continue"] = ContinueToken{version, key_of(items.back())}.text();
-      break;
-    }
-    items.push_back(to_view(*path.type, *object));
-  }
-  return {200,
-          {{"kind", type.list_name()},
-           {"apiVersion", path.type->api_version()},
-           {"metadata", std::move(metadata)},
-           {"items", std::move(items)}}};
+  return page_of(path, *selector, *objects, version, room);
 }
 
 bool Api::is_watch(const ApiRequest& request) {
@@ -124,10 +192,7 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
   if (!selector.ok()) return bad_request(selector.error().message);
   if (!from.ok()) return bad_request(from.error().message);
   if (!timeout.ok()) return bad_request(timeout.error().message);
-  if (path->query.contains("sendInitialEvents"))
-    return failure(422, "Invalid",
-                   "sendInitialEvents is forbidden for watch unless the WatchList feature gate is "
-                   "enabled");
+  if (auto error = check_watch_options(*path)) return *error;
   int64_t version = storage_.version();
   if (from->value_or(0) > version) return version_too_large(**from, version);
   Watch watch;
@@ -141,8 +206,11 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
   watch.bookmarks = path->flag("allowWatchBookmarks");
   watch.timeout_seconds = std::min(timeout->value_or(kWatchSecondsDefault), kWatchSecondsMax);
   if (watch.timeout_seconds == 0) watch.timeout_seconds = kWatchSecondsDefault;
-  watch.position = from->value_or(0);
-  if (watch.position == 0) {  // unset or "0": begin with what is there
+  bool sends_initial = path->flag("sendInitialEvents");
+  bool only_new = path->query.contains("sendInitialEvents") && !sends_initial;
+  watch.says_when_complete = sends_initial && watch.bookmarks;
+  watch.position = only_new && !from->has_value() ? version : from->value_or(0);
+  if (sends_initial || (watch.position == 0 && !only_new)) {  // begin with what is there
     for (const ObjectPtr& object : storage_.list(type, watch.namespace_)) {
       if (watch.selector.matches(*object)) watch.initial.push_back(object);
     }
@@ -165,6 +233,10 @@ std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
   while (!watch.initial.empty() && events.size() < count_max) {
     events.push_back(watch_event(watch, "ADDED", to_view(*watch.type, *watch.initial.front())));
     watch.initial.pop_front();
+  }
+  if (watch.initial.empty() && watch.says_when_complete) {
+    events.push_back(bookmark_of(watch));
+    watch.says_when_complete = false;
   }
   const ResourceType& type = watch.type->storage();
   if (type.epoch != watch.epoch) watch.ended = true;
@@ -189,12 +261,18 @@ std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
 }
 
 Json Api::bookmark(Watch& watch) {
-  return watch_event(
-      watch, "BOOKMARK",
-      {{"kind", watch.type->kind},
-       {"apiVersion", watch.type->api_version()},
-       {"metadata",
-        {{"resourceVersion", std::to_string(watch.position)}, {"creationTimestamp", nullptr}}}});
+  std::lock_guard lock(mutex_);
+  return bookmark_of(watch);
+}
+
+Json Api::bookmark_of(Watch& watch) const {
+  Json metadata = {{"resourceVersion", std::to_string(watch.position)},
+                   {"creationTimestamp", nullptr}};
+  if (watch.says_when_complete) metadata["annotations"] = {{"k8s.io/initial-events-end", "true"}};
+  return watch_event(watch, "BOOKMARK",
+                     {{"kind", watch.type->kind},
+                      {"apiVersion", watch.type->api_version()},
+                      {"metadata", std::move(metadata)}});
 }
 
 }  // namespace lockstep::local

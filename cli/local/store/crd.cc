@@ -12,6 +12,18 @@ namespace {
 constexpr size_t kVersionsMax = 20;
 constexpr size_t kColumnsMax = 50;
 
+// ".spec.a.b": what scale can follow.
+bool is_plain_path(std::string_view path) {
+  bool after_dot = false;
+  for (char c : path) {
+    bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_';
+    if (!letter && (c != '.' || after_dot)) return false;
+    after_dot = c == '.';
+  }
+  return path.starts_with('.') && !after_dot;
+}
+
 const Json& member(const Json& object, const char* key) {
   static const Json kNone = Json::object();
   const Json* found = find_member(object, key);
@@ -139,6 +151,10 @@ class CrdChecks {
     if (scale == nullptr) return;
     check_path(*scale, "specReplicasPath", ".spec.", at);
     check_path(*scale, "statusReplicasPath", ".status.", at);
+    std::string selector = string_or(*scale, "labelSelectorPath", "");
+    if (!selector.empty() && !is_plain_path(selector))
+      wrong(at + ".subresources.scale.labelSelectorPath", selector,
+            "expected names of members, each after a dot");
   }
 
   void check_path(const Json& scale, const char* key, const std::string& root,
@@ -149,6 +165,8 @@ class CrdChecks {
       required(field);
     else if (!path.starts_with(root))
       wrong(field, path, "should be a json path under " + root.substr(0, root.size() - 1));
+    else if (!is_plain_path(path))
+      wrong(field, path, "expected names of members, each after a dot");
   }
 
   const Json& crd_;

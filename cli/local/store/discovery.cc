@@ -1,6 +1,5 @@
 #include "cli/local/store/discovery.h"
 
-#include <array>
 #include <string>
 
 namespace lockstep::local {
@@ -47,8 +46,19 @@ void add_subresources(const ResourceType& type, Json& resources) {
     resources.push_back(subresource_entry(type, "binding", Json::array({"create"})));
     resources.push_back(subresource_entry(type, "log", Json::array({"get"})));
   }
+  if (is_pod(type)) {
+    Json eviction = subresource_entry(type, "eviction", Json::array({"create"}));
+    eviction.update({{"kind", "Eviction"}, {"group", "policy"}, {"version", "v1"}});
+    resources.push_back(std::move(eviction));
+    resources.push_back(subresource_entry(type, "log", Json::array({"get"})));
+  }
   if (type.has_status)
     resources.push_back(subresource_entry(type, "status", {"get", "patch", "update"}));
+  if (type.scale) {
+    Json scale = subresource_entry(type, "scale", {"get", "patch", "update"});
+    scale.update({{"kind", "Scale"}, {"group", "autoscaling"}, {"version", "v1"}});
+    resources.push_back(std::move(scale));
+  }
 }
 
 std::optional<Json> resource_list(const TypeRegistry& types, std::string_view group_version) {

@@ -37,22 +37,6 @@ std::optional<ApiResponse> check_metadata_types(const Json& metadata) {
   return std::nullopt;
 }
 
-bool is_label_text(std::string_view text) {
-  auto alphanumeric = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-  };
-  return !text.empty() && text.size() <= 63 && alphanumeric(text.front()) &&
-         alphanumeric(text.back()) && std::all_of(text.begin(), text.end(), [&](char c) {
-           return alphanumeric(c) || c == '-' || c == '_' || c == '.';
-         });
-}
-
-bool is_qualified_name(std::string_view key) {
-  size_t slash = key.find('/');
-  if (slash == std::string_view::npos) return is_label_text(key);
-  return is_object_name(key.substr(0, slash)) && is_label_text(key.substr(slash + 1));
-}
-
 constexpr std::string_view kKeyRule =
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
     "with an alphanumeric character";
@@ -213,6 +197,22 @@ bool is_object_name(std::string_view name) {
     if (!alphanumeric(name[i]) && (edge || (name[i] != '-' && name[i] != '.'))) return false;
   }
   return true;
+}
+
+bool is_label_text(std::string_view text) {
+  auto alphanumeric = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  return !text.empty() && text.size() <= 63 && alphanumeric(text.front()) &&
+         alphanumeric(text.back()) && std::all_of(text.begin(), text.end(), [&](char c) {
+           return alphanumeric(c) || c == '-' || c == '_' || c == '.';
+         });
+}
+
+bool is_qualified_name(std::string_view key) {
+  size_t slash = key.find('/');
+  if (slash == std::string_view::npos) return is_label_text(key);
+  return is_object_name(key.substr(0, slash)) && is_label_text(key.substr(slash + 1));
 }
 
 bool is_label_name(std::string_view name) {

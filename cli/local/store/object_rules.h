@@ -43,6 +43,9 @@ std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object);
 
 // RFC 1123 subdomain, as names of objects must be.
 bool is_object_name(std::string_view name);
+// `[prefix/]name`, as keys of labels are; the text of a name, or of a label's value.
+bool is_qualified_name(std::string_view key);
+bool is_label_text(std::string_view text);
 // RFC 1123 label: without dots, at most 63 characters.
 bool is_label_name(std::string_view name);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/local/store/object_rules.h"
+
 namespace lockstep::local {
 namespace {
 
@@ -30,14 +32,6 @@ std::vector<std::string_view> terms_of(std::string_view text) {
   return terms;
 }
 
-bool is_label_key(std::string_view key) {
-  auto good = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.' || c == '/';
-  };
-  return !key.empty() && key.size() <= 317 && std::all_of(key.begin(), key.end(), good);
-}
-
 // Beside metadata.name and metadata.namespace, which every type has.
 struct FieldLabel {
   std::string_view plural;
@@ -52,6 +46,14 @@ constexpr std::array kFieldLabels = {
     FieldLabel{"events", "involvedObject.name"},
     FieldLabel{"events", "involvedObject.namespace"},
     FieldLabel{"events", "involvedObject.uid"},
+    FieldLabel{"events", "involvedObject.apiVersion"},
+    FieldLabel{"events", "involvedObject.fieldPath"},
+    FieldLabel{"events", "involvedObject.resourceVersion"},
+    FieldLabel{"events", "reportingComponent"},
+    FieldLabel{"nodes", "spec.unschedulable"},
+    FieldLabel{"pods", "spec.schedulerName"},
+    FieldLabel{"pods", "spec.serviceAccountName"},
+    FieldLabel{"pods", "status.nominatedNodeName"},
     FieldLabel{"events", "reason"},
     FieldLabel{"events", "type"},
     FieldLabel{"secrets", "type"},
@@ -65,14 +67,18 @@ bool is_field_of(const ResourceType& type, std::string_view path) {
   });
 }
 
+// The text at the path, as field selectors compare it; true and false by these words. Null: none.
 const std::string* text_at(const Json& object, std::string_view path) {
+  static const std::string kTrue = "true", kFalse = "false";
   const Json* at = &object;
   while (at != nullptr && !path.empty()) {
     size_t dot = std::min(path.find('.'), path.size());
     at = find_member(*at, path.substr(0, dot));
     path.remove_prefix(std::min(dot + 1, path.size()));
   }
-  return at == nullptr ? nullptr : at->get_ptr<const std::string*>();
+  if (at == nullptr) return nullptr;
+  if (at->is_boolean()) return at->get<bool>() ? &kTrue : &kFalse;
+  return at->get_ptr<const std::string*>();
 }
 
 }  // namespace
@@ -84,7 +90,7 @@ Result<Selector::Requirement> Selector::parse_label(std::string_view term) {
   Requirement requirement;
   auto finish = [&](std::string_view key) -> Result<Requirement> {
     requirement.key = trimmed(key);
-    if (!is_label_key(requirement.key)) return refused();
+    if (!is_qualified_name(requirement.key)) return refused();
     return requirement;
   };
   if (term.empty()) return refused();
@@ -118,6 +124,11 @@ Result<Selector> Selector::parse(const ResourceType& type, std::string_view labe
   if (!trimmed(labels).empty()) {
     for (std::string_view term : terms_of(labels)) {
       TRY_ASSIGN(Requirement requirement, parse_label(term));
+      for (const std::string& value : requirement.values) {
+        if (!value.empty() && !is_label_text(value))
+          return invalid("unable to parse requirement: a label can't have the value '" + value +
+                         "'");
+      }
       selector.labels_.push_back(std::move(requirement));
     }
   }

@@ -119,13 +119,7 @@ bool Storage::compact(int64_t version) {
 }
 
 std::vector<ObjectPtr> Storage::list(const ResourceType& type, std::string_view namespace_) const {
-  std::vector<ObjectPtr> objects;
-  const Table* found = table(type);
-  if (found == nullptr) return objects;
-  for (const auto& [key, stored] : found->objects) {
-    if (namespace_.empty() || key.namespace_ == namespace_) objects.push_back(stored.object);
-  }
-  return objects;
+  return *list_at(type, namespace_, version_);
 }
 
 std::vector<ObjectKey> Storage::keys(const ResourceType& type, std::string_view namespace_) const {
@@ -156,26 +150,40 @@ void Storage::forget(const ResourceType& type) {
 }
 
 Result<std::vector<ObjectPtr>> Storage::list_at(const ResourceType& type,
-                                                std::string_view namespace_,
-                                                int64_t version) const {
+                                                std::string_view namespace_, int64_t version,
+                                                const ObjectKey& after) const {
   if (!remembers(type, version))
     return not_found("[store] version " + std::to_string(version) + " is no longer kept");
-  std::map<ObjectKey, ObjectPtr> objects;
+  std::vector<ObjectPtr> listed;
   const Table* found = table(type);
-  if (found == nullptr) return std::vector<ObjectPtr>();
-  for (const auto& [key, stored] : found->objects) objects[key] = stored.object;
-  // Undo what came later, newest first.
+  if (found == nullptr) return listed;
+  auto wanted = [&](const ObjectKey& key) {
+    return (namespace_.empty() || key.namespace_ == namespace_) && key > after;
+  };
+  // What changed later, as it was: the oldest change of an object counts.
+  std::map<ObjectKey, ObjectPtr> then;
   for (auto change = found->history.rbegin(); change != found->history.rend(); ++change) {
     if (change->version <= version) break;
-    if (change->previous == nullptr)
-      objects.erase(change->key);
-    else
-      objects[change->key] = change->previous;
+    if (wanted(change->key)) then[change->key] = change->previous;
   }
-  std::vector<ObjectPtr> listed;
-  for (const auto& [key, object] : objects) {
-    if (namespace_.empty() || key.namespace_ == namespace_) listed.push_back(object);
+  auto changed = then.begin();
+  auto add_changed_before = [&](const ObjectKey* key) {
+    for (; changed != then.end() && (key == nullptr || changed->first < *key); ++changed)
+      if (changed->second != nullptr) listed.push_back(changed->second);
+  };
+  auto at = found->objects.lower_bound(std::max(after, ObjectKey{std::string(namespace_), ""}));
+  for (; at != found->objects.end(); ++at) {
+    if (!namespace_.empty() && at->first.namespace_ != namespace_) break;
+    if (!wanted(at->first)) continue;
+    add_changed_before(&at->first);
+    if (changed != then.end() && changed->first == at->first) {
+      if (changed->second != nullptr) listed.push_back(changed->second);
+      ++changed;
+    } else {
+      listed.push_back(at->second.object);
+    }
   }
+  add_changed_before(nullptr);
   return listed;
 }
 

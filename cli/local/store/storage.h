@@ -71,9 +71,10 @@ class Storage {
   bool has_objects(const ResourceType& type, std::string_view namespace_) const;
   // Forgets the type's objects and history: its address is another type's from now on.
   void forget(const ResourceType& type);
-  // As it was at an older version; kNotFound if the history does not reach back.
+  // As it was at an older version, and what follows `after` alone; kNotFound if the history does
+  // not reach back.
   Result<std::vector<ObjectPtr>> list_at(const ResourceType& type, std::string_view namespace_,
-                                         int64_t version) const;
+                                         int64_t version, const ObjectKey& after = {}) const;
 
   // The first change after `version`; null if there is none yet. Valid until the next write.
   const Change* next_change(const ResourceType& type, int64_t version) const;

@@ -1,0 +1,66 @@
+// Scale of custom types, eviction of pods.
+#include "tests/cli/api_fixture.h"
+
+namespace lockstep::local {
+namespace {
+
+const std::string kScale = std::string(kJobs) + "/a/scale";
+
+TEST_F(ApiTest, ScaleShowsAndSetsTheReplicas) {
+  make(kJobs, job("a"));
+  Json scale = get(kScale).body;
+  EXPECT_EQ(scale["apiVersion"], "autoscaling/v1");
+  EXPECT_EQ(scale["kind"], "Scale");
+  EXPECT_EQ(scale["spec"]["replicas"], 1);
+  EXPECT_EQ(scale["status"]["replicas"], 0);
+  scale["spec"]["replicas"] = 3;
+  EXPECT_EQ(ask("PUT", kScale, scale).body["spec"]["replicas"], 3);
+  Json object = get(std::string(kJobs) + "/a").body;
+  EXPECT_EQ(object["spec"]["nodes"], 3);
+  EXPECT_EQ(object["metadata"]["generation"], 2);
+  EXPECT_EQ(ask("PUT", kScale, scale).code, 409);  // of an older version
+  EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", 2}}}}).body["spec"]["replicas"], 2);
+  EXPECT_EQ(ask("PATCH", kScale + "?dryRun=All", {{"spec", {{"replicas", 9}}}}).code, 200);
+  EXPECT_EQ(get(std::string(kJobs) + "/a").body["spec"]["nodes"], 2);
+}
+
+TEST_F(ApiTest, ScalesThatCannotBeAreRefused) {
+  make(kJobs, job("a"));
+  make(kPods, pod("p"));
+  EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", -1}}}}).code, 422);
+  EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", "two"}}}}).code, 400);
+  EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", 0}}}}).code, 422);  // the type's schema
+  EXPECT_EQ(get(std::string(kPods) + "/p/scale").code, 404);
+  EXPECT_EQ(get(std::string(kJobs) + "/none/scale").code, 404);
+  EXPECT_EQ(ask("DELETE", kScale).code, 405);
+}
+
+TEST_F(ApiTest, AnEvictionDeletesThePod) {
+  make(kPods, pod("p"));
+  bind("p");
+  const Json eviction = {{"apiVersion", "policy/v1"},
+                         {"kind", "Eviction"},
+                         {"metadata", {{"name", "p"}}},
+                         {"deleteOptions", {{"gracePeriodSeconds", 5}}}};
+  const std::string target = std::string(kPods) + "/p/eviction";
+  EXPECT_EQ(ask("POST", target + "?dryRun=All", eviction).code, 201);
+  EXPECT_FALSE(get(std::string(kPods) + "/p").body["metadata"].contains("deletionTimestamp"));
+  EXPECT_EQ(ask("POST", target, eviction).code, 201);
+  EXPECT_EQ(get(std::string(kPods) + "/p").body["metadata"]["deletionGracePeriodSeconds"], 5);
+  EXPECT_EQ(ask("POST", std::string(kPods) + "/none/eviction", eviction).code, 404);
+}
+
+TEST_F(ApiTest, DiscoveryListsSubresources) {
+  auto kind_of = [&](const std::string& list, const std::string& name) -> std::string {
+    const Json resources = get(list).body["resources"];
+    for (const Json& entry : resources)
+      if (entry["name"] == name) return entry["kind"];
+    return "absent";
+  };
+  EXPECT_EQ(kind_of("/apis/lockstep.dev/v1alpha1", "trainingjobs/scale"), "Scale");
+  EXPECT_EQ(kind_of("/api/v1", "pods/eviction"), "Eviction");
+  EXPECT_EQ(kind_of("/api/v1", "pods/log"), "Pod");
+}
+
+}  // namespace
+}  // namespace lockstep::local
