@@ -34,23 +34,25 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
   std::unique_ptr<LocalCluster> cluster(new LocalCluster);
   cluster->folder_ = options.folder;
   cluster->api_ = std::make_unique<Api>(clock, options.seed, options.limits);
-  TRY(cluster->start_server(options));
   cluster->host_ = std::make_unique<ProcessHost>();
-  LocalNodeOptions node{.folder = options.folder + "/pods",
-                        .log_folder = options.log_folder,
-                        .program_folder = options.program_folder,
-                        .working_folder = options.working_folder,
+  LocalNodeOptions node{.heartbeat = options.heartbeat,
+                        .node_controller = options.node_controller,
+                        .pods = {.folder = options.folder + "/pods",
+                                 .program_folder = options.program_folder,
+                                 .working_folder = options.working_folder},
+                        .logs = {.folder = options.log_folder, .keep = options.keep_logs},
                         .seed = options.seed};
   node.scheduler.counts_room = !options.machines.empty();
   if (!options.machines.empty()) node.machines = options.machines;
   TRY_ASSIGN(cluster->node_, LocalNode::start(*cluster->api_, *cluster->host_, clock, node));
+  TRY(cluster->start_server(options));
   TRY(cluster->start_controller(options));
   return cluster;
 }
 
 Status LocalCluster::start_server(const LocalClusterOptions& options) {
   TRY_ASSIGN(access_.token, random_secret());
-  ApiServerOptions server{.port = options.port, .token = access_.token};
+  ApiServerOptions server{.port = options.port, .token = access_.token, .logs = &node_->logs()};
   if (options.tls) {
     TRY_ASSIGN(server.certificate, make_local_certificate());
     access_.certificate = server.certificate->certificate;
@@ -87,9 +89,9 @@ Status LocalCluster::start_controller(const LocalClusterOptions& options) {
 
 LocalCluster::~LocalCluster() {
   controller_.reset();
+  server_.reset();
   node_.reset();
   host_.reset();
-  server_.reset();
   std::error_code ignored;
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }

@@ -19,8 +19,12 @@ struct LocalClusterOptions {
   uint16_t port = 0;           // of the API server; 0: the system chooses
   bool tls = false;            // for clients that are not ours
   StorageLimits limits = {};   // of what the API server holds
-  // Empty: one machine named "local", with all CPUs and room for every pod, whatever it requests.
+  // Empty: one machine named "local", with all CPUs, which takes every pod.
   std::vector<MachineOptions> machines;
+  HeartbeatOptions heartbeat;             // of the machines
+  NodeControllerOptions node_controller;  // and what follows where there is none
+  // True: <pod>.log files that stay; false: by pod and container, removed with the pod.
+  bool keep_logs = false;
   // Where containers without a workingDir begin; empty: in a folder of their own.
   std::string working_folder;
 };
@@ -60,9 +64,9 @@ class LocalCluster {
   ClusterAccess access_;
   // In the order in which they depend on each other.
   std::unique_ptr<Api> api_;
-  std::unique_ptr<ApiServer> server_;
   std::unique_ptr<ProcessHost> host_;
   std::unique_ptr<LocalNode> node_;
+  std::unique_ptr<ApiServer> server_;
   std::unique_ptr<ControllerChild> controller_;
 };
 

@@ -106,7 +106,8 @@ Status LocalRun::start() {
              local::LocalCluster::start(clock_, {.program_folder = options_.program_folder,
                                                  .folder = options_.output + "/node",
                                                  .log_folder = options_.output + "/logs",
-                                                 .seed = run_seed()}));
+                                                 .seed = run_seed(),
+                                                 .keep_logs = true}));
   cluster_->api().on_change([fd = wake_fd_] {
     uint64_t one = 1;
     (void)!write(fd, &one, sizeof one);  // full means that a wake-up is pending already

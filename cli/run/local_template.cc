@@ -21,8 +21,9 @@ void warn(const Json& part, const std::string& path, std::vector<std::string>& w
 // What plan_pod reads of a container.
 void take_away_carried_out(Json& container) {
   if (!container.is_object()) return;
-  for (const char* key :
-       {"name", "env", "ports", "volumeMounts", "workingDir", "terminationMessagePolicy"})
+  for (const char* key : {"name", "command", "args", "env", "envFrom", "ports", "volumeMounts",
+                          "workingDir", "lifecycle", "startupProbe", "livenessProbe",
+                          "readinessProbe", "terminationMessagePath", "terminationMessagePolicy"})
     container.erase(key);
 }
 
@@ -31,8 +32,7 @@ void take_away_carried_out(Json& container) {
 Problems local_template_problems(const TrainingJob& job) {
   Problems problems = pod_template_problems(job.spec.podTemplate);
   if (!problems.empty()) return problems;
-  Result<local::PodPlan> planned =
-      local::plan_pod(make_worker_pod(job, {}), {.node_name = "local", .pod_address = "127.0.0.1"});
+  Result<local::PodPlan> planned = local::plan_pod(make_worker_pod(job, {}));
   if (planned.ok()) return {};
   const std::string& message = planned.error().message;
   return {"spec.podTemplate" + std::string(message.starts_with("spec.") ? "." : ": ") + message};
@@ -42,8 +42,11 @@ std::vector<std::string> local_template_warnings(const Json& pod_template) {
   Json rest = pod_template;
   rest.erase("metadata");
   if (const auto spec = rest.find("spec"); spec != rest.end() && spec->is_object()) {
-    spec->erase("volumes");
-    if (const auto containers = spec->find("containers"); containers != spec->end()) {
+    for (const char* key : {"volumes", "terminationGracePeriodSeconds", "activeDeadlineSeconds"})
+      spec->erase(key);
+    for (const char* list : {"initContainers", "containers"}) {
+      const auto containers = spec->find(list);
+      if (containers == spec->end() || !containers->is_array()) continue;
       for (Json& container : *containers) take_away_carried_out(container);
     }
   }

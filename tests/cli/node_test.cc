@@ -13,7 +13,6 @@
 #include <mutex>
 
 #include "cli/local/node/local_node.h"
-#include "cli/local/node/process_tree.h"
 #include "common/base/check.h"
 
 namespace lockstep::local {
@@ -41,9 +40,12 @@ class NodeTest : public testing::Test {
   }
 
   void start_node(size_t machines = 0) {
-    LocalNodeOptions options{.folder = folder_ + "/pods",
-                             .log_folder = folder_ + "/logs",
-                             .program_folder = folder_ + "/none",
+    LocalNodeOptions options{.pods = {.folder = folder_ + "/pods",
+                                      .program_folder = folder_ + "/none",
+                                      .backoff_first = std::chrono::milliseconds(200),
+                                      .backoff_max = std::chrono::milliseconds(800),
+                                      .retry = std::chrono::milliseconds(50)},
+                             .logs = {.folder = folder_ + "/logs", .keep = true},
                              .seed = static_cast<uint64_t>(getpid())};
     if (machines > 0) options.machines = divided_computer(machines, {});
     auto node = LocalNode::start(api_, host_, clock_, options);
@@ -67,6 +69,20 @@ class NodeTest : public testing::Test {
   void make(const Json& pod) {
     ApiResponse made = ask("POST", kPods, pod);
     ASSERT_EQ(made.code, 201) << made.body;
+  }
+  void make_object(const std::string& plural, const Json& object) {
+    EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/" + plural, object).code, 201);
+  }
+  bool wait_for_event(const std::string& reason, const std::string& text) {
+    return wait_until([&] {
+      Json events = ask("GET", "/api/v1/events").body["items"];
+      for (const Json& event : events) {
+        if (event["reason"] == reason &&
+            event["message"].get<std::string>().find(text) != std::string::npos)
+          return true;
+      }
+      return false;
+    });
   }
   template <class Condition>
   bool wait_until(Condition condition) {
@@ -96,13 +112,17 @@ class NodeTest : public testing::Test {
   bool wait_for_log(const std::string& name, const std::string& text) {
     return wait_until([&] { return log_of(name).find(text) != std::string::npos; });
   }
+  // Those whose environment has LOCKSTEP_POD_ROOT in the pod's folder.
   std::vector<pid_t> processes_of(const std::string& name) {
     std::vector<pid_t> all;
+    std::string entry = "LOCKSTEP_POD_ROOT=" + folder_ + "/pods/" + name + "-";
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/pods", error)) {
-      if (!entry.path().filename().string().starts_with(name)) continue;
-      for (pid_t pid : processes_with("LOCKSTEP_POD_ROOT=" + entry.path().string()))
-        all.push_back(pid);
+    for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
+      int pid = std::atoi(process.path().filename().c_str());
+      if (pid <= 0 || pid == getpid()) continue;
+      std::ifstream environment(process.path() / "environ", std::ios::binary);
+      std::string text{std::istreambuf_iterator<char>(environment), {}};
+      if (text.find(entry) != std::string::npos) all.push_back(pid);
     }
     return all;
   }
@@ -189,7 +209,7 @@ TEST_F(NodeTest, ReportsARunningPodWithItsAddress) {
 TEST_F(NodeTest, ReportsExitCodesSignalsAndMessages) {
   start_node();
   make(shell_pod("code", "printf why >\"$LOCKSTEP_POD_ROOT/dev/termination-log\"; exit 7"));
-  make(shell_pod("signal", "kill -KILL $$"));
+  make(shell_pod("signal", "kill -KILL $$$$"));
   Json missing = shell_pod("missing", "");
   missing["spec"]["containers"][0]["command"] = {"/no/such/program"};
   make(missing);
@@ -228,50 +248,253 @@ TEST_F(NodeTest, GivesAPodItsEnvironment) {
 TEST_F(NodeTest, WaitsForASecretAndShowsItAsPrivateFiles) {
   start_node();
   Json pod = shell_pod("p",
-                       "cd $LOCKSTEP_POD_ROOT; cat var/run/t/token; stat -c ' %a' var/run/t "
+                       "cd $LOCKSTEP_POD_ROOT; cat var/run/t/token; stat -Lc ' %a' var/run/t "
                        "var/run/t/token; touch var/lib/x/file && echo written");
   pod["spec"]["containers"][0]["volumeMounts"] = Json::array(
       {{{"name", "t"}, {"mountPath", "/var/run/t"}}, {{"name", "e"}, {"mountPath", "/var/lib/x"}}});
   pod["spec"]["volumes"] = Json::array({{{"name", "t"}, {"secret", {{"secretName", "s"}}}},
                                         {{"name", "e"}, {"emptyDir", Json::object()}}});
   make(pod);
-  ASSERT_TRUE(wait_until([&] {
-    return dump_json(get("p")["status"]).find("CreateContainerConfigError") != std::string::npos;
-  }));
-  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/secrets",
-                {{"metadata", {{"name", "s"}}}, {"stringData", {{"token", "abc"}}}})
-                .code,
-            201);
+  ASSERT_TRUE(wait_for_event("FailedMount", "secret \"s\" not found"));
+  EXPECT_EQ(get("p")["status"]["phase"], "Pending");
+  make_object("secrets", {{"metadata", {{"name", "s"}}}, {"stringData", {{"token", "abc"}}}});
   ASSERT_TRUE(wait_for_phase("p", "Succeeded")) << get("p");
   EXPECT_EQ(log_of("p"), "abc 700\n 600\nwritten\n");
 }
 
 TEST_F(NodeTest, RefusesWhatItCannotRunInWords) {
   start_node();
-  Json restart = shell_pod("restart", "true");
-  restart["spec"]["restartPolicy"] = "Always";
-  Json two = shell_pod("two", "true");
-  two["spec"]["containers"].push_back({{"name", "sidecar"}});
-  Json init = shell_pod("init", "true");
-  init["spec"]["initContainers"] = Json::array({{{"name", "i"}}});
   Json no_command = shell_pod("image", "true");
   no_command["spec"]["containers"][0].erase("command");
-  Json host_path = shell_pod("volume", "true");
-  host_path["spec"]["volumes"] = Json::array({{{"name", "h"}, {"hostPath", {{"path", "/etc"}}}}});
-  host_path["spec"]["containers"][0]["volumeMounts"] =
+  Json claim = shell_pod("volume", "true");
+  claim["spec"]["volumes"] =
+      Json::array({{{"name", "h"}, {"persistentVolumeClaim", {{"claimName", "c"}}}}});
+  claim["spec"]["containers"][0]["volumeMounts"] =
       Json::array({{{"name", "h"}, {"mountPath", "/h"}}});
   Json escape = shell_pod("escape", "true");
   escape["spec"]["volumes"] = Json::array({{{"name", "e"}, {"emptyDir", Json::object()}}});
   escape["spec"]["containers"][0]["volumeMounts"] =
       Json::array({{{"name", "e"}, {"mountPath", "/../../x"}}});
-  for (const Json& pod : {restart, two, init, no_command, host_path, escape}) {
+  Json grpc = shell_pod("grpc", "true");
+  grpc["spec"]["containers"][0]["livenessProbe"] = {{"grpc", {{"port", 1}}}};
+  Json field = shell_pod("field", "true");
+  field["spec"]["containers"][0]["env"] = Json::array(
+      {{{"name", "A"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "spec.priority"}}}}}}});
+  for (const Json& pod : {no_command, claim, escape, grpc, field}) {
     make(pod);
     std::string name = pod["metadata"]["name"];
-    ASSERT_TRUE(wait_for_phase(name, "Failed")) << name;
+    ASSERT_TRUE(wait_for_phase(name, "Failed")) << name << get(name);
     EXPECT_EQ(get(name)["status"]["reason"], "NotSupported") << name;
     EXPECT_NE(get(name)["status"]["message"].get<std::string>().find("a local node"),
               std::string::npos);
   }
+}
+
+TEST_F(NodeTest, RunsInitContainersInOrderAndThenAllContainers) {
+  start_node();
+  Json pod = shell_pod("p", "cat $LOCKSTEP_POD_ROOT/shared/a; sleep 1000");
+  pod["spec"]["volumes"] = Json::array({{{"name", "v"}, {"emptyDir", Json::object()}}});
+  Json mounts = Json::array({{{"name", "v"}, {"mountPath", "/shared"}}});
+  auto container = [&](const char* name, const char* script) {
+    return Json{{"name", name}, {"command", {"/bin/sh", "-c", script}}, {"volumeMounts", mounts}};
+  };
+  pod["spec"]["containers"][0]["volumeMounts"] = mounts;
+  pod["spec"]["containers"].push_back(container("other", "echo other; sleep 1000"));
+  pod["spec"]["initContainers"] =
+      Json::array({container("one", "echo 1 >>$LOCKSTEP_POD_ROOT/shared/a"),
+                   container("two", "echo 2 >>$LOCKSTEP_POD_ROOT/shared/a")});
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Running"));
+  ASSERT_TRUE(wait_until([&] { return text_of(folder_ + "/logs/p_node.log") == "1\n2\n"; }));
+  ASSERT_TRUE(wait_until([&] { return text_of(folder_ + "/logs/p_other.log") == "other\n"; }));
+  Json status = get("p")["status"];
+  for (const Json& init : status["initContainerStatuses"])
+    EXPECT_EQ(init["state"]["terminated"]["reason"], "Completed");
+  EXPECT_EQ(status["containerStatuses"].size(), 2u);
+}
+
+TEST_F(NodeTest, AFailedInitContainerFailsAPodThatIsNeverRestarted) {
+  start_node();
+  Json pod = shell_pod("p", "echo never");
+  pod["spec"]["initContainers"] =
+      Json::array({{{"name", "i"}, {"command", {"/bin/sh", "-c", "exit 4"}}}});
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Failed"));
+  Json status = get("p")["status"];
+  EXPECT_EQ(status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"], 4);
+  EXPECT_TRUE(status["containerStatuses"][0]["state"].contains("waiting"));
+  EXPECT_EQ(log_of("p"), "");
+}
+
+TEST_F(NodeTest, RestartsAContainerWithBackOffAndKeepsItsLastState) {
+  start_node();
+  Json pod = shell_pod("p", "echo try; exit 5");
+  pod["spec"]["restartPolicy"] = "OnFailure";
+  make(pod);
+  ASSERT_TRUE(wait_until([&] {
+    Json status = get("p")["status"];
+    if (!status.contains("containerStatuses")) return false;
+    const Json& container = status["containerStatuses"][0];
+    return container["restartCount"] >= 2 && container["state"].contains("waiting") &&
+           container["state"]["waiting"]["reason"] == "CrashLoopBackOff" &&
+           container["lastState"]["terminated"]["exitCode"] == 5;
+  })) << get("p");
+  EXPECT_EQ(get("p")["status"]["phase"], "Running");
+  EXPECT_TRUE(wait_for_event("BackOff", "Back-off restarting failed container"));
+  std::string uid = get("p")["metadata"]["uid"];
+  Result<std::string> previous = node_->logs().log_file(uid, "node", true);
+  ASSERT_TRUE(previous.ok());
+  EXPECT_EQ(text_of(*previous), "try\n");
+}
+
+TEST_F(NodeTest, ResolvesEnvironmentAndArguments) {
+  start_node();
+  make_object("secrets", {{"metadata", {{"name", "s"}}}, {"stringData", {{"k", "hidden"}}}});
+  Json pod = shell_pod("p", "echo \"$A|$B|$C|$D\"'|$(B)|$$(B)'");
+  pod["spec"]["containers"][0]["resources"] = {{"limits", {{"cpu", "1500m"}}}};
+  pod["spec"]["containers"][0]["env"] = Json::array(
+      {{{"name", "A"}, {"value", "a"}},
+       {{"name", "B"}, {"value", "$(A)-$(NONE)"}},
+       {{"name", "C"}, {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "k"}}}}}},
+       {{"name", "D"}, {"valueFrom", {{"resourceFieldRef", {{"resource", "limits.cpu"}}}}}}});
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Succeeded")) << get("p");
+  EXPECT_EQ(log_of("p"), "a|a-$(NONE)|hidden|2|a-$(NONE)|$(B)\n");
+  Json missing = shell_pod("missing", "true");
+  missing["spec"]["containers"][0]["env"] = Json::array(
+      {{{"name", "C"}, {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "no"}}}}}}});
+  make(missing);
+  ASSERT_TRUE(wait_until([&] {
+    return dump_json(get("missing")["status"]).find("CreateContainerConfigError") !=
+           std::string::npos;
+  }));
+  EXPECT_NE(dump_json(get("missing")["status"]).find("couldn't find key no in Secret default/s"),
+            std::string::npos);
+}
+
+TEST_F(NodeTest, ReadinessFollowsTheProbeAndLivenessRestarts) {
+  start_node();
+  Json pod = shell_pod("p", "sleep 1000");
+  pod["spec"]["restartPolicy"] = "Always";
+  Json& container = pod["spec"]["containers"][0];
+  auto exec = [](const std::string& test) {
+    return Json{{"exec", {{"command", {"/bin/sh", "-c", test}}}},
+                {"periodSeconds", 1},
+                {"failureThreshold", 1}};
+  };
+  container["readinessProbe"] = exec("test -e $LOCKSTEP_POD_ROOT/ready");
+  container["livenessProbe"] = exec("! test -e $LOCKSTEP_POD_ROOT/dead");
+  container["terminationGracePeriodSeconds"] = 1;
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Running"));
+  ASSERT_TRUE(wait_for_event("Unhealthy", "Readiness probe failed: command exited with 1"));
+  EXPECT_EQ(get("p")["status"]["containerStatuses"][0]["ready"], false);
+  std::string root =
+      folder_ + "/pods/p-" + get("p")["metadata"]["uid"].get<std::string>().substr(0, 8) + "/node";
+  std::ofstream(root + "/ready") << "x";
+  ASSERT_TRUE(
+      wait_until([&] { return get("p")["status"]["containerStatuses"][0]["ready"] == true; }));
+  std::ofstream(root + "/dead") << "x";
+  ASSERT_TRUE(
+      wait_until([&] { return get("p")["status"]["containerStatuses"][0]["restartCount"] >= 1; }));
+  EXPECT_TRUE(wait_for_event("Killing", "failed liveness probe, will be restarted"));
+  EXPECT_TRUE(wait_for_event("Unhealthy", "Liveness probe failed"));
+}
+
+TEST_F(NodeTest, ProbesOverTheNetwork) {
+  start_node();
+  Json pod = shell_pod("p", "exec python3 -m http.server 8080 --bind $IP");
+  Json& container = pod["spec"]["containers"][0];
+  container["env"] = Json::array(
+      {{{"name", "IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}}});
+  container["ports"] = Json::array({{{"name", "web"}, {"containerPort", 8080}}});
+  container["startupProbe"] = {
+      {"tcpSocket", {{"port", "web"}}}, {"periodSeconds", 1}, {"failureThreshold", 60}};
+  container["readinessProbe"] = {{"httpGet", {{"port", "web"}, {"path", "/"}}},
+                                 {"periodSeconds", 1}};
+  make(pod);
+  ASSERT_TRUE(wait_until([&] {
+    Json status = get("p")["status"];
+    return status.contains("containerStatuses") && status["containerStatuses"][0]["ready"] == true;
+  })) << get("p");
+}
+
+TEST_F(NodeTest, RunsHooks) {
+  start_node();
+  Json pod = shell_pod(
+      "p", "trap 'exit 0' TERM; cat $LOCKSTEP_POD_ROOT/m/begun; while :; do sleep 0.05; done");
+  pod["spec"]["volumes"] = Json::array({{{"name", "h"}, {"hostPath", {{"path", folder_}}}}});
+  Json& container = pod["spec"]["containers"][0];
+  container["volumeMounts"] = Json::array({{{"name", "h"}, {"mountPath", "/m"}}});
+  auto hook = [](const std::string& file) {
+    return Json{{"exec", {{"command", {"/bin/sh", "-c", "echo x >$LOCKSTEP_POD_ROOT/m/" + file}}}}};
+  };
+  container["lifecycle"] = {{"postStart", hook("begun")}, {"preStop", hook("ended")}};
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Running"));
+  EXPECT_EQ(text_of(folder_ + "/begun"), "x\n");
+  ask("DELETE", std::string(kPods) + "/p");
+  ASSERT_TRUE(wait_gone("p"));
+  EXPECT_EQ(text_of(folder_ + "/ended"), "x\n");
+}
+
+TEST_F(NodeTest, AnActiveDeadlineFailsThePod) {
+  start_node();
+  Json pod = shell_pod("p", "exec sleep 1000");
+  pod["spec"]["activeDeadlineSeconds"] = 1;
+  pod["spec"]["terminationGracePeriodSeconds"] = 1;
+  make(pod);
+  ASSERT_TRUE(wait_for_phase("p", "Failed"));
+  EXPECT_EQ(get("p")["status"]["reason"], "DeadlineExceeded");
+  EXPECT_TRUE(wait_until([&] { return processes_of("p").empty(); }));
+}
+
+TEST_F(NodeTest, APowerCutIsSilentAndTheMachineBootsAgain) {
+  start_node(2);
+  auto power = [&](const char* how) {
+    EXPECT_EQ(api_.handle({"PATCH", "/api/v1/nodes/local-0", "application/merge-patch+json",
+                           dump_json({{"metadata", {{"annotations", {{kPowerAnnotation, how}}}}}})})
+                  .code,
+              200);
+  };
+  Json never = shell_pod("never", "echo ready; sleep 1000");
+  Json always = shell_pod("always", "echo ready; sleep 1000");
+  always["spec"]["restartPolicy"] = "Always";
+  for (Json* pod : {&never, &always}) {
+    (*pod)["spec"]["nodeSelector"] = {{"kubernetes.io/hostname", "local-0"}};
+    make(*pod);
+    ASSERT_TRUE(wait_for_log((*pod)["metadata"]["name"], "ready"));
+    ASSERT_TRUE(wait_for_phase((*pod)["metadata"]["name"], "Running"));
+  }
+  power("off");
+  ASSERT_TRUE(wait_until([&] { return processes_of("never").empty(); }));
+  ASSERT_TRUE(wait_until([&] { return node_->is_empty(); }));
+  EXPECT_EQ(get("never")["status"]["phase"], "Running") << "nobody is there to say otherwise";
+  power("on");
+  ASSERT_TRUE(wait_for_phase("never", "Failed"));
+  const Json ended = get("never")["status"]["containerStatuses"][0]["state"]["terminated"];
+  EXPECT_EQ(ended["exitCode"], 255);
+  EXPECT_EQ(ended["reason"], "Unknown");
+  ASSERT_TRUE(wait_until([&] {
+    Json container = get("always")["status"]["containerStatuses"][0];
+    return container["restartCount"] == 1 && container["state"].contains("running");
+  })) << get("always");
+}
+
+TEST_F(NodeTest, WhatWasDeletedWhileTheMachineWasOffEndsWhenItBoots) {
+  start_node(1);
+  make(shell_pod("p", "echo ready; sleep 1000"));
+  ASSERT_TRUE(wait_for_phase("p", "Running"));
+  auto power = [&](const char* how) {
+    api_.handle({"PATCH", "/api/v1/nodes/local-0", "application/merge-patch+json",
+                 dump_json({{"metadata", {{"annotations", {{kPowerAnnotation, how}}}}}})});
+  };
+  power("off");
+  ASSERT_TRUE(wait_until([&] { return node_->is_empty(); }));
+  ask("DELETE", std::string(kPods) + "/p");
+  EXPECT_TRUE(get("p")["metadata"].contains("deletionTimestamp"));
+  power("on");
+  ASSERT_TRUE(wait_gone("p"));
 }
 
 // A listener on all addresses, on a port of the system's choice.
@@ -417,16 +640,6 @@ TEST(AddressPool, GivesEachPodItsOwnAddressWithFreePorts) {
     ASSERT_TRUE(address.ok());
     EXPECT_TRUE(seen.insert(*address).second) << *address;
   }
-}
-
-TEST(BoundLog, KeepsTheEnd) {
-  std::string file = testing::TempDir() + "bound-log-" + std::to_string(getpid());
-  std::ofstream(file) << std::string(1000, 'a') << "end";
-  bound_log(file, 2000, 10);
-  EXPECT_EQ(text_of(file).size(), 1003u);
-  bound_log(file, 500, 10);
-  EXPECT_EQ(text_of(file), "aaaaaaaend");
-  std::filesystem::remove(file);
 }
 
 }  // namespace

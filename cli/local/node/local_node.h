@@ -2,45 +2,45 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "cli/local/node/address_pool.h"
-#include "cli/local/node/api_caller.h"
+#include "cli/local/node/files.h"
 #include "cli/local/node/machine.h"
-#include "cli/local/node/pod_folder.h"
-#include "cli/local/node/pod_plan.h"
-#include "cli/local/node/pod_status.h"
-#include "cli/local/node/process_host.h"
-#include "cli/local/node/scheduler.h"
+#include "cli/local/node/node_controller.h"
+#include "cli/local/node/node_services.h"
+#include "cli/local/node/pod_binder.h"
+#include "cli/local/node/pod_worker.h"
 #include "cli/local/store/api.h"
 
 namespace lockstep::local {
+
+// Annotation of a Node: "off" cuts the power of that machine, anything else (or nothing) brings it
+// back.
+inline constexpr char kPowerAnnotation[] = "local.lockstep.dev/power";
 
 struct LocalNodeOptions {
   std::vector<MachineOptions> machines = {{}};
   HeartbeatOptions heartbeat;
   SchedulerOptions scheduler;
-  std::string folder;          // the pods' files; made private, emptied pod by pod
-  std::string log_folder;      // <pod>.log, kept
-  std::string program_folder;  // a command's base name is looked up here first
-  std::string working_folder;  // where containers without one begin; empty: the pod's folder
-  uint64_t seed = 0;           // of the addresses
-  size_t log_bytes_max = 64u << 20;
+  NodeControllerOptions node_controller;
+  PodOptions pods;
+  LogFilesOptions logs;
+  uint64_t seed = 0;  // of the addresses
 };
 
-// Reason of a pod that failed because something else listens on its ports, whatever the address: a
-// new pod would fare no better.
-inline constexpr char kNoAddressReason[] = "NoAddress";
-
-// The machines of a local cluster: a scheduler in small, and for each machine a kubelet in small,
-// which runs the pods of an Api as processes of this computer, one process group each, with their
-// own address in 127.0.0.0/8, and reports what becomes of them. They say nothing to the Api that
-// could not be said by REST. Everything happens on one thread of its own.
+// The machines of a local cluster: a scheduler and a node controller in small, and for each machine
+// a kubelet in small, which runs the pods of an Api as processes of this computer, one process
+// group a container, with an address in 127.0.0.0/8 for each pod, and reports what becomes of them.
+// They say nothing to the Api that could not be said by REST. Everything happens on one thread of
+// its own, which waits for nothing: processes are started, swept and probed on others.
 class LocalNode {
  public:
   // `api`, `host` and `clock` outlive the node. kUnavailable: its folders can't be made.
@@ -49,69 +49,59 @@ class LocalNode {
   // Kills what still runs, with all descendants.
   ~LocalNode();
 
+  const PodLogs& logs() const { return logs_; }
   // No container process and no folder of a pod is left.
   bool is_empty();
   // Kills every container at once, as a power cut would, and starts none any more.
   void kill_all();
 
  private:
-  enum class State { kWaiting, kRunning, kEnded };
-  struct Pod {
-    Json object;
-    PodPlan plan;
-    ContainerFacts facts;
-    PodFolder folder{""};
-    State state = State::kWaiting;
-    pid_t pid = -1;
-    TimePoint retry_at{};  // kWaiting: when to look for its secrets again
-    bool terminating = false;
-    TimePoint kill_at{};
-    bool deleted = false;  // from the Api already
-  };
-  struct Exit {
-    std::string uid;
-    ExitStatus status;
-  };
   struct Inbox;
+  struct Computer {
+    Machine machine;
+    Resources allocatable;
+    bool is_booting = false;  // waits until nothing of the time before is left
+  };
 
   LocalNode(Api& api, ProcessHost& host, const Clock& clock, const LocalNodeOptions& options);
   void loop();
-  void read_changes();
-  void read_node_changes();
+  void step(std::deque<NodeMessage> messages);
+  void read(Watch& watch, const char* target,
+            const std::function<void(const Json& object, bool deleted)>& apply);
+  void node_changed(const Json& node, bool deleted);
+  void pod_changed(const Json& pod, bool deleted);
+  void power_off(Computer& computer);
+  void boot(Computer& computer);
   void step_machines();
-  void place_pods();
-  OwnerFacts owner_facts(const std::string& namespace_, const Json& reference);
-  void apply(const Json& pod);
-  void gone(const Json& pod);
-  void start_pod(Pod& pod);
-  Status take_address(Pod& pod);
-  void give_address_back(Pod& pod);
-  Status prepare(Pod& pod);
-  Status launch(Pod& pod);
-  void terminate(Pod& pod);
-  void ended(Pod& pod, const ExitStatus& status);
-  void refuse(Pod& pod, std::string_view reason, const std::string& message);
-  void release(Pod& pod);
-  void check_deadlines();
+  void step_pods();
+  void step_pod(const std::string& uid);
+  void touch(const std::string& uid) { due_.insert(uid); }
   TimePoint next_deadline() const;
-  std::string marker(const Pod& pod) const;
-  std::string log_file(const Pod& pod) const;
-  std::string termination_message(const Pod& pod, const ExitStatus& status) const;
-  void report(const Pod& pod, Json status);
 
   Api& api_;
-  ApiCaller caller_;
-  ProcessHost& host_;
   const Clock& clock_;
   const LocalNodeOptions options_;
-  AddressPool addresses_;
   std::shared_ptr<Inbox> inbox_;  // what other threads tell the node's
-  Watch watch_;
+  ApiCaller caller_;
+  AddressPool addresses_;
+  LogFiles logs_;
+  EventRecorder events_;
+  PodBinder binder_;
+  NodeController controller_;
+  NetworkProber prober_;
+  ProcessSweeper sweeper_;
+  NodeServices services_;
+  Watch pod_watch_;
   Watch node_watch_;
-  std::map<std::string, Machine> machines_;  // by name
-  Scheduler scheduler_;
-  std::map<std::string, Pod> pods_;  // by UID; the node's thread alone
+  Watch lease_watch_;
+  std::map<std::string, Computer> computers_;  // by the machine's name
+  // By UID: pods that have not ended, or that still have to be taken away.
+  std::map<std::string, std::unique_ptr<PodWorker>> workers_;
+  std::set<std::string> due_;
+  std::set<std::pair<TimePoint, std::string>> deadlines_;
+  std::map<std::string, TimePoint> deadline_of_;
   TimePoint next_log_check_{};
+  bool kills_all_ = false;
   std::thread thread_;
 };
 

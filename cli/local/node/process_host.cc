@@ -87,6 +87,7 @@ ProcessHost::ProcessHost() {
 ProcessHost::~ProcessHost() {
   {
     std::unique_lock lock(mutex_);
+    closing_ = true;
     for (const auto& [pid, on_exit] : children_) {
       kill(pid, SIGKILL);  // in the foreground it leads no group
       kill(-pid, SIGKILL);
@@ -103,13 +104,18 @@ ProcessHost::~ProcessHost() {
 Result<pid_t> ProcessHost::spawn(const SpawnSpec& spec, OnExit on_exit) {
   std::promise<Result<pid_t>> promise;
   std::future<Result<pid_t>> started = promise.get_future();
+  spawn_later(
+      spec, [&promise](Result<pid_t> pid) { promise.set_value(std::move(pid)); },
+      std::move(on_exit));
+  return started.get();
+}
+
+void ProcessHost::spawn_later(SpawnSpec spec, OnStart on_start, OnExit on_exit) {
   {
     std::lock_guard lock(mutex_);
-    requests_.push_back({&spec, std::move(on_exit),
-                         [&promise](Result<pid_t> pid) { promise.set_value(std::move(pid)); }});
+    requests_.push_back({std::move(spec), std::move(on_exit), std::move(on_start)});
   }
   changed_.notify_all();
-  return started.get();
 }
 
 void ProcessHost::spawn_loop() {
@@ -118,13 +124,15 @@ void ProcessHost::spawn_loop() {
     changed_.wait(lock, [this] { return stopping_ || !requests_.empty(); });
     if (requests_.empty()) return;
     Request request = std::move(requests_.front());
-    requests_.erase(requests_.begin());
+    requests_.pop_front();
     // Under the lock, so that the reaper finds the child in the table however soon it ends.
-    Result<pid_t> pid = fork_and_exec(*request.spec, std::move(request.on_exit));
+    Result<pid_t> pid = closing_
+                            ? unavailable("[spawn] " + request.spec.program + ": shutting down")
+                            : fork_and_exec(request.spec, std::move(request.on_exit));
     ++spawned_;
     changed_.notify_all();
     lock.unlock();
-    request.done(std::move(pid));
+    request.on_start(std::move(pid));
     lock.lock();
   }
 }

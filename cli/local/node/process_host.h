@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -46,14 +47,20 @@ class ProcessHost {
   ProcessHost(const ProcessHost&) = delete;
   ProcessHost& operator=(const ProcessHost&) = delete;
 
+  // Called once, on the spawner's thread, without a lock; must not block.
+  using OnStart = std::function<void(Result<pid_t>)>;
+
   // Returns once the program runs; kNotFound or kUnavailable where it could not be started.
   Result<pid_t> spawn(const SpawnSpec& spec, OnExit on_exit);
+  // Returns at once. `on_exit` may be called before `on_start`, and is not called where the program
+  // could not be started.
+  void spawn_later(SpawnSpec spec, OnStart on_start, OnExit on_exit);
 
  private:
   struct Request {
-    const SpawnSpec* spec = nullptr;
+    SpawnSpec spec;
     OnExit on_exit;
-    std::function<void(Result<pid_t>)> done;
+    OnStart on_start;
   };
 
   void spawn_loop();
@@ -62,8 +69,9 @@ class ProcessHost {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::vector<Request> requests_;
+  std::deque<Request> requests_;
   std::map<pid_t, OnExit> children_;
+  bool closing_ = false;  // nothing is started any more
   bool stopping_ = false;
   uint64_t spawned_ = 0;
 

@@ -164,8 +164,8 @@ void Scheduler::not_bound(const std::string& uid, TimePoint now) {
 
 std::string Scheduler::reason_against(const Pod& pod, const NodeView& node,
                                       const Uses& uses) const {
-  if (std::string reason = misfit(pod.spec, node); !reason.empty()) return reason;
   if (!options_.counts_room) return "";
+  if (std::string reason = misfit(pod.spec, node); !reason.empty()) return reason;
   static const Use kUnused;
   auto used = uses.find(node.name);
   const Use& use = used == uses.end() ? kUnused : used->second;

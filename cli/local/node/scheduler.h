@@ -32,7 +32,7 @@ struct OwnerFacts {
 struct SchedulerOptions {
   // Pods of an owner wait so long for the rest of its pods to be made.
   Duration gather = std::chrono::seconds(2);
-  // False: a machine has room for every pod, whatever it requests.
+  // False: every machine takes every pod, whatever it requests or selects.
   bool counts_room = true;
 };
 

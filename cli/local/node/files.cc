@@ -1,4 +1,4 @@
-#include "cli/local/node/pod_folder.h"
+#include "cli/local/node/files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-
-#include "common/base/base64.h"
 
 namespace lockstep::local {
 namespace {
@@ -74,32 +72,6 @@ void bound_log(const std::string& file, size_t bytes_max, size_t bytes_kept) {
   // A full disk must not stop a pod because of its log.
   if (ftruncate(fd, 0) == 0) (void)!write(fd, kept.data(), kept.size());
   close(fd);
-}
-
-Status PodFolder::create() const {
-  return make_private_folder(root_);
-}
-
-Status PodFolder::add_folder(const std::string& mount_path) const {
-  return make_private_folder(path_of(mount_path));
-}
-
-Status PodFolder::add_secret(const std::string& mount_path, const Json& data) const {
-  TRY(add_folder(mount_path));
-  if (!data.is_object()) return {};
-  for (const auto& [key, value] : data.items()) {
-    if (key.empty() || key.find('/') != std::string::npos || key == "." || key == ".." ||
-        !value.is_string())
-      return corrupt("[node] a secret's key is not a file name: " + key);
-    TRY_ASSIGN(std::string content, base64_decode(value.get_ref<const std::string&>()));
-    TRY(write_private_file(path_of(mount_path) + "/" + key, content));
-  }
-  return {};
-}
-
-void PodFolder::remove() const {
-  std::error_code ignored;
-  std::filesystem::remove_all(root_, ignored);
 }
 
 }  // namespace lockstep::local

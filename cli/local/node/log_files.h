@@ -1,0 +1,66 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "cli/local/store/pod_logs.h"
+#include "common/base/result.h"
+
+namespace lockstep::local {
+
+struct LogFilesOptions {
+  std::string folder;
+  // True: <pod>.log (<pod>_<container>.log where there are several), kept when the pod goes, for
+  // people. False: <namespace>_<pod>_<uid>/<container>.log, removed with the pod, as a kubelet
+  // does.
+  bool keep = false;
+  size_t bytes_max = 64u << 20;  // of each file, on the disk
+};
+
+// The output of containers: one file for each instance, of which the newest two are there. A file
+// that grows too long loses its beginning: it becomes a hole, so that offsets stay what they were
+// and nobody who follows it misses anything. Thread-safe.
+class LogFiles final : public PodLogs {
+ public:
+  explicit LogFiles(LogFilesOptions options) : options_(std::move(options)) {}
+
+  struct Place {
+    std::string namespace_;
+    std::string pod;
+    std::string uid;
+    std::string container;
+    bool is_only_container = false;
+  };
+  // The file for the next instance of this container; what was the newest becomes the previous.
+  Result<std::string> next_file(const Place& place);
+  // The pod is gone.
+  void remove(const std::string& pod_uid);
+  // Makes room in files that are too long.
+  void bound();
+
+  Result<std::string> log_file(const std::string& pod_uid, const std::string& container,
+                               bool previous) const override;
+
+ private:
+  struct Entry {
+    std::string current;
+    std::string previous;  // empty: there is none
+    std::string pod;
+  };
+  struct PodEntry {
+    std::string folder;  // to be removed with the pod; empty: nothing
+    std::map<std::string, Entry> containers;
+  };
+
+  const LogFilesOptions options_;
+  mutable std::mutex mutex_;              // guards what follows
+  std::map<std::string, PodEntry> pods_;  // by UID
+};
+
+// Gives back the room of all but about the last half of `bytes_max`, if the file takes more than
+// that. Where the file system knows no holes, the beginning is cut off instead, and what is written
+// at that very moment may be lost.
+void bound_log(const std::string& file, size_t bytes_max);
+
+}  // namespace lockstep::local
