@@ -61,6 +61,10 @@ Result<ObjectPtr> Storage::put(const ResourceType& type, const ObjectKey& key, J
   index(type, key, *stored, true);
   bytes_ += bytes - bytes_before;
   objects_ += is_new ? 1 : 0;
+  if (type.newest_kept > 0) {
+    if (!is_new) table.by_version.erase(found->second.version);
+    table.by_version[version_] = key;
+  }
   table.objects[key] = {stored, version_, bytes};
   remember(table, {version_, is_new ? ChangeType::kAdded : ChangeType::kModified, key, stored,
                    previous, bytes});
@@ -74,6 +78,7 @@ ObjectPtr Storage::erase(const ResourceType& type, const ObjectKey& key) {
   if (found == table.objects.end()) return nullptr;
   Stored gone = std::move(found->second);
   table.objects.erase(found);
+  table.by_version.erase(gone.version);
   index(type, key, *gone.object, false);
   bytes_ -= gone.bytes;
   --objects_;
@@ -86,10 +91,7 @@ ObjectPtr Storage::erase(const ResourceType& type, const ObjectKey& key) {
 }
 
 void Storage::drop_oldest(const ResourceType& type, Table& table) {
-  auto oldest = std::min_element(
-      table.objects.begin(), table.objects.end(),
-      [](const auto& a, const auto& b) { return a.second.version < b.second.version; });
-  ObjectKey key = oldest->first;
+  ObjectKey key = table.by_version.begin()->second;
   erase(type, key);
 }
 

@@ -99,6 +99,7 @@ class Storage {
   };
   struct Table {
     std::map<ObjectKey, Stored> objects;
+    std::map<int64_t, ObjectKey> by_version;  // of types that keep their newest objects alone
     std::deque<Change> history;
     size_t history_bytes = 0;
     int64_t forgotten = 0;  // version of the newest change that is no longer in the history
