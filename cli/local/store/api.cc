@@ -107,6 +107,7 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
   const std::string& method = request.method;
   if (path.type == nullptr) {
     if (method != "GET") return unknown_path();
+    if (auto openapi = openapi_.answer(types_, path.path, request.accept)) return *openapi;
     std::optional<Json> document = discovery_document(types_, path.path);
     return document ? ApiResponse{200, *std::move(document)} : unknown_path();
   }

@@ -11,6 +11,7 @@
 
 #include "cli/local/store/deletion.h"
 #include "cli/local/store/log_request.h"
+#include "cli/local/store/openapi_view.h"
 #include "cli/local/store/request.h"
 #include "cli/local/store/selector.h"
 #include "cli/local/store/status_error.h"
@@ -110,6 +111,7 @@ class Api {
   std::vector<std::function<void()>> listeners_;
   Random random_;
   TypeRegistry types_;
+  OpenApiView openapi_;
   Storage storage_;
   // When the newest write had which version: what lies between two marks has the age of the later.
   struct Mark {

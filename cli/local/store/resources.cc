@@ -187,6 +187,7 @@ const ResourceType* TypeRegistry::storage_of(const std::string& name) const {
 }
 
 void TypeRegistry::refresh() {
+  ++revision_;
   served_.clear();
   by_path_.clear();
   for (const ResourceType& type : places_) {

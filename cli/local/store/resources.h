@@ -81,12 +81,15 @@ class TypeRegistry {
   void remove(const std::string& name);
   // The storage type of a CRD; nullptr if it is not defined.
   const ResourceType* storage_of(const std::string& name) const;
+  // Grows whenever a type comes, changes or goes.
+  uint64_t revision() const { return revision_; }
   size_t custom_count() const { return custom_.size(); }
 
  private:
   ResourceType* new_place();
   void refresh();
 
+  uint64_t revision_ = 0;
   std::deque<ResourceType> places_;
   std::vector<ResourceType*> free_;
   std::map<std::string, std::vector<ResourceType*>> custom_;  // by CRD; the storage type first
