@@ -2,15 +2,29 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
+#include "cli/client/completion.h"
 #include "cli/run/run_job.h"
 #include "cli/up/up.h"
 #include "common/base/clock.h"
 #include "common/base/version.h"
 
 namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// kubectl runs its plugin by the name kubectl-lockstep.
+std::string program_name(const char* called) {
+  const std::string name = std::filesystem::path(called).filename().string();
+  return name == "kubectl-lockstep" ? "kubectl lockstep" : "lockstep";
+}
 
 std::string program_folder() {
   std::error_code error;
@@ -25,9 +39,19 @@ int main(int argc, char** argv) {
   std::string format;
   int exit_code = 0;
 
-  CLI::App app("Trains models on Kubernetes, or on this machine without one.", "lockstep");
+  const std::string name = program_name(argc > 0 ? argv[0] : "");
+  std::error_code no_folder;
+  const lockstep::ClientEnvironment environment{
+      .program = name,
+      .program_folder = program_folder(),
+      .kubeconfig = variable("KUBECONFIG"),
+      .home = variable("HOME"),
+      .working_folder = std::filesystem::current_path(no_folder).string()};
+  const lockstep::SystemClock clock;
+
+  CLI::App app("Trains models on Kubernetes, or on this machine without one.", name);
   app.require_subcommand(1);
-  app.footer("Example: lockstep run examples/kjv-gpt.yaml");
+  app.footer("Example: " + name + " run examples/kjv-gpt.yaml");
 
   CLI::App* run_command = app.add_subcommand(
       "run", "Train a job on this machine: no cluster needed, the same controller and agents");
@@ -82,14 +106,27 @@ int main(int argc, char** argv) {
   validate_command->add_option("FILE", files, "TrainingJobs, YAML or JSON")->required();
   validate_command->callback([&] { exit_code = lockstep::validate_files(files); });
 
+  const lockstep::ClientContext client{
+      .environment = environment, .clock = clock, .exit_code = exit_code};
+  lockstep::add_client_commands(app, client);
+
   CLI::App* version_command = app.add_subcommand("version", "Print the version");
   version_command->callback([] { std::cout << "lockstep " << lockstep::kVersion << "\n"; });
 
   signal(SIGPIPE, SIG_IGN);
+  // Words on their way to become a command line are none yet, so that CLI11 doesn't see them.
+  if (argc > 1 && std::string(argv[1]) == "__complete") {
+    const int first = argc > 2 && std::string(argv[2]) == "--" ? 3 : 2;
+    lockstep::complete_words(app, client, {argv + std::min(first, argc), argv + argc});
+    std::_Exit(0);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : lockstep::kExitBadInput;
   }
-  return exit_code;
+  // Threads of the HTTP client may still wait for what nobody wants any more.
+  std::cout.flush();
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
 }

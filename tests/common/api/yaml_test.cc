@@ -1,8 +1,12 @@
 #include "common/api/yaml.h"
 
 #include <gtest/gtest.h>
+
+#include <functional>
+
 #include <sys/stat.h>
 #include <unistd.h>
+#include <random>
 
 #include <cstdlib>
 #include <filesystem>
@@ -221,6 +225,109 @@ TEST_F(Files, ErrorsNameTheFile) {
   EXPECT_FALSE(read_document(folder_).ok());
   EXPECT_EQ(read_document("/dev/zero").error().message,
             "/dev/zero: larger than the limit of 1048576 bytes");
+}
+
+TEST(YamlWriter, WritesBlocksThatPeopleRead) {
+  const Json document = {{"kind", "A"},
+                         {"list", {1, "two", {{"a", true}, {"b", nullptr}}, Json::array()}},
+                         {"map", {{"empty", Json::object()}, {"text", "line\nline\n"}}},
+                         {"number", 1.5},
+                         {"time", "2026-01-02T03:04:05Z"}};
+  EXPECT_EQ(yaml_from_json(document),
+            "kind: A\n"
+            "list:\n"
+            "- 1\n"
+            "- two\n"
+            "- a: true\n"
+            "  b: null\n"
+            "- []\n"
+            "map:\n"
+            "  empty: {}\n"
+            "  text: |\n"
+            "    line\n"
+            "    line\n"
+            "number: 1.5\n"
+            "time: \"2026-01-02T03:04:05Z\"\n");
+}
+
+TEST(YamlWriter, QuotesWhatAnotherReaderWouldTakeForSomethingElse) {
+  for (const char* text :
+       {"",    "yes",   "No",    "on",     "null", "~",   "true", "1",        "1.5",
+        "0x1", "1e3",   "012",   "1:30",   "-",    "- a", "a: b", "a #b",     "#a",
+        "{a",  "*a",    "&a",    "!a",     "@a",   "%a",  "'a",   "\"a",      "|",
+        ">",   "?",     " a",    "a ",     "a:",   "\t",  "\x01", "\xc3\xa4", "a\nb",
+        "\n",  "a\n\n", " a\nb", "a\r\nb", "=",    "<<",  ".inf", "a, b",     "a\tb\nc"}) {
+    const Json document = {{"key", text}, {text, "value"}, {"list", {text}}};
+    const std::string yaml = yaml_from_json(document);
+    const Result<Json> read = json_from_yaml(yaml);
+    if (std::string(text) == "<<") {
+      EXPECT_FALSE(read.ok()) << "a merge key is refused, quoted or not";
+      continue;
+    }
+    ASSERT_TRUE(read.ok()) << yaml << read.error().message;
+    EXPECT_EQ(*read, document) << yaml;
+  }
+}
+
+TEST(YamlWriter, IsReadBackForAnyDocument) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::string letters = "ab01:-#&*!|>'\"%@`{}[], \n\t.~/_\xc3\xa4";
+  std::function<Json(int)> make = [&](int depth) -> Json {
+    switch (random() % (depth > 4 ? 4 : 6)) {
+      case 0:
+        return static_cast<int64_t>(random()) - (1 << 30);
+      case 1:
+        return random() % 2 == 0;
+      case 2:
+        return nullptr;
+      case 3: {
+        std::string text;
+        for (auto i = random() % 8; i > 0; --i) {
+          const size_t at = random() % (letters.size() - 1);
+          if (at == letters.size() - 2)
+            text += "\xc3\xa4";
+          else
+            text += letters[at];
+        }
+        return text;
+      }
+      case 4: {
+        Json list = Json::array();
+        for (auto i = random() % 4; i > 0; --i) list.push_back(make(depth + 1));
+        return list;
+      }
+      default: {
+        Json map = Json::object();
+        for (auto i = random() % 4; i > 0; --i) {
+          map["k" + std::to_string(random() % 9)] = make(depth + 1);
+        }
+        return map;
+      }
+    }
+  };
+  for (int i = 0; i < 3000; ++i) {
+    const Json document = make(0);
+    const std::string yaml = yaml_from_json(document);
+    const Result<Json> read = json_from_yaml(yaml);
+    ASSERT_TRUE(read.ok()) << yaml << "\n" << document << "\n" << read.error().message;
+    ASSERT_EQ(*read, document) << yaml;
+  }
+}
+
+TEST(YamlDocuments, AreSeparatedByMarkers) {
+  const auto count = [](const std::string& text) {
+    const auto documents = documents_from_yaml(text, 3);
+    return documents.ok() ? static_cast<int>(documents->size()) : -1;
+  };
+  EXPECT_EQ(count("a: 1\n"), 1);
+  EXPECT_EQ(count("---\na: 1\n---\n# nothing\n---\nb: 2\n...\n"), 2);
+  EXPECT_EQ(count("{\"a\": 1}\n"), 1);
+  EXPECT_EQ(count("a: |\n  ---\n  x\n"), 1);
+  EXPECT_EQ(count("a: 1\n---\nb: 1\n---\nc: 1\n---\nd: 1\n"), -1);
+  EXPECT_EQ(count(""), 0);
+  EXPECT_EQ(documents_from_yaml("a: 1\n---\nb: [\n").error().message.substr(0, 11), "document 2:");
 }
 
 }  // namespace

@@ -1,0 +1,105 @@
+#include "cli/client/following.h"
+
+#include <algorithm>
+
+#include "cli/client/command.h"
+
+namespace lockstep {
+namespace {
+
+bool is_same_word(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+const Condition* find_condition(const TrainingJobStatus& status, const std::string& type) {
+  for (const Condition& one : status.conditions) {
+    if (is_same_word(one.type, type)) return &one;
+  }
+  return nullptr;
+}
+
+bool is_true(const TrainingJobStatus& status, const std::string& type) {
+  const Condition* condition = find_condition(status, type);
+  return condition != nullptr && condition->status == "True";
+}
+
+}  // namespace
+
+Result<WaitFor> wait_for(const std::string& text) {
+  if (text == "delete") return WaitFor{.deletion = true, .condition = ""};
+  std::string rest = text.starts_with("condition=") ? text.substr(10) : text;
+  WaitFor what;
+  if (const size_t equals = rest.find('='); equals != std::string::npos) {
+    what.status = rest.substr(equals + 1);
+    rest.resize(equals);
+  }
+  what.condition = rest;
+  const bool is_word = !rest.empty() && std::all_of(rest.begin(), rest.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0;
+  });
+  if (is_word && !what.status.empty()) return what;
+  return invalid("--for: found \"" + text +
+                 "\", expected a condition such as Complete, Failed or Ready=False, or delete");
+}
+
+std::string ending_of(const TrainingJobStatus& status) {
+  if (is_true(status, "Complete")) return "Complete";
+  const Condition* failed = find_condition(status, "Failed");
+  if (failed == nullptr || failed->status != "True") return "";
+  return "Failed: " + failed->reason + ": " + failed->message;
+}
+
+WaitState wait_state(const WaitFor& what, const TrainingJobStatus& status) {
+  if (what.deletion) return WaitState::kNotYet;
+  const Condition* condition = find_condition(status, what.condition);
+  if (condition != nullptr && is_same_word(condition->status, what.status)) return WaitState::kMet;
+  const bool is_ending =
+      is_same_word(what.condition, "Complete") || is_same_word(what.condition, "Failed");
+  const bool has_ended = is_true(status, "Complete") || is_true(status, "Failed");
+  return is_ending && has_ended ? WaitState::kNever : WaitState::kNotYet;
+}
+
+Result<int> wait_for_job(Connection& connection, const JobName& job_name, const WaitFor& what,
+                         std::optional<TimePoint> until, std::string& why) {
+  const auto& [namespace_, name] = job_name;
+  const Result<Json> first = connection.call({.path = job_path(namespace_, name)});
+  if (!first.ok() && first.error().code == Code::kNotFound && what.deletion) return 0;
+  if (!first.ok()) return first.error();
+  const std::string uid = meta_text(*first, "uid");
+  bool is_there = true;
+  WaitState state = WaitState::kNotYet;
+  const std::string shown = name;
+  const auto look = [&](const Json& object) {
+    const Result<TrainingJob> job = stored_training_job_from_json(object);
+    if (!job.ok()) return;
+    state = wait_state(what, job->status);
+    if (state == WaitState::kNever) why = shown + " is " + ending_of(job->status);
+  };
+  bool was_listed = false;
+  ApiCall call{.path = jobs_path(namespace_)};
+  call.query["fieldSelector"] = "metadata.name=" + name;
+  TRY_ASSIGN(const bool in_time, connection.watch(
+                                     call,
+                                     [&](const std::string& type, const Json& object) {
+                                       if (type == "LISTED")
+                                         is_there = std::exchange(was_listed, false);
+                                       if (type != "LISTED" && meta_text(object, "name") == shown) {
+                                         was_listed = true;
+                                         is_there =
+                                             type != "DELETED" && meta_text(object, "uid") == uid;
+                                         if (is_there) look(object);
+                                       }
+                                       return is_there && state == WaitState::kNotYet;
+                                     },
+                                     until));
+  if (!is_there && what.deletion) return 0;
+  if (!is_there) {
+    why = name + " was deleted";
+    return kExitEnded;
+  }
+  if (in_time && state == WaitState::kMet) return 0;
+  return in_time ? kExitEnded : kExitTimeout;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#include "cli/client/command.h"
+#include "cli/client/log_follower.h"
+
+namespace lockstep {
+namespace {
+
+struct LogsOptions {
+  ConnectionFlags flags;
+  std::string name;
+  LogOptions logs;
+};
+
+// A rank's node, from the job's spec.
+Result<int64_t> node_of_rank(Connection& connection, const std::string& name, int64_t rank) {
+  TRY_ASSIGN(const Json object, connection.call({.path = job_path(connection.namespace_(), name)}));
+  TRY_ASSIGN(const TrainingJob job, stored_training_job_from_json(object));
+  const int64_t each = processes_per_node(job.spec);
+  if (rank < each * job.spec.nodes) return rank / each;
+  return invalid("--rank: found " + std::to_string(rank) + ", expected less than " +
+                 std::to_string(each * job.spec.nodes) + ", the world size of " + name);
+}
+
+Result<int> logs(Connection& connection, LogsOptions options) {
+  if (options.logs.rank) {
+    TRY_ASSIGN(options.logs.node, node_of_rank(connection, options.name, *options.logs.rank));
+  }
+  TRY(follow_logs(connection, {connection.namespace_(), options.name}, options.logs));
+  return 0;
+}
+
+}  // namespace
+
+void add_logs(CLI::App& app, ClientContext context) {
+  const auto options = std::make_shared<LogsOptions>();
+  CLI::App* command = app.add_subcommand("logs", "Print what the ranks of a job print");
+  command->add_option("NAME", options->name, "A job")->required();
+  command->add_flag("-f,--follow", options->logs.follow, "Until the job has ended");
+  command->add_option("--rank", options->logs.rank, "One rank alone")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--node", options->logs.node, "The node of this index alone")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes("--rank");
+  command
+      ->add_flag("-p,--previous", options->logs.previous,
+                 "Of the pods that the present ones replaced, if they are still there")
+      ->excludes("--follow");
+  command->add_option("--tail", options->logs.tail, "The last lines of each node")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--timestamps", options->logs.timestamps, "With the time of each line");
+  add_connection_flags(*command, options->flags);
+  command->footer("Lines of several nodes are in the order of time, each behind its node's index.");
+  command->callback([options, context] {
+    run_client(context, options->flags,
+               [options](Connection& connection) { return logs(connection, *options); });
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,246 @@
+#include "cli/client/status_page.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/client/output.h"
+#include "cli/run/progress_line.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kEventsShown = 10;
+constexpr size_t kLogLinesShown = 12;
+
+std::string clean(std::string text) {
+  for (char& c : text) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+std::string number(double value, const char* format) {
+  char text[48];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string counted(int64_t count, const std::string& word) {
+  return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+}
+
+// "Key:          value"
+std::string field(const std::string& key, const std::string& value) {
+  std::string line = key + ":";
+  line.append(line.size() < 15 ? 15 - line.size() : 1, ' ');
+  return line + clean(value) + "\n";
+}
+
+std::string since(const std::string& time, WallTime now) {
+  return time.empty() ? "" : age_of(time, now) + " ago";
+}
+
+std::string state_line(const TrainingJob& job) {
+  std::string text =
+      job.status.state.empty() ? "(the controller has not seen it yet)" : job.status.state;
+  if (job.status.round > 0) text += ", round " + std::to_string(job.status.round);
+  if (job.status.restarts > 0) text += ", " + counted(job.status.restarts, "restart");
+  if (!job.metadata.deletionTimestamp.empty()) text += " (is being deleted)";
+  return text;
+}
+
+std::string nodes_line(const TrainingJob& job) {
+  const int64_t each = processes_per_node(job.spec);
+  const int64_t desired = std::max(job.status.nodes.desired, job.spec.nodes);
+  return std::to_string(job.status.nodes.ready) + " of " + std::to_string(desired) + " ready, " +
+         (each == 1 ? "1 process" : std::to_string(each) + " processes") + " each: ranks 0 to " +
+         std::to_string(job.spec.nodes * each - 1);
+}
+
+std::string time_left(const TrainingJob& job, const ProgressStatus& progress) {
+  const auto left = static_cast<double>(std::max<int64_t>(0, progress.steps - progress.step));
+  const double rate = progress.tokensPerSecond.value_or(0);
+  if (!job.spec.train || rate <= 0 || job.status.state != "Running") return "";
+  const double tokens = static_cast<double>(job.spec.train->batch.global) *
+                        static_cast<double>(model_config(*job.spec.train).context);
+  return tokens > 0 ? ", " + clock_text(left * tokens / rate) + " left" : "";
+}
+
+std::string progress_lines(const TrainingJob& job, const StatusInput& input) {
+  if (!job.status.progress) return "";
+  const ProgressStatus& progress = *job.status.progress;
+  std::string text = std::to_string(progress.step);
+  if (progress.steps > 0) {
+    const double share = std::clamp(
+        static_cast<double>(progress.step) / static_cast<double>(progress.steps), 0.0, 1.0);
+    const auto cells = static_cast<size_t>(std::clamp(input.width - 60, 10, 40));
+    const auto full = static_cast<size_t>(share * static_cast<double>(cells));
+    text = "[" + std::string(full, '#') + std::string(cells - full, '.') + "] " + text + "/" +
+           std::to_string(progress.steps) + " (" + number(100 * share, "%.0f") + " %" +
+           time_left(job, progress) + ")";
+  }
+  std::string out = field("Progress", text);
+  if (progress.loss) {
+    std::string loss = number(*progress.loss, "%.4g");
+    if (progress.validationLoss) loss += ", validation " + number(*progress.validationLoss, "%.4g");
+    out += field("Loss", loss);
+  }
+  if (progress.tokensPerSecond.value_or(0) > 0) {
+    out += field("Speed", rate_text(*progress.tokensPerSecond) + " tokens/s");
+  } else if (progress.samplesPerSecond.value_or(0) > 0) {
+    out += field("Speed", rate_text(*progress.samplesPerSecond) + " samples/s");
+  }
+  return out;
+}
+
+// The last lines, each behind a bar.
+std::string log_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const size_t first = lines.size() > kLogLinesShown ? lines.size() - kLogLinesShown : 0;
+  std::string out;
+  for (size_t i = first; i < lines.size(); ++i) out += "  | " + clean(lines[i]) + "\n";
+  return out;
+}
+
+std::string failure_lines(const TrainingJob& job, WallTime now) {
+  if (!job.status.lastFailure) return "";
+  const FailureStatus& failure = *job.status.lastFailure;
+  std::string text = failure.rank >= 0 ? "rank " + std::to_string(failure.rank) : "a pod";
+  if (!failure.node.empty()) text += " on " + failure.node;
+  text += ": " + failure.reason;
+  if (failure.exitCode >= 0) text += " (exit code " + std::to_string(failure.exitCode) + ")";
+  text += " in round " + std::to_string(failure.round) + " at step " + std::to_string(failure.step);
+  if (!failure.time.empty()) text += ", " + since(failure.time, now);
+  std::string out = field("Last failure", text);
+  std::string then = failure.action;
+  if (failure.recoverySeconds > 0) {
+    then += ", training again after " + number(failure.recoverySeconds, "%.1f") + " s";
+  }
+  if (!then.empty()) out += field("  then", then);
+  return out + log_lines(failure.message);
+}
+
+std::string indented(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> cleaned = rows;
+  for (auto& row : cleaned) {
+    for (std::string& cell : row) {
+      std::replace(cell.begin(), cell.end(), '\n', ' ');
+      cell = clean(cell);
+    }
+    row.front().insert(0, "  ");
+  }
+  return aligned(cleaned);
+}
+
+std::string condition_lines(const TrainingJob& job, WallTime now) {
+  if (job.status.conditions.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"}};
+  for (const Condition& one : job.status.conditions) {
+    rows.push_back({one.type, one.status, one.reason, age_of(one.lastTransitionTime, now),
+                    one.message.substr(0, 200)});
+  }
+  return "Conditions:\n" + indented(rows);
+}
+
+const Json& member(const Json& object, const char* key) {
+  static const Json nothing = Json::object();
+  const Json* value = find_member(object, key);
+  return value == nullptr ? nothing : *value;
+}
+
+// As kubectl's STATUS: the container's reason where it says more than the phase.
+std::string pod_state(const Json& pod) {
+  const Json& status = member(pod, "status");
+  if (!string_or(member(pod, "metadata"), "deletionTimestamp", "").empty()) return "Terminating";
+  std::string text = string_or(status, "phase", "Unknown");
+  const Json& containers = member(status, "containerStatuses");
+  for (const Json& one : containers.is_array() ? containers : Json::array()) {
+    for (const char* kind : {"waiting", "terminated"}) {
+      const std::string reason = string_or(member(member(one, "state"), kind), "reason", "");
+      if (!reason.empty()) text = reason;
+    }
+  }
+  const std::string reason = string_or(status, "reason", "");
+  return reason.empty() ? text : reason;
+}
+
+std::string pod_lines(const Json& pods, WallTime now) {
+  if (!pods.is_array() || pods.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"NAME", "STATUS", "NODE", "IP", "AGE"}};
+  for (const Json& pod : pods) {
+    const Json& meta = member(pod, "metadata");
+    rows.push_back({string_or(meta, "name", ""), pod_state(pod),
+                    string_or(member(pod, "spec"), "nodeName", "<none>"),
+                    string_or(member(pod, "status"), "podIP", "<none>"),
+                    age_of(string_or(meta, "creationTimestamp", ""), now)});
+  }
+  return "Pods:\n" + indented(rows);
+}
+
+// When it was seen last, whichever of the API's fields says so.
+std::string event_time(const Json& event) {
+  for (const std::string& time :
+       {string_or(member(event, "series"), "lastObservedTime", ""),
+        string_or(event, "lastTimestamp", ""), string_or(event, "eventTime", ""),
+        string_or(member(event, "metadata"), "creationTimestamp", "")}) {
+    if (!time.empty()) return time;
+  }
+  return "";
+}
+
+std::string event_lines(const Json& events, WallTime now) {
+  if (!events.is_array() || events.empty()) return "";
+  std::vector<const Json*> sorted;
+  for (const Json& event : events) sorted.push_back(&event);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Json* a, const Json* b) {
+    const Result<WallTime> x = wall_time_from_rfc3339(event_time(*a));
+    const Result<WallTime> y = wall_time_from_rfc3339(event_time(*b));
+    return x.ok() && y.ok() && *x < *y;
+  });
+  const size_t first = sorted.size() > kEventsShown ? sorted.size() - kEventsShown : 0;
+  std::vector<std::vector<std::string>> rows = {{"AGE", "TYPE", "REASON", "MESSAGE"}};
+  for (size_t i = first; i < sorted.size(); ++i) {
+    const Json& event = *sorted[i];
+    const int64_t count =
+        std::max(int_or(event, "count", 1), int_or(member(event, "series"), "count", 1));
+    rows.push_back(
+        {age_of(event_time(event), now) + (count > 1 ? " (x" + std::to_string(count) + ")" : ""),
+         string_or(event, "type", ""), string_or(event, "reason", ""),
+         string_or(event, "message", "").substr(0, 300)});
+  }
+  return "Events:\n" + indented(rows);
+}
+
+}  // namespace
+
+std::string status_page(const StatusInput& input) {
+  const TrainingJob& job = input.job;
+  std::string page = field("Name", job.metadata.name) +
+                     field("Namespace", job.metadata.namespace_) + field("State", state_line(job)) +
+                     field("Nodes", nodes_line(job));
+  if (job.status.rendezvous) {
+    page += field("Rendezvous",
+                  job.status.rendezvous->host + ":" + std::to_string(job.status.rendezvous->port));
+  }
+  page += progress_lines(job, input);
+  if (job.status.lastCheckpoint) {
+    page += field("Checkpoint", "step " + std::to_string(job.status.lastCheckpoint->step) + " in " +
+                                    job.status.lastCheckpoint->path);
+  }
+  page += field("Created", since(job.metadata.creationTimestamp, input.now));
+  if (!job.status.completionTime.empty()) {
+    page += field("Ended", since(job.status.completionTime, input.now));
+  }
+  page += failure_lines(job, input.now) + condition_lines(job, input.now) +
+          pod_lines(input.pods, input.now) + event_lines(input.events, input.now);
+  if (!input.trouble.empty()) page += "Not shown: " + clean(input.trouble) + "\n";
+  return page;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/api/training_job.h"
+#include "common/base/clock.h"
+
+namespace lockstep {
+
+struct StatusInput {
+  TrainingJob job;
+  Json pods = Json::array();    // Pod objects
+  Json events = Json::array();  // Event objects of core/v1
+  std::string trouble;          // why pods or events are missing; empty: they aren't
+  WallTime now{};
+  int width = 100;
+};
+
+// A page for people: what the job is doing, how far it is, what went wrong last, its conditions,
+// pods and the last events. Control characters of what comes from a server are taken out.
+std::string status_page(const StatusInput& input);
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#include "cli/client/command.h"
+
+namespace lockstep {
+namespace {
+
+struct ChangeOptions {
+  ConnectionFlags flags;
+  std::vector<std::string> names;
+  int64_t nodes = 0;
+};
+
+Result<int> change(Connection& connection, const std::vector<std::string>& names, const Json& spec,
+                   const char* word) {
+  for (const std::string& name : names) {
+    TRY_ASSIGN(const Json changed, patch_job(connection, name, {{"spec", spec}}));
+    print("trainingjob.lockstep.dev/" + meta_text(changed, "name") + " " + word + "\n");
+  }
+  return 0;
+}
+
+void add_change(CLI::App& app, ClientContext context, const char* name, const char* description,
+                const char* word, const std::function<Json(const ChangeOptions&)>& spec) {
+  const auto options = std::make_shared<ChangeOptions>();
+  CLI::App* command = app.add_subcommand(name, description);
+  command->add_option("NAME", options->names, "Jobs")->required();
+  if (std::string(name) == "scale") {
+    command->add_option("--nodes", options->nodes, "Nodes that the job is to have")
+        ->required()
+        ->check(CLI::Range(1, 1'000'000));
+  }
+  add_connection_flags(*command, options->flags);
+  command->callback([options, context, word, spec] {
+    run_client(context, options->flags, [&](Connection& connection) {
+      return change(connection, options->names, spec(*options), word);
+    });
+  });
+}
+
+}  // namespace
+
+void add_suspend(CLI::App& app, ClientContext context) {
+  add_change(app, context, "suspend", "End the pods of jobs, and keep the jobs", "suspended",
+             [](const ChangeOptions&) {
+               return Json{{"suspend", true}};
+             });
+  add_change(app, context, "resume", "Go on with suspended jobs, from their checkpoints", "resumed",
+             [](const ChangeOptions&) {
+               return Json{{"suspend", false}};
+             });
+  add_change(app, context, "scale", "Change the number of a job's nodes", "scaled",
+             [](const ChangeOptions& options) {
+               return Json{{"nodes", options.nodes}};
+             });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,242 @@
+// The parts of the tool that speaks to clusters, without one.
+#include <gtest/gtest.h>
+
+#include "cli/client/completion.h"
+#include "cli/client/job_documents.h"
+#include "cli/client/log_follower.h"
+#include "cli/client/output.h"
+#include "cli/client/status_page.h"
+#include "tests/support/job_run.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::seconds;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(ClientDuration, ReadsWhatPeopleWrite) {
+  EXPECT_EQ(*parse_duration("30s"), seconds(30));
+  EXPECT_EQ(*parse_duration("1h30m"), seconds(5400));
+  EXPECT_EQ(*parse_duration("45"), seconds(45));
+  EXPECT_EQ(*parse_duration("0"), seconds(0));
+  EXPECT_EQ(*parse_duration("500ms"), std::chrono::milliseconds(500));
+  for (const char* bad : {"", "s", "-1s", "5x", "1m 2s", "1e9h", "nan", "inf", "5m3"}) {
+    EXPECT_FALSE(parse_duration(bad).ok()) << bad;
+  }
+}
+
+TEST(ClientAge, IsWrittenAsKubectlDoes) {
+  const std::vector<std::pair<int64_t, const char*>> cases = {
+      {0, "0s"},      {119, "119s"},    {120, "2m"},     {200, "3m20s"}, {601, "10m"},
+      {7500, "125m"}, {10800, "3h"},    {18180, "5h3m"}, {90000, "25h"}, {273600, "3d4h"},
+      {700000, "8d"}, {63072000, "2y"}, {-5, "0s"}};
+  for (const auto& [age, text] : cases) EXPECT_EQ(age_text(seconds(age)), text) << age;
+  EXPECT_EQ(age_of("yesterday", WallTime()), "<unknown>");
+}
+
+TEST(ClientTable, ShowsTheColumnsOfTheServer) {
+  const Json table = Json::parse(R"({"kind":"Table","columnDefinitions":[
+    {"name":"Name","priority":0},{"name":"STATE","priority":0},{"name":"Round","priority":1}],
+    "rows":[{"cells":["a","Running",3],"object":{"metadata":{"namespace":"n"}}},
+            {"cells":["longer\nname",null,12],"object":{"metadata":{"namespace":"m"}}}]})");
+  EXPECT_EQ(aligned(table_rows(table, {})),
+            "NAME          STATE\na             Running\nlonger name   \n");
+  EXPECT_EQ(aligned(table_rows(table, {.is_wide = true, .with_namespace = true})),
+            "NAMESPACE   NAME          STATE     ROUND\n"
+            "n           a             Running   3\n"
+            "m           longer name             12\n");
+  EXPECT_TRUE(table_rows(Json::parse(R"({"rows":3})"), {}).empty());
+}
+
+TEST(ClientOutput, NamesObjectsAsKubectlDoes) {
+  const Json job = {{"apiVersion", "lockstep.dev/v1alpha1"},
+                    {"kind", "TrainingJob"},
+                    {"metadata", {{"name", "a"}}}};
+  EXPECT_EQ(document_text(job, OutputFormat::kName), "trainingjob.lockstep.dev/a\n");
+  EXPECT_EQ(document_text({{"items", {job}}}, OutputFormat::kName), "trainingjob.lockstep.dev/a\n");
+  EXPECT_TRUE(has(document_text(job, OutputFormat::kYaml), "metadata:\n  name: a\n"));
+  EXPECT_FALSE(output_format("xml").ok());
+}
+
+TEST(ClientWait, ReadsWhatIsWaitedFor) {
+  EXPECT_EQ(wait_for("Complete")->condition, "Complete");
+  EXPECT_EQ(wait_for("condition=Ready=False")->status, "False");
+  EXPECT_EQ(wait_for("Ready=false")->condition, "Ready");
+  EXPECT_TRUE(wait_for("delete")->deletion);
+  for (const char* bad : {"", "condition=", "a b", "Ready="}) EXPECT_FALSE(wait_for(bad).ok());
+}
+
+TEST(ClientWait, KnowsWhatCanNeverBe) {
+  TrainingJobStatus status;
+  const WaitFor complete = *wait_for("complete");
+  EXPECT_EQ(wait_state(complete, status), WaitState::kNotYet);
+  status.conditions = {{.type = "Failed", .status = "True", .reason = "R", .message = "m"}};
+  EXPECT_EQ(wait_state(complete, status), WaitState::kNever);
+  EXPECT_EQ(wait_state(*wait_for("Failed"), status), WaitState::kMet);
+  EXPECT_EQ(wait_state(*wait_for("Ready"), status), WaitState::kNotYet);
+  EXPECT_EQ(ending_of(status), "Failed: R: m");
+}
+
+Json pod(const std::string& name, const std::string& node, const std::string& incarnation) {
+  return {{"metadata",
+           {{"name", name},
+            {"uid", name},
+            {"labels",
+             {{"lockstep.dev/node-index", node}, {"lockstep.dev/incarnation", incarnation}}}}},
+          {"status", {{"phase", "Running"}}}};
+}
+
+TEST(ClientLogs, AreThoseOfTheNewestPodOfEachNode) {
+  const Json list = {{"items",
+                      {pod("j-0-1", "0", "1"), pod("j-1-9", "1", "9"), pod("j-0-2", "0", "2"),
+                       pod("j-1-10", "1", "10")}}};
+  const auto names = [&](const LogOptions& options) {
+    std::string text;
+    for (const JobPod& one : chosen_pods(list, options)) text += one.name + " ";
+    return text;
+  };
+  EXPECT_EQ(names({}), "j-0-2 j-1-10 ");
+  EXPECT_EQ(names({.previous = true}), "j-0-1 j-1-9 ");
+  EXPECT_EQ(names({.node = 1}), "j-1-10 ");
+  EXPECT_EQ(names({.node = 7}), "");
+}
+
+TEST(ClientLogs, AreMergedInTheOrderOfTime) {
+  const std::vector<PodText> texts = {
+      {"[0] ", "2026-01-01T00:00:01Z a\n2026-01-01T00:00:03.5Z c\nno time\n"},
+      {"[1] ", "2026-01-01T00:00:02Z b\n2026-01-01T00:00:03.25Z \n"}};
+  EXPECT_EQ(merged_logs(texts, false), "[0] a\n[1] b\n[1] \n[0] c\n[0] no time\n");
+  EXPECT_EQ(merged_logs({{"", "2026-01-01T00:00:01Z a"}}, true), "2026-01-01T00:00:01Z a\n");
+  EXPECT_EQ(merged_logs({{"", "x\ny\n"}, {"", "z"}}, false), "x\ny\nz\n");
+}
+
+TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
+  StatusInput input;
+  input.now = *wall_time_from_rfc3339("2026-01-01T01:00:00Z");
+  input.job.metadata.name = "gpt";
+  input.job.metadata.creationTimestamp = "2026-01-01T00:00:00Z";
+  input.job.spec.nodes = 2;
+  input.job.spec.processesPerNode = 2;
+  input.job.spec.train.emplace();
+  input.job.spec.train->batch.global = 10;
+  input.job.spec.train->model.context = 100;
+  TrainingJobStatus& status = input.job.status;
+  status.state = "Running";
+  status.round = 2;
+  status.restarts = 1;
+  status.nodes = {.desired = 2, .ready = 1};
+  status.progress = ProgressStatus{.step = 25, .steps = 100, .loss = 1.5, .tokensPerSecond = 1000};
+  status.lastFailure = FailureStatus{.rank = 3,
+                                     .node = "m-1",
+                                     .exitCode = 9,
+                                     .reason = "Error",
+                                     .message = "first\nsecond \x1b[31m\n",
+                                     .action = "RestartInPlace",
+                                     .round = 1,
+                                     .step = 20,
+                                     .recoverySeconds = 1.84,
+                                     .time = "2026-01-01T00:59:00Z"};
+  status.conditions = {{.type = "Running",
+                        .status = "True",
+                        .reason = "AllRanks",
+                        .message = "",
+                        .lastTransitionTime = "2026-01-01T00:59:30Z"}};
+  input.pods = Json::parse(R"([{"metadata":{"name":"gpt-worker-0-1"},"spec":{"nodeName":"m-0"},
+    "status":{"phase":"Running","podIP":"127.0.0.5"}}])");
+  input.events =
+      Json::parse(R"([{"reason":"Later","message":"b","lastTimestamp":"2026-01-01T00:50:00Z",
+    "type":"Normal","count":3},{"reason":"Earlier","message":"a\nc","type":"Warning",
+    "eventTime":"2026-01-01T00:40:00.000001Z"}])");
+  input.trouble = "events are forbidden";
+  const std::string page = status_page(input);
+  for (const char* part :
+       {"Name:          gpt\n", "State:         Running, round 2, 1 restart\n",
+        "1 of 2 ready, 2 processes each: ranks 0 to 3",
+        "[##########..............................] 25/100 (25 %, 1:15 left)\n",
+        "Loss:          1.5", "rank 3 on m-1: Error (exit code 9) in round 1 at step 20, 60s ago",
+        "RestartInPlace, training again after 1.8 s", "  | first\n  | second  [31m\n",
+        "  Running   True     AllRanks   30s", "  gpt-worker-0-1   Running   m-0    127.0.0.5",
+        "10m (x3)   Normal    Later     b", "Not shown: events are forbidden"}) {
+    EXPECT_TRUE(has(page, part)) << part << "\n" << page;
+  }
+  EXPECT_LT(page.find("Earlier"), page.find("Later"));
+  EXPECT_FALSE(has(page, "\x1b")) << "a log can't steer the terminal";
+}
+
+TEST(ClientStatusPage, HasSomethingToSayOfAJobThatNobodyHasSeenYet) {
+  EXPECT_TRUE(has(status_page({}), "the controller has not seen it yet"));
+}
+
+class Words : public testing::Test {
+ protected:
+  Words() {
+    CLI::App* list = app_.add_subcommand("list", "");
+    list->add_option("-n,--namespace", text_);
+    list->add_option("--context", text_);
+    list->add_option("-o,--output", text_);
+    list->add_flag("-w,--watch", flag_);
+    CLI::App* logs = app_.add_subcommand("logs", "");
+    logs->add_option("-n,--namespace", text_);
+    logs->add_option("NAME", text_);
+    app_.add_subcommand("submit", "")->add_option("FILE", text_);
+  }
+  WordQuestion ask(const std::vector<std::string>& words) const { return question_at(app_, words); }
+
+  CLI::App app_;
+  std::string text_;
+  bool flag_ = false;
+};
+
+TEST_F(Words, KnowsWhatComesNext) {
+  EXPECT_EQ(ask({""}).choices, (std::vector<std::string>{"list", "logs", "submit"}));
+  EXPECT_EQ(ask({"logs", ""}).kind, WordKind::kJob);
+  EXPECT_EQ(ask({"submit", "a"}).kind, WordKind::kFile);
+  EXPECT_EQ(ask({"list", "-n", ""}).kind, WordKind::kNamespace);
+  EXPECT_EQ(ask({"list", "--context=a"}).kind, WordKind::kContext);
+  EXPECT_EQ(ask({"list", "-o", ""}).choices.size(), 4u);
+  EXPECT_TRUE(has(ask({"list", "--w"}).choices.back(), "watch"));
+  EXPECT_EQ(ask({"list", "-w", ""}).kind, WordKind::kNothing);
+  EXPECT_EQ(ask({}).kind, WordKind::kChoices);
+}
+
+TEST_F(Words, AsksTheClusterOfTheFlagsBefore) {
+  const WordQuestion question = ask({"logs", "-n", "team", ""});
+  EXPECT_EQ(question.kind, WordKind::kJob);
+  EXPECT_EQ(question.flags.namespace_, "team");
+  EXPECT_EQ(ask({"logs", "--namespace=other", ""}).flags.namespace_, "other");
+}
+
+class Documents : public testing::Test {
+ protected:
+  std::string read(const std::string& text) {
+    const std::filesystem::path file = folder_.path() / "job.yaml";
+    test::write_file(file, text);
+    const auto jobs = read_job_documents({file.string()});
+    if (!jobs.ok()) return jobs.error().message;
+    return std::to_string(jobs->size()) + " jobs";
+  }
+  static std::string job(const std::string& name) {
+    return "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
+           "}\nspec:\n  train:\n    model: {preset: gpt2-124m}\n    data: {path: /data}\n";
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(Documents, MayBeSeveralInAFile) {
+  EXPECT_EQ(read(job("a")), "1 jobs");
+  EXPECT_EQ(read("# first\n---\n" + job("a") + "---\n" + job("b") + "---\n# nothing\n"), "2 jobs");
+}
+
+TEST_F(Documents, AreNamedWithWhatIsWrong) {
+  EXPECT_TRUE(has(read(job("a") + "  nodez: 3\n"), "nodez")) << read(job("a") + "  nodez: 3\n");
+  EXPECT_TRUE(has(read("kind: Pod\napiVersion: v1\n"), "expected TrainingJob"));
+  EXPECT_TRUE(has(read(job("a") + "---\nkind: Pod\napiVersion: v1\n"), "document 2"));
+  EXPECT_TRUE(has(read(""), "no document"));
+  EXPECT_TRUE(has(read(job("a") + "---\na: [\n"), "document 2: line"));
+}
+
+}  // namespace
+}  // namespace lockstep

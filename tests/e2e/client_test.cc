@@ -1,0 +1,232 @@
+// The tool against a cluster, as a user has it: `lockstep up` and the commands beside it.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "cli/client/connection.h"
+#include "tests/support/job_run.h"
+#include "tests/support/program.h"
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kBin = LOCKSTEP_BIN_DIR;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// One cluster for all tests of the file.
+class ClientTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder();
+    up_ = new Program({.arguments = {kBin + "/lockstep", "up", "--folder", path("up")}});
+    ASSERT_TRUE(eventually([] { return fs::exists(path("up/kubeconfig")) || !up_->running(); }));
+    ASSERT_TRUE(up_->running()) << up_->errors();
+    write_file(path("text.txt"), generated_text(20'000, 5));
+    make_namespace("team");
+  }
+  static void TearDownTestSuite() {
+    up_->signal(SIGINT);
+    EXPECT_EQ(up_->wait(60), 0) << up_->errors();
+    delete up_;
+    delete folder_;
+  }
+
+  static std::string path(const std::string& name) { return (folder_->path() / name).string(); }
+
+  // `lockstep WORDS...` with the cluster's kubeconfig.
+  static Outcome tool(std::vector<std::string> words,
+                      const std::string& kubeconfig = path("up/kubeconfig"),
+                      const std::string& program = "lockstep") {
+    words.insert(words.begin(), kBin + "/" + program);
+    return run_program(
+        {.arguments = words,
+         .environment = {{"KUBECONFIG", kubeconfig}, {"HOME", folder_->path().string()}}},
+        240);
+  }
+
+  static void make_namespace(const std::string& name) {
+    const SystemClock clock;
+    const ClientEnvironment environment{.kubeconfig = path("up/kubeconfig")};
+    auto connection = Connection::open(environment, {}, clock);
+    ASSERT_TRUE(connection.ok()) << connection.error().message;
+    const Result<Json> made = (*connection)
+                                  ->call({.method = "POST",
+                                          .path = "/api/v1/namespaces",
+                                          .body = {{"apiVersion", "v1"},
+                                                   {"kind", "Namespace"},
+                                                   {"metadata", {{"name", name}}}}});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+  }
+
+  // A small job's file. Two jobs at once need ports apart only where they share a machine's
+  // address.
+  static std::string job(const std::string& name, const std::string& data = "text.txt") {
+    const std::string file = path(name + ".yaml");
+    write_file(file,
+               "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata:\n  name: " + name +
+                   "\n  labels: {suite: client}\nspec:\n  nodes: 2\n  threadsPerProcess: 1\n"
+                   "  failure: {maxRestarts: 0}\n  terminationGracePeriodSeconds: 5\n"
+                   "  checkpoint: {path: " +
+                   path(name) +
+                   "}\n"
+                   "  train:\n    model: {layers: 1, width: 16, heads: 2, context: 16}\n    data: "
+                   "{path: " +
+                   path(data) + "}\n    steps: 5\n    batch: {global: 4}\n");
+    return file;
+  }
+
+  static TemporaryFolder* folder_;
+  static Program* up_;
+};
+
+TemporaryFolder* ClientTest::folder_ = nullptr;
+Program* ClientTest::up_ = nullptr;
+
+TEST_F(ClientTest, TakesAJobFromItsFileToItsEnd) {
+  const std::string file = job("tiny");
+  Outcome outcome = tool({"submit", file});
+  ASSERT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "trainingjob.lockstep.dev/tiny created\n");
+  outcome = tool({"wait", "tiny", "--timeout", "3m"});
+  ASSERT_EQ(outcome.code, 0) << outcome.errors << tool({"status", "tiny"}).output;
+  EXPECT_EQ(outcome.output, "trainingjob.lockstep.dev/tiny condition met\n");
+
+  const std::string page = tool({"status", "tiny"}).output;
+  for (const char* part : {"Name:          tiny\n", "State:         Complete", "5/5 (100 %",
+                           "Conditions:\n", "Pods:\n  NAME", "tiny-worker-1-1", "Events:\n"}) {
+    EXPECT_TRUE(has(page, part)) << part << "\n" << page;
+  }
+  const Result<Json> object = parse_json(tool({"status", "tiny", "-o", "json"}).output);
+  ASSERT_TRUE(object.ok());
+  EXPECT_EQ((*object)["status"]["state"], "Complete");
+  EXPECT_TRUE(has(tool({"status", "tiny", "-o", "yaml"}).output, "\n  state: Complete\n"));
+  EXPECT_EQ(tool({"status", "tiny", "-o", "name"}).output, "trainingjob.lockstep.dev/tiny\n");
+
+  outcome = tool({"wait", "tiny", "--for", "Failed"});
+  EXPECT_EQ(outcome.code, 3) << "it can never be";
+  EXPECT_EQ(outcome.errors, "error: tiny is Complete\n");
+
+  outcome = tool({"submit", file});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(has(outcome.errors, "Error from server (AlreadyExists)")) << outcome.errors;
+  EXPECT_TRUE(has(outcome.errors, "lockstep delete tiny -n default")) << outcome.errors;
+
+  outcome = tool({"delete", "tiny", "--timeout", "1m"});
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "trainingjob.lockstep.dev \"tiny\" deleted\n");
+  outcome = tool({"status", "tiny"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(has(outcome.errors, "Error from server (NotFound): ")) << outcome.errors;
+  EXPECT_EQ(tool({"delete", "tiny"}).code, 1);
+  EXPECT_EQ(tool({"delete", "tiny", "--ignore-not-found"}).code, 0);
+}
+
+TEST_F(ClientTest, FollowsTheLogsOfAllRanksAndEndsAsTheJobDoes) {
+  const Outcome outcome = tool({"submit", job("followed"), "--follow"});
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_TRUE(has(outcome.output, "trainingjob.lockstep.dev/followed is Complete\n"))
+      << outcome.output;
+  const Outcome beyond = tool({"logs", "followed", "--rank", "2"});
+  EXPECT_EQ(beyond.code, 1);
+  EXPECT_TRUE(has(beyond.errors, "expected less than 2")) << beyond.errors;
+}
+
+TEST_F(ClientTest, SaysOfAFailedJobWhatWentWrong) {
+  const Outcome outcome = tool({"submit", job("broken", "no-such-file"), "--wait"});
+  EXPECT_EQ(outcome.code, 3) << outcome.errors;
+  EXPECT_TRUE(has(outcome.errors, "error: broken is Failed: ")) << outcome.errors;
+  const std::string page = tool({"status", "broken"}).output;
+  EXPECT_TRUE(has(page, "Last failure:  rank ")) << page;
+  EXPECT_TRUE(has(page, "  | ")) << "the end of its log\n" << page;
+  EXPECT_TRUE(has(page, "no-such-file")) << page;
+}
+
+TEST_F(ClientTest, ListsInTheColumnsOfTheServer) {
+  ASSERT_EQ(tool({"submit", job("here"), "-o", "name"}).output, "trainingjob.lockstep.dev/here\n");
+  ASSERT_EQ(tool({"submit", job("there"), "-n", "team"}).code, 0);
+  const std::string table = tool({"list"}).output;
+  EXPECT_TRUE(table.starts_with("NAME ")) << table;
+  EXPECT_TRUE(has(table.substr(0, table.find('\n')), "STATE")) << table;
+  EXPECT_TRUE(has(table, "\nhere ")) << table;
+  EXPECT_FALSE(has(table, "there")) << table;
+  const std::string all = tool({"list", "-A", "--no-headers"}).output;
+  EXPECT_TRUE(has(all, "default ") && has(all, "team ")) << all;
+  EXPECT_EQ(tool({"list", "-n", "team", "-o", "name"}).output, "trainingjob.lockstep.dev/there\n");
+  EXPECT_EQ(tool({"list", "-l", "suite=none"}).errors,
+            "No resources found in default namespace.\n");
+  const Result<Json> list = parse_json(tool({"list", "-n", "team", "-o", "json"}).output);
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ((*list)["items"].size(), 1u);
+  EXPECT_EQ(tool({"delete", "-n", "team", "-l", "suite=client"}).output,
+            "trainingjob.lockstep.dev \"there\" deleted\n");
+}
+
+TEST_F(ClientTest, ChecksFilesBeforeItAsksAnybody) {
+  const std::string file = path("bad.yaml");
+  write_file(file,
+             "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
+             "spec: {nodez: 2}\n");
+  const Outcome outcome = tool({"submit", file}, path("none"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(has(outcome.errors, "spec.nodez")) << outcome.errors;
+}
+
+TEST_F(ClientTest, GoesWhereTheContextSays) {
+  const std::string text = read_file(path("up/kubeconfig"));
+  write_file(
+      path("contexts"),
+      "contexts:\n- name: of-team\n  context: {cluster: lockstep, user: lockstep, namespace: "
+      "team}\n");
+  const std::string both = path("contexts") + ":" + path("up/kubeconfig");
+  ASSERT_EQ(tool({"submit", job("elsewhere"), "--context", "of-team"}, both).code, 0);
+  EXPECT_EQ(tool({"list", "-o", "name", "--context=of-team"}, both).output,
+            "trainingjob.lockstep.dev/elsewhere\n");
+  const Outcome none = tool({"list", "--context", "nowhere"}, both);
+  EXPECT_EQ(none.code, 1);
+  EXPECT_EQ(none.errors,
+            "error: context \"nowhere\" does not exist (there are: lockstep, of-team)\n");
+  EXPECT_EQ(tool({"delete", "--all", "--context", "of-team"}, both).code, 0);
+}
+
+TEST_F(ClientTest, SaysWhatToDoWithoutACluster) {
+  const Outcome outcome = tool({"list"}, path("none"));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(has(outcome.errors, "`lockstep up`") && has(outcome.errors, "KUBECONFIG"))
+      << outcome.errors;
+}
+
+TEST_F(ClientTest, SpeaksAsAPluginOfKubectl) {
+  const Outcome help = tool({"--help"}, path("none"), "kubectl-lockstep");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_TRUE(has(help.output, "Usage: kubectl lockstep ")) << help.output;
+  const Outcome none = tool({"list"}, path("none"), "kubectl-lockstep");
+  EXPECT_TRUE(has(none.errors, "`kubectl lockstep up`")) << none.errors;
+}
+
+TEST_F(ClientTest, CompletesInARealBash) {
+  ASSERT_EQ(tool({"submit", job("complete-me")}).code, 0);
+  const auto complete = [](const std::string& line) {
+    const std::string script = "PATH=" + kBin +
+                               ":$PATH; source <(lockstep completion bash); set -- " + line +
+                               "; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _lockstep_complete; "
+                               "printf '%s\\n' \"${COMPREPLY[@]}\"";
+    return run_program({.arguments = {"bash", "-c", script},
+                        .environment = {{"KUBECONFIG", path("up/kubeconfig")}},
+                        .folder = folder_->path()})
+        .output;
+  };
+  EXPECT_EQ(complete("lockstep sub"), "submit\n");
+  EXPECT_EQ(complete("lockstep logs compl"), "complete-me\n");
+  EXPECT_EQ(complete("lockstep list -n tea"), "team\n");
+  EXPECT_EQ(complete("lockstep list --context ''"), "lockstep\n");
+  EXPECT_EQ(complete("lockstep list --all-n"), "--all-namespaces\n");
+  EXPECT_EQ(complete("lockstep submit complete-me.y"), "complete-me.yaml\n");
+  EXPECT_EQ(complete("lockstep completion f"), "fish\n");
+}
+
+}  // namespace
+}  // namespace lockstep::test
