@@ -136,20 +136,13 @@ std::vector<Case> cases() {
       {"init container",
        with_template("initContainers: [{name: a}]"),
        {"spec.podTemplate.spec.initContainers", "local node"}},
-      {"second container",
+      {"second container without a command",
        with_template("containers: [{name: sidecar}]"),
-       {"spec.podTemplate.spec.containers", "one container"}},
-      {"folder of the host",
-       with_template("volumes: [{name: h, hostPath: {path: /etc}}], containers: [{name: node, "
-                     "volumeMounts: [{name: h, mountPath: /h}]}]"),
-       {"spec.podTemplate", "volumes h"}},
-      {"envFrom",
-       with_template("containers: [{name: node, envFrom: [{configMapRef: {name: c}}]}]"),
-       {"spec.podTemplate", "envFrom"}},
-      {"variable of a Secret",
-       with_template("containers: [{name: node, env: [{name: KEY, valueFrom: "
-                     "{secretKeyRef: {name: s, key: k}}}]}]"),
-       {"spec.podTemplate", "env KEY", "fieldRef"}},
+       {"spec.podTemplate.spec.containers[1].command", "no images"}},
+      {"claim of a volume",
+       with_template("volumes: [{name: h, persistentVolumeClaim: {claimName: c}}], containers: "
+                     "[{name: node, volumeMounts: [{name: h, mountPath: /h}]}]"),
+       {"spec.podTemplate", "volumes h", "hostPath"}},
   };
 }
 
