@@ -158,6 +158,17 @@ Status Follower::run(std::optional<TimePoint> until) {
   }
 }
 
+// With the time of each line, where the server has it.
+Result<std::string> text_of(Connection& connection, const JobName& job, const JobPod& pod,
+                            const LogOptions& options) {
+  ApiCall call = log_call(job, pod.name, options);
+  call.query["timestamps"] = "true";
+  Result<std::string> text = connection.text(call, kTextBytesMax);
+  if (text.ok() || text.error().code != Code::kInvalid || options.timestamps) return text;
+  call.query.erase("timestamps");
+  return connection.text(call, kTextBytesMax);
+}
+
 // The logs as they are now.
 Status print_logs(Connection& connection, const JobName& job, const LogOptions& options) {
   TRY(connection.call({.path = job_path(job.namespace_, job.name)}));
@@ -172,9 +183,7 @@ Status print_logs(Connection& connection, const JobName& job, const LogOptions& 
   }
   std::vector<PodText> texts;
   for (const JobPod& pod : chosen) {
-    ApiCall call = log_call(job, pod.name, options);
-    call.query["timestamps"] = "true";
-    Result<std::string> text = connection.text(call, kTextBytesMax);
+    Result<std::string> text = text_of(connection, job, pod, options);
     if (!text.ok()) {
       if (chosen.size() == 1) return text.error();
       std::fprintf(stderr, "warning: %s: %s\n", pod.name.c_str(), text.error().message.c_str());

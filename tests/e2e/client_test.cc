@@ -128,8 +128,15 @@ TEST_F(ClientTest, TakesAJobFromItsFileToItsEnd) {
 TEST_F(ClientTest, FollowsTheLogsOfAllRanksAndEndsAsTheJobDoes) {
   const Outcome outcome = tool({"submit", job("followed"), "--follow"});
   EXPECT_EQ(outcome.code, 0) << outcome.errors;
-  EXPECT_TRUE(has(outcome.output, "trainingjob.lockstep.dev/followed is Complete\n"))
-      << outcome.output;
+  for (const char* part : {"[node 0] [rank 0] ", "[node 1] ", "message=leaving",
+                           "trainingjob.lockstep.dev/followed is Complete\n"}) {
+    EXPECT_TRUE(has(outcome.output, part)) << part << "\n" << outcome.output;
+  }
+  const std::string all = tool({"logs", "followed"}).output;
+  EXPECT_TRUE(has(all, "[node 0] [rank 0] ") && has(all, "[node 1] ")) << all;
+  const std::string one = tool({"logs", "followed", "--rank", "0"}).output;
+  EXPECT_TRUE(one.starts_with("[rank 0] ")) << one;
+  EXPECT_FALSE(has(one, "message=leaving")) << "the agent is no rank\n" << one;
   const Outcome beyond = tool({"logs", "followed", "--rank", "2"});
   EXPECT_EQ(beyond.code, 1);
   EXPECT_TRUE(has(beyond.errors, "expected less than 2")) << beyond.errors;
