@@ -1,0 +1,148 @@
+// kubectl on TrainingJobs that run: seen, waited for, scaled, stopped.
+#include <gtest/gtest.h>
+
+#include "tests/e2e/kubectl_fixture.h"
+
+namespace lockstep::test {
+namespace {
+
+constexpr int kLong = 1'000'000;  // steps of a job that a test ends itself
+
+class KubectlJobsTest : public KubectlTest {
+ protected:
+  void run_to_completion(const JobSpec& job = {}) {
+    ok("apply -f " + job_file(job));
+    ok("wait --for=condition=Complete tj/" + job.name + " --timeout=60s");
+  }
+  // A job that has begun to train and goes on until it is deleted.
+  void start_job(const JobSpec& job) {
+    ok("apply -f " + job_file(job));
+    ok("wait --for=condition=Running tj/" + job.name + " --timeout=60s");
+  }
+};
+
+TEST_P(KubectlJobsTest, AJobFromApplyToComplete) {
+  ok("apply -f " + job_file({.nodes = 2}));
+  EXPECT_EQ(ok("wait --for=condition=Complete trainingjob/tiny --timeout=60s"),
+            "trainingjob.lockstep.dev/tiny condition met\n");
+  const PrintedTable jobs = table("get trainingjobs");
+  EXPECT_EQ(jobs.headers(), (std::vector<std::string>{"NAME", "STATE", "NODES", "STEP", "LOSS",
+                                                      "TOKENS/S", "RESTARTS", "AGE"}));
+  EXPECT_EQ(jobs.cell("tiny", "STATE"), "Complete");
+  EXPECT_EQ(jobs.cell("tiny", "STEP"), "20");
+  EXPECT_EQ(jobs.cell("tiny", "RESTARTS"), "0");
+  EXPECT_GT(std::atof(jobs.cell("tiny", "LOSS").c_str()), 0);
+  EXPECT_GT(std::atof(jobs.cell("tiny", "TOKENS/S").c_str()), 0);
+  ASSERT_TRUE(eventually_prints("get pods", "Completed"));
+  EXPECT_EQ(table("get pods -l lockstep.dev/job-name=tiny").rows(), 2u);
+  EXPECT_EQ(ok("get tj tiny -o jsonpath={.status.state}"), "Complete");
+  EXPECT_TRUE(has(ok("get all"), "trainingjob.lockstep.dev/tiny"));
+  if (minor_version() >= 23)
+    ok("wait --for=jsonpath={.status.state}=Complete tj/tiny --timeout=5s");
+}
+
+TEST_P(KubectlJobsTest, AWatchFollowsAJobToItsEnd) {
+  std::unique_ptr<Program> watch = start("get trainingjobs -w");
+  ok("apply -f " + job_file({.steps = 200}));
+  EXPECT_TRUE(eventually([&] { return watch->output().find("Complete") != std::string::npos; }, 60))
+      << watch->output() << watch->errors();
+  EXPECT_TRUE(has(watch->output(), "STATE"));
+  EXPECT_TRUE(has(watch->output(), "Running"));
+}
+
+TEST_P(KubectlJobsTest, DescribeShowsTheStatusAndTheEvents) {
+  run_to_completion();
+  const std::string job = ok("describe trainingjob tiny");
+  EXPECT_TRUE(has(job, "Name:         tiny"));
+  EXPECT_TRUE(has(job, "Kind:         TrainingJob"));
+  EXPECT_TRUE(has(job, "Steps:"));
+  EXPECT_TRUE(has(job, "Events:"));
+  EXPECT_TRUE(has(job, "Complete"));
+  EXPECT_FALSE(has(job, "Events:  <none>"));
+  const std::string name = ok("get pods -o jsonpath={.items[0].metadata.name}");
+  const std::string pod = ok("describe pod " + name);
+  EXPECT_TRUE(has(pod, "Controlled By:"));
+  EXPECT_TRUE(has(pod, "TrainingJob/tiny"));
+  EXPECT_TRUE(has(pod, "Exit Code:"));
+  const PrintedTable events = table("get events --field-selector involvedObject.name=tiny");
+  EXPECT_EQ(events.headers(),
+            (std::vector<std::string>{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}));
+  EXPECT_GT(events.rows(), 0u);
+  EXPECT_EQ(events.column("OBJECT")[0], "trainingjob/tiny");
+  if (minor_version() >= 26) {
+    EXPECT_TRUE(has(ok("events --for trainingjob/tiny"), "TrainingJob/tiny"));
+  }
+}
+
+TEST_P(KubectlJobsTest, LogsOfAJobsPods) {
+  start_job({.nodes = 2, .steps = kLong});
+  const std::string name =
+      ok("get pods -l lockstep.dev/node-index=0 -o jsonpath={.items[0].metadata.name}");
+  std::unique_ptr<Program> follow = start("logs -f " + name);
+  EXPECT_TRUE(eventually([&] { return follow->output().find("address=") != std::string::npos; }))
+      << follow->errors();
+  EXPECT_TRUE(follow->running());
+  EXPECT_TRUE(has(ok("logs " + name + " -c node"), "address="));
+  EXPECT_TRUE(has(ok("logs -l lockstep.dev/job-name=tiny --prefix"), "[pod/" + name));
+  ok("delete tj tiny");
+  EXPECT_EQ(follow->wait(30), 0) << follow->errors();
+}
+
+TEST_P(KubectlJobsTest, ScaleChangesTheNumberOfNodes) {
+  start_job({.steps = kLong});
+  EXPECT_EQ(ok("scale trainingjob tiny --replicas=2"), "trainingjob.lockstep.dev/tiny scaled\n");
+  EXPECT_EQ(object("tj tiny")["spec"]["nodes"], 2);
+  EXPECT_TRUE(has(refused("scale trainingjob tiny --current-replicas=5 --replicas=1"),
+                  "Expected replicas to be 5"));
+  EXPECT_TRUE(has(refused("scale trainingjob nope --replicas=2"), "not found"));
+}
+
+TEST_P(KubectlJobsTest, SuspendEndsThePodsAndResumeStartsThem) {
+  start_job({.steps = kLong});
+  ok("patch tj tiny --type=merge -p {\"spec\":{\"suspend\":true}}");
+  ok("wait --for=condition=Suspended tj/tiny --timeout=60s");
+  EXPECT_EQ(table("get tj").cell("tiny", "STATE"), "Suspended");
+  ok("patch tj tiny --type=merge -p {\"spec\":{\"suspend\":false}}");
+  ok("wait --for=condition=Running tj/tiny --timeout=60s");
+}
+
+TEST_P(KubectlJobsTest, DeleteTakesTheJobAndItsPods) {
+  start_job({.steps = kLong});
+  EXPECT_TRUE(has(ok("delete trainingjob tiny"), "trainingjob.lockstep.dev \"tiny\" deleted"));
+  EXPECT_TRUE(has(refused("get tj tiny"), "NotFound"));
+  ok("wait --for=delete pod --all --timeout=60s");
+  EXPECT_EQ(ok("get pods -o name"), "");
+}
+
+TEST_P(KubectlJobsTest, ForegroundDeletionWaitsForThePods) {
+  start_job({.steps = kLong});
+  ok("delete tj tiny --cascade=foreground");
+  EXPECT_EQ(ok("get pods -o name"), "");
+}
+
+TEST_P(KubectlJobsTest, OrphanedPodsStayBehind) {
+  run_to_completion();
+  ok("delete tj tiny --cascade=orphan");
+  EXPECT_TRUE(has(refused("get tj tiny"), "NotFound"));
+  const Json pods = object("pods");
+  ASSERT_EQ(pods["items"].size(), 1u);
+  EXPECT_FALSE(pods["items"][0]["metadata"].contains("ownerReferences"));
+}
+
+TEST_P(KubectlJobsTest, DeleteByLabelDoesNotWaitIfToldSo) {
+  start_job({.steps = kLong, .labels = "{team: a}"});
+  EXPECT_TRUE(has(ok("delete tj -l team=a --wait=false"), "deleted"));
+  ok("wait --for=delete tj/tiny --timeout=60s");
+}
+
+TEST_P(KubectlJobsTest, WaitGivesUpInTime) {
+  ok("apply -f " + job_file({.more = "  suspend: true\n"}));
+  EXPECT_TRUE(has(refused("wait --for=condition=Complete tj/tiny --timeout=1s"), "timed out"));
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Kubectl, KubectlJobsTest, testing::ValuesIn(kubectls()),
+                         [](const auto& info) { return version_of(info.param); });
+
+}  // namespace lockstep::test
