@@ -213,7 +213,7 @@ void Controller::look_at(const std::string& key) {
   }
   const Observed observed = observe(key, *document);
   const ObjectMeta& metadata = observed.job.metadata;
-  Plan plan = lockstep::plan(observed, timers_.now(), options_.limits);
+  Plan plan = options_.plan(observed, timers_.now(), options_.limits);
   log_debug("planned", {{"job", key}, {"why", plan.why}, {"actions", plan.actions.size()}});
   watchers_.set_targets(key, observed.job_token, plan.watch);
   if (plan.requeue_at) queue_.add_at(key, *plan.requeue_at);

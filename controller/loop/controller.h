@@ -21,10 +21,13 @@
 
 namespace lockstep {
 
+using PlanFunction = std::function<Plan(const Observed&, TimePoint now, const Limits&)>;
+
 struct ControllerOptions {
   std::string namespace_{};  // of the jobs; empty: all
   std::string key{};         // secret: job tokens are HMAC-SHA256 of it and the job's UID
   std::string identity = "lockstep-controller";
+  PlanFunction plan = lockstep::plan;
   Limits limits{};
   std::optional<LeaseOptions> lease{};  // none: this is the only replica
   ProgressBudget::Options progress{};

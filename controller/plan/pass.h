@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,15 @@ Verdict failure(Pass& pass);
 Verdict completion(Pass& pass);
 Verdict placement(Pass& pass);   // pods as the members say
 Verdict assignment(Pass& pass);  // forms the round, then tells the agents
+
+using Policy = Verdict (*)(Pass&);
+std::span<const Policy> all_policies();  // in that order
+
 // Conditions and numbers that follow from what is seen. Always last.
 void derive_status(Pass& pass);
+
+// plan() with these policies instead: the simulation plants wrong ones.
+Plan plan_by(std::span<const Policy> policies, const Observed& observed, TimePoint now,
+             const Limits& limits);
 
 }  // namespace lockstep

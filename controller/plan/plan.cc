@@ -10,8 +10,6 @@
 namespace lockstep {
 namespace {
 
-using Policy = Verdict (*)(Pass&);
-
 constexpr Policy kPolicies[] = {deletion, ending,     validation, suspension, membership,
                                 failure,  completion, placement,  assignment};
 
@@ -81,10 +79,19 @@ Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits) {
   return pass;
 }
 
+std::span<const Policy> all_policies() {
+  return kPolicies;
+}
+
 Plan plan(const Observed& observed, TimePoint now, const Limits& limits) {
+  return plan_by(kPolicies, observed, now, limits);
+}
+
+Plan plan_by(std::span<const Policy> policies, const Observed& observed, TimePoint now,
+             const Limits& limits) {
   Pass pass = make_pass(observed, now, limits);
   Verdict verdict = Verdict::kNext;
-  for (const Policy policy : kPolicies) {
+  for (const Policy policy : policies) {
     verdict = policy(pass);
     if (verdict != Verdict::kNext) break;
   }
