@@ -1,7 +1,7 @@
 // The conformance suite: what Lockstep's controller and kubectl rely on in an API server. Without
 // arguments it is run against the embedded server; with --kubeconfig FILE, or that file's name in
-// LOCKSTEP_CONFORMANCE_KUBECONFIG, against the server of the file's current context, in namespaces
-// of its own.
+// LOCKSTEP_CONFORMANCE_KUBECONFIG, against the server of the file's current context or that of
+// --context, in namespaces of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,40 +14,55 @@
 namespace lockstep::conformance {
 namespace {
 
-// The kubeconfig that was given; empty: the embedded server.
-Result<std::string> kubeconfig_of(int argc, char** argv) {
+struct Flags {
+  std::string kubeconfig;        // empty: the embedded server
+  std::string context;           // empty: the current one
+  bool unsupported_too = false;  // cases that docs/api-server.md says the embedded one fails
+};
+
+Result<Flags> flags_of(int argc, char** argv) {
   const char* variable = std::getenv("LOCKSTEP_CONFORMANCE_KUBECONFIG");
-  std::string file = variable == nullptr ? "" : variable;
+  Flags flags{.kubeconfig = variable == nullptr ? "" : variable};
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--kubeconfig") != 0 || i + 1 == argc)
-      return invalid(std::string(argv[i]) +
-                     ": expected --kubeconfig FILE, or options of GoogleTest");
-    file = argv[++i];
+    std::string flag = argv[i];
+    if (flag == "--unsupported-too") {
+      flags.unsupported_too = true;
+    } else if (flag == "--kubeconfig" && i + 1 < argc) {
+      flags.kubeconfig = argv[++i];
+    } else if (flag == "--context" && i + 1 < argc) {
+      flags.context = argv[++i];
+    } else {
+      return invalid(flag + ": expected --kubeconfig FILE, --context NAME, --unsupported-too, or " +
+                     "an option of GoogleTest");
+    }
   }
-  return file;
+  if (!flags.context.empty() && flags.kubeconfig.empty())
+    return invalid("--context: expected a --kubeconfig too");
+  return flags;
 }
 
-Result<Target> choose(const std::string& kubeconfig, std::unique_ptr<EmbeddedServer>& embedded) {
-  if (!kubeconfig.empty()) return target_from_kubeconfig(kubeconfig);
+Result<Target> choose(const Flags& flags, std::unique_ptr<EmbeddedServer>& embedded) {
+  if (!flags.kubeconfig.empty()) return target_from_kubeconfig(flags.kubeconfig, flags.context);
   TRY_ASSIGN(embedded, EmbeddedServer::start());
   return embedded->target();
 }
 
 int run(int argc, char** argv) {
-  Result<std::string> kubeconfig = kubeconfig_of(argc, argv);
-  if (!kubeconfig.ok()) {
-    std::cerr << kubeconfig.error().message << "\n";
+  Result<Flags> flags = flags_of(argc, argv);
+  if (!flags.ok()) {
+    std::cerr << flags.error().message << "\n";
     return 2;
   }
   std::unique_ptr<EmbeddedServer> embedded;
-  Result<Target> target = choose(*kubeconfig, embedded);
+  Result<Target> target = choose(*flags, embedded);
   if (!target.ok()) {
     std::cerr << target.error().message << "\n";
     return 2;
   }
+  target->ask_everything = flags->unsupported_too;
   set_server(std::make_unique<Server>(*std::move(target)));
   Reply version = server().ask("GET", "/version");
-  std::cout << "server: " << (embedded ? "embedded" : *kubeconfig) << ", version "
+  std::cout << "server: " << (embedded ? "embedded" : flags->kubeconfig) << ", version "
             << string_or(version.body, "gitVersion", "unknown") << "\n";
   if (version.code != 200) return 2;
   int result = RUN_ALL_TESTS();

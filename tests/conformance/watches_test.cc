@@ -1,8 +1,13 @@
 // Watches: what comes in them, from which version, how they are framed, and how they end.
+#include <set>
+
 #include "tests/conformance/support/case.h"
 
 namespace lockstep::conformance {
 namespace {
+
+constexpr double kForgetsSeconds = 660;  // etcd is compacted every 5 minutes, twice what is young
+constexpr int kForgetsWrites = 450;
 
 class Watches : public Case {
  protected:
@@ -39,8 +44,8 @@ TEST_F(Watches, AWatchWithoutAVersionBeginsWithWhatIsThere) {
   make(secrets(), labelled("a"));
   make(secrets(), labelled("b"));
   Watching watch(secrets() + "?watch=1&labelSelector=mine");
-  EXPECT_EQ(watch.next_text(), "ADDED a");
-  EXPECT_EQ(watch.next_text(), "ADDED b");
+  std::set<std::string> there = {watch.next_text(), watch.next_text()};  // in any order
+  EXPECT_EQ(there, (std::set<std::string>{"ADDED a", "ADDED b"}));
   make(secrets(), labelled("c"));
   EXPECT_EQ(watch.next_text(), "ADDED c");
 }
@@ -108,9 +113,8 @@ TEST_F(Watches, TimeoutSecondsEndsTheStreamWell) {
 }
 
 TEST_F(Watches, BookmarksTellTheVersionAndNothingElse) {
-  std::string version = list_version();
+  Watching watch(since(list_version(), "allowWatchBookmarks=true&timeoutSeconds=8"));
   make(secrets(), named("unseen"));
-  Watching watch(since(version, "allowWatchBookmarks=true&timeoutSeconds=4"));
   Json event = watch.next();
   ASSERT_FALSE(event.is_null()) << "the watch ended without a bookmark";
   EXPECT_EQ(event["type"], "BOOKMARK");
@@ -130,18 +134,19 @@ TEST_F(Watches, NoBookmarkComesUnasked) {
 }
 
 TEST_F(Watches, AWatchFromAVersionThatIsForgottenIs200AndThenAnErrorEvent410) {
+  // Of events, because kube-apiserver answers for them from etcd, which forgets by the clock; the
+  // embedded server forgets by the number of writes.
+  const std::string events = path("v1", "events");
   auto expired = [&]() -> Json {
-    Watching watch(since("1", "timeoutSeconds=1"));
+    Watching watch(events + "?watch=true&resourceVersion=1&timeoutSeconds=1");
     Json event = watch.next();
     return !event.is_null() && event["type"] == "ERROR" ? event : Json();
   };
+  Json about = {{"kind", "Pod"}, {"namespace", namespace_}, {"name", "p"}};
+  for (int i = 0; i < kForgetsWrites; ++i)
+    make(events, {{"metadata", {{"generateName", "e"}}}, {"involvedObject", about}});
   Json event;
-  for (int i = 0; i < 20 && (event = expired()).is_null(); ++i) {
-    for (int k = 0; k < 50; ++k) {
-      make(secrets(), labelled("x"));
-      EXPECT_TRUE(is_code(ask("DELETE", secrets() + "/x"), 200));
-    }
-  }
+  EXPECT_TRUE(eventually([&] { return !(event = expired()).is_null(); }, kForgetsSeconds));
   ASSERT_FALSE(event.is_null());
   EXPECT_EQ(event["object"]["kind"], "Status");
   EXPECT_EQ(event["object"]["status"], "Failure");
@@ -149,10 +154,14 @@ TEST_F(Watches, AWatchFromAVersionThatIsForgottenIs200AndThenAnErrorEvent410) {
   EXPECT_EQ(event["object"]["code"], 410);
 }
 
-TEST_F(Watches, AWatchFromTheFutureIs504WithACause) {
-  Reply refused = get(since("999999999999", "timeoutSeconds=1"));
-  ASSERT_TRUE(is_failure(refused, 504, "Timeout"));
-  EXPECT_TRUE(has_cause(refused, "ResourceVersionTooLarge", ""));
+TEST_F(Watches, AWatchFromTheFutureSaysSoOrSeesNothing) {
+  Reply reply = get(since("999999999999", "timeoutSeconds=1"));
+  if (reply.code == 200) {
+    EXPECT_EQ(reply.text, "");
+  } else {
+    ASSERT_TRUE(is_failure(reply, 504, "Timeout"));
+    EXPECT_TRUE(has_cause(reply, "ResourceVersionTooLarge", ""));
+  }
 }
 
 TEST_F(Watches, ASlowReaderLosesNothing) {

@@ -31,7 +31,7 @@ std::string meta(const Json& object, const char* key);
 class Watching {
  public:
   // Fails the case where the server refuses.
-  explicit Watching(const std::string& target);
+  explicit Watching(const std::string& target, const std::string& accept = "application/json");
 
   // The next event; null when the server has ended the watch. Fails the case where the stream is
   // not what a watch is.
@@ -71,6 +71,8 @@ class Case : public testing::Test {
   static Json make(const std::string& collection, const Json& object);
   // {"metadata": {"name": name, "labels": labels}}
   static Json named(const std::string& name, const Json& labels = Json());
+  // A pod that no scheduler takes.
+  static Json pod(const std::string& name);
   // The names of a list's items, in its order.
   static std::vector<std::string> names(const Reply& list);
 

@@ -24,7 +24,7 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start() {
   std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
   TRY_ASSIGN(embedded->server_, local::ApiServer::start(embedded->api_, {.token = kToken}));
   TRY_ASSIGN(embedded->target_.endpoint, parse_url(embedded->server_->url()));
-  embedded->target_.token = kToken;
+  embedded->target_.headers["Authorization"] = std::string("Bearer ") + kToken;
   embedded->target_.embedded = true;
   return embedded;
 }

@@ -38,7 +38,9 @@ void finish_namespace(const std::string& name) {
 Server::Server(Target target) : target_(std::move(target)) {}
 
 Reply Server::send_bare(const Request& request) const {
-  Result<Reply> reply = exchange(target_.endpoint, request);
+  Request prefixed = request;
+  prefixed.target = target_.path_prefix + request.target;
+  Result<Reply> reply = exchange(target_.endpoint, prefixed);
   if (!reply.ok()) {
     ADD_FAILURE() << request.method << " " << request.target << ": " << reply.error().message;
     return {};
@@ -47,7 +49,7 @@ Reply Server::send_bare(const Request& request) const {
 }
 
 Reply Server::send(Request request) const {
-  if (!target_.token.empty()) request.headers["Authorization"] = "Bearer " + target_.token;
+  request.headers.insert(target_.headers.begin(), target_.headers.end());
   request.headers.try_emplace("Accept", "application/json");
   request.headers.try_emplace("User-Agent", "lockstep-conformance");
   return send_bare(request);
@@ -63,9 +65,10 @@ Reply Server::ask(const std::string& method, const std::string& target, const Js
   return send(std::move(request));
 }
 
-Result<std::unique_ptr<ReplyStream>> Server::open(const std::string& target) const {
-  Request request{.target = target, .headers = {{"Accept", "application/json"}}};
-  if (!target_.token.empty()) request.headers["Authorization"] = "Bearer " + target_.token;
+Result<std::unique_ptr<ReplyStream>> Server::open(const std::string& target,
+                                                  const std::string& accept) const {
+  Request request{.target = target_.path_prefix + target, .headers = target_.headers};
+  request.headers["Accept"] = accept;
   return ReplyStream::open(target_.endpoint, request);
 }
 

@@ -26,7 +26,8 @@ class Server {
   Reply send(Request request) const;
   // As it is given: no credentials, no content type.
   Reply send_bare(const Request& request) const;
-  Result<std::unique_ptr<ReplyStream>> open(const std::string& target) const;
+  Result<std::unique_ptr<ReplyStream>> open(const std::string& target,
+                                            const std::string& accept) const;
 
   const Target& target() const { return target_; }
   // Whether discovery lists the resource ("v1", "secrets"), or the subresource ("pods/eviction").

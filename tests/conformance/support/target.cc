@@ -1,43 +1,10 @@
 #include "tests/conformance/support/target.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
-#include "common/api/yaml.h"
-#include "common/base/base64.h"
+#include "controller/kube/kube_access.h"
 
 namespace lockstep::conformance {
-namespace {
-
-// `contexts: [{name: x, context: {...}}]`: the part called `part` of the entry with that name.
-Result<Json> named(const Json& config, const char* list, const std::string& name,
-                   const char* part) {
-  const Json* entries = find_member(config, list);
-  if (entries != nullptr && entries->is_array()) {
-    for (const Json& entry : *entries) {
-      if (string_or(entry, "name", "") == name && entry.contains(part)) return entry[part];
-    }
-  }
-  return not_found(std::string("[kubeconfig] ") + list + ": expected an entry named \"" + name +
-                   "\"");
-}
-
-// `key`-data in base64, else the file that `key` names, relative to the kubeconfig's folder.
-Result<std::string> material(const Json& owner, const std::string& key,
-                             const std::filesystem::path& folder) {
-  if (std::string data = string_or(owner, key + "-data", ""); !data.empty())
-    return base64_decode(data);
-  std::string name = string_or(owner, key, "");
-  if (name.empty()) return std::string();
-  std::ifstream file(folder / name, std::ios::binary);
-  if (!file) return not_found("[kubeconfig] " + key + ": can't read " + name);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-}  // namespace
 
 Result<Endpoint> parse_url(const std::string& url) {
   Endpoint endpoint;
@@ -61,25 +28,34 @@ Result<Endpoint> parse_url(const std::string& url) {
   return endpoint;
 }
 
-Result<Target> target_from_kubeconfig(const std::string& file) {
-  TRY_ASSIGN(Json config, read_document(file));
-  std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  TRY_ASSIGN(Json context,
-             named(config, "contexts", string_or(config, "current-context", ""), "context"));
-  TRY_ASSIGN(Json cluster, named(config, "clusters", string_or(context, "cluster", ""), "cluster"));
-  TRY_ASSIGN(Json user, named(config, "users", string_or(context, "user", ""), "user"));
+Result<Target> target_from_kubeconfig(const std::string& file, const std::string& context) {
+  TRY_ASSIGN(Kubeconfig config,
+             load_kubeconfig({.explicit_file = file,
+                              .environment = "",
+                              .home = "",
+                              .working_folder = std::filesystem::current_path().string()}));
+  TRY_ASSIGN(KubeAccess access, kube_access(config, {.context = context}));
+  if (!access.server.proxy_url.empty())
+    return invalid("[kubeconfig] proxy-url: the suite speaks to servers without a proxy");
   Target target;
-  TRY_ASSIGN(target.endpoint, parse_url(string_or(cluster, "server", "")));
-  target.endpoint.server_name = string_or(cluster, "tls-server-name", "");
-  target.endpoint.verify = !bool_or(cluster, "insecure-skip-tls-verify", false);
-  TRY_ASSIGN(target.endpoint.ca_pem, material(cluster, "certificate-authority", folder));
-  TRY_ASSIGN(target.endpoint.certificate_pem, material(user, "client-certificate", folder));
-  TRY_ASSIGN(target.endpoint.key_pem, material(user, "client-key", folder));
-  target.token = string_or(user, "token", "");
-  if (std::string name = string_or(user, "tokenFile", ""); !name.empty()) {
-    std::ifstream token_file(folder / name);
-    if (!(token_file >> target.token))
-      return not_found("[kubeconfig] tokenFile: can't read " + name);
+  TRY_ASSIGN(target.endpoint, parse_url(access.server.url));
+  const std::string& url = access.server.url;
+  size_t path = url.find('/', url.find("://") + 3);
+  if (path != std::string::npos) target.path_prefix = url.substr(path);
+  while (target.path_prefix.ends_with('/')) target.path_prefix.pop_back();
+  TlsOptions& tls = access.server.tls;
+  target.endpoint.server_name = tls.server_name;
+  target.endpoint.verify = tls.verify;
+  target.endpoint.ca_pem = std::move(tls.ca_pem);
+  target.endpoint.certificate_pem = std::move(tls.certificate_pem);
+  target.endpoint.key_pem = std::move(tls.key_pem);
+  SystemClock clock;
+  Credentials credentials(std::move(access.credentials), clock);
+  if (const std::string& text = credentials.authorization(); !text.empty())
+    target.headers["Authorization"] = text;
+  for (const HttpField& field : credentials.fields()) {
+    if (!target.headers.emplace(field.name, field.value).second)
+      return invalid("[kubeconfig] " + field.name + ": the suite sends one value of it");
   }
   return target;
 }
