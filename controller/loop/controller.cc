@@ -184,7 +184,9 @@ Observed Controller::observe(const std::string& key, const Json& document) {
   Observed observed{.job = memory.job,
                     .problems = memory.problems,
                     .absent_pods = memory.absent_pods,
-                    .pods_refused = memory.pods_refused};
+                    .refusal = memory.refusal};
+  // Who changes the job wants it tried at once.
+  if (memory.refused_generation != memory.job.metadata.generation) observed.refusal.reset();
   const std::string& uid = observed.job.metadata.uid;
   const auto pods = pods_by_owner_.find(uid);
   if (pods != pods_by_owner_.end()) {
@@ -275,10 +277,23 @@ void Controller::pod_absent(const JobContext& job, const std::string& name) {
   queue_.add(job.key);
 }
 
-void Controller::pods_refused(const JobContext& job, const std::string& why) {
-  std::string& refused = memory_[job.uid].pods_refused;
-  if (refused == why) return;
-  refused = why;
+void Controller::pod_refused(const JobContext& job, const std::string& reason,
+                             const std::string& message) {
+  Memory& memory = memory_[job.uid];
+  Duration delay = options_.refusal_first;
+  for (int i = 0; i < memory.refusals && delay < options_.refusal_max; ++i) delay *= 2;
+  ++memory.refusals;
+  memory.refused_generation = memory.job.metadata.generation;
+  memory.refusal = {.reason = reason,
+                    .message = message,
+                    .retry_at = timers_.now() + std::min(delay, options_.refusal_max)};
+}
+
+void Controller::pod_taken(const JobContext& job) {
+  Memory& memory = memory_[job.uid];
+  memory.refusals = 0;
+  if (!memory.refusal) return;
+  memory.refusal.reset();
   queue_.add(job.key);
 }
 

@@ -36,6 +36,9 @@ struct ControllerOptions {
   AgentWatchOptions agents{};
   // After a plan that acted, the job is looked at again, should the change it caused not be seen.
   Duration recheck = std::chrono::seconds(20);
+  // After a pod that the server refused, doubling, until the next one is sent.
+  Duration refusal_first = std::chrono::seconds(1);
+  Duration refusal_max = std::chrono::seconds(60);
 };
 
 // The whole controller but for its I/O: caches fed by watches, a queue of jobs, one plan at a time
@@ -62,7 +65,9 @@ class Controller final : private Knowledge {
     TrainingJob job;
     Problems problems;
     std::set<std::string> absent_pods;
-    std::string pods_refused;
+    std::optional<PodRefusal> refusal;
+    int64_t refused_generation = 0;  // of the job, for which it holds
+    int refusals = 0;                // in a row
   };
 
   void on_job(const std::string& key, const Json* before, const Json* after);
@@ -83,7 +88,9 @@ class Controller final : private Knowledge {
   void pod_read(const Json& pod) override;
   void pod_gone(const JobContext& job, const std::string& name, const std::string& uid) override;
   void pod_absent(const JobContext& job, const std::string& name) override;
-  void pods_refused(const JobContext& job, const std::string& why) override;
+  void pod_refused(const JobContext& job, const std::string& reason,
+                   const std::string& message) override;
+  void pod_taken(const JobContext& job) override;
   void agent_said(const JobContext& job, const std::string& pod_uid,
                   const AgentState& state) override;
 

@@ -1,6 +1,7 @@
 #include "controller/loop/executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/log.h"
 #include "controller/plan/names.h"
@@ -39,6 +40,8 @@ struct Executor::Run {
   std::function<void(Execution)> done;
   size_t next = 0;  // the first action not started yet
   size_t open = 0;  // started and not answered
+  size_t pods_at_once = 1;
+  bool is_refused = false;
   Execution result{};
 };
 
@@ -64,8 +67,13 @@ void Executor::next_group(const RunPtr& run) {
   }
   const size_t kind = run->actions[run->next].index();
   const size_t begin = run->next;
+  size_t most = options_.side_by_side;
+  if (std::holds_alternative<CreatePod>(run->actions[begin])) {
+    most = std::min(most, run->pods_at_once);
+    run->pods_at_once *= 2;
+  }
   while (run->next < run->actions.size() && run->actions[run->next].index() == kind &&
-         run->next - begin < options_.side_by_side) {
+         run->next - begin < most) {
     ++run->next;
   }
   run->open = run->next - begin;
@@ -111,18 +119,27 @@ void Executor::create_pod(const RunPtr& run, const CreatePod& action) {
   api_.send(std::move(request), [this, run, name = action.name](ApiReply reply) {
     if (reply.ok()) {
       log_info("created a pod", {{"job", run->job.key}, {"pod", name}});
-      knowledge_.pods_refused(run->job, "");
+      knowledge_.pod_taken(run->job);
       knowledge_.pod_written(reply.body);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kAlreadyExists) {
       adopt_pod(run, name);
     } else {
-      const bool refused =
-          reply.outcome == ApiOutcome::kInvalid || reply.outcome == ApiOutcome::kForbidden;
-      if (refused) knowledge_.pods_refused(run->job, name + ": " + reply.message);
+      if (reply.outcome == ApiOutcome::kInvalid) refuse_pod(run, "PodInvalid", reply);
+      if (reply.outcome == ApiOutcome::kForbidden) {
+        const bool is_quota = reply.message.find("exceeded quota") != std::string::npos;
+        refuse_pod(run, is_quota ? "QuotaExceeded" : "PodForbidden", reply);
+      }
       finish_one(run, failed("creating a pod", reply));
     }
   });
+}
+
+void Executor::refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply) {
+  if (std::exchange(run->is_refused, true)) return;
+  log_info("a pod was refused",
+           {{"job", run->job.key}, {"reason", reason}, {"error", reply.message}});
+  knowledge_.pod_refused(run->job, reason, reply.message);
 }
 
 // The name is taken: by our own pod, which the cache has yet to see, or by a stranger's.
@@ -134,9 +151,9 @@ void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
       knowledge_.pod_read(reply.body);
       finish_one(run, {});
     } else {
-      knowledge_.pods_refused(run->job, name + ": the name is taken by a pod of another owner");
-      reply.message = name + " belongs to another owner";
+      reply.message = "pod " + name + " is there already and belongs to another owner";
       reply.outcome = ApiOutcome::kAlreadyExists;
+      refuse_pod(run, "NameTaken", reply);
       finish_one(run, failed("creating a pod", reply));
     }
   });

@@ -42,14 +42,18 @@ class Knowledge {
   virtual void pod_read(const Json& pod) = 0;
   virtual void pod_gone(const JobContext& job, const std::string& name, const std::string& uid) = 0;
   virtual void pod_absent(const JobContext& job, const std::string& name) = 0;
-  // The server would not take a pod; empty: it took one.
-  virtual void pods_refused(const JobContext& job, const std::string& why) = 0;
+  // The server would not take a pod; `reason` as in PodRefusal. At most once a plan.
+  virtual void pod_refused(const JobContext& job, const std::string& reason,
+                           const std::string& message) = 0;
+  virtual void pod_taken(const JobContext& job) = 0;
   virtual void agent_said(const JobContext& job, const std::string& pod_uid,
                           const AgentState& state) = 0;
 };
 
 // Carries out one plan: its actions in their order, neighbours of the same kind side by side; the
-// first error ends it. Any number of plans at once, each of another job. Single-threaded.
+// first error ends it. Pods are sent by one, then two, four, ... at a time, so that a server that
+// refuses them is asked few times. Any number of plans at once, each of another job.
+// Single-threaded.
 class Executor {
  public:
   struct Options {
@@ -72,6 +76,7 @@ class Executor {
 
   void create_secret(const RunPtr& run, const CreateSecret& action);
   void create_pod(const RunPtr& run, const CreatePod& action);
+  void refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply);
   void adopt_pod(const RunPtr& run, const std::string& name);
   void confirm_pod(const RunPtr& run, const ConfirmPod& action);
   void delete_pod(const RunPtr& run, const DeletePod& action);

@@ -7,6 +7,7 @@
 
 #include "common/api/worker_config.h"
 #include "controller/plan/names.h"
+#include "controller/plan/pod_failure.h"
 
 namespace lockstep {
 namespace {
@@ -39,8 +40,7 @@ bool is_silent(const Pass& pass, const PodView& pod) {
 
 // Why a member's pod can't go on, or nullptr.
 const char* loss_of(const Pass& pass, const PodView& pod) {
-  if (pod.phase == "Failed") return "PodFailed";
-  if (pod.terminating) return "PodDeleted";
+  if (pod.phase == "Failed" || pod.terminating) return end_of_pod(pod);
   if (pod.phase == "Succeeded") return pass.formed() ? nullptr : "PodEnded";
   if (!pass.formed()) return nullptr;
   if (is_silent(pass, pod)) return "AgentSilent";
@@ -55,8 +55,9 @@ FailureStatus lost_pod(int64_t index, const PodView* pod, const char* reason) {
   if (pod == nullptr) return failure;
   failure.node = pod->node_name;
   failure.exitCode = pod->exit_code.value_or(-1);
-  if (!pod->reason.empty() && pod->reason != "Error") failure.reason = pod->reason;
   failure.message = pod->message;
+  const bool adds = !pod->reason.empty() && pod->reason != "Error" && pod->reason != reason;
+  if (adds) failure.message = pod->reason + (pod->message.empty() ? "" : ": ") + pod->message;
   return failure;
 }
 

@@ -19,6 +19,18 @@ void delete_superseded(Pass& pass) {
   }
 }
 
+// The server has refused a pod: it is asked again with one alone, and not before its time.
+bool is_refused(Pass& pass, std::vector<int64_t>& missing) {
+  const auto& refusal = pass.seen.refusal;
+  if (!refusal) return false;
+  if (pass.now < refusal->retry_at) {
+    pass.requeue(refusal->retry_at);
+    return true;
+  }
+  missing.resize(1);
+  return false;
+}
+
 bool held_back(Pass& pass) {
   const auto& last = pass.status.lastFailure;
   if (!last || last->round != pass.status.round) return false;
@@ -38,7 +50,7 @@ Verdict placement(Pass& pass) {
   for (size_t i = 0; i < pass.current.size(); ++i) {
     if (pass.current[i] == nullptr) missing.push_back(static_cast<int64_t>(i));
   }
-  if (!missing.empty() && !held_back(pass)) {
+  if (!missing.empty() && !held_back(pass) && !is_refused(pass, missing)) {
     pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata.name),
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});
     for (const int64_t index : missing) {

@@ -26,6 +26,15 @@ struct AgentView {
   bool operator==(const AgentView&) const = default;
 };
 
+// The server would not take the job's last pod.
+struct PodRefusal {
+  std::string reason;  // QuotaExceeded, PodForbidden, PodInvalid, NameTaken
+  std::string message;
+  TimePoint retry_at{};  // until then no other one is sent
+
+  bool operator==(const PodRefusal&) const = default;
+};
+
 // One job, as far as it is known at one moment. A snapshot: it may be stale, and the plan is right
 // all the same, because every action carries what it presumes (resourceVersion, UID, name, round).
 struct Observed {
@@ -35,7 +44,7 @@ struct Observed {
   std::map<std::string, AgentView> agents{};  // by pod UID
   std::set<std::string> absent_pods{};        // names that a read from the server did not find
   std::string job_token{};                    // for the Secret
-  std::string pods_refused{};        // why the server refused the last pod; empty: it did not
+  std::optional<PodRefusal> refusal{};
   WallTime wall_now{};               // for what is stored
   bool may_write_progress = true;    // the budget of progress writes allows one now
   TimePoint progress_writable_at{};  // else: when it will

@@ -20,10 +20,35 @@ std::optional<int64_t> number(const std::string& text) {
   return value;
 }
 
+std::optional<WallTime> time_at(const Json& object, std::string_view key) {
+  const Result<WallTime> time = wall_time_from_rfc3339(string_or(object, key, ""));
+  return time.ok() ? std::optional(*time) : std::nullopt;
+}
+
 void read_condition(const Json& condition, PodView& view) {
-  if (string_or(condition, "type", "") != "PodScheduled") return;
-  view.scheduled = string_or(condition, "status", "") == "True";
-  if (!view.scheduled) view.unscheduled_reason = string_or(condition, "message", "");
+  const std::string type = string_or(condition, "type", "");
+  const bool holds = string_or(condition, "status", "") == "True";
+  if (type == "PodScheduled") {
+    view.scheduled = holds;
+    if (!holds) view.unscheduled_reason = string_or(condition, "message", "");
+  } else if (type == "DisruptionTarget" && holds) {
+    view.disruption = string_or(condition, "reason", "");
+    if (view.message.empty()) view.message = string_or(condition, "message", "");
+  }
+}
+
+// Every container passes through these on its way.
+bool is_on_its_way(const std::string& waiting) {
+  return waiting.empty() || waiting == "ContainerCreating" || waiting == "PodInitializing";
+}
+
+void read_waiting(const Json& container, PodView& view) {
+  const Json* waiting = find_member(member(container, "state"), "waiting");
+  if (waiting == nullptr || !view.waiting.empty()) return;
+  const std::string reason = string_or(*waiting, "reason", "");
+  if (is_on_its_way(reason)) return;
+  view.waiting = reason;
+  view.waiting_message = string_or(*waiting, "message", "");
 }
 
 void read_container(const Json& container, PodView& view) {
@@ -31,11 +56,9 @@ void read_container(const Json& container, PodView& view) {
   const Json& state = member(container, "state");
   if (const Json* ended = find_member(state, "terminated")) {
     view.exit_code = int_or(*ended, "exitCode", 0);
+    view.ended_at = time_at(*ended, "finishedAt");
     if (view.reason.empty()) view.reason = string_or(*ended, "reason", "");
     if (view.message.empty()) view.message = string_or(*ended, "message", "");
-  } else if (const Json* waiting = find_member(state, "waiting")) {
-    if (view.reason.empty()) view.reason = string_or(*waiting, "reason", "");
-    if (view.message.empty()) view.message = string_or(*waiting, "message", "");
   }
 }
 
@@ -48,9 +71,13 @@ void read_status(const Json& status, PodView& view) {
   if (conditions.is_array()) {
     for (const Json& condition : conditions) read_condition(condition, view);
   }
-  const Json& containers = member(status, "containerStatuses");
-  if (containers.is_array()) {
-    for (const Json& container : containers) read_container(container, view);
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    const Json& containers = member(status, list);
+    if (!containers.is_array()) continue;
+    for (const Json& container : containers) {
+      read_container(container, view);
+      read_waiting(container, view);
+    }
   }
 }
 
@@ -79,9 +106,9 @@ std::optional<PodView> pod_view_from_json(const Json& pod) {
   view.incarnation = *incarnation;
   view.created_in_round =
       number(string_or(member(metadata, "annotations"), kCreatedInRoundAnnotation, "")).value_or(0);
-  const std::string deleted = string_or(metadata, "deletionTimestamp", "");
-  view.terminating = !deleted.empty();
-  if (const auto time = wall_time_from_rfc3339(deleted); time.ok()) view.gone_by = *time;
+  view.terminating = !string_or(metadata, "deletionTimestamp", "").empty();
+  view.gone_by = time_at(metadata, "deletionTimestamp");
+  view.created_at = time_at(metadata, "creationTimestamp");
   const Json& spec = member(pod, "spec");
   view.node_name = string_or(spec, "nodeName", "");
   read_status(member(pod, "status"), view);

@@ -24,10 +24,17 @@ struct PodView {
   std::string unscheduled_reason;  // the scheduler's own words
   bool terminating = false;
   std::optional<WallTime> gone_by;  // when a terminating pod's grace period ends
+  std::optional<WallTime> created_at;
   // Of the container `node`, once it has ended.
   std::optional<int64_t> exit_code;
-  std::string reason;   // OOMKilled, Error, Evicted, ...
-  std::string message;  // the termination message, or why it is not running
+  std::optional<WallTime> ended_at;
+  std::string reason;   // the kubelet's or the container's own: OOMKilled, Error, Evicted, ...
+  std::string message;  // the termination message, or why the kubelet ended it
+  // Of the DisruptionTarget condition: PreemptionByScheduler, ... (servers from 1.25 on)
+  std::string disruption;
+  // Of the first container, init containers in front, that can't start: ErrImagePull, ...
+  std::string waiting;
+  std::string waiting_message;
 
   bool finished() const { return phase == "Succeeded" || phase == "Failed"; }
   bool live() const { return !finished() && !terminating; }

@@ -4,6 +4,7 @@
 
 #include "controller/plan/conditions.h"
 #include "controller/plan/pass.h"
+#include "controller/plan/pod_failure.h"
 
 namespace lockstep {
 namespace {
@@ -23,33 +24,57 @@ int64_t count_ready(const Pass& pass) {
   });
 }
 
-void derive_pods(Pass& pass) {
+// Something that holds the job up: said in a condition, and once in an event.
+void set_trouble(Pass& pass, const char* type, const std::string& reason,
+                 const std::string& message) {
+  const Condition* before = find_condition(pass.status, type);
+  if (before == nullptr || before->reason != reason) pass.event(true, reason, message);
+  set(pass, type, false, reason, message);
+}
+
+void derive_scheduled(Pass& pass) {
   const auto desired = static_cast<int64_t>(pass.members.size());
   int64_t scheduled = 0;
-  std::string why_not = pass.seen.pods_refused;
+  std::string why_not;
   for (const PodView* pod : pass.current) {
     if (pod == nullptr) continue;
     if (pod->scheduled) ++scheduled;
     if (why_not.empty() && !pod->scheduled) why_not = pod->unscheduled_reason;
   }
-  const bool refused = !pass.seen.pods_refused.empty();
-  const bool all = scheduled == desired && desired > 0;
-  set(pass, kPodsScheduled, all,
-      all       ? "AllScheduled"
-      : refused ? "PodRefused"
-                : "Waiting",
-      all ? "" : why_not);
-  const int64_t ready = count_ready(pass);
-  const bool is_ready = ready == desired && desired > 0;
-  std::string message =
-      is_ready ? "" : std::to_string(ready) + " of " + std::to_string(desired) + " pods run";
-  for (const PodView* pod : pass.current) {
-    if (is_ready || pod == nullptr || pod->phase != "Pending" || pod->reason.empty()) continue;
-    message += "; " + pod->name + ": " + pod->reason;
-    if (!pod->message.empty()) message += " (" + pod->message + ")";
+  if (scheduled == desired && desired > 0) {
+    set(pass, kPodsScheduled, true, "AllScheduled");
+  } else if (pass.seen.refusal) {
+    set_trouble(pass, kPodsScheduled, pass.seen.refusal->reason, pass.seen.refusal->message);
+  } else {
+    set(pass, kPodsScheduled, false, why_not.empty() ? "Waiting" : "Unschedulable", why_not);
   }
-  set(pass, kReady, is_ready, is_ready ? "AllPodsRun" : "PodsMissing", std::move(message));
+}
+
+void derive_ready(Pass& pass) {
+  const auto desired = static_cast<int64_t>(pass.members.size());
+  const int64_t ready = count_ready(pass);
   pass.status.nodes = {.desired = pass.spec().nodes, .ready = ready};
+  if (ready == desired && desired > 0) {
+    set(pass, kReady, true, "AllPodsRun");
+    return;
+  }
+  constexpr size_t kPodsNamed = 8;
+  std::string message = std::to_string(ready) + " of " + std::to_string(desired) + " pods run";
+  const char* reason = nullptr;
+  size_t named = 0;
+  for (const PodView* pod : pass.current) {
+    const char* trouble = pod == nullptr ? nullptr : start_trouble(*pod);
+    if (trouble == nullptr || ++named > kPodsNamed) continue;
+    if (reason == nullptr) reason = trouble;
+    message += "; " + pod->name + ": " + pod->waiting;
+    if (!pod->waiting_message.empty()) message += " (" + pod->waiting_message + ")";
+  }
+  if (named > kPodsNamed) message += "; and " + std::to_string(named - kPodsNamed) + " more";
+  if (reason == nullptr) {
+    set(pass, kReady, false, "PodsMissing", message);
+  } else {
+    set_trouble(pass, kReady, reason, message);
+  }
 }
 
 // A command's ranks count from their start on: what they do before their first step isn't known.
@@ -156,7 +181,8 @@ void derive_status(Pass& pass) {
   const bool is_valid =
       is_true(pass.status, kValid) || find_condition(pass.status, kValid) == nullptr;
   if (!is_over && is_valid) {
-    derive_pods(pass);
+    derive_scheduled(pass);
+    derive_ready(pass);
     if (!is_true(pass.status, kSuspended)) derive_running(pass);
   }
   pass.status.state = display_state(pass.status);

@@ -143,6 +143,62 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
   }
 }
 
+TEST(PodFailure, HasAStableNameWhateverTheServerCallsIt) {
+  struct Case {
+    const char* phase;
+    const char* reason;
+    const char* disruption;
+    const char* name;
+  };
+  const Case cases[] = {
+      {"Failed", "", "", "PodFailed"},
+      {"Failed", "Error", "", "PodFailed"},
+      {"Failed", "OOMKilled", "", "OOMKilled"},
+      {"Failed", "ContainerCannotRun", "", "StartError"},
+      {"Failed", "Evicted", "", "Evicted"},
+      {"Failed", "Evicted", "TerminationByKubelet", "Evicted"},
+      {"Failed", "Terminated", "TerminationByKubelet", "NodeShutdown"},
+      {"Failed", "Preempting", "", "Preempted"},
+      {"Failed", "OutOfcpu", "", "PodRejected"},
+      {"Failed", "UnexpectedAdmissionError", "", "PodRejected"},
+      {"Running", "", "", "PodDeleted"},
+      {"Running", "NodeLost", "", "NodeNotReady"},
+      {"Running", "", "PreemptionByScheduler", "Preempted"},
+      {"Running", "", "EvictionByEvictionAPI", "Evicted"},
+      {"Running", "", "DeletionByTaintManager", "NodeTainted"},
+      {"Failed", "", "DeletionByPodGC", "NodeDeleted"},
+      {"Running", "", "SomethingNew", "PodDeleted"},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(std::string(test.phase) + " " + test.reason + " " + test.disruption);
+    Scene scene(2);
+    scene.train();
+    PodView& pod = scene.seen.pods[1];
+    pod.phase = test.phase;
+    pod.terminating = pod.phase == "Running";
+    pod.reason = test.reason;
+    pod.disruption = test.disruption;
+    scene.settle();
+    EXPECT_EQ(scene.status().lastFailure->reason, test.name);
+    EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
+    EXPECT_EQ(scene.status().members, "1,2") << "the other one stays";
+  }
+}
+
+TEST(FailurePolicy, WhatIsLostAfterTheWorkWasDoneIsNoFailure) {
+  Scene scene(2);
+  scene.train();
+  for (int64_t i = 0; i < 2; ++i) {
+    scene.agent(i).phase = "Completed";
+    scene.agent(i).workers[0].running = false;
+    scene.agent(i).workers[0].reason = "Completed";
+  }
+  scene.seen.pods[1].terminating = true;
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kComplete));
+  EXPECT_EQ(scene.status().restarts, 0);
+}
+
 TEST(FailurePolicy, WaitsForTheGuiltyOneWhileOnlyMessengersHaveSpoken) {
   Scene scene(2);
   scene.train();

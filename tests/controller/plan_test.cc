@@ -116,6 +116,20 @@ TEST(Placement, MakesOnlyWhatIsMissingAndDeletesWhatIsSuperseded) {
   EXPECT_EQ(deletes[1].name, "job-worker-5-1");
 }
 
+TEST(Placement, AfterARefusalOnePodIsSentAloneAndNotBeforeItsTime) {
+  Scene scene(3);
+  scene.settle();
+  scene.seen.refusal = {
+      .reason = "QuotaExceeded", .message = "exceeded quota", .retry_at = scene.now + seconds(5)};
+  const Plan held = scene.plan();
+  EXPECT_TRUE(only<CreatePod>(held).empty());
+  EXPECT_EQ(held.requeue_at, scene.now + seconds(5));
+  scene.advance(seconds(5));
+  EXPECT_EQ(only<CreatePod>(scene.plan()).size(), 1u);
+  scene.seen.refusal.reset();
+  EXPECT_EQ(only<CreatePod>(scene.plan()).size(), 3u);
+}
+
 TEST(Placement, APodThatHangsInTerminatingDoesNotHoldUpItsSuccessor) {
   Scene scene(1);
   scene.settle();
@@ -255,10 +269,46 @@ TEST(StatusPolicy, MereProgressWaitsForItsBudgetAndNothingElseDoes) {
 TEST(StatusPolicy, APodThatTheServerRefusesIsSaidInACondition) {
   Scene scene(1);
   scene.settle();
-  scene.seen.pods_refused = "job-worker-0-1: exceeded quota";
-  const TrainingJobStatus status = written(scene, scene.plan());
-  EXPECT_EQ(condition(status, kPodsScheduled).reason, "PodRefused");
-  EXPECT_EQ(condition(status, kPodsScheduled).message, "job-worker-0-1: exceeded quota");
+  scene.seen.refusal = {.reason = "QuotaExceeded",
+                        .message = "pods \"job-worker-0-1\" is forbidden: exceeded quota: q",
+                        .retry_at = scene.now + seconds(5)};
+  const Plan plan = scene.plan();
+  const TrainingJobStatus status = written(scene, plan);
+  EXPECT_EQ(condition(status, kPodsScheduled).reason, "QuotaExceeded");
+  EXPECT_EQ(condition(status, kPodsScheduled).message, scene.seen.refusal->message);
+  ASSERT_EQ(only<EmitEvent>(plan).size(), 1u);
+  EXPECT_EQ(only<EmitEvent>(plan)[0].reason, "QuotaExceeded");
+  scene.settle();
+  EXPECT_TRUE(only<EmitEvent>(scene.plan()).empty()) << "it is said once";
+}
+
+TEST(StatusPolicy, WhatKeepsAPodFromStartingIsNamedOnceAndTheJobWaits) {
+  struct Case {
+    const char* waiting;
+    const char* reason;
+  };
+  const Case cases[] = {{"ErrImagePull", "ImagePullFailed"},
+                        {"ImagePullBackOff", "ImagePullFailed"},
+                        {"InvalidImageName", "ImagePullFailed"},
+                        {"CreateContainerConfigError", "ContainerCreateFailed"},
+                        {"RunContainerError", "ContainerCreateFailed"}};
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.waiting);
+    Scene scene(1);
+    scene.settle();
+    PodView& pod = scene.add_pod(0);
+    pod.phase = "Pending";
+    pod.waiting = test.waiting;
+    pod.waiting_message = "the kubelet's words";
+    const Plan plan = scene.plan();
+    const Condition ready = condition(written(scene, plan), kReady);
+    EXPECT_EQ(ready.reason, test.reason);
+    EXPECT_NE(ready.message.find("the kubelet's words"), std::string::npos) << ready.message;
+    ASSERT_EQ(only<EmitEvent>(plan).size(), 1u);
+    EXPECT_EQ(only<EmitEvent>(plan)[0].reason, test.reason);
+    scene.settle();
+    EXPECT_TRUE(scene.plan().actions.empty());
+  }
 }
 
 TEST(Completion, IsRecordedWhenEveryNodeHasCompletedTheRound) {

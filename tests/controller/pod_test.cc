@@ -177,6 +177,26 @@ TEST(PodView, ReadsWhatWeMadeAndWhatTheKubeletAdded) {
   EXPECT_FALSE(view->live());
 }
 
+TEST(PodView, ReadsWhyAPodCannotStartAndWhyItIsDisrupted) {
+  const Scene scene;
+  Json pod = make_worker_pod(scene.seen.job, {});
+  const auto waits = [](const char* name, const char* reason) {
+    return Json{{"name", name}, {"state", {{"waiting", {{"reason", reason}, {"message", "m"}}}}}};
+  };
+  pod["status"] = {{"phase", "Pending"},
+                   {"initContainerStatuses", Json::array({waits("copy", "ErrImagePull")})},
+                   {"containerStatuses", Json::array({waits("node", "PodInitializing")})}};
+  EXPECT_EQ(pod_view_from_json(pod)->waiting, "ErrImagePull");
+  EXPECT_EQ(pod_view_from_json(pod)->waiting_message, "m");
+  pod["status"].erase("initContainerStatuses");
+  EXPECT_EQ(pod_view_from_json(pod)->waiting, "");
+  pod["status"]["conditions"] = Json::array(
+      {{{"type", "DisruptionTarget"}, {"status", "False"}, {"reason", "EvictionByEvictionAPI"}}});
+  EXPECT_EQ(pod_view_from_json(pod)->disruption, "");
+  pod["status"]["conditions"][0]["status"] = "True";
+  EXPECT_EQ(pod_view_from_json(pod)->disruption, "EvictionByEvictionAPI");
+}
+
 TEST(PodView, DocumentsOfAnyShapeAreBorne) {
   EXPECT_FALSE(pod_view_from_json(Json()));
   EXPECT_FALSE(pod_view_from_json(Json::array()));

@@ -1,0 +1,65 @@
+#include "controller/plan/pod_failure.h"
+
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+struct Name {
+  std::string_view theirs;
+  const char* ours;
+};
+
+constexpr Name kDisruptions[] = {{"PreemptionByScheduler", "Preempted"},
+                                 {"PreemptionByKubeScheduler", "Preempted"},  // 1.25
+                                 {"EvictionByEvictionAPI", "Evicted"},
+                                 {"DeletionByTaintManager", "NodeTainted"},
+                                 {"DeletionByPodGC", "NodeDeleted"}};
+
+constexpr Name kPodReasons[] = {{"Evicted", "Evicted"},
+                                {"Preempting", "Preempted"},
+                                {"NodeLost", "NodeNotReady"},
+                                {"NodeShutdown", "NodeShutdown"},
+                                {"Shutdown", "NodeShutdown"},
+                                {"Terminated", "NodeShutdown"},
+                                {"NodeAffinity", "PodRejected"},
+                                {"TopologyAffinityError", "PodRejected"},
+                                {"UnexpectedAdmissionError", "PodRejected"},
+                                {"NoAddress", "NoAddress"},
+                                {"OOMKilled", "OOMKilled"},
+                                {"StartError", "StartError"},
+                                {"ContainerCannotRun", "StartError"}};
+
+constexpr Name kWaiting[] = {{"ErrImagePull", "ImagePullFailed"},
+                             {"ImagePullBackOff", "ImagePullFailed"},
+                             {"InvalidImageName", "ImagePullFailed"},
+                             {"ErrImageNeverPull", "ImagePullFailed"},
+                             {"ImageInspectError", "ImagePullFailed"},
+                             {"RegistryUnavailable", "ImagePullFailed"},
+                             {"SignatureValidationFailed", "ImagePullFailed"}};
+
+template <size_t kSize>
+const char* find(const Name (&names)[kSize], std::string_view theirs) {
+  for (const Name& name : names) {
+    if (name.theirs == theirs) return name.ours;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const char* end_of_pod(const PodView& pod) {
+  if (const char* name = find(kDisruptions, pod.disruption)) return name;
+  if (const char* name = find(kPodReasons, pod.reason)) return name;
+  if (std::string_view(pod.reason).starts_with("OutOf")) return "PodRejected";
+  if (pod.disruption == "TerminationByKubelet") return "Evicted";
+  return pod.phase == "Failed" ? "PodFailed" : "PodDeleted";
+}
+
+const char* start_trouble(const PodView& pod) {
+  if (pod.phase != "Pending" || pod.waiting.empty()) return nullptr;
+  const char* name = find(kWaiting, pod.waiting);
+  return name != nullptr ? name : "ContainerCreateFailed";
+}
+
+}  // namespace lockstep
