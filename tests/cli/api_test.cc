@@ -226,6 +226,33 @@ TEST_F(ApiTest, MergePatchRemovesWhatIsNull) {
   EXPECT_EQ(after["metadata"]["annotations"], Json({{"keep", "1"}}));
 }
 
+TEST_F(ApiTest, ShowsNothingOfMetadataThatIsEmpty) {
+  const Json empty = {{"labels", Json::object()},
+                      {"annotations", Json()},
+                      {"ownerReferences", Json::array()},
+                      {"finalizers", Json::array()}};
+  auto shows_none = [&](const Json& object) {
+    for (const auto& [key, value] : empty.items())
+      EXPECT_FALSE(object["metadata"].contains(key)) << object;
+  };
+  for (auto [list, object] : {std::pair(kJobs, job("a")), std::pair(kPods, pod("a"))}) {
+    object["metadata"].update(empty);
+    const Json made = ask("POST", list, object).body;
+    shows_none(made);
+    const std::string path = std::string(list) + "/a";
+    ask("PATCH", path,
+        {{"metadata", {{"labels", {{"tier", "x"}}}, {"finalizers", {"example.com/a"}}}}});
+    const Json patched =
+        ask("PATCH", path,
+            {{"metadata", {{"labels", {{"tier", Json()}}}, {"finalizers", Json::array()}}}})
+            .body;
+    shows_none(patched);
+    Json again = patched;
+    again["metadata"].update(empty);
+    EXPECT_EQ(ask("PUT", path, again).body, patched) << "nothing changes";
+  }
+}
+
 TEST_F(ApiTest, MakesNamesFromGenerateName) {
   Json object = {{"metadata", {{"generateName", "run-"}}}};
   Json a = make(kSecrets, object), b = make(kSecrets, object);

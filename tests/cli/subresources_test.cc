@@ -62,5 +62,18 @@ TEST_F(ApiTest, DiscoveryListsSubresources) {
   EXPECT_EQ(kind_of("/api/v1", "pods/log"), "Pod");
 }
 
+// kubectl 1.20 deletes pods instead of evicting them where it doesn't see the group.
+TEST_F(ApiTest, DiscoveryListsTheGroupOfEvictions) {
+  Json names = Json::array();
+  const Json groups = get("/apis").body["groups"];
+  for (const Json& group : groups) names.push_back(group["name"]);
+  EXPECT_NE(std::find(names.begin(), names.end(), "policy"), names.end()) << names;
+  EXPECT_EQ(get("/apis/policy").body["preferredVersion"]["groupVersion"], "policy/v1");
+  const Json list = get("/apis/policy/v1beta1").body;
+  ASSERT_EQ(list["resources"].size(), 1u) << list;
+  EXPECT_EQ(list["resources"][0]["verbs"], Json::array()) << "budgets are not served";
+  EXPECT_EQ(get("/apis/policy/v2").code, 404);
+}
+
 }  // namespace
 }  // namespace lockstep::local

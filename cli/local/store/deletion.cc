@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/local/store/crd.h"
+#include "cli/local/store/object_rules.h"
 
 namespace lockstep::local {
 namespace {
@@ -239,6 +240,7 @@ void Deletion::release_dependent(const Storage::Place& place, const std::string&
     if (string_or(owner, "uid", "") != owner_uid) kept.push_back(owner);
   }
   updated["metadata"]["ownerReferences"] = std::move(kept);
+  drop_empty(updated["metadata"]);
   // It gets smaller, so there is room.
   (void)storage_.put(*place.first, place.second, std::move(updated)).ok();
 }
@@ -265,6 +267,7 @@ void Deletion::settle_foreground(const Storage::Place& owner) {
   Json& finalizers = updated["metadata"]["finalizers"];
   finalizers.erase(std::find(finalizers.begin(), finalizers.end(), kForeground));
   bool last = finalizers.empty();
+  drop_empty(updated["metadata"]);
   (void)storage_.put(*owner.first, owner.second, std::move(updated)).ok();
   if (last && int_or(metadata_of(*object), "deletionGracePeriodSeconds", 0) == 0)
     to_erase_.push_back(owner);

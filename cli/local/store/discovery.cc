@@ -5,8 +5,22 @@
 namespace lockstep::local {
 namespace {
 
+// The group that evictions are of: older kubectls ask whether it is there before they evict pods.
+// Its budgets are named, since clients take a version without types for a broken one, but nothing
+// can be done with them.
+constexpr char kPolicyGroup[] = "policy";
+
+bool is_policy_version(std::string_view group_version) {
+  return group_version == "policy/v1" || group_version == "policy/v1beta1";
+}
+
 Json group_document(const TypeRegistry& types, std::string_view group) {
   Json versions = Json::array();
+  if (group == kPolicyGroup) {
+    for (const char* version : {"v1", "v1beta1"})
+      versions.push_back(
+          {{"groupVersion", std::string("policy/") + version}, {"version", version}});
+  }
   for (const ResourceType* type : types.types()) {
     if (type->group != group) continue;
     Json version = {{"groupVersion", type->api_version()}, {"version", type->version}};
@@ -44,9 +58,6 @@ Json subresource_entry(const ResourceType& type, const std::string& name, const 
 void add_subresources(const ResourceType& type, Json& resources) {
   if (is_pod(type)) {
     resources.push_back(subresource_entry(type, "binding", Json::array({"create"})));
-    resources.push_back(subresource_entry(type, "log", Json::array({"get"})));
-  }
-  if (is_pod(type)) {
     Json eviction = subresource_entry(type, "eviction", Json::array({"create"}));
     eviction.update({{"kind", "Eviction"}, {"group", "policy"}, {"version", "v1"}});
     resources.push_back(std::move(eviction));
@@ -68,6 +79,12 @@ std::optional<Json> resource_list(const TypeRegistry& types, std::string_view gr
     resources.push_back(resource_entry(*type));
     add_subresources(*type, resources);
   }
+  if (is_policy_version(group_version))
+    resources.push_back({{"name", "poddisruptionbudgets"},
+                         {"singularName", ""},
+                         {"namespaced", true},
+                         {"kind", "PodDisruptionBudget"},
+                         {"verbs", Json::array()}});
   if (resources.empty()) return std::nullopt;
   return Json{{"kind", "APIResourceList"},
               {"apiVersion", "v1"},
@@ -82,6 +99,7 @@ Json group_list(const TypeRegistry& types) {
     if (groups.empty() || groups.back()["name"] != type->group)
       groups.push_back(group_document(types, type->group));
   }
+  groups.push_back(group_document(types, kPolicyGroup));
   return {{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", std::move(groups)}};
 }
 
@@ -97,6 +115,7 @@ std::optional<Json> discovery_document(const TypeRegistry& types, std::string_vi
   if (!path.starts_with("/apis/")) return std::nullopt;
   std::string_view rest = path.substr(6);
   if (rest.find('/') != std::string_view::npos) return resource_list(types, rest);
+  if (rest == kPolicyGroup) return group_document(types, rest);
   for (const ResourceType* type : types.types()) {
     if (!rest.empty() && type->group == rest) return group_document(types, rest);
   }

@@ -219,6 +219,13 @@ bool is_label_name(std::string_view name) {
   return name.size() <= 63 && name.find('.') == std::string_view::npos && is_object_name(name);
 }
 
+void drop_empty(Json& metadata) {
+  for (const char* key : {"labels", "annotations", "ownerReferences", "finalizers"}) {
+    auto found = metadata.find(key);
+    if (found != metadata.end() && found->empty()) metadata.erase(found);
+  }
+}
+
 std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object) {
   if (!object.is_object()) return bad_request("the body is not an object");
   std::string version = type.api_version();
@@ -234,7 +241,9 @@ std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object) {
   if (!object.contains("metadata") || object["metadata"].is_null())
     object["metadata"] = Json::object();
   if (!object["metadata"].is_object()) return bad_request("metadata: expected an object");
-  return check_metadata_types(object["metadata"]);
+  if (auto error = check_metadata_types(object["metadata"])) return error;
+  drop_empty(object["metadata"]);
+  return std::nullopt;
 }
 
 std::optional<ApiResponse> prepare_create(const ResourceType& type, const CreateContext& context,

@@ -38,7 +38,11 @@ struct UpdateContext {
 std::optional<ApiResponse> prepare_update(const ResourceType& type, const UpdateContext& context,
                                           Json& object);
 
-// kind and apiVersion are those of the path (filled in where they are missing).
+// Labels, annotations, ownerReferences and finalizers that are empty, or null, are shown as none.
+void drop_empty(Json& metadata);
+
+// kind and apiVersion are those of the path (filled in where they are missing), and the metadata is
+// of the right types, without what is empty.
 std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object);
 
 // RFC 1123 subdomain, as names of objects must be.
