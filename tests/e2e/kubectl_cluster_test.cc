@@ -118,7 +118,9 @@ TEST_P(KubectlClusterTest, CordonDrainAndUncordon) {
   EXPECT_EQ(ok("cordon " + node), "node/" + node + " cordoned\n");
   EXPECT_EQ(table("get nodes").cell(node, "STATUS"), "Ready,SchedulingDisabled");
   EXPECT_TRUE(has(refused("drain " + node + " --timeout=20s"), "--force"));
-  EXPECT_TRUE(has(ok("drain " + node + " --force --timeout=60s"), "drained"));
+  const std::string drained = ok("drain " + node + " --force --timeout=60s");
+  EXPECT_TRUE(has(drained, "pod/p evicted"));
+  EXPECT_TRUE(has(drained, "node/" + node + (minor_version() > 20 ? " drained" : " evicted")));
   refused("get pod p");
   EXPECT_EQ(ok("uncordon " + node), "node/" + node + " uncordoned\n");
   EXPECT_EQ(table("get nodes").cell(node, "STATUS"), "Ready");

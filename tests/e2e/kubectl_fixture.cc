@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <sstream>
 
 namespace lockstep::test {
@@ -35,16 +36,17 @@ std::vector<std::string> words_of(const std::string& command) {
   return words;
 }
 
-// "ShowsTheColumns/v1_33" -> "shows-the-columns-v1-33"
+// "ShowsTheColumns/v1_33" -> "shows-the-columns-v1-33"; the end of what is too long.
 std::string namespace_for(const std::string& test) {
+  constexpr size_t kLongest = 48;
   std::string name;
-  for (char c : test) {
+  for (char c : test.substr(test.size() - std::min(test.size(), kLongest))) {
     const bool upper = c >= 'A' && c <= 'Z';
     if ((upper && !name.empty()) || c == '/' || c == '_') name += '-';
     if (std::isalnum(static_cast<unsigned char>(c)))
       name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
-  return name;
+  return name.substr(name.starts_with('-') ? 1 : 0);
 }
 
 std::string trimmed(const std::string& text) {
@@ -72,8 +74,9 @@ std::vector<std::string> kubectls() {
   if (given == nullptr) return {""};
   std::vector<std::string> paths;
   std::istringstream text(given);
+  std::set<std::string> versions;
   for (std::string path; std::getline(text, path, ':');)
-    if (!path.empty()) paths.push_back(path);
+    if (!path.empty() && versions.insert(version_of(path)).second) paths.push_back(path);
   return paths.empty() ? std::vector<std::string>{""} : paths;
 }
 
@@ -208,6 +211,15 @@ bool KubectlTest::eventually_prints(const std::string& command, const std::strin
   return found;
 }
 
+bool KubectlTest::eventually_gone(const std::string& kind_and_name) {
+  return eventually(
+      [&] {
+        const Outcome outcome = kubectl("get " + kind_and_name);
+        return outcome.errors.find("NotFound") != std::string::npos;
+      },
+      60);
+}
+
 Json KubectlTest::object(const std::string& kind_and_name) {
   Result<Json> parsed = parse_json(ok("get " + kind_and_name + " -o json"));
   EXPECT_TRUE(parsed.ok()) << kind_and_name;
@@ -231,7 +243,8 @@ void KubectlTest::editor(const std::string& line) {
 std::string KubectlTest::job_file(const JobSpec& job) {
   std::ostringstream text;
   text << "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " << job.name
-       << ", labels: " << job.labels << "}\nspec:\n  nodes: " << job.nodes
+       << (job.labels.empty() ? "" : ", labels: " + job.labels)
+       << "}\nspec:\n  nodes: " << job.nodes
        << "\n  processesPerNode: 1\n  threadsPerProcess: 1\n  terminationGracePeriodSeconds: 5\n"
        << "  train:\n    model: {layers: 1, width: 16, heads: 2, context: 16}\n    data: {path: "
        << (cluster().folder.path() / "text.txt").string()

@@ -13,7 +13,8 @@
 namespace lockstep::test {
 
 // The programs that the environment variable LOCKSTEP_KUBECTLS names, with a colon
-// between them; one empty string where it names none, so that the tests are skipped and seen to be.
+// between them, one of each version; one empty string where it names none, so that the tests are
+// skipped and seen to be.
 std::vector<std::string> kubectls();
 // "v1_33", from the program's own words, as a test's name has it; "none" for the empty string.
 std::string version_of(const std::string& kubectl);
@@ -40,8 +41,8 @@ struct JobSpec {
   std::string name = "tiny";
   int nodes = 1;
   int steps = 20;
-  std::string labels = "{}";
-  std::string more = "";  // further lines of spec, indented by two
+  std::string labels = "";  // "{tier: front}"
+  std::string more = "";    // further lines of spec, indented by two
 };
 
 // One cluster for all tests, and a namespace in it for each test of each kubectl, which its
@@ -62,6 +63,8 @@ class KubectlTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<Program> start(const std::string& command);
   // Repeats it until its stdout has `words`.
   bool eventually_prints(const std::string& command, const std::string& words);
+  // Repeats `get` until it is not found. (Old ones can't wait for what is gone already.)
+  bool eventually_gone(const std::string& kind_and_name);
 
   Json object(const std::string& kind_and_name);  // get -o json
   PrintedTable table(const std::string& command);
