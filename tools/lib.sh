@@ -4,7 +4,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-# The one folder outside the checkout that the tools write: the compiler cache.
+# The one folder outside the checkout that the tools write: the compiler cache, and a kubectl for tests.
 cache=${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}
 export CCACHE_DIR="$cache/ccache" CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
 
@@ -45,6 +45,51 @@ install() {
     echo "installing ${missing[*]} failed; all of it in build/apt.log" >&2
     exit 1
   }
+}
+
+# fetch_kubectl: Debian's kubectl, unpacked into the cache rather than installed, since /usr/bin/kubectl
+# may be another package's. False where there is neither one nor a way to get one.
+fetch_kubectl() {
+  local folder="$cache/kubectl-debian" new
+  [ ! -x "$folder/usr/bin/kubectl" ] || return 0
+  say "fetching Debian's kubectl (kubernetes-client)"
+  mkdir -p "$cache"
+  new=$(mktemp -d "$cache/kubectl-debian.XXXXXX")
+  (
+    chmod 755 "$new"
+    cd "$new"
+    { apt-get download kubernetes-client || { apt-get update && apt-get download kubernetes-client; }; } &&
+      dpkg-deb -x kubernetes-client_*.deb . && rm kubernetes-client_*.deb
+  ) >build/kubectl.log 2>&1 </dev/null || true
+  if [ ! -x "$new/usr/bin/kubectl" ]; then
+    rm -rf "$new"
+    say "Debian's kubectl is not to be had (build/kubectl.log)"
+    return 1
+  fi
+  rm -rf "$folder"
+  mv "$new" "$folder"
+}
+
+# newest_kubectl: the newest one that is installed: that of the PATH, or the highest kubectl.1.NN
+# beside it, where it only chooses among those.
+newest_kubectl() {
+  local program beside
+  program=$(command -v kubectl) || return 0
+  program=$(readlink -f "$program")
+  beside=$(find "$(dirname "$program")" -maxdepth 1 -name 'kubectl.1.*' -perm -u+x | sort -V | tail -n 1)
+  echo "${beside:-$program}"
+}
+
+# find_kubectls: exports LOCKSTEP_KUBECTLS, those that tests drive, with a colon between them: Debian's
+# and the newest. Empty where there is none.
+find_kubectls() {
+  local found=() newest
+  ! fetch_kubectl || found+=("$cache/kubectl-debian/usr/bin/kubectl")
+  newest=$(newest_kubectl)
+  [ -z "$newest" ] || found+=("$newest")
+  [ ${#found[@]} -gt 0 ] || say "no kubectl here: its sessions are skipped"
+  LOCKSTEP_KUBECTLS=$(IFS=:; echo "${found[*]}")
+  export LOCKSTEP_KUBECTLS
 }
 
 # build PRESET FOLDER [TARGET...]: configures if needed and builds; quiet unless it fails.
