@@ -14,6 +14,8 @@
 #include "controller/kube/kube_access.h"
 #include "controller/kube/kube_client.h"
 #include "controller/loop/controller.h"
+#include "controller/monitor/metrics.h"
+#include "controller/monitor/probes.h"
 
 namespace lockstep {
 namespace {
@@ -33,6 +35,7 @@ struct Flags {
   bool leader_elect = true;
   double qps = 50;
   double burst = 100;
+  std::string listen;
   bool log_json = false;
   bool verbose = false;
 };
@@ -79,6 +82,13 @@ std::string identity() {
   return text;
 }
 
+// "10.0.0.1:443" of "https://10.0.0.1:443/path".
+std::string host_of(const std::string& url) {
+  const size_t scheme = url.find("://");
+  const size_t begin = scheme == std::string::npos ? 0 : scheme + 3;
+  return url.substr(begin, url.find('/', begin) - begin);
+}
+
 uint64_t random_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
@@ -106,6 +116,23 @@ void trim_memory_from_time_to_time(Timers& timers) {
   });
 }
 
+Readiness readiness_of(const Controller& controller) {
+  if (controller.synced()) return {.is_ready = true};
+  std::string missing;
+  if (!controller.jobs().synced()) missing += " trainingjobs";
+  if (!controller.pods().synced()) missing += " pods";
+  return {.why_not = "not listed yet:" + missing};
+}
+
+// Empty without --listen.
+Result<std::unique_ptr<http::Server>> listen(const Flags& flags, Probes& probes) {
+  if (flags.listen.empty()) return std::unique_ptr<http::Server>();
+  TRY_ASSIGN(const ListenAddress address, listen_address(flags.listen));
+  TRY_ASSIGN(std::unique_ptr<http::Server> server, serve_probes(address, probes));
+  log_info("listening", {{"address", flags.listen}, {"port", server->port()}});
+  return server;
+}
+
 // Everything that lives as long as the process. One thread runs it all; SIGTERM and SIGINT are
 // waited for by another, which only leaves word in the mailbox.
 int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::string key) {
@@ -123,6 +150,22 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
   std::optional<int> exit_code;
   Controller controller(api, agents, timers, random, controller_options(flags, std::move(key)),
                         [&exit_code] { exit_code = EXIT_FAILURE; });
+  Probes probes(
+      {.readiness = [&controller] { return readiness_of(controller); },
+       .metrics =
+           [&] {
+             return render_metrics({.controller = controller,
+                                    .requests = api.metrics(),
+                                    .requests_waiting = api.waiting(),
+                                    .api_host = host_of(access.server.url),
+                                    .version = kVersion});
+           },
+       .post = [&mailbox](std::function<void()> call) { mailbox.post(std::move(call)); }});
+  const Result<std::unique_ptr<http::Server>> server = listen(flags, probes);
+  if (!server.ok()) {
+    log_error("--listen can't be carried out", {{"error", server.error().message}});
+    return 2;
+  }
   std::thread([&] {
     int signal = 0;
     sigwait(&signals, &signal);
@@ -171,6 +214,8 @@ int main(int argc, char** argv) {
   app.add_option("--burst", flags.burst, "Requests at once")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
+  app.add_option("--listen", flags.listen,
+                 "Serve /metrics, /healthz and /readyz there, as in :8080; default: nowhere");
   app.add_flag("--log-json", flags.log_json, "Log lines as JSON");
   app.add_flag("--verbose", flags.verbose, "Log every plan");
   try {

@@ -9,6 +9,7 @@
 #include "common/api/agent_messages.h"
 #include "common/base/json.h"
 #include "common/base/sha256.h"
+#include "common/metrics/exposition.h"
 
 namespace lockstep {
 namespace {
@@ -75,11 +76,11 @@ unsigned status_of(Code code) {
   }
 }
 
-HttpResponse error_response(unsigned status, const std::string& message) {
+http::Response error_response(unsigned status, const std::string& message) {
   return {.status = status, .body = dump_json(Json{{"error", message}})};
 }
 
-HttpResponse state_response(const Result<AgentState>& state) {
+http::Response state_response(const Result<AgentState>& state) {
   if (!state.ok()) return error_response(status_of(state.error().code), state.error().message);
   return {.body = dump_json(to_json(*state))};
 }
@@ -94,11 +95,11 @@ bool AgentApi::authorised(const std::string& authorization) const {
   return equal_constant_time(given, hex(sha256(token_)));
 }
 
-HttpAdmission AgentApi::admit(const HttpHead& head) const {
+http::Admission AgentApi::admit(const http::Head& head) const {
   const Route* route = find_route(head.target);
   if (route == nullptr) return {.refusal = error_response(404, "no such path")};
   if (head.method != route->method) {
-    HttpResponse refusal =
+    http::Response refusal =
         error_response(405, "only " + std::string(route->method) + " is served here");
     refusal.allow = route->method;
     return {.refusal = std::move(refusal)};
@@ -109,18 +110,18 @@ HttpAdmission AgentApi::admit(const HttpHead& head) const {
   return {.body_bytes_max = route->body_bytes_max, .trusted = route->needs_token};
 }
 
-HttpResponse AgentApi::error(unsigned status, const std::string& message) const {
+http::Response AgentApi::error(unsigned status, const std::string& message) const {
   return error_response(status, message);
 }
 
-void AgentApi::handle(HttpRequest request, Respond respond) {
+void AgentApi::handle(http::Request request, Respond respond) {
   const std::string_view path = path_of(request.head.target);
   if (path == "/v1/assignment") return put_assignment(request.body, std::move(respond));
   if (path == "/v1/state") return get_state(request.head.target, std::move(respond));
   // Answered by the supervisor's thread, so that a stuck one shows.
   agent_.post([this, path = std::string(path), respond = std::move(respond)] {
     if (path == "/healthz") return respond({.body = "ok", .content_type = "text/plain"});
-    respond({.body = agent_.metrics(), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+    respond({.body = agent_.metrics(), .content_type = kExpositionContentType});
   });
 }
 

@@ -3,20 +3,20 @@
 #include <string>
 
 #include "agent/node/agent.h"
-#include "agent/node/http/server.h"
+#include "common/http/server.h"
 
 namespace lockstep {
 
 // The agent's endpoints (common/api/agent_messages.h): checks method, path, token and message on
 // the server's thread, and has the agent answer on its own. Errors are {"error": "..."}.
-class AgentApi final : public HttpHandler {
+class AgentApi final : public http::Handler {
  public:
   // `agent` outlives the server that this handler is given to.
   AgentApi(Agent& agent, std::string token) : agent_(agent), token_(std::move(token)) {}
 
-  HttpAdmission admit(const HttpHead& head) const override;
-  void handle(HttpRequest request, Respond respond) override;
-  HttpResponse error(unsigned status, const std::string& message) const override;
+  http::Admission admit(const http::Head& head) const override;
+  void handle(http::Request request, Respond respond) override;
+  http::Response error(unsigned status, const std::string& message) const override;
 
  private:
   bool authorised(const std::string& authorization) const;

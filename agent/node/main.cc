@@ -9,11 +9,11 @@
 #include "agent/node/api.h"
 #include "agent/node/cgroup.h"
 #include "agent/node/files.h"
-#include "agent/node/http/server.h"
 #include "agent/node/options.h"
 #include "agent/node/process.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
+#include "common/http/server.h"
 
 // The agent of one pod: reads who it is, listens, and supervises until it is told to end.
 
@@ -76,8 +76,8 @@ Result<int> run_agent(const AgentOptions& options) {
   const Cgroup cgroup = Cgroup::of_self();
   Agent agent(settings_of(options, signal_fd, cgroup), clock, cgroup);
   AgentApi api(agent, token);
-  TRY_ASSIGN(const std::unique_ptr<HttpServer> server,
-             HttpServer::start(options.address, static_cast<int>(options.port), api));
+  TRY_ASSIGN(const std::unique_ptr<http::Server> server,
+             http::Server::start(options.address, static_cast<int>(options.port), api));
   log_info("listening", {{"address", options.address},
                          {"port", server->port()},
                          {"job", options.job_name},

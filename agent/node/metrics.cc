@@ -1,66 +1,16 @@
 #include "agent/node/metrics.h"
 
-#include <dirent.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cmath>
-#include <ctime>
-#include <fstream>
 #include <utility>
 
 #include "agent/node/utf8.h"
+#include "common/metrics/exposition.h"
+#include "common/metrics/process.h"
 
 namespace lockstep {
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<std::pair<std::string, std::string>>;
-
-class Families {
- public:
-  explicit Families(const MetricsInput& input) {
-    // The client takes labels as they come; one that isn't UTF-8 would spoil the whole scrape.
-    common_ = {{"job", clean_utf8(input.job)},
-               {"namespace", clean_utf8(input.job_namespace)},
-               {"node_index", std::to_string(input.node_index)}};
-  }
-
-  void family(const char* name, const char* help, MetricType type) {
-    families_.push_back({name, help, type, {}});
-  }
-  void add(double value, const Labels& labels = {}) {
-    if (!std::isfinite(value)) return;
-    ClientMetric metric;
-    for (const auto& [name, text] : common_) metric.label.push_back({name, text});
-    for (const auto& [name, text] : labels) metric.label.push_back({name, text});
-    if (families_.back().type == MetricType::Counter) {
-      metric.counter.value = value;
-    } else {
-      metric.gauge.value = value;
-    }
-    families_.back().metric.push_back(std::move(metric));
-  }
-  void single(const char* name, const char* help, MetricType type, double value) {
-    family(name, help, type);
-    add(value);
-  }
-  std::string text() const {
-    std::vector<MetricFamily> known;
-    for (const MetricFamily& family : families_) {
-      if (!family.metric.empty()) known.push_back(family);
-    }
-    return prometheus::TextSerializer().Serialize(known);
-  }
-
- private:
-  Labels common_;
-  std::vector<MetricFamily> families_;
-};
+using Type = Exposition::Type;
 
 struct GaugeOf {
   const char* name;
@@ -89,27 +39,27 @@ constexpr PartOf kParts[] = {
     {"update", &ProgressNumbers::update_seconds},
 };
 
-void add_training(const MetricsInput& input, Families& out) {
+void add_training(const MetricsInput& input, Exposition& out) {
   out.single("lockstep_train_tokens_total",
              "Tokens trained on by this node's processes; add up the nodes for the job's",
-             MetricType::Counter, input.tokens);
+             Type::kCounter, input.tokens);
   out.single("lockstep_train_samples_total",
              "Sequences trained on by this node's processes; add up the nodes for the job's",
-             MetricType::Counter, input.samples);
+             Type::kCounter, input.samples);
   if (input.ranks.empty()) return;
   const ProgressNumbers& lowest = input.ranks.front().numbers;
-  out.single("lockstep_train_step", "Optimizer steps done", MetricType::Gauge,
+  out.single("lockstep_train_step", "Optimizer steps done", Type::kGauge,
              static_cast<double>(lowest.step));
   if (lowest.step == 0) return;  // the rest is of the last step
   out.single("lockstep_train_tokens_per_second",
              "Tokens per second of this node's processes; add up the nodes for the job's",
-             MetricType::Gauge, lowest.tokens_per_second * input.share);
+             Type::kGauge, lowest.tokens_per_second * input.share);
   for (const GaugeOf& gauge : kGauges) {
-    out.single(gauge.name, gauge.help, MetricType::Gauge, lowest.*gauge.value);
+    out.single(gauge.name, gauge.help, Type::kGauge, lowest.*gauge.value);
   }
   out.family("lockstep_train_step_seconds",
              "Seconds of the last step by part; communication is what backward did not hide",
-             MetricType::Gauge);
+             Type::kGauge);
   for (const RankNumbers& rank : input.ranks) {
     for (const PartOf& part : kParts) {
       out.add(rank.numbers.*part.value, {{"rank", std::to_string(rank.rank)}, {"part", part.part}});
@@ -142,10 +92,10 @@ constexpr SaidOf kSaid[] = {
      [](const ProgramNumbers& program) { return program.tokens_per_second; }},
 };
 
-void add_programs(const MetricsInput& input, Families& out) {
+void add_programs(const MetricsInput& input, Exposition& out) {
   if (input.programs.empty()) return;
   for (const SaidOf& said : kSaid) {
-    out.family(said.name, said.help, MetricType::Gauge);
+    out.family(said.name, said.help, Type::kGauge);
     for (const ProgramNumbers& program : input.programs) {
       const std::optional<double> value = said.value(program);
       if (value) out.add(*value, {{"rank", std::to_string(program.rank)}});
@@ -153,7 +103,7 @@ void add_programs(const MetricsInput& input, Families& out) {
   }
   out.family("lockstep_program_progress_lines",
              "Lines of the rank's progress file in this round, by whether they were understood",
-             MetricType::Gauge);
+             Type::kGauge);
   for (const ProgramNumbers& program : input.programs) {
     const std::string rank = std::to_string(program.rank);
     out.add(static_cast<double>(program.lines), {{"rank", rank}, {"understood", "true"}});
@@ -164,27 +114,26 @@ void add_programs(const MetricsInput& input, Families& out) {
 struct UsageOf {
   const char* name;
   const char* help;
-  MetricType type;
+  Type type;
   int64_t TreeUsage::*value;
 };
 constexpr UsageOf kUsages[] = {
     {"lockstep_process_resident_memory_bytes",
      "Resident memory of the rank's processes; a page that several share counts for each",
-     MetricType::Gauge, &TreeUsage::resident_bytes},
-    {"lockstep_process_count", "Processes of the rank", MetricType::Gauge, &TreeUsage::processes},
-    {"lockstep_process_open_fds", "Descriptors that the rank's processes have open",
-     MetricType::Gauge, &TreeUsage::open_files},
+     Type::kGauge, &TreeUsage::resident_bytes},
+    {"lockstep_process_count", "Processes of the rank", Type::kGauge, &TreeUsage::processes},
+    {"lockstep_process_open_fds", "Descriptors that the rank's processes have open", Type::kGauge,
+     &TreeUsage::open_files},
     {"lockstep_process_io_read_bytes", "Read from storage by the rank's processes in this round",
-     MetricType::Gauge, &TreeUsage::read_bytes},
+     Type::kGauge, &TreeUsage::read_bytes},
     {"lockstep_process_io_written_bytes",
-     "Written to storage by the rank's processes in this round", MetricType::Gauge,
+     "Written to storage by the rank's processes in this round", Type::kGauge,
      &TreeUsage::written_bytes},
 };
 
-void add_usage(const MetricsInput& input, Families& out) {
+void add_usage(const MetricsInput& input, Exposition& out) {
   out.family("lockstep_process_cpu_seconds_total",
-             "CPU seconds of the rank's processes, over all rounds of this agent",
-             MetricType::Counter);
+             "CPU seconds of the rank's processes, over all rounds of this agent", Type::kCounter);
   for (const RankUsage& rank : input.usage) {
     out.add(rank.cpu_seconds, {{"rank", std::to_string(rank.rank)}});
   }
@@ -198,48 +147,16 @@ void add_usage(const MetricsInput& input, Families& out) {
   }
 }
 
-void add_agent(const MetricsInput& input, Families& out) {
-  out.single("lockstep_agent_round", "Round that this agent carries out", MetricType::Gauge,
+void add_agent(const MetricsInput& input, Exposition& out) {
+  out.single("lockstep_agent_round", "Round that this agent carries out", Type::kGauge,
              static_cast<double>(input.round));
-  out.single("lockstep_agent_workers_running", "Worker processes that run", MetricType::Gauge,
+  out.single("lockstep_agent_workers_running", "Worker processes that run", Type::kGauge,
              static_cast<double>(input.workers_running));
   out.single("lockstep_agent_worker_restarts_total",
-             "Worker processes started again in a later round", MetricType::Counter,
+             "Worker processes started again in a later round", Type::kCounter,
              static_cast<double>(input.worker_restarts));
-  out.family("lockstep_build_info", "The version of this agent, as a label", MetricType::Gauge);
+  out.family("lockstep_build_info", "The version of this agent, as a label", Type::kGauge);
   out.add(1, {{"version", LOCKSTEP_VERSION}});
-}
-
-double open_descriptors() {
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return std::nan("");
-  double count = -3;  // ".", ".." and the one that reads
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
-}
-
-double resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  double total = 0;
-  double resident = 0;
-  if (!(file >> total >> resident)) return std::nan("");
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
-double cpu_seconds() {
-  timespec time = {};
-  if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) != 0) return std::nan("");
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-void add_process(Families& out) {
-  out.single("process_cpu_seconds_total", "CPU seconds of the agent itself", MetricType::Counter,
-             cpu_seconds());
-  out.single("process_resident_memory_bytes", "Resident memory of the agent itself",
-             MetricType::Gauge, resident_bytes());
-  out.single("process_open_fds", "Descriptors that the agent has open", MetricType::Gauge,
-             open_descriptors());
 }
 
 }  // namespace
@@ -256,12 +173,15 @@ void TrainCounters::observe(const ProgressNumbers& numbers, double share) {
 }
 
 std::string render_metrics(const MetricsInput& input) {
-  Families out(input);
+  // The client takes labels as they come; one that isn't UTF-8 would spoil the whole scrape.
+  Exposition out({{"job", clean_utf8(input.job)},
+                  {"namespace", clean_utf8(input.job_namespace)},
+                  {"node_index", std::to_string(input.node_index)}});
   add_training(input, out);
   add_programs(input, out);
   add_agent(input, out);
   add_usage(input, out);
-  add_process(out);
+  add_process_metrics(out);
   return out.text();
 }
 

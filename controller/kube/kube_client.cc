@@ -66,6 +66,14 @@ const char* method_of(ApiVerb verb) {
   return "GET";
 }
 
+const char* verb_name(ApiVerb verb) {
+  return verb == ApiVerb::kList ? "LIST" : method_of(verb);
+}
+
+int code_of(const Result<HttpReply>& reply) {
+  return reply.ok() ? reply->status : 0;
+}
+
 bool has_cause(const Json& status, std::string_view reason) {
   const Json* details = find_member(status, "details");
   const Json* causes = details == nullptr ? nullptr : find_member(*details, "causes");
@@ -181,9 +189,13 @@ void KubeClient::send(ApiRequest request, Done done) {
     send_now(std::move(request), std::move(done), true);
     return;
   }
-  limiter_.submit([this, request = std::move(request), done = std::move(done)] {
-    send_now(request, done, true);
-  });
+  const bool can_wait = request.can_wait;
+  limiter_.submit(
+      [this, request = std::move(request), done = std::move(done), since = timers_.now()] {
+        metrics_.waited_seconds.observe(to_seconds(timers_.now() - since));
+        send_now(request, done, true);
+      },
+      can_wait);
 }
 
 void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
@@ -194,14 +206,17 @@ void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
                    .deadline = options_.deadline,
                    .reply_bytes_max = options_.reply_bytes_max};
   if (!request.body.is_null()) http.body = dump_json(request.body);
-  requests_.send(std::move(http), [this, request = std::move(request), done = std::move(done),
-                                   may_retry](Result<HttpReply> reply) mutable {
-    if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
-      send_now(std::move(request), std::move(done), false);
-      return;
-    }
-    done(to_api_reply(reply, timers_.wall_now()));
-  });
+  requests_.send(std::move(http),
+                 [this, request = std::move(request), done = std::move(done), may_retry,
+                  since = timers_.now()](Result<HttpReply> reply) mutable {
+                   metrics_.count(verb_name(request.verb), code_of(reply));
+                   metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
+                   if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
+                     send_now(std::move(request), std::move(done), false);
+                     return;
+                   }
+                   done(to_api_reply(reply, timers_.wall_now()));
+                 });
 }
 
 namespace {
@@ -209,8 +224,11 @@ namespace {
 // Turns the lines of one watch into events, and its end into an outcome.
 class KubeWatch final : public WatchHandle {
  public:
-  KubeWatch(WatchHandler handler, Timers& timers, Credentials& credentials)
-      : handler_(std::move(handler)), timers_(timers), credentials_(credentials) {}
+  KubeWatch(WatchHandler handler, Timers& timers, Credentials& credentials, RequestMetrics& metrics)
+      : handler_(std::move(handler)),
+        timers_(timers),
+        credentials_(credentials),
+        metrics_(metrics) {}
 
   void open(HttpClient& client, HttpRequest request) {
     http_ = client.stream(std::move(request),
@@ -251,6 +269,7 @@ class KubeWatch final : public WatchHandle {
   }
 
   void on_end(const Result<HttpReply>& reply) {
+    metrics_.count("WATCH", code_of(reply));
     if (is_over_) return;
     is_over_ = true;
     if (reply.ok() && reply->status == 200) {
@@ -264,6 +283,7 @@ class KubeWatch final : public WatchHandle {
   WatchHandler handler_;
   Timers& timers_;
   Credentials& credentials_;
+  RequestMetrics& metrics_;
   bool is_over_ = false;
   std::unique_ptr<HttpHandle> http_;
 };
@@ -283,7 +303,7 @@ std::unique_ptr<WatchHandle> KubeClient::watch(WatchRequest request, WatchHandle
                    .authorization = credentials_.authorization(),
                    .fields = credentials_.fields(),
                    .deadline = std::chrono::seconds(seconds) + options_.watch_margin};
-  auto watch = std::make_unique<KubeWatch>(std::move(handler), timers_, credentials_);
+  auto watch = std::make_unique<KubeWatch>(std::move(handler), timers_, credentials_, metrics_);
   watch->open(watches_, std::move(http));
   return watch;
 }

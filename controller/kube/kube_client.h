@@ -6,6 +6,7 @@
 #include "controller/kube/credentials.h"
 #include "controller/kube/http.h"
 #include "controller/kube/rate_limiter.h"
+#include "controller/kube/request_metrics.h"
 #include "controller/loop/api_client.h"
 
 namespace lockstep {
@@ -38,6 +39,9 @@ class KubeClient final : public ApiClient {
   void send(ApiRequest request, Done done) override;
   std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override;
 
+  const RequestMetrics& metrics() const { return metrics_; }
+  size_t waiting() const { return limiter_.waiting(); }  // for the rate limit
+
  private:
   void send_now(ApiRequest request, Done done, bool may_retry);
 
@@ -47,6 +51,7 @@ class KubeClient final : public ApiClient {
   RateLimiter limiter_;
   HttpClient requests_;
   HttpClient watches_;
+  RequestMetrics metrics_;
 };
 
 }  // namespace lockstep

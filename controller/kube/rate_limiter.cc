@@ -11,8 +11,8 @@ RateLimiter::~RateLimiter() {
   if (timer_) timers_.cancel(*timer_);
 }
 
-void RateLimiter::submit(std::function<void()> call) {
-  calls_.push_back(std::move(call));
+void RateLimiter::submit(std::function<void()> call, bool can_wait) {
+  (can_wait ? patient_ : calls_).push_back(std::move(call));
   if (!timer_) drain();
 }
 
@@ -22,15 +22,23 @@ void RateLimiter::refill() {
   filled_at_ = now;
 }
 
+std::function<void()> RateLimiter::take() {
+  constexpr int kPassedMax = 9;
+  const bool is_their_turn = !patient_.empty() && (calls_.empty() || passed_ >= kPassedMax);
+  passed_ = is_their_turn ? 0 : passed_ + 1;
+  std::deque<std::function<void()>>& from = is_their_turn ? patient_ : calls_;
+  std::function<void()> call = std::move(from.front());
+  from.pop_front();
+  return call;
+}
+
 void RateLimiter::drain() {
   refill();
-  while (!calls_.empty() && tokens_ >= 1) {
+  while (waiting() > 0 && tokens_ >= 1) {
     tokens_ -= 1;
-    const std::function<void()> call = std::move(calls_.front());
-    calls_.pop_front();
-    call();
+    take()();
   }
-  if (calls_.empty()) return;
+  if (waiting() == 0) return;
   timer_ = timers_.after(from_seconds((1 - tokens_) / options_.per_second) + Duration{1}, [this] {
     timer_.reset();
     drain();

@@ -17,8 +17,7 @@ struct AgentWatchers::Agent {
 };
 
 AgentWatchers::AgentWatchers(AgentClient& agents, Timers& timers, Random& random,
-                             AgentWatchOptions options,
-                             std::function<void(const std::string& job)> on_change)
+                             AgentWatchOptions options, OnChange on_change)
     : agents_(agents),
       timers_(timers),
       random_(random),
@@ -73,6 +72,12 @@ std::map<std::string, AgentView> AgentWatchers::views(const std::string& job) co
   return views;
 }
 
+size_t AgentWatchers::agents() const {
+  size_t count = 0;
+  for (const auto& [job, agents] : jobs_) count += agents.size();
+  return count;
+}
+
 void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
   const int64_t since = agent->view.state ? agent->view.state->sequence : 0;
   agents_.poll_state(agent->address, since, options_.wait,
@@ -110,7 +115,7 @@ void AgentWatchers::hear(Agent& agent, const AgentState& state) {
   if (is_same_boot && state.sequence <= known->sequence) return;
   agent.view.state = state;
   agent.view.state_at = timers_.now();
-  on_change_(agent.job);
+  on_change_(agent.job, state.failed_seconds_ago > 0 ? Urgency::kUrgent : Urgency::kRoutine);
 }
 
 void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
@@ -121,7 +126,7 @@ void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
   if (agent != agents->second.end()) hear(*agent->second, state);
 }
 
-bool AgentWatchers::suspect_self() const {
+bool AgentWatchers::most_are_silent() const {
   size_t all = 0;
   size_t silent = 0;
   for (const auto& [job, agents] : jobs_) {
@@ -131,6 +136,16 @@ bool AgentWatchers::suspect_self() const {
     }
   }
   return silent * 2 > all;
+}
+
+bool AgentWatchers::suspect_self() {
+  constexpr Duration kCountInterval = std::chrono::seconds(1);
+  const TimePoint now = timers_.now();
+  if (suspects_self_ || now - counted_at_ >= kCountInterval) {
+    suspects_self_ = most_are_silent();
+    counted_at_ = now;
+  }
+  return suspects_self_;
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "controller/loop/agent_client.h"
 #include "controller/loop/retry.h"
 #include "controller/loop/timers.h"
+#include "controller/loop/work_queue.h"
 #include "controller/plan/plan.h"
 
 namespace lockstep {
@@ -30,9 +31,11 @@ struct AgentWatchOptions {
 // It is all that the controller remembers by itself. Single-threaded.
 class AgentWatchers {
  public:
-  // `on_change` names the job one of whose agents said something new.
+  // Names the job one of whose agents said something new: urgent when a worker has failed.
+  using OnChange = std::function<void(const std::string& job, Urgency urgency)>;
+
   AgentWatchers(AgentClient& agents, Timers& timers, Random& random, AgentWatchOptions options,
-                std::function<void(const std::string& job)> on_change);
+                OnChange on_change);
   ~AgentWatchers();
   AgentWatchers(const AgentWatchers&) = delete;
   AgentWatchers& operator=(const AgentWatchers&) = delete;
@@ -44,9 +47,11 @@ class AgentWatchers {
   std::map<std::string, AgentView> views(const std::string& job) const;
   // What an agent said in answer to something else than a poll.
   void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
-  // Most agents of all jobs are silent at once.
-  bool suspect_self() const;
+  // Most agents of all jobs are silent at once. Found out with a delay of at most a second, since
+  // all of them are counted for it.
+  bool suspect_self();
   size_t jobs() const { return jobs_.size(); }
+  size_t agents() const;
 
  private:
   struct Agent;
@@ -57,13 +62,16 @@ class AgentWatchers {
   void on_answer(const std::shared_ptr<Agent>& agent, Result<AgentState> answer);
   void hear(Agent& agent, const AgentState& state);
   void drop(Agent& agent);
+  bool most_are_silent() const;
 
   AgentClient& agents_;
   Timers& timers_;
   Random& random_;
   AgentWatchOptions options_;
-  std::function<void(const std::string& job)> on_change_;
+  OnChange on_change_;
   std::map<std::string, Agents> jobs_;
+  bool suspects_self_ = false;
+  TimePoint counted_at_{};
 };
 
 }  // namespace lockstep

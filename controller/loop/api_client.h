@@ -31,6 +31,7 @@ struct ApiRequest {
   std::string name{};
   std::map<std::string, std::string> query{};
   Json body{};
+  bool can_wait = false;  // others go first where the rate is limited: for display alone
 };
 
 // What the caller does next follows from it; `reason` of the server's Status beside HTTP's code.

@@ -7,6 +7,9 @@
 namespace lockstep {
 namespace {
 
+// Then answers, timers and probes have their turn.
+constexpr int kPlansInARowMax = 64;
+
 InformerOptions for_jobs(const ControllerOptions& options) {
   InformerOptions informer = options.informer;
   informer.type = kTrainingJobs;
@@ -68,7 +71,7 @@ Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Rand
       queue_(timers, options_.queue, [this] { schedule(); }),
       executor_(api, agents, timers, random, *this, {.instance = options_.identity}),
       watchers_(agents, timers, random, options_.agents,
-                [this](const std::string& job) { queue_.add(job); }),
+                [this](const std::string& job, Urgency urgency) { queue_.add(job, urgency); }),
       budget_(options_.progress),
       jobs_(
           api, timers, random, for_jobs(options_),
@@ -144,7 +147,11 @@ void Controller::on_pod(const std::string& key, const Json* before, const Json* 
     }
   }
   const std::string job = job_key_of(pod);
-  if (jobs_.find(job) != nullptr) queue_.add(job);
+  if (jobs_.find(job) == nullptr) return;
+  const Json* status = find_member(pod, "status");
+  const bool is_lost = after == nullptr || !metadata_text(pod, "deletionTimestamp").empty() ||
+                       (status != nullptr && string_or(*status, "phase", "") == "Failed");
+  queue_.add(job, is_lost ? Urgency::kUrgent : Urgency::kRoutine);
 }
 
 // Work begins from the timers and not from within whatever made it necessary, which may be half
@@ -161,7 +168,12 @@ void Controller::schedule() {
 
 void Controller::work() {
   if (!leads_ || !synced()) return;
-  while (std::optional<std::string> key = queue_.pop()) look_at(*key);
+  for (int i = 0; i < kPlansInARowMax; ++i) {
+    const std::optional<std::string> key = queue_.pop();
+    if (!key) return;
+    look_at(*key);
+  }
+  if (queue_.size() > 0) schedule();
 }
 
 std::string Controller::token_of(const std::string& uid) const {
@@ -173,7 +185,12 @@ Controller::Memory& Controller::remember(const Json& document) {
   Memory& memory = memory_[metadata_text(document, "uid")];
   std::string version = metadata_text(document, "resourceVersion");
   if (memory.version != version || version.empty()) {
-    memory.job = read_job(document, memory.problems);
+    TrainingJob job = read_job(document, memory.problems);
+    if (!memory.version.empty()) {
+      job_metrics_.observe(memory.job.status, job.status,
+                           metadata_text(document, "creationTimestamp"), timers_.wall_now());
+    }
+    memory.job = std::move(job);
     memory.version = std::move(version);
   }
   return memory;
@@ -220,6 +237,7 @@ void Controller::look_at(const std::string& key) {
   watchers_.set_targets(key, observed.job_token, plan.watch);
   if (plan.requeue_at) queue_.add_at(key, *plan.requeue_at);
   if (plan.actions.empty()) {
+    ++reconcile_metrics_.successes;
     queue_.forget(key);
     queue_.done(key);
     return;
@@ -238,6 +256,9 @@ void Controller::look_at(const std::string& key) {
 
 void Controller::after_plan(const std::string& key, const std::string& uid, Execution execution) {
   if (execution.wrote_progress) budget_.spend(uid, timers_.now());
+  ++(execution.ok            ? reconcile_metrics_.successes
+     : execution.is_conflict ? reconcile_metrics_.conflicts
+                             : reconcile_metrics_.errors);
   if (execution.ok) {
     queue_.forget(key);
     queue_.add_at(key, timers_.now() + options_.recheck);

@@ -14,6 +14,7 @@
 #include "controller/loop/executor.h"
 #include "controller/loop/informer.h"
 #include "controller/loop/leader_election.h"
+#include "controller/loop/metrics.h"
 #include "controller/loop/progress_budget.h"
 #include "controller/loop/timers.h"
 #include "controller/loop/work_queue.h"
@@ -58,6 +59,14 @@ class Controller final : private Knowledge {
   bool is_leading() const { return leads_; }
   bool synced() const { return jobs_.synced() && pods_.synced(); }
 
+  // For metrics. Those of jobs and reconciles are of the time that this process led.
+  const WorkQueue& queue() const { return queue_; }
+  const ReconcileMetrics& reconcile_metrics() const { return reconcile_metrics_; }
+  const JobMetrics& job_metrics() const { return job_metrics_; }
+  const Informer& jobs() const { return jobs_; }
+  const Informer& pods() const { return pods_; }
+  size_t agents_watched() const { return watchers_.agents(); }
+
  private:
   struct Memory {  // of one job, by its UID
     std::string
@@ -101,6 +110,8 @@ class Controller final : private Knowledge {
   Executor executor_;
   AgentWatchers watchers_;
   ProgressBudget budget_;
+  ReconcileMetrics reconcile_metrics_;
+  JobMetrics job_metrics_;
   Informer jobs_;
   Informer pods_;
   std::optional<LeaderElection> election_;

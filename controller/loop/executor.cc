@@ -215,6 +215,7 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
   request.body = run->job.document;
   request.body["metadata"]["resourceVersion"] = action.resource_version;
   request.body["status"] = status_to_json(action.status);
+  request.can_wait = action.progress_only;
   api_.send(std::move(request), [this, run, progress = action.progress_only](ApiReply reply) {
     if (reply.ok()) {
       knowledge_.job_written(reply.body);
@@ -251,6 +252,7 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
   std::snprintf(suffix, sizeof suffix, ".%016llx",
                 static_cast<unsigned long long>(random_.next_u64()));
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kEvents, "");
+  request.can_wait = true;
   request.body = {
       {"apiVersion", "events.k8s.io/v1"},
       {"kind", "Event"},

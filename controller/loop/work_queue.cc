@@ -18,14 +18,24 @@ void WorkQueue::drop_timer(const std::string& key) {
   delayed_.erase(timer);
 }
 
-void WorkQueue::add(const std::string& key) {
+void WorkQueue::add(const std::string& key, Urgency urgency) {
   if (working_.contains(key)) {
-    again_.insert(key);
+    const auto again = again_.emplace(key, urgency).first;
+    again->second = std::min(again->second, urgency);
     return;
   }
-  if (!waiting_.insert(key).second) return;
-  order_.push_back(key);
-  on_ready_();
+  const auto found = waiting_.find(key);
+  if (found == waiting_.end()) {
+    waiting_[key] = {urgency, ++last_number_, timers_.now()};
+    lane(urgency)[last_number_] = key;
+    ++metrics_.adds;
+    on_ready_();
+  } else if (urgency < found->second.urgency) {
+    Place& place = found->second;
+    lane(place.urgency).erase(place.number);
+    place.urgency = urgency;
+    lane(urgency)[place.number] = key;
+  }
 }
 
 void WorkQueue::add_at(const std::string& key, TimePoint when) {
@@ -44,6 +54,7 @@ void WorkQueue::add_at(const std::string& key, TimePoint when) {
 
 void WorkQueue::retry(const std::string& key, Duration minimum) {
   const int failures = failures_[key]++;
+  ++metrics_.retries;
   Duration delay = options_.retry_first;
   for (int i = 0; i < failures && delay < options_.retry_max; ++i) delay *= 2;
   add_at(key, timers_.now() + std::max(minimum, std::min(delay, options_.retry_max)));
@@ -53,21 +64,58 @@ void WorkQueue::remove(const std::string& key) {
   drop_timer(key);
   failures_.erase(key);
   again_.erase(key);
-  if (waiting_.erase(key) > 0) order_.erase(std::find(order_.begin(), order_.end(), key));
+  const auto found = waiting_.find(key);
+  if (found == waiting_.end()) return;
+  lane(found->second.urgency).erase(found->second.number);
+  waiting_.erase(found);
+}
+
+WorkQueue::Lane& WorkQueue::next_lane() {
+  constexpr int kUrgentInARowMax = 15;
+  Lane& urgent = lane(Urgency::kUrgent);
+  Lane& routine = lane(Urgency::kRoutine);
+  const bool is_routines_turn = urgent_in_a_row_ >= kUrgentInARowMax && !routine.empty();
+  if (urgent.empty() || is_routines_turn) {
+    urgent_in_a_row_ = 0;
+    return routine;
+  }
+  ++urgent_in_a_row_;
+  return urgent;
 }
 
 std::optional<std::string> WorkQueue::pop() {
-  if (order_.empty()) return std::nullopt;
-  std::string key = std::move(order_.front());
-  order_.pop_front();
-  waiting_.erase(key);
-  working_.insert(key);
+  if (waiting_.empty()) return std::nullopt;
+  Lane& from = next_lane();
+  std::string key = std::move(from.begin()->second);
+  from.erase(from.begin());
+  const auto place = waiting_.find(key);
+  metrics_.queue_seconds.observe(to_seconds(timers_.now() - place->second.since));
+  waiting_.erase(place);
+  working_[key] = timers_.now();
   return key;
 }
 
 void WorkQueue::done(const std::string& key) {
-  working_.erase(key);
-  if (again_.erase(key) > 0) add(key);
+  if (const auto work = working_.find(key); work != working_.end()) {
+    metrics_.work_seconds.observe(to_seconds(timers_.now() - work->second));
+    working_.erase(work);
+  }
+  const auto again = again_.find(key);
+  if (again == again_.end()) return;
+  const Urgency urgency = again->second;
+  again_.erase(again);
+  add(key, urgency);
+}
+
+std::pair<double, double> WorkQueue::unfinished_seconds() const {
+  double sum = 0;
+  double longest = 0;
+  for (const auto& [key, since] : working_) {
+    const double seconds = to_seconds(timers_.now() - since);
+    sum += seconds;
+    longest = std::max(longest, seconds);
+  }
+  return {sum, longest};
 }
 
 }  // namespace lockstep

@@ -155,6 +155,21 @@ TEST(RateLimiter, LetsABurstThroughAndThenItsRateInOrder) {
   EXPECT_EQ(limiter.waiting(), 0u);
 }
 
+TEST(RateLimiter, WhatCanWaitLetsTheOthersPassButNotForEver) {
+  ManualClock clock;
+  Timers timers(clock);
+  RateLimiter limiter(timers, {.per_second = 1, .burst = 1});
+  std::string made;
+  limiter.submit([] {});
+  limiter.submit([&made] { made += 'p'; }, true);
+  for (int i = 0; i < 12; ++i) limiter.submit([&made] { made += 'x'; });
+  for (int i = 0; i < 13; ++i) {
+    clock.advance(milliseconds(1001));
+    timers.run_due();
+  }
+  EXPECT_EQ(made, "xxxxxxxxpxxxx");
+}
+
 TEST(KubeClient, AnswersMeanWhatTheCallerDoesNext) {
   struct Case {
     int status;

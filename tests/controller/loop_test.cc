@@ -294,6 +294,66 @@ TEST_F(QueueTest, TheEarlierOfTwoTimesCounts) {
   EXPECT_EQ(queue.size(), 0u);
 }
 
+TEST_F(QueueTest, AnUrgentKeyPassesTheOthersEvenIfItWaitedAlready) {
+  for (const char* key : {"a", "b", "c"}) queue.add(key);
+  queue.add("d", Urgency::kUrgent);
+  queue.add("c", Urgency::kUrgent);
+  queue.add("d");  // no way back
+  EXPECT_EQ(queue.size(), 4u);
+  for (const char* key : {"c", "d", "a", "b"}) EXPECT_EQ(queue.pop(), key);
+  queue.add("a", Urgency::kUrgent);
+  queue.done("a");
+  queue.add("e", Urgency::kUrgent);
+  EXPECT_EQ(queue.pop(), "a");
+}
+
+TEST_F(QueueTest, UrgentKeysDoNotKeepTheOthersWaitingForEver) {
+  queue.add("routine");
+  for (int i = 0; i < 40; ++i) queue.add("urgent" + std::to_string(i), Urgency::kUrgent);
+  int before = 0;
+  while (queue.pop() != "routine") ++before;
+  EXPECT_EQ(before, 15);
+}
+
+TEST_F(QueueTest, CountsWhatWaitedAndWorkedForHowLong) {
+  queue.add("a");
+  pass(seconds(3));
+  queue.pop();
+  pass(seconds(40));
+  EXPECT_EQ(queue.unfinished_seconds(), std::pair(40.0, 40.0));
+  queue.retry("a");
+  queue.done("a");
+  EXPECT_EQ(queue.metrics().adds, 1u);
+  EXPECT_EQ(queue.metrics().retries, 1u);
+  EXPECT_DOUBLE_EQ(queue.metrics().queue_seconds.sum(), 3);
+  EXPECT_DOUBLE_EQ(queue.metrics().work_seconds.sum(), 40);
+  EXPECT_EQ(queue.metrics().work_seconds.count(), 1u);
+}
+
+TEST(JobMetrics, CountARestartOnceAndARecoveryWhenItIsOver) {
+  JobMetrics metrics;
+  const WallTime now = *wall_time_from_rfc3339("2026-01-01T00:01:00Z");
+  TrainingJobStatus before;
+  TrainingJobStatus after;
+  after.round = 1;
+  after.conditions = {{.type = "Running", .status = "True"}};
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  EXPECT_DOUBLE_EQ(metrics.ready_seconds().sum(), 42);
+  before = after;
+  after.round = 2;
+  after.restarts = 1;
+  after.lastFailure = FailureStatus{.reason = "Signal", .time = "2026-01-01T00:00:59Z"};
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  before = after;
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  after.lastFailure->recoverySeconds = 1.5;
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  metrics.observe(after, after, "2026-01-01T00:00:18Z", now);
+  EXPECT_EQ(metrics.restarts(), (std::map<std::string, uint64_t>{{"Signal", 1}}));
+  EXPECT_DOUBLE_EQ(metrics.recovery_seconds().sum(), 1.5);
+  EXPECT_EQ(metrics.ready_seconds().count(), 1u);
+}
+
 TEST(Timers, RunInTheirOrderAndNotThoseThatTheyAdd) {
   ManualClock clock;
   Timers timers(clock);
@@ -426,8 +486,9 @@ struct WatchersTest : ::testing::Test {
   Random random{1};
   FakeAgents agents;
   std::vector<std::string> changed;
-  AgentWatchers watchers{
-      agents, timers, random, {}, [this](const std::string& job) { changed.push_back(job); }};
+  AgentWatchers watchers{agents, timers, random, {}, [this](const std::string& job, Urgency) {
+                           changed.push_back(job);
+                         }};
 
   static AgentTarget target(const std::string& name) {
     return {.pod_uid = name + "-uid", .pod_name = name, .ip = name};

@@ -137,11 +137,11 @@ std::string AgentProcess::termination_text() const {
   return text_of(folder_ + "/dev/termination-log");
 }
 
-HttpReply AgentProcess::put(const Assignment& assignment) const {
-  return http_call(port_, {.method = "PUT",
-                           .target = "/v1/assignment",
-                           .token = "secret",
-                           .body = dump_json(to_json(assignment))});
+test::HttpReply AgentProcess::put(const Assignment& assignment) const {
+  return test::http_call(port_, {.method = "PUT",
+                                 .target = "/v1/assignment",
+                                 .token = "secret",
+                                 .body = dump_json(to_json(assignment))});
 }
 
 AgentState AgentProcess::wait_for(const std::function<bool(const AgentState&)>& wanted) const {
@@ -149,7 +149,7 @@ AgentState AgentProcess::wait_for(const std::function<bool(const AgentState&)>& 
   AgentState state;
   do {
     const std::string since = std::to_string(state.sequence);
-    const HttpReply reply = http_call(
+    const test::HttpReply reply = test::http_call(
         port_, {.target = "/v1/state?timeoutSeconds=5&since=" + since, .token = "secret"});
     const auto document = parse_json(reply.body);
     if (!document.ok()) continue;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/api/agent_messages.h"
-#include "tests/agent/node/http_client.h"
+#include "tests/support/raw_http.h"
 
 namespace lockstep {
 
@@ -37,7 +37,7 @@ class AgentProcess {
   std::string log_text(int rank) const;
   std::string termination_text() const;
 
-  HttpReply put(const Assignment& assignment) const;
+  test::HttpReply put(const Assignment& assignment) const;
   // The state as soon as `wanted` says yes; fails the test after a generous limit, with the last.
   AgentState wait_for(const std::function<bool(const AgentState&)>& wanted) const;
   AgentState wait_for_phase(const std::string& phase) const;

@@ -224,7 +224,7 @@ TEST_F(AgentTest, EndsAFailedWorkersProcessGroupAtOnce) {
 
 TEST_F(AgentTest, GivesAWorkerItsTwoDescriptorsAndNothingElse) {
   AgentProcess agent({.job_uid = uid_});
-  const HttpReply open_connection = agent.put(order("fds+shm+exit:0", 1, 3));
+  const test::HttpReply open_connection = agent.put(order("fds+shm+exit:0", 1, 3));
   ASSERT_EQ(open_connection.status, 200);
   agent.wait_for_phase("Completed");
   for (const int rank : {0, 1, 2}) {
@@ -335,7 +335,7 @@ TEST_F(AgentTest, ReportsWhatProgramsSayOfTheirProgress) {
   EXPECT_EQ(state.progress->steps, 9);
   EXPECT_FALSE(state.progress->loss);
   EXPECT_EQ(state.workers.at(1).step, 6);
-  const MetricsText text(http_call(agent.port(), {.target = "/metrics"}).body);
+  const MetricsText text(test::http_call(agent.port(), {.target = "/metrics"}).body);
   const std::string labels = "{job=\"job\",namespace=\"space\",node_index=\"0\"";
   EXPECT_EQ(text.value("lockstep_train_step" + labels + ",rank=\"1\"}"), 6);
   EXPECT_EQ(text.value("lockstep_train_samples_total" + labels + "}"), 80);
@@ -366,7 +366,7 @@ TEST_F(AgentTest, CountsWhatTheWholeTreeOfARankUses) {
   }
   const std::string labels = "{job=\"job\",namespace=\"space\",node_index=\"0\",rank=\"";
   const auto scrape = [&] {
-    return MetricsText(http_call(agent.port(), {.target = "/metrics"}).body);
+    return MetricsText(test::http_call(agent.port(), {.target = "/metrics"}).body);
   };
   wait_until([&] { return scrape().value("lockstep_process_count" + labels + "0\"}") == 4; },
              "a shell and three sleepers");
@@ -413,7 +413,7 @@ TEST_F(AgentTest, WakesAWaitingControllerAtOnceWhenAWorkerDies) {
   AgentProcess agent({.job_uid = uid_});
   agent.put(order("wait"));
   const AgentState running = agent.wait_for_phase("Running");
-  RawConnection connection(agent.port());
+  test::RawConnection connection(agent.port());
   connection.send("GET /v1/state?timeoutSeconds=30&since=" + std::to_string(running.sequence) +
                   " HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n");
   kill(static_cast<pid_t>(running.workers.at(0).pid), SIGKILL);
@@ -426,18 +426,18 @@ TEST_F(AgentTest, WakesAWaitingControllerAtOnceWhenAWorkerDies) {
 TEST_F(AgentTest, AnswersAtOnceWhoKnowsAnotherSequence) {
   AgentProcess agent({.job_uid = uid_});
   for (const char* since : {"0", "999"}) {  // 999: of an agent before this one
-    const HttpReply reply = http_call(
+    const test::HttpReply reply = test::http_call(
         agent.port(),
         {.target = std::string("/v1/state?timeoutSeconds=30&since=") + since, .token = "secret"});
     EXPECT_EQ(reply.status, 200);
   }
-  const HttpReply unchanged =
-      http_call(agent.port(), {.target = "/v1/state?since=1&timeoutSeconds=0", .token = "secret"});
+  const test::HttpReply unchanged = test::http_call(
+      agent.port(), {.target = "/v1/state?since=1&timeoutSeconds=0", .token = "secret"});
   EXPECT_EQ(unchanged.status, 200);
 }
 
 struct RefusedCall {
-  HttpCall call;
+  test::HttpCall call;
   int status;
 };
 
@@ -470,7 +470,7 @@ TEST_F(AgentTest, RefusesStrangersAndNonsenseWithAnErrorInJson) {
        413},
   };
   for (const RefusedCall& refused : cases) {
-    const HttpReply reply = http_call(agent.port(), refused.call);
+    const test::HttpReply reply = test::http_call(agent.port(), refused.call);
     EXPECT_EQ(reply.status, refused.status) << refused.call.method << " " << refused.call.target;
     const auto document = parse_json(reply.body);
     ASSERT_TRUE(document.ok()) << reply.body;
@@ -481,9 +481,9 @@ TEST_F(AgentTest, RefusesStrangersAndNonsenseWithAnErrorInJson) {
 
 TEST_F(AgentTest, ServesTheControllerWhileStrangersHoldConnectionsOpen) {
   AgentProcess agent({.job_uid = uid_});
-  std::vector<std::unique_ptr<RawConnection>> strangers;
+  std::vector<std::unique_ptr<test::RawConnection>> strangers;
   for (int i = 0; i < 200; ++i) {
-    strangers.push_back(std::make_unique<RawConnection>(agent.port()));
+    strangers.push_back(std::make_unique<test::RawConnection>(agent.port()));
     strangers.back()->send("PUT /v1/assignment HTTP/1.1\r\nContent-Le");
   }
   EXPECT_EQ(agent.put(order("exit:0")).status, 200);
@@ -492,14 +492,14 @@ TEST_F(AgentTest, ServesTheControllerWhileStrangersHoldConnectionsOpen) {
 
 TEST_F(AgentTest, ServesMetricsThatComeFromTheWorkers) {
   AgentProcess agent({.job_uid = uid_});
-  EXPECT_EQ(http_call(agent.port(), {.target = "/healthz"}).body, "ok");
+  EXPECT_EQ(test::http_call(agent.port(), {.target = "/healthz"}).body, "ok");
   agent.put(order("wait", 1, 2));
   agent.wait_for_phase("Running");
   agent.put(order("step:10", 2, 2));
   agent.wait_for([](const AgentState& state) {
     return state.progress && state.progress->step == 10 && state.workers.at(1).step == 10;
   });
-  const HttpReply reply = http_call(agent.port(), {.target = "/metrics"});
+  const test::HttpReply reply = test::http_call(agent.port(), {.target = "/metrics"});
   EXPECT_TRUE(contains(reply.head, "text/plain; version=0.0.4"));
   const MetricsText text(reply.body);
   const std::string labels = "{job=\"job\",namespace=\"space\",node_index=\"0\"";

@@ -1,4 +1,4 @@
-#include "tests/agent/node/http_client.h"
+#include "tests/support/raw_http.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::test {
 
 RawConnection::RawConnection(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address = {};
@@ -80,4 +80,4 @@ HttpReply http_call(int port, const HttpCall& call) {
   return RawConnection(port).call(call);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -10,14 +10,14 @@
 #include <optional>
 #include <string>
 
-#include "agent/node/http/server.h"
+#include "common/http/server.h"
 
-namespace lockstep {
+namespace lockstep::http {
 
 // The way of answers from any thread to the server's own, for as long as there is a server.
-class HttpGate {
+class Gate {
  public:
-  explicit HttpGate(boost::asio::io_context* io) : io_(io) {}
+  explicit Gate(boost::asio::io_context* io) : io_(io) {}
   void post(std::function<void()> call);
   void shut();
 
@@ -28,16 +28,16 @@ class HttpGate {
 
 // One connection: reads a request's head, asks the handler, reads the body, waits for the answer,
 // writes it, and begins anew. All on the server's thread; the server owns it until on_closed.
-class HttpSession : public std::enable_shared_from_this<HttpSession> {
+class Session : public std::enable_shared_from_this<Session> {
  public:
-  struct Server {  // what a session needs of it
-    HttpHandler& handler;
-    HttpLimits limits;
-    std::shared_ptr<HttpGate> gate;
-    std::function<void(const std::shared_ptr<HttpSession>&)> on_closed;  // maybe more than once
+  struct Shared {  // what a session needs of it
+    Handler& handler;
+    Limits limits;
+    std::shared_ptr<Gate> gate;
+    std::function<void(const std::shared_ptr<Session>&)> on_closed;  // maybe more than once
   };
 
-  HttpSession(boost::asio::ip::tcp::socket socket, const Server& server);
+  Session(boost::asio::ip::tcp::socket socket, const Shared& server);
 
   void start();
   void close();
@@ -60,15 +60,15 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void read_body();
   void on_body(Error error);
   void on_read_error(Error error);
-  void answer(HttpResponse response);
+  void answer(Response response);
   void on_written(Error error);
   void linger();
 
   boost::beast::tcp_stream stream_;
-  const Server& server_;
+  const Shared& server_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  HttpHead head_;
+  Head head_;
   boost::beast::http::response<boost::beast::http::string_body> response_;
   boost::beast::http::response<boost::beast::http::empty_body> continue_;
   std::string discarded_;
@@ -79,4 +79,4 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool last_ = false;  // close after this answer
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::http

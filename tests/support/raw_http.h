@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::test {
 
 struct HttpReply {
   int status = 0;  // 0: no answer
@@ -43,4 +43,4 @@ class RawConnection {
 // One call on a connection of its own, to 127.0.0.1.
 HttpReply http_call(int port, const HttpCall& call);
 
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -1,4 +1,4 @@
-#include "agent/node/http/server.h"
+#include "common/http/server.h"
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -10,9 +10,9 @@
 #include <tuple>
 #include <utility>
 
-#include "agent/node/http/session.h"
+#include "common/http/session.h"
 
-namespace lockstep {
+namespace lockstep::http {
 namespace {
 
 namespace asio = boost::asio;
@@ -21,13 +21,13 @@ using ErrorCode = boost::system::error_code;
 
 constexpr std::chrono::milliseconds kAcceptPause(100);  // when descriptors have run out
 
-class BeastServer final : public HttpServer {
+class BeastServer final : public Server {
  public:
-  BeastServer(HttpHandler& handler, const HttpLimits& limits)
+  BeastServer(Handler& handler, const Limits& limits)
       : acceptor_(io_),
         pause_(io_),
         drain_(io_),
-        shared_{handler, limits, std::make_shared<HttpGate>(&io_),
+        shared_{handler, limits, std::make_shared<Gate>(&io_),
                 [this](const auto& session) { forget(session); }} {}
   ~BeastServer() override { stop(Duration::zero()); }
 
@@ -39,14 +39,14 @@ class BeastServer final : public HttpServer {
   void accept();
   void admit(tcp::socket socket);
   void make_place();
-  void forget(const std::shared_ptr<HttpSession>& session);
+  void forget(const std::shared_ptr<Session>& session);
 
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;
   asio::steady_timer drain_;
-  HttpSession::Server shared_;
-  std::set<std::shared_ptr<HttpSession>> sessions_;
+  Session::Shared shared_;
+  std::set<std::shared_ptr<Session>> sessions_;
   bool stopping_ = false;
   int port_ = 0;
   std::jthread thread_;
@@ -88,14 +88,14 @@ void BeastServer::admit(tcp::socket socket) {
   if (sessions_.size() >= shared_.limits.connections_max) make_place();
   ErrorCode ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  const auto session = std::make_shared<HttpSession>(std::move(socket), shared_);
+  const auto session = std::make_shared<Session>(std::move(socket), shared_);
   sessions_.insert(session);
   session->start();
 }
 
 // The oldest of the strangers, else the oldest of the trusted that nobody waits on, else any.
 void BeastServer::make_place() {
-  const auto rank = [](const std::shared_ptr<HttpSession>& session) {
+  const auto rank = [](const std::shared_ptr<Session>& session) {
     return std::tuple(session->trusted(), session->trusted() && session->busy(), session->since());
   };
   const auto oldest =
@@ -103,11 +103,11 @@ void BeastServer::make_place() {
                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   // A copy: close() may end in forget(), which drops the one in the set.
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
-  const std::shared_ptr<HttpSession> session = *oldest;
+  const std::shared_ptr<Session> session = *oldest;
   session->close();
 }
 
-void BeastServer::forget(const std::shared_ptr<HttpSession>& session) {
+void BeastServer::forget(const std::shared_ptr<Session>& session) {
   sessions_.erase(session);
   if (stopping_ && sessions_.empty()) io_.stop();
 }
@@ -131,12 +131,11 @@ void BeastServer::stop(Duration drain_limit) {
 
 }  // namespace
 
-Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& address, int port,
-                                                      HttpHandler& handler,
-                                                      const HttpLimits& limits) {
+Result<std::unique_ptr<Server>> Server::start(const std::string& address, int port,
+                                              Handler& handler, const Limits& limits) {
   auto server = std::make_unique<BeastServer>(handler, limits);
   TRY(server->listen(address, port));
-  return std::unique_ptr<HttpServer>(std::move(server));
+  return std::unique_ptr<Server>(std::move(server));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::http

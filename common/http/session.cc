@@ -1,12 +1,12 @@
-#include "agent/node/http/session.h"
+#include "common/http/session.h"
 
 #include <boost/asio/post.hpp>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::http {
 namespace {
 
-namespace http = boost::beast::http;
+namespace beast_http = boost::beast::http;
 using Socket = boost::asio::ip::tcp::socket;
 
 constexpr size_t kLingerBytesMax = 256 * 1024;
@@ -22,41 +22,41 @@ std::string text(boost::beast::string_view view) {
 
 }  // namespace
 
-void HttpGate::post(std::function<void()> call) {
+void Gate::post(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
   if (io_ != nullptr) boost::asio::post(*io_, std::move(call));
 }
 
-void HttpGate::shut() {
+void Gate::shut() {
   const std::lock_guard lock(mutex_);
   io_ = nullptr;
 }
 
-HttpSession::HttpSession(Socket socket, const Server& server)
+Session::Session(Socket socket, const Shared& server)
     : stream_(std::move(socket)),
       server_(server),
       buffer_(server.limits.header_bytes_max + 64 * 1024),
       since_(steady_now()) {}
 
-void HttpSession::start() {
+void Session::start() {
   stream_.expires_after(server_.limits.header_limit);
   wait_for_request();
 }
 
-void HttpSession::close() {
+void Session::close() {
   Error ignored;
   stream_.socket().shutdown(Socket::shutdown_both, ignored);
   stream_.close();
   server_.on_closed(shared_from_this());
 }
 
-void HttpSession::close_when_idle() {
+void Session::close_when_idle() {
   last_ = true;
   if (!busy_) close();
 }
 
 // A trusted connection may stay quiet between requests; the head itself has its own, shorter limit.
-void HttpSession::wait_for_request() {
+void Session::wait_for_request() {
   busy_ = false;
   if (last_) return close();
   if (buffer_.size() > 0) return read_head();  // pipelined
@@ -68,23 +68,23 @@ void HttpSession::wait_for_request() {
                           });
 }
 
-void HttpSession::read_head() {
+void Session::read_head() {
   busy_ = true;
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(server_.limits.header_bytes_max));
   parser_->body_limit(server_.limits.body_bytes_max);
   stream_.expires_after(server_.limits.header_limit);
-  http::async_read_header(
+  beast_http::async_read_header(
       stream_, buffer_, *parser_,
       [self = shared_from_this()](Error error, size_t) { self->on_head(error); });
 }
 
-void HttpSession::on_head(Error error) {
+void Session::on_head(Error error) {
   if (error) return on_read_error(error);
   const auto& request = parser_->get();
   head_ = {text(request.method_string()), text(request.target()),
-           text(request[http::field::authorization])};
-  const HttpAdmission admission = server_.handler.admit(head_);
+           text(request[beast_http::field::authorization])};
+  const Admission admission = server_.handler.admit(head_);
   if (admission.trusted) {
     trusted_ = true;
     since_ = steady_now();
@@ -94,34 +94,37 @@ void HttpSession::on_head(Error error) {
     return answer(*admission.refusal);
   }
   const auto length = parser_->content_length();
-  if (length && *length > admission.body_bytes_max) return on_read_error(http::error::body_limit);
+  if (length && *length > admission.body_bytes_max)
+    return on_read_error(beast_http::error::body_limit);
   parser_->body_limit(admission.body_bytes_max);
   stream_.expires_after(server_.limits.body_limit);
-  if (boost::beast::iequals(request[http::field::expect], "100-continue")) return send_continue();
+  if (boost::beast::iequals(request[beast_http::field::expect], "100-continue"))
+    return send_continue();
   read_body();
 }
 
 // Source: RFC 9110, section 10.1.1; curl waits for it before a larger body.
-void HttpSession::send_continue() {
-  continue_ = {http::status::continue_, 11};
-  http::async_write(stream_, continue_, [self = shared_from_this()](Error error, size_t) {
+void Session::send_continue() {
+  continue_ = {beast_http::status::continue_, 11};
+  beast_http::async_write(stream_, continue_, [self = shared_from_this()](Error error, size_t) {
     if (error) return self->close();
     self->read_body();
   });
 }
 
-void HttpSession::read_body() {
+void Session::read_body() {
   if (parser_->is_done()) return on_body({});
-  http::async_read(stream_, buffer_, *parser_,
-                   [self = shared_from_this()](Error error, size_t) { self->on_body(error); });
+  beast_http::async_read(
+      stream_, buffer_, *parser_,
+      [self = shared_from_this()](Error error, size_t) { self->on_body(error); });
 }
 
-void HttpSession::on_body(Error error) {
+void Session::on_body(Error error) {
   if (error) return on_read_error(error);
   last_ = last_ || !parser_->keep_alive();
   stream_.expires_never();  // the handler's turn; it bounds its own time
-  HttpRequest request = {std::move(head_), std::move(parser_->get().body())};
-  const auto respond = [weak = weak_from_this(), gate = server_.gate](HttpResponse response) {
+  Request request = {std::move(head_), std::move(parser_->get().body())};
+  const auto respond = [weak = weak_from_this(), gate = server_.gate](Response response) {
     gate->post([weak, response = std::move(response)]() mutable {
       if (const auto session = weak.lock()) session->answer(std::move(response));
     });
@@ -129,38 +132,41 @@ void HttpSession::on_body(Error error) {
   server_.handler.handle(std::move(request), respond);
 }
 
-void HttpSession::on_read_error(Error error) {
+void Session::on_read_error(Error error) {
   last_ = true;
-  if (error == http::error::body_limit) {
+  if (error == beast_http::error::body_limit) {
     return answer(server_.handler.error(413, "the body is larger than this request may have"));
   }
-  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+  if (error == beast_http::error::header_limit || error == beast_http::error::buffer_overflow) {
     return answer(server_.handler.error(431, "the request's head is larger than " +
                                                  std::to_string(server_.limits.header_bytes_max) +
                                                  " bytes"));
   }
-  const bool ours = error.category() == http::make_error_code(http::error::bad_method).category();
-  const bool gone = error == http::error::end_of_stream || error == http::error::partial_message;
+  const bool ours =
+      error.category() == beast_http::make_error_code(beast_http::error::bad_method).category();
+  const bool gone =
+      error == beast_http::error::end_of_stream || error == beast_http::error::partial_message;
   if (!ours || gone) return close();  // the client left, or was too slow
   answer(server_.handler.error(400, "an HTTP/1.1 request expected: " + error.message()));
 }
 
-void HttpSession::answer(HttpResponse response) {
-  response_ = {static_cast<http::status>(response.status), 11};
-  response_.set(http::field::content_type, response.content_type);
-  response_.set(http::field::cache_control, "no-store");
-  if (response.status == 401) response_.set(http::field::www_authenticate, "Bearer");
-  if (!response.allow.empty()) response_.set(http::field::allow, response.allow);
+void Session::answer(Response response) {
+  response_ = {static_cast<beast_http::status>(response.status), 11};
+  response_.set(beast_http::field::content_type, response.content_type);
+  response_.set(beast_http::field::cache_control, "no-store");
+  if (response.status == 401) response_.set(beast_http::field::www_authenticate, "Bearer");
+  if (!response.allow.empty()) response_.set(beast_http::field::allow, response.allow);
   response_.body() = std::move(response.body);
   response_.keep_alive(!last_);
   response_.prepare_payload();
   if (head_.method == "HEAD") response_.body().clear();
   stream_.expires_after(server_.limits.write_limit);
-  http::async_write(stream_, response_,
-                    [self = shared_from_this()](Error error, size_t) { self->on_written(error); });
+  beast_http::async_write(stream_, response_, [self = shared_from_this()](Error error, size_t) {
+    self->on_written(error);
+  });
 }
 
-void HttpSession::on_written(Error error) {
+void Session::on_written(Error error) {
   if (error) return close();
   if (last_) return linger();
   stream_.expires_after(trusted_ ? server_.limits.idle_limit : server_.limits.header_limit);
@@ -169,7 +175,7 @@ void HttpSession::on_written(Error error) {
 
 // Closing while bytes of the client are unread would reset the connection and may take the answer
 // with it: they are read for a moment.
-void HttpSession::linger() {
+void Session::linger() {
   Error ignored;
   stream_.socket().shutdown(Socket::shutdown_send, ignored);
   if (discarded_.empty()) {
@@ -185,4 +191,4 @@ void HttpSession::linger() {
                           });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::http

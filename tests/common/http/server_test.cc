@@ -7,28 +7,32 @@
 #include <thread>
 #include <vector>
 
-#include "agent/node/http/server.h"
-#include "tests/agent/node/http_client.h"
+#include "common/http/server.h"
+#include "tests/support/raw_http.h"
 
-namespace lockstep {
+namespace lockstep::http {
 namespace {
 
 using std::chrono::milliseconds;
+using test::http_call;
+using test::HttpCall;
+using test::HttpReply;
+using test::RawConnection;
 
 // "/echo" gives the body back, "/wait" answers when it is let go.
-class Echo final : public HttpHandler {
+class Echo final : public Handler {
  public:
-  HttpAdmission admit(const HttpHead& head) const override {
-    if (head.target == "/refused") return {.refusal = HttpResponse{.status = 404, .body = "no"}};
+  Admission admit(const Head& head) const override {
+    if (head.target == "/refused") return {.refusal = Response{.status = 404, .body = "no"}};
     return {.body_bytes_max = 1000, .trusted = head.authorization == "Bearer secret"};
   }
-  void handle(HttpRequest request, Respond respond) override {
+  void handle(Request request, Respond respond) override {
     if (request.head.target == "/echo") return respond({.body = request.body});
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(respond));
     changed_.notify_all();
   }
-  HttpResponse error(unsigned status, const std::string& message) const override {
+  Response error(unsigned status, const std::string& message) const override {
     return {.status = status, .body = message};
   }
 
@@ -47,15 +51,15 @@ class Echo final : public HttpHandler {
 };
 
 struct Served {
-  explicit Served(const HttpLimits& limits = {})
-      : server(std::move(HttpServer::start("127.0.0.1", 0, handler, limits)).value()) {}
+  explicit Served(const Limits& limits = {})
+      : server(std::move(Server::start("127.0.0.1", 0, handler, limits)).value()) {}
   int port() const { return server->port(); }
 
   Echo handler;
-  std::unique_ptr<HttpServer> server;
+  std::unique_ptr<Server> server;
 };
 
-TEST(HttpServer, AnswersManyRequestsOnOneConnection) {
+TEST(Server, AnswersManyRequestsOnOneConnection) {
   Served served;
   RawConnection connection(served.port());
   for (const std::string body : {"one", "two", "three"}) {
@@ -65,7 +69,7 @@ TEST(HttpServer, AnswersManyRequestsOnOneConnection) {
   }
 }
 
-TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
+TEST(Server, AnswersPipelinedRequestsInOrder) {
   Served served;
   RawConnection connection(served.port());
   const std::string head = "PUT /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\n";
@@ -74,7 +78,7 @@ TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(connection.read_reply().body, "b");
 }
 
-TEST(HttpServer, TellsAClientThatAsksToSendItsBody) {
+TEST(Server, TellsAClientThatAsksToSendItsBody) {
   Served served;
   RawConnection connection(served.port());
   connection.send("PUT /echo HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
@@ -89,7 +93,7 @@ struct BadCase {
   int status;
 };
 
-TEST(HttpServer, RefusesWhatIsNoRequestOrTooLargeAndGoesOnServing) {
+TEST(Server, RefusesWhatIsNoRequestOrTooLargeAndGoesOnServing) {
   Served served;
   const std::string chunk = "3e8\r\n" + std::string(1000, 'x') + "\r\n";
   const BadCase cases[] = {
@@ -113,7 +117,7 @@ TEST(HttpServer, RefusesWhatIsNoRequestOrTooLargeAndGoesOnServing) {
   }
 }
 
-TEST(HttpServer, ClosesOnClientsThatAreTooSlowAtAnyPoint) {
+TEST(Server, ClosesOnClientsThatAreTooSlowAtAnyPoint) {
   Served served({.header_limit = milliseconds(50), .body_limit = milliseconds(50)});
   for (const char* bytes : {"", "GET /ec", "GET /echo HTTP/1.1\r\nA: b\r\n",
                             "PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"}) {
@@ -123,7 +127,7 @@ TEST(HttpServer, ClosesOnClientsThatAreTooSlowAtAnyPoint) {
   }
 }
 
-TEST(HttpServer, KeepsATrustedConnectionLongerThanAStrangers) {
+TEST(Server, KeepsATrustedConnectionLongerThanAStrangers) {
   Served served({.header_limit = milliseconds(50)});
   RawConnection trusted(served.port());
   RawConnection stranger(served.port());
@@ -135,7 +139,7 @@ TEST(HttpServer, KeepsATrustedConnectionLongerThanAStrangers) {
   EXPECT_EQ(reply.body, "2");
 }
 
-TEST(HttpServer, LetsTheOneWithTheSecretInWhileStrangersHoldEveryConnection) {
+TEST(Server, LetsTheOneWithTheSecretInWhileStrangersHoldEveryConnection) {
   Served served({.connections_max = 4});
   RawConnection first(served.port());  // trusted, and idle
   EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .token = "secret", .body = "1"}).body,
@@ -154,7 +158,7 @@ TEST(HttpServer, LetsTheOneWithTheSecretInWhileStrangersHoldEveryConnection) {
   strangers.front()->wait_for_close();  // it made place
 }
 
-TEST(HttpServer, WaitsForAnAnswerFromAnotherThread) {
+TEST(Server, WaitsForAnAnswerFromAnotherThread) {
   Served served;
   HttpReply reply;
   std::jthread client([&] { reply = http_call(served.port(), {.target = "/wait"}); });
@@ -164,8 +168,8 @@ TEST(HttpServer, WaitsForAnAnswerFromAnotherThread) {
   EXPECT_EQ(reply.body, "later");
 }
 
-TEST(HttpServer, SurvivesAnswersToClientsThatHaveLeftAndAfterItsOwnEnd) {
-  HttpHandler::Respond late;
+TEST(Server, SurvivesAnswersToClientsThatHaveLeftAndAfterItsOwnEnd) {
+  Handler::Respond late;
   Served served;
   {
     RawConnection gone(served.port());
@@ -182,28 +186,28 @@ TEST(HttpServer, SurvivesAnswersToClientsThatHaveLeftAndAfterItsOwnEnd) {
   waiting.wait_for_close();
 }
 
-TEST(HttpServer, LetsAnswersOnTheirWayLeaveWhenItStops) {
+TEST(Server, LetsAnswersOnTheirWayLeaveWhenItStops) {
   Served served;
   HttpReply reply;
   std::jthread client([&] { reply = http_call(served.port(), {.target = "/wait"}); });
-  const HttpHandler::Respond respond = served.handler.take_waiting();
+  const Handler::Respond respond = served.handler.take_waiting();
   respond({.body = std::string(300'000, 'x')});
   served.server->stop(std::chrono::seconds(20));
   client.join();
   EXPECT_EQ(reply.body.size(), 300'000u);
 }
 
-TEST(HttpServer, NamesAPortThatIsTakenAndAnAddressThatIsNotOurs) {
+TEST(Server, NamesAPortThatIsTakenAndAnAddressThatIsNotOurs) {
   Served served;
   Echo handler;
-  const auto taken = HttpServer::start("127.0.0.1", served.port(), handler);
+  const auto taken = Server::start("127.0.0.1", served.port(), handler);
   ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().code, Code::kConflict);
   EXPECT_EQ(taken.error().message,
             "[http] 127.0.0.1:" + std::to_string(served.port()) + " is taken");
-  EXPECT_EQ(HttpServer::start("192.0.2.1", 0, handler).error().code, Code::kInvalid);
-  EXPECT_EQ(HttpServer::start("localhost", 0, handler).error().code, Code::kInvalid);
+  EXPECT_EQ(Server::start("192.0.2.1", 0, handler).error().code, Code::kInvalid);
+  EXPECT_EQ(Server::start("localhost", 0, handler).error().code, Code::kInvalid);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::http

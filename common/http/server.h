@@ -9,21 +9,21 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::http {
 
 // What is known of a request before its body is read.
-struct HttpHead {
+struct Head {
   std::string method;
   std::string target;         // path and query, as they came
   std::string authorization;  // the header's value, empty if absent
 };
 
-struct HttpRequest {
-  HttpHead head;
+struct Request {
+  Head head;
   std::string body;
 };
 
-struct HttpResponse {
+struct Response {
   unsigned status = 200;
   std::string body;
   std::string content_type = "application/json";
@@ -31,26 +31,26 @@ struct HttpResponse {
 };
 
 // What the handler thinks of a request from its head alone.
-struct HttpAdmission {
-  std::optional<HttpResponse> refusal;  // the answer, at once: the body isn't even read
-  size_t body_bytes_max = 0;            // else: what may follow
+struct Admission {
+  std::optional<Response> refusal;  // the answer, at once: the body isn't even read
+  size_t body_bytes_max = 0;        // else: what may follow
   bool trusted = false;  // it carried the secret: its connection is the last to be given up
 };
 
-class HttpHandler {
+class Handler {
  public:
   // Called once, by any thread, also after the client has left.
-  using Respond = std::function<void(HttpResponse)>;
+  using Respond = std::function<void(Response)>;
 
-  virtual ~HttpHandler() = default;
+  virtual ~Handler() = default;
   // Both on the server's thread; they don't block and don't throw.
-  virtual HttpAdmission admit(const HttpHead& head) const = 0;
-  virtual void handle(HttpRequest request, Respond respond) = 0;
+  virtual Admission admit(const Head& head) const = 0;
+  virtual void handle(Request request, Respond respond) = 0;
   // The body of an error that the server itself finds: 400, 413, 431, 503.
-  virtual HttpResponse error(unsigned status, const std::string& message) const = 0;
+  virtual Response error(unsigned status, const std::string& message) const = 0;
 };
 
-struct HttpLimits {
+struct Limits {
   size_t header_bytes_max = 8 * 1024;
   size_t body_bytes_max = 4u << 20;
   size_t connections_max = 64;
@@ -65,14 +65,13 @@ struct HttpLimits {
 // header and body bytes, the time of each part of a request, connections. When those run out, the
 // untrusted connection that is oldest makes place, so that strangers who hold connections open
 // can't keep the one with the secret out.
-class HttpServer {
+class Server {
  public:
   // Port 0: chosen by the system. kConflict if the port is taken: `[http] 10.0.0.1:29400 is taken`;
   // kInvalid if the address is none of this machine's. `handler` outlives the server.
-  static Result<std::unique_ptr<HttpServer>> start(const std::string& address, int port,
-                                                   HttpHandler& handler,
-                                                   const HttpLimits& limits = {});
-  virtual ~HttpServer() = default;
+  static Result<std::unique_ptr<Server>> start(const std::string& address, int port,
+                                               Handler& handler, const Limits& limits = {});
+  virtual ~Server() = default;
 
   virtual int port() const = 0;
   // Listens no more, closes idle connections and gives answers that are on their way up to
@@ -80,4 +79,4 @@ class HttpServer {
   virtual void stop(Duration drain_limit) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::http

@@ -1,0 +1,142 @@
+#include "controller/monitor/metrics.h"
+
+#include <map>
+
+#include "common/metrics/exposition.h"
+#include "common/metrics/process.h"
+
+namespace lockstep {
+namespace {
+
+using Type = Exposition::Type;
+
+constexpr char kController[] = "trainingjob";
+
+double number(uint64_t value) {
+  return static_cast<double>(value);
+}
+
+void add_queue(const WorkQueue& queue, Exposition& out) {
+  const QueueMetrics& metrics = queue.metrics();
+  const auto [unfinished, longest] = queue.unfinished_seconds();
+  const MetricLabels name{{"name", kController}};
+  const auto single = [&](const char* family, const char* help, Type type, double value) {
+    out.family(family, help, type);
+    out.add(value, name);
+  };
+  single("workqueue_depth", "Jobs that wait to be looked at", Type::kGauge, number(queue.size()));
+  single("workqueue_adds_total", "Times that a job began to wait", Type::kCounter,
+         number(metrics.adds));
+  single("workqueue_retries_total", "Times that a job was put off after an error", Type::kCounter,
+         number(metrics.retries));
+  single("workqueue_unfinished_work_seconds", "Seconds of work under way, added up", Type::kGauge,
+         unfinished);
+  single("workqueue_longest_running_processor_seconds", "Seconds of the longest work under way",
+         Type::kGauge, longest);
+  out.family("workqueue_queue_duration_seconds", "Seconds that jobs waited to be looked at",
+             Type::kHistogram);
+  out.add(metrics.queue_seconds, name);
+  out.family("workqueue_work_duration_seconds", "Seconds from being looked at to the last answer",
+             Type::kHistogram);
+  out.add(metrics.work_seconds, name);
+}
+
+void add_reconciles(const Controller& controller, Exposition& out) {
+  const ReconcileMetrics& metrics = controller.reconcile_metrics();
+  out.family("controller_runtime_reconcile_total", "Plans carried out, by how that ended",
+             Type::kCounter);
+  const auto result = [&](const char* name, uint64_t count) {
+    out.add(number(count), {{"controller", kController}, {"result", name}});
+  };
+  result("success", metrics.successes);
+  result("requeue", metrics.conflicts);
+  result("error", metrics.errors);
+  out.family("controller_runtime_reconcile_errors_total", "Plans cut short by an error",
+             Type::kCounter);
+  out.add(number(metrics.errors), {{"controller", kController}});
+  out.family("controller_runtime_reconcile_time_seconds",
+             "Seconds from looking at a job to the last answer", Type::kHistogram);
+  out.add(controller.queue().metrics().work_seconds, {{"controller", kController}});
+  out.family("controller_runtime_active_workers", "Jobs in work", Type::kGauge);
+  out.add(number(controller.queue().working()), {{"controller", kController}});
+}
+
+void add_requests(const MetricsSources& sources, Exposition& out) {
+  const std::string& host = sources.api_host;
+  out.family("rest_client_requests_total", "Requests to the API server", Type::kCounter);
+  for (const auto& [key, count] : sources.requests.requests) {
+    const auto& [verb, code] = key;
+    out.add(
+        number(count),
+        {{"code", code == 0 ? "<error>" : std::to_string(code)}, {"method", verb}, {"host", host}});
+  }
+  out.family("rest_client_request_duration_seconds", "Seconds to the last byte of the answer",
+             Type::kHistogram);
+  for (const auto& [verb, seconds] : sources.requests.seconds) {
+    out.add(seconds, {{"verb", verb}, {"host", host}});
+  }
+  out.family("rest_client_rate_limiter_duration_seconds",
+             "Seconds that requests waited for the controller's own rate limit", Type::kHistogram);
+  out.add(sources.requests.waited_seconds, {{"host", host}});
+  out.single("lockstep_controller_requests_waiting",
+             "Requests that wait for the controller's own rate limit", Type::kGauge,
+             number(sources.requests_waiting));
+}
+
+void add_job_counts(const Informer& jobs, Exposition& out) {
+  std::map<std::pair<std::string, std::string>, uint64_t> counts;
+  for (const auto& [key, job] : jobs.objects()) {
+    const Json* status = find_member(job, "status");
+    const std::string state = status == nullptr ? "" : string_or(*status, "state", "");
+    ++counts[{key.substr(0, key.find('/')), state.empty() ? "Pending" : state}];
+  }
+  out.family("lockstep_trainingjobs", "TrainingJobs by namespace and state", Type::kGauge);
+  for (const auto& [labels, count] : counts) {
+    out.add(number(count), {{"namespace", labels.first}, {"state", labels.second}});
+  }
+}
+
+void add_jobs(const Controller& controller, Exposition& out) {
+  const JobMetrics& metrics = controller.job_metrics();
+  add_job_counts(controller.jobs(), out);
+  out.family("lockstep_restarts_total", "Restarts of jobs, by the reason of the failure",
+             Type::kCounter);
+  for (const auto& [reason, count] : metrics.restarts()) {
+    out.add(number(count), {{"reason", reason}});
+  }
+  out.family("lockstep_recovery_seconds", "Seconds from a failure until all ranks train again",
+             Type::kHistogram);
+  out.add(metrics.recovery_seconds());
+  out.family("lockstep_time_to_ready_seconds",
+             "Seconds from a job's creation until all its ranks train", Type::kHistogram);
+  out.add(metrics.ready_seconds());
+}
+
+void add_self(const MetricsSources& sources, Exposition& out) {
+  const Controller& controller = sources.controller;
+  out.family("leader_election_master_status", "1 where this replica leads", Type::kGauge);
+  out.add(controller.is_leading() ? 1 : 0, {{"name", "lockstep-controller"}});
+  out.family("lockstep_controller_cached_objects", "Objects in the controller's caches",
+             Type::kGauge);
+  out.add(number(controller.jobs().objects().size()), {{"resource", "trainingjobs"}});
+  out.add(number(controller.pods().objects().size()), {{"resource", "pods"}});
+  out.single("lockstep_controller_agents", "Agents that the controller listens to", Type::kGauge,
+             number(controller.agents_watched()));
+  out.family("lockstep_build_info", "The version of this controller, as a label", Type::kGauge);
+  out.add(1, {{"version", sources.version}});
+}
+
+}  // namespace
+
+std::string render_metrics(const MetricsSources& sources) {
+  Exposition out(MetricLabels{});
+  add_reconciles(sources.controller, out);
+  add_queue(sources.controller.queue(), out);
+  add_requests(sources, out);
+  add_jobs(sources.controller, out);
+  add_self(sources, out);
+  add_process_metrics(out);
+  return out.text();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "controller/kube/request_metrics.h"
+#include "controller/loop/controller.h"
+
+namespace lockstep {
+
+struct MetricsSources {
+  const Controller& controller;
+  const RequestMetrics& requests;
+  size_t requests_waiting = 0;
+  std::string api_host{};  // of the API server
+  std::string version{};
+};
+
+// The Prometheus text format. Under the names that controllers are known by, those of
+// controller-runtime and client-go, and ours. Called on the controller's thread.
+std::string render_metrics(const MetricsSources& sources);
+
+}  // namespace lockstep

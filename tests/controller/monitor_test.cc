@@ -1,0 +1,114 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "controller/kube/mailbox.h"
+#include "controller/monitor/metrics.h"
+#include "controller/monitor/probes.h"
+#include "tests/controller/sim/world.h"
+#include "tests/support/raw_http.h"
+
+namespace lockstep {
+namespace {
+
+using sim::Connection;
+using sim::World;
+using test::http_call;
+using test::HttpReply;
+
+// A controller over a world in memory, its thread, and its probes on a port of their own.
+struct Watched : ::testing::Test {
+  ManualClock clock;
+  World world{clock, 1};
+  Connection connection{world};
+  Timers timers{clock};
+  Random random{1};
+  Controller controller{connection, connection, timers, random, {.key = "secret"}, [] {}};
+  RequestMetrics requests;
+  Mailbox mailbox;
+  Probes probes{
+      {.readiness =
+           [this] { return Readiness{.is_ready = controller.synced(), .why_not = "not listed"}; },
+       .metrics =
+           [this] {
+             return render_metrics({.controller = controller,
+                                    .requests = requests,
+                                    .requests_waiting = 2,
+                                    .api_host = "10.0.0.1:443",
+                                    .version = "1.2.3"});
+           },
+       .post = [this](std::function<void()> call) { mailbox.post(std::move(call)); }}};
+  std::unique_ptr<http::Server> server =
+      std::move(serve_probes({.ip = "127.0.0.1"}, probes)).value();
+
+  void pass(Duration time) {
+    const TimePoint end = clock.now() + time;
+    while (clock.now() < end) {
+      clock.advance(std::chrono::milliseconds(100));
+      world.timers.run_due();
+      timers.run_due();
+    }
+  }
+  HttpReply get(const std::string& path) {
+    HttpReply reply;
+    bool is_done = false;
+    std::jthread caller([&] {
+      reply = http_call(server->port(), {.target = path});
+      mailbox.post([&is_done] { is_done = true; });
+    });
+    while (!is_done) {
+      mailbox.wait(std::nullopt);
+      mailbox.run();
+    }
+    return reply;
+  }
+};
+
+TEST_F(Watched, IsReadyOnceItsCachesAreFilledAndHealthyAllTheTime) {
+  EXPECT_EQ(get("/readyz").status, 503);
+  EXPECT_EQ(get("/readyz").body, "not listed\n");
+  EXPECT_EQ(get("/healthz").status, 200);
+  controller.start();
+  pass(std::chrono::seconds(5));
+  EXPECT_EQ(get("/readyz").status, 200);
+  EXPECT_EQ(get("/secrets").status, 404);
+}
+
+TEST_F(Watched, SaysUnderTheStandardNamesWhatItDid) {
+  controller.start();
+  const std::string key = world.add_job("mnist", 2, 5, 3);
+  pass(std::chrono::minutes(2));
+  ASSERT_EQ(string_or(world.status_of(key), "state", ""), "Complete");
+  requests.count("GET", 200);
+  requests.count("LIST", 0);
+  requests.took("GET", 0.25);
+  const std::string text = get("/metrics").body;
+  for (const char* line :
+       {"controller_runtime_reconcile_total{controller=\"trainingjob\",result=\"success\"} ",
+        "controller_runtime_reconcile_errors_total{controller=\"trainingjob\"} 0\n",
+        "workqueue_depth{name=\"trainingjob\"} 0\n",
+        "workqueue_queue_duration_seconds_count{name=\"trainingjob\"} ",
+        "rest_client_requests_total{code=\"200\",method=\"GET\",host=\"10.0.0.1:443\"} 1\n",
+        "rest_client_requests_total{code=\"<error>\",method=\"LIST\",host=\"10.0.0.1:443\"} 1\n",
+        "rest_client_request_duration_seconds_sum{verb=\"GET\",host=\"10.0.0.1:443\"} 0.25\n",
+        "leader_election_master_status{name=\"lockstep-controller\"} 1\n",
+        "lockstep_controller_requests_waiting 2\n", "lockstep_time_to_ready_seconds_count 1\n",
+        "state=\"Complete\"} 1\n", "lockstep_build_info{version=\"1.2.3\"} 1\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "is not in\n" << text;
+  }
+}
+
+TEST(Probes, AnAddressIsReadOrRefusedWithWords) {
+  EXPECT_EQ(listen_address(":8080")->ip, "");
+  EXPECT_EQ(listen_address(":8080")->port, 8080);
+  EXPECT_EQ(listen_address("127.0.0.1:0")->ip, "127.0.0.1");
+  EXPECT_EQ(listen_address("[::1]:80")->ip, "::1");
+  for (const char* text : {"", "8080", ":", ":x", ":70000", "1.2.3.4:-1"}) {
+    const Result<ListenAddress> address = listen_address(text);
+    ASSERT_FALSE(address.ok()) << text;
+    EXPECT_NE(address.error().message.find("expected"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
