@@ -23,8 +23,8 @@ bool EventRecorder::may_speak(const std::string& uid) {
   Bucket& bucket = at->second;
   TimePoint now = clock_.now();
   if (is_new) {
-    bucket = {static_cast<double>(options_.burst), now};
-    bucket_order_.push_back(uid);
+    bucket = {static_cast<double>(options_.burst), now,
+              bucket_order_.insert(bucket_order_.end(), uid)};
   }
   bucket.tokens += to_seconds(now - bucket.filled) / to_seconds(options_.refill);
   bucket.tokens = std::min(bucket.tokens, static_cast<double>(options_.burst));
@@ -33,6 +33,19 @@ bool EventRecorder::may_speak(const std::string& uid) {
   if (may) bucket.tokens -= 1;
   forget_oldest(buckets_, bucket_order_, options_.remembered_max);
   return may;
+}
+
+void EventRecorder::forget(const std::string& uid) {
+  if (auto bucket = buckets_.find(uid); bucket != buckets_.end()) {
+    bucket_order_.erase(bucket->second.place);
+    buckets_.erase(bucket);
+  }
+  const std::string beginning = uid + "\n";
+  auto at = series_.lower_bound(beginning);
+  while (at != series_.end() && at->first.starts_with(beginning)) {
+    series_order_.erase(at->second.place);
+    at = series_.erase(at);
+  }
 }
 
 void EventRecorder::record(const Source& source, const About& about, const char* type,
@@ -77,8 +90,10 @@ void EventRecorder::create(const Source& source, const About& about, const char*
                                           {"firstTimestamp", now},
                                           {"lastTimestamp", now}});
   if (!made.ok()) return;
-  if (!series_.contains(key)) series_order_.push_back(key);
-  series_[key] = {events + "/" + name, 1};
+  auto [at, is_new] = series_.try_emplace(key);
+  if (is_new) at->second.place = series_order_.insert(series_order_.end(), key);
+  at->second.target = events + "/" + name;
+  at->second.count = 1;
   forget_oldest(series_, series_order_, options_.remembered_max);
 }
 

@@ -46,15 +46,22 @@ class EventRecorder {
                const std::string& message) {
     record(source, about, "Warning", reason, message);
   }
+  // The object is gone: nothing is said again of it.
+  void forget(const std::string& uid);
+  // How many events a repetition would be counted in.
+  size_t remembered() const { return series_.size(); }
 
  private:
+  using Order = std::list<std::string>;  // keys, oldest first
   struct Series {
     std::string target;
     int64_t count = 0;
+    Order::iterator place;
   };
   struct Bucket {
     double tokens = 0;
     TimePoint filled{};
+    Order::iterator place;
   };
 
   void record(const Source& source, const About& about, const char* type, std::string_view reason,
@@ -68,10 +75,10 @@ class EventRecorder {
   const EventRecorderOptions options_;
   uint64_t seed_;
   uint64_t written_ = 0;
-  std::map<std::string, Series> series_;
-  std::list<std::string> series_order_;  // oldest first
-  std::map<std::string, Bucket> buckets_;
-  std::list<std::string> bucket_order_;
+  std::map<std::string, Series> series_;  // the key begins with the object's UID
+  Order series_order_;
+  std::map<std::string, Bucket> buckets_;  // by UID
+  Order bucket_order_;
 };
 
 }  // namespace lockstep::local

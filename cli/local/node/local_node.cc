@@ -229,6 +229,7 @@ void LocalNode::pod_changed(const Json& pod, bool deleted) {
     binder_.scheduler().pod_gone(uid);
     controller_.pod_gone(uid);
     logs_.remove(uid);
+    events_.forget(uid);
     if (worker == workers_.end()) return;
     worker->second->gone();
     return touch(uid);
@@ -265,6 +266,7 @@ void LocalNode::step_pod(const std::string& uid) {
   worker->second->step(clock_.now());
   if (worker->second->is_done()) {
     workers_.erase(worker);
+    events_.forget(uid);
     return;
   }
   TimePoint next = worker->second->next_deadline();
