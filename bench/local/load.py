@@ -29,6 +29,9 @@ import time
 JOBS = "/apis/lockstep.dev/v1alpha1/namespaces/load/trainingjobs"
 PODS = "/api/v1/namespaces/load/pods"
 TOLERANCE = 0.10
+# Where a load leaves nothing, wherever it was.
+COLLECTIONS = ("/apis/lockstep.dev/v1alpha1/trainingjobs", "/api/v1/pods", "/api/v1/secrets",
+               "/api/v1/configmaps")
 
 
 class Server:
@@ -210,6 +213,14 @@ def wait_until(condition, seconds):
     return True
 
 
+def left_over(server, connection):
+    """What a server should not hold when the namespace of the load is gone."""
+    for path in COLLECTIONS:
+        items = server.ask(connection, "GET", path)[1]["items"]
+        if items:
+            yield f"{len(items)} objects are left in {path}"
+
+
 def settle(server, connection):
     """Deletes the namespace with all that is in it, and waits until it is gone."""
     server.ask(connection, "DELETE", "/api/v1/namespaces/load")
@@ -267,6 +278,7 @@ def run_round(server, connection, arguments, names):
                   (JOBS, PODS, "/api/v1/namespaces/load/secrets", "/api/v1/namespaces/load/events"))
     if not settle(server, connection):
         problems.append("the namespace was not deleted in 120 s")
+    problems += left_over(server, connection)
     count = {name: len([e for e in w.events if e[0] == "ADDED"]) for name, w in watchers.items()}
     for name, watcher in watchers.items():
         expected = len(names) * (2 if name.startswith("pods") else 1)
@@ -293,7 +305,8 @@ def measure(arguments, folder):
     kubeconfig = folder / "kubeconfig"
     up = subprocess.Popen(
         [arguments.lockstep, "up", "--folder", str(folder / "up"), "--kubeconfig", str(kubeconfig),
-         "--machines", str(arguments.machines), "--history-seconds", "5"],
+         "--machines", str(arguments.machines),
+         "--history-seconds", str(arguments.history_seconds)],
         stdin=subprocess.DEVNULL, stderr=open(folder / "up.log", "wb"))
     try:
         if not wait_until(kubeconfig.exists, 60):
@@ -306,13 +319,14 @@ def measure(arguments, folder):
         _, problems = run_round(server, connection,
                                 argparse.Namespace(**{**vars(arguments), "slow_watcher": False}),
                                 [f"warm-{i:03}" for i in range(arguments.warm_up)])
-        time.sleep(arguments.history_margin)
+        if arguments.memory:
+            time.sleep(arguments.history_seconds + arguments.history_margin)
         memory.mark_start()
         threading.Thread(target=memory.sample, daemon=True).start()
         figures, more = run_round(server, connection, arguments,
                                   [f"job-{i:04}" for i in range(arguments.jobs)])
         problems += more
-        if not wait_until(memory.is_back, 60):
+        if arguments.memory and not wait_until(memory.is_back, 60):
             problems.append(f"memory: {memory.start} at the start, {memory.now()} at the end")
         figures["residentBytes"] = {"start": memory.start, "peak": memory.peak,
                                     "end": memory.now()}
@@ -337,7 +351,11 @@ def main():
     parser.add_argument("--machines", type=int, default=2)
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=900, help="a guard against hangs")
-    parser.add_argument("--history-margin", type=float, default=12)
+    parser.add_argument("--history-seconds", type=int, default=15,
+                        help="what a watch may fall behind before it is told 410")
+    parser.add_argument("--history-margin", type=float, default=7)
+    parser.add_argument("--no-memory", dest="memory", action="store_false",
+                        help="does not wait until memory is back")
     parser.set_defaults(slow_watcher=True)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lockstep-load-") as name:
