@@ -29,12 +29,12 @@ struct Schema<Condition> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "type",
-                .meaning = "Valid, PodsScheduled, Ready, Running, Restarting, Suspended, Complete "
-                           "or Failed.",
+                .meaning = "What it is about: Valid, PodsScheduled, Ready, Running, Restarting, "
+                           "Suspended, Complete or Failed.",
                 .required = true},
           &Condition::type);
     visit(Field{.name = "status",
-                .meaning = "Whether it holds.",
+                .meaning = "Whether the condition holds.",
                 .choices = "True False Unknown",
                 .required = true},
           &Condition::status);
@@ -54,7 +54,7 @@ template <>
 struct Schema<NodesStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "desired", .meaning = "As spec.nodes has it.", .minimum = 0},
+    visit(Field{.name = "desired", .meaning = "Pods that spec.nodes asks for.", .minimum = 0},
           &NodesStatus::desired);
     visit(Field{.name = "ready", .meaning = "Pods that run and have an address.", .minimum = 0},
           &NodesStatus::ready);
@@ -81,21 +81,22 @@ struct Schema<ProgressStatus> {
     visit(Field{.name = "steps", .meaning = "Steps of the whole job.", .minimum = 0},
           &ProgressStatus::steps);
     visit(Field{.name = "loss",
-                .meaning = "Of the last step (nats per token, or a command's own measure); absent "
-                           "where it isn't finite."},
+                .meaning = "Loss of the last step (nats per token, or a command's own measure); "
+                           "absent where it isn't finite."},
           &ProgressStatus::loss);
-    visit(Field{.name = "validationLoss", .meaning = "The newest, nats per token."},
+    visit(Field{.name = "validationLoss",
+                .meaning = "The newest loss on the held back data, nats per token."},
           &ProgressStatus::validationLoss);
     visit(Field{.name = "tokensPerSecond",
-                .meaning = "Of the whole job, over the last steps; absent where nobody counts "
-                           "tokens.",
+                .meaning = "Tokens per second of the whole job, over the last steps; absent where "
+                           "nobody counts tokens.",
                 .minimum = 0},
           &ProgressStatus::tokensPerSecond);
     visit(Field{.name = "samplesPerSecond",
-                .meaning = "Of the whole job, where a command counts samples.",
+                .meaning = "Samples per second of the whole job, where a command counts samples.",
                 .minimum = 0},
           &ProgressStatus::samplesPerSecond);
-    visit(Field{.name = "tokens", .meaning = "Trained on since step 0.", .minimum = 0},
+    visit(Field{.name = "tokens", .meaning = "Tokens trained on since step 0.", .minimum = 0},
           &ProgressStatus::tokens);
     visit(Field{.name = "samples", .meaning = "Sequences trained on since step 0.", .minimum = 0},
           &ProgressStatus::samples);
@@ -109,38 +110,45 @@ struct Schema<FailureStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(
-        Field{.name = "rank",
-              .meaning = "That failed first; -1 is none or unknown, as where a whole pod was lost.",
-              .minimum = -1},
+        Field{
+            .name = "rank",
+            .meaning =
+                "The rank that failed first; -1 is none or unknown, as where a whole pod was lost.",
+            .minimum = -1},
         &FailureStatus::rank);
-    visit(Field{.name = "nodeIndex", .meaning = "Its node; -1 is unknown.", .minimum = -1},
-          &FailureStatus::nodeIndex);
+    visit(
+        Field{
+            .name = "nodeIndex", .meaning = "The index of its node; -1 is unknown.", .minimum = -1},
+        &FailureStatus::nodeIndex);
     visit(Field{.name = "node", .meaning = "The Kubernetes node of its pod."},
           &FailureStatus::node);
     visit(Field{.name = "exitCode",
-                .meaning = "128 + signal where a signal ended it; -1 is unknown.",
+                .meaning = "Its exit code, 128 + signal where a signal ended it; -1 is unknown.",
                 .minimum = -1},
           &FailureStatus::exitCode);
-    visit(Field{.name = "reason", .meaning = "Error, Signal, OOMKilled, PodLost and the like."},
+    visit(Field{.name = "reason",
+                .meaning =
+                    "Why it failed, in one word: Error, Signal, OOMKilled, PodLost and the like."},
           &FailureStatus::reason);
     visit(Field{.name = "message", .meaning = "The end of its log.", .bytes_max = 32768},
           &FailureStatus::message);
-    visit(Field{.name = "action", .meaning = "RestartInPlace, RecreatePod or Fail."},
+    visit(Field{.name = "action",
+                .meaning = "What was done about it: RestartInPlace, RecreatePod or Fail."},
           &FailureStatus::action);
-    visit(Field{.name = "round", .meaning = "In which it happened.", .minimum = 0},
+    visit(Field{.name = "round", .meaning = "The round in which it happened.", .minimum = 0},
           &FailureStatus::round);
-    visit(Field{.name = "step", .meaning = "That the job had reached.", .minimum = 0},
+    visit(Field{.name = "step", .meaning = "The step that the job had reached.", .minimum = 0},
           &FailureStatus::step);
     visit(Field{.name = "attempt",
                 .meaning = "Failures in a row without a step beyond that of the first.",
                 .minimum = 0},
           &FailureStatus::attempt);
     visit(Field{.name = "recoverySeconds",
-                .meaning = "From the failure until all ranks trained (those of a command: ran) "
-                           "again; 0 until then.",
+                .meaning = "Time from the failure until all ranks trained (those of a command: "
+                           "ran) again; 0 until then.",
                 .minimum = 0},
           &FailureStatus::recoverySeconds);
-    visit(Field{.name = "time", .meaning = "When it was seen."}, &FailureStatus::time);
+    visit(Field{.name = "time", .meaning = "When the failure was seen."}, &FailureStatus::time);
   }
 };
 
@@ -150,7 +158,8 @@ struct Schema<CheckpointStatus> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "step", .meaning = "Steps done when it was saved.", .minimum = 0},
           &CheckpointStatus::step);
-    visit(Field{.name = "path", .meaning = "Its folder."}, &CheckpointStatus::path);
+    visit(Field{.name = "path", .meaning = "The folder of the checkpoint."},
+          &CheckpointStatus::path);
   }
 };
 
@@ -163,22 +172,23 @@ struct Schema<TrainingJobStatus> {
                 .minimum = 0},
           &TrainingJobStatus::observedGeneration);
     visit(Field{.name = "state",
-                .meaning = "Pending, Forming, Running, Restarting, Suspended, Complete or Failed; "
-                           "for display, conditions are the API."},
+                .meaning = "What the job is doing: Pending, Forming, Running, Restarting, "
+                           "Suspended, Complete or Failed; for display, conditions are the API."},
           &TrainingJobStatus::state);
     visit(Field{.name = "round",
                 .meaning = "The formation of the world, counted; 0 before the first.",
                 .minimum = 0},
           &TrainingJobStatus::round);
     visit(Field{.name = "members",
-                .meaning = "The incarnation of each node index in the round, \"1,1,2,1\".",
+                .meaning = "The incarnation of each node index in the round, such as \"1,1,2,1\".",
                 .bytes_max = 65536},
           &TrainingJobStatus::members);
-    visit(Field{.name = "worldHash", .meaning = "Of the round's assignment."},
+    visit(Field{.name = "worldHash", .meaning = "Hash of the round's assignment."},
           &TrainingJobStatus::worldHash);
     visit(Field{.name = "restarts", .meaning = "Rounds begun after a failure.", .minimum = 0},
           &TrainingJobStatus::restarts);
-    visit(Field{.name = "nodes", .meaning = "Pods wanted and there."}, &TrainingJobStatus::nodes);
+    visit(Field{.name = "nodes", .meaning = "Pods that are wanted, and that are there."},
+          &TrainingJobStatus::nodes);
     visit(Field{.name = "rendezvous", .meaning = "Where the round meets."},
           &TrainingJobStatus::rendezvous);
     visit(Field{.name = "progress", .meaning = "How far the training is."},
@@ -192,7 +202,7 @@ struct Schema<TrainingJobStatus> {
     visit(Field{.name = "completionTime", .meaning = "When the job was Complete or Failed."},
           &TrainingJobStatus::completionTime);
     visit(Field{.name = "conditions",
-                .meaning = "metav1.Conditions.",
+                .meaning = "What the job has reached, as metav1.Conditions.",
                 .items_max = 32,
                 .list_key = "type"},
           &TrainingJobStatus::conditions);

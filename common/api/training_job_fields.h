@@ -26,7 +26,7 @@ struct Schema<ModelSpec> {
                 .meaning = "A known size; the fields below then override single dimensions of it.",
                 .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b"},
           &ModelSpec::preset);
-    visit(Field{.name = "family", .meaning = "The architecture.", .choices = "gpt2"},
+    visit(Field{.name = "family", .meaning = "The architecture of the model.", .choices = "gpt2"},
           &ModelSpec::family);
     visit(Field{.name = "layers",
                 .meaning = "Transformer blocks; 0 takes the preset's.",
@@ -79,7 +79,9 @@ struct Schema<DataSpec> {
                 .minimum = 0,
                 .maximum = 0.5},
           &DataSpec::validationFraction);
-    visit(Field{.name = "seed", .meaning = "Of the order of the samples.", .minimum = 0},
+    visit(Field{.name = "seed",
+                .meaning = "Seed of the order in which samples are drawn.",
+                .minimum = 0},
           &DataSpec::seed);
   }
 };
@@ -106,16 +108,18 @@ template <>
 struct Schema<OptimizerSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "name", .meaning = "The update rule.", .choices = "adamw"},
+    visit(Field{.name = "name",
+                .meaning = "The rule by which parameters are updated.",
+                .choices = "adamw"},
           &OptimizerSpec::name);
     visit(Field{.name = "learningRate",
-                .meaning = "After the warm-up.",
+                .meaning = "The learning rate when the warm-up is over.",
                 .minimum = 0,
                 .maximum = 100,
                 .above_minimum = true},
           &OptimizerSpec::learningRate);
     visit(Field{.name = "schedule",
-                .meaning = "Of the learning rate after the warm-up.",
+                .meaning = "How the learning rate goes on after the warm-up.",
                 .choices = "constant linear cosine"},
           &OptimizerSpec::schedule);
     visit(Field{.name = "warmupSteps",
@@ -123,11 +127,12 @@ struct Schema<OptimizerSpec> {
                 .minimum = 0,
                 .maximum = kStepsMax},
           &OptimizerSpec::warmupSteps);
-    visit(Field{.name = "minimumLearningRate",
-                .meaning = "Where linear and cosine end; at most learningRate.",
-                .minimum = 0,
-                .maximum = 100},
-          &OptimizerSpec::minimumLearningRate);
+    visit(
+        Field{.name = "minimumLearningRate",
+              .meaning = "The learning rate at which linear and cosine end; at most learningRate.",
+              .minimum = 0,
+              .maximum = 100},
+        &OptimizerSpec::minimumLearningRate);
     visit(Field{.name = "beta1",
                 .meaning = "Decay of the gradient's running mean.",
                 .minimum = 0,
@@ -145,7 +150,7 @@ struct Schema<OptimizerSpec> {
                 .above_minimum = true},
           &OptimizerSpec::epsilon);
     visit(Field{.name = "weightDecay",
-                .meaning = "Decoupled, of matrices alone.",
+                .meaning = "Decay of the weights, decoupled from the gradient; of matrices alone.",
                 .minimum = 0,
                 .maximum = 10},
           &OptimizerSpec::weightDecay);
@@ -181,16 +186,17 @@ struct Schema<SampleSpec> {
           &SampleSpec::tokens);
     visit(Field{.name = "prompt", .meaning = "The text that is continued."}, &SampleSpec::prompt);
     visit(Field{.name = "temperature",
-                .meaning = "Below 1 sharpens the distribution, 0 always takes the likeliest.",
+                .meaning = "How freely tokens are drawn: below 1 sharpens the distribution, 0 "
+                           "always takes the likeliest.",
                 .minimum = 0,
                 .maximum = 100},
           &SampleSpec::temperature);
     visit(Field{.name = "topK",
-                .meaning = "Draws among this many likeliest tokens; 0 is all of them.",
+                .meaning = "How many of the likeliest tokens are drawn from; 0 is all of them.",
                 .minimum = 0,
                 .maximum = 1 << 24},
           &SampleSpec::topK);
-    visit(Field{.name = "seed", .meaning = "Of the draws.", .minimum = 0}, &SampleSpec::seed);
+    visit(Field{.name = "seed", .meaning = "Seed of the draws.", .minimum = 0}, &SampleSpec::seed);
   }
 };
 
@@ -210,10 +216,10 @@ struct Schema<TrainSpec> {
     visit(Field{.name = "optimizer", .meaning = "How the parameters are updated."},
           &TrainSpec::optimizer);
     visit(Field{.name = "precision",
-                .meaning = "Of matrix products; parameters and sums are kept in fp32.",
+                .meaning = "Precision of matrix products; parameters and sums are kept in fp32.",
                 .choices = "fp32 bf16"},
           &TrainSpec::precision);
-    visit(Field{.name = "seed", .meaning = "Of the initial parameters.", .minimum = 0},
+    visit(Field{.name = "seed", .meaning = "Seed of the initial parameters.", .minimum = 0},
           &TrainSpec::seed);
     visit(Field{.name = "bucketBytes",
                 .meaning = "Bytes of gradients that are all-reduced together.",
@@ -270,17 +276,17 @@ struct Schema<RendezvousSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "port",
-                .meaning = "Of local rank 0 on every node; local rank i listens on port + i. With "
-                           "command, round r adds ((r - 1) mod 8) x processesPerNode.",
+                .meaning = "The port of local rank 0 on every node; local rank i listens on port + "
+                           "i. With command, round r adds ((r - 1) mod 8) x processesPerNode.",
                 .minimum = 1,
                 .maximum = 65535},
           &RendezvousSpec::port);
-    visit(
-        Field{.name = "timeoutSeconds",
-              .meaning = "From the assignment until all ranks of the built-in loop are connected.",
-              .minimum = 1,
-              .maximum = 86400},
-        &RendezvousSpec::timeoutSeconds);
+    visit(Field{.name = "timeoutSeconds",
+                .meaning =
+                    "Time from the assignment until all ranks of the built-in loop are connected.",
+                .minimum = 1,
+                .maximum = 86400},
+          &RendezvousSpec::timeoutSeconds);
     visit(Field{.name = "variables",
                 .meaning = "Variables that a command gets beside torchrun's, by the framework that "
                            "reads them.",
@@ -383,7 +389,7 @@ struct Schema<TrainingJobSpec> {
                            "false goes on from there."},
           &TrainingJobSpec::suspend);
     visit(Field{.name = "terminationGracePeriodSeconds",
-                .meaning = "From asking the ranks to end (SIGTERM) to ending them (SIGKILL).",
+                .meaning = "Time from asking the ranks to end (SIGTERM) to ending them (SIGKILL).",
                 .minimum = 0,
                 .maximum = 86400},
           &TrainingJobSpec::terminationGracePeriodSeconds);
