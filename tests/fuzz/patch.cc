@@ -1,0 +1,53 @@
+// An object and a patch, one a line: the patch as one of each of the three kinds.
+#include "cli/local/patch/patch.h"
+
+#include "cli/local/patch/json_size.h"
+#include "common/base/check.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace lockstep;
+using namespace lockstep::local;
+
+namespace {
+
+constexpr PatchLimits kLimits{.operations_max = 200, .bytes_max = 10'000};
+
+const Json* check(const PatchResult& result) {
+  if (const auto* error = std::get_if<PatchError>(&result)) {
+    CHECK(error->code == 400 || error->code == 413 || error->code == 422);
+    CHECK(!error->message.empty());
+    return nullptr;
+  }
+  const Json& patched = std::get<Json>(result);
+  const JsonSize size = size_of(patched);
+  CHECK(size.bytes <= kLimits.bytes_max && size.depth <= kLimits.depth_max);
+  const std::string text = dump_json(patched);
+  CHECK(text.size() <= size.bytes);
+  const Result<Json> again = parse_json(text);
+  CHECK(again.ok() && *again == patched);
+  return &patched;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text = fuzz_text(data, size);
+  const size_t line = text.find('\n');
+  if (line == std::string_view::npos) return 0;
+  const Result<Json> object = parse_json(text.substr(0, line));
+  const Result<Json> patch = parse_json(text.substr(line + 1));
+  if (!object.ok() || !object->is_object() || !patch.ok()) return 0;
+  static const auto kPod = built_in_schema("v1", "Pod");
+
+  check(apply_json_patch(*object, *patch, kLimits));
+  if (const PatchResult merged = apply_merge_patch(*object, *patch, kLimits);
+      const Json* result = check(merged)) {
+    const PatchResult again = apply_merge_patch(*result, *patch, kLimits);
+    CHECK(std::get<Json>(again) == *result);
+  }
+  if (const PatchResult merged = apply_strategic_patch(*kPod, *object, *patch, kLimits);
+      const Json* result = check(merged)) {
+    CHECK(result->is_object());
+  }
+  return 0;
+}
