@@ -168,12 +168,18 @@ void KubectlTest::TearDown() {
 }
 
 Program::Options KubectlTest::options_for(const std::string& command) const {
-  std::vector<std::string> arguments = {GetParam(), "--namespace", namespace_};
-  for (std::string& word : words_of(command)) arguments.push_back(std::move(word));
+  // Flags come after the name of a plugin.
+  std::vector<std::string> words = words_of(command);
+  const size_t named = words[0] == "lockstep" ? 2 : 0;
+  std::vector<std::string> arguments = {GetParam()};
+  arguments.insert(arguments.end(), words.begin(), words.begin() + static_cast<long>(named));
+  arguments.insert(arguments.end(), {"--namespace", namespace_});
+  arguments.insert(arguments.end(), words.begin() + static_cast<long>(named), words.end());
   const fs::path home = cluster().folder.path() / version_of(GetParam());  // of its caches
   return {.arguments = std::move(arguments),
           .environment = {{"KUBECONFIG", cluster().kubeconfig()},
                           {"HOME", home},
+                          {"PATH", std::string(LOCKSTEP_BIN_DIR) + ":" + std::getenv("PATH")},
                           {"KUBE_EDITOR", folder_.path() / "editor"}},
           .folder = folder_.path()};
 }
@@ -252,6 +258,14 @@ std::string KubectlTest::job_file(const JobSpec& job) {
        << "\n    batch: {global: 4, micro: 2}\n"
        << job.more;
   return file(job.name + ".yaml", text.str());
+}
+
+std::string KubectlTest::waiting_job_file(const std::string& name, int nodes) {
+  return file(name + ".yaml",
+              "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
+                  "}\nspec:\n  nodes: " + std::to_string(nodes) +
+                  "\n  terminationGracePeriodSeconds: 5\n  command: [sh, -c, 'until [ -s " +
+                  file("mark", "") + " ]; do sleep 0.05; done']\n");
 }
 
 int KubectlTest::minor_version() const {

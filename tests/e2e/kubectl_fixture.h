@@ -53,7 +53,7 @@ class KubectlTest : public testing::TestWithParam<std::string> {
   void TearDown() override;
 
   // `command` as one would type it after `kubectl`: words with spaces between them; single
-  // quotes keep spaces.
+  // quotes keep spaces. `lockstep ...` is the plugin.
   Outcome kubectl(const std::string& command);
   // Its stdout; the test fails if it does not end with 0.
   std::string ok(const std::string& command);
@@ -75,6 +75,8 @@ class KubectlTest : public testing::TestWithParam<std::string> {
   void editor(const std::string& line);
   // The YAML of a small TrainingJob, in a file.
   std::string job_file(const JobSpec& job = {});
+  // That of a job of any program, which waits until the file `mark` has text.
+  std::string waiting_job_file(const std::string& name, int nodes);
   // 1.33 is 33; for what older ones don't know.
   int minor_version() const;
   const std::string& namespace_name() const { return namespace_; }

@@ -42,20 +42,57 @@ TEST_P(KubectlJobsTest, AJobFromApplyToComplete) {
 }
 
 TEST_P(KubectlJobsTest, AWatchFollowsAJobToItsEnd) {
-  const std::string mark = file("mark", "");
   std::unique_ptr<Program> watch = start("get trainingjobs -w");
   auto prints = [&](const char* words) {
     return eventually([&] { return watch->output().find(words) != std::string::npos; }, 60);
   };
-  ok("apply -f " +
-     file("job.yaml",
-          "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: waits}\n"
-          "spec:\n  nodes: 1\n  command: [sh, -c, 'until [ -s " +
-              mark + " ]; do sleep 0.05; done']\n"));
+  ok("apply -f " + waiting_job_file("waits", 1));
   EXPECT_TRUE(prints("Running")) << watch->output() << watch->errors();
   file("mark", "now");
   EXPECT_TRUE(prints("Complete")) << watch->output() << watch->errors();
   EXPECT_TRUE(watch->output().starts_with("NAME "));
+}
+
+TEST_P(KubectlJobsTest, ADrainedNodesJobGoesOnElsewhere) {
+  ok("apply -f " + waiting_job_file("waits", 2));
+  ok("wait --for=condition=Running tj/waits --timeout=60s");
+  const std::string drained = "local-0";
+  const std::string on_drained = "get pods -o name --field-selector spec.nodeName=" + drained;
+  EXPECT_NE(ok(on_drained), "") << "pods are spread";
+  // The pods have an emptyDir.
+  EXPECT_TRUE(has(refused("drain " + drained + " --timeout=20s"), "local storage"));
+  EXPECT_TRUE(has(ok("drain " + drained + " --delete-emptydir-data --timeout=60s"), "evicted"));
+  EXPECT_TRUE(eventually([&] { return ok("get tj waits -o jsonpath={.status.restarts}") == "1"; }));
+  ok("wait --for=condition=Running tj/waits --timeout=60s");
+  EXPECT_EQ(ok(on_drained), "");
+  EXPECT_EQ(table("get pods").column("STATUS"), std::vector<std::string>(2, "Running"));
+  ok("uncordon " + drained);
+  file("mark", "now");
+  ok("wait --for=condition=Complete tj/waits --timeout=60s");
+}
+
+// kubectl starts the program kubectl-lockstep that it finds along PATH.
+TEST_P(KubectlJobsTest, ThePluginListsAndWatches) {
+  std::unique_ptr<Program> list = start("lockstep list -w");
+  ok("apply -f " + waiting_job_file("waits", 1));
+  ok("wait --for=condition=Running tj/waits --timeout=60s");
+  const PrintedTable jobs = table("lockstep list");
+  EXPECT_EQ(jobs.headers(), table("get tj").headers());
+  EXPECT_EQ(jobs.cell("waits", "STATE"), "Running");
+  EXPECT_EQ(ok("lockstep list -o name"), "trainingjob.lockstep.dev/waits\n");
+  std::unique_ptr<Program> status = start("lockstep status -w waits");
+  auto prints = [](const Program& program, const char* words) {
+    return eventually([&] { return program.output().find(words) != std::string::npos; }, 60);
+  };
+  EXPECT_TRUE(prints(*status, "Running")) << status->output() << status->errors();
+  EXPECT_TRUE(prints(*list, "Running")) << list->output() << list->errors();
+  EXPECT_FALSE(has(list->output(), "Complete"));
+  file("mark", "now");
+  EXPECT_EQ(status->wait(60), 0) << status->errors();
+  EXPECT_TRUE(has(status->output(), "---\n")) << "a page for each change";
+  EXPECT_TRUE(has(status->output(), "Complete, round 1"));
+  EXPECT_TRUE(prints(*list, "Complete")) << list->output() << list->errors();
+  EXPECT_TRUE(list->running());
 }
 
 TEST_P(KubectlJobsTest, DescribeShowsTheStatusAndTheEvents) {
