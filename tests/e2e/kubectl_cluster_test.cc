@@ -32,6 +32,8 @@ TEST_P(KubectlClusterTest, APodRunsAShellCommandToCompletion) {
   EXPECT_EQ(ok("logs -f p"), "hello\noops\nlast\n");
   EXPECT_EQ(ok("logs pod/p -c main"), "hello\noops\nlast\n");
   EXPECT_TRUE(has(refused("logs p -c nope"), "container nope is not valid for pod p"));
+  for (const char* option : {"--timestamps", "--since=5m", "--since-time=2026-01-01T00:00:00Z"})
+    EXPECT_TRUE(has(refused("logs p " + std::string(option)), "keeps no times of lines"));
   EXPECT_TRUE(has(refused("logs nope"), "pods \"nope\" not found"));
   EXPECT_TRUE(has(refused("logs p --previous"), "previous terminated container \"main\""));
   const PrintedTable wide = table("get pod p -o wide");
