@@ -45,7 +45,13 @@ TrainingJob read_job(const Json& document, Problems& problems) {
   Json without_spec = document;
   without_spec["spec"] = Json::object();
   Result<TrainingJob> rest = stored_training_job_from_json(without_spec);
-  return rest.ok() ? std::move(rest).value() : TrainingJob{};
+  TrainingJob readable = rest.ok() ? std::move(rest).value() : TrainingJob{};
+  // Whose it is and whether it may run don't depend on the rest of the spec.
+  if (const Json* spec = find_member(document, "spec")) {
+    readable.spec.suspend = bool_or(*spec, "suspend", false);
+    readable.spec.managedBy = string_or(*spec, "managedBy", "");
+  }
+  return readable;
 }
 
 std::string metadata_text(const Json& document, std::string_view key) {

@@ -54,7 +54,7 @@ Verdict ending(Pass& pass);    // Complete and Failed are for ever; the pods are
 Verdict validation(Pass& pass);
 Verdict suspension(Pass& pass);
 Verdict membership(Pass& pass);  // an incarnation for each node index
-Verdict completion(Pass& pass);  // what was lost after the work was done is no failure
+Verdict completion(Pass& pass);  // right after ending: what comes after the work changes nothing
 Verdict failure(Pass& pass);
 Verdict placement(Pass& pass);   // pods as the members say
 Verdict assignment(Pass& pass);  // forms the round, then tells the agents

@@ -19,6 +19,7 @@ Verdict suspend(Pass& pass) {
   flip(pass, kSuspended, true, "SpecSuspend");
   flip(pass, kRunning, false, "Suspended");
   flip(pass, kRestarting, false, "Suspended");
+  pass.status.startTime.clear();
   pass.status.worldHash.clear();
   pass.status.rendezvous.reset();
   pass.event(false, "Suspended", "the job's pods are stopped; its checkpoints stay");
@@ -59,6 +60,7 @@ Verdict resume(Pass& pass) {
   }
   for (int64_t& incarnation : pass.members) ++incarnation;
   pass.status.members = members_to_text(pass.members);
+  pass.status.startTime = rfc3339(pass.seen.wall_now);
   flip(pass, kSuspended, false, "Resumed");
   pass.event(false, "Resumed", "new pods are made");
   pass.plan.why = "the job is to go on after its suspension";

@@ -26,21 +26,22 @@ std::string lines(const Problems& problems) {
 
 }  // namespace
 
-// An invalid job is left exactly as it is, running or not, until its spec is corrected.
+// An invalid job is left exactly as it is, running or not, until its spec is corrected; but it can
+// be suspended, for which nothing else of the spec is needed.
 Verdict validation(Pass& pass) {
   const Problems problems = find_problems(pass);
   const bool valid = problems.empty();
   const std::string message = lines(problems);
   const bool flipped = set_condition(pass.status, {.type = kValid,
                                                    .value = valid,
-                                                   .reason = valid ? "SpecValid" : "SpecInvalid",
+                                                   .reason = valid ? "SpecValid" : "InvalidSpec",
                                                    .message = message,
                                                    .time = rfc3339(pass.seen.wall_now),
                                                    .generation = pass.job().metadata.generation});
   if (valid) return Verdict::kNext;
   pass.plan.why = "the spec is not valid";
-  if (flipped) pass.event(true, "SpecInvalid", message);
-  return Verdict::kDecided;
+  if (flipped) pass.event(true, "InvalidSpec", message);
+  return pass.spec().suspend ? Verdict::kNext : Verdict::kDecided;
 }
 
 }  // namespace lockstep

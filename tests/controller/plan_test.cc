@@ -469,6 +469,38 @@ TEST(Validation, ARunningJobWhoseSpecBecomesInvalidIsLeftAlone) {
   EXPECT_EQ(plan.watch.size(), 2u);
 }
 
+TEST(Validation, ARunningJobWhoseSpecBecomesInvalidCanBeSuspendedAndResumesOnceItIsValid) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.problems = {"spec.nodes: the string \"two\" is not a number"};
+  scene.seen.job.spec.suspend = true;
+  EXPECT_TRUE(is_decision(scene.plan()));
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kSuspended));
+  EXPECT_EQ(condition(scene.status(), kValid).reason, "InvalidSpec");
+  EXPECT_EQ(scene.status().startTime, "") << "as a batch/Job's";
+  EXPECT_EQ(only<DeletePod>(scene.plan()).size(), 2u);
+  scene.seen.pods.clear();
+  scene.seen.job.spec.suspend = false;
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kSuspended)) << "what would be resumed isn't known";
+  scene.seen.problems.clear();
+  scene.settle();
+  EXPECT_FALSE(is_true(scene.status(), kSuspended));
+  EXPECT_TRUE(is_true(scene.status(), kValid));
+  EXPECT_FALSE(scene.status().startTime.empty());
+  EXPECT_EQ(only<CreatePod>(scene.plan()).size(), 2u);
+}
+
+TEST(Validation, AJobThatIsDoneIsCompleteWhateverBecameOfItsSpec) {
+  Scene scene(1);
+  scene.train();
+  scene.agent(0).phase = "Completed";
+  scene.seen.problems = {"spec.nodes: the string \"two\" is not a number"};
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kComplete));
+}
+
 TEST(Deletion, DeletesThePodsOfAJobThatIsGoing) {
   Scene scene(2);
   scene.train();
