@@ -35,6 +35,31 @@ TEST_F(ApiTest, ScalesThatCannotBeAreRefused) {
   EXPECT_EQ(ask("DELETE", kScale).code, 405);
 }
 
+TEST_F(ApiTest, BodiesOfAnotherShapeAreRefusedNotFatal) {
+  make(kJobs, job("a"));
+  make(kPods, pod("p"));
+  for (const Json& body : {Json::array(), Json(5), Json("x"), Json(nullptr)}) {
+    EXPECT_EQ(ask("PUT", kScale, body).code, 400) << body;
+    EXPECT_EQ(ask("POST", std::string(kPods) + "/p/binding", body).code, 400) << body;
+    EXPECT_EQ(ask("POST", std::string(kPods) + "/p/eviction", body).code, 400) << body;
+  }
+  EXPECT_EQ(ask("PUT", kScale, {{"metadata", 5}, {"spec", {{"replicas", 2}}}}).code, 200);
+  Json odd = get(std::string(kPods) + "/p").body;
+  odd["status"] = 5;
+  ask("PUT", std::string(kPods) + "/p/status", odd);
+  bind("p");
+  EXPECT_EQ(get(std::string(kPods) + "/p").body["spec"]["nodeName"].is_string(), true);
+}
+
+TEST_F(ApiTest, AGraceWithoutEndIsShownAsACentury) {
+  make(kPods, pod("p"));
+  bind("p");
+  const std::string target = std::string(kPods) + "/p";
+  EXPECT_EQ(ask("DELETE", target, {{"gracePeriodSeconds", INT64_MAX}}).code, 200);
+  const std::string gone_by = get(target).body["metadata"]["deletionTimestamp"];
+  EXPECT_TRUE(wall_time_from_rfc3339(gone_by).ok()) << gone_by;
+}
+
 TEST_F(ApiTest, AnEvictionDeletesThePod) {
   make(kPods, pod("p"));
   bind("p");

@@ -252,12 +252,14 @@ namespace {
 
 template <class Stream>
 asio::awaitable<void> serve(SessionContext& context, Stream stream) {
-  ++context.connections;
-  {
-    Session<Stream> session(context, std::move(stream));
-    co_await session.run();
-  }
-  --context.connections;
+  // However the session ends.
+  struct Counted {
+    explicit Counted(SessionContext& context) : context(context) { ++context.connections; }
+    ~Counted() { --context.connections; }
+    SessionContext& context;
+  } counted(context);
+  Session<Stream> session(context, std::move(stream));
+  co_await session.run();
 }
 
 }  // namespace

@@ -80,11 +80,21 @@ ApiResponse Api::handle(const ApiRequest& request) {
     Result<ApiPath> path = parse_target(types_, request.target);
     if (!path.ok()) return bad_request(path.error().message);
     int64_t before = storage_.version();
-    response = shown(*path, request, route(*path, request));
+    response = answer(*path, request);
     if (storage_.version() != before) listeners = listeners_;
   }
   for (const auto& listener : listeners) listener();
   return response;
+}
+
+// A mistake of ours that nlohmann/json notices costs one answer. What is stored is whole: objects
+// are replaced as wholes.
+ApiResponse Api::answer(const ApiPath& path, const ApiRequest& request) {
+  try {
+    return shown(path, request, route(path, request));
+  } catch (const std::exception& error) {
+    return failure(500, "InternalError", std::string("Internal error occurred: ") + error.what());
+  }
 }
 
 bool Api::compact() {

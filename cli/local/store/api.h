@@ -89,6 +89,7 @@ class Api {
   ApiResponse patch(Write& write, const ApiRequest& request);
   ApiResponse apply(Write& write, const ApiRequest& request, const ObjectPtr& old);
   ApiResponse get_scale(const ApiPath& path);
+  ApiResponse answer(const ApiPath& path, const ApiRequest& request);
   ApiResponse write_scale(Write& write, const ApiRequest& request);
   ApiResponse evict(Write& write, const ApiRequest& request);
   ApiResponse remove(const ApiPath& path, const ApiRequest& request);

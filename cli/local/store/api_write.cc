@@ -111,6 +111,7 @@ ApiResponse Api::bind(Write& write, const ApiRequest& request) {
     return write_conflict(*path.type, path.name, "pod is being deleted");
   Json updated = *pod;
   updated["spec"]["nodeName"] = node;
+  if (!updated["status"].is_object()) updated["status"] = Json::object();
   updated["status"]["conditions"] = {{{"type", "PodScheduled"},
                                       {"status", "True"},
                                       {"lastTransitionTime", rfc3339(clock_.wall_now())}}};

@@ -225,7 +225,7 @@ void set_condition(Json& status, WallTime now, Json condition) {
   Json& conditions = status["conditions"];
   if (!conditions.is_array()) conditions = Json::array();
   for (Json& existing : conditions) {
-    if (existing["type"] != condition["type"]) continue;
+    if (string_or(existing, "type", "") != condition["type"]) continue;
     bool same = existing["status"] == condition["status"];
     condition["lastTransitionTime"] = same ? existing["lastTransitionTime"] : Json(rfc3339(now));
     existing = std::move(condition);

@@ -8,6 +8,9 @@
 namespace lockstep::local {
 namespace {
 
+// A hundred years: beyond what times of nanoseconds can add up to, more would overflow.
+constexpr int64_t kGraceShownMaxSeconds = int64_t{100} * 366 * 24 * 3600;
+
 constexpr char kForeground[] = "foregroundDeletion";
 constexpr int64_t kDefaultGraceSeconds = 30;
 
@@ -134,11 +137,15 @@ void Deletion::mark(const ResourceType& type, const ObjectKey& key, const Json& 
   Json& metadata = updated["metadata"];
   bool first = !is_being_deleted(object);
   if (first || grace < int_or(metadata, "deletionGracePeriodSeconds", 0)) {
-    metadata["deletionTimestamp"] = rfc3339(now_ + std::chrono::seconds(grace));
+    const int64_t shown = std::clamp<int64_t>(grace, 0, kGraceShownMaxSeconds);
+    metadata["deletionTimestamp"] = rfc3339(now_ + std::chrono::seconds(shown));
     metadata["deletionGracePeriodSeconds"] = grace;
   }
   if (first && type.has_generation) metadata["generation"] = int_or(metadata, "generation", 0) + 1;
-  if (is_namespace(type)) updated["status"]["phase"] = "Terminating";
+  if (is_namespace(type)) {
+    if (!updated["status"].is_object()) updated["status"] = Json::object();
+    updated["status"]["phase"] = "Terminating";
+  }
   if (foreground && !waits_for_dependents(object)) metadata["finalizers"].push_back(kForeground);
   // Only marks are added: there is room for them, or the object stays as it was.
   if (updated != object) (void)storage_.put(type, key, std::move(updated)).ok();

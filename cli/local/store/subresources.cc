@@ -1,5 +1,7 @@
 // Subresources of Api that have a shape of their own: scale of custom types, eviction of pods.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "cli/local/store/api.h"
 #include "cli/local/store/event_view.h"
@@ -10,18 +12,37 @@ namespace {
 
 constexpr int64_t kReplicasMax = 2147483647;
 
-// ".spec.nodes" as a JSON pointer. The names were checked when the type was defined.
-Json::json_pointer pointer_of(const std::string& path) {
-  std::string text = path;
-  std::replace(text.begin(), text.end(), '.', '/');
-  return Json::json_pointer(text);
+// "spec" and "nodes" of ".spec.nodes". The names were checked when the type was defined.
+std::vector<std::string> names_of(const std::string& path) {
+  std::vector<std::string> names;
+  for (size_t from = 1; from < path.size();) {
+    const size_t to = std::min(path.find('.', from), path.size());
+    names.push_back(path.substr(from, to - from));
+    from = to + 1;
+  }
+  return names;
 }
 
-// The value at the path, or null.
+// The value at the path, or null. Paths lead through objects alone: a name of digits is no index.
 Json value_at(const Json& object, const std::string& path) {
-  if (path.empty()) return Json();
-  Json::json_pointer at = pointer_of(path);
-  return object.contains(at) ? object[at] : Json();
+  const Json* at = &object;
+  for (const std::string& name : names_of(path)) {
+    at = find_member(*at, name);
+    if (at == nullptr) return Json();
+  }
+  return path.empty() ? Json() : *at;
+}
+
+// False where the path leads through something else.
+bool set_replicas(Json& object, const std::string& path, int64_t count) {
+  Json* at = &object;
+  for (const std::string& name : names_of(path)) {
+    if (at->is_null()) *at = Json::object();
+    if (!at->is_object()) return false;
+    at = &(*at)[name];
+  }
+  *at = count;
+  return true;
 }
 
 int64_t replicas_at(const Json& object, const std::string& path) {
@@ -65,6 +86,7 @@ ApiResponse Api::write_scale(Write& write, const ApiRequest& request) {
       request.method == "PUT" ? parse_body(request) : patched(scale_type(), request, before);
   if (auto* error = std::get_if<ApiResponse>(&given)) return *error;
   const Json& scale = std::get<Json>(given);
+  if (!scale.is_object()) return bad_request("the body is not an object");
   const Json* spec = find_member(scale, "spec");
   const Json* replicas = spec == nullptr ? nullptr : find_member(*spec, "replicas");
   if (replicas != nullptr && !replicas->is_number_integer())
@@ -77,11 +99,13 @@ ApiResponse Api::write_scale(Write& write, const ApiRequest& request) {
           "Invalid value: " + std::to_string(count) + ": must be greater than or equal to 0",
           "spec.replicas"}});
   Json object = to_view(*path.type, *old);
-  object[pointer_of(path.type->scale->spec_replicas)] = count;
+  if (!set_replicas(object, path.type->scale->spec_replicas, count))
+    return bad_request(path.type->scale->spec_replicas + ": lies in what is no object");
   Json& metadata = object["metadata"];
-  const Json given_metadata = scale.value("metadata", Json::object());
+  const Json* given_metadata = find_member(scale, "metadata");
   for (const char* key : {"resourceVersion", "uid"}) {
-    if (std::string asked = string_or(given_metadata, key, ""); !asked.empty())
+    if (given_metadata == nullptr) break;
+    if (std::string asked = string_or(*given_metadata, key, ""); !asked.empty())
       metadata[key] = asked;
   }
   ApiPath main = path;  // the object itself is written
@@ -98,6 +122,7 @@ ApiResponse Api::evict(Write& write, const ApiRequest& request) {
   auto parsed = parse_body(request);
   if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
   const Json& eviction = std::get<Json>(parsed);
+  if (!eviction.is_object()) return bad_request("the body is not an object");
   if (string_or(eviction, "kind", "Eviction") != "Eviction")
     return bad_request("expected an Eviction of policy/v1 or policy/v1beta1");
   const Json* given = find_member(eviction, "deleteOptions");

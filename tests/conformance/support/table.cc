@@ -42,7 +42,8 @@ Result<std::vector<TableRow>> parse_table(const std::string& markdown) {
   int number = 0;
   for (std::string line; std::getline(text, line);) {
     ++number;
-    if (!line.starts_with('|') || line.starts_with("|---") || line.starts_with("| What |")) continue;
+    if (!line.starts_with('|') || line.starts_with("|---") || line.starts_with("| What |"))
+      continue;
     const std::string where = "[table] line " + std::to_string(number) + ": ";
     std::vector<std::string> cells = cells_of(line);
     if (cells.size() != 3)
