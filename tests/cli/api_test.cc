@@ -46,6 +46,10 @@ TEST_F(ApiTest, RefusesWithTheCodeAndReasonOfARealServer) {
   elsewhere["metadata"]["namespace"] = "kube-system";
   Json wrong_kind = job("x");
   wrong_kind["kind"] = "Pod";
+  Json kindless = job("x");
+  kindless.erase("kind");
+  Json nameless = job("x");
+  nameless["metadata"] = Json::object();
   Json versioned = job("x");
   versioned["metadata"]["resourceVersion"] = "5";
   Json bad_labels = job("x");
@@ -58,9 +62,10 @@ TEST_F(ApiTest, RefusesWithTheCodeAndReasonOfARealServer) {
   const std::vector<Refusal> cases = {
       {"create twice", "POST", jobs, job("taken"), 409, "AlreadyExists", "already exists"},
       {"bad name", "POST", jobs, job("Bad_Name"), 422, "Invalid", "RFC 1123"},
-      {"no name", "POST", jobs, {{"metadata", Json::object()}}, 422, "Invalid", "required"},
+      {"no name", "POST", jobs, nameless, 422, "Invalid", "required"},
       {"other namespace", "POST", jobs, elsewhere, 400, "BadRequest", "namespace"},
       {"wrong kind", "POST", jobs, wrong_kind, 400, "BadRequest", "kind"},
+      {"no kind", "POST", jobs, kindless, 400, "BadRequest", "'kind' is missing"},
       {"versioned create", "POST", jobs, versioned, 500, "InternalError", "resourceVersion"},
       {"labels of numbers", "POST", jobs, bad_labels, 400, "BadRequest", "metadata.labels"},
       {"owner without uid", "POST", jobs, ownerless, 422, "Invalid", "ownerReferences"},
@@ -321,11 +326,18 @@ TEST_F(ApiTest, EventsHaveTwoFaces) {
   EXPECT_EQ(modern["apiVersion"], "events.k8s.io/v1");
   EXPECT_EQ(modern["regarding"]["name"], "p");
   EXPECT_EQ(modern["note"], "words");
-  make("/apis/events.k8s.io/v1/namespaces/default/events", {{"apiVersion", "events.k8s.io/v1"},
-                                                            {"kind", "Event"},
-                                                            {"metadata", {{"name", "f"}}},
-                                                            {"regarding", {{"kind", "Pod"}}},
-                                                            {"note", "more"}});
+  make("/apis/events.k8s.io/v1/namespaces/default/events",
+       {{"apiVersion", "events.k8s.io/v1"},
+        {"kind", "Event"},
+        {"metadata", {{"name", "f"}}},
+        {"type", "Normal"},
+        {"eventTime", "2026-01-02T03:04:05.000006Z"},
+        {"reportingController", "one"},
+        {"reportingInstance", "a"},
+        {"action", "Starting"},
+        {"reason", "Started"},
+        {"regarding", {{"kind", "Pod"}}},
+        {"note", "more"}});
   Json core = get("/api/v1/namespaces/default/events/f").body;
   EXPECT_EQ(core["message"], "more");
   EXPECT_EQ(core["apiVersion"], "v1");

@@ -57,15 +57,27 @@ TEST_F(TableViewTest, ErrorsAreNotTables) {
 
 TEST_F(TableViewTest, TheFirstAnswerThatTheServerKnowsCounts) {
   make(kPods, pod("a"));
-  for (const char* accept :
-       {"", "*/*", "application/json",
-        "application/json, application/json;as=Table;v=v1;g=meta.k8s.io",
-        "application/json;as=Table;v=v1beta1;g=meta.k8s.io", "application/yaml", ";;,,",
-        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"})
+  for (const char* accept : {"", "*/*", "application/json",
+                             "application/json, application/json;as=Table;v=v1;g=meta.k8s.io",
+                             "application/json;as=Table;v=v1beta1;g=meta.k8s.io, application/json"})
     EXPECT_EQ(show(kPods, accept).body["kind"], "PodList") << accept;
   for (const char* accept : {kTable, "application/json;g=meta.k8s.io;v=v1;as=Table",
                              "application/yaml, application/json; as=Table; v=v1; g=meta.k8s.io"})
     EXPECT_EQ(show(kPods, accept).body["kind"], "Table") << accept;
+}
+
+TEST_F(TableViewTest, WhatItCanNotGiveIsRefused) {
+  for (const char* accept : {"application/yaml", ";;,,", "text/html", "application/vnd.custom+json",
+                             "application/json;as=Table;v=v9;g=meta.k8s.io"}) {
+    for (const char* target : {kPods, "/api/v1", "/version"}) {
+      ApiResponse refused = api_.handle({.method = "GET", .target = target, .accept = accept});
+      EXPECT_EQ(refused.code, 406) << accept << " " << target;
+      EXPECT_EQ(refused.body["reason"], "NotAcceptable");
+    }
+    auto watch = api_.open_watch(
+        {.method = "GET", .target = std::string(kPods) + "?watch=1", .accept = accept});
+    EXPECT_TRUE(std::holds_alternative<ApiResponse>(watch)) << accept;
+  }
 }
 
 TEST_F(TableViewTest, AWatchSaysTheColumnsOnce) {

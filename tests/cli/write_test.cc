@@ -97,7 +97,9 @@ TEST_F(ApiTest, TheSchemaFillsInDefaults) {
                     {"served", true},
                     {"storage", true},
                     {"schema", {{"openAPIV3Schema", schema}}}}}}}}});
-  Json made = make("/apis/example.com/v1/toys", {{"metadata", {{"name", "a"}}}});
+  Json made =
+      make("/apis/example.com/v1/toys",
+           {{"apiVersion", "example.com/v1"}, {"kind", "Toy"}, {"metadata", {{"name", "a"}}}});
   EXPECT_EQ(made["spec"]["size"], 4);
 }
 

@@ -103,5 +103,24 @@ TEST_F(Events, TheNewApiWantsToKnowWhoReports) {
   EXPECT_TRUE(is_failure(ask("POST", modern(), object), 422, "Invalid"));
 }
 
+TEST_F(Events, TheNewApiTakesTwoTypesAndNoFieldOfTheOld) {
+  Json object = event("e");
+  object["type"] = "Odd";
+  EXPECT_TRUE(is_failure(ask("POST", modern(), object), 422, "Invalid"));
+  for (const Json& old :
+       {Json({{"deprecatedCount", 3}}), Json({{"deprecatedLastTimestamp", "2026-01-02T03:04:06Z"}}),
+        Json({{"deprecatedSource", {{"component", "a"}}}})}) {
+    object = event("e");
+    object.update(old);
+    EXPECT_TRUE(is_failure(ask("POST", modern(), object), 422, "Invalid")) << old;
+  }
+}
+
+TEST_F(Events, OneThatHasAnEventTimeMayBeAboutAnotherNamespace) {
+  Json object = event("e");
+  object["regarding"]["namespace"] = "default";
+  EXPECT_TRUE(is_code(ask("POST", modern(), object), 201));
+}
+
 }  // namespace
 }  // namespace lockstep::conformance

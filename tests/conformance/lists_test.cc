@@ -110,6 +110,16 @@ TEST_F(Lists, ALabelSelectorCanAskForSets) {
   EXPECT_EQ(select("tier notin (front)"), (Names{"b", "c"}));
 }
 
+TEST_F(Lists, ALabelSelectorCanCompareWholeNumbers) {
+  make(secrets(), named("a", {{"n", "2"}}));
+  make(secrets(), named("b", {{"n", "10"}}));
+  make(secrets(), named("c", {{"n", "ten"}}));
+  make(secrets(), named("d"));
+  EXPECT_EQ(names(get(secrets() + "?labelSelector=n%3E2")), std::vector<std::string>{"b"});
+  EXPECT_EQ(names(get(secrets() + "?labelSelector=n%3C10")), std::vector<std::string>{"a"});
+  EXPECT_EQ(get(secrets() + "?labelSelector=n%3Eten").code, 400);
+}
+
 TEST_F(Lists, ALabelSelectorThatCanNotBeReadIs400) {
   for (const char* text : {"tier in front", "=x", "a=b=c", "tier in (a", "!a=b"})
     EXPECT_TRUE(

@@ -112,13 +112,34 @@ TEST_F(Tables, PodsHaveTheColumnsThatKubectlShows) {
 
 TEST_F(Tables, MetadataAloneCanBeAskedFor) {
   Json made = make(widgets(), widget("a"));
-  Reply reply = server().send(
-      {.target = widgets() + "/a",
-       .headers = {{"Accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}}});
+  auto ask_for = [&](const std::string& target, const std::string& kind) {
+    return server().send(
+        {.target = target,
+         .headers = {{"Accept", "application/json;as=" + kind + ";v=v1;g=meta.k8s.io"}}});
+  };
+  Reply reply = ask_for(widgets() + "/a", "PartialObjectMetadata");
   ASSERT_TRUE(is_code(reply, 200));
   EXPECT_EQ(reply.body["kind"], "PartialObjectMetadata");
   EXPECT_EQ(reply.body["metadata"], made["metadata"]);
   EXPECT_FALSE(reply.body.contains("spec"));
+  reply = ask_for(widgets(), "PartialObjectMetadataList");
+  ASSERT_TRUE(is_code(reply, 200));
+  EXPECT_EQ(reply.body["kind"], "PartialObjectMetadataList");
+  ASSERT_EQ(reply.body["items"].size(), 1u);
+  EXPECT_EQ(reply.body["items"][0]["metadata"]["name"], "a");
+  EXPECT_FALSE(reply.body["items"][0].contains("spec"));
+}
+
+TEST_F(Tables, AWatchOfMetadataAloneSendsNoMore) {
+  make(widgets(), widget("a"));
+  Watching watch(widgets() + "?watch=true",
+                 "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io");
+  Json event = watch.next();
+  ASSERT_FALSE(event.is_null());
+  EXPECT_EQ(event["type"], "ADDED");
+  EXPECT_EQ(event["object"]["kind"], "PartialObjectMetadata");
+  EXPECT_EQ(event["object"]["metadata"]["name"], "a");
+  EXPECT_FALSE(event["object"].contains("spec"));
 }
 
 }  // namespace

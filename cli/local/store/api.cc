@@ -119,8 +119,11 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
     if (method != "GET") return unknown_path();
     if (auto openapi = openapi_.answer(types_, path.path, request.accept)) return *openapi;
     std::optional<Json> document = discovery_document(types_, path.path);
-    return document ? ApiResponse{200, *std::move(document)} : unknown_path();
+    if (!document) return unknown_path();
+    return is_acceptable(request.accept) ? ApiResponse{200, *std::move(document)}
+                                         : not_acceptable();
   }
+  if (!is_acceptable(request.accept)) return not_acceptable();
   if (is_pod(*path.type) && goes_into_pods(path.subresource))
     return failure(501, "NotImplemented",
                    path.subresource + " is not in `lockstep up`: the pods' processes are this " +
@@ -151,10 +154,10 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
 
 ApiResponse Api::shown(const ApiPath& path, const ApiRequest& request, ApiResponse response) const {
   if (path.type == nullptr || !response.ok() || request.method != "GET") return response;
-  Result<std::optional<TableRows>> table = wanted_table(request.accept, path);
-  if (!table.ok()) return bad_request(table.error().message);
-  if (!table->has_value()) return response;
-  return {response.code, table_of(*path.type, response.body, **table, true, clock_.wall_now())};
+  Result<View> view = wanted_view(request.accept, path);
+  if (!view.ok()) return bad_request(view.error().message);
+  response.body = in_view(*path.type, std::move(response.body), *view, true, clock_.wall_now());
+  return response;
 }
 
 ApiResponse Api::get(const ApiPath& path) {

@@ -16,7 +16,7 @@
 #include "cli/local/store/selector.h"
 #include "cli/local/store/status_error.h"
 #include "cli/local/store/storage.h"
-#include "cli/local/table/table.h"
+#include "cli/local/store/table_view.h"
 #include "common/base/clock.h"
 #include "common/base/random.h"
 
@@ -34,8 +34,8 @@ struct Watch {
   std::deque<ObjectPtr> initial;  // objects that were there when it began, where it asked for them
   bool bookmarks = false;
   bool says_when_complete = false;  // a bookmark follows what was there when it began
-  std::optional<TableRows> table;   // objects are shown as a row each
-  bool has_headers = false;         // the columns were said
+  View view;                        // of each object
+  bool has_headers = false;         // a Table's columns were said
   int64_t timeout_seconds = 0;
   uint64_t epoch = 0;  // of the type
   bool ended = false;  // after an ERROR event nothing more comes

@@ -184,6 +184,7 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
   Result<ApiPath> path = parse_target(types_, request.target);
   if (!path.ok()) return bad_request(path.error().message);
   if (path->type == nullptr || !path->name.empty()) return unknown_path();
+  if (!is_acceptable(request.accept)) return not_acceptable();
   const ResourceType& type = path->type->storage();
   Result<Selector> selector =
       Selector::parse(type, path->parameter("labelSelector"), path->parameter("fieldSelector"));
@@ -200,9 +201,9 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
   watch.epoch = type.epoch;
   watch.namespace_ = path->namespace_;
   watch.selector = *std::move(selector);
-  Result<std::optional<TableRows>> table = wanted_table(request.accept, *path);
-  if (!table.ok()) return bad_request(table.error().message);
-  watch.table = *table;
+  Result<View> view = wanted_view(request.accept, *path);
+  if (!view.ok()) return bad_request(view.error().message);
+  watch.view = *view;
   watch.bookmarks = path->flag("allowWatchBookmarks");
   watch.timeout_seconds = std::min(timeout->value_or(kWatchSecondsDefault), kWatchSecondsMax);
   if (watch.timeout_seconds == 0) watch.timeout_seconds = kWatchSecondsDefault;
@@ -220,8 +221,9 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
 }
 
 Json Api::watch_event(Watch& watch, std::string_view kind, Json object) const {
-  if (watch.table.has_value() && kind != "ERROR") {
-    object = table_of(*watch.type, object, *watch.table, !watch.has_headers, clock_.wall_now());
+  if (kind != "ERROR") {
+    object =
+        in_view(*watch.type, std::move(object), watch.view, !watch.has_headers, clock_.wall_now());
     watch.has_headers = true;
   }
   return {{"type", kind}, {"object", std::move(object)}};

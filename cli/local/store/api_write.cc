@@ -1,6 +1,7 @@
 // Creates, updates and patches of Api.
 #include "cli/local/store/api.h"
 #include "cli/local/store/crd.h"
+#include "cli/local/store/event_rules.h"
 #include "cli/local/store/event_view.h"
 #include "cli/local/store/object_rules.h"
 #include "cli/local/store/write.h"
@@ -56,6 +57,9 @@ ApiResponse Api::insert(Write& write, Json object) {
   CreateContext context{path.namespace_, new_uid(), new_suffix(), clock_.wall_now(),
                         random_.next_u64()};
   if (auto error = prepare_create(type, context, object)) return *error;
+  if (is_core(type, "events")) {
+    if (auto error = check_new_event(*path.type, object)) return *error;
+  }
   ObjectKey key{type.namespaced ? path.namespace_ : "", object["metadata"]["name"]};
   if (auto error = check_schema(write, object)) return *error;
   if (type.namespaced) {

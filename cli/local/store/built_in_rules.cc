@@ -31,6 +31,23 @@ void set_default(Json& object, const char* key, Json value) {
   if (!object.contains(key) || object[key].is_null()) object[key] = std::move(value);
 }
 
+// Whether an image's name leaves its version open: no digest, and no tag but "latest".
+bool is_newest(const std::string& image) {
+  const size_t slash = image.rfind('/');
+  const size_t colon = image.find(':', slash == std::string::npos ? 0 : slash);
+  if (image.find('@') != std::string::npos) return false;
+  return colon == std::string::npos || image.substr(colon) == ":latest";
+}
+
+// Source: Kubernetes, SetDefaults_Container.
+void fill_container(Json& container) {
+  set_default(container, "imagePullPolicy",
+              is_newest(string_or(container, "image", "")) ? "Always" : "IfNotPresent");
+  set_default(container, "resources", Json::object());
+  set_default(container, "terminationMessagePath", "/dev/termination-log");
+  set_default(container, "terminationMessagePolicy", "File");
+}
+
 Refusal fill_pod(const ResourceType& type, Json& pod) {
   Json& spec = pod["spec"];
   if (spec.is_null()) spec = Json::object();
@@ -44,8 +61,19 @@ Refusal fill_pod(const ResourceType& type, Json& pod) {
       causes.push_back({"FieldValueRequired", "Required value",
                         "spec.containers[" + std::to_string(i) + "].name"});
   }
-  if (!causes.empty()) return invalid_object(type, name_of(pod), causes);
   set_default(spec, "restartPolicy", "Always");
+  const Json& policy = spec["restartPolicy"];
+  if (policy != "Always" && policy != "OnFailure" && policy != "Never")
+    causes.push_back({"FieldValueNotSupported",
+                      "Unsupported value: " + dump_json(policy) +
+                          ": supported values: \"Always\", \"OnFailure\", \"Never\"",
+                      "spec.restartPolicy"});
+  if (!causes.empty()) return invalid_object(type, name_of(pod), causes);
+  for (const char* list : {"containers", "initContainers"}) {
+    if (!member(spec, list).is_array()) continue;
+    for (Json& container : spec[list])
+      if (container.is_object()) fill_container(container);
+  }
   set_default(spec, "terminationGracePeriodSeconds", 30);
   set_default(spec, "dnsPolicy", "ClusterFirst");
   set_default(spec, "schedulerName", "default-scheduler");
@@ -103,6 +131,9 @@ Refusal check_data(const ResourceType& type, const Json& object) {
       return bad_request(std::string(part) + ": expected a map of strings");
     bool encoded = is_core(type, "secrets") || part == std::string_view("binaryData");
     for (const auto& [key, value] : data.items()) {
+      if (part == std::string_view("binaryData") && member(object, "data").contains(key))
+        causes.push_back(
+            wrong_field(key, "duplicate of key present in data", "binaryData[" + key + "]"));
       const std::string& text = value.get_ref<const std::string&>();
       bytes += text.size();
       if (encoded && !base64_decode(text).ok())
@@ -200,6 +231,18 @@ Refusal update_service(const ResourceType& type, const Json& old, Json& service)
   return fill_service(type, address, service);
 }
 
+Refusal check_lease(const ResourceType& type, const Json& lease) {
+  std::vector<StatusCause> causes;
+  const Json& spec = member(lease, "spec");
+  if (int64_t seconds = int_or(spec, "leaseDurationSeconds", 1); seconds <= 0)
+    causes.push_back(wrong_field(seconds, "must be greater than 0", "spec.leaseDurationSeconds"));
+  if (int64_t count = int_or(spec, "leaseTransitions", 0); count < 0)
+    causes.push_back(
+        wrong_field(count, "must be greater than or equal to 0", "spec.leaseTransitions"));
+  if (causes.empty()) return std::nullopt;
+  return invalid_object(type, name_of(lease), causes);
+}
+
 void fill_namespace(Json& object) {
   if (!member(object, "spec").is_object()) object.erase("spec");
   object["spec"]["finalizers"] = {"kubernetes"};
@@ -211,6 +254,7 @@ void fill_namespace(Json& object) {
 
 Refusal complete_new(const ResourceType& type, const CreateContext& context, Json& object) {
   if (is_pod(type)) return fill_pod(type, object);
+  if (type.plural == "leases" && !type.custom) return check_lease(type, object);
   if (is_crd(type)) return check_crd(type, nullptr, object);
   if (is_namespace(type)) fill_namespace(object);
   if (is_core(type, "services")) {
@@ -228,6 +272,7 @@ Refusal complete_new(const ResourceType& type, const CreateContext& context, Jso
 Refusal complete_updated(const ResourceType& type, const UpdateContext& context, Json& object) {
   if (is_crd(type)) return check_crd(type, &context.old, object);
   if (is_core(type, "services")) return update_service(type, context.old, object);
+  if (type.plural == "leases" && !type.custom) return check_lease(type, object);
   if (is_namespace(type)) {
     object["spec"] = member(context.old, "spec");  // its finalizers are the server's
     if (object["metadata"].value("labels", Json()).is_null())

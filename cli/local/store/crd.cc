@@ -137,7 +137,10 @@ class CrdChecks {
 
   void check_version(const Json& version, const std::string& at) {
     const Json& schema = member(member(version, "schema"), "openAPIV3Schema");
-    if (schema.empty()) required(at + ".schema.openAPIV3Schema", "schemas are required");
+    if (schema.empty())
+      required(at + ".schema.openAPIV3Schema", "schemas are required");
+    else
+      check_schema(schema, at);
     const Json& columns = member(version, "additionalPrinterColumns");
     for (size_t i = 0; i < columns.size() && columns.is_array(); ++i) {
       std::string column = at + ".additionalPrinterColumns[" + std::to_string(i) + "]";
@@ -155,6 +158,23 @@ class CrdChecks {
     if (!selector.empty() && !is_plain_path(selector))
       wrong(at + ".subresources.scale.labelSelectorPath", selector,
             "expected names of members, each after a dot");
+  }
+
+  // The compiler's words are "<path in the schema>: <why>".
+  void check_schema(const Json& schema, const std::string& at) {
+    const auto compiled = compile_schema(schema);
+    if (compiled.ok()) return;
+    const std::string& words = compiled.error().message;
+    const size_t colon = std::min(words.find(": "), words.size());
+    const std::string why = words.substr(std::min(colon + 2, words.size()));
+    const std::string field = at + ".schema." + words.substr(0, colon);
+    for (const auto& [begin, reason] : {std::pair("Required value", "FieldValueRequired"),
+                                        std::pair("Forbidden", "FieldValueForbidden"),
+                                        std::pair("Unsupported value", "FieldValueNotSupported"),
+                                        std::pair("Invalid value", "FieldValueInvalid")}) {
+      if (why.starts_with(begin)) return causes_.push_back({reason, why, field});
+    }
+    causes_.push_back({"FieldValueInvalid", "Invalid value: " + why, field});
   }
 
   void check_path(const Json& scale, const char* key, const std::string& root,

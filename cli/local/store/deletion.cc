@@ -80,7 +80,10 @@ ApiResponse Deletion::remove(const ResourceType& type, const ObjectKey& key,
     return forbidden(type, key.name, "this namespace may not be deleted");
   if (options.dry_run) return {200, *before};
   begin(type, key, options);
+  ObjectPtr marked = storage_.get(type, key);
   drain();
+  if (marked != nullptr && is_being_deleted(*marked) && waits_for_dependents(*marked))
+    return {200, *marked};
   ObjectPtr after = storage_.get(type, key);
   if (after != nullptr) return {200, *after};
   if (is_pod(type)) return {200, *before};
@@ -121,14 +124,16 @@ void Deletion::begin(const ResourceType& type, const ObjectKey& key, const Delet
   if (is_container(type)) return begin_container(type, key, *object);
   if (options.propagation == "Orphan") orphan_dependents(uid);
   std::vector<Storage::Place> dependents = storage_.dependents(uid);
-  bool foreground = options.propagation == "Foreground" && !dependents.empty();
+  bool foreground = options.propagation == "Foreground";
   int64_t grace = grace_of(type, *object, options);
   if (!foreground && grace == 0 && !has_finalizers(*object)) {
     to_erase_.push_back({&type, key});
     return;
   }
   mark(type, key, *object, grace, foreground);
-  if (foreground) to_begin_.insert(to_begin_.end(), dependents.begin(), dependents.end());
+  if (!foreground) return;
+  to_begin_.insert(to_begin_.end(), dependents.begin(), dependents.end());
+  to_settle_.push_back({&type, key});
 }
 
 void Deletion::mark(const ResourceType& type, const ObjectKey& key, const Json& object,
@@ -207,14 +212,18 @@ void Deletion::orphan_dependents(const std::string& uid) {
 }
 
 void Deletion::drain() {
-  while (!to_erase_.empty() || !to_begin_.empty()) {
-    std::deque<Storage::Place>& queue = to_erase_.empty() ? to_begin_ : to_erase_;
+  while (!to_erase_.empty() || !to_begin_.empty() || !to_settle_.empty()) {
+    std::deque<Storage::Place>& queue = !to_erase_.empty()   ? to_erase_
+                                        : !to_begin_.empty() ? to_begin_
+                                                             : to_settle_;
     Storage::Place place = queue.front();
     queue.pop_front();
     if (&queue == &to_erase_)
       erase(place);
-    else
+    else if (&queue == &to_begin_)
       begin(*place.first, place.second, {});
+    else
+      settle_foreground(place);
   }
 }
 

@@ -64,6 +64,7 @@ class Deletion {
   WallTime now_;
   std::deque<Storage::Place> to_erase_;
   std::deque<Storage::Place> to_begin_;
+  std::deque<Storage::Place> to_settle_;  // may have nothing left that blocks them
 };
 
 }  // namespace lockstep::local

@@ -75,6 +75,28 @@ std::optional<ApiResponse> check_marks(const ResourceType& type, std::string_vie
   return invalid_object(type, name, causes);
 }
 
+// Names of finalizers are qualified; in the core group they have a domain or are Kubernetes' own.
+std::optional<ApiResponse> check_finalizer_names(const ResourceType& type, std::string_view name,
+                                                 const Json& metadata) {
+  const Json* finalizers = find_member(metadata, "finalizers");
+  if (finalizers == nullptr) return std::nullopt;
+  std::vector<StatusCause> causes;
+  auto wrong = [&](const Json& value, std::string_view rule) {
+    causes.push_back(wrong_field(value, rule, "metadata.finalizers"));
+  };
+  for (const Json& each : *finalizers) {
+    const std::string& finalizer = each.get_ref<const std::string&>();
+    bool standard =
+        finalizer == "orphan" || finalizer == "foregroundDeletion" || finalizer == "kubernetes";
+    if (!is_qualified_name(finalizer))
+      wrong(each, kKeyRule);
+    else if (type.group.empty() && !standard && finalizer.find('/') == std::string::npos)
+      wrong(each, "name is neither a standard finalizer name nor is it fully qualified");
+  }
+  if (causes.empty()) return std::nullopt;
+  return invalid_object(type, name, causes);
+}
+
 std::optional<ApiResponse> check_owners(const ResourceType& type, std::string_view name,
                                         const Json& object) {
   const Json* owners = find_member(metadata_of(object), "ownerReferences");
@@ -178,6 +200,7 @@ std::optional<ApiResponse> prepare_main(const ResourceType& type, const UpdateCo
                           "deletionGracePeriodSeconds", "resourceVersion", "generateName"})
     keep(old_metadata, metadata, key);
   if (auto error = check_finalizers(type, context, metadata)) return error;
+  if (auto error = check_finalizer_names(type, context.key.name, metadata)) return error;
   if (auto error = check_marks(type, context.key.name, metadata)) return error;
   if (auto error = check_owners(type, context.key.name, object)) return error;
   if (type.has_status) keep(context.old, object, "status");
@@ -233,6 +256,9 @@ std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object) {
        {std::pair<const char*, std::string>{"kind", std::string(type.kind)},
         std::pair<const char*, std::string>{"apiVersion", version}}) {
     const Json* given = find_member(object, key);
+    if (given == nullptr && type.custom)
+      return bad_request("Object '" + std::string(key) + "' is missing in the body, expected \"" +
+                         expected + "\"");
     if (given != nullptr && *given != expected)
       return bad_request(std::string(key) + " in the body (" + dump_json(*given) +
                          ") does not match the expected \"" + expected + "\"");
@@ -269,6 +295,7 @@ std::optional<ApiResponse> prepare_create(const ResourceType& type, const Create
   if (!string_or(metadata, "resourceVersion", "").empty())
     return failure(500, "InternalError",
                    "resourceVersion should not be set on objects to be created");
+  if (auto error = check_finalizer_names(type, name, metadata)) return error;
   if (auto error = check_marks(type, name, metadata)) return error;
   if (auto error = check_owners(type, name, object)) return error;
   for (const char* key : {"deletionTimestamp", "deletionGracePeriodSeconds", "generation",

@@ -41,8 +41,8 @@ std::optional<ApiResponse> prepare_update(const ResourceType& type, const Update
 // Labels, annotations, ownerReferences and finalizers that are empty, or null, are shown as none.
 void drop_empty(Json& metadata);
 
-// kind and apiVersion are those of the path (filled in where they are missing), and the metadata is
-// of the right types, without what is empty.
+// kind and apiVersion are those of the path (filled in where they are missing; of a custom type
+// they must be said), and the metadata is of the right types, without what is empty.
 std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object);
 
 // RFC 1123 subdomain, as names of objects must be.

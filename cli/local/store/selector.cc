@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <optional>
 
 #include "cli/local/store/object_rules.h"
 
@@ -14,6 +16,13 @@ std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   return text;
+}
+
+std::optional<int64_t> number_of(const std::string& text) {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 // Splits at commas outside parentheses.
@@ -106,6 +115,12 @@ Result<Selector::Requirement> Selector::parse_label(std::string_view term) {
       requirement.values.emplace_back(value);
     return finish(head.substr(0, space));
   }
+  if (size_t sign = term.find_first_of("<>"); sign != std::string_view::npos) {
+    requirement.op = term[sign] == '>' ? Operator::kGreater : Operator::kLess;
+    requirement.values.emplace_back(trimmed(term.substr(sign + 1)));
+    if (!number_of(requirement.values[0])) return refused();
+    return finish(term.substr(0, sign));
+  }
   size_t equals = term.find('=');
   if (equals == std::string_view::npos) {
     requirement.op = term.front() == '!' ? Operator::kAbsent : Operator::kExists;
@@ -135,7 +150,7 @@ Result<Selector> Selector::parse(const ResourceType& type, std::string_view labe
   if (!trimmed(fields).empty()) {
     for (std::string_view term : terms_of(fields)) {
       size_t equals = term.find('=');
-      if (equals == std::string_view::npos)
+      if (equals == std::string_view::npos || term.find_first_of("<>") != std::string_view::npos)
         return invalid("invalid field selector: '" + std::string(term) + "'");
       TRY_ASSIGN(Requirement requirement, parse_label(term));
       if (!is_field_of(type, requirement.key))
@@ -162,6 +177,13 @@ bool Selector::holds(const Requirement& requirement, const std::string* value) {
       return value != nullptr;
     case Operator::kAbsent:
       return value == nullptr;
+    case Operator::kGreater:
+    case Operator::kLess: {
+      const std::optional<int64_t> number = value == nullptr ? std::nullopt : number_of(*value);
+      if (!number) return false;
+      const int64_t bound = *number_of(requirement.values[0]);  // it was read
+      return requirement.op == Operator::kGreater ? *number > bound : *number < bound;
+    }
   }
   return false;
 }

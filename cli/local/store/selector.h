@@ -14,9 +14,9 @@ namespace lockstep::local {
 // Selectors".
 class Selector {
  public:
-  // `labels`: `a=b,c!=d,e in (f,g),h notin (i),j,!k`; `fields`: `metadata.name=x,spec.nodeName!=y`.
-  // Empty text selects everything. kInvalid: the text, or a field that the type can't be selected
-  // by.
+  // `labels`: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`; `fields`:
+  // `metadata.name=x,spec.nodeName!=y`. Empty text selects everything. kInvalid: the text, or a
+  // field that the type can't be selected by.
   static Result<Selector> parse(const ResourceType& type, std::string_view labels,
                                 std::string_view fields);
 
@@ -24,7 +24,7 @@ class Selector {
   bool selects_all() const { return labels_.empty() && fields_.empty(); }
 
  private:
-  enum class Operator { kIn, kNotIn, kExists, kAbsent };
+  enum class Operator { kIn, kNotIn, kExists, kAbsent, kGreater, kLess };
   struct Requirement {
     std::string key;  // a label's key, or the dotted path of a field
     Operator op = Operator::kIn;

@@ -21,6 +21,11 @@ std::string quoted(const ResourceType& type, std::string_view name) {
 
 }  // namespace
 
+StatusCause wrong_field(const Json& value, std::string_view rule, std::string field) {
+  return {"FieldValueInvalid", "Invalid value: " + dump_json(value) + ": " + std::string(rule),
+          std::move(field)};
+}
+
 ApiResponse failure(int code, std::string_view reason, std::string message) {
   Json body = status("Failure");
   body["message"] = std::move(message);
@@ -47,6 +52,11 @@ ApiResponse unsupported_media_type(std::string_view accepted) {
                  "the body of the request was in an unknown format - accepted media types "
                  "include: " +
                      std::string(accepted));
+}
+
+ApiResponse not_acceptable() {
+  return failure(406, "NotAcceptable",
+                 "only the following media types are accepted: application/json");
 }
 
 ApiResponse object_not_found(const ResourceType& type, std::string_view name) {

@@ -28,6 +28,9 @@ struct StatusCause {
   std::string field;
 };
 
+// A field whose value is against `rule`.
+StatusCause wrong_field(const Json& value, std::string_view rule, std::string field);
+
 ApiResponse failure(int code, std::string_view reason, std::string message);
 ApiResponse bad_request(std::string message);
 // The path, or the sort of object, is unknown.
@@ -35,6 +38,8 @@ ApiResponse unknown_path();
 ApiResponse method_not_allowed();
 // `accepted`: the media types, with commas.
 ApiResponse unsupported_media_type(std::string_view accepted);
+// None of the kinds of answer that the client takes can be given.
+ApiResponse not_acceptable();
 ApiResponse object_not_found(const ResourceType& type, std::string_view name);
 ApiResponse already_exists(const ResourceType& type, std::string_view name);
 // 403: `pods "a" is forbidden: ...`.

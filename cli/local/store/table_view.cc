@@ -1,5 +1,6 @@
 #include "cli/local/store/table_view.h"
 
+#include <optional>
 #include <vector>
 
 #include "cli/local/store/storage.h"
@@ -16,13 +17,12 @@ std::string_view next_part(std::string_view& rest, char separator) {
   return part;
 }
 
-enum class Answer { kPlain, kTable, kUnknown };
+using Form = View::Form;
 
 // "application/json;as=Table;v=v1;g=meta.k8s.io"
-Answer answer_to(std::string_view clause) {
+std::optional<Form> form_of(std::string_view clause) {
   std::string_view type = next_part(clause, ';');
-  if (type != "application/json" && type != "application/*" && type != "*/*")
-    return Answer::kUnknown;
+  if (type != "application/json" && type != "application/*" && type != "*/*") return std::nullopt;
   std::string_view as, group, version;
   while (!clause.empty()) {
     std::string_view parameter = next_part(clause, ';');
@@ -30,22 +30,16 @@ Answer answer_to(std::string_view clause) {
     if (parameter.starts_with("g=")) group = parameter.substr(2);
     if (parameter.starts_with("v=")) version = parameter.substr(2);
   }
-  if (as.empty()) return Answer::kPlain;
-  bool known = as == "Table" && group == "meta.k8s.io" && version == "v1";
-  return known ? Answer::kTable : Answer::kUnknown;
+  if (as.empty()) return Form::kWhole;
+  if (group != "meta.k8s.io" || version != "v1") return std::nullopt;
+  if (as == "Table") return Form::kTable;
+  if (as == "PartialObjectMetadata" || as == "PartialObjectMetadataList") return Form::kMetadata;
+  return std::nullopt;
 }
 
-}  // namespace
-
-Result<std::optional<TableRows>> wanted_table(std::string_view accept, const ApiPath& path) {
-  Answer answer = Answer::kUnknown;
-  while (!accept.empty() && answer == Answer::kUnknown) answer = answer_to(next_part(accept, ','));
-  if (answer != Answer::kTable) return std::optional<TableRows>();
-  std::string include = path.parameter("includeObject");
-  if (include.empty() || include == "Metadata") return std::optional(TableRows::kMetadata);
-  if (include == "None") return std::optional(TableRows::kNone);
-  if (include == "Object") return std::optional(TableRows::kObject);
-  return invalid("includeObject: expected Metadata, None or Object, found \"" + include + "\"");
+bool is_list(const ResourceType& type, const Json& answer) {
+  const Json* items = find_member(answer, "items");
+  return items != nullptr && items->is_array() && string_or(answer, "kind", "") == type.list_name();
 }
 
 Json table_of(const ResourceType& type, const Json& answer, TableRows rows, bool with_headers,
@@ -61,17 +55,65 @@ Json table_of(const ResourceType& type, const Json& answer, TableRows rows, bool
                        .continue_token = string_or(metadata, "continue", ""),
                        .now = now};
   std::vector<const Json*> objects;
-  const Json* items = find_member(answer, "items");
-  const bool is_list =
-      items != nullptr && items->is_array() && string_or(answer, "kind", "") == type.list_name();
-  if (!is_list) objects.push_back(&answer);
-  if (is_list) {
-    for (const Json& item : *items) objects.push_back(&item);
+  if (is_list(type, answer)) {
+    for (const Json& item : answer["items"]) objects.push_back(&item);
+  } else {
+    objects.push_back(&answer);
   }
   Json table = make_table(request, objects);
   if (const Json* remaining = find_member(metadata, "remainingItemCount"))
     table["metadata"]["remainingItemCount"] = *remaining;
   return table;
+}
+
+Json metadata_alone(const Json& object) {
+  return {{"kind", "PartialObjectMetadata"},
+          {"apiVersion", "meta.k8s.io/v1"},
+          {"metadata", metadata_of(object)}};
+}
+
+Json metadata_alone_of(const ResourceType& type, const Json& answer) {
+  if (!is_list(type, answer)) return metadata_alone(answer);
+  Json items = Json::array();
+  for (const Json& item : answer["items"]) items.push_back(metadata_alone(item));
+  return {{"kind", "PartialObjectMetadataList"},
+          {"apiVersion", "meta.k8s.io/v1"},
+          {"metadata", metadata_of(answer)},
+          {"items", std::move(items)}};
+}
+
+}  // namespace
+
+bool is_acceptable(std::string_view accept) {
+  if (accept.empty()) return true;
+  while (!accept.empty()) {
+    if (form_of(next_part(accept, ','))) return true;
+  }
+  return false;
+}
+
+Result<View> wanted_view(std::string_view accept, const ApiPath& path) {
+  std::optional<Form> form;
+  while (!accept.empty() && !form) form = form_of(next_part(accept, ','));
+  if (form != Form::kTable) return View{.form = form.value_or(Form::kWhole)};
+  std::string include = path.parameter("includeObject");
+  if (include.empty() || include == "Metadata") return View{Form::kTable, TableRows::kMetadata};
+  if (include == "None") return View{Form::kTable, TableRows::kNone};
+  if (include == "Object") return View{Form::kTable, TableRows::kObject};
+  return invalid("includeObject: expected Metadata, None or Object, found \"" + include + "\"");
+}
+
+Json in_view(const ResourceType& type, Json answer, const View& view, bool with_headers,
+             WallTime now) {
+  switch (view.form) {
+    case Form::kTable:
+      return table_of(type, answer, view.rows, with_headers, now);
+    case Form::kMetadata:
+      return metadata_alone_of(type, answer);
+    case Form::kWhole:
+      break;
+  }
+  return answer;
 }
 
 }  // namespace lockstep::local
