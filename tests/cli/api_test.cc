@@ -353,6 +353,34 @@ TEST_F(ApiTest, DiscoveryListsWhatIsServed) {
   EXPECT_EQ(get("/apis/none/v1").code, 404);
 }
 
+// One that may be broken, to stand for any mistake that only shows when it happens.
+class BrokenClock final : public Clock {
+ public:
+  TimePoint now() const override { return {}; }
+  WallTime wall_now() const override {
+    if (broken) throw std::runtime_error("the clock is broken");
+    return {};
+  }
+  bool broken = false;
+};
+
+TEST(ApiMistakes, CostOneAnswerAndAreLoggedWithoutTheQuery) {
+  BrokenClock clock;
+  Api api(clock, 1);
+  clock.broken = true;
+  testing::internal::CaptureStderr();
+  ApiResponse answer = api.handle({.method = "GET", .target = std::string(kPods) + "?limit=71717"});
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(answer.code, 500);
+  EXPECT_EQ(answer.body["reason"], "InternalError");
+  EXPECT_NE(logged.find("a request met a mistake of this server's own"), std::string::npos);
+  EXPECT_NE(logged.find(std::string("method=GET target=") + kPods), std::string::npos) << logged;
+  EXPECT_NE(logged.find("the clock is broken"), std::string::npos) << logged;
+  EXPECT_EQ(logged.find("71717"), std::string::npos) << logged;
+  clock.broken = false;
+  EXPECT_EQ(api.handle({.method = "GET", .target = kPods}).code, 200);
+}
+
 TEST_F(ApiTest, IsFullAtItsLimits) {
   Api small(clock_, 1, {.objects_max = 6});  // four namespaces and a CRD are there
   auto post = [&](const std::string& name) {

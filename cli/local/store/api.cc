@@ -1,5 +1,6 @@
 #include "cli/local/store/api.h"
 
+#include <algorithm>
 #include <array>
 
 #include "cli/local/store/discovery.h"
@@ -8,11 +9,14 @@
 #include "cli/local/store/table_view.h"
 #include "cli/local/store/training_job_crd.h"
 #include "cli/local/store/write.h"
+#include "common/base/log.h"
 
 namespace lockstep::local {
 namespace {
 
 constexpr std::array kNamespaces = {"default", "kube-node-lease", "kube-public", "kube-system"};
+
+constexpr size_t kLoggedMax = 512;  // letters of a target
 
 ObjectKey key_of(const ApiPath& path) {
   return {path.namespace_, path.name};
@@ -87,12 +91,16 @@ ApiResponse Api::handle(const ApiRequest& request) {
   return response;
 }
 
-// A mistake of ours that nlohmann/json notices costs one answer. What is stored is whole: objects
-// are replaced as wholes.
+// A mistake of ours that nlohmann/json notices costs one answer and is told to who runs the server.
+// What is stored is whole: objects are replaced as wholes. A query may say more than a log should.
 ApiResponse Api::answer(const ApiPath& path, const ApiRequest& request) {
   try {
     return shown(path, request, route(path, request));
   } catch (const std::exception& error) {
+    log_error("a request met a mistake of this server's own",
+              {{"method", request.method},
+               {"target", request.target.substr(0, std::min(request.target.find('?'), kLoggedMax))},
+               {"error", error.what()}});
     return failure(500, "InternalError", std::string("Internal error occurred: ") + error.what());
   }
 }
