@@ -77,7 +77,7 @@ std::optional<ProcessStat> read_process(pid_t pid) {
   stat.state = fields[3].front();
   stat.parent = number<pid_t>(fields[4]);
   stat.session = number<pid_t>(fields[6]);
-  for (const size_t field : {14, 15, 16, 17}) {
+  for (const size_t field : {14u, 15u, 16u, 17u}) {
     stat.cpu_seconds += static_cast<double>(number<int64_t>(fields[field])) / per_second;
   }
   stat.start_time = number<uint64_t>(fields[22]);

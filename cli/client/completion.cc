@@ -53,6 +53,7 @@ complete -c kubectl-lockstep -f -a '(__lockstep_complete)'
 template <class T>
 std::vector<std::string> keys(const std::map<std::string, T>& entries) {
   std::vector<std::string> names;
+  names.reserve(entries.size());
   for (const auto& [name, entry] : entries) names.push_back(name);
   return names;
 }

@@ -305,6 +305,7 @@ std::string Scheduler::explanation(const Pod& pod) const {
     ++counts[reason];
   }
   std::vector<std::string> parts;
+  parts.reserve(counts.size());
   for (const auto& [reason, count] : counts) parts.push_back(std::to_string(count) + " " + reason);
   std::sort(parts.begin(), parts.end());
   std::string text = "0/" + std::to_string(nodes_.size()) + " nodes are available: ";

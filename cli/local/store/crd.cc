@@ -96,8 +96,9 @@ class CrdChecks {
         name != plural + "." + group)
       wrong("metadata.name", name, "must be spec.names.plural+\".\"+spec.group");
     std::string scope = string_or(spec_, "scope", "");
-    if (scope.empty()) required("spec.scope");
-    if (scope != "" && scope != "Namespaced" && scope != "Cluster")
+    if (scope.empty())
+      required("spec.scope");
+    else if (scope != "Namespaced" && scope != "Cluster")
       unsupported("spec.scope", scope, {"Cluster", "Namespaced"});
     check_label("spec.names.plural", plural);
     check_label("spec.names.singular", string_or(names, "singular", ""));
