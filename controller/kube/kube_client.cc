@@ -247,7 +247,9 @@ class KubeWatch final : public WatchHandle {
     }
     is_over_ = end.has_value();
     if (!events.empty()) handler_.on_events(std::move(events));
-    if (end) handler_.on_end(std::move(*end));  // may destroy this
+    if (!end) return;
+    metrics_.count("WATCH", 200);
+    handler_.on_end(std::move(*end));  // may destroy this
   }
 
   // Adds the line's event, or says how the watch ends with it.
@@ -269,9 +271,9 @@ class KubeWatch final : public WatchHandle {
   }
 
   void on_end(const Result<HttpReply>& reply) {
-    metrics_.count("WATCH", code_of(reply));
     if (is_over_) return;
     is_over_ = true;
+    metrics_.count("WATCH", code_of(reply));
     if (reply.ok() && reply->status == 200) {
       handler_.on_end({.outcome = ApiOutcome::kOk});
       return;

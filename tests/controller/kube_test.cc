@@ -349,6 +349,7 @@ TEST(KubeWatch, WhatEndsItIsToldApart) {
     std::function<void(const Peer&)> script;
     ApiOutcome outcome;
     size_t events;
+    int counted_as;  // HTTP code; 0: no whole answer
   };
   const std::string expired =
       R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"old"}})"
@@ -360,32 +361,32 @@ TEST(KubeWatch, WhatEndsItIsToldApart) {
          peer.chunk(event_line("ADDED", "a"));
          peer.end_chunks();
        },
-       ApiOutcome::kOk, 1},
+       ApiOutcome::kOk, 1, 200},
       {"too old a version, as HTTP 200",
        [&](const Peer& peer) {
          peer.begin_chunks();
          peer.chunk(event_line("ADDED", "a") + expired);
          peer.end_chunks();
        },
-       ApiOutcome::kExpired, 1},
+       ApiOutcome::kExpired, 1, 200},
       {"too old a version, as HTTP 410",
-       [](const Peer& peer) { peer.reply(410, R"({"code":410})"); }, ApiOutcome::kExpired, 0},
+       [](const Peer& peer) { peer.reply(410, R"({"code":410})"); }, ApiOutcome::kExpired, 0, 410},
       {"too many requests", [](const Peer& peer) { peer.reply(429, "{}", "Retry-After: 1\r\n"); },
-       ApiOutcome::kThrottled, 0},
+       ApiOutcome::kThrottled, 0, 429},
       {"something that is no event",
        [](const Peer& peer) {
          peer.begin_chunks();
          peer.chunk("hello\n");
          peer.wait_for_close();
        },
-       ApiOutcome::kUnavailable, 0},
+       ApiOutcome::kUnavailable, 0, 200},
       {"an end within a line",
        [](const Peer& peer) {
          peer.begin_chunks();
          peer.chunk(R"({"type":"ADDED","object":{}}x)");
          peer.end_chunks();
        },
-       ApiOutcome::kUnavailable, 0},
+       ApiOutcome::kUnavailable, 0, 0},
   };
   Loop loop;
   const Case* current = nullptr;
@@ -394,12 +395,15 @@ TEST(KubeWatch, WhatEndsItIsToldApart) {
   for (const Case& test : cases) {
     SCOPED_TRACE(test.name);
     current = &test;
+    auto counts = client.metrics().requests;
     Watched watched;
     open(watched, client);
     loop.run_until([&] { return watched.end.has_value(); });
     EXPECT_EQ(outcome_name(watched.end->outcome), outcome_name(test.outcome))
         << watched.end->message;
     EXPECT_EQ(watched.events.size(), test.events);
+    ++counts[{"WATCH", test.counted_as}];
+    EXPECT_EQ(client.metrics().requests, counts);
   }
 }
 
@@ -438,6 +442,7 @@ TEST(KubeWatch, EndsWithItsHandleAndTheServerSeesIt) {
   closed.wait(false);
   loop.mailbox.run();
   EXPECT_FALSE(watched.end.has_value());
+  EXPECT_TRUE(client.metrics().requests.empty());
 }
 
 TEST(KubeWatch, AFloodWaitsInTheNetworkAndNotInMemory) {
