@@ -7,7 +7,6 @@
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
-#include <regex>
 
 #include "tests/support/program.h"
 
@@ -26,9 +25,16 @@ void openssl(std::vector<std::string> arguments, const std::filesystem::path& fo
 const std::vector<std::string> kNewKey = {"-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
                                           "-nodes"};
 
-// "Name:value" becomes "Name: value": both are the same to HTTP.
-std::string with_spaces(const std::string& head) {
-  return std::regex_replace(head, std::regex("\\n([A-Za-z0-9%-]+):(?! )"), "\n$1: ");
+// "Name:value" becomes "Name: value" after the request's line: both are the same to HTTP.
+std::string with_spaces(std::string head) {
+  size_t line = head.find('\n');
+  while (line != std::string::npos) {
+    const size_t end = head.find_first_of(":\n", line + 1);
+    const bool is_field = end != std::string::npos && head[end] == ':';
+    if (is_field && head.compare(end + 1, 1, " ") != 0) head.insert(end + 1, " ");
+    line = head.find('\n', end);
+  }
+  return head;
 }
 
 std::string common_name(SSL* connection) {

@@ -1,0 +1,161 @@
+#include "controller/loop/work_queue.h"
+
+#include <gtest/gtest.h>
+
+#include "controller/loop/metrics.h"
+#include "controller/loop/timers.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct QueueTest : ::testing::Test {
+  ManualClock clock;
+  Timers timers{clock};
+  int ready = 0;
+  WorkQueue queue{timers, {}, [this] { ++ready; }};
+  void pass(Duration time) {
+    clock.advance(time);
+    timers.run_due();
+  }
+};
+
+TEST_F(QueueTest, AKeyWaitsOnceHoweverOftenItIsAdded) {
+  queue.add("a");
+  queue.add("b");
+  queue.add("a");
+  EXPECT_EQ(queue.size(), 2u);
+  EXPECT_EQ(queue.pop(), "a");
+  EXPECT_EQ(queue.pop(), "b");
+  EXPECT_EQ(queue.pop(), std::nullopt);
+}
+
+TEST_F(QueueTest, AKeyAddedWhileItIsWorkedOnComesAgainOnceAfterwards) {
+  queue.add("a");
+  queue.pop();
+  queue.add("a");
+  queue.add("a");
+  EXPECT_EQ(queue.pop(), std::nullopt);
+  queue.done("a");
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  EXPECT_EQ(queue.pop(), std::nullopt);
+}
+
+TEST_F(QueueTest, FailuresWaitLongerAndLongerUntilTheyAreForgotten) {
+  for (const int wait : {5, 10, 20, 40}) {
+    queue.retry("a");
+    pass(milliseconds(wait - 1));
+    EXPECT_EQ(queue.size(), 0u) << wait;
+    pass(milliseconds(1));
+    EXPECT_EQ(queue.pop(), "a") << wait;
+    queue.done("a");
+  }
+  for (int i = 0; i < 50; ++i) queue.retry("b");
+  queue.remove("b");
+  queue.forget("a");
+  queue.retry("a");
+  pass(milliseconds(5));
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  queue.retry("a", seconds(3));
+  pass(seconds(2));
+  EXPECT_EQ(queue.size(), 0u);
+  pass(seconds(1));
+  EXPECT_EQ(queue.size(), 1u);
+}
+
+TEST_F(QueueTest, TheEarlierOfTwoTimesCounts) {
+  queue.add_at("a", timers.now() + seconds(5));
+  queue.add_at("a", timers.now() + seconds(9));
+  queue.add_at("a", timers.now() + seconds(2));
+  pass(seconds(2));
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  pass(seconds(10));
+  EXPECT_EQ(queue.size(), 0u);
+}
+
+TEST_F(QueueTest, AnUrgentKeyPassesTheOthersEvenIfItWaitedAlready) {
+  for (const char* key : {"a", "b", "c"}) queue.add(key);
+  queue.add("d", Urgency::kUrgent);
+  queue.add("c", Urgency::kUrgent);
+  queue.add("d");  // no way back
+  EXPECT_EQ(queue.size(), 4u);
+  for (const char* key : {"c", "d", "a", "b"}) EXPECT_EQ(queue.pop(), key);
+  queue.add("a", Urgency::kUrgent);
+  queue.done("a");
+  queue.add("e", Urgency::kUrgent);
+  EXPECT_EQ(queue.pop(), "a");
+}
+
+TEST_F(QueueTest, UrgentKeysDoNotKeepTheOthersWaitingForEver) {
+  queue.add("routine");
+  for (int i = 0; i < 40; ++i) queue.add("urgent" + std::to_string(i), Urgency::kUrgent);
+  int before = 0;
+  while (queue.pop() != "routine") ++before;
+  EXPECT_EQ(before, 15);
+}
+
+TEST_F(QueueTest, CountsWhatWaitedAndWorkedForHowLong) {
+  queue.add("a");
+  pass(seconds(3));
+  queue.pop();
+  pass(seconds(40));
+  EXPECT_EQ(queue.unfinished_seconds(), std::pair(40.0, 40.0));
+  queue.retry("a");
+  queue.done("a");
+  EXPECT_EQ(queue.metrics().adds, 1u);
+  EXPECT_EQ(queue.metrics().retries, 1u);
+  EXPECT_DOUBLE_EQ(queue.metrics().queue_seconds.sum(), 3);
+  EXPECT_DOUBLE_EQ(queue.metrics().work_seconds.sum(), 40);
+  EXPECT_EQ(queue.metrics().work_seconds.count(), 1u);
+}
+
+TEST(JobMetrics, CountARestartOnceAndARecoveryWhenItIsOver) {
+  JobMetrics metrics;
+  const WallTime now = *wall_time_from_rfc3339("2026-01-01T00:01:00Z");
+  TrainingJobStatus before;
+  TrainingJobStatus after;
+  after.round = 1;
+  after.conditions = {{.type = "Running", .status = "True"}};
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  EXPECT_DOUBLE_EQ(metrics.ready_seconds().sum(), 42);
+  before = after;
+  after.round = 2;
+  after.restarts = 1;
+  after.lastFailure = FailureStatus{.reason = "Signal", .time = "2026-01-01T00:00:59Z"};
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  before = after;
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  after.lastFailure->recoverySeconds = 1.5;
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  metrics.observe(after, after, "2026-01-01T00:00:18Z", now);
+  EXPECT_EQ(metrics.restarts(), (std::map<std::string, uint64_t>{{"Signal", 1}}));
+  EXPECT_DOUBLE_EQ(metrics.recovery_seconds().sum(), 1.5);
+  EXPECT_EQ(metrics.ready_seconds().count(), 1u);
+}
+
+TEST(Timers, RunInTheirOrderAndNotThoseThatTheyAdd) {
+  ManualClock clock;
+  Timers timers(clock);
+  std::string order;
+  timers.after(seconds(2), [&] { order += 'b'; });
+  timers.after(seconds(1), [&] {
+    order += 'a';
+    timers.after(Duration{0}, [&] { order += 'c'; });
+  });
+  const Timers::Id dropped = timers.after(seconds(1), [&] { order += 'x'; });
+  timers.cancel(dropped);
+  clock.advance(seconds(2));
+  timers.run_due();
+  EXPECT_EQ(order, "ab");
+  timers.run_due();
+  EXPECT_EQ(order, "abc");
+  EXPECT_FALSE(timers.next());
+}
+
+}  // namespace
+}  // namespace lockstep
