@@ -83,6 +83,7 @@ class PlainConnection final : public Connection {
     block.resize(static_cast<size_t>(bytes));
     return block;
   }
+  void abort() override { shutdown(socket_->fd(), SHUT_RDWR); }
 
  private:
   std::unique_ptr<Socket> socket_;
@@ -155,6 +156,7 @@ class TlsConnection final : public Connection {
     block.resize(static_cast<size_t>(bytes));
     return block;
   }
+  void abort() override { shutdown(socket_->fd(), SHUT_RDWR); }
 
  private:
   std::unique_ptr<Socket> socket_;

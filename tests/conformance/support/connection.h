@@ -32,6 +32,8 @@ class Connection {
   virtual Status write(std::string_view bytes) = 0;
   // What has come, at least a byte; empty: the server has closed.
   virtual Result<std::string> read() = 0;
+  // From any thread: what another one waits for here ends at once.
+  virtual void abort() = 0;
 };
 
 }  // namespace lockstep::conformance

@@ -40,6 +40,8 @@ class ReplyStream {
   // The next line without its end; nullopt: the body has ended. An unfinished last line is an
   // error.
   Result<std::optional<std::string>> read_line();
+  // From any thread: a read that waits ends at once, with an error.
+  void abort() { connection_->abort(); }
 
  private:
   explicit ReplyStream(std::unique_ptr<Connection> connection)
