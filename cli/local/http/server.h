@@ -21,7 +21,7 @@ struct ApiServerOptions {
   std::optional<CertificatePem> certificate = std::nullopt;
   size_t body_bytes_max = 3u << 20;
   size_t header_bytes_max = 16u << 10;
-  size_t connections_max = 512;  // more are refused with 503
+  size_t connections_max = 512;  // more are closed at once, without an answer
   size_t watchers_max = 256;     // of them watches and logs that are followed
   // What a connection's kernel buffer may hold: who does not read is noticed by then.
   int send_buffer_bytes = 256 << 10;
