@@ -47,21 +47,19 @@ ApiRequest LeaderElection::request(ApiVerb verb) const {
 }
 
 void LeaderElection::attempt() {
-  const TimePoint asked_at = timers_.now();
   if (is_leader_) {
     // The holder knows the lease: if somebody took it, the version says so.
     Json renewed = lease_;
     renewed["spec"] = record(false);
-    write(ApiVerb::kReplace, std::move(renewed), asked_at);
+    write(ApiVerb::kReplace, std::move(renewed));
     return;
   }
-  api_.send(request(ApiVerb::kGet),
-            [this, asked_at, alive = std::weak_ptr(alive_)](ApiReply reply) {
-              if (!alive.expired()) on_read(std::move(reply), asked_at);
-            });
+  api_.send(request(ApiVerb::kGet), [this, alive = std::weak_ptr(alive_)](ApiReply reply) {
+    if (!alive.expired()) on_read(std::move(reply));
+  });
 }
 
-void LeaderElection::on_read(ApiReply reply, TimePoint asked_at) {
+void LeaderElection::on_read(ApiReply reply) {
   if (is_stopped_) return;
   if (reply.outcome == ApiOutcome::kNotFound) {
     lease_ = nullptr;
@@ -69,7 +67,7 @@ void LeaderElection::on_read(ApiReply reply, TimePoint asked_at) {
                   {"kind", "Lease"},
                   {"metadata", {{"name", options_.name}, {"namespace", options_.namespace_}}},
                   {"spec", record(true)}};
-    write(ApiVerb::kCreate, std::move(fresh), asked_at);
+    write(ApiVerb::kCreate, std::move(fresh));
     return;
   }
   if (!reply.ok()) {
@@ -85,7 +83,7 @@ void LeaderElection::on_read(ApiReply reply, TimePoint asked_at) {
   }
   Json taken = lease_;
   taken["spec"] = record(holder_of(lease_) != options_.identity);
-  write(ApiVerb::kReplace, std::move(taken), asked_at);
+  write(ApiVerb::kReplace, std::move(taken));
 }
 
 void LeaderElection::observe(const Json& lease) {
@@ -114,15 +112,15 @@ Json LeaderElection::record(bool is_new_holder) const {
           {"leaseTransitions", is_new_holder && !lease_.is_null() ? transitions + 1 : transitions}};
 }
 
-void LeaderElection::write(ApiVerb verb, Json lease, TimePoint asked_at) {
+void LeaderElection::write(ApiVerb verb, Json lease) {
   ApiRequest write = request(verb);
   write.body = std::move(lease);
-  api_.send(std::move(write), [this, asked_at, alive = std::weak_ptr(alive_)](ApiReply reply) {
-    if (!alive.expired()) on_written(std::move(reply), asked_at);
+  api_.send(std::move(write), [this, alive = std::weak_ptr(alive_)](ApiReply reply) {
+    if (!alive.expired()) on_written(std::move(reply));
   });
 }
 
-void LeaderElection::on_written(ApiReply reply, TimePoint asked_at) {
+void LeaderElection::on_written(ApiReply reply) {
   if (is_stopped_) return;
   if (reply.outcome == ApiOutcome::kConflict && is_leader_) {
     log_warning("another replica took the lease", {{"identity", options_.identity}});
@@ -136,9 +134,9 @@ void LeaderElection::on_written(ApiReply reply, TimePoint asked_at) {
     return;
   }
   observe(reply.body);
-  renewed_at_ = asked_at;
   if (deadline_timer_) timers_.cancel(*deadline_timer_);
-  deadline_timer_ = timers_.at(renewed_at_ + options_.renew_deadline, [this] { check_deadline(); });
+  deadline_timer_ =
+      timers_.after(options_.retry_period + options_.renew_deadline, [this] { check_deadline(); });
   again();
   if (is_leader_) return;
   is_leader_ = true;

@@ -22,8 +22,9 @@ struct LeaseOptions {
 
 // One leader among the replicas, by a Lease. Whether another's lease has run out is judged by how
 // long this process has seen no change of it, never by the clocks in it. A leader that can't renew
-// within renew_deadline calls on_lost, once, and stops: whoever owns it then ends the process. It
-// fences nothing: that is for resourceVersions and UIDs.
+// within renew_deadline of the moment when it was due calls on_lost, once, and stops: whoever owns
+// it then ends the process. A slow server alone takes no lease away. It fences nothing: that is for
+// resourceVersions and UIDs.
 // Source: client-go, tools/leaderelection.
 class LeaderElection {
  public:
@@ -40,9 +41,9 @@ class LeaderElection {
 
  private:
   void attempt();
-  void on_read(ApiReply reply, TimePoint asked_at);
-  void write(ApiVerb verb, Json lease, TimePoint asked_at);
-  void on_written(ApiReply reply, TimePoint asked_at);
+  void on_read(ApiReply reply);
+  void write(ApiVerb verb, Json lease);
+  void on_written(ApiReply reply);
   void observe(const Json& lease);
   bool may_take() const;
   Json record(bool is_new_holder) const;
@@ -60,7 +61,6 @@ class LeaderElection {
 
   Json lease_;  // last seen; null: none
   TimePoint seen_at_{};
-  TimePoint renewed_at_{};
   bool is_leader_ = false;
   bool is_stopped_ = false;
   std::optional<Timers::Id> retry_timer_;

@@ -310,7 +310,7 @@ TEST_F(LeaderTest, AStoppedLeaderIsFollowedAfterTheLeaseAndKnowsWhenItWakes) {
 TEST_F(LeaderTest, ALeaderThatCannotReachTheServerStopsBeforeItsLeaseRunsOut) {
   begin();
   world.faults.lost_request = 1;
-  run(seconds(11));
+  run(seconds(14));
   EXPECT_FALSE(a.election.is_leader());
   EXPECT_EQ(a.lost, 1);
 }
