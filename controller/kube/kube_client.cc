@@ -12,6 +12,7 @@ namespace {
 
 constexpr JsonLimits kListLimits{.bytes_max = 64u << 20, .depth_max = 64, .values_max = 5'000'000};
 constexpr JsonLimits kEventLimits{.bytes_max = 8u << 20, .depth_max = 64, .values_max = 500'000};
+constexpr size_t kWarningsTold = 100;
 
 void append_encoded(std::string& out, std::string_view text) {
   constexpr char kDigits[] = "0123456789ABCDEF";
@@ -215,8 +216,15 @@ void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
                      send_now(std::move(request), std::move(done), false);
                      return;
                    }
+                   if (reply.ok()) tell_warning(reply->warning);
                    done(to_api_reply(reply, timers_.wall_now()));
                  });
+}
+
+void KubeClient::tell_warning(const std::string& warning) {
+  if (warning.empty() || told_warnings_.size() >= kWarningsTold) return;
+  if (told_warnings_.insert(warning).second)
+    log_warning("the API server warns", {{"warning", warning}});
 }
 
 namespace {

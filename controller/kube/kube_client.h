@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "controller/kube/credentials.h"
@@ -30,7 +31,8 @@ Duration retry_after(const std::string& header, WallTime now);
 ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now);
 
 // The Kubernetes API over HTTP. Leases go past the rate limit: a leader that is busy must not lose
-// its lease for it. Watches have connections of their own.
+// its lease for it. Watches have connections of their own. What the server warns of (a deprecated
+// version of the API, a field that it doesn't know) is logged, the same words once.
 class KubeClient final : public ApiClient {
  public:
   // References must outlive it.
@@ -44,6 +46,7 @@ class KubeClient final : public ApiClient {
 
  private:
   void send_now(ApiRequest request, Done done, bool may_retry);
+  void tell_warning(const std::string& warning);
 
   KubeClientOptions options_;
   Timers& timers_;
@@ -52,6 +55,7 @@ class KubeClient final : public ApiClient {
   HttpClient requests_;
   HttpClient watches_;
   RequestMetrics metrics_;
+  std::set<std::string> told_warnings_;
 };
 
 }  // namespace lockstep
