@@ -27,11 +27,13 @@ class Loop {
   Result<HttpReply> get(const KubeAccess& access, const std::string& path = "/x") {
     Credentials credentials(access.credentials, clock);
     HttpClient client(access.server, mailbox, timers);
+    return get(client, {.path_and_query = path,
+                        .authorization = credentials.authorization(),
+                        .fields = credentials.fields()});
+  }
+  Result<HttpReply> get(HttpClient& client, HttpRequest request = {}) {
     std::optional<Result<HttpReply>> reply;
-    client.send({.path_and_query = path,
-                 .authorization = credentials.authorization(),
-                 .fields = credentials.fields()},
-                [&](Result<HttpReply> answer) { reply = std::move(answer); });
+    client.send(std::move(request), [&](Result<HttpReply> answer) { reply = std::move(answer); });
     while (!reply) {
       timers.run_due();
       mailbox.run();
@@ -121,6 +123,16 @@ TEST_F(Access, TakesTheAuthorityFromData) {
 TEST_F(Access, TrustsTheServersOwnCertificateWhereItIsTheAuthority) {
   cluster_.certificate_authority = certificates().path("server.crt");
   EXPECT_EQ(failure(), "answered");
+}
+
+TEST_F(Access, ReadsTheAuthorityAnewForEachConnection) {
+  const std::filesystem::path authority = folder_.path() / "rotated.crt";
+  test::write_file(authority, certificates().text("stranger.crt"));
+  const HttpServer server{.url = server_.url(), .tls = {.ca_file = authority.string()}};
+  HttpClient client(server, loop_.mailbox, loop_.timers);
+  EXPECT_FALSE(loop_.get(client).ok());
+  test::write_file(authority, certificates().text("ca.crt"));
+  EXPECT_TRUE(loop_.get(client).ok());
 }
 
 TEST_F(Access, RefusesAServerOfAnotherAuthority) {
