@@ -1,6 +1,7 @@
 #include "tests/conformance/support/suite.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -48,6 +49,7 @@ Result<Target> choose(const Flags& flags, std::unique_ptr<EmbeddedServer>& embed
 
 int run_suite(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to connections that the server has closed
   Result<Flags> flags = flags_of(argc, argv);
   if (!flags.ok()) {
     std::cerr << flags.error().message << "\n";

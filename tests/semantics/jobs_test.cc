@@ -1,0 +1,322 @@
+// The controller's reads and writes: rows 1, 13, 14, 16 to 20, 22, 30 and 31.
+#include <algorithm>
+#include <atomic>
+
+#include "tests/semantics/replica.h"
+
+namespace lockstep::semantics {
+namespace {
+
+using conformance::is_code;
+using conformance::kApplyPatch;
+using conformance::meta;
+using conformance::server;
+using std::chrono::seconds;
+
+constexpr char kThree[] = "j-worker-0-1 j-worker-1-1 j-worker-2-1";
+
+class Control : public Jobs {
+ protected:
+  // Until it has made all that it can of a job of three nodes.
+  bool makes_three(Loop& loop, const Json& made) {
+    return loop.run_until([&] { return pods_of(made) == kThree; });
+  }
+  static size_t with_status(const std::vector<Seen>& all, int status) {
+    return static_cast<size_t>(std::count_if(
+        all.begin(), all.end(), [status](const Seen& one) { return one.status == status; }));
+  }
+};
+
+TEST_F(Control, ListsFromTheQuorumWheneverItStarts) {
+  const Json made = make_job("j", 3);
+  for (int start = 0; start < 2; ++start) {
+    Loop loop(20);
+    Replica replica(loop, proxy, options());
+    replica.start();
+    ASSERT_TRUE(makes_three(loop, made));
+    ASSERT_TRUE(loop.run_until([&] { return replica.controller.synced(); }));
+    settle(loop);
+  }
+  for (const Seen& list : proxy.seen("list")) {
+    EXPECT_FALSE(list.query.contains("resourceVersion"));
+    EXPECT_TRUE(list.query.contains("limit"));
+  }
+  EXPECT_EQ(proxy.count("create", "pods"), 3u);
+  EXPECT_EQ(proxy.count("delete"), 0u);
+}
+
+TEST_F(Control, AConflictIsReadAgainAndOvercome) {
+  const Json made = make_job("j", 3);
+  int changes = 0;
+  // Somebody else is quicker, three times: the server itself says Conflict.
+  proxy.on({.verb = "update",
+            .resource = "trainingjobs/status",
+            .fault =
+                [&](Exchange& exchange) {
+                  const Json label = {
+                      {"metadata", {{"labels", {{"changes", std::to_string(++changes)}}}}}};
+                  EXPECT_TRUE(is_code(patch(jobs() + "/j", label), 200));
+                  exchange.pass();
+                },
+            .times = 3});
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, made));
+  settle(loop);
+  EXPECT_EQ(with_status(proxy.seen("update", "trainingjobs/status"), 409), 3u);
+  EXPECT_EQ(proxy.count("create", "pods"), 3u);
+  EXPECT_EQ(job("j")["metadata"]["labels"]["changes"], "3");
+}
+
+TEST_F(Control, AConflictForEverIsTriedMoreAndMoreRarely) {
+  make_job("j", 3);
+  proxy.on({.verb = "update", .resource = "trainingjobs/status", .fault = failed(409, "Conflict")});
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(loop.run_until([&] { return proxy.count("update", "trainingjobs/status") == 1; }));
+  loop.run_for(seconds(60));
+  // From 5 ms, doubled up to 30 s: fourteen in a minute.
+  EXPECT_LE(proxy.count("update", "trainingjobs/status"), 16u);
+  EXPECT_EQ(proxy.count("create", "pods"), 0u);
+}
+
+TEST_F(Control, AStrangersPodUnderAChildsNameIsLeftAlone) {
+  Json stranger = conformance::Case::pod("j-worker-1-1");
+  stranger = make(pods(), stranger);
+  const Json made = make_job("j", 3);
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(
+      loop.run_until([&] { return condition_reason(job("j"), "PodsScheduled") == "NameTaken"; }));
+  settle(loop);
+  EXPECT_EQ(pod("j-worker-1-1"), stranger);
+  EXPECT_EQ(proxy.count("delete"), 0u);
+  // Once it has gone the name is taken.
+  EXPECT_TRUE(is_code(ask("DELETE", pods() + "/j-worker-1-1?gracePeriodSeconds=0"), 200));
+  EXPECT_TRUE(makes_three(loop, made));
+}
+
+TEST_F(Control, APodWhoseAnswerWasLostIsFoundAndNotMadeTwice) {
+  const Json made = make_job("j", 3);
+  // Cut in mid-answer, and answered with half of the object: the pods are there.
+  proxy.on({.verb = "create", .resource = "pods", .fault = reply_lost(), .times = 1});
+  proxy.on({.verb = "create",
+            .resource = "pods",
+            .fault =
+                [](Exchange& exchange) {
+                  const conformance::Reply reply = exchange.ask();
+                  exchange.answer(reply.code, reply.text.substr(0, reply.text.size() / 2));
+                },
+            .skip = 1,
+            .times = 1});
+  // Nor does the watch say so.
+  proxy.on({.verb = "watch", .resource = "pods", .fault = filtered([](const std::string&) {
+                                                   return std::vector<std::string>();
+                                                 })});
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, made));
+  ASSERT_TRUE(loop.run_until([&] { return replica.controller.pods().objects().size() == 3; }));
+  settle(loop);
+  const std::vector<Seen> creates = proxy.seen("create", "pods");
+  EXPECT_EQ(with_status(creates, 409), 2u);
+  EXPECT_EQ(pods_of(made), kThree);
+  EXPECT_EQ(proxy.count("delete"), 0u);
+}
+
+TEST_F(Control, AServerThatIsBusyGetsItsTime) {
+  const Json made = make_job("j", 3);
+  proxy.on({.verb = "create",
+            .resource = "pods",
+            .fault = failed(429, "TooManyRequests", "Retry-After: 5\r\n"),
+            .times = 2});
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, made));
+  const std::vector<Seen> creates = proxy.seen("create", "pods");
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_GE(to_seconds(creates[i + 1].at - creates[i].at) * loop.clock.speed(), 5.0);
+  EXPECT_EQ(creates.size(), 5u);
+}
+
+TEST_F(Control, AnotherManagersLabelsStay) {
+  const Json made = make_job("j", 3);
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, made));
+  const auto apply = [&](const std::string& target, const std::string& version,
+                         const std::string& kind, const std::string& name) {
+    const Json labelled = {{"apiVersion", version},
+                           {"kind", kind},
+                           {"metadata", {{"name", name}, {"labels", {{"team", "a"}}}}}};
+    return ask("PATCH", target + "/" + name + "?fieldManager=somebody", labelled, kApplyPatch);
+  };
+  EXPECT_TRUE(is_code(apply(jobs(), "lockstep.dev/v1alpha1", "TrainingJob", "j"), 200));
+  EXPECT_TRUE(is_code(apply(pods(), "v1", "Pod", "j-worker-0-1"), 200));
+  // Now there is something to do, for the job and in its status.
+  EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4}}}}), 200));
+  ASSERT_TRUE(
+      loop.run_until([&] { return pods_of(made) == std::string(kThree) + " j-worker-3-1"; }));
+  settle(loop);
+  EXPECT_EQ(job("j")["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(pod("j-worker-0-1")["metadata"]["labels"]["team"], "a");
+  // And what is taken back goes.
+  const Json nothing = {{"apiVersion", "lockstep.dev/v1alpha1"},
+                        {"kind", "TrainingJob"},
+                        {"metadata", {{"name", "j"}}}};
+  EXPECT_TRUE(
+      is_code(ask("PATCH", jobs() + "/j?fieldManager=somebody", nothing, kApplyPatch), 200));
+  settle(loop);
+  EXPECT_FALSE(job("j")["metadata"].contains("labels"));
+}
+
+TEST_F(Control, StatusWritesMoveNoGenerationAndThenThereIsSilence) {
+  const Json made = make_job("j", 3);
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, made));
+  settle(loop);
+  EXPECT_GE(proxy.count("update", "trainingjobs/status"), 1u);
+  EXPECT_EQ(job("j")["metadata"]["generation"], 1);
+  EXPECT_EQ(job("j")["status"]["observedGeneration"], 1);
+  const size_t writes = proxy.writes().size();
+  const size_t all = proxy.count();
+  loop.run_for(seconds(60));
+  EXPECT_EQ(proxy.writes().size(), writes);
+  EXPECT_EQ(proxy.count(), all);
+  EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 2}}}}), 200));
+  ASSERT_TRUE(loop.run_until([&] { return job("j")["status"]["observedGeneration"] == 2; }));
+  EXPECT_EQ(job("j")["metadata"]["generation"], 2);
+}
+
+TEST_F(Control, ChildrenNameTheirOwnerAndANamesakeDoesNotAdoptThem) {
+  const Json first = make_job("j", 3);
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, first));
+  const Json expected = {{"apiVersion", "lockstep.dev/v1alpha1"},
+                         {"kind", "TrainingJob"},
+                         {"name", "j"},
+                         {"uid", meta(first, "uid")},
+                         {"controller", true},
+                         {"blockOwnerDeletion", true}};
+  for (const char* name : {"j-worker-0-1", "j-worker-1-1", "j-worker-2-1"})
+    EXPECT_EQ(pod(name)["metadata"]["ownerReferences"], Json::array({expected}));
+  // One pod of the first job is held by somebody's finalizer when the second comes.
+  const Json held = {{"metadata", {{"finalizers", Json::array({"lockstep.test/held"})}}}};
+  EXPECT_TRUE(is_code(patch(pods() + "/j-worker-0-1", held), 200));
+  const std::string old_uid = meta(pod("j-worker-0-1"), "uid");
+  const size_t deletions = proxy.count("delete");
+  EXPECT_TRUE(is_code(ask("DELETE", jobs() + "/j?propagationPolicy=Background"), 200));
+  const Json second = make_job("j", 3);
+  ASSERT_NE(meta(first, "uid"), meta(second, "uid"));
+  ASSERT_TRUE(
+      loop.run_until([&] { return condition_reason(job("j"), "PodsScheduled") == "NameTaken"; }));
+  EXPECT_EQ(meta(pod("j-worker-0-1"), "uid"), old_uid);
+  EXPECT_EQ(controller_uid(pod("j-worker-0-1")), meta(first, "uid"));
+  EXPECT_EQ(proxy.count("delete"), deletions);
+  // What the garbage collector does, where there is none.
+  for (const char* name : {"j-worker-0-1", "j-worker-1-1", "j-worker-2-1"}) {
+    if (controller_uid(pod(name)) != meta(first, "uid")) continue;
+    (void)ask("DELETE", pods() + "/" + name + "?gracePeriodSeconds=0");
+  }
+  (void)patch(pods() + "/j-worker-0-1", {{"metadata", {{"finalizers", nullptr}}}});
+  EXPECT_TRUE(makes_three(loop, second));
+}
+
+TEST_F(Control, AJobThatSomebodysFinalizerHoldsLosesItsPodsAndIsLeftAlone) {
+  const Json made = make_job("j", 3);
+  const Json held = {{"metadata", {{"finalizers", Json::array({"lockstep.test/held"})}}}};
+  EXPECT_TRUE(is_code(patch(jobs() + "/j", held), 200));
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, made));
+  EXPECT_FALSE(pod("j-worker-0-1")["metadata"].contains("finalizers"));
+  EXPECT_TRUE(is_code(ask("DELETE", jobs() + "/j"), 200));
+  ASSERT_TRUE(loop.run_until([&] { return pods_of(made).empty(); }));
+  settle(loop);
+  EXPECT_EQ(job("j")["metadata"]["finalizers"], held["metadata"]["finalizers"]);
+  const size_t writes = proxy.writes().size();
+  loop.run_for(seconds(60));
+  EXPECT_EQ(proxy.writes().size(), writes);
+  EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"metadata", {{"finalizers", nullptr}}}}), 200));
+  EXPECT_TRUE(is_code(get(jobs() + "/j"), 404));
+  ASSERT_TRUE(loop.run_until([&] { return replica.controller.jobs().objects().empty(); }));
+}
+
+TEST_F(Control, AnEventThatWasNotHeardIsMadeUpForWithoutAResync) {
+  const Json made = make_job("j", 3);
+  // The job's first change, to four nodes, is never heard of.
+  std::atomic<bool> is_swallowing = false;
+  proxy.on(
+      {.verb = "watch", .resource = "trainingjobs", .fault = filtered([&](const std::string& line) {
+                                                      return is_swallowing
+                                                                 ? std::vector<std::string>()
+                                                                 : std::vector<std::string>{line};
+                                                    })});
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, made));
+  settle(loop);
+  is_swallowing = true;
+  EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4}}}}), 200));
+  loop.run_for(seconds(5));
+  is_swallowing = false;
+  // The next one of that job carries all of it.
+  EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"metadata", {{"labels", {{"a", "b"}}}}}}), 200));
+  ASSERT_TRUE(
+      loop.run_until([&] { return pods_of(made) == std::string(kThree) + " j-worker-3-1"; }));
+  EXPECT_EQ(proxy.count("list"), 2u);
+}
+
+TEST_F(Control, AWatchThatLagsMakesNoPodTwice) {
+  const Json made = make_job("j", 3);
+  proxy.on({.verb = "watch", .resource = "pods", .fault = [](Exchange& exchange) {
+              if (!exchange.open_watch()) return;
+              exchange.begin_stream();
+              while (std::optional<std::string> event = exchange.next_event()) {
+                exchange.wait("pods are told of");
+                exchange.line(*event);
+              }
+            }});
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(makes_three(loop, made));
+  for (int i = 0; i < 100; ++i) {
+    const Json label = {{"metadata", {{"labels", {{"change", std::to_string(i)}}}}}};
+    EXPECT_TRUE(is_code(patch(jobs() + "/j", label), 200));
+  }
+  loop.run_for(seconds(30));
+  EXPECT_EQ(proxy.count("create", "pods"), 3u);
+  proxy.open_gate("pods are told of");
+  settle(loop);
+  EXPECT_EQ(proxy.count("create", "pods"), 3u);
+  EXPECT_EQ(pods_of(made), kThree);
+}
+
+TEST_F(Control, PodsThatCanNotBeListedAreNotNone) {
+  const Json made = make_job("j", 3);
+  proxy.on({.verb = "list", .resource = "pods", .fault = failed(403, "Forbidden"), .times = 4});
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  ASSERT_TRUE(loop.run_until([&] { return proxy.count("list", "pods") == 4; }));
+  EXPECT_TRUE(replica.controller.jobs().synced());
+  EXPECT_FALSE(replica.controller.synced());
+  EXPECT_TRUE(proxy.writes().empty());
+  ASSERT_TRUE(makes_three(loop, made));
+}
+
+}  // namespace
+}  // namespace lockstep::semantics

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "controller/loop/controller.h"
+#include "tests/semantics/rig.h"
+
+namespace lockstep::semantics {
+
+// Agents that can't be reached; the answer comes after a while.
+class NoAgents final : public AgentClient {
+ public:
+  explicit NoAgents(Timers& timers) : timers_(timers) {}
+  void put_assignment(const AgentAddress& agent, const Assignment& assignment, Done done) override;
+  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override;
+  void forget(const AgentAddress& agent) override;
+
+ private:
+  void answer(Done done);
+  Timers& timers_;
+};
+
+// The whole controller but for the agents' side, behind a proxy, on a loop that the test runs.
+class Replica {
+  Random random_;
+
+ public:
+  Replica(Loop& loop, FaultProxy& proxy, ControllerOptions options);
+  void start() { controller.start(); }
+
+  KubeClient client;
+  NoAgents agents;
+  bool is_lost = false;  // another one leads now
+  Controller controller;
+};
+
+// Jobs of the test's namespace, whose pods nobody runs. Skipped where the server doesn't know the
+// TrainingJob.
+class Jobs : public Semantics {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  std::string jobs() const { return path("lockstep.dev/v1alpha1", "trainingjobs"); }
+  Json make_job(const std::string& name, int nodes);
+  Json job(const std::string& name) { return get(jobs() + "/" + name).body; }
+  Json pod(const std::string& name) { return get(pods() + "/" + name).body; }
+  // Of the pods that this job owns and that are not being deleted, joined by spaces.
+  std::string pods_of(const Json& job);
+  // "True" ...; "" where there is none.
+  static std::string condition(const Json& job, const std::string& type);
+  static std::string condition_reason(const Json& job, const std::string& type);
+  ControllerOptions options() const { return {.namespace_ = namespace_, .key = "key"}; }
+  // Until the controller has had nothing to write for a while.
+  void settle(Loop& loop);
+};
+
+}  // namespace lockstep::semantics
