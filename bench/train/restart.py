@@ -3,11 +3,13 @@
 
   bench/train/restart.py --build build --turns 3 --kills 3
 
-Both run examples/ddp.py, unchanged, with 4 processes on this machine (Lockstep: 2 nodes x 2), from the
-same checkpoints; the programs take turns. In each turn ranks drawn by a seed are killed (SIGKILL), at a
-step halfway between two checkpoints. The script's own lines of progress tell when the first step
-after that is done: it repeats one that was done before. Prints a table (Markdown) of medians with their
-spread. Ends with 77 where this machine has no PyTorch for --python.
+All run examples/ddp.py, unchanged, with 4 processes on this machine (Lockstep: 2 nodes x 2; torchrun: one
+agent with 4, and 2 agents x 2 that meet at a c10d rendezvous), from the same checkpoints; the programs
+take turns. In each turn ranks drawn by a seed are killed (SIGKILL), at a step halfway between two
+checkpoints. Two times are taken: until 4 new processes are there, which is the launcher's part, and until
+the first step after that is done, which the script's own lines of progress tell: it repeats one that was
+done before. Prints a table (Markdown) of medians with their spread. Ends with 77 where this machine has
+no PyTorch for --python.
 """
 import argparse
 import json
@@ -26,7 +28,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RANKS = 4
 EVERY = 20
-POLL_SECONDS = 0.002
+POLL_SECONDS = 0.005
 LIMIT_SECONDS = 120
 
 
@@ -96,10 +98,14 @@ class Run:
         ranks = rank_processes(self.folder)
         wait_for(f"step {after_step}", lambda: self.last_step() >= after_step)
         self.mark()
+        old = set(ranks.values())
         os.kill(ranks[rank], signal.SIGKILL)
         killed = time.monotonic()
+        wait_for("new processes",
+                 lambda: len(set(rank_processes(self.folder).values()) - old) == RANKS)
+        launched = time.monotonic() - killed
         wait_for("a step after the restart", self.has_resumed)
-        return time.monotonic() - killed
+        return launched, time.monotonic() - killed
 
     def end(self):
         try:
@@ -140,17 +146,31 @@ class LockstepRun(Run):
 
 
 class TorchrunRun(Run):
-    def __init__(self, options, steps, interval):
-        self.interval = interval
+    def __init__(self, options, steps, interval, nodes):
+        self.interval, self.nodes = interval, nodes
         super().__init__(options, steps)
 
-    def start(self):
+    def agent(self, index, flags):
         # The streams are named since torchrun's own default is broken with Python 3.11.
-        flags = ["--redirects", "2", "--tee", "1", "--log_dir", str(self.folder / "logs"),
-                 "--nnodes", "1", "--nproc_per_node", str(RANKS), "--max_restarts", "1000",
-                 "--monitor_interval", str(self.interval), "--master_port", str(free_port())]
+        flags = ["--redirects", "2", "--tee", "1", "--log_dir", str(self.folder / f"logs-{index}"),
+                 "--nnodes", str(self.nodes), "--nproc_per_node", str(RANKS // self.nodes),
+                 "--max_restarts", "1000", "--monitor_interval", str(self.interval), *flags]
         return self.launch([self.options.python, "-m", "torch.distributed.run", *flags, *self.script],
                            {"LOCKSTEP_PROGRESS_FILE": str(self.folder / "progress.jsonl")})
+
+    def start(self):
+        if self.nodes == 1:
+            return self.agent(0, ["--master_port", str(free_port())])
+        flags = ["--rdzv_backend", "c10d", "--rdzv_id", "ddp",
+                 "--rdzv_endpoint", f"localhost:{free_port()}"]
+        self.others = [self.agent(index, flags) for index in range(1, self.nodes)]
+        return self.agent(0, flags)
+
+    def end(self):
+        for agent in getattr(self, "others", []):
+            agent.kill()
+            agent.wait()
+        super().end()
 
     def progress_file(self):
         return self.folder / "progress.jsonl"
@@ -165,8 +185,19 @@ class TorchrunRun(Run):
 
 
 def spread(values):
-    return (f"{statistics.median(values):.2f} s ({min(values):.2f} to {max(values):.2f}, "
-            f"{len(values)} kills)")
+    return f"{statistics.median(values):.2f} s ({min(values):.2f} to {max(values):.2f})"
+
+
+def one_turn(start, ranks):
+    """Starts a program and kills these ranks, one after the other."""
+    run = start()
+    try:
+        wait_for("the first step", run.steps_done)
+        first = time.monotonic() - run.started
+        return first, [run.kill_and_time(rank, EVERY * (2 * kill + 1) + EVERY // 2)
+                       for kill, rank in enumerate(ranks)]
+    finally:
+        run.end()
 
 
 def main():
@@ -183,31 +214,31 @@ def main():
         sys.exit(77)
 
     steps = 1_000_000  # a turn ends when its kills are done
-    programs = [("Lockstep", lambda: LockstepRun(options, steps))]
-    for text in options.intervals.split(","):
+    programs = [("Lockstep, 2 nodes x 2", lambda: LockstepRun(options, steps))]
+    for text in filter(None, options.intervals.split(",")):
         default = ", its default" if float(text) == 5 else ""
-        programs.append((f"torchrun, looking every {text} s{default}",
-                         lambda interval=text: TorchrunRun(options, steps, interval)))
+        for nodes in (1, 2):
+            programs.append((f"torchrun, {nodes} x {RANKS // nodes}, looking every {text} s{default}",
+                             lambda i=text, n=nodes: TorchrunRun(options, steps, i, n)))
     firsts = {name: [] for name, _ in programs}
     times = {name: [] for name, _ in programs}
     draw = random.Random(options.seed)
     for turn in range(options.turns):
         ranks = [draw.randrange(RANKS) for _ in range(options.kills)]
         for name, start in programs:
-            run = start()
-            try:
-                wait_for("the first step", run.steps_done)
-                firsts[name].append(time.monotonic() - run.started)
-                for kill, rank in enumerate(ranks):
-                    seconds = run.kill_and_time(rank, EVERY * (2 * kill + 1) + EVERY // 2)
-                    times[name].append(seconds)
-                    print(f"turn {turn}: {name}: rank {rank}: {seconds:.2f} s", file=sys.stderr)
-            finally:
-                run.end()
-    print("| program | kill to next step | start to first step |\n|---|---|---|")
+            first, seconds = one_turn(start, ranks)
+            firsts[name].append(first)
+            times[name] += seconds
+            print(f"turn {turn}: {name}: " + ", ".join(f"{a:.2f} {b:.2f}" for a, b in seconds),
+                  file=sys.stderr)
+    print("| program | kill to new processes | kill to next step | start to first step |")
+    print("|---|---|---|---|")
     for name, _ in programs:
-        print(f"| {name} | {spread(times[name])} | {statistics.median(firsts[name]):.2f} s |")
-    print(f"\nLoad of the machine at the end: {os.getloadavg()[0]:.1f}; seed {options.seed}.")
+        launched, resumed = zip(*times[name])
+        print(f"| {name} | {spread(launched)} | {spread(resumed)} | "
+              f"{statistics.median(firsts[name]):.2f} s |")
+    print(f"\n{len(times[programs[0][0]])} kills of each. Load of the machine at the end: "
+          f"{os.getloadavg()[0]:.1f}; seed {options.seed}.")
 
 
 if __name__ == "__main__":
