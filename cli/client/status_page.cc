@@ -120,7 +120,7 @@ std::string failure_lines(const TrainingJob& job, WallTime now) {
   std::string out = field("Last failure", text);
   std::string then = failure.action;
   if (failure.recoverySeconds > 0) {
-    then += ", training again after " + number(failure.recoverySeconds, "%.1f") + " s";
+    then += ", running again after " + number(failure.recoverySeconds, "%.1f") + " s";
   }
   if (!then.empty()) out += field("  then", then);
   return out + log_lines(failure.message);

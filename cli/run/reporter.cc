@@ -71,7 +71,7 @@ std::vector<std::string> status_events(const TrainingJobStatus& before,
                      after.rendezvous->host + ":" + std::to_string(after.rendezvous->port));
   if (after.lastFailure && before.lastFailure && after.lastFailure->recoverySeconds > 0 &&
       before.lastFailure->recoverySeconds == 0)
-    events.push_back("training again, " + rate_text(after.lastFailure->recoverySeconds) +
+    events.push_back("running again, " + rate_text(after.lastFailure->recoverySeconds) +
                      " s after the failure");
   if (after.lastCheckpoint &&
       (!before.lastCheckpoint || before.lastCheckpoint->step != after.lastCheckpoint->step))

@@ -224,7 +224,7 @@ struct FailureStatus {
   int64_t round = 0;           // in which it happened
   int64_t step = 0;            // that the job had reached
   int64_t attempt = 1;         // failures in a row without a step beyond that of the first
-  double recoverySeconds = 0;  // from the failure to all ranks training again; 0 until then
+  double recoverySeconds = 0;  // from the failure to all ranks running again; 0 until then
   std::string time;
 
   bool operator==(const FailureStatus&) const = default;

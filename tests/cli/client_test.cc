@@ -157,7 +157,7 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
         "1 of 2 ready, 2 processes each: ranks 0 to 3",
         "[##########..............................] 25/100 (25 %, 1:15 left)\n",
         "Loss:          1.5", "rank 3 on m-1: Error (exit code 9) in round 1 at step 20, 60s ago",
-        "RestartInPlace, training again after 1.8 s", "  | first\n  | second  [31m\n",
+        "RestartInPlace, running again after 1.8 s", "  | first\n  | second  [31m\n",
         "  Running   True     AllRanks   30s", "  gpt-worker-0-1   Running   m-0    127.0.0.5",
         "10m (x3)   Normal    Later     b", "Not shown: events are forbidden"}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;

@@ -177,7 +177,7 @@ TEST(StatusEvents, TellsWhatHappenedBetweenTwoLooks) {
   after.lastFailure->recoverySeconds = 1.5;
   after.lastCheckpoint = CheckpointStatus{.step = 500, .path = "/x"};
   EXPECT_EQ(status_events(before, after),
-            (std::vector<std::string>{"training again, 1.50 s after the failure",
+            (std::vector<std::string>{"running again, 1.50 s after the failure",
                                       "checkpoint of step 500"}));
   before = after;
   after.conditions.push_back({.type = "Valid", .status = "False", .message = "no"});
