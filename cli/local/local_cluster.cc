@@ -34,6 +34,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
   std::unique_ptr<LocalCluster> cluster(new LocalCluster);
   cluster->folder_ = options.folder;
   cluster->api_ = std::make_unique<Api>(clock, options.seed, options.limits);
+  cluster->node_api_ = std::make_unique<EmbeddedNodeApi>(*cluster->api_);
   cluster->host_ = std::make_unique<ProcessHost>();
   LocalNodeOptions node{.heartbeat = options.heartbeat,
                         .node_controller = options.node_controller,
@@ -44,7 +45,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
                         .seed = options.seed};
   node.scheduler.counts_room = !options.machines.empty();
   if (!options.machines.empty()) node.machines = options.machines;
-  TRY_ASSIGN(cluster->node_, LocalNode::start(*cluster->api_, *cluster->host_, clock, node));
+  TRY_ASSIGN(cluster->node_, LocalNode::start(*cluster->node_api_, *cluster->host_, clock, node));
   TRY(cluster->start_server(options));
   TRY(cluster->start_controller(options));
   return cluster;

@@ -5,6 +5,7 @@
 
 #include "cli/local/controller_child.h"
 #include "cli/local/http/server.h"
+#include "cli/local/node/embedded_node_api.h"
 #include "cli/local/node/local_node.h"
 #include "cli/local/node/process_host.h"
 #include "cli/local/store/api.h"
@@ -64,6 +65,7 @@ class LocalCluster {
   ClusterAccess access_;
   // In the order in which they depend on each other.
   std::unique_ptr<Api> api_;
+  std::unique_ptr<EmbeddedNodeApi> node_api_;
   std::unique_ptr<ProcessHost> host_;
   std::unique_ptr<LocalNode> node_;
   std::unique_ptr<ApiServer> server_;

@@ -1,6 +1,7 @@
 // What a node says about its pods, on a clock that stands still.
 #include <gtest/gtest.h>
 
+#include "cli/local/node/embedded_node_api.h"
 #include "cli/local/node/event_recorder.h"
 #include "tests/cli/api_fixture.h"
 
@@ -24,7 +25,8 @@ class EventRecorderTest : public ApiTest {
     return counts;
   }
 
-  ApiCaller caller_{api_};
+  EmbeddedNodeApi node_api_{api_};
+  ApiCaller caller_{node_api_};
   EventRecorder events_{caller_, clock_, 7, {.remembered_max = 4, .burst = 3}};
 };
 

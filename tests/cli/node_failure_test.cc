@@ -1,6 +1,7 @@
 // The node controller in small, on a clock that stands still: silence, taints, evictions.
 #include <gtest/gtest.h>
 
+#include "cli/local/node/embedded_node_api.h"
 #include "cli/local/node/node_controller.h"
 #include "tests/cli/api_fixture.h"
 
@@ -63,7 +64,8 @@ class NodeControllerTest : public ApiTest {
     return text;
   }
 
-  ApiCaller caller_{api_};
+  EmbeddedNodeApi node_api_{api_};
+  ApiCaller caller_{node_api_};
   EventRecorder events_{caller_, clock_, 7};
   NodeController controller_{caller_, clock_, events_, {}};
 };

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "cli/local/node/embedded_node_api.h"
 #include "cli/local/node/local_node.h"
 #include "common/base/check.h"
 
@@ -48,7 +49,7 @@ class NodeTest : public testing::Test {
                              .logs = {.folder = folder_ + "/logs", .keep = true},
                              .seed = static_cast<uint64_t>(getpid())};
     if (machines > 0) options.machines = divided_computer(machines, {});
-    auto node = LocalNode::start(api_, host_, clock_, options);
+    auto node = LocalNode::start(node_api_, host_, clock_, options);
     ASSERT_TRUE(node.ok());
     node_ = *std::move(node);
   }
@@ -130,6 +131,7 @@ class NodeTest : public testing::Test {
   std::string folder_;
   SystemClock clock_;
   Api api_{clock_, 1};
+  EmbeddedNodeApi node_api_{api_};
   std::mutex mutex_;
   std::condition_variable changed_;
   ProcessHost host_;

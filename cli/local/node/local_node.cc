@@ -10,14 +10,9 @@ namespace {
 
 constexpr Duration kLogCheck = std::chrono::seconds(5);
 constexpr size_t kEventsPerRead = 256;
-constexpr char kWatchPods[] = "/api/v1/pods?watch=true";
-constexpr char kWatchNodes[] = "/api/v1/nodes?watch=true";
-constexpr char kWatchLeases[] =
-    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?watch=true";
-
-Watch open_watch(Api& api, const char* target) {
-  return std::get<Watch>(api.open_watch({"GET", target, "", ""}));
-}
+constexpr char kPods[] = "/api/v1/pods";
+constexpr char kNodes[] = "/api/v1/nodes";
+constexpr char kLeases[] = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 }  // namespace
 
@@ -40,10 +35,9 @@ struct LocalNode::Inbox {
   }
 };
 
-LocalNode::LocalNode(Api& api, ProcessHost& host, const Clock& clock,
+LocalNode::LocalNode(NodeApi& api, ProcessHost& host, const Clock& clock,
                      const LocalNodeOptions& options)
-    : api_(api),
-      clock_(clock),
+    : clock_(clock),
       options_(options),
       inbox_(std::make_shared<Inbox>()),
       caller_(api),
@@ -62,27 +56,27 @@ LocalNode::LocalNode(Api& api, ProcessHost& host, const Clock& clock,
                 .events = events_,
                 .addresses = addresses_,
                 .options = options_.pods,
-                .post =
-                    [inbox = inbox_](NodeMessage message) {
-                      inbox->tell([&](Inbox& box) { box.messages.push_back(std::move(message)); });
-                    }},
-      pod_watch_(open_watch(api, kWatchPods)),
-      node_watch_(open_watch(api, kWatchNodes)),
-      lease_watch_(open_watch(api, kWatchLeases)) {
+                .post = [inbox = inbox_](NodeMessage message) {
+                  inbox->tell([&](Inbox& box) { box.messages.push_back(std::move(message)); });
+                }} {
+  // The server may outlive the node.
+  auto on_news = [weak = std::weak_ptr<Inbox>(inbox_)] {
+    if (auto inbox = weak.lock()) inbox->tell([](Inbox& box) { box.api_changed = true; });
+  };
+  pods_ = api.follow(kPods, on_news);
+  nodes_ = api.follow(kNodes, on_news);
+  leases_ = api.follow(kLeases, on_news);
   for (const MachineOptions& machine : options_.machines)
     computers_.try_emplace(machine.name,
                            Computer{Machine(caller_, clock_, machine, options_.heartbeat), {}});
 }
 
-Result<std::unique_ptr<LocalNode>> LocalNode::start(Api& api, ProcessHost& host, const Clock& clock,
+Result<std::unique_ptr<LocalNode>> LocalNode::start(NodeApi& api, ProcessHost& host,
+                                                    const Clock& clock,
                                                     const LocalNodeOptions& options) {
   TRY(make_private_folder(options.pods.folder));
   TRY(make_private_folder(options.logs.folder));
   std::unique_ptr<LocalNode> node(new LocalNode(api, host, clock, options));
-  // The Api may outlive the node.
-  api.on_change([weak = std::weak_ptr<Inbox>(node->inbox_)] {
-    if (auto inbox = weak.lock()) inbox->tell([](Inbox& box) { box.api_changed = true; });
-  });
   for (auto& [name, computer] : node->computers_) computer.machine.boot();
   node->thread_ = std::thread([raw = node.get()] { raw->loop(); });
   return node;
@@ -138,13 +132,11 @@ void LocalNode::step(std::deque<NodeMessage> messages) {
     touch(message.pod_uid);
   }
   if (!kills_all_) {
-    read(node_watch_, kWatchNodes,
-         [this](const Json& node, bool deleted) { node_changed(node, deleted); });
-    read(pod_watch_, kWatchPods,
-         [this](const Json& pod, bool deleted) { pod_changed(pod, deleted); });
+    read(*nodes_, [this](const Json& node, bool deleted) { node_changed(node, deleted); });
+    read(*pods_, [this](const Json& pod, bool deleted) { pod_changed(pod, deleted); });
     step_machines();
     // Heartbeats before they are judged: a late thread is no silent machine.
-    read(lease_watch_, kWatchLeases, [this](const Json& lease, bool deleted) {
+    read(*leases_, [this](const Json& lease, bool deleted) {
       if (!deleted) controller_.lease_changed(lease);
     });
     controller_.step(clock_.now());
@@ -157,17 +149,11 @@ void LocalNode::step(std::deque<NodeMessage> messages) {
   }
 }
 
-void LocalNode::read(Watch& watch, const char* target,
+void LocalNode::read(Feed& feed,
                      const std::function<void(const Json& object, bool deleted)>& apply) {
-  while (true) {
-    std::vector<Json> events = api_.next_events(watch, kEventsPerRead);
-    for (const Json& event : events) {
-      if (event["type"] != "ERROR") apply(event["object"], event["type"] == "DELETED");
-    }
-    if (watch.ended)  // too far behind: begin anew with what is there
-      watch = open_watch(api_, target);
-    else if (events.empty())
-      return;
+  for (auto events = feed.next_events(kEventsPerRead); !events.empty();
+       events = feed.next_events(kEventsPerRead)) {
+    for (const Json& event : events) apply(event["object"], event["type"] == "DELETED");
   }
 }
 

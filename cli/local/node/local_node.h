@@ -14,11 +14,11 @@
 
 #include "cli/local/node/files.h"
 #include "cli/local/node/machine.h"
+#include "cli/local/node/node_api.h"
 #include "cli/local/node/node_controller.h"
 #include "cli/local/node/node_services.h"
 #include "cli/local/node/pod_binder.h"
 #include "cli/local/node/pod_worker.h"
-#include "cli/local/store/api.h"
 
 namespace lockstep::local {
 
@@ -37,14 +37,15 @@ struct LocalNodeOptions {
 };
 
 // The machines of a local cluster: a scheduler and a node controller in small, and for each machine
-// a kubelet in small, which runs the pods of an Api as processes of this computer, one process
-// group a container, with an address in 127.0.0.0/8 for each pod, and reports what becomes of them.
-// They say nothing to the Api that could not be said by REST. Everything happens on one thread of
-// its own, which waits for nothing: processes are started, swept and probed on others.
+// a kubelet in small, which runs the pods of an API server as processes of this computer, one
+// process group a container, with an address in 127.0.0.0/8 for each pod, and reports what becomes
+// of them. What they say to the server is said by REST. Everything happens on one thread of its
+// own, which waits for nothing: processes are started, swept and probed on others.
 class LocalNode {
  public:
   // `api`, `host` and `clock` outlive the node. kUnavailable: its folders can't be made.
-  static Result<std::unique_ptr<LocalNode>> start(Api& api, ProcessHost& host, const Clock& clock,
+  static Result<std::unique_ptr<LocalNode>> start(NodeApi& api, ProcessHost& host,
+                                                  const Clock& clock,
                                                   const LocalNodeOptions& options);
   // Kills what still runs, with all descendants.
   ~LocalNode();
@@ -63,11 +64,10 @@ class LocalNode {
     bool is_booting = false;  // waits until nothing of the time before is left
   };
 
-  LocalNode(Api& api, ProcessHost& host, const Clock& clock, const LocalNodeOptions& options);
+  LocalNode(NodeApi& api, ProcessHost& host, const Clock& clock, const LocalNodeOptions& options);
   void loop();
   void step(std::deque<NodeMessage> messages);
-  void read(Watch& watch, const char* target,
-            const std::function<void(const Json& object, bool deleted)>& apply);
+  static void read(Feed& feed, const std::function<void(const Json& object, bool deleted)>& apply);
   void node_changed(const Json& node, bool deleted);
   void pod_changed(const Json& pod, bool deleted);
   void power_off(Computer& computer);
@@ -78,7 +78,6 @@ class LocalNode {
   void touch(const std::string& uid) { due_.insert(uid); }
   TimePoint next_deadline() const;
 
-  Api& api_;
   const Clock& clock_;
   const LocalNodeOptions options_;
   std::shared_ptr<Inbox> inbox_;  // what other threads tell the node's
@@ -91,9 +90,9 @@ class LocalNode {
   NetworkProber prober_;
   ProcessSweeper sweeper_;
   NodeServices services_;
-  Watch pod_watch_;
-  Watch node_watch_;
-  Watch lease_watch_;
+  std::unique_ptr<Feed> pods_;
+  std::unique_ptr<Feed> nodes_;
+  std::unique_ptr<Feed> leases_;
   std::map<std::string, Computer> computers_;  // by the machine's name
   // By UID: pods that have not ended, or that still have to be taken away.
   std::map<std::string, std::unique_ptr<PodWorker>> workers_;
