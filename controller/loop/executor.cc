@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "controller/plan/names.h"
+#include "controller/plan/pod_template.h"
 
 namespace lockstep {
 namespace {
@@ -30,6 +31,21 @@ std::string cut(const std::string& text) {
   while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
     --size;
   return text.substr(0, size);
+}
+
+// True if a label was missing or another.
+bool restore_labels(const std::string& job, const std::string& name, Json& pod) {
+  const std::optional<Json> wanted = worker_labels_by_name(job, name);
+  if (!wanted) return false;
+  Json& labels = pod["metadata"]["labels"];
+  if (!labels.is_object()) labels = Json::object();
+  bool is_changed = false;
+  for (const auto& [key, value] : wanted->items()) {
+    if (labels.contains(key) && labels[key] == value) continue;
+    labels[key] = value;
+    is_changed = true;
+  }
+  return is_changed;
 }
 
 }  // namespace
@@ -148,8 +164,7 @@ void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
     if (!reply.ok()) {
       finish_one(run, failed("reading a pod", reply));
     } else if (controller_uid(reply.body) == run->job.uid) {
-      knowledge_.pod_read(reply.body);
-      finish_one(run, {});
+      learn_pod(run, name, std::move(reply.body));
     } else {
       reply.message = "pod " + name + " is there already and belongs to another owner";
       reply.outcome = ApiOutcome::kAlreadyExists;
@@ -163,8 +178,7 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
   api_.send(request_of(run->job, ApiVerb::kGet, kPods, action.name),
             [this, run, name = action.name](ApiReply reply) {
               if (reply.ok() && controller_uid(reply.body) == run->job.uid) {
-                knowledge_.pod_read(reply.body);
-                finish_one(run, {});
+                learn_pod(run, name, std::move(reply.body));
               } else if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
                 knowledge_.pod_absent(run->job, name);
                 finish_one(run, {});
@@ -172,6 +186,24 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
                 finish_one(run, failed("reading a pod", reply));
               }
             });
+}
+
+// Without its labels, which somebody has taken away, the watch does not show the job's own pod:
+// they are put back.
+void Executor::learn_pod(const RunPtr& run, const std::string& name, Json pod) {
+  if (!restore_labels(run->job.name, name, pod)) {
+    knowledge_.pod_read(pod);
+    finish_one(run, {});
+    return;
+  }
+  ApiRequest request = request_of(run->job, ApiVerb::kReplace, kPods, name);
+  request.body = std::move(pod);
+  api_.send(std::move(request), [this, run, name](ApiReply reply) {
+    if (!reply.ok()) return finish_one(run, failed("putting a pod's labels back", reply));
+    log_warning("put a pod's labels back", {{"job", run->job.key}, {"pod", name}});
+    knowledge_.pod_read(reply.body);
+    finish_one(run, {});
+  });
 }
 
 void Executor::delete_pod(const RunPtr& run, const DeletePod& action) {

@@ -79,6 +79,7 @@ class Executor {
   void refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply);
   void adopt_pod(const RunPtr& run, const std::string& name);
   void confirm_pod(const RunPtr& run, const ConfirmPod& action);
+  void learn_pod(const RunPtr& run, const std::string& name, Json pod);
   void delete_pod(const RunPtr& run, const DeletePod& action);
   void put_assignment(const RunPtr& run, const PutAssignment& action);
   void write_status(const RunPtr& run, const WriteStatus& action);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "common/api/agent_messages.h"
 #include "controller/plan/names.h"
@@ -251,18 +252,34 @@ void merge_template(Json& base, const Json& patch) {
   }
 }
 
+Json worker_labels(std::string_view job, int64_t index, int64_t incarnation) {
+  return {{kJobNameLabel, job},
+          {kRoleLabel, "worker"},
+          {kNodeIndexLabel, std::to_string(index)},
+          {kIncarnationLabel, std::to_string(incarnation)},
+          {kManagedByLabel, kManagedByValue}};
+}
+
+std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view pod) {
+  const std::string prefix = std::string(job) + "-worker-";
+  if (!pod.starts_with(prefix)) return std::nullopt;
+  const char* const end = pod.data() + pod.size();
+  int64_t index = 0;
+  int64_t incarnation = 0;
+  const auto [dash, error] = std::from_chars(pod.data() + prefix.size(), end, index);
+  if (error != std::errc{} || dash == end || *dash != '-') return std::nullopt;
+  const auto [rest, error_after] = std::from_chars(dash + 1, end, incarnation);
+  if (error_after != std::errc{} || rest != end) return std::nullopt;
+  return worker_labels(job, index, incarnation);
+}
+
 Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
   Json result = {{"apiVersion", "v1"},
                  {"kind", "Pod"},
                  {"metadata",
                   {{"name", worker_pod_name(job.metadata.name, pod.index, pod.incarnation)},
                    {"namespace", job.metadata.namespace_},
-                   {"labels",
-                    {{kJobNameLabel, job.metadata.name},
-                     {kRoleLabel, "worker"},
-                     {kNodeIndexLabel, std::to_string(pod.index)},
-                     {kIncarnationLabel, std::to_string(pod.incarnation)},
-                     {kManagedByLabel, kManagedByValue}}},
+                   {"labels", worker_labels(job.metadata.name, pod.index, pod.incarnation)},
                    {"annotations", {{kCreatedInRoundAnnotation, std::to_string(pod.round)}}},
                    {"ownerReferences", Json::array({owner_reference(job)})}}},
                  {"spec", pod_spec(job, pod)}};

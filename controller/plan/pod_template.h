@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/api/training_job.h"
 #include "common/base/json.h"
@@ -12,6 +14,11 @@ struct NewPod {
   int64_t incarnation = 1;
   int64_t round = 0;  // status.round at its creation
 };
+
+// What marks the pod of a node, and how the cache finds it.
+Json worker_labels(std::string_view job, int64_t index, int64_t incarnation);
+// The same from the pod's name; nullopt where it isn't one of the job's.
+std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view pod);
 
 // The Pod of one node as it is POSTed: the agent as the container `node`, PodSecurity `restricted`
 // (jobs with `command` but for runAsNonRoot, since most images run as root), then spec.podTemplate
