@@ -42,7 +42,8 @@ class HttpTest : public testing::Test {
     return request(line, "Connection: close\r\n", body);
   }
   static std::string job(const std::string& name) {
-    return R"({"metadata":{"name":")" + name + R"("},"spec":{"nodes":1}})";
+    return R"({"apiVersion":"lockstep.dev/v1alpha1","kind":"TrainingJob","metadata":{"name":")" +
+           name + R"("},"spec":{"nodes":1}})";
   }
 
   SystemClock clock_;
