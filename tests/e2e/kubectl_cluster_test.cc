@@ -88,7 +88,10 @@ TEST_P(KubectlClusterTest, LogsAreFollowedToTheEnd) {
 TEST_P(KubectlClusterTest, ExecAndTheLikeAreRefusedWithWords) {
   ok("apply -f " + pod_file("exec sleep 600"));
   ASSERT_TRUE(eventually_prints("get pod p", "Running"));
-  for (const char* command : {"exec p -- true", "attach p", "port-forward p :80"}) {
+  const std::string here = file("here", "text");
+  for (const std::string& command :
+       {std::string("exec p -- true"), std::string("attach p"), std::string("port-forward p :80"),
+        "cp " + here + " p:/there", "cp p:/there " + here}) {
     const std::string error = refused(command);
     EXPECT_TRUE(has(error, "lockstep up")) << command;
   }
@@ -104,6 +107,16 @@ TEST_P(KubectlClusterTest, ADeletedPodEndsWithinItsGracePeriod) {
   EXPECT_TRUE(has(ok("delete pod p"), "pod \"p\" deleted"));
   EXPECT_EQ(follow->wait(30), 0);
   EXPECT_EQ(follow->output(), "up\nbye\n");
+}
+
+TEST_P(KubectlClusterTest, OneMayDoEverything) {
+  EXPECT_EQ(ok("auth can-i create pods"), "yes\n");
+  EXPECT_EQ(ok("auth can-i '*' trainingjobs.lockstep.dev --all-namespaces"), "yes\n");
+  EXPECT_EQ(ok("auth can-i get pods --subresource=log"), "yes\n");
+  EXPECT_EQ(ok("auth can-i get /healthz"), "yes\n");
+  const std::string all = ok("auth can-i --list");
+  EXPECT_TRUE(has(all, "*.*"));
+  EXPECT_TRUE(has(all, "[*]"));
 }
 
 TEST_P(KubectlClusterTest, DescribeANode) {

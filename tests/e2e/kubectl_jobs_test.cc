@@ -22,12 +22,16 @@ class KubectlJobsTest : public KubectlTest {
 };
 
 TEST_P(KubectlJobsTest, AJobFromApplyToComplete) {
-  ok("apply -f " + job_file({.nodes = 2}));
+  EXPECT_EQ(ok("create -f " + job_file({.nodes = 2})), "trainingjob.lockstep.dev/tiny created\n");
+  EXPECT_TRUE(has(refused("create -f " + job_file({.nodes = 2})), "AlreadyExists"));
   EXPECT_EQ(ok("wait --for=condition=Complete trainingjob/tiny --timeout=60s"),
             "trainingjob.lockstep.dev/tiny condition met\n");
   const PrintedTable jobs = table("get trainingjobs");
   EXPECT_EQ(jobs.headers(), (std::vector<std::string>{"NAME", "STATE", "NODES", "STEP", "LOSS",
                                                       "TOKENS/S", "RESTARTS", "AGE"}));
+  EXPECT_EQ(table("get tj -o wide").headers(),
+            (std::vector<std::string>{"NAME", "STATE", "NODES", "STEP", "LOSS", "TOKENS/S",
+                                      "SAMPLES/S", "RESTARTS", "AGE"}));
   EXPECT_EQ(jobs.cell("tiny", "STATE"), "Complete");
   EXPECT_EQ(jobs.cell("tiny", "STEP"), "20");
   EXPECT_EQ(jobs.cell("tiny", "RESTARTS"), "0");

@@ -122,11 +122,36 @@ const Message& delete_options() {
   return message;
 }
 
+const Message& access_review() {
+  static const Message resource{{{1, "namespace"},
+                                 {2, "verb"},
+                                 {3, "group"},
+                                 {4, "version"},
+                                 {5, "resource"},
+                                 {6, "subresource"},
+                                 {7, "name"}}};
+  static const Message path{{{1, "path"}, {2, "verb"}}};
+  static const Message spec{{{1, "resourceAttributes", kMessage, false, false, &resource},
+                             {2, "nonResourceAttributes", kMessage, false, false, &path}}};
+  static const Message message{{metadata(), {2, "spec", kMessage, false, false, &spec}}};
+  return message;
+}
+
+const Message& rules_review() {
+  static const Message spec{{{1, "namespace"}}};
+  static const Message message{{metadata(), {2, "spec", kMessage, false, false, &spec}}};
+  return message;
+}
+
 }  // namespace
 
 const Message* find_message(std::string_view api_version, std::string_view kind) {
   // Options have the version of the request's group, whatever it is.
   if (kind == "DeleteOptions") return &delete_options();
+  if (api_version == "authorization.k8s.io/v1") {
+    if (kind == "SelfSubjectAccessReview") return &access_review();
+    return kind == "SelfSubjectRulesReview" ? &rules_review() : nullptr;
+  }
   if (api_version != "v1") return nullptr;
   if (kind == "Namespace") return &name_space();
   if (kind == "ConfigMap") return &config_map();

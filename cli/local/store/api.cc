@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/local/store/access_review.h"
 #include "cli/local/store/discovery.h"
 #include "cli/local/store/event_view.h"
 #include "cli/local/store/object_rules.h"
@@ -124,6 +125,7 @@ void Api::on_change(std::function<void()> listener) {
 ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
   const std::string& method = request.method;
   if (path.type == nullptr) {
+    if (auto review = review_access(path, request)) return *review;
     if (method != "GET") return unknown_path();
     if (auto openapi = openapi_.answer(types_, path.path, request.accept)) return *openapi;
     std::optional<Json> document = discovery_document(types_, path.path);

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "cli/local/store/access_review.h"
+
 namespace lockstep::local {
 namespace {
 
@@ -21,6 +23,8 @@ Json group_document(const TypeRegistry& types, std::string_view group) {
       versions.push_back(
           {{"groupVersion", std::string("policy/") + version}, {"version", version}});
   }
+  if (group == kAccessGroup)
+    versions.push_back({{"groupVersion", kAccessGroup + std::string("/v1")}, {"version", "v1"}});
   for (const ResourceType* type : types.types()) {
     if (type->group != group) continue;
     Json version = {{"groupVersion", type->api_version()}, {"version", type->version}};
@@ -85,6 +89,7 @@ std::optional<Json> resource_list(const TypeRegistry& types, std::string_view gr
                          {"namespaced", true},
                          {"kind", "PodDisruptionBudget"},
                          {"verbs", Json::array()}});
+  if (group_version == kAccessGroup + std::string("/v1")) resources = access_resources();
   if (resources.empty()) return std::nullopt;
   return Json{{"kind", "APIResourceList"},
               {"apiVersion", "v1"},
@@ -99,7 +104,8 @@ Json group_list(const TypeRegistry& types) {
     if (groups.empty() || groups.back()["name"] != type->group)
       groups.push_back(group_document(types, type->group));
   }
-  groups.push_back(group_document(types, kPolicyGroup));
+  for (const char* group : {kPolicyGroup, kAccessGroup})
+    groups.push_back(group_document(types, group));
   return {{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", std::move(groups)}};
 }
 
@@ -115,7 +121,7 @@ std::optional<Json> discovery_document(const TypeRegistry& types, std::string_vi
   if (!path.starts_with("/apis/")) return std::nullopt;
   std::string_view rest = path.substr(6);
   if (rest.find('/') != std::string_view::npos) return resource_list(types, rest);
-  if (rest == kPolicyGroup) return group_document(types, rest);
+  if (rest == kPolicyGroup || rest == kAccessGroup) return group_document(types, rest);
   for (const ResourceType* type : types.types()) {
     if (!rest.empty() && type->group == rest) return group_document(types, rest);
   }
