@@ -1,6 +1,10 @@
 // kubectl on pods of one's own, nodes and namespaces.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <sstream>
+
+#include "common/base/clock.h"
 #include "tests/e2e/kubectl_fixture.h"
 
 namespace lockstep::test {
@@ -32,13 +36,42 @@ TEST_P(KubectlClusterTest, APodRunsAShellCommandToCompletion) {
   EXPECT_EQ(ok("logs -f p"), "hello\noops\nlast\n");
   EXPECT_EQ(ok("logs pod/p -c main"), "hello\noops\nlast\n");
   EXPECT_TRUE(has(refused("logs p -c nope"), "container nope is not valid for pod p"));
-  for (const char* option : {"--timestamps", "--since=5m", "--since-time=2026-01-01T00:00:00Z"})
-    EXPECT_TRUE(has(refused("logs p " + std::string(option)), "keeps no times of lines"));
   EXPECT_TRUE(has(refused("logs nope"), "pods \"nope\" not found"));
   EXPECT_TRUE(has(refused("logs p --previous"), "previous terminated container \"main\""));
   const PrintedTable wide = table("get pod p -o wide");
   EXPECT_TRUE(wide.cell("p", "IP").starts_with("127.")) << wide.cell("p", "IP");
   EXPECT_NE(wide.cell("p", "NODE"), "<none>");
+}
+
+TEST_P(KubectlClusterTest, LogsSayWhenEachLineCame) {
+  const std::string mark = file("mark", "");
+  ok("apply -f " +
+     pod_file("echo one; until [ -s " + mark + " ]; do sleep 0.05; done; echo two; echo three"));
+  ASSERT_TRUE(eventually_prints("logs p", "one"));
+  std::unique_ptr<Program> follow = start("logs -f p --timestamps");
+  ASSERT_TRUE(eventually([&] { return follow->output().ends_with(" one\n"); }));
+  file("mark", "now");
+  EXPECT_EQ(follow->wait(30), 0) << follow->errors();
+  const std::string all = ok("logs p --timestamps");
+  EXPECT_EQ(follow->output(), all);
+  std::vector<std::string> times;
+  std::string lines;
+  std::istringstream stream(all);
+  for (std::string time, line; stream >> time >> line;) {
+    EXPECT_TRUE(wall_time_from_rfc3339(time).ok() && time.size() == 30) << time;
+    times.push_back(time);
+    lines += line + "\n";
+  }
+  EXPECT_EQ(lines, "one\ntwo\nthree\n");
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end())) << all;
+  EXPECT_LT(times[0], times[1]);
+  // kubectl itself cuts a time to seconds.
+  EXPECT_EQ(ok("logs p --since-time=" + times[0].substr(0, 19) + "Z"), lines);
+  EXPECT_EQ(ok("logs p --since-time=2199-01-01T00:00:00Z"), "");
+  EXPECT_EQ(ok("logs p --since=1h"), lines);
+  EXPECT_EQ(ok("logs p --since=1h --tail=1"), "three\n");
+  EXPECT_EQ(ok("logs p --timestamps --limit-bytes=34"), all.substr(0, 34));
 }
 
 TEST_P(KubectlClusterTest, APodThatFailsSaysSo) {

@@ -216,7 +216,10 @@ class Session {
     if (context_.options.logs == nullptr) return not_found("this server knows no logs");
     TRY_ASSIGN(std::string file,
                context_.options.logs->log_file(log.pod_uid, log.container, log.previous));
-    return LogFile::open(file, {.tail_lines = log.tail_lines, .limit_bytes = log.limit_bytes});
+    return LogFile::open(file, {.tail_lines = log.tail_lines,
+                                .since = log.since,
+                                .limit_bytes = log.limit_bytes,
+                                .timestamps = log.timestamps});
   }
 
   // True: all of it was sent; false: the connection ended.

@@ -217,6 +217,7 @@ std::string ContainerRun::termination_message(int exit_code) const {
 }
 
 void ContainerRun::ended(EndFacts end) {
+  services_->logs.ended(log_file_);
   end.container_id = record_.container_id;
   record_.state = State::kTerminated;
   record_.ready = false;

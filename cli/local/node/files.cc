@@ -63,15 +63,4 @@ std::string end_of_file(const std::string& file, size_t bytes_max) {
   return text;
 }
 
-void bound_log(const std::string& file, size_t bytes_max, size_t bytes_kept) {
-  struct stat info {};
-  if (stat(file.c_str(), &info) != 0 || static_cast<size_t>(info.st_size) <= bytes_max) return;
-  std::string kept = end_of_file(file, bytes_kept);
-  int fd = open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (fd < 0) return;
-  // A full disk must not stop a pod because of its log.
-  if (ftruncate(fd, 0) == 0) (void)!write(fd, kept.data(), kept.size());
-  close(fd);
-}
-
 }  // namespace lockstep::local

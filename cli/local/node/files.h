@@ -16,8 +16,5 @@ Status write_private_file(const std::string& file, std::string_view content);
 Status make_private_folder(const std::string& folder);
 // The last `bytes_max` bytes; empty where there is no such file.
 std::string end_of_file(const std::string& file, size_t bytes_max);
-// A log that is appended to has grown beyond `bytes_max`: keeps its last `bytes_kept`. What is
-// written at that very moment may be lost.
-void bound_log(const std::string& file, size_t bytes_max, size_t bytes_kept);
 
 }  // namespace lockstep::local

@@ -1,4 +1,6 @@
 // The `log` subresource of pods: what is asked for, in kube-apiserver's and kubelet's words.
+#include <charconv>
+
 #include "cli/local/store/api.h"
 
 namespace lockstep::local {
@@ -56,20 +58,59 @@ std::optional<ApiResponse> still_waiting(const Json& pod, const LogRequest& requ
                      "\" is waiting to start: " + reason);
 }
 
-std::optional<ApiResponse> read_amounts(const ApiPath& path, LogRequest& request) {
-  for (auto [name, value] : {std::pair("tailLines", &request.tail_lines),
-                             std::pair("limitBytes", &request.limit_bytes)}) {
-    Result<std::optional<int64_t>> number = path.number(name);
-    if (!number.ok()) return bad_request(number.error().message);
-    *value = *number;
+Result<std::optional<int64_t>> number_in(const ApiPath& path, const char* key) {
+  const std::string text = path.parameter(key);
+  if (text.empty()) return std::optional<int64_t>();
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    return invalid(std::string(key) + ": expected a whole number, found \"" + text + "\"");
+  return std::optional(value);
+}
+
+ApiResponse invalid_options(const ApiPath& path, StatusCause cause) {
+  static const ResourceType kOptions{.kind = "PodLogOptions"};
+  return invalid_object(kOptions, path.name, {std::move(cause)});
+}
+
+// sinceSeconds or sinceTime. Longer ago than the clock counts is as good as always.
+std::optional<ApiResponse> read_since(const ApiPath& path, WallTime now, LogRequest& request) {
+  Result<std::optional<int64_t>> seconds = number_in(path, "sinceSeconds");
+  if (!seconds.ok()) return bad_request(seconds.error().message);
+  const std::string time = path.parameter("sinceTime");
+  if (seconds->has_value() && !time.empty())
+    return invalid_options(
+        path, {"FieldValueForbidden",
+               "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified", "[]"});
+  if (seconds->has_value()) {
+    if (**seconds <= 0)
+      return invalid_options(path,
+                             wrong_field(**seconds, "must be greater than 0", "sinceSeconds"));
+    const auto age = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch());
+    if (**seconds < age.count()) request.since = now - std::chrono::seconds(**seconds);
   }
-  for (const char* name : {"sinceSeconds", "sinceTime", "timestamps"}) {
-    const std::string given = path.parameter(name);
-    if (!given.empty() && given != "false")
-      return bad_request(std::string(name) +
-                         ": the embedded server keeps no times of lines; leave it out");
-  }
+  if (time.empty()) return std::nullopt;
+  Result<WallTime> since = wall_time_from_rfc3339(time);
+  if (!since.ok()) return bad_request("sinceTime: " + since.error().message);
+  request.since = *since;
   return std::nullopt;
+}
+
+// Source: kube-apiserver 1.20.2, asked.
+std::optional<ApiResponse> read_amounts(const ApiPath& path, WallTime now, LogRequest& request) {
+  Result<std::optional<int64_t>> lines = number_in(path, "tailLines");
+  if (!lines.ok()) return bad_request(lines.error().message);
+  if (lines->value_or(0) < 0)
+    return invalid_options(path,
+                           wrong_field(**lines, "must be greater than or equal to 0", "tailLines"));
+  Result<std::optional<int64_t>> bytes = number_in(path, "limitBytes");
+  if (!bytes.ok()) return bad_request(bytes.error().message);
+  if (bytes->value_or(1) <= 0)
+    return invalid_options(path, wrong_field(**bytes, "must be greater than 0", "limitBytes"));
+  request.tail_lines = *lines;
+  request.limit_bytes = *bytes;
+  request.timestamps = path.flag("timestamps");
+  return read_since(path, now, request);
 }
 
 }  // namespace
@@ -104,7 +145,7 @@ std::variant<LogRequest, ApiResponse> Api::open_log(const ApiRequest& request) {
                  .container = std::get<std::string>(container)};
   log.previous = path->flag("previous");
   log.follow = path->flag("follow") && !log.previous;
-  if (auto error = read_amounts(*path, log)) return *error;
+  if (auto error = read_amounts(*path, clock_.wall_now(), log)) return *error;
   if (auto error = still_waiting(*pod, log)) return *error;
   log.container_id = string_or(*container_status(*pod, log.container), "containerID", "");
   return log;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/clock.h"
 #include "common/base/json.h"
 
 namespace lockstep::local {
@@ -20,6 +21,8 @@ struct LogRequest {
   bool follow = false;
   std::optional<int64_t> tail_lines;
   std::optional<int64_t> limit_bytes;
+  std::optional<WallTime> since;  // lines that came before are left out
+  bool timestamps = false;        // each line begins with when it came
 };
 
 // The container's status of that name among containers, init containers; null where there is none.
