@@ -138,6 +138,35 @@ std::string indented(const std::vector<std::vector<std::string>>& rows) {
   return aligned(cleaned);
 }
 
+std::string seconds(const std::optional<double>& value) {
+  return value ? number(*value, "%.2f") : "-";
+}
+
+std::string lost_line(const LostStatus& lost) {
+  if (lost == LostStatus{}) return "";
+  std::string text = number(lost.seconds, "%.1f") + " s";
+  if (lost.steps > 0) text += ", " + std::to_string(lost.steps) + " steps done again";
+  return field("Lost", text);
+}
+
+// The ledger, newest last.
+std::string ledger_lines(const TrainingJob& job, WallTime now) {
+  if (job.status.failures.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"NUMBER", "SINCE", "RANK", "NODE", "REASON",
+                                                 "EXIT", "ACTION", "DETECT", "DECIDE", "WAIT",
+                                                 "PODS", "FORM", "RESTORE"}};
+  for (const FailureStatus& one : job.status.failures) {
+    const RecoveryStatus& parts = one.recovery;
+    rows.push_back(
+        {std::to_string(one.number), age_of(one.time, now),
+         one.rank < 0 ? "-" : std::to_string(one.rank), one.node.empty() ? "-" : one.node,
+         one.reason, one.exitCode < 0 ? "-" : std::to_string(one.exitCode), one.action,
+         seconds(parts.detectSeconds), seconds(parts.decideSeconds), seconds(parts.waitSeconds),
+         seconds(parts.podsSeconds), seconds(parts.formSeconds), seconds(parts.restoreSeconds)});
+  }
+  return "Failures (times in seconds):\n" + indented(rows);
+}
+
 std::string condition_lines(const TrainingJob& job, WallTime now) {
   if (job.status.conditions.empty()) return "";
   std::vector<std::vector<std::string>> rows = {{"TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"}};
@@ -237,7 +266,8 @@ std::string status_page(const StatusInput& input) {
   if (!job.status.completionTime.empty()) {
     page += field("Ended", since(job.status.completionTime, input.now));
   }
-  page += failure_lines(job, input.now) + condition_lines(job, input.now) +
+  page += failure_lines(job, input.now) + lost_line(job.status.lost) +
+          ledger_lines(job, input.now) + condition_lines(job, input.now) +
           pod_lines(input.pods, input.now) + event_lines(input.events, input.now);
   if (!input.trouble.empty()) page += "Not shown: " + clean(input.trouble) + "\n";
   return page;

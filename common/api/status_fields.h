@@ -106,9 +106,59 @@ struct Schema<ProgressStatus> {
 };
 
 template <>
+struct Schema<RecoveryStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "detectSeconds",
+                .meaning = "Time from the failure until the controller knew of it.",
+                .minimum = 0},
+          &RecoveryStatus::detectSeconds);
+    visit(Field{.name = "decideSeconds",
+                .meaning = "Time until it had decided what to do.",
+                .minimum = 0},
+          &RecoveryStatus::decideSeconds);
+    visit(Field{.name = "waitSeconds",
+                .meaning = "Time held back because failures follow each other without progress.",
+                .minimum = 0},
+          &RecoveryStatus::waitSeconds);
+    visit(Field{.name = "podsSeconds",
+                .meaning = "Time until every pod of the next round ran; 0 where none was made.",
+                .minimum = 0},
+          &RecoveryStatus::podsSeconds);
+    visit(
+        Field{
+            .name = "formSeconds", .meaning = "Time until all ranks were connected.", .minimum = 0},
+        &RecoveryStatus::formSeconds);
+    visit(Field{.name = "restoreSeconds",
+                .meaning = "Time until all ranks trained again.",
+                .minimum = 0},
+          &RecoveryStatus::restoreSeconds);
+  }
+};
+
+template <>
+struct Schema<LostStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "seconds",
+                .meaning = "Time from failures until all ranks trained again, summed up.",
+                .minimum = 0},
+          &LostStatus::seconds);
+    visit(Field{.name = "steps",
+                .meaning = "Steps done again after failures, summed up.",
+                .minimum = 0},
+          &LostStatus::steps);
+  }
+};
+
+template <>
 struct Schema<FailureStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
+    visit(Field{.name = "number",
+                .meaning = "The number of the failure among all of the job's, from 1.",
+                .minimum = 0},
+          &FailureStatus::number);
     visit(
         Field{
             .name = "rank",
@@ -137,8 +187,18 @@ struct Schema<FailureStatus> {
           &FailureStatus::action);
     visit(Field{.name = "round", .meaning = "The round in which it happened.", .minimum = 0},
           &FailureStatus::round);
-    visit(Field{.name = "step", .meaning = "The step that the job had reached.", .minimum = 0},
+    visit(Field{.name = "step",
+                .meaning = "The step that training had reached since it last began.",
+                .minimum = 0},
           &FailureStatus::step);
+    visit(Field{.name = "resumedStep",
+                .meaning = "The step from which it went on; -1 until that is known.",
+                .minimum = -1},
+          &FailureStatus::resumedStep);
+    visit(Field{.name = "furthestStep",
+                .meaning = "The furthest step of the attempts in a row.",
+                .minimum = 0},
+          &FailureStatus::furthestStep);
     visit(Field{.name = "attempt",
                 .meaning = "Failures in a row without a step beyond that of the first.",
                 .minimum = 0},
@@ -148,7 +208,10 @@ struct Schema<FailureStatus> {
                            "ran) again; 0 until then.",
                 .minimum = 0},
           &FailureStatus::recoverySeconds);
-    visit(Field{.name = "time", .meaning = "When the failure was seen."}, &FailureStatus::time);
+    visit(Field{.name = "recovery", .meaning = "That time by its parts, each once it is over."},
+          &FailureStatus::recovery);
+    visit(Field{.name = "time", .meaning = "When it failed, as far as that is known."},
+          &FailureStatus::time);
   }
 };
 
@@ -195,6 +258,16 @@ struct Schema<TrainingJobStatus> {
           &TrainingJobStatus::progress);
     visit(Field{.name = "lastFailure", .meaning = "The newest failure and what followed."},
           &TrainingJobStatus::lastFailure);
+    visit(Field{.name = "failures",
+                .meaning = "The newest failures, the last one at the end.",
+                .items_max = 10},
+          &TrainingJobStatus::failures);
+    visit(Field{.name = "lost", .meaning = "What failures have cost in all."},
+          &TrainingJobStatus::lost);
+    visit(Field{.name = "trainedSeconds",
+                .meaning = "Time in which all ranks trained, up to when they last ceased to.",
+                .minimum = 0},
+          &TrainingJobStatus::trainedSeconds);
     visit(Field{.name = "lastCheckpoint", .meaning = "The newest complete one in storage."},
           &TrainingJobStatus::lastCheckpoint);
     visit(Field{.name = "startTime", .meaning = "When the controller took the job up."},

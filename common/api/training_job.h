@@ -148,6 +148,7 @@ struct TrainingJobSpec {
   FailureSpec failure;
   bool suspend = false;
   int64_t terminationGracePeriodSeconds = 30;
+  int64_t activeDeadlineSeconds = 0;  // 0: none
   std::string managedBy;
   Json podTemplate = Json::object();
 
@@ -213,7 +214,20 @@ struct ProgressStatus {
 // Adds what others counted: samples, tokens and their rates.
 void add_counts(const ProgressStatus& others, ProgressStatus& progress);
 
+// How long each part of a recovery took; absent until it is over.
+struct RecoveryStatus {
+  std::optional<double> detectSeconds;
+  std::optional<double> decideSeconds;
+  std::optional<double> waitSeconds;
+  std::optional<double> podsSeconds;
+  std::optional<double> formSeconds;
+  std::optional<double> restoreSeconds;
+
+  bool operator==(const RecoveryStatus&) const = default;
+};
+
 struct FailureStatus {
+  int64_t number = 0;  // of the job's failures, from 1
   int64_t rank = -1;
   int64_t nodeIndex = -1;
   std::string node;            // spec.nodeName of the pod
@@ -222,9 +236,12 @@ struct FailureStatus {
   std::string message;         // the end of its log
   std::string action;          // RestartInPlace, RecreatePod, Fail
   int64_t round = 0;           // in which it happened
-  int64_t step = 0;            // that the job had reached
+  int64_t step = 0;            // that training had reached since it last began
+  int64_t resumedStep = -1;    // from which it went on
+  int64_t furthestStep = 0;    // of the attempts in a row
   int64_t attempt = 1;         // failures in a row without a step beyond that of the first
   double recoverySeconds = 0;  // from the failure to all ranks running again; 0 until then
+  RecoveryStatus recovery;     // the same, part by part
   std::string time;
 
   bool operator==(const FailureStatus&) const = default;
@@ -235,6 +252,14 @@ struct CheckpointStatus {
   std::string path;
 
   bool operator==(const CheckpointStatus&) const = default;
+};
+
+// What failures have cost in all.
+struct LostStatus {
+  double seconds = 0;  // from failures until all ranks trained again
+  int64_t steps = 0;   // done twice
+
+  bool operator==(const LostStatus&) const = default;
 };
 
 struct TrainingJobStatus {
@@ -248,6 +273,9 @@ struct TrainingJobStatus {
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
   std::optional<FailureStatus> lastFailure;
+  std::vector<FailureStatus> failures;  // the newest ones, lastFailure at the end
+  LostStatus lost;
+  double trainedSeconds = 0;  // in which all ranks trained, without a time that is under way
   std::optional<CheckpointStatus> lastCheckpoint;
   std::string startTime;
   std::string completionTime;

@@ -393,6 +393,12 @@ struct Schema<TrainingJobSpec> {
                 .minimum = 0,
                 .maximum = 86400},
           &TrainingJobSpec::terminationGracePeriodSeconds);
+    visit(Field{.name = "activeDeadlineSeconds",
+                .meaning = "Time after which the job fails, from its start or its last resumption "
+                           "on; 0 is none.",
+                .minimum = 0,
+                .maximum = kDayMax},
+          &TrainingJobSpec::activeDeadlineSeconds);
     visit(Field{.name = "managedBy",
                 .meaning =
                     "Who carries the job out, domain/path; empty or lockstep.dev/controller is "
@@ -406,7 +412,6 @@ struct Schema<TrainingJobSpec> {
     visit.refused({"elastic", "object", "Training on with fewer nodes."});
     visit.refused({"scheduling", "object", "Gangs, queues and topology."});
     visit.refused({"parameterServers", "object", "Nodes that hold the parameters."});
-    visit.refused({"activeDeadlineSeconds", "integer", "Time after which the job fails."});
     visit.refused({"ttlSecondsAfterFinished", "integer", "Time after which it is deleted."});
   }
 };

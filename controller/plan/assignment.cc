@@ -1,5 +1,6 @@
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/world.h"
 
@@ -17,6 +18,7 @@ Verdict start_round(Pass& pass, int64_t round, const char* why) {
   begin_round(pass, round);
   pass.plan.why = why;
   if (pass.formed()) {
+    note_pods(pass.status, pass.seen.wall_now);
     pass.event(false, "RoundStarted",
                "round " + std::to_string(round) + " with members " + pass.status.members);
   }

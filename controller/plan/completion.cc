@@ -1,4 +1,5 @@
 #include "controller/plan/conditions.h"
+#include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 
 namespace lockstep {
@@ -23,6 +24,8 @@ Verdict completion(Pass& pass) {
   const std::string message = "all " + std::to_string(pass.current.size()) +
                               " nodes completed round " + std::to_string(pass.status.round);
   const int64_t generation = pass.job().metadata.generation;
+  note_recovered(pass.status, pass.seen.wall_now);
+  note_stopped(pass.status, pass.seen.wall_now);
   for (const char* type : {kRunning, kRestarting}) {
     set_condition(pass.status, {.type = type,
                                 .value = false,

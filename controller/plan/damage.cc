@@ -43,7 +43,7 @@ const char* loss_of(const Pass& pass, const PodView& pod) {
   if (pod.phase == "Failed" || pod.terminating) return end_of_pod(pod);
   if (pod.phase == "Succeeded") return pass.formed() ? nullptr : "PodEnded";
   if (!pass.formed()) return nullptr;
-  if (is_silent(pass, pod)) return "AgentSilent";
+  if (is_silent(pass, pod)) return kAgentSilent;
   const AgentState* state = pass.report(&pod);
   return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
 }

@@ -9,6 +9,8 @@
 
 namespace lockstep {
 
+inline constexpr char kAgentSilent[] = "AgentSilent";  // the reason of a pod that was given up
+
 // What is broken in a job's present round, or among the pods gathered for the next one.
 struct Damage {
   std::vector<int64_t> lost;        // node indices whose pod has to be made anew

@@ -3,6 +3,7 @@
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
+#include "controller/plan/ledger.h"
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/world.h"
@@ -21,13 +22,17 @@ std::string tail(const std::string& text, size_t bytes) {
   return text.substr(from);
 }
 
+// What status says of progress is of an earlier round until all ranks train, and a round that ended
+// before its first step has lost nothing more than the one before it.
 int64_t step_reached(const Pass& pass) {
-  int64_t step = pass.status.progress ? pass.status.progress->step : 0;
+  const bool is_known = pass.status.progress && is_true(pass.status, kRunning);
+  int64_t step = is_known ? pass.status.progress->step : 0;
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.report(pod);
     if (state != nullptr && state->progress) step = std::max(step, state->progress->step);
   }
-  return step;
+  const auto& previous = pass.status.lastFailure;
+  return previous && previous->resumedStep < 0 ? std::max(step, previous->step) : step;
 }
 
 // Without steps, time is all the progress that can be seen.
@@ -39,28 +44,64 @@ bool ran_for_long(const Pass& pass) {
          pass.seen.wall_now - *since >= pass.limits.attempt_max;
 }
 
+double whole_ms(Duration duration) {
+  return static_cast<double>(std::chrono::round<std::chrono::milliseconds>(duration).count()) /
+         1000;
+}
+
+// How long ago it happened: until this process could know, and since then.
+struct Ago {
+  Duration detect{0};
+  Duration decide{0};
+};
+
+// A pod that is made anew has ended by its own words, or fell silent; else its agent tells.
+Ago ago_of(const Pass& pass, const FailureStatus& failure) {
+  constexpr Duration kMost = std::chrono::hours(1);
+  const auto index = static_cast<size_t>(failure.nodeIndex);
+  const PodView* pod = index < pass.current.size() ? pass.current[index] : nullptr;
+  if (pod == nullptr) return {};
+  if (failure.rank < 0 && pod->ended_at) {
+    return {.detect = std::clamp(pass.seen.wall_now - *pod->ended_at, Duration{0}, kMost)};
+  }
+  const AgentView* agent = pass.agent(pod);
+  if (agent != nullptr && failure.reason == kAgentSilent) {
+    return {.detect = pass.now - agent->last_heard};
+  }
+  const AgentState* state = pass.report(pod);
+  if (state == nullptr) return {};
+  double seconds_ago = state->failed_seconds_ago;
+  for (const WorkerState& worker : state->workers) {
+    if (worker.rank == failure.rank) seconds_ago = failed_seconds_ago(*state, worker);
+  }
+  if (seconds_ago <= 0) return {};
+  return {.detect = from_seconds(std::min(seconds_ago, to_seconds(kMost))),
+          .decide = pass.now - agent->state_at};
+}
+
+void shorten(Ago& ago, Duration most) {
+  const Duration excess = ago.detect + ago.decide - std::max(most, Duration{0});
+  if (excess <= Duration{0}) return;
+  const Duration of_detect = std::min(excess, ago.detect);
+  ago.detect -= of_detect;
+  ago.decide -= excess - of_detect;
+}
+
 FailureStatus describe(const Pass& pass, const Damage& damage) {
   FailureStatus failure = *damage.culprit;
   failure.message = tail(failure.message, pass.limits.log_tail_bytes);
   failure.round = pass.status.round;
   failure.step = step_reached(pass);
-  failure.time = rfc3339_micro(pass.seen.wall_now);
-  for (const PodView* pod : pass.current) {
-    const AgentState* state = pass.report(pod);
-    if (state == nullptr || pod->node_index != failure.nodeIndex) continue;
-    double seconds_ago = state->failed_seconds_ago;
-    for (const WorkerState& worker : state->workers) {
-      if (worker.rank == failure.rank) seconds_ago = failed_seconds_ago(*state, worker);
-    }
-    if (seconds_ago <= 0) continue;
-    const Duration ago =
-        from_seconds(std::min(seconds_ago, 3600.0)) + (pass.now - pass.agent(pod)->state_at);
-    failure.time = rfc3339_micro(pass.seen.wall_now - ago);
-  }
+  failure.furthestStep = failure.step;
+  Ago ago = ago_of(pass, failure);
+  if (const auto end = end_of_newest(pass.status)) shorten(ago, pass.seen.wall_now - *end);
+  failure.time = rfc3339_micro(pass.seen.wall_now - ago.detect - ago.decide);
+  failure.recovery.detectSeconds = whole_ms(ago.detect);
+  failure.recovery.decideSeconds = whole_ms(ago.decide);
   const auto& previous = pass.status.lastFailure;
-  if (previous && failure.step <= previous->step && !ran_for_long(pass)) {
+  if (previous && failure.step <= previous->furthestStep && !ran_for_long(pass)) {
     failure.attempt = previous->attempt + 1;
-    failure.step = previous->step;
+    failure.furthestStep = previous->furthestStep;
   }
   return failure;
 }
@@ -91,11 +132,12 @@ Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const st
   failure.action = "Fail";
   std::string message = sentence(failure) + "; " + why;
   if (!failure.message.empty()) message += "; the end of its log:\n" + failure.message;
+  failure.recovery = {};
+  record_failure(pass.status, std::move(failure));
   set(pass, kRunning, false, reason, "");
   set(pass, kRestarting, false, reason, "");
   set(pass, kFailed, true, reason, message);
   pass.status.completionTime = rfc3339(pass.seen.wall_now);
-  pass.status.lastFailure = std::move(failure);
   pass.event(true, reason, message);
   pass.plan.why = "the job has failed for good";
   return Verdict::kDecided;
@@ -104,11 +146,13 @@ Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const st
 Verdict restart(Pass& pass, FailureStatus failure, const std::vector<int64_t>& lost) {
   failure.action = lost.empty() ? "RestartInPlace" : "RecreatePod";
   const std::string message = sentence(failure);
+  failure.recovery.waitSeconds = whole_ms(restart_wait(failure, pass.seen.wall_now, pass.limits));
+  record_failure(pass.status, std::move(failure));
+  const FailureStatus& recorded = *pass.status.lastFailure;
   ++pass.status.restarts;
-  set(pass, kRunning, false, failure.reason, "");
-  set(pass, kRestarting, true, failure.action, message);
-  pass.event(true, failure.action, message);
-  pass.status.lastFailure = std::move(failure);
+  set(pass, kRunning, false, recorded.reason, "");
+  set(pass, kRestarting, true, recorded.action, message);
+  pass.event(true, recorded.action, message);
   return Verdict::kDecided;
 }
 
@@ -168,6 +212,7 @@ Verdict failure(Pass& pass) {
   const Verdict verdict = restart(pass, std::move(failure), damage.lost);
   replace_lost(pass, damage.lost);
   begin_round(pass, pass.status.round + 1);
+  if (pass.formed()) note_pods(pass.status, pass.seen.wall_now);
   pass.plan.why = "a failure calls for the next round";
   return verdict;
 }

@@ -49,12 +49,13 @@ enum class Verdict {
 };
 
 // The policies, in the order in which they are asked. Each says why in plan.why when it stops.
-Verdict deletion(Pass& pass);  // being deleted, or managed by somebody else
-Verdict ending(Pass& pass);    // Complete and Failed are for ever; the pods are sent home
+Verdict deletion(Pass& pass);    // being deleted, or managed by somebody else
+Verdict ending(Pass& pass);      // Complete and Failed are for ever; the pods are sent home
+Verdict completion(Pass& pass);  // right after ending: what comes after the work changes nothing
 Verdict validation(Pass& pass);
 Verdict suspension(Pass& pass);
+Verdict deadline(Pass& pass);
 Verdict membership(Pass& pass);  // an incarnation for each node index
-Verdict completion(Pass& pass);  // right after ending: what comes after the work changes nothing
 Verdict failure(Pass& pass);
 Verdict placement(Pass& pass);   // pods as the members say
 Verdict assignment(Pass& pass);  // forms the round, then tells the agents

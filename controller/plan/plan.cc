@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-constexpr Policy kPolicies[] = {deletion,   ending,  completion, validation, suspension,
-                                membership, failure, placement,  assignment};
+constexpr Policy kPolicies[] = {deletion, ending,     completion, validation, suspension,
+                                deadline, membership, failure,    placement,  assignment};
 
 // Whether all that changed are numbers of the training's progress.
 bool differs_in_progress_alone(const TrainingJobStatus& before, TrainingJobStatus after) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "controller/plan/conditions.h"
+#include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_failure.h"
 
@@ -86,6 +87,19 @@ bool trains(const AgentState& state) {
   });
 }
 
+// All ranks are connected to each other.
+bool all_formed(const Pass& pass) {
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    if (state == nullptr || state->workers.empty()) return false;
+    for (const WorkerState& worker : state->workers) {
+      if (worker.running && worker.phase <= WorkerPhase::kForming) return false;
+      if (!worker.running && worker.exit_code != 0) return false;
+    }
+  }
+  return pass.formed() && !pass.current.empty();
+}
+
 bool all_train(const Pass& pass) {
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.report(pod);
@@ -97,6 +111,7 @@ bool all_train(const Pass& pass) {
 // Only what is known makes a job Running; that it isn't any more is always a decision.
 void derive_running(Pass& pass) {
   if (!all_train(pass)) {
+    if (all_formed(pass)) note_formed(pass.status, pass.seen.wall_now);
     if (find_condition(pass.status, kRunning) == nullptr) {
       set(pass, kRunning, false, "NotStarted");
     }
@@ -104,14 +119,8 @@ void derive_running(Pass& pass) {
   }
   set(pass, kRunning, true, "AllRanksTrain");
   if (!is_true(pass.status, kRestarting)) return;
+  note_recovered(pass.status, pass.seen.wall_now);
   set(pass, kRestarting, false, "Recovered");
-  auto& failure = pass.status.lastFailure;
-  if (!failure || failure->recoverySeconds > 0) return;
-  const Result<WallTime> failed_at = wall_time_from_rfc3339(failure->time);
-  if (!failed_at.ok()) return;
-  const auto since =
-      std::chrono::round<std::chrono::milliseconds>(pass.seen.wall_now - *failed_at).count();
-  failure->recoverySeconds = static_cast<double>(std::max<int64_t>(1, since)) / 1000;
 }
 
 // To so many digits that count, as people read it.
@@ -156,6 +165,7 @@ void derive_progress(Pass& pass) {
   std::optional<ProgressStatus> reported = reported_progress(pass);
   if (!reported) return;
   ProgressStatus& progress = *reported;
+  if (!is_finished(pass.status) && all_train(pass)) note_resumed(pass.status, progress.step);
   round_for_display(progress);
   progress.updatedAt = pass.status.progress ? pass.status.progress->updatedAt : "";
   if (pass.status.progress == progress) return;

@@ -1,4 +1,5 @@
 #include "controller/plan/conditions.h"
+#include "controller/plan/ledger.h"
 #include "controller/plan/members.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pass.h"
@@ -16,6 +17,7 @@ void flip(Pass& pass, const char* type, bool value, std::string reason) {
 }
 
 Verdict suspend(Pass& pass) {
+  note_stopped(pass.status, pass.seen.wall_now);
   flip(pass, kSuspended, true, "SpecSuspend");
   flip(pass, kRunning, false, "Suspended");
   flip(pass, kRestarting, false, "Suspended");

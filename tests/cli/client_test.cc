@@ -139,6 +139,16 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
                                      .step = 20,
                                      .recoverySeconds = 1.84,
                                      .time = "2026-01-01T00:59:00Z"};
+  status.failures = {{.number = 11, .reason = "PodDeleted", .action = "RecreatePod"},
+                     {.number = 12,
+                      .rank = 3,
+                      .node = "m-1",
+                      .exitCode = 9,
+                      .reason = "Error",
+                      .action = "RestartInPlace",
+                      .recovery = {.detectSeconds = 0.125, .waitSeconds = 1},
+                      .time = "2026-01-01T00:59:00Z"}};
+  status.lost = {.seconds = 61.25, .steps = 7};
   status.conditions = {{.type = "Running",
                         .status = "True",
                         .reason = "AllRanks",
@@ -158,6 +168,10 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
         "[##########..............................] 25/100 (25 %, 1:15 left)\n",
         "Loss:          1.5", "rank 3 on m-1: Error (exit code 9) in round 1 at step 20, 60s ago",
         "RestartInPlace, running again after 1.8 s", "  | first\n  | second  [31m\n",
+        "Lost:          61.2 s, 7 steps done again\n",
+        "NUMBER   SINCE   RANK   NODE   REASON       EXIT   ACTION           DETECT",
+        "12       60s     3      m-1    Error        9      RestartInPlace   0.12     -        "
+        "1.00",
         "  Running   True     AllRanks   30s", "  gpt-worker-0-1   Running   m-0    127.0.0.5",
         "10m (x3)   Normal    Later     b", "Not shown: events are forbidden"}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;

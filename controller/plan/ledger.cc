@@ -1,0 +1,142 @@
+#include "controller/plan/ledger.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "controller/plan/conditions.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kOldMessageBytes = 160;
+constexpr double kShortest = 0.001;  // of a recovery: 0 says that it isn't over
+
+using Part = std::optional<double> RecoveryStatus::*;
+constexpr Part kParts[] = {&RecoveryStatus::detectSeconds, &RecoveryStatus::decideSeconds,
+                           &RecoveryStatus::waitSeconds,   &RecoveryStatus::podsSeconds,
+                           &RecoveryStatus::formSeconds,   &RecoveryStatus::restoreSeconds};
+
+// To milliseconds, which sums are not by themselves.
+double rounded(double seconds) {
+  return std::round(seconds * 1000) / 1000;
+}
+
+// Never negative, whatever the clock did; nullopt where the time can't be read.
+std::optional<double> seconds_from(const std::string& time, WallTime now) {
+  const Result<WallTime> from = wall_time_from_rfc3339(time);
+  if (!from.ok()) return std::nullopt;
+  return std::max(0.0, rounded(to_seconds(now - *from)));
+}
+
+double sum(const RecoveryStatus& recovery) {
+  double seconds = 0;
+  for (const Part part : kParts) seconds += (recovery.*part).value_or(0);
+  return rounded(seconds);
+}
+
+void shorten(std::string& message) {
+  if (message.size() <= kOldMessageBytes) return;
+  size_t from = message.size() - kOldMessageBytes;
+  // Never in the middle of a character of UTF-8.
+  while (from < message.size() && (static_cast<unsigned char>(message[from]) & 0xc0) == 0x80) {
+    ++from;
+  }
+  message.erase(0, from);
+}
+
+void keep(TrainingJobStatus& status) {
+  const FailureStatus& newest = *status.lastFailure;
+  if (status.failures.empty() || status.failures.back().number != newest.number) {
+    for (FailureStatus& older : status.failures) shorten(older.message);
+    status.failures.push_back(newest);
+  } else {
+    status.failures.back() = newest;
+  }
+  while (status.failures.size() > kFailuresKept) status.failures.erase(status.failures.begin());
+}
+
+// The restart under way, if any.
+FailureStatus* recovering(TrainingJobStatus& status) {
+  if (!status.lastFailure || !is_true(status, kRestarting)) return nullptr;
+  return status.lastFailure->recoverySeconds > 0 ? nullptr : &*status.lastFailure;
+}
+
+// A wait is known beforehand; what of it did not come to pass, as where a clock jumped, was none.
+void trim_wait(RecoveryStatus& recovery, double since) {
+  const double excess = sum(recovery) - since;
+  if (excess <= 0 || !recovery.waitSeconds) return;
+  recovery.waitSeconds = rounded(std::max(0.0, *recovery.waitSeconds - excess));
+}
+
+// What the parts known so far leave of the time since the failure.
+void note(TrainingJobStatus& status, WallTime now, Part part) {
+  FailureStatus* failure = recovering(status);
+  if (failure == nullptr || failure->recovery.*part) return;
+  const std::optional<double> since = seconds_from(failure->time, now);
+  if (!since) return;
+  if (part != &RecoveryStatus::podsSeconds) trim_wait(failure->recovery, *since);
+  failure->recovery.*part = rounded(std::max(0.0, *since - sum(failure->recovery)));
+  keep(status);
+}
+
+void lose(TrainingJobStatus& status, double seconds) {
+  status.lost.seconds = rounded(status.lost.seconds + seconds);
+}
+
+}  // namespace
+
+void record_failure(TrainingJobStatus& status, FailureStatus failure) {
+  const Result<WallTime> failed_at = wall_time_from_rfc3339(failure.time);
+  if (failed_at.ok()) note_stopped(status, *failed_at);
+  failure.number = (status.lastFailure ? status.lastFailure->number : 0) + 1;
+  status.lastFailure = std::move(failure);
+  keep(status);
+}
+
+std::optional<WallTime> end_of_newest(const TrainingJobStatus& status) {
+  if (!status.lastFailure) return std::nullopt;
+  const Result<WallTime> failed_at = wall_time_from_rfc3339(status.lastFailure->time);
+  if (!failed_at.ok()) return std::nullopt;
+  return *failed_at + from_seconds(status.lastFailure->recoverySeconds);
+}
+
+void note_pods(TrainingJobStatus& status, WallTime now) {
+  note(status, now, &RecoveryStatus::podsSeconds);
+}
+
+void note_formed(TrainingJobStatus& status, WallTime now) {
+  note(status, now, &RecoveryStatus::formSeconds);
+}
+
+void note_recovered(TrainingJobStatus& status, WallTime now) {
+  note_pods(status, now);
+  note_formed(status, now);
+  note(status, now, &RecoveryStatus::restoreSeconds);
+  FailureStatus* failure = recovering(status);
+  if (failure == nullptr || !failure->recovery.restoreSeconds) return;
+  if (sum(failure->recovery) < kShortest) failure->recovery.restoreSeconds = kShortest;
+  failure->recoverySeconds = sum(failure->recovery);
+  lose(status, failure->recoverySeconds);
+  keep(status);
+}
+
+void note_stopped(TrainingJobStatus& status, WallTime now) {
+  const Condition* running = find_condition(status, kRunning);
+  if (running != nullptr && running->status == "True") {
+    const double trained = seconds_from(running->lastTransitionTime, now).value_or(0);
+    status.trainedSeconds = rounded(status.trainedSeconds + trained);
+  } else if (const FailureStatus* failure = recovering(status)) {
+    lose(status, seconds_from(failure->time, now).value_or(0));
+  }
+}
+
+void note_resumed(TrainingJobStatus& status, int64_t step) {
+  if (!status.lastFailure || status.lastFailure->resumedStep >= 0) return;
+  FailureStatus& failure = *status.lastFailure;
+  failure.resumedStep = std::max<int64_t>(0, step);
+  status.lost.steps += std::max<int64_t>(0, failure.step - failure.resumedStep);
+  keep(status);
+}
+
+}  // namespace lockstep
