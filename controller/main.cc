@@ -158,7 +158,8 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
                                     .requests = api.metrics(),
                                     .requests_waiting = api.waiting(),
                                     .api_host = host_of(access.server.url),
-                                    .version = kVersion});
+                                    .version = kVersion,
+                                    .wall_now = clock.wall_now()});
            },
        .post = [&mailbox](std::function<void()> call) { mailbox.post(std::move(call)); }});
   const Result<std::unique_ptr<http::Server>> server = listen(flags, probes);

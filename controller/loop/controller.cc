@@ -127,6 +127,12 @@ void Controller::stop(std::function<void()> done) {
   }
 }
 
+void Controller::visit_jobs(const std::function<void(const TrainingJob&)>& visit) const {
+  for (const auto& [uid, memory] : memory_) {
+    if (!memory.version.empty()) visit(memory.job);
+  }
+}
+
 void Controller::on_job(const std::string& key, const Json* before, const Json* after) {
   if (before != nullptr && after == nullptr) {
     const std::string uid = metadata_text(*before, "uid");

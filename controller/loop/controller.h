@@ -64,6 +64,8 @@ class Controller final : private Knowledge {
   const ReconcileMetrics& reconcile_metrics() const { return reconcile_metrics_; }
   const JobMetrics& job_metrics() const { return job_metrics_; }
   const Informer& jobs() const { return jobs_; }
+  // Every job that this process has looked at and that is still there, as last read.
+  void visit_jobs(const std::function<void(const TrainingJob&)>& visit) const;
   const Informer& pods() const { return pods_; }
   size_t agents_watched() const { return watchers_.agents(); }
 

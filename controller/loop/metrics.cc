@@ -5,6 +5,30 @@
 #include "controller/plan/conditions.h"
 
 namespace lockstep {
+namespace {
+
+double seconds_from(const std::string& time, WallTime now) {
+  const Result<WallTime> from = wall_time_from_rfc3339(time);
+  return from.ok() ? std::max(0.0, to_seconds(now - *from)) : 0;
+}
+
+}  // namespace
+
+std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime now) {
+  double trained = status.trainedSeconds;
+  double lost = status.lost.seconds;
+  const Condition* running = find_condition(status, kRunning);
+  if (running != nullptr && running->status == "True") {
+    trained += seconds_from(running->lastTransitionTime, now);
+  } else if (status.lastFailure && is_true(status, kRestarting)) {
+    lost += seconds_from(status.lastFailure->time, now);
+  }
+  if (trained <= 0) return std::nullopt;
+  const double steps = status.progress ? static_cast<double>(status.progress->step) : 0;
+  const double again = static_cast<double>(status.lost.steps);
+  const double counted = steps + again > 0 ? steps / (steps + again) : 1;
+  return trained / (trained + lost) * counted;
+}
 
 void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatus& after,
                          const std::string& created, WallTime now) {
@@ -15,7 +39,13 @@ void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatu
   const double recovery = after.lastFailure ? after.lastFailure->recoverySeconds : 0;
   const bool had_it = before.lastFailure && before.lastFailure->time == after.lastFailure->time &&
                       before.lastFailure->recoverySeconds > 0;
-  if (recovery > 0 && !had_it) recovery_seconds_.observe(recovery);
+  if (recovery > 0 && !had_it) {
+    recovery_seconds_.observe(recovery);
+    for (size_t i = 0; i < kRecoveryParts.size(); ++i) {
+      const std::optional<double>& part = after.lastFailure->recovery.*kRecoveryParts[i].seconds;
+      part_seconds_[i].observe(part.value_or(0));
+    }
+  }
   const bool first_ready = after.round == 1 && after.restarts == 0 && is_true(after, kRunning) &&
                            !is_true(before, kRunning);
   if (!first_ready) return;

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
@@ -25,6 +28,28 @@ struct ReconcileMetrics {
   uint64_t errors = 0;
 };
 
+// The share of its time in which a job does steps that count, since all its ranks first trained:
+//   T / (T + L) x s / (s + r)
+// T: seconds in which all ranks trained; L: seconds from each failure until all ranks trained again
+// (both with what is under way); s: steps done; r: steps done again after failures. The second
+// factor is 1 for a job that counts no steps. Time before the first step and in suspension is
+// neither. nullopt for a job that hasn't trained.
+std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime now);
+
+// The parts of a recovery, as status.failures[].recovery has them.
+struct RecoveryPart {
+  const char* name;
+  std::optional<double> RecoveryStatus::*seconds;
+};
+inline constexpr std::array<RecoveryPart, 6> kRecoveryParts = {{
+    {"detect", &RecoveryStatus::detectSeconds},
+    {"decide", &RecoveryStatus::decideSeconds},
+    {"wait", &RecoveryStatus::waitSeconds},
+    {"pods", &RecoveryStatus::podsSeconds},
+    {"form", &RecoveryStatus::formSeconds},
+    {"restore", &RecoveryStatus::restoreSeconds},
+}};
+
 // What happened to jobs while this process led. Single-threaded.
 class JobMetrics {
  public:
@@ -33,12 +58,16 @@ class JobMetrics {
                const std::string& created, WallTime now);
 
   const std::map<std::string, uint64_t>& restarts() const { return restarts_; }  // by reason
+  // Of recoveries that are over: the whole, and each of kRecoveryParts.
   const Histogram& recovery_seconds() const { return recovery_seconds_; }
+  const Histogram& part_seconds(size_t part) const { return part_seconds_.at(part); }
   const Histogram& ready_seconds() const { return ready_seconds_; }
 
  private:
   std::map<std::string, uint64_t> restarts_;
   Histogram recovery_seconds_{bounds_seconds(0.1, 5000)};
+  std::vector<Histogram> part_seconds_{kRecoveryParts.size(),
+                                       Histogram(bounds_seconds(0.01, 5000))};
   Histogram ready_seconds_{bounds_seconds(0.1, 5000)};
 };
 

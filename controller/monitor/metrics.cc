@@ -104,12 +104,29 @@ void add_jobs(const Controller& controller, Exposition& out) {
   for (const auto& [reason, count] : metrics.restarts()) {
     out.add(number(count), {{"reason", reason}});
   }
-  out.family("lockstep_recovery_seconds", "Seconds from a failure until all ranks train again",
+  out.family("lockstep_recovery_seconds",
+             "Seconds of each part of the way from a failure to all ranks training again",
+             Type::kHistogram);
+  for (size_t i = 0; i < kRecoveryParts.size(); ++i) {
+    out.add(metrics.part_seconds(i), {{"part", kRecoveryParts[i].name}});
+  }
+  out.family("lockstep_downtime_seconds", "Seconds from a failure until all ranks train again",
              Type::kHistogram);
   out.add(metrics.recovery_seconds());
   out.family("lockstep_time_to_ready_seconds",
              "Seconds from a job's creation until all its ranks train", Type::kHistogram);
   out.add(metrics.ready_seconds());
+}
+
+void add_goodput(const MetricsSources& sources, Exposition& out) {
+  out.family("lockstep_goodput_ratio",
+             "Share of its time in which the job does steps that count, since it first trained",
+             Type::kGauge);
+  sources.controller.visit_jobs([&](const TrainingJob& job) {
+    const std::optional<double> ratio = goodput_ratio(job.status, sources.wall_now);
+    if (!ratio) return;
+    out.add(*ratio, {{"namespace", job.metadata.namespace_}, {"job", job.metadata.name}});
+  });
 }
 
 void add_self(const MetricsSources& sources, Exposition& out) {
@@ -134,6 +151,7 @@ std::string render_metrics(const MetricsSources& sources) {
   add_queue(sources.controller.queue(), out);
   add_requests(sources, out);
   add_jobs(sources.controller, out);
+  add_goodput(sources, out);
   add_self(sources, out);
   add_process_metrics(out);
   return out.text();

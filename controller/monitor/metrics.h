@@ -13,6 +13,7 @@ struct MetricsSources {
   size_t requests_waiting = 0;
   std::string api_host{};  // of the API server
   std::string version{};
+  WallTime wall_now{};
 };
 
 // The Prometheus text format. Under the names that controllers are known by, those of

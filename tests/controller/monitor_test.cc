@@ -35,7 +35,8 @@ struct Watched : ::testing::Test {
                                     .requests = requests,
                                     .requests_waiting = 2,
                                     .api_host = "10.0.0.1:443",
-                                    .version = "1.2.3"});
+                                    .version = "1.2.3",
+                                    .wall_now = clock.wall_now()});
            },
        .post = [this](std::function<void()> call) { mailbox.post(std::move(call)); }}};
   std::unique_ptr<http::Server> server =
@@ -93,6 +94,9 @@ TEST_F(Watched, SaysUnderTheStandardNamesWhatItDid) {
         "rest_client_request_duration_seconds_sum{verb=\"GET\",host=\"10.0.0.1:443\"} 0.25\n",
         "leader_election_master_status{name=\"lockstep-controller\"} 1\n",
         "lockstep_controller_requests_waiting 2\n", "lockstep_time_to_ready_seconds_count 1\n",
+        "lockstep_recovery_seconds_count{part=\"restore\"} 0\n",
+        "lockstep_downtime_seconds_count 0\n",
+        "lockstep_goodput_ratio{namespace=\"default\",job=\"mnist\"} 1\n",
         "state=\"Complete\"} 1\n", "lockstep_build_info{version=\"1.2.3\"} 1\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "is not in\n" << text;
   }

@@ -126,16 +126,65 @@ TEST(JobMetrics, CountARestartOnceAndARecoveryWhenItIsOver) {
   before = after;
   after.round = 2;
   after.restarts = 1;
-  after.lastFailure = FailureStatus{.reason = "Signal", .time = "2026-01-01T00:00:59Z"};
+  after.lastFailure =
+      FailureStatus{.number = 1, .reason = "Signal", .time = "2026-01-01T00:00:59Z"};
   metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
   before = after;
   metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
   after.lastFailure->recoverySeconds = 1.5;
+  after.lastFailure->recovery = {.detectSeconds = 0.25, .formSeconds = 1, .restoreSeconds = 0.25};
   metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
   metrics.observe(after, after, "2026-01-01T00:00:18Z", now);
   EXPECT_EQ(metrics.restarts(), (std::map<std::string, uint64_t>{{"Signal", 1}}));
   EXPECT_DOUBLE_EQ(metrics.recovery_seconds().sum(), 1.5);
   EXPECT_EQ(metrics.ready_seconds().count(), 1u);
+  double parts = 0;
+  for (size_t i = 0; i < kRecoveryParts.size(); ++i) {
+    EXPECT_EQ(metrics.part_seconds(i).count(), 1u) << kRecoveryParts[i].name;
+    parts += metrics.part_seconds(i).sum();
+  }
+  EXPECT_DOUBLE_EQ(parts, 1.5);
+  EXPECT_DOUBLE_EQ(metrics.part_seconds(4).sum(), 1) << "form";
+}
+
+TEST(Goodput, IsTheShareOfTheTimeInStepsThatCount) {
+  const WallTime now = *wall_time_from_rfc3339("2026-01-01T01:00:00Z");
+  struct Case {
+    const char* name;
+    const char* state;  // Running, Restarting or neither
+    const char* since;
+    double trained;
+    LostStatus lost;
+    int64_t step;
+    std::optional<double> ratio;
+  };
+  const Case cases[] = {
+      {"has not trained yet", "", "", 0, {}, 0, std::nullopt},
+      {"restarts before it ever trained", "Restarting", "2026-01-01T00:59:00Z", 0, {}, 0, {}},
+      {"trains without a failure", "Running", "2026-01-01T00:59:00Z", 0, {}, 50, 1.0},
+      {"lost a quarter of its time", "", "", 75, {.seconds = 25}, 0, 0.75},
+      {"goes on training", "Running", "2026-01-01T00:59:00Z", 15, {.seconds = 25}, 0, 0.75},
+      {"is still restarting", "Restarting", "2026-01-01T00:59:00Z", 60, {}, 0, 0.5},
+      {"did half of its steps twice", "", "", 10, {.steps = 100}, 100, 0.5},
+      {"both", "", "", 75, {.seconds = 25, .steps = 100}, 100, 0.375},
+      {"began in the future, by its clock", "Running", "2026-01-01T09:00:00Z", 5, {}, 0, 1.0},
+  };
+  for (const Case& test : cases) {
+    TrainingJobStatus status;
+    status.trainedSeconds = test.trained;
+    status.lost = test.lost;
+    status.progress = ProgressStatus{.step = test.step};
+    if (*test.state != 0) {
+      status.conditions = {
+          {.type = test.state, .status = "True", .lastTransitionTime = test.since}};
+      status.lastFailure = FailureStatus{.time = test.since};
+    }
+    const std::optional<double> ratio = goodput_ratio(status, now);
+    ASSERT_EQ(ratio.has_value(), test.ratio.has_value()) << test.name;
+    if (ratio) {
+      EXPECT_DOUBLE_EQ(*ratio, *test.ratio) << test.name;
+    }
+  }
 }
 
 TEST(Timers, RunInTheirOrderAndNotThoseThatTheyAdd) {
