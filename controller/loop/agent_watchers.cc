@@ -135,7 +135,7 @@ bool AgentWatchers::most_are_silent() const {
       if (timers_.now() - agent->view.last_heard >= options_.silent_after) ++silent;
     }
   }
-  return silent * 2 > all;
+  return silent >= options_.silent_min && silent * 2 > all;
 }
 
 bool AgentWatchers::suspect_self() {

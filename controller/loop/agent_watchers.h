@@ -20,7 +20,10 @@ struct AgentWatchOptions {
   // From an answer to the next question, so that an agent with much to say isn't asked all the
   // time.
   Duration pause = std::chrono::milliseconds(50);
-  Duration silent_after = std::chrono::seconds(15);  // for the count behind suspect_self()
+  // For suspect_self(): who hasn't answered for so long is silent; and the silence of fewer than so
+  // many says more of them than of the controller.
+  Duration silent_after = std::chrono::seconds(15);
+  size_t silent_min = 3;
   RetryOptions retry{.first = std::chrono::milliseconds(100),
                      .max = std::chrono::seconds(5),
                      .jitter = 0.5,
@@ -47,8 +50,8 @@ class AgentWatchers {
   std::map<std::string, AgentView> views(const std::string& job) const;
   // What an agent said in answer to something else than a poll.
   void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
-  // Most agents of all jobs are silent at once. Found out with a delay of at most a second, since
-  // all of them are counted for it.
+  // Most agents of all jobs, and not a few, are silent at once. Found out with a delay of at most a
+  // second, since all of them are counted for it.
   bool suspect_self();
   size_t jobs() const { return jobs_.size(); }
   size_t agents() const;

@@ -386,18 +386,25 @@ TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
   }
   EXPECT_EQ(watchers.views("job").at("x-uid").last_heard, begin);
   EXPECT_LT(agents.count - before, 25);  // in a minute: the delays grow
-  EXPECT_TRUE(watchers.suspect_self());
 }
 
 TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
   watchers.set_targets("one", "token", {target("x"), target("y")});
   watchers.set_targets("two", "token", {target("z")});
+  watchers.set_targets("three", "token", {target("v"), target("w")});
   pass(seconds(16));
   EXPECT_TRUE(watchers.suspect_self());
   agents.answer("x", state(1));
+  agents.answer("v", state(1));
   EXPECT_TRUE(watchers.suspect_self());
   agents.answer("y", state(1));
   EXPECT_FALSE(watchers.suspect_self());
+}
+
+TEST_F(WatchersTest, TheSilenceOfAFewSaysNothingOfTheController) {
+  watchers.set_targets("one", "token", {target("x"), target("y")});
+  pass(seconds(600));
+  EXPECT_FALSE(watchers.suspect_self()) << "their pods are given up in time";
 }
 
 TEST_F(WatchersTest, WhoIsNoTargetAnyMoreIsForgotten) {
