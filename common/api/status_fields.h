@@ -248,7 +248,13 @@ struct Schema<TrainingJobStatus> {
           &TrainingJobStatus::members);
     visit(Field{.name = "worldHash", .meaning = "Hash of the round's assignment."},
           &TrainingJobStatus::worldHash);
-    visit(Field{.name = "restarts", .meaning = "Rounds begun after a failure.", .minimum = 0},
+    visit(Field{.name = "fixed",
+                .meaning = "Fingerprints of the fields of spec that can't change but while the job "
+                           "is suspended."},
+          &TrainingJobStatus::fixed);
+    visit(Field{.name = "restarts",
+                .meaning = "Rounds begun after a failure, but for those that a rule ignored.",
+                .minimum = 0},
           &TrainingJobStatus::restarts);
     visit(Field{.name = "nodes", .meaning = "Pods that are wanted, and that are there."},
           &TrainingJobStatus::nodes);

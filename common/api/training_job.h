@@ -127,11 +127,25 @@ struct CheckpointSpec {
   bool operator==(const CheckpointSpec&) const = default;
 };
 
+// Speaks of failures with one of the exit codes (any, where there are none) and of that event.
+struct FailureRule {
+  std::vector<int64_t> exitCodes;  // 128 + signal where a signal ended the process
+  std::string event;               // a reason as in status.lastFailure; empty: any
+  std::string action;              // Fail, RestartInPlace, RecreatePod, Ignore
+
+  bool operator==(const FailureRule&) const = default;
+};
+
 struct FailureSpec {
   int64_t maxRestarts = 10;
+  std::vector<FailureRule> rules;     // the first that speaks of a failure decides
+  int64_t pendingTimeoutSeconds = 0;  // until a pod that doesn't run is a failure; 0: never
+  int64_t avoidNodes = 0;  // failures on one node until the job's pods avoid it; 0: never
 
   bool operator==(const FailureSpec&) const = default;
 };
+
+inline constexpr char kRankZero[] = "RankZero";  // of successPolicy
 
 struct TrainingJobSpec {
   int64_t nodes = 1;
@@ -146,9 +160,11 @@ struct TrainingJobSpec {
   RendezvousSpec rendezvous;
   CheckpointSpec checkpoint;
   FailureSpec failure;
+  std::string successPolicy = "AllRanks";  // RankZero: its end alone completes a command
   bool suspend = false;
   int64_t terminationGracePeriodSeconds = 30;
-  int64_t activeDeadlineSeconds = 0;  // 0: none
+  int64_t activeDeadlineSeconds = 0;     // 0: none
+  int64_t ttlSecondsAfterFinished = -1;  // -1: it stays
   std::string managedBy;
   Json podTemplate = Json::object();
 
@@ -268,6 +284,7 @@ struct TrainingJobStatus {
   int64_t round = 0;  // 0: none was formed yet
   std::string members;  // incarnation of each node index, "1,1,2,1"
   std::string worldHash;
+  std::string fixed;  // fingerprints of what can't change while the job has pods
   int64_t restarts = 0;
   NodesStatus nodes;
   std::optional<RendezvousStatus> rendezvous;

@@ -320,6 +320,42 @@ struct Schema<CheckpointSpec> {
   }
 };
 
+// Reasons of failures: what the agents say of processes, what became of pods, and why pods didn't
+// start.
+inline constexpr std::string_view kProcessEvents = "Error Signal OOMKilled StartError Suspected";
+inline constexpr std::string_view kFailureEvents =
+    "Error Signal OOMKilled StartError Suspected AgentSilent PodLost PodDeleted PodFailed "
+    "PodStopped "
+    "PodEnded PodRejected Evicted Preempted NodeTainted NodeShutdown NodeNotReady NodeDeleted "
+    "NoAddress Unschedulable ImagePullFailed ContainerCreateFailed PodPending";
+
+template <>
+struct Schema<FailureRule> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "exitCodes",
+                .meaning = "Exit codes that the rule is about, 128 + signal where a signal ended "
+                           "the process; any, if left out.",
+                .minimum = 1,
+                .maximum = 255,
+                .items_max = 255},
+          &FailureRule::exitCodes);
+    visit(Field{.name = "event",
+                .meaning = "The reason that the rule is about, as in status.lastFailure; any, if "
+                           "left out.",
+                .choices = kFailureEvents},
+          &FailureRule::event);
+    visit(Field{.name = "action",
+                .meaning = "What follows: Fail ends the job; RestartInPlace starts all ranks again "
+                           "in their pods; RecreatePod makes the failed one's pod anew; Ignore "
+                           "restarts as without a rule, and doesn't count against maxRestarts.",
+                .choices = "Fail RestartInPlace RecreatePod Ignore",
+                .required = true},
+          &FailureRule::action);
+    visit.refused({"after", "string", "How long a hang lasts until it is one."});
+  }
+};
+
 template <>
 struct Schema<FailureSpec> {
   template <class Visit>
@@ -329,7 +365,23 @@ struct Schema<FailureSpec> {
                 .minimum = 0,
                 .maximum = 1e6},
           &FailureSpec::maxRestarts);
-    visit.refused({"rules", "array", "What to do after which exit code or event."});
+    visit(Field{.name = "rules",
+                .meaning = "What to do after which exit code or event; the first rule that speaks "
+                           "of a failure decides.",
+                .items_max = 32},
+          &FailureSpec::rules);
+    visit(Field{.name = "pendingTimeoutSeconds",
+                .meaning = "Time that a pod may take from its creation until it runs; then it has "
+                           "failed, and is made anew. 0 is no limit.",
+                .minimum = 0,
+                .maximum = kDayMax},
+          &FailureSpec::pendingTimeoutSeconds);
+    visit(Field{.name = "avoidNodes",
+                .meaning = "Failures on one Kubernetes node, among the newest ten, after which the "
+                           "job's pods avoid it; 0 is never.",
+                .minimum = 0,
+                .maximum = 10},
+          &FailureSpec::avoidNodes);
   }
 };
 
@@ -384,6 +436,11 @@ struct Schema<TrainingJobSpec> {
           &TrainingJobSpec::checkpoint);
     visit(Field{.name = "failure", .meaning = "What follows a failure."},
           &TrainingJobSpec::failure);
+    visit(Field{.name = "successPolicy",
+                .meaning = "Whose ending with exit code 0 completes the job: AllRanks, or, of a "
+                           "command, RankZero, whose end the others do not outlive.",
+                .choices = "AllRanks RankZero"},
+          &TrainingJobSpec::successPolicy);
     visit(Field{.name = "suspend",
                 .meaning = "true saves a checkpoint (a command gets SIGTERM) and ends the pods; "
                            "false goes on from there."},
@@ -399,6 +456,12 @@ struct Schema<TrainingJobSpec> {
                 .minimum = 0,
                 .maximum = kDayMax},
           &TrainingJobSpec::activeDeadlineSeconds);
+    visit(Field{.name = "ttlSecondsAfterFinished",
+                .meaning = "Time from the end of the job until it is deleted, with its pods; -1 "
+                           "keeps it.",
+                .minimum = -1,
+                .maximum = kDayMax},
+          &TrainingJobSpec::ttlSecondsAfterFinished);
     visit(Field{.name = "managedBy",
                 .meaning =
                     "Who carries the job out, domain/path; empty or lockstep.dev/controller is "
@@ -412,7 +475,6 @@ struct Schema<TrainingJobSpec> {
     visit.refused({"elastic", "object", "Training on with fewer nodes."});
     visit.refused({"scheduling", "object", "Gangs, queues and topology."});
     visit.refused({"parameterServers", "object", "Nodes that hold the parameters."});
-    visit.refused({"ttlSecondsAfterFinished", "integer", "Time after which it is deleted."});
   }
 };
 

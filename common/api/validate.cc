@@ -40,6 +40,7 @@ struct Rules {
   void check_model(const TrainSpec& train);
   void check_batch(const BatchSpec& batch);
   void check_steps(const TrainSpec& train);
+  void check_failure_rules();
   void check_managed_by();
   void check_version();
 };
@@ -55,6 +56,15 @@ bool is_label(std::string_view name) {
   return !name.empty() && is_letter(name.front()) && name.back() != '-' &&
          std::all_of(name.begin(), name.end(),
                      [&](char c) { return is_letter(c) || is_digit(c) || c == '-'; });
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    if (words.substr(0, end) == word) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
 }
 
 constexpr char kLabelRule[] =
@@ -83,6 +93,11 @@ void Rules::check_program() {
     add("spec", "found both train and command, expected exactly one of them");
   } else if (!spec.train.has_value() && spec.command.empty()) {
     add("spec", "found neither train nor command, expected exactly one of them");
+  }
+  if (spec.train.has_value() && spec.successPolicy == kRankZero) {
+    add("spec.successPolicy",
+        "RankZero is for a command, expected AllRanks: all ranks of the "
+        "built-in loop end together");
   }
 }
 
@@ -137,6 +152,24 @@ void Rules::check_groups() {
     }
     const Result<std::vector<int64_t>> ranks = parse_ranks(group.ranks, world);
     if (!ranks.ok()) add(path + ".ranks", ranks.error().message);
+  }
+}
+
+void Rules::check_failure_rules() {
+  for (size_t i = 0; i < spec.failure.rules.size(); ++i) {
+    const FailureRule& rule = spec.failure.rules[i];
+    const std::string path = "spec.failure.rules[" + std::to_string(i) + "]";
+    if (rule.exitCodes.empty() && rule.event.empty()) {
+      add(path, "found neither exitCodes nor event, expected at least one of them");
+    }
+    if (rule.action.empty()) {
+      add(path + ".action", "found \"\", expected Fail, RestartInPlace, RecreatePod or Ignore");
+    }
+    const bool is_of_process = rule.event.empty() || has_word(kProcessEvents, rule.event);
+    if (rule.action == "RestartInPlace" && !is_of_process) {
+      add(path + ".action", "found RestartInPlace, but " + rule.event +
+                                " takes the pod away; expected RecreatePod, Ignore or Fail");
+    }
   }
 }
 
@@ -254,6 +287,7 @@ Problems validate(const TrainingJob& job) {
   if (job.spec.train.has_value() && job.spec.train->data.path.empty()) {
     rules.add("spec.train.data.path", "missing, expected a file or a folder");
   }
+  rules.check_failure_rules();
   rules.check_managed_by();
   if (!in_range) return rules.problems;  // the rules below count on it
   rules.check_mesh();

@@ -104,6 +104,7 @@ void Executor::start(const RunPtr& run, const Action& action) {
     void operator()(const CreatePod& action) { self.create_pod(run, action); }
     void operator()(const ConfirmPod& action) { self.confirm_pod(run, action); }
     void operator()(const DeletePod& action) { self.delete_pod(run, action); }
+    void operator()(const DeleteJob& action) { self.delete_job(run, action); }
     void operator()(const PutAssignment& action) { self.put_assignment(run, action); }
     void operator()(const WriteStatus& action) { self.write_status(run, action); }
     void operator()(const EmitEvent& action) { self.emit_event(run, action); }
@@ -226,6 +227,27 @@ void Executor::delete_pod(const RunPtr& run, const DeletePod& action) {
   });
 }
 
+void Executor::delete_job(const RunPtr& run, const DeleteJob& action) {
+  ApiRequest request = request_of(run->job, ApiVerb::kDelete, kTrainingJobs, run->job.name);
+  request.body = {
+      {"apiVersion", "v1"},
+      {"kind", "DeleteOptions"},
+      {"propagationPolicy", "Background"},
+      {"preconditions", {{"uid", action.uid}, {"resourceVersion", action.resource_version}}}};
+  api_.send(std::move(request), [this, run](ApiReply reply) {
+    if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
+      log_info("deleted a job that ended long ago", {{"job", run->job.key}});
+      // One that a finalizer keeps is told of by its watch.
+      if (!reply.ok()) knowledge_.job_gone(run->job);
+      finish_one(run, {});
+    } else if (reply.outcome == ApiOutcome::kConflict) {
+      reread_job(run);
+    } else {
+      finish_one(run, failed("deleting the job", reply));
+    }
+  });
+}
+
 void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
   const AgentAddress address{.ip = action.target.ip, .token = run->job.token};
   agents_.put_assignment(
@@ -274,7 +296,7 @@ void Executor::reread_job(const RunPtr& run) {
               Execution execution;
               execution.ok = false;
               execution.is_conflict = true;
-              execution.error = "writing status: the job has changed";
+              execution.error = "the job has changed";
               finish_one(run, std::move(execution));
             });
 }

@@ -81,6 +81,7 @@ class Executor {
   void confirm_pod(const RunPtr& run, const ConfirmPod& action);
   void learn_pod(const RunPtr& run, const std::string& name, Json pod);
   void delete_pod(const RunPtr& run, const DeletePod& action);
+  void delete_job(const RunPtr& run, const DeleteJob& action);
   void put_assignment(const RunPtr& run, const PutAssignment& action);
   void write_status(const RunPtr& run, const WriteStatus& action);
   void reread_job(const RunPtr& run);

@@ -32,9 +32,12 @@ std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime no
 
 void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatus& after,
                          const std::string& created, WallTime now) {
-  if (after.restarts > before.restarts) {
-    const std::string reason = after.lastFailure ? after.lastFailure->reason : "";
-    restarts_[reason] += static_cast<uint64_t>(after.restarts - before.restarts);
+  const auto failures = [](const TrainingJobStatus& status) {
+    return status.lastFailure ? status.lastFailure->number : 0;
+  };
+  if (failures(after) > failures(before) && after.lastFailure->action != "Fail") {
+    restarts_[after.lastFailure->reason] +=
+        static_cast<uint64_t>(failures(after) - failures(before));
   }
   const double recovery = after.lastFailure ? after.lastFailure->recoverySeconds : 0;
   const bool had_it = before.lastFailure && before.lastFailure->time == after.lastFailure->time &&

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "controller/plan/conditions.h"
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
@@ -13,16 +15,32 @@ bool is_done(const Pass& pass, const PodView* pod) {
   return state != nullptr && has_completed(*state);
 }
 
+bool all_are_done(const Pass& pass) {
+  for (const PodView* pod : pass.current) {
+    if (!is_done(pass, pod)) return false;
+  }
+  return true;
+}
+
+bool rank_zero_is_done(const Pass& pass) {
+  const AgentState* state = pass.report(pass.current.front());
+  if (state == nullptr) return false;
+  return std::any_of(state->workers.begin(), state->workers.end(), [](const WorkerState& worker) {
+    return worker.rank == 0 && !worker.running && worker.reason == "Completed";
+  });
+}
+
 }  // namespace
 
 Verdict completion(Pass& pass) {
   if (!pass.formed() || pass.current.empty()) return Verdict::kNext;
-  for (const PodView* pod : pass.current) {
-    if (!is_done(pass, pod)) return Verdict::kNext;
-  }
+  const bool by_rank_zero =
+      pass.spec().successPolicy == kRankZero && !pass.spec().train && rank_zero_is_done(pass);
+  if (!by_rank_zero && !all_are_done(pass)) return Verdict::kNext;
   const std::string time = rfc3339(pass.seen.wall_now);
-  const std::string message = "all " + std::to_string(pass.current.size()) +
-                              " nodes completed round " + std::to_string(pass.status.round);
+  const std::string who =
+      by_rank_zero ? "rank 0" : "all " + std::to_string(pass.current.size()) + " nodes";
+  const std::string message = who + " completed round " + std::to_string(pass.status.round);
   const int64_t generation = pass.job().metadata.generation;
   note_recovered(pass.status, pass.seen.wall_now);
   note_stopped(pass.status, pass.seen.wall_now);
@@ -36,7 +54,7 @@ Verdict completion(Pass& pass) {
   }
   set_condition(pass.status, {.type = kComplete,
                               .value = true,
-                              .reason = "WorkersCompleted",
+                              .reason = by_rank_zero ? "RankZeroCompleted" : "WorkersCompleted",
                               .message = message,
                               .time = time,
                               .generation = generation});

@@ -48,6 +48,24 @@ const char* loss_of(const Pass& pass, const PodView& pod) {
   return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
 }
 
+// Why the pod didn't start in time, or nullptr. Those that have waited for more than half as long
+// as one that is overdue go with it, so that one shortage is one failure.
+const char* overdue_of(const Pass& pass, const PodView& pod, bool any_is_overdue) {
+  const std::optional<Duration> left = pending_left(pass, &pod);
+  if (!left) return nullptr;
+  const Duration half = std::chrono::seconds(pass.spec().failure.pendingTimeoutSeconds) / 2;
+  if (*left > (any_is_overdue ? half : Duration{0})) return nullptr;
+  if (const char* trouble = start_trouble(pod)) return trouble;
+  return pod.scheduled ? "PodPending" : "Unschedulable";
+}
+
+bool any_is_overdue(const Pass& pass) {
+  return std::any_of(pass.current.begin(), pass.current.end(), [&](const PodView* pod) {
+    const std::optional<Duration> left = pending_left(pass, pod);
+    return left && *left <= Duration{0};
+  });
+}
+
 FailureStatus lost_pod(int64_t index, const PodView* pod, const char* reason) {
   FailureStatus failure;
   failure.nodeIndex = index;
@@ -56,6 +74,9 @@ FailureStatus lost_pod(int64_t index, const PodView* pod, const char* reason) {
   failure.node = pod->node_name;
   failure.exitCode = pod->exit_code.value_or(-1);
   failure.message = pod->message;
+  if (pod->phase == "Pending" && failure.message.empty()) {
+    failure.message = pod->scheduled ? pod->waiting_message : pod->unscheduled_reason;
+  }
   const bool adds = !pod->reason.empty() && pod->reason != "Error" && pod->reason != reason;
   if (adds) failure.message = pod->reason + (pod->message.empty() ? "" : ": ") + pod->message;
   return failure;
@@ -156,12 +177,14 @@ bool is_new_loss(const Pass& pass, const PodView* pod) {
 }
 
 void find_lost(const Pass& pass, Damage& damage) {
+  const bool is_late = any_is_overdue(pass);
   for (size_t i = 0; i < pass.current.size(); ++i) {
     const PodView* pod = pass.current[i];
     const auto index = static_cast<int64_t>(i);
     const char* reason = nullptr;
     if (pod != nullptr) {
       reason = loss_of(pass, *pod);
+      if (reason == nullptr) reason = overdue_of(pass, *pod, is_late);
     } else if (pass.formed()) {
       const std::string name = worker_pod_name(pass.job().metadata.name, index, pass.members[i]);
       if (pass.seen.absent_pods.contains(name)) {
@@ -200,6 +223,14 @@ double failed_seconds_ago(const AgentState& state, const WorkerState& worker) {
 
 bool is_repeated_by_a_restart(int64_t exit_code) {
   return exit_code == kExitBadConfig || exit_code == kExitDataError || exit_code == kExitNotFinite;
+}
+
+std::optional<Duration> pending_left(const Pass& pass, const PodView* pod) {
+  const int64_t allowed = pass.spec().failure.pendingTimeoutSeconds;
+  const bool is_pending =
+      pod != nullptr && pod->live() && pod->phase == "Pending" && pod->created_at;
+  if (allowed <= 0 || !is_pending) return std::nullopt;
+  return *pod->created_at + std::chrono::seconds(allowed) - pass.seen.wall_now;
 }
 
 Duration patience(const Pass& pass) {

@@ -33,6 +33,10 @@ double failed_seconds_ago(const AgentState& state, const WorkerState& worker);
 // loss isn't finite, to which the same bits lead again.
 bool is_repeated_by_a_restart(int64_t exit_code);
 
+// What is left of spec.failure.pendingTimeoutSeconds for a pod that doesn't run yet; nullopt where
+// nothing limits it.
+std::optional<Duration> pending_left(const Pass& pass, const PodView* pod);
+
 // How long an agent may be silent before its pod is given up.
 Duration patience(const Pass& pass);
 

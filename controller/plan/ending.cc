@@ -19,6 +19,23 @@ bool is_leaving(const Pass& pass, const PodView& pod) {
   return view != nullptr && view->state && view->state->phase == "Exiting";
 }
 
+// spec.ttlSecondsAfterFinished. Its pods leave first, so that nobody's last words are cut off.
+void expire(Pass& pass, Duration since) {
+  const int64_t allowed = pass.spec().ttlSecondsAfterFinished;
+  if (allowed < 0 || pass.status.completionTime.empty()) return;
+  for (const PodView& pod : pass.seen.pods) {
+    if (!pod.finished()) return;
+  }
+  const Duration left = std::chrono::seconds(allowed) - since;
+  if (left > Duration{0}) {
+    pass.requeue(pass.now + left);
+    return;
+  }
+  pass.plan.why = "the job ended longer ago than spec.ttlSecondsAfterFinished";
+  pass.act(DeleteJob{.uid = pass.job().metadata.uid,
+                     .resource_version = pass.job().metadata.resourceVersion});
+}
+
 }  // namespace
 
 // The agents of the last round are asked to exit, so that the pods end by themselves and their logs
@@ -47,6 +64,7 @@ Verdict ending(Pass& pass) {
     leave.exit_code = complete ? 0 : 1;
     pass.act(PutAssignment{.target = target_of(pod), .assignment = std::move(leave)});
   }
+  if (pass.plan.actions.empty()) expire(pass, since);
   return Verdict::kActed;
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <iterator>
 
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
+#include "controller/plan/failure_rules.h"
 #include "controller/plan/ledger.h"
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
@@ -143,13 +145,20 @@ Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const st
   return Verdict::kDecided;
 }
 
-Verdict restart(Pass& pass, FailureStatus failure, const std::vector<int64_t>& lost) {
-  failure.action = lost.empty() ? "RestartInPlace" : "RecreatePod";
-  const std::string message = sentence(failure);
+struct Restart {
+  std::vector<int64_t> lost;  // node indices whose pod is made anew
+  bool counts = true;         // against maxRestarts
+  std::string because;        // of which rule; empty: of none
+};
+
+Verdict restart(Pass& pass, FailureStatus failure, const Restart& how) {
+  failure.action = how.lost.empty() ? "RestartInPlace" : "RecreatePod";
+  std::string message = sentence(failure);
+  if (!how.because.empty()) message += "; " + how.because;
   failure.recovery.waitSeconds = whole_ms(restart_wait(failure, pass.seen.wall_now, pass.limits));
   record_failure(pass.status, std::move(failure));
   const FailureStatus& recorded = *pass.status.lastFailure;
-  ++pass.status.restarts;
+  if (how.counts) ++pass.status.restarts;
   set(pass, kRunning, false, recorded.reason, "");
   set(pass, kRestarting, true, recorded.action, message);
   pass.event(true, recorded.action, message);
@@ -168,13 +177,57 @@ bool is_final(const Pass& pass, const FailureStatus& failure) {
   return pass.spec().train && is_repeated_by_a_restart(failure.exitCode);
 }
 
-// Silence makes no sound: time alone calls for the pass that notices it.
+void add_node(const Pass& pass, int64_t index, std::vector<int64_t>& lost) {
+  const bool is_member = index >= 0 && index < std::ssize(pass.members);
+  if (!is_member || std::find(lost.begin(), lost.end(), index) != lost.end()) return;
+  lost.push_back(index);
+}
+
+// Silence makes no sound, nor does a pod that doesn't start: time alone calls for the pass that
+// notices.
 void expect_silence(Pass& pass) {
-  if (!pass.formed()) return;
   for (const PodView* pod : pass.current) {
+    const std::optional<Duration> left = pending_left(pass, pod);
+    if (left && *left > Duration{0}) pass.requeue(pass.now + *left);
+    if (!pass.formed()) continue;
     const AgentView* agent = pass.agent(pod);
     if (agent != nullptr) pass.requeue(agent->last_heard + patience(pass));
   }
+}
+
+// With this failure its node has had enough of them to be avoided from now on.
+bool is_on_bad_node(const Pass& pass, const FailureStatus& failure) {
+  TrainingJobStatus with_it = pass.status;
+  record_failure(with_it, failure);
+  const auto nodes = nodes_to_avoid(with_it, pass.spec().failure.avoidNodes);
+  return std::find(nodes.begin(), nodes.end(), failure.node) != nodes.end();
+}
+
+// What the job's rules say of it, else what is done about any failure.
+Verdict decide(Pass& pass, const Damage& damage) {
+  FailureStatus failure = describe(pass, damage);
+  const FailureSpec& spec = pass.spec().failure;
+  const std::optional<size_t> rule = rule_for(spec.rules, failure);
+  const std::string action = rule ? spec.rules[*rule].action : "";
+  Restart how{.lost = damage.lost, .counts = action != "Ignore", .because = ""};
+  if (rule) how.because = "spec.failure.rules[" + std::to_string(*rule) + "] says " + action;
+  if (action == "Fail") return fail_job(pass, std::move(failure), "FailureRule", how.because);
+  if (!rule && is_final(pass, failure)) {
+    return fail_job(pass, std::move(failure), "NotRetryable", "a restart can't help");
+  }
+  if (how.counts && pass.status.restarts >= spec.maxRestarts) {
+    return fail_job(pass, std::move(failure), "TooManyRestarts",
+                    "no restart is left of " + std::to_string(spec.maxRestarts));
+  }
+  if (action == "RecreatePod" || (!rule && is_on_bad_node(pass, failure))) {
+    add_node(pass, failure.nodeIndex, how.lost);
+  }
+  const Verdict verdict = restart(pass, std::move(failure), how);
+  replace_lost(pass, how.lost);
+  begin_round(pass, pass.status.round + 1);
+  if (pass.formed()) note_pods(pass.status, pass.seen.wall_now);
+  pass.plan.why = "a failure calls for the next round";
+  return verdict;
 }
 
 }  // namespace
@@ -200,21 +253,7 @@ Verdict failure(Pass& pass) {
     replace_lost(pass, damage.lost);
     return Verdict::kDecided;
   }
-  FailureStatus failure = describe(pass, damage);
-  if (is_final(pass, failure)) {
-    return fail_job(pass, std::move(failure), "NotRetryable", "a restart can't help");
-  }
-  const int64_t allowed = pass.spec().failure.maxRestarts;
-  if (pass.status.restarts >= allowed) {
-    return fail_job(pass, std::move(failure), "TooManyRestarts",
-                    "no restart is left of " + std::to_string(allowed));
-  }
-  const Verdict verdict = restart(pass, std::move(failure), damage.lost);
-  replace_lost(pass, damage.lost);
-  begin_round(pass, pass.status.round + 1);
-  if (pass.formed()) note_pods(pass.status, pass.seen.wall_now);
-  pass.plan.why = "a failure calls for the next round";
-  return verdict;
+  return decide(pass, damage);
 }
 
 }  // namespace lockstep

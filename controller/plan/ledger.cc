@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <optional>
+#include <string_view>
 
 #include "controller/plan/conditions.h"
 
@@ -11,6 +14,11 @@ namespace {
 
 constexpr size_t kOldMessageBytes = 160;
 constexpr double kShortest = 0.001;  // of a recovery: 0 says that it isn't over
+
+// Somebody wanted it so, or nobody knows.
+constexpr std::string_view kNotOfTheNode[] = {"PodDeleted", "PodStopped", "PodEnded",
+                                              "PodLost",    "Evicted",    "Preempted",
+                                              "Suspected",  "NoAddress",  "ImagePullFailed"};
 
 using Part = std::optional<double> RecoveryStatus::*;
 constexpr Part kParts[] = {&RecoveryStatus::detectSeconds, &RecoveryStatus::decideSeconds,
@@ -129,6 +137,21 @@ void note_stopped(TrainingJobStatus& status, WallTime now) {
   } else if (const FailureStatus* failure = recovering(status)) {
     lose(status, seconds_from(failure->time, now).value_or(0));
   }
+}
+
+std::vector<std::string> nodes_to_avoid(const TrainingJobStatus& status, int64_t failures) {
+  if (failures <= 0) return {};
+  std::map<std::string, int64_t> counts;
+  for (const FailureStatus& failure : status.failures) {
+    const bool is_its = std::find(std::begin(kNotOfTheNode), std::end(kNotOfTheNode),
+                                  failure.reason) == std::end(kNotOfTheNode);
+    if (is_its && !failure.node.empty()) ++counts[failure.node];
+  }
+  std::vector<std::string> nodes;
+  for (const auto& [node, count] : counts) {
+    if (count >= failures) nodes.push_back(node);
+  }
+  return nodes;
 }
 
 void note_resumed(TrainingJobStatus& status, int64_t step) {

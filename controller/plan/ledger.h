@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
@@ -20,8 +22,8 @@ inline constexpr size_t kFailuresKept = 10;
 // To be called while the conditions still say which.
 void record_failure(TrainingJobStatus& status, FailureStatus failure);
 
-// When the newest failure was over, or happened where it isn't over; nullopt where there is none. The
-// next one began no earlier, as far as the ledger goes, so that no time counts twice.
+// When the newest failure was over, or happened where it isn't over; nullopt where there is none.
+// The next one began no earlier, as far as the ledger goes, so that no time counts twice.
 std::optional<WallTime> end_of_newest(const TrainingJobStatus& status);
 
 // Milestones of the recovery under way (there is none unless Restarting holds), each noted once:
@@ -34,6 +36,10 @@ void note_recovered(TrainingJobStatus& status, WallTime now);
 // The job is suspended, or is over: it trained until now, or a recovery will not be seen to its
 // end. To be called while the conditions still say which.
 void note_stopped(TrainingJobStatus& status, WallTime now);
+
+// Kubernetes nodes on which so many of the failures kept happened, without those that say nothing
+// of the node: deletion, eviction, preemption and the like. Sorted; none where `failures` is 0.
+std::vector<std::string> nodes_to_avoid(const TrainingJobStatus& status, int64_t failures);
 
 // The first step that is known of after the newest failure: those beyond it are done again.
 void note_resumed(TrainingJobStatus& status, int64_t step);

@@ -1,4 +1,5 @@
 #include "controller/plan/backoff.h"
+#include "controller/plan/ledger.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_template.h"
@@ -53,10 +54,13 @@ Verdict placement(Pass& pass) {
   if (!missing.empty() && !held_back(pass) && !is_refused(pass, missing)) {
     pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata.name),
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});
+    const std::vector<std::string> avoided =
+        nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes);
     for (const int64_t index : missing) {
       const NewPod pod{.index = index,
                        .incarnation = pass.members[static_cast<size_t>(index)],
-                       .round = pass.status.round};
+                       .round = pass.status.round,
+                       .avoid = avoided};
       pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, pod.incarnation),
                          .body = make_worker_pod(pass.job(), pod)});
     }

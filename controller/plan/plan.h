@@ -96,6 +96,10 @@ struct DeletePod {
   std::string uid;  // a precondition: never a namesake
   int64_t grace_seconds = 0;
 };
+struct DeleteJob {  // with all that it owns
+  std::string uid;  // a precondition, as is the version: nobody has changed it meanwhile
+  std::string resource_version;
+};
 struct PutAssignment {
   AgentTarget target;
   Assignment assignment;
@@ -110,8 +114,8 @@ struct EmitEvent {  // only after everything before it has succeeded
   std::string reason;
   std::string message;
 };
-using Action = std::variant<CreateSecret, CreatePod, ConfirmPod, DeletePod, PutAssignment,
-                            WriteStatus, EmitEvent>;
+using Action = std::variant<CreateSecret, CreatePod, ConfirmPod, DeletePod, DeleteJob,
+                            PutAssignment, WriteStatus, EmitEvent>;
 
 struct Plan {
   std::string why;                 // one sentence

@@ -228,6 +228,30 @@ void check_shape(const Json& value, const std::string& path, Problems& problems)
   }
 }
 
+// Of the terms of a nodeSelector one has to hold, so that each of them gets what all are to fulfil.
+// A requirement of matchFields takes one value. Source: the validation of k8s.io/api/core/v1.
+void avoid_nodes(const std::vector<std::string>& nodes, Json& spec) {
+  if (nodes.empty()) return;
+  Json* at = &spec;
+  for (const char* key :
+       {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}) {
+    at = &(*at)[key];
+    if (!at->is_object()) *at = Json::object();
+  }
+  Json& terms = (*at)["nodeSelectorTerms"];
+  if (!terms.is_array() || terms.empty()) terms = Json::array({Json::object()});
+  for (Json& term : terms) {
+    if (!term.is_object()) continue;
+    Json& fields = term["matchFields"];
+    if (!fields.is_array()) fields = Json::array();
+    for (const std::string& node : nodes) {
+      Json is_another = {{"key", "metadata.name"}, {"operator", "NotIn"}};
+      is_another["values"] = Json::array({node});
+      fields.push_back(std::move(is_another));
+    }
+  }
+}
+
 }  // namespace
 
 void merge_template(Json& base, const Json& patch) {
@@ -286,6 +310,7 @@ Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
   if (pod_template_problems(job.spec.podTemplate).empty()) {
     merge_template(result, job.spec.podTemplate);
   }
+  avoid_nodes(pod.avoid, result["spec"]);
   return result;
 }
 

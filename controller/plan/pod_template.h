@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/api/training_job.h"
 #include "common/base/json.h"
@@ -12,7 +13,8 @@ namespace lockstep {
 struct NewPod {
   int64_t index = 0;
   int64_t incarnation = 1;
-  int64_t round = 0;  // status.round at its creation
+  int64_t round = 0;                 // status.round at its creation
+  std::vector<std::string> avoid{};  // Kubernetes nodes, by required node affinity
 };
 
 // What marks the pod of a node, and how the cache finds it.
@@ -22,7 +24,7 @@ std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view
 
 // The Pod of one node as it is POSTed: the agent as the container `node`, PodSecurity `restricted`
 // (jobs with `command` but for runAsNonRoot, since most images run as root), then spec.podTemplate
-// merged in. Deterministic.
+// merged in, then the nodes to avoid. Deterministic.
 Json make_worker_pod(const TrainingJob& job, const NewPod& pod);
 
 // The Secret with the job's token, owned by the job.

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "controller/plan/conditions.h"
+#include "controller/plan/fixed_fields.h"
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_failure.h"
@@ -173,6 +174,15 @@ void derive_progress(Pass& pass) {
   pass.status.progress = std::move(reported);
 }
 
+// Recorded with the members, and anew after a suspension.
+void derive_fixed(Pass& pass) {
+  if (is_true(pass.status, kSuspended)) {
+    pass.status.fixed.clear();
+  } else if (pass.status.fixed.empty() && !pass.members.empty()) {
+    pass.status.fixed = fixed_fields(pass.spec());
+  }
+}
+
 std::string display_state(const TrainingJobStatus& status) {
   if (is_true(status, kComplete)) return "Complete";
   if (is_true(status, kFailed)) return "Failed";
@@ -191,6 +201,7 @@ void derive_status(Pass& pass) {
   const bool is_valid =
       is_true(pass.status, kValid) || find_condition(pass.status, kValid) == nullptr;
   if (!is_over && is_valid) {
+    derive_fixed(pass);
     derive_scheduled(pass);
     derive_ready(pass);
     if (!is_true(pass.status, kSuspended)) derive_running(pass);

@@ -1,4 +1,5 @@
 #include "controller/plan/conditions.h"
+#include "controller/plan/fixed_fields.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_template.h"
 
@@ -9,6 +10,13 @@ Problems find_problems(const Pass& pass) {
   if (!pass.seen.problems.empty()) return pass.seen.problems;
   Problems problems = validate(pass.job());
   for (std::string& problem : pod_template_problems(pass.spec().podTemplate)) {
+    problems.push_back(std::move(problem));
+  }
+  const bool is_accepted = is_true(pass.status, kValid) &&
+                           pass.status.observedGeneration == pass.job().metadata.generation;
+  const bool may_change = pass.spec().suspend || is_true(pass.status, kSuspended);
+  if (is_accepted || may_change) return problems;
+  for (std::string& problem : changed_fields(pass.status.fixed, pass.spec())) {
     problems.push_back(std::move(problem));
   }
   return problems;

@@ -66,6 +66,35 @@ TEST_F(CommandTest, ASignalIsNamedAndTheLastRestartFailsTheJob) {
   EXPECT_TRUE(says("exit code 139 (SIGSEGV); no restart is left of 1")) << log();
 }
 
+TEST_F(CommandTest, ARuleFailsTheJobAtOnceAndIsNamed) {
+  start("[ $RANK = 1 ] && exit 5\nsleep 1000\n",
+        "  failure: {rules: [{exitCodes: [4], action: Ignore}, {exitCodes: [5], action: Fail}]}\n");
+  EXPECT_EQ(run_->wait(), 1) << log();
+  EXPECT_EQ(run_->result()["restarts"], 0);
+  EXPECT_TRUE(says("exit code 5; spec.failure.rules[1] says Fail")) << log();
+}
+
+TEST_F(CommandTest, ARuleMakesThePodOfTheFailedRankAnew) {
+  start("[ $LOCKSTEP_RESTARTS = 1 ] && exit 0\n[ $RANK = 2 ] && exit 13\nsleep 1000\n",
+        "  failure: {rules: [{exitCodes: [13], action: RecreatePod}]}\n");
+  EXPECT_EQ(run_->wait(), 0) << log();
+  EXPECT_EQ(run_->result()["restarts"], 1);
+  EXPECT_TRUE(says("exit code 13 -> RecreatePod\n")) << log();
+}
+
+TEST_F(CommandTest, TheEndOfRankZeroCompletesTheJobIfItSaysSo) {
+  start("[ $RANK = 0 ] && exit 0\nsleep 1000\n",
+        "  successPolicy: RankZero\n  terminationGracePeriodSeconds: 1\n");
+  EXPECT_EQ(run_->wait(), 0) << log();
+  EXPECT_EQ(run_->result()["state"], "Complete");
+}
+
+TEST_F(CommandTest, AJobThatIsActiveForTooLongFails) {
+  start("sleep 1000\n", "  activeDeadlineSeconds: 2\n  terminationGracePeriodSeconds: 1\n");
+  EXPECT_EQ(run_->wait(), 1) << log();
+  EXPECT_TRUE(says("spec.activeDeadlineSeconds: 2")) << log();
+}
+
 TEST_F(CommandTest, CtrlCLeavesProgramsTheirGrace) {
   start(
       "trap 'echo saving; sleep 0.3; echo saved; exit 0' TERM\n"

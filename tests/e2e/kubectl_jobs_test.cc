@@ -155,6 +155,26 @@ TEST_P(KubectlJobsTest, SuspendEndsThePodsAndResumeStartsThem) {
   ok("wait --for=condition=Running tj/tiny --timeout=60s");
 }
 
+TEST_P(KubectlJobsTest, AFieldThatIsFixedWhileTheJobRunsIsNamedAndCanChangeOnceItIsSuspended) {
+  start_job({.steps = kLong});
+  ok("patch tj tiny --type=merge -p {\"spec\":{\"image\":\"other\"}}");
+  ok("wait --for=condition=Valid=false tj/tiny --timeout=60s");
+  const std::string message = "get tj tiny -o jsonpath={.status.conditions[?(@.type==\"Valid\")]}";
+  EXPECT_TRUE(has(ok(message), "spec.image: has changed while the job has pods"));
+  EXPECT_EQ(ok("get tj tiny -o jsonpath={.status.state}"), "Running");
+  ok("patch tj tiny --type=merge -p {\"spec\":{\"suspend\":true}}");
+  ok("wait --for=condition=Suspended tj/tiny --timeout=60s");
+  ok("patch tj tiny --type=merge -p {\"spec\":{\"suspend\":false}}");
+  ok("wait --for=condition=Running tj/tiny --timeout=60s");
+  ok("wait --for=condition=Valid tj/tiny --timeout=60s");
+}
+
+TEST_P(KubectlJobsTest, AJobWithATimeToLiveIsGoneAfterItsEnd) {
+  ok("apply -f " + job_file({.more = "  ttlSecondsAfterFinished: 1\n"}));
+  EXPECT_TRUE(eventually_gone("trainingjob/tiny"));
+  EXPECT_TRUE(eventually([&] { return ok("get pods -o name").empty(); }, 60));
+}
+
 TEST_P(KubectlJobsTest, DeleteTakesTheJobAndItsPods) {
   start_job({.steps = kLong});
   EXPECT_TRUE(has(ok("delete trainingjob tiny"), "trainingjob.lockstep.dev \"tiny\" deleted"));

@@ -105,6 +105,20 @@ TEST_F(MachinesTest, AJobOutlivesAPowerCutOnAThirdMachine) {
   EXPECT_TRUE(is("Complete")) << logs();
   EXPECT_GE(status().value("restarts", 0), 1);
   EXPECT_GE(status().value("round", 0), 2);
+  const Json ledger = status();
+  EXPECT_EQ(ledger["failures"].size(), ledger["restarts"]) << ledger;
+  EXPECT_GT(ledger["lost"]["seconds"], 0) << ledger;
+  bool names_the_victim = false;
+  for (const Json& failure : ledger["failures"]) {
+    names_the_victim = names_the_victim || failure.value("node", "") == victim;
+    double parts = 0;
+    for (const auto& [part, seconds] : failure["recovery"].items()) parts += seconds.get<double>();
+    const double whole = failure["recoverySeconds"];
+    if (whole > 0) {
+      EXPECT_NEAR(parts, whole, 1e-6) << failure;
+    }
+  }
+  EXPECT_TRUE(names_the_victim) << ledger;
   std::set<std::string> third = {"local-0", "local-1", "local-2"};
   for (const auto& [pod, machine] : before) third.erase(machine);
   EXPECT_TRUE(used.contains(*third.begin())) << logs();

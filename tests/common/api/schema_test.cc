@@ -52,8 +52,11 @@ Json schema_at(const Json& root, const std::string& path) {
   const Json* schema = &root;
   std::istringstream parts(path.substr(1));
   for (std::string part; std::getline(parts, part, '.');) {
+    const bool is_list = part.ends_with("[]");
+    if (is_list) part.resize(part.size() - 2);
     const Json* properties = find_member(*schema, "properties");
     schema = properties == nullptr ? nullptr : find_member(*properties, part);
+    if (schema != nullptr && is_list) schema = find_member(*schema, "items");
     if (schema == nullptr) return {};
   }
   return *schema;
@@ -145,6 +148,8 @@ TEST(Crd, AcceptsWhatOurCodecWrites) {
   job.status.rendezvous = RendezvousStatus{};
   job.status.progress = ProgressStatus{.loss = 2.0};
   job.status.lastFailure = FailureStatus{};
+  job.status.failures = {{.recovery = {.detectSeconds = 0.5}}};
+  job.spec.failure.rules = {{.exitCodes = {3}, .event = "Error", .action = "Fail"}};
   job.status.lastCheckpoint = CheckpointStatus{};
   job.status.conditions = {{.type = "Failed"}};
   expect_valid(to_json(job), training_job_schema(), "");

@@ -308,14 +308,60 @@ TEST(TrainingJob, ProcessGroupsAreChecked) {
             "spec.processGroups[1].ranks: found \"x\", expected ranks such as 0,7 or 0-3 or 0::2");
 }
 
+TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
+  const auto error_of = [](Json rule) {
+    return error_with("/spec/failure", {{"rules", Json::array({std::move(rule)})}});
+  };
+  constexpr char kRule[] = "spec.failure.rules[0]";
+  const std::string at = kRule;
+  EXPECT_EQ(error_of({{"exitCodes", {3, 137}}, {"action", "Fail"}}), "no error");
+  EXPECT_EQ(error_of({{"event", "Preempted"}, {"action", "Ignore"}}), "no error");
+  EXPECT_EQ(error_of({{"exitCodes", {3}}, {"event", "Error"}, {"action", "RecreatePod"}}),
+            "no error");
+  EXPECT_EQ(error_of({{"action", "Fail"}}),
+            at + ": found neither exitCodes nor event, expected at least one of them");
+  EXPECT_EQ(error_of({{"event", "Error"}}), at + ".action: missing, expected a string");
+  EXPECT_EQ(error_of({{"event", "Error"}, {"action", ""}}),
+            at + ".action: found \"\", expected Fail, RestartInPlace, RecreatePod or Ignore");
+  EXPECT_EQ(error_of({{"event", "Error"}, {"action", "Retry"}}),
+            at + ".action: found \"Retry\", expected Fail, RestartInPlace, RecreatePod or Ignore");
+  EXPECT_EQ(error_of({{"exitCodes", {0}}, {"action", "Fail"}}),
+            at + ".exitCodes[0]: 0 is out of range, expected 1 to 255");
+  EXPECT_NE(error_of({{"event", "Evict"}, {"action", "Fail"}}).find(at + ".event: found \"Evict\""),
+            std::string::npos);
+  EXPECT_EQ(error_of({{"event", "Evicted"}, {"action", "RestartInPlace"}}),
+            at + ".action: found RestartInPlace, but Evicted takes the pod away; expected "
+                 "RecreatePod, Ignore or Fail");
+  EXPECT_EQ(error_of({{"event", "Error"}, {"after", "10m"}, {"action", "Fail"}}),
+            at + ".after: not in this version");
+}
+
+TEST(TrainingJob, TimesAndPoliciesOfItsEndAreChecked) {
+  expect_errors({
+      {"/spec/activeDeadlineSeconds", 5, "no error"},
+      {"/spec/activeDeadlineSeconds", -1,
+       "spec.activeDeadlineSeconds: -1 is out of range, expected 0 to 31536000"},
+      {"/spec/ttlSecondsAfterFinished", 0, "no error"},
+      {"/spec/ttlSecondsAfterFinished", -2,
+       "spec.ttlSecondsAfterFinished: -2 is out of range, expected -1 to 31536000"},
+      {"/spec/failure", {{"pendingTimeoutSeconds", 600}, {"avoidNodes", 3}}, "no error"},
+      {"/spec/failure",
+       {{"avoidNodes", 11}},
+       "spec.failure.avoidNodes: 11 is out of range, expected 0 to 10"},
+      {"/spec/successPolicy", "AllRanks", "no error"},
+      {"/spec/successPolicy", "RankOne",
+       "spec.successPolicy: found \"RankOne\", expected AllRanks or RankZero"},
+      {"/spec/successPolicy", "RankZero",
+       "spec.successPolicy: RankZero is for a command, expected AllRanks: all ranks of the "
+       "built-in loop end together"},
+  });
+}
+
 TEST(TrainingJob, WhatThisVersionDoesNotCarryOutIsRefused) {
   expect_errors({
       {"/spec/elastic", {{"min", 1}}, "spec.elastic: not in this version"},
       {"/spec/scheduling", Json::object(), "spec.scheduling: not in this version"},
       {"/spec/parameterServers", Json::object(), "spec.parameterServers: not in this version"},
-      {"/spec/activeDeadlineSeconds", 5, "spec.activeDeadlineSeconds: not in this version"},
-      {"/spec/ttlSecondsAfterFinished", 5, "spec.ttlSecondsAfterFinished: not in this version"},
-      {"/spec/failure", {{"rules", Json::array()}}, "spec.failure.rules: not in this version"},
       {"/spec/checkpoint",
        {{"onPreemption", "60s"}},
        "spec.checkpoint.onPreemption: not in this version"},

@@ -1,0 +1,25 @@
+#include "controller/plan/failure_rules.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+bool speaks_of(const FailureRule& rule, const FailureStatus& failure) {
+  const auto& codes = rule.exitCodes;
+  const bool has_code =
+      codes.empty() || std::find(codes.begin(), codes.end(), failure.exitCode) != codes.end();
+  return has_code && (rule.event.empty() || rule.event == failure.reason);
+}
+
+}  // namespace
+
+std::optional<size_t> rule_for(const std::vector<FailureRule>& rules,
+                               const FailureStatus& failure) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (speaks_of(rules[i], failure)) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

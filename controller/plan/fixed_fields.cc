@@ -1,0 +1,101 @@
+#include "controller/plan/fixed_fields.h"
+
+#include <map>
+#include <string_view>
+
+#include "common/base/sha256.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kFixed[] = {"gpusPerNode",   "processesPerNode", "threadsPerProcess",
+                                       "image",         "command",          "parallelism",
+                                       "processGroups", "rendezvous",       "checkpoint",
+                                       "podTemplate",   "successPolicy",    "train"};
+constexpr size_t kHexDigits = 8;
+
+using Fingerprints = std::map<std::string, std::string>;  // by path below spec
+
+// What differs from the defaults; null where nothing does.
+Json without_defaults(const Json& value, const Json& defaults) {
+  if (value == defaults) return nullptr;
+  if (!value.is_object() || !defaults.is_object()) return value;
+  Json rest = Json::object();
+  for (const auto& [key, member] : value.items()) {
+    const Json* fallback = find_member(defaults, key);
+    Json differs = fallback == nullptr ? member : without_defaults(member, *fallback);
+    if (!differs.is_null()) rest[key] = std::move(differs);
+  }
+  return rest;
+}
+
+void add(const std::string& path, const Json& value, Fingerprints& prints) {
+  if (!value.is_null()) prints[path] = hex(sha256(dump_json(value))).substr(0, kHexDigits);
+}
+
+Fingerprints fingerprints(const TrainingJobSpec& spec) {
+  Fingerprints prints;
+  const Json document = spec_to_json(spec);
+  const Json defaults = spec_to_json(TrainingJobSpec{});
+  const Json train_defaults = train_to_json(TrainSpec{});
+  for (const std::string_view name : kFixed) {
+    const Json* value = find_member(document, name);
+    if (value == nullptr) continue;
+    const std::string path(name);
+    if (path == "train") {
+      prints[path] = "is";  // there, be it with defaults alone
+      for (const auto& [key, member] : value->items()) {
+        const Json* fallback = find_member(train_defaults, key);
+        add(path + "." + key, fallback == nullptr ? member : without_defaults(member, *fallback),
+            prints);
+      }
+      continue;
+    }
+    const Json* fallback = find_member(defaults, name);
+    add(path, fallback == nullptr ? *value : without_defaults(*value, *fallback), prints);
+  }
+  return prints;
+}
+
+Fingerprints read(const std::string& text) {
+  Fingerprints prints;
+  size_t from = 0;
+  while (from < text.size()) {
+    const size_t to = std::min(text.find(',', from), text.size());
+    const std::string one = text.substr(from, to - from);
+    const size_t equals = std::min(one.find('='), one.size());
+    prints[one.substr(0, equals)] = one.substr(std::min(equals + 1, one.size()));
+    from = to + 1;
+  }
+  return prints;
+}
+
+}  // namespace
+
+std::string fixed_fields(const TrainingJobSpec& spec) {
+  std::string text;
+  for (const auto& [path, print] : fingerprints(spec)) {
+    text += (text.empty() ? "" : ",") + path + "=" + print;
+  }
+  return text;
+}
+
+Problems changed_fields(const std::string& fixed, const TrainingJobSpec& spec) {
+  if (fixed.empty()) return {};
+  Fingerprints before = read(fixed);
+  Problems problems;
+  const auto add_problem = [&problems](const std::string& path) {
+    problems.push_back("spec." + path +
+                       ": has changed while the job has pods, expected what it was, or "
+                       "spec.suspend: true to change it");
+  };
+  for (const auto& [path, print] : fingerprints(spec)) {
+    const auto known = before.find(path);
+    if (known == before.end() || known->second != print) add_problem(path);
+    if (known != before.end()) before.erase(known);
+  }
+  for (const auto& [path, print] : before) add_problem(path);
+  return problems;
+}
+
+}  // namespace lockstep
