@@ -139,7 +139,10 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
                                      .step = 20,
                                      .recoverySeconds = 1.84,
                                      .time = "2026-01-01T00:59:00Z"};
-  status.failures = {{.number = 11, .reason = "PodDeleted", .action = "RecreatePod"},
+  status.failures = {{.number = 11,
+                      .reason = "PodDeleted",
+                      .action = "RecreatePod",
+                      .time = "2026-01-01T00:58:00Z"},
                      {.number = 12,
                       .rank = 3,
                       .node = "m-1",
