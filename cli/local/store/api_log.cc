@@ -51,7 +51,8 @@ std::optional<ApiResponse> still_waiting(const Json& pod, const LogRequest& requ
   const Json* state = status == nullptr ? nullptr : find_member(*status, "state");
   const Json* waiting = state == nullptr ? nullptr : find_member(*state, "waiting");
   if (status != nullptr && waiting == nullptr) return std::nullopt;
-  if (status != nullptr && !find_member(*status, "lastState")->empty()) return std::nullopt;
+  const Json* last = status == nullptr ? nullptr : find_member(*status, "lastState");
+  if (last != nullptr && !last->empty()) return std::nullopt;
   const std::string reason =
       waiting == nullptr ? "ContainerCreating" : string_or(*waiting, "reason", "ContainerCreating");
   return bad_request("container \"" + request.container + "\" in pod \"" + request.pod +
