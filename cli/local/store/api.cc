@@ -122,6 +122,20 @@ void Api::on_change(std::function<void()> listener) {
   listeners_.push_back(std::move(listener));
 }
 
+Api::Moment Api::moment() {
+  std::lock_guard lock(mutex_);
+  return {storage_, random_, marks_, types_.revision()};
+}
+
+bool Api::return_to(const Moment& moment) {
+  std::lock_guard lock(mutex_);
+  if (types_.revision() != moment.types) return false;
+  storage_ = moment.storage;
+  random_ = moment.random;
+  marks_ = moment.marks;
+  return true;
+}
+
 ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
   const std::string& method = request.method;
   if (path.type == nullptr) {

@@ -75,6 +75,13 @@ class Api {
   // Called after every write, on the writer's thread, without a lock; must not block.
   void on_change(std::function<void()> listener);
 
+  // The objects and their history at one time. Objects are shared: it is cheap to have.
+  struct Moment;
+  Moment moment();
+  // False, and nothing happens, where types have come, changed or gone since. Watches and logs that
+  // were opened after that moment are void.
+  bool return_to(const Moment& moment);
+
  private:
   ApiResponse route(const ApiPath& path, const ApiRequest& request);
   ApiResponse shown(const ApiPath& path, const ApiRequest& request, ApiResponse response) const;
@@ -121,6 +128,13 @@ class Api {
   };
   std::deque<Mark> marks_;
   const Duration history_age_;
+};
+
+struct Api::Moment {
+  Storage storage;
+  Random random;
+  std::deque<Mark> marks;
+  uint64_t types = 0;  // TypeRegistry::revision()
 };
 
 }  // namespace lockstep::local

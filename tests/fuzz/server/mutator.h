@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/base/random.h"
+#include "tests/fuzz/server/request_text.h"
+#include "tests/fuzz/server/vocabulary.h"
+
+namespace lockstep {
+
+// Changes sequences of requests into others that a server takes a long way before it refuses them:
+// a verb, a path, an option, a member of a body at a time, and bytes now and then.
+class Mutator {
+ public:
+  static constexpr size_t kRequestsMax = 12;
+
+  // Same seed, same change. `random` outlives the object.
+  explicit Mutator(Random& random) : random_(random) {}
+
+  void change(std::vector<RequestText>& requests);
+  // The beginning of one and the end of the other.
+  std::vector<RequestText> cross(std::vector<RequestText> a, const std::vector<RequestText>& b);
+
+ private:
+  bool one_in(size_t count) { return random_.below(count) == 0; }
+  template <class List>
+  const auto& of(const List& list) {
+    return list[random_.below(std::size(list))];
+  }
+
+  void change_sequence(std::vector<RequestText>& requests);
+  RequestText new_request();
+  std::string new_target(const FuzzKind& kind, bool names_object);
+  std::string new_query();
+  void change_target(RequestText& request);
+  void fill_body(const FuzzKind& kind, RequestText& request);
+  void fill_patch(const FuzzKind& kind, RequestText& request);
+  void change_body(RequestText& request);
+  void change_bytes(std::string& text);
+
+  // Of a kind, edited or not.
+  Json new_document(const FuzzKind& kind);
+  Json new_value(int depth);
+  Json new_patch_operation();
+  void edit(Json& document);
+
+  Random& random_;
+};
+
+}  // namespace lockstep
