@@ -95,8 +95,10 @@ Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Rand
   election_.emplace(
       api, timers, random, *options_.lease,
       [this] {
+        // What the last leader did last may not have been heard of here.
         leads_ = true;
-        schedule();
+        jobs_.relist();
+        pods_.relist();
       },
       [this] {
         leads_ = false;

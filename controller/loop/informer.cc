@@ -56,6 +56,15 @@ void Informer::start() {
   list("");
 }
 
+void Informer::relist() {
+  alive_ = std::make_shared<bool>(true);
+  watch_.reset();
+  if (timer_) timers_.cancel(*timer_);
+  timer_.reset();
+  synced_ = false;
+  list("");
+}
+
 const Json* Informer::find(const std::string& key) const {
   const auto found = objects_.find(key);
   return found == objects_.end() ? nullptr : &found->second;

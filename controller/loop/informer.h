@@ -47,7 +47,9 @@ class Informer {
   Informer& operator=(const Informer&) = delete;
 
   void start();
-  // The first list is complete.
+  // Lists anew: what was known may be old by as much as the watch lagged. Not synced until then.
+  void relist();
+  // The list that was asked for is complete.
   bool synced() const { return synced_; }
   const Json* find(const std::string& key) const;
   const std::map<std::string, Json>& objects() const { return objects_; }
@@ -87,7 +89,8 @@ class Informer {
   TimePoint watch_since_{};
   bool watch_had_events_ = false;
   std::optional<Timers::Id> timer_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // answers to a dead one are dropped
+  // Of the list that is under way: answers to others are dropped.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace lockstep

@@ -114,6 +114,22 @@ TEST_F(InformerTest, ListsInPagesThenWatchesFromTheListsVersion) {
   EXPECT_EQ(api.watches.back()->request.query.at("allowWatchBookmarks"), "true");
 }
 
+TEST_F(InformerTest, ListsAnewWhenAskedAndIsNotSyncedUntilThen) {
+  informer.start();
+  informer.relist();
+  api.answer(page({pod("a", "3")}, "10"));
+  EXPECT_FALSE(informer.synced());
+  api.answer(page({pod("a", "3")}, "10"));
+  EXPECT_TRUE(informer.synced());
+  informer.relist();
+  EXPECT_FALSE(informer.synced());
+  EXPECT_FALSE(api.watches.back()->is_open);
+  api.answer(page({pod("a", "12")}, "20"));
+  EXPECT_TRUE(informer.synced());
+  EXPECT_EQ(watched_version(), "20");
+  EXPECT_EQ(changes, (std::vector<std::string>{"+a", "~a"}));
+}
+
 TEST_F(InformerTest, AnExpiredPageMeansTheWholeListAgain) {
   informer.start();
   api.answer(page({pod("a", "3")}, "10", "more"));
