@@ -7,7 +7,7 @@
 #include "controller/loop/leader_election.h"
 #include "controller/loop/progress_budget.h"
 #include "controller/loop/resource_version.h"
-#include "tests/controller/sim/world.h"
+#include "tests/controller/sim/connection.h"
 
 namespace lockstep {
 namespace {
@@ -255,7 +255,7 @@ TEST(ProgressBudget, IsSharedFairlyAndNoJobWritesTooOften) {
 // Two replicas on one store; each has timers of its own, so that one can be stopped.
 struct Replica {
   Replica(sim::World& world, ManualClock& clock, const std::string& name)
-      : connection(world),
+      : connection(world, name),
         timers(clock),
         election(
             connection, timers, random, {.identity = name}, [this] { ++started; },
@@ -279,7 +279,7 @@ struct LeaderTest : ::testing::Test {
     const TimePoint end = clock.now() + time;
     while (clock.now() < end) {
       clock.advance(milliseconds(10));
-      world.timers.run_due();
+      world.chance.timers.run_due();
       if (!a_is_stopped) a.timers.run_due();
       b.timers.run_due();
     }
@@ -325,7 +325,7 @@ TEST_F(LeaderTest, AStoppedLeaderIsFollowedAfterTheLeaseAndKnowsWhenItWakes) {
 
 TEST_F(LeaderTest, ALeaderThatCannotReachTheServerStopsBeforeItsLeaseRunsOut) {
   begin();
-  world.faults.lost_request = 1;
+  world.chance.rate(sim::Fault::kLostRequest) = 1;
   run(seconds(14));
   EXPECT_FALSE(a.election.is_leader());
   EXPECT_EQ(a.lost, 1);

@@ -5,7 +5,7 @@
 #include "controller/kube/mailbox.h"
 #include "controller/monitor/metrics.h"
 #include "controller/monitor/probes.h"
-#include "tests/controller/sim/world.h"
+#include "tests/controller/sim/connection.h"
 #include "tests/support/raw_http.h"
 
 namespace lockstep {
@@ -46,7 +46,7 @@ struct Watched : ::testing::Test {
     const TimePoint end = clock.now() + time;
     while (clock.now() < end) {
       clock.advance(std::chrono::milliseconds(100));
-      world.timers.run_due();
+      world.chance.timers.run_due();
       timers.run_due();
     }
   }
@@ -77,7 +77,8 @@ TEST_F(Watched, IsReadyOnceItsCachesAreFilledAndHealthyAllTheTime) {
 
 TEST_F(Watched, SaysUnderTheStandardNamesWhatItDid) {
   controller.start();
-  const std::string key = world.add_job("mnist", 2, 5, 3);
+  const std::string key =
+      world.users.add_job({.name = "mnist", .nodes = 2, .steps = 5, .max_restarts = 3});
   pass(std::chrono::minutes(2));
   ASSERT_EQ(string_or(world.status_of(key), "state", ""), "Complete");
   requests.count("GET", 200);

@@ -1,171 +1,194 @@
-#include "tests/controller/sim/world.h"
+#include "tests/controller/sim/connection.h"
+
+#include <algorithm>
+
+#include "controller/loop/informer.h"
 
 namespace lockstep::sim {
 namespace {
 
-constexpr Duration kLatency = std::chrono::milliseconds(40);
-constexpr Duration kTimeout = std::chrono::seconds(5);
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
-bool is_write(ApiVerb verb) {
-  return verb != ApiVerb::kGet && verb != ApiVerb::kList;
+constexpr Duration kLatency = milliseconds(40);
+constexpr Duration kTimeout = seconds(5);
+constexpr Duration kDelayMax = milliseconds(200);  // of events
+constexpr Duration kLagMax = seconds(60);
+constexpr int64_t kVersionsRepeated = 20;
+
+int64_t number_in(const WatchRequest& request, const char* key) {
+  return std::stoll(request.query.at(key));
 }
 
+// What a list in between would have done: only the newest modification of each object is left.
+void coalesce(std::vector<FakeStore::Event>& events) {
+  for (auto event = events.begin(); event != events.end();) {
+    const auto is_newer = [&](const FakeStore::Event& other) {
+      return other.type == WatchEventType::kModified &&
+             object_key(*other.object) == object_key(*event->object);
+    };
+    const bool drop =
+        event->type == WatchEventType::kModified && std::any_of(event + 1, events.end(), is_newer);
+    event = drop ? events.erase(event) : event + 1;
+  }
+}
+
+}  // namespace
+
 // Delivers what has happened since, a little later each time, until it is cut.
-class Watch final : public WatchHandle, public std::enable_shared_from_this<Watch> {
+class Connection::Watch final : public std::enable_shared_from_this<Watch> {
  public:
-  Watch(World& world, WatchRequest request, WatchHandler handler)
-      : world_(world), request_(std::move(request)), handler_(std::move(handler)) {
-    version_ = std::stoll(request_.query.at("resourceVersion"));
-    ends_at_ =
-        world.timers.now() + std::chrono::seconds(std::stoll(request_.query.at("timeoutSeconds")));
-    if (world.chance(world.faults.repeat)) version_ -= 20;
+  Watch(Connection& connection, WatchRequest request, WatchHandler handler)
+      : connection_(connection),
+        world_(connection.world_),
+        request_(std::move(request)),
+        handler_(std::move(handler)),
+        version_(number_in(request_, "resourceVersion")) {
+    if (world_.chance.happens(Fault::kRepeatedEvents)) version_ -= kVersionsRepeated;
   }
 
-  void schedule() {
-    const Duration most = world_.chance(0.02) ? Duration(std::chrono::seconds(5))
-                                              : Duration(std::chrono::milliseconds(200));
-    world_.timers.after(world_.delay(most), [weak = weak_from_this()] {
-      if (const auto self = weak.lock(); self && !self->is_closed) self->step();
+  void open() {
+    const auto self = weak_from_this();
+    world_.subscribe(request_.type, alive_, [this] { wake(); });
+    connection_.deliver(seconds(number_in(request_, "timeoutSeconds")), [self] {
+      if (const auto watch = self.lock()) watch->end({.outcome = ApiOutcome::kOk});
+    });
+    wake();
+  }
+  void close() { alive_.reset(); }
+
+ private:
+  void wake() {
+    if (std::exchange(is_awake_, true)) return;
+    const Duration most = world_.chance.happens(Fault::kLaggingWatch) ? kLagMax : kDelayMax;
+    connection_.deliver(world_.chance.delay(most), [self = weak_from_this()] {
+      if (const auto watch = self.lock(); watch && watch->alive_) watch->step();
     });
   }
 
-  bool is_closed = false;
-
- private:
   void step() {
+    is_awake_ = false;
     std::vector<FakeStore::Event> events;
     if (!world_.store.events_since(request_, version_, events)) {
-      handler_.on_end({.outcome = ApiOutcome::kExpired, .message = "too old"});
-      return;
+      return end({.outcome = ApiOutcome::kExpired, .message = "too old"});
     }
-    if (world_.chance(world_.faults.watch_cut)) {
-      handler_.on_end({.outcome = ApiOutcome::kUnavailable, .message = "cut"});
-      return;
+    if (world_.is_server_away() || world_.chance.happens(Fault::kWatchCut)) {
+      return end({.outcome = ApiOutcome::kUnavailable, .message = "cut"});
     }
-    if (world_.timers.now() >= ends_at_) {
-      handler_.on_end({.outcome = ApiOutcome::kOk});
-      return;
+    if (world_.chance.happens(Fault::kWatchTooLarge)) {
+      return end({.outcome = ApiOutcome::kTooLarge, .message = "from the future"});
     }
-    if (!events.empty()) deliver(std::move(events));
-    if (!is_closed) schedule();
+    if (!events.empty()) tell(std::move(events));
   }
 
-  void deliver(std::vector<FakeStore::Event> events) {
+  void end(ApiReply reply) {
+    if (!alive_) return;
+    close();
+    handler_.on_end(std::move(reply));
+  }
+
+  void tell(std::vector<FakeStore::Event> events) {
+    version_ = events.back().version;
+    if (events.size() > 1 && world_.chance.happens(Fault::kCoalescedEvents)) coalesce(events);
+    world_.chance.note("watch", request_.type.plural);
     std::vector<WatchEvent> batch;
-    for (FakeStore::Event& event : events) {
-      version_ = event.version;
-      batch.push_back(std::move(event.event));
-    }
+    for (const FakeStore::Event& event : events) batch.push_back({event.type, *event.object});
     handler_.on_events(std::move(batch));
   }
 
+  Connection& connection_;
   World& world_;
   WatchRequest request_;
   WatchHandler handler_;
-  int64_t version_ = 0;
-  TimePoint ends_at_{};
+  int64_t version_;
+  bool is_awake_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-class Handle final : public WatchHandle {
+class Connection::Handle final : public WatchHandle {
  public:
   explicit Handle(std::shared_ptr<Watch> watch) : watch_(std::move(watch)) {}
-  ~Handle() override { watch_->is_closed = true; }
+  ~Handle() override { watch_->close(); }
 
  private:
   std::shared_ptr<Watch> watch_;
 };
 
-}  // namespace
+void Connection::deliver(Duration delay, std::function<void()> call) {
+  const TimePoint due = world_.chance.clock.now() + delay;
+  world_.chance.timers.at(std::max(due, stalled_until_),
+                          [this, alive = std::weak_ptr(alive_), call = std::move(call)] {
+                            if (alive.expired()) return;
+                            if (world_.chance.clock.now() >= stalled_until_) return call();
+                            deliver(Duration{0}, call);
+                          });
+}
 
 void Connection::answer(ApiClient::Done done, ApiReply reply) {
-  const bool lost = world_.chance(world_.faults.lost_reply);
-  if (lost) reply = {.outcome = ApiOutcome::kTimeout, .message = "the answer was lost"};
-  const Duration delay = lost ? kTimeout : world_.delay(kLatency);
-  world_.timers.after(
-      delay, [alive = std::weak_ptr(alive_), done = std::move(done), reply = std::move(reply)] {
-        if (!alive.expired()) done(reply);
-      });
+  const bool is_lost = world_.chance.happens(Fault::kLostReply);
+  if (is_lost) reply = {.outcome = ApiOutcome::kTimeout, .message = "the answer was lost"};
+  deliver(is_lost ? kTimeout : world_.chance.delay(kLatency),
+          [done = std::move(done), reply = std::move(reply)]() mutable { done(std::move(reply)); });
+}
+
+void Connection::answer(AgentClient::Done done, Result<AgentState> result) {
+  const bool is_lost = world_.chance.happens(Fault::kLostReply);
+  if (is_lost) result = timed_out("the answer was lost");
+  deliver(is_lost ? kTimeout : world_.chance.delay(kLatency),
+          [done = std::move(done), result = std::move(result)] { done(result); });
 }
 
 void Connection::send(ApiRequest request, ApiClient::Done done) {
-  if (world_.chance(world_.faults.lost_request)) {
-    world_.timers.after(kTimeout, [alive = std::weak_ptr(alive_), done = std::move(done)] {
-      if (!alive.expired()) done({.outcome = ApiOutcome::kTimeout, .message = "lost"});
+  if (world_.chance.happens(Fault::kLostRequest)) {
+    return deliver(kTimeout, [done = std::move(done)] {
+      done({.outcome = ApiOutcome::kTimeout, .message = "lost"});
     });
-    return;
   }
-  // What is on its way arrives, whatever becomes of its sender.
-  world_.timers.after(world_.delay(kLatency), [this, &world = world_, alive = std::weak_ptr(alive_),
-                                               request = std::move(request),
-                                               done = std::move(done)]() mutable {
-    ApiReply reply;
-    if (world.chance(world.faults.server_error)) {
-      reply = {.outcome = ApiOutcome::kUnavailable, .message = "HTTP 500"};
-    } else {
-      const bool rival =
-          request.verb == ApiVerb::kReplaceStatus && world.chance(world.faults.conflict);
-      if (rival) {
-        world.store.update(request.type, request.namespace_ + "/" + request.name, [](Json& job) {
-          Json& note = job["metadata"]["annotations"]["rival"];
-          note = std::to_string(note.is_string() ? std::stoi(note.get<std::string>()) + 1 : 1);
-        });
-      }
-      reply = world.store.serve(request, world.now());
-      if (is_write(request.verb) && world.chance(world.faults.crash)) world.crash_wanted = true;
-    }
-    if (!alive.expired()) answer(std::move(done), std::move(reply));
-  });
+  world_.chance.timers.after(
+      world_.chance.delay(kLatency),
+      [this, &world = world_, sender = identity_, alive = std::weak_ptr(alive_),
+       request = std::move(request), done = std::move(done)]() mutable {
+        ApiReply reply = world.serve(request, sender);
+        const bool dies = is_write(request.verb) && world.chance.happens(Fault::kCrash, sender);
+        if (alive.expired()) return;
+        crash_wanted_ = crash_wanted_ || dies;
+        answer(std::move(done), std::move(reply));
+      });
 }
 
 std::unique_ptr<WatchHandle> Connection::watch(WatchRequest request, WatchHandler handler) {
-  if (world_.chance(world_.faults.watch_expired)) world_.store.compact();
-  auto watch = std::make_shared<Watch>(world_, std::move(request), std::move(handler));
-  watch->schedule();
+  if (world_.chance.happens(Fault::kWatchExpired)) world_.store.compact();
+  auto watch = std::make_shared<Watch>(*this, std::move(request), std::move(handler));
+  watch->open();
   return std::make_unique<Handle>(std::move(watch));
 }
 
 void Connection::put_assignment(const AgentAddress& agent, const Assignment& assignment,
                                 AgentClient::Done done) {
-  const bool never_arrives = world_.chance(world_.faults.lost_request);
-  world_.timers.after(world_.delay(kLatency),
-                      [this, &world = world_, alive = std::weak_ptr(alive_), ip = agent.ip,
-                       assignment, never_arrives, done = std::move(done)] {
-                        Result<AgentState> result = timed_out("lost");
-                        if (!never_arrives) result = world.put(ip, assignment);
-                        if (alive.expired()) return;
-                        if (world.chance(world.faults.lost_reply))
-                          result = timed_out("the answer was lost");
-                        world.timers.after(world.delay(kLatency), [alive, done, result] {
-                          if (!alive.expired()) done(result);
-                        });
-                      });
+  const bool never_arrives = world_.chance.happens(Fault::kLostRequest);
+  world_.chance.timers.after(world_.chance.delay(kLatency),
+                             [this, &world = world_, alive = std::weak_ptr(alive_), ip = agent.ip,
+                              assignment, never_arrives, done = std::move(done)] {
+                               Result<AgentState> result = timed_out("lost");
+                               if (!never_arrives) result = world.nodes.put(ip, assignment);
+                               if (!alive.expired()) answer(done, std::move(result));
+                             });
 }
 
 void Connection::poll_state(const AgentAddress& agent, int64_t since, Duration wait,
                             AgentClient::Done done) {
-  poll(agent.ip, since, world_.timers.now() + wait, std::move(done));
-}
-
-void Connection::poll(const std::string& ip, int64_t since, TimePoint until,
-                      AgentClient::Done done) {
-  world_.timers.after(
-      world_.delay(kLatency) + std::chrono::milliseconds(20),
-      [this, alive = std::weak_ptr(alive_), ip, since, until, done = std::move(done)] {
-        if (alive.expired()) return;
-        const World::Agent* agent = world_.agent_at(ip);
-        if (agent == nullptr) {
-          done(unavailable("nobody answers"));
-        } else if (world_.chance(world_.faults.lost_reply / 10)) {
-          done(timed_out("lost"));
-        } else if (agent->state.sequence > since || world_.timers.now() >= until) {
-          done(agent->state);
-        } else {
-          world_.timers.after(std::chrono::milliseconds(200),
-                              [this, alive, ip, since, until, done] {
-                                if (!alive.expired()) poll(ip, since, until, done);
-                              });
-        }
-      });
+  const TimePoint until = world_.chance.clock.now() + wait;
+  deliver(world_.chance.delay(kLatency), [this, ip = agent.ip, since, until,
+                                          done = std::move(done)] {
+    world_.nodes.poll(ip, since, until,
+                      [this, alive = std::weak_ptr(alive_), ip, done](Result<AgentState> result) {
+                        if (alive.expired()) return;
+                        const std::optional<AgentState> old = world_.nodes.old_report(ip);
+                        if (result.ok() && old && world_.chance.happens(Fault::kOldReport))
+                          result = *old;
+                        answer(done, std::move(result));
+                      });
+  });
 }
 
 }  // namespace lockstep::sim

@@ -15,139 +15,222 @@ bool matches(const Json& object, const std::map<std::string, std::string>& query
   const auto selector = query.find("labelSelector");
   if (selector == query.end()) return true;
   const size_t equals = selector->second.find('=');
-  const Json labels = object["metadata"].value("labels", Json::object());
-  return labels.value(selector->second.substr(0, equals), "") ==
+  const Json& labels = member(member(object, "metadata"), "labels");
+  return string_or(labels, selector->second.substr(0, equals), "") ==
          selector->second.substr(equals + 1);
 }
 
-std::string key_of(const ApiRequest& request) {
-  return request.namespace_ + "/" + request.name;
+std::string version_of(const Json& object) {
+  return string_or(member(object, "metadata"), "resourceVersion", "");
+}
+
+bool has_finalizers(const Json& object) {
+  return !member(member(object, "metadata"), "finalizers").empty();
+}
+
+std::string text_in(const std::map<std::string, std::string>& query, const char* key) {
+  const auto found = query.find(key);
+  return found == query.end() ? std::string() : found->second;
 }
 
 }  // namespace
 
-void FakeStore::record(ResourceType type, WatchEventType kind, Json& object) {
-  object["metadata"]["resourceVersion"] = std::to_string(++version_);
-  log_[std::string(type.plural)].push_back({version_, {.type = kind, .object = object}});
+const Json& member(const Json& object, std::string_view key) {
+  static const Json kNothing;
+  const Json* found = find_member(object, key);
+  return found == nullptr ? kNothing : *found;
 }
 
-Json* FakeStore::find(ResourceType type, const std::string& key) {
-  auto& kind = all(type);
-  const auto found = kind.find(key);
-  return found == kind.end() ? nullptr : &found->second;
+std::string uid_of(const Json& object) {
+  return string_or(member(object, "metadata"), "uid", "");
+}
+
+bool is_terminating(const Json& object) {
+  return find_member(member(object, "metadata"), "deletionTimestamp") != nullptr;
+}
+
+bool is_live_pod(const Json& pod) {
+  const std::string phase = string_or(member(pod, "status"), "phase", "Pending");
+  return phase != "Succeeded" && phase != "Failed" && !is_terminating(pod);
+}
+
+const FakeStore::Kind& FakeStore::kind(ResourceType type) const {
+  static const Kind kNone;
+  const auto found = kinds_.find(type.plural);
+  return found == kinds_.end() ? kNone : found->second;
+}
+
+void FakeStore::record(ResourceType type, WatchEventType event, Json object, Object before) {
+  object["metadata"]["resourceVersion"] = std::to_string(++version_);
+  auto stored = std::make_shared<const Json>(std::move(object));
+  Kind& place = kind(type);
+  const std::string key = object_key(*stored);
+  if (event == WatchEventType::kDeleted) {
+    place.objects.erase(key);
+  } else {
+    place.objects[key] = stored;
+  }
+  place.log.push_back({version_, event, std::move(stored), std::move(before)});
+  if (on_change) on_change(type, Event(place.log.back()));
+}
+
+FakeStore::Object FakeStore::find_shared(ResourceType type, const std::string& key) const {
+  const Objects& objects = kind(type).objects;
+  const auto found = objects.find(key);
+  return found == objects.end() ? nullptr : found->second;
+}
+
+const Json* FakeStore::find(ResourceType type, const std::string& key) const {
+  return find_shared(type, key).get();
+}
+
+const FakeStore::Objects& FakeStore::all(ResourceType type) const {
+  return kind(type).objects;
 }
 
 void FakeStore::update(ResourceType type, const std::string& key,
                        const std::function<void(Json&)>& change) {
-  Json* object = find(type, key);
-  if (object == nullptr) return;
-  const Json before = *object;
-  change(*object);
-  if (*object != before) record(type, WatchEventType::kModified, *object);
+  const Object before = find_shared(type, key);
+  if (before == nullptr) return;
+  Json after = *before;
+  change(after);
+  if (after == *before) return;
+  if (is_terminating(after) && !has_finalizers(after) && has_finalizers(*before)) {
+    remove(type, key);
+    return;
+  }
+  if (type.plural == kTrainingJobs.plural && member(after, "spec") != member(*before, "spec")) {
+    after["metadata"]["generation"] = int_or(after["metadata"], "generation", 0) + 1;
+  }
+  record(type, WatchEventType::kModified, std::move(after), before);
 }
 
 void FakeStore::remove(ResourceType type, const std::string& key) {
-  Json* object = find(type, key);
+  const Object before = find_shared(type, key);
+  if (before != nullptr) record(type, WatchEventType::kDeleted, *before, before);
+}
+
+void FakeStore::mark_deleted(ResourceType type, const std::string& key, WallTime now,
+                             int64_t grace_seconds) {
+  const Json* object = find(type, key);
   if (object == nullptr) return;
-  Json last = *object;
-  all(type).erase(key);
-  record(type, WatchEventType::kDeleted, last);
+  const bool is_pod = type.plural == kPods.plural;
+  const bool has_node = find_member(member(*object, "spec"), "nodeName") != nullptr;
+  const bool at_once = !is_pod || grace_seconds == 0 || !has_node;
+  if (at_once && !has_finalizers(*object)) {
+    remove(type, key);
+  } else if (!is_terminating(*object)) {
+    const WallTime gone_by = now + std::chrono::seconds(is_pod ? grace_seconds : 0);
+    update(type, key,
+           [&](Json& marked) { marked["metadata"]["deletionTimestamp"] = rfc3339(gone_by); });
+  }
 }
 
-Json FakeStore::create(ResourceType type, Json object, const std::string& now) {
+const Json& FakeStore::create(ResourceType type, Json object, WallTime now) {
+  const std::string key = object_key(object);
   object["metadata"]["uid"] = "uid-" + std::to_string(++uids_);
-  object["metadata"]["creationTimestamp"] = now;
+  object["metadata"]["creationTimestamp"] = rfc3339(now);
   object["metadata"]["generation"] = 1;
-  record(type, WatchEventType::kAdded, object);
-  all(type)[object_key(object)] = object;
-  return object;
+  record(type, WatchEventType::kAdded, std::move(object), nullptr);
+  return *find(type, key);
 }
 
-ApiReply FakeStore::list(const ApiRequest& request) {
-  const auto query = [&](const char* key) {
-    const auto found = request.query.find(key);
-    return found == request.query.end() ? std::string() : found->second;
-  };
-  const size_t limit = query("limit").empty() ? SIZE_MAX : std::stoul(query("limit"));
-  const std::string after = query("continue");
+ApiReply FakeStore::page_of(const Objects& objects, const ApiRequest& request, int64_t version) {
+  const std::string limit_text = text_in(request.query, "limit");
+  const size_t limit = limit_text.empty() ? SIZE_MAX : std::stoul(limit_text);
+  const std::string after = text_in(request.query, "continue");
   Json items = Json::array();
-  Json metadata = {{"resourceVersion", std::to_string(version_)}};
-  for (const auto& [key, object] : all(request.type)) {
-    if (!after.empty() && key <= after) continue;
-    if (!matches(object, request.query)) continue;
+  Json metadata = {{"resourceVersion", std::to_string(version)}};
+  for (auto it = objects.upper_bound(after); it != objects.end(); ++it) {
+    if (!matches(*it->second, request.query)) continue;
     if (items.size() == limit) {
       metadata["continue"] = object_key(items.back());
       break;
     }
-    items.push_back(object);
+    items.push_back(*it->second);
   }
-  return {.outcome = ApiOutcome::kOk, .body = {{"metadata", metadata}, {"items", items}}};
+  return {.outcome = ApiOutcome::kOk,
+          .body = {{"metadata", std::move(metadata)}, {"items", std::move(items)}}};
 }
 
-ApiReply FakeStore::replace(const ApiRequest& request, Json& stored) {
-  if (request.body["metadata"].value("resourceVersion", "") !=
-      stored["metadata"].value("resourceVersion", "")) {
+void FakeStore::compact() {
+  compacted_ = version_;
+  for (auto& [plural, kind] : kinds_) kind.log.clear();
+}
+
+ApiReply FakeStore::create(const ApiRequest& request, WallTime now, std::string_view sender) {
+  const std::string key = object_key(request.body);
+  if (find(request.type, key) != nullptr) {
+    return refuse(ApiOutcome::kAlreadyExists, key + " is taken");
+  }
+  if (on_write) on_write(request, nullptr, sender);
+  // Nobody here reads them.
+  if (request.type.plural == kEvents.plural) return {.outcome = ApiOutcome::kOk};
+  return {.outcome = ApiOutcome::kOk, .body = create(request.type, request.body, now)};
+}
+
+ApiReply FakeStore::replace(const ApiRequest& request, const Json& stored,
+                            std::string_view sender) {
+  if (version_of(request.body) != version_of(stored)) {
     return refuse(ApiOutcome::kConflict, "the object has been modified");
   }
-  if (on_write) on_write(request, &stored);
-  Json next = stored;
-  const char* part = request.verb == ApiVerb::kReplaceStatus ? "status" : "spec";
-  next[part] = request.body.value(part, Json::object());
-  if (next != stored) {
-    stored = std::move(next);
-    record(request.type, WatchEventType::kModified, stored);
-  }
-  ++writes_;
-  return {.outcome = ApiOutcome::kOk, .body = stored};
+  if (on_write) on_write(request, &stored, sender);
+  const bool is_status = request.verb == ApiVerb::kReplaceStatus;
+  const std::string key = request.namespace_ + "/" + request.name;
+  update(request.type, key, [&](Json& next) {
+    if (is_status) {
+      next["status"] = member(request.body, "status");
+    } else {
+      next["spec"] = member(request.body, "spec");
+      next["metadata"]["labels"] = member(member(request.body, "metadata"), "labels");
+    }
+  });
+  return {.outcome = ApiOutcome::kOk, .body = *find(request.type, key)};
 }
 
-ApiReply FakeStore::erase(const ApiRequest& request, Json& stored, const std::string& now) {
-  const Json preconditions = request.body.value("preconditions", Json::object());
-  if (preconditions.contains("uid") && preconditions["uid"] != stored["metadata"]["uid"]) {
+ApiReply FakeStore::erase(const ApiRequest& request, const Json& stored, WallTime now,
+                          std::string_view sender) {
+  const std::string wanted = string_or(member(request.body, "preconditions"), "uid", "");
+  if (!wanted.empty() && wanted != uid_of(stored)) {
     return refuse(ApiOutcome::kConflict, "the UID is another one");
   }
-  if (on_write) on_write(request, &stored);
-  ++writes_;
-  // The kubelet ends it; it is only marked here.
-  if (!stored["metadata"].contains("deletionTimestamp")) {
-    stored["metadata"]["deletionTimestamp"] = now;
-    record(request.type, WatchEventType::kModified, stored);
-  }
-  return {.outcome = ApiOutcome::kOk, .body = stored};
+  if (on_write) on_write(request, &stored, sender);
+  const std::string key = request.namespace_ + "/" + request.name;
+  mark_deleted(request.type, key, now, int_or(request.body, "gracePeriodSeconds", 30));
+  const Json* left = find(request.type, key);
+  return {.outcome = ApiOutcome::kOk, .body = left == nullptr ? Json{{"kind", "Status"}} : *left};
 }
 
-ApiReply FakeStore::serve(const ApiRequest& request, const std::string& now) {
-  if (request.verb == ApiVerb::kList) return list(request);
-  if (request.verb == ApiVerb::kCreate) {
-    if (find(request.type, object_key(request.body)) != nullptr) {
-      return refuse(ApiOutcome::kAlreadyExists, "the name is taken");
-    }
-    if (on_write) on_write(request, nullptr);
-    ++writes_;
-    return {.outcome = ApiOutcome::kOk, .body = create(request.type, request.body, now)};
-  }
-  Json* stored = find(request.type, key_of(request));
-  if (stored == nullptr) return refuse(ApiOutcome::kNotFound, key_of(request) + " is not there");
+ApiReply FakeStore::serve(const ApiRequest& request, WallTime now, std::string_view sender) {
+  if (request.verb == ApiVerb::kList) return page_of(all(request.type), request, version_);
+  if (request.verb == ApiVerb::kCreate) return create(request, now, sender);
+  const std::string key = request.namespace_ + "/" + request.name;
+  const Object stored = find_shared(request.type, key);
+  if (stored == nullptr) return refuse(ApiOutcome::kNotFound, key + " is not there");
   switch (request.verb) {
     case ApiVerb::kGet:
       return {.outcome = ApiOutcome::kOk, .body = *stored};
     case ApiVerb::kDelete:
-      return erase(request, *stored, now);
+      return erase(request, *stored, now, sender);
     default:
-      return replace(request, *stored);
+      return replace(request, *stored, sender);
   }
 }
 
 bool FakeStore::events_since(const WatchRequest& request, int64_t version,
                              std::vector<Event>& events) const {
   if (version < compacted_) return false;
-  const auto log = log_.find(std::string(request.type.plural));
-  if (log == log_.end()) return true;
-  const auto first =
-      std::upper_bound(log->second.begin(), log->second.end(), version,
-                       [](int64_t wanted, const Event& event) { return wanted < event.version; });
-  for (auto event = first; event != log->second.end(); ++event) {
-    if (matches(event->event.object, request.query)) events.push_back(*event);
+  const std::vector<Event>& log = kind(request.type).log;
+  auto event = std::upper_bound(log.begin(), log.end(), version,
+                                [](int64_t wanted, const Event& e) { return wanted < e.version; });
+  for (; event != log.end(); ++event) {
+    const bool is_in = matches(*event->object, request.query);
+    const bool was_in = event->before != nullptr && matches(*event->before, request.query);
+    if (!is_in && !was_in) continue;
+    events.push_back(*event);
+    if (event->type == WatchEventType::kModified && is_in != was_in) {
+      events.back().type = is_in ? WatchEventType::kAdded : WatchEventType::kDeleted;
+    }
   }
   return true;
 }

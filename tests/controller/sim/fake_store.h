@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,45 +13,65 @@
 namespace lockstep::sim {
 
 // What a kube-apiserver stores, in memory: objects by kind and namespace/name, one growing
-// resourceVersion, and the events since the last compaction. Answers at once; time, faults and
-// delays are the World's.
+// resourceVersion, and all events since the last compaction. Answers at once and without faults;
+// those are the connection's. Objects are never changed, only replaced.
 class FakeStore {
  public:
+  using Object = std::shared_ptr<const Json>;
+  using Objects = std::map<std::string, Object>;
   struct Event {
     int64_t version = 0;
-    WatchEvent event{};
+    WatchEventType type{};
+    Object object;
+    Object before;  // null for ADDED
   };
 
-  // Called before a write is stored; for invariants.
-  std::function<void(const ApiRequest&, const Json* stored)> on_write;
+  // After every change, whoever made it.
+  std::function<void(ResourceType, const Event&)> on_change;
+  // Before a request of that sender changes something.
+  std::function<void(const ApiRequest&, const Json* stored, std::string_view sender)> on_write;
 
-  // `now`: RFC 3339, for creationTimestamp and the like.
-  ApiReply serve(const ApiRequest& request, const std::string& now);
-  // Events of a kind after `version`, matching the selector; false: they are compacted.
+  ApiReply serve(const ApiRequest& request, WallTime now, std::string_view sender);
+  // Events of a kind after `version` as a watch with that selector has them; false: compacted.
   bool events_since(const WatchRequest& request, int64_t version, std::vector<Event>& events) const;
-  void compact() { compacted_ = version_; }
+  void compact();
 
-  // What kubelets and users do.
-  Json* find(ResourceType type, const std::string& key);
-  std::map<std::string, Json>& all(ResourceType type) { return objects_[std::string(type.plural)]; }
+  // What kubelets, the garbage collector and users do.
+  const Json* find(ResourceType type, const std::string& key) const;
+  Object find_shared(ResourceType type, const std::string& key) const;
+  const Objects& all(ResourceType type) const;
+  // A changed spec makes another generation.
   void update(ResourceType type, const std::string& key, const std::function<void(Json&)>& change);
+  // As a DELETE does: a pod on a node ends within its grace period (0: at once), finalizers hold.
+  void mark_deleted(ResourceType type, const std::string& key, WallTime now, int64_t grace_seconds);
   void remove(ResourceType type, const std::string& key);
-  Json create(ResourceType type, Json object, const std::string& now);
+  const Json& create(ResourceType type, Json object, WallTime now);
   int64_t version() const { return version_; }
-  int64_t writes() const { return writes_; }
 
  private:
-  ApiReply list(const ApiRequest& request);
-  ApiReply replace(const ApiRequest& request, Json& stored);
-  ApiReply erase(const ApiRequest& request, Json& stored, const std::string& now);
-  void record(ResourceType type, WatchEventType kind, Json& object);
+  struct Kind {
+    Objects objects;
+    std::vector<Event> log;
+  };
+  Kind& kind(ResourceType type) { return kinds_[type.plural]; }
+  const Kind& kind(ResourceType type) const;
+  static ApiReply page_of(const Objects& objects, const ApiRequest& request, int64_t version);
+  ApiReply create(const ApiRequest& request, WallTime now, std::string_view sender);
+  ApiReply replace(const ApiRequest& request, const Json& stored, std::string_view sender);
+  ApiReply erase(const ApiRequest& request, const Json& stored, WallTime now,
+                 std::string_view sender);
+  void record(ResourceType type, WatchEventType event, Json object, Object before);
 
-  std::map<std::string, std::map<std::string, Json>> objects_;
-  std::map<std::string, std::vector<Event>> log_;
+  std::map<std::string_view, Kind> kinds_;
   int64_t version_ = 100;
   int64_t compacted_ = 0;
   int64_t uids_ = 0;
-  int64_t writes_ = 0;
 };
+
+const Json& member(const Json& object, std::string_view key);
+std::string uid_of(const Json& object);
+bool is_terminating(const Json& object);
+// Neither ended nor being deleted.
+bool is_live_pod(const Json& pod);
 
 }  // namespace lockstep::sim

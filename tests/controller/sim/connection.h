@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "controller/loop/agent_client.h"
+#include "controller/loop/api_client.h"
+#include "tests/controller/sim/world.h"
+
+namespace lockstep::sim {
+
+// One controller's connection to the world: with it, its answers die. What it has sent arrives all
+// the same.
+class Connection final : public ApiClient, public AgentClient {
+ public:
+  explicit Connection(World& world, std::string identity = "controller")
+      : world_(world), identity_(std::move(identity)) {}
+
+  void send(ApiRequest request, ApiClient::Done done) override;
+  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override;
+  void put_assignment(const AgentAddress& agent, const Assignment& assignment,
+                      AgentClient::Done done) override;
+  void poll_state(const AgentAddress& agent, int64_t since, Duration wait,
+                  AgentClient::Done done) override;
+  void forget(const AgentAddress&) override {}
+
+  // The controller stands still until then: nothing reaches it.
+  void stall(TimePoint until) { stalled_until_ = until; }
+  TimePoint stalled_until() const { return stalled_until_; }
+  // It has made a write after which it is to die.
+  bool crash_wanted() const { return crash_wanted_; }
+
+ private:
+  class Watch;
+  class Handle;
+
+  // After `delay`, or when the controller goes on, if it still is there.
+  void deliver(Duration delay, std::function<void()> call);
+  void answer(ApiClient::Done done, ApiReply reply);
+  void answer(AgentClient::Done done, Result<AgentState> result);
+
+  World& world_;
+  std::string identity_;
+  TimePoint stalled_until_{};
+  bool crash_wanted_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace lockstep::sim

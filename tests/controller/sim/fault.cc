@@ -1,0 +1,63 @@
+#include "tests/controller/sim/fault.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace lockstep::sim {
+namespace {
+
+constexpr std::array<std::string_view, kFaults> kFaultNames = {
+    "lost request",    "lost reply",
+    "server error",    "throttled",
+    "quota",           "storm",
+    "server away",     "conflict",
+    "watch cut",       "watch expired",
+    "watch too large", "lagging watch",
+    "repeated events", "coalesced events",
+    "label lost",      "crash",
+    "stall",           "old report",
+    "worker killed",   "worker OOM",
+    "pod deleted",     "pod removed",
+    "pod evicted",     "container exit",
+    "node lost",       "clock jump",
+    "suspend",         "resume",
+    "scale",           "illegal edit",
+    "correction",      "job replaced"};
+
+constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
+    "pod created",  "pod removed", "round formed", "restart in place", "recreate pod",
+    "recovered",    "complete",    "failed",       "suspended",        "resumed",
+    "spec invalid", "valid again", "resized",      "another leader"};
+
+static_assert(!kFaultNames.back().empty() && !kTransitionNames.back().empty());
+
+}  // namespace
+
+std::string_view fault_name(Fault fault) {
+  return kFaultNames[static_cast<size_t>(fault)];
+}
+
+std::string_view transition_name(Transition transition) {
+  return kTransitionNames[static_cast<size_t>(transition)];
+}
+
+int64_t Counts::all_faults() const {
+  return std::accumulate(faults.begin(), faults.end(), int64_t{0});
+}
+
+bool Counts::controllers_are_well() const {
+  return std::all_of(faults.begin(), faults.begin() + static_cast<size_t>(Fault::kWorkerKilled),
+                     [](int64_t count) { return count == 0; });
+}
+
+Counts& Counts::operator+=(const Counts& other) {
+  for (size_t i = 0; i < kFaults; ++i) faults[i] += other.faults[i];
+  for (size_t i = 0; i < kTransitions; ++i) transitions[i] += other.transitions[i];
+  seeds += other.seeds;
+  jobs += other.jobs;
+  events += other.events;
+  simulated_seconds += other.simulated_seconds;
+  return *this;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep::sim {
+
+// Everything that goes wrong in a simulated cluster, or that somebody does to it. First what
+// happens to controllers and to what they are told, then what happens to nodes and jobs.
+enum class Fault : size_t {
+  kLostRequest,  // never arrives; the caller times out
+  kLostReply,    // is carried out; the caller times out
+  kServerError,
+  kThrottled,   // 429 with Retry-After
+  kQuota,       // 403 to a new pod
+  kStorm,       // most requests are refused for a while
+  kServerAway,  // nothing answers for minutes, and watches end
+  kConflict,    // a status write meets somebody else's
+  kWatchCut,
+  kWatchExpired,   // 410 in the stream: compaction came in between
+  kWatchTooLarge,  // the version is from the future
+  kLaggingWatch,
+  kRepeatedEvents,   // events that were delivered already come again
+  kCoalescedEvents,  // only the newest of an object's events comes
+  kLabelLost,        // somebody takes the label off a pod by which it is watched, for a while
+  kCrash,            // of the controller, after a write
+  kStall,            // the controller stands still for a while, and wakes up
+  kOldReport,        // an agent repeats what it said in an earlier round
+  kWorkerKilled,
+  kWorkerOom,
+  kPodDeleted,
+  kPodForceDeleted,
+  kEvicted,
+  kContainerExit,
+  kNodeLost,   // the agent falls silent, the pod stays and never finishes terminating
+  kClockJump,  // of the wall clock
+  kSuspend,
+  kResume,
+  kScale,
+  kIllegalEdit,
+  kCorrection,   // of the illegal edit
+  kJobReplaced,  // deleted, and made again under the same name
+  kCount,
+};
+inline constexpr size_t kFaults = static_cast<size_t>(Fault::kCount);
+std::string_view fault_name(Fault fault);
+
+// What the controller was seen to do.
+enum class Transition : size_t {
+  kPodCreated,
+  kPodRemoved,
+  kRoundFormed,
+  kRestartInPlace,
+  kRecreatePod,
+  kRecovered,
+  kComplete,
+  kFailed,
+  kSuspended,
+  kResumed,
+  kInvalid,
+  kValidAgain,
+  kResized,
+  kLeader,  // another replica leads
+  kCount,
+};
+inline constexpr size_t kTransitions = static_cast<size_t>(Transition::kCount);
+std::string_view transition_name(Transition transition);
+
+// How often what happened, in one seed or in many.
+struct Counts {
+  std::array<int64_t, kFaults> faults{};
+  std::array<int64_t, kTransitions> transitions{};
+  int64_t seeds = 0;
+  int64_t jobs = 0;
+  int64_t events = 0;
+  double simulated_seconds = 0;
+
+  int64_t all_faults() const;
+  // Nothing has happened to controllers and to what they are told.
+  bool controllers_are_well() const;
+  Counts& operator+=(const Counts& other);
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,280 @@
+#include "tests/controller/sim/invariants.h"
+
+#include "controller/plan/conditions.h"
+#include "controller/plan/members.h"
+#include "controller/plan/names.h"
+#include "controller/plan/pod_view.h"
+#include "tests/controller/sim/users.h"
+
+namespace lockstep::sim {
+namespace {
+
+// After which nobody has an excuse not to have heard of something.
+constexpr Duration kNewsMax = std::chrono::minutes(8);
+
+std::vector<int64_t> members_of(const Json& status) {
+  return members_from_text(string_or(status, "members", ""));
+}
+
+const Json& status_of(const Json& job) {
+  return member(job, "status");
+}
+
+bool restarts_in_place(const Json& status) {
+  return string_or(member(status, "lastFailure"), "action", "") == "RestartInPlace";
+}
+
+}  // namespace
+
+bool is_set(const Json& status, const char* type) {
+  for (const Json& condition : member(status, "conditions")) {
+    if (condition["type"] == type) return condition["status"] == "True";
+  }
+  return false;
+}
+
+bool is_finished(const Json& status) {
+  return is_set(status, kComplete) || is_set(status, kFailed);
+}
+
+void Invariants::job_changed(const FakeStore::Event& event) {
+  jobs_.insert(uid_of(*event.object));
+}
+
+void Invariants::told(const Assignment& assignment) {
+  if (hashes_[assignment.world.job_uid][assignment.world.round] != assignment.hash) {
+    chance_.violate("rounds", "an agent was told of one that was not recorded");
+  }
+}
+
+void Invariants::trained(const std::string& job_uid, const Assignment& assignment, bool is_last) {
+  const int64_t round = assignment.world.round;
+  int64_t& newest = trained_[job_uid];
+  if (round < newest) chance_.violate("I2", "an older round trains after a newer one");
+  newest = std::max(newest, round);
+  if (is_last) completed_[job_uid].insert({round, assignment.hash});
+}
+
+void Invariants::check_plan(const Observed& observed, const Plan& plan) {
+  constexpr size_t kFixed = 12, kPerPod = 3;
+  const size_t pods = observed.pods.size() + static_cast<size_t>(observed.job.spec.nodes) +
+                      members_from_text(observed.job.status.members).size();
+  if (plan.actions.size() > kFixed + kPerPod * pods) {
+    chance_.violate("I10", "a plan of " + std::to_string(plan.actions.size()) + " actions");
+  }
+}
+
+void Invariants::check_leader(const ApiRequest& request, std::string_view sender) {
+  const auto& leases = store_.all(kLeases);
+  const std::string holder =
+      leases.empty() ? ""
+                     : string_or(member(*leases.begin()->second, "spec"), "holderIdentity", "");
+  if (request.type.plural == kLeases.plural) {
+    const std::string next = string_or(member(request.body, "spec"), "holderIdentity", "");
+    if (next != holder && !next.empty()) chance_.count(Transition::kLeader, next);
+  } else if (!leases.empty() && holder != sender) {
+    chance_.violate("I3", std::string(sender) + " wrote " + std::string(request.type.plural) +
+                              " while " + holder + " led");
+  }
+}
+
+void Invariants::check_pod(const Json& pod) {
+  const std::optional<PodView> view = pod_view_from_json(pod);
+  if (!view || !jobs_.contains(view->owner_uid)) {
+    return chance_.violate("I4", "a pod that is nobody's");
+  }
+  chance_.count(Transition::kPodCreated, view->name);
+  const Node* twin = nodes_.find(view->owner_uid, view->node_index, view->incarnation);
+  if (twin != nullptr && twin->is_live) {
+    chance_.violate("I1", "two live pods of one incarnation: " + view->name);
+  }
+  const std::string job_name = string_or(pod["metadata"]["labels"], kJobNameLabel, "");
+  const Json* job = store_.find(kTrainingJobs, "default/" + job_name);
+  if (job == nullptr || uid_of(*job) != view->owner_uid) return;  // deleted meanwhile
+  const std::vector<int64_t> members = members_of(status_of(*job));
+  const auto index = static_cast<size_t>(view->node_index);
+  const bool is_shrunk = index >= members.size() && !members.empty();
+  if (members.empty() || (!is_shrunk && members[index] < view->incarnation)) {
+    chance_.violate("members", "a pod whose incarnation was not recorded: " + view->name);
+  }
+}
+
+void Invariants::check_delete(const ApiRequest& request, const Json& pod) {
+  const std::optional<PodView> view = pod_view_from_json(pod);
+  if (!view) return chance_.violate("I4", "a stranger's pod was deleted");
+  chance_.count(Transition::kPodRemoved, view->name);
+  if (string_or(member(request.body, "preconditions"), "uid", "") != view->uid) {
+    chance_.violate("I4", "a delete without a UID");
+  }
+  const Node* node = nodes_.find(view->owner_uid, view->node_index, view->incarnation);
+  if (is_terminating(pod) && chance_.clock.now() - node->marked_at > kNewsMax) {
+    chance_.violate("I10", "what has long been deleted is deleted again: " + view->name);
+  }
+  const std::string job_name = string_or(pod["metadata"]["labels"], kJobNameLabel, "");
+  const Json* job = store_.find(kTrainingJobs, "default/" + job_name);
+  if (job == nullptr || uid_of(*job) != view->owner_uid) return;
+  const Json& status = status_of(*job);
+  const std::vector<int64_t> members = members_of(status);
+  const auto index = static_cast<size_t>(view->node_index);
+  const bool is_member = index < members.size() && members[index] == view->incarnation;
+  if (is_member && !is_finished(status) && !is_set(status, kSuspended)) {
+    chance_.violate("members", "a member's pod was deleted: " + view->name);
+  }
+}
+
+// A process failure makes no pod anew, and one lost pod no others.
+void Invariants::check_members(const Json& job, const Json& after) {
+  const Json& before = status_of(job);
+  const std::vector<int64_t> old = members_of(before);
+  const std::vector<int64_t> now = members_of(after);
+  const bool resumes = is_set(before, kSuspended) && !is_set(after, kSuspended);
+  for (size_t i = 0; i < std::min(old.size(), now.size()); ++i) {
+    if (now[i] < old[i]) chance_.violate("members", "an incarnation went back");
+    if (now[i] == old[i] || resumes || stalls_ > 0) continue;
+    const Node* node = nodes_.find(uid_of(job), static_cast<int64_t>(i), old[i]);
+    if (node != nullptr && node->is_live && !node->is_silent) {
+      chance_.violate("members", "a pod that is well was replaced: " + node->key);
+    }
+  }
+}
+
+void Invariants::check_restarts(const Json& job, const Json& after) {
+  const Json& before = status_of(job);
+  const int64_t old = int_or(before, "restarts", 0);
+  const int64_t now = int_or(after, "restarts", 0);
+  if (now == old) return;
+  if (now < old) chance_.violate("I6", "restarts went back");
+  if (now > old + 1) chance_.violate("I6", "one write counted two restarts");
+  if (now > causes_[uid_of(job)] && stalls_ == 0) {
+    chance_.violate("restarts", "more than there were failures: " + std::to_string(now));
+  }
+  if (now > int_or(member(member(job, "spec"), "failure"), "maxRestarts", 10)) {
+    chance_.violate("I6", "more restarts than are allowed");
+  }
+  if (restarts_in_place(after) &&
+      string_or(before, "members", "") != string_or(after, "members", "")) {
+    chance_.violate("members", "a restart in place changed them");
+  }
+}
+
+// A failure that was written down counts, and says what happened.
+void Invariants::check_failure(const Json& job, const Json& after) {
+  const Json& before = status_of(job);
+  const Json& failure = member(after, "lastFailure");
+  const std::string time = string_or(failure, "time", "");
+  if (time == string_or(member(before, "lastFailure"), "time", "")) return;
+  const std::string action = string_or(failure, "action", "");
+  const bool restarts = action == "RestartInPlace" || action == "RecreatePod";
+  const int64_t counted = int_or(after, "restarts", 0) - int_or(before, "restarts", 0);
+  if (restarts && counted != 1) chance_.violate("restarts", "one was not counted");
+  const bool is_told_all = chance_.counts.controllers_are_well();
+  if (!is_told_all || string_or(failure, "reason", "") != "AgentSilent") return;
+  const std::vector<int64_t> members = members_of(before);
+  const auto index = static_cast<size_t>(int_or(failure, "nodeIndex", 0));
+  const Node* node = index < members.size()
+                         ? nodes_.find(uid_of(job), static_cast<int64_t>(index), members[index])
+                         : nullptr;
+  if (node == nullptr || !node->is_silent) {
+    chance_.violate("failures", "silence was noticed where something else had happened");
+  }
+}
+
+void Invariants::check_round(const Json& job, const Json& after) {
+  const Json& before = status_of(job);
+  const int64_t round = int_or(after, "round", 0);
+  const std::string hash = string_or(after, "worldHash", "");
+  if (round < int_or(before, "round", 0)) chance_.violate("rounds", "one went back");
+  std::string& known = hashes_[uid_of(job)][round];
+  if (!known.empty() && !hash.empty() && known != hash) {
+    chance_.violate("rounds", "one with two hashes");
+  }
+  if (!hash.empty()) known = hash;
+  const int64_t observed = int_or(after, "observedGeneration", 0);
+  if (observed > int_or(member(job, "metadata"), "generation", 0) ||
+      observed < int_or(before, "observedGeneration", 0)) {
+    chance_.violate("I7", "observedGeneration " + std::to_string(observed));
+  }
+}
+
+void Invariants::check_end(const Json& job, const Json& after) {
+  const Json& before = status_of(job);
+  for (const char* type : {kComplete, kFailed}) {
+    if (is_set(before, type) && !is_set(after, type)) {
+      chance_.violate("terminal", std::string(type) + " was taken back");
+    }
+  }
+  const bool goes_on = int_or(after, "round", 0) != int_or(before, "round", 0) ||
+                       string_or(after, "members", "") != string_or(before, "members", "");
+  if (is_finished(before) && goes_on) chance_.violate("terminal", "a finished job went on");
+  if (!is_set(after, kComplete)) return;
+  if (is_set(after, kFailed)) chance_.violate("terminal", "Complete and Failed");
+  const std::pair<int64_t, std::string> round{int_or(after, "round", 0),
+                                              string_or(after, "worldHash", "")};
+  if (!completed_[uid_of(job)].contains(round)) {
+    chance_.violate("I5", "Complete, but the round was not completed");
+  }
+}
+
+// What users write is what status says from the first write on that has observed it.
+void Invariants::check_obedience(const Json& job, const Json& after) {
+  const Json& spec = member(job, "spec");
+  const bool wants_suspension = bool_or(spec, "suspend", false);
+  const bool suspends = is_set(after, kSuspended) && !is_set(status_of(job), kSuspended);
+  if (suspends && !wants_suspension) chance_.violate("suspension", "nobody asked for it");
+  if (is_finished(after)) return;
+  if (wants_suspension && !is_set(after, kSuspended)) {
+    chance_.violate("suspension", "it was asked for");
+  }
+  if (is_set(after, kValid) == is_illegal(spec)) {
+    chance_.violate("validation", "Valid is not what the spec is");
+  }
+}
+
+void Invariants::count_transitions(const Json& before, const Json& after) {
+  const auto flips = [&](const char* type, bool to) {
+    return is_set(before, type) != to && is_set(after, type) == to;
+  };
+  if (flips(kComplete, true)) chance_.count(Transition::kComplete);
+  if (flips(kFailed, true)) chance_.count(Transition::kFailed);
+  if (flips(kSuspended, true)) chance_.count(Transition::kSuspended);
+  if (flips(kSuspended, false)) chance_.count(Transition::kResumed);
+  if (flips(kValid, false)) chance_.count(Transition::kInvalid);
+  if (!before.empty() && flips(kValid, true)) chance_.count(Transition::kValidAgain);
+  if (is_set(before, kRestarting) && is_set(after, kRunning)) {
+    chance_.count(Transition::kRecovered);
+  }
+  if (int_or(after, "restarts", 0) > int_or(before, "restarts", 0)) {
+    chance_.count(restarts_in_place(after) ? Transition::kRestartInPlace
+                                           : Transition::kRecreatePod);
+  }
+  if (int_or(after, "round", 0) > int_or(before, "round", 0)) {
+    chance_.count(Transition::kRoundFormed);
+  }
+  const size_t size = members_of(before).size();
+  if (size > 0 && members_of(after).size() != size) chance_.count(Transition::kResized);
+}
+
+void Invariants::check_status(const Json& job, const Json& after) {
+  if (status_of(job) == after) chance_.violate("I10", "a status write that changes nothing");
+  chance_.note("status", string_or(after, "state", ""));
+  count_transitions(status_of(job), after);
+  check_members(job, after);
+  check_restarts(job, after);
+  check_failure(job, after);
+  check_round(job, after);
+  check_end(job, after);
+  check_obedience(job, after);
+}
+
+void Invariants::check_write(const ApiRequest& request, const Json* stored,
+                             std::string_view sender) {
+  chance_.note("write", request.type.plural);
+  check_leader(request, sender);
+  const bool is_pod = request.type.plural == kPods.plural;
+  if (is_pod && request.verb == ApiVerb::kCreate) check_pod(request.body);
+  if (is_pod && request.verb == ApiVerb::kDelete) check_delete(request, *stored);
+  if (request.verb == ApiVerb::kReplaceStatus)
+    check_status(*stored, member(request.body, "status"));
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/api/agent_messages.h"
+#include "controller/plan/plan.h"
+#include "tests/controller/sim/chance.h"
+#include "tests/controller/sim/fake_store.h"
+#include "tests/controller/sim/nodes.h"
+
+namespace lockstep::sim {
+
+bool is_set(const Json& status, const char* condition);
+bool is_finished(const Json& status);
+
+// What must hold after every event. I1 to I7 and I10 are those of operators' literature; the others
+// are those of rounds (DESIGN.md, section 3). Each is checked by what can break it.
+class Invariants {
+ public:
+  Invariants(Chance& chance, const FakeStore& store, const Nodes& nodes)
+      : chance_(chance), store_(store), nodes_(nodes) {}
+
+  // A request is about to change something.
+  void check_write(const ApiRequest& request, const Json* stored, std::string_view sender);
+  void job_changed(const FakeStore::Event& event);
+  void told(const Assignment& assignment);
+  void trained(const std::string& job_uid, const Assignment& assignment, bool is_last);
+  void failed(const std::string& job_uid) { ++causes_[job_uid]; }
+  // The controller stood still: agents that it didn't ask may be taken for silent.
+  void stalled() { ++stalls_; }
+  void check_plan(const Observed& observed, const Plan& plan);
+
+  bool has_been_a_job(const std::string& uid) const { return jobs_.contains(uid); }
+
+ private:
+  void check_leader(const ApiRequest& request, std::string_view sender);
+  void check_pod(const Json& pod);
+  void check_delete(const ApiRequest& request, const Json& pod);
+  void check_status(const Json& job, const Json& after);
+  void check_members(const Json& job, const Json& after);
+  void check_restarts(const Json& job, const Json& after);
+  void check_failure(const Json& job, const Json& after);
+  void check_round(const Json& job, const Json& after);
+  void check_end(const Json& job, const Json& after);
+  void check_obedience(const Json& job, const Json& after);
+  void count_transitions(const Json& before, const Json& after);
+
+  Chance& chance_;
+  const FakeStore& store_;
+  const Nodes& nodes_;
+  std::set<std::string> jobs_;                                    // UIDs of all that ever were
+  std::map<std::string, std::map<int64_t, std::string>> hashes_;  // by job UID: round -> hash
+  std::map<std::string, std::set<std::pair<int64_t, std::string>>> completed_;  // by job UID
+  std::map<std::string, int64_t> trained_;  // by job UID: the newest round
+  std::map<std::string, int64_t> causes_;   // by job UID: what may be counted as a restart
+  int64_t stalls_ = 0;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,366 @@
+#include "tests/controller/sim/mutants.h"
+
+#include "controller/plan/conditions.h"
+#include "controller/plan/members.h"
+#include "controller/plan/names.h"
+#include "controller/plan/pass.h"
+
+namespace lockstep::sim {
+namespace {
+
+// The right plan for something else than what was seen.
+PlanFunction seeing(std::function<void(Observed&)> wrong) {
+  return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
+    Observed seen = observed;
+    wrong(seen);
+    return plan(seen, now, limits);
+  };
+}
+
+// The right plan, spoilt.
+PlanFunction doing(std::function<void(Plan&, const Observed&)> wrong) {
+  return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
+    Plan right = plan(observed, now, limits);
+    wrong(right, observed);
+    return right;
+  };
+}
+
+PlanFunction writing(std::function<void(TrainingJobStatus&, const TrainingJobStatus&)> wrong) {
+  return doing([wrong = std::move(wrong)](Plan& plan, const Observed& observed) {
+    for (Action& action : plan.actions) {
+      if (auto* write = std::get_if<WriteStatus>(&action))
+        wrong(write->status, observed.job.status);
+    }
+  });
+}
+
+template <class Kind>
+PlanFunction never_doing() {
+  return doing([](Plan& plan, const Observed&) {
+    std::erase_if(plan.actions,
+                  [](const Action& action) { return std::holds_alternative<Kind>(action); });
+  });
+}
+
+PlanFunction without(Policy left_out) {
+  return [left_out](const Observed& observed, TimePoint now, const Limits& limits) {
+    std::vector<Policy> policies;
+    for (const Policy policy : all_policies()) {
+      if (policy != left_out) policies.push_back(policy);
+    }
+    return plan_by(policies, observed, now, limits);
+  };
+}
+
+// Requests and answers on their way between the loop and the world.
+class SpoiltApi final : public ApiClient {
+ public:
+  using Spoil = std::function<void(ApiRequest&)>;
+  using SpoilReply = std::function<void(const ApiRequest&, ApiReply&)>;
+  using SpoilWatch = std::function<void(std::vector<WatchEvent>&)>;
+  SpoiltApi(ApiClient& api, Spoil request, SpoilReply reply, SpoilWatch events)
+      : api_(api),
+        request_(std::move(request)),
+        reply_(std::move(reply)),
+        events_(std::move(events)) {}
+
+  void send(ApiRequest request, Done done) override {
+    if (request_) request_(request);
+    ApiRequest asked{.verb = request.verb, .type = request.type, .name = request.name};
+    api_.send(std::move(request),
+              [reply_ = reply_, asked = std::move(asked), done = std::move(done)](ApiReply reply) {
+                if (reply_) reply_(asked, reply);
+                done(std::move(reply));
+              });
+  }
+  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override {
+    if (events_) {
+      handler.on_events = [events_ = events_,
+                           told = std::move(handler.on_events)](std::vector<WatchEvent> events) {
+        events_(events);
+        told(std::move(events));
+      };
+    }
+    return api_.watch(std::move(request), std::move(handler));
+  }
+
+ private:
+  ApiClient& api_;
+  Spoil request_;
+  SpoilReply reply_;
+  SpoilWatch events_;
+};
+
+Mutation api(SpoiltApi::Spoil request, SpoiltApi::SpoilReply reply = {},
+             SpoiltApi::SpoilWatch events = {}) {
+  Mutation mutation;
+  mutation.api = [=](ApiClient& real) {
+    return std::make_unique<SpoiltApi>(real, request, reply, events);
+  };
+  return mutation;
+}
+
+class SpoiltAgents final : public AgentClient {
+ public:
+  using Spoil = std::function<void(Assignment&)>;
+  using SpoilState = std::function<void(AgentState&)>;
+  SpoiltAgents(AgentClient& agents, Spoil put, SpoilState state)
+      : agents_(agents), put_(std::move(put)), state_(std::move(state)) {}
+
+  void put_assignment(const AgentAddress& agent, const Assignment& assignment, Done done) override {
+    Assignment spoilt = assignment;
+    if (put_) put_(spoilt);
+    agents_.put_assignment(agent, spoilt, std::move(done));
+  }
+  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override {
+    agents_.poll_state(agent, since, wait,
+                       [state_ = state_, done = std::move(done)](Result<AgentState> state) {
+                         if (state_ && state.ok()) state_(*state);
+                         done(std::move(state));
+                       });
+  }
+  void forget(const AgentAddress& agent) override { agents_.forget(agent); }
+
+ private:
+  AgentClient& agents_;
+  Spoil put_;
+  SpoilState state_;
+};
+
+Mutation agents(SpoiltAgents::Spoil put, SpoiltAgents::SpoilState state = {}) {
+  Mutation mutation;
+  mutation.agents = [=](AgentClient& real) {
+    return std::make_unique<SpoiltAgents>(real, put, state);
+  };
+  return mutation;
+}
+
+bool is(const ApiRequest& request, ApiVerb verb, ResourceType type) {
+  return request.verb == verb && request.type.plural == type.plural;
+}
+
+void add_missing(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, PlanFunction plan) {
+    mutants.push_back({name, Mutation{.plan = std::move(plan)}});
+  };
+  add("no policy of ending", without(ending));
+  add("no validation", without(validation));
+  add("no suspension", without(suspension));
+  add("no membership", without(membership));
+  add("no policy of failure", without(failure));
+  add("no completion", without(completion));
+  add("no placement", without(placement));
+  add("no assignment", without(assignment));
+  add("pods are never confirmed", never_doing<ConfirmPod>());
+  add("pods are never deleted", never_doing<DeletePod>());
+  add("agents are never told", never_doing<PutAssignment>());
+  add("no pod is made", never_doing<CreatePod>());
+}
+
+void add_views(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, PlanFunction plan) {
+    mutants.push_back({name, Mutation{.plan = std::move(plan)}});
+  };
+  add("reports are believed whatever their round", seeing([](Observed& seen) {
+        for (auto& [uid, agent] : seen.agents) {
+          if (!agent.state) continue;
+          agent.state->round = seen.job.status.round;
+          agent.state->hash = seen.job.status.worldHash;
+        }
+      }));
+  add("agents are silent from the first", seeing([](Observed& seen) {
+        for (auto& [uid, agent] : seen.agents) agent.last_heard = TimePoint{};
+      }));
+  add("silence is never noticed",
+      [](const Observed& observed, TimePoint now, const Limits& limits) {
+        Observed seen = observed;
+        for (auto& [uid, agent] : seen.agents) agent.last_heard = now;
+        return plan(seen, now, limits);
+      });
+  add("terminating pods count", seeing([](Observed& seen) {
+        for (PodView& pod : seen.pods) pod.terminating = false;
+      }));
+  add("ended pods count", seeing([](Observed& seen) {
+        for (PodView& pod : seen.pods) {
+          if (pod.phase == "Failed") pod.phase = "Running";
+        }
+      }));
+  add("an unseen pod is a lost pod", seeing([](Observed& seen) {
+        const std::vector<int64_t> members = members_from_text(seen.job.status.members);
+        for (size_t i = 0; i < members.size(); ++i) {
+          seen.absent_pods.insert(
+              worker_pod_name(seen.job.metadata.name, static_cast<int64_t>(i), members[i]));
+        }
+      }));
+  add("finished jobs forget that they are", seeing([](Observed& seen) {
+        std::erase_if(seen.job.status.conditions,
+                      [](const Condition& condition) { return condition.type == kComplete; });
+      }));
+}
+
+using Status = TrainingJobStatus;
+
+void add_statuses(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, std::function<void(Status&, const Status&)> wrong) {
+    mutants.push_back({name, Mutation{.plan = writing(std::move(wrong))}});
+  };
+  add("a restart counts twice", [](Status& status, const Status& before) {
+    status.restarts += status.restarts - before.restarts;
+  });
+  add("every round counts as a restart", [](Status& status, const Status& before) {
+    if (status.round > before.round && status.restarts == before.restarts) ++status.restarts;
+  });
+  add("restarts begin anew", [](Status& status, const Status& before) {
+    if (status.restarts > before.restarts) status.restarts = 1;
+  });
+  add("rounds go back", [](Status& status, const Status&) {
+    if (status.round > 2) status.round = 1;
+  });
+  add("a round keeps its number", [](Status& status, const Status& before) {
+    if (before.round > 0) status.round = before.round;
+  });
+}
+
+void add_wrong_members(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, std::function<void(Status&, const Status&)> wrong) {
+    mutants.push_back({name, Mutation{.plan = writing(std::move(wrong))}});
+  };
+  add("a process failure replaces the pods", [](Status& status, const Status& before) {
+    if (status.restarts == before.restarts || status.members != before.members) return;
+    std::vector<int64_t> members = members_from_text(status.members);
+    for (int64_t& incarnation : members) ++incarnation;
+    status.members = members_to_text(members);
+    status.worldHash.clear();
+  });
+  add("one lost pod replaces all", [](Status& status, const Status& before) {
+    std::vector<int64_t> members = members_from_text(status.members);
+    const std::vector<int64_t> old = members_from_text(before.members);
+    if (members == old || members.size() != old.size()) return;
+    for (size_t i = 0; i < old.size(); ++i) members[i] = old[i] + 1;
+    status.members = members_to_text(members);
+  });
+  add("observedGeneration runs ahead",
+      [](Status& status, const Status&) { ++status.observedGeneration; });
+  add("the first node to finish completes the job", [](Status& status, const Status&) {
+    if (status.progress && status.progress->step > 7) {
+      set_condition(
+          status,
+          {.type = kComplete, .value = true, .reason = "Soon", .message = "", .time = "now"});
+    }
+  });
+}
+
+void add_habits(std::vector<Mutant>& mutants) {
+  mutants.push_back(
+      {"status is written every time",
+       Mutation{.plan = doing([](Plan& plan, const Observed& seen) {
+                  TrainingJobStatus status = seen.job.status;
+                  status.completionTime += "x";
+                  if (plan.actions.empty()) {
+                    plan.actions.push_back(WriteStatus{
+                        .status = status, .resource_version = seen.job.metadata.resourceVersion});
+                  }
+                })}});
+  // A cache that never forgets, and an executor that takes what isn't there for an error.
+  mutants.push_back({"what is gone is never forgotten",
+                     api(
+                         {},
+                         [](const ApiRequest& asked, ApiReply& reply) {
+                           const bool is_gone = reply.outcome == ApiOutcome::kNotFound;
+                           if (is(asked, ApiVerb::kDelete, kPods) && is_gone)
+                             reply.outcome = ApiOutcome::kUnavailable;
+                         },
+                         [](std::vector<WatchEvent>& events) {
+                           std::erase_if(events, [](const WatchEvent& event) {
+                             return event.type == WatchEventType::kDeleted;
+                           });
+                         })});
+}
+
+void add_requests(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, Mutation mutation) {
+    mutants.push_back({name, std::move(mutation)});
+  };
+  add("deletes without a UID", api([](ApiRequest& request) {
+        if (is(request, ApiVerb::kDelete, kPods)) request.body.erase("preconditions");
+      }));
+  add("pods that are nobody's", api([](ApiRequest& request) {
+        if (is(request, ApiVerb::kCreate, kPods)) {
+          request.body["metadata"].erase("ownerReferences");
+        }
+      }));
+  add("a taken name is no pod", api({}, [](const ApiRequest& asked, ApiReply& reply) {
+        if (is(asked, ApiVerb::kGet, kPods)) reply.outcome = ApiOutcome::kNotFound;
+      }));
+  add("another's lease is free", api({}, [](const ApiRequest& asked, ApiReply& reply) {
+        if (is(asked, ApiVerb::kGet, kLeases) && reply.ok()) {
+          reply.body["spec"]["holderIdentity"] = "";
+        }
+      }));
+  add("a lease is never lost", api({}, [](const ApiRequest& asked, ApiReply& reply) {
+        if (!is(asked, ApiVerb::kReplace, kLeases)) return;
+        reply = {.outcome = ApiOutcome::kOk, .body = {{"spec", Json::object()}}};
+      }));
+}
+
+// Every list is the first one of its kind.
+Mutation old_lists() {
+  Mutation mutation;
+  mutation.api = [](ApiClient& real) {
+    auto first = std::make_shared<std::map<std::string, ApiReply>>();
+    return std::make_unique<SpoiltApi>(
+        real, nullptr,
+        [first](const ApiRequest& asked, ApiReply& reply) {
+          if (asked.verb != ApiVerb::kList || !reply.ok()) return;
+          reply = first->emplace(asked.type.plural, reply).first->second;
+        },
+        nullptr);
+  };
+  return mutation;
+}
+
+void add_caches(std::vector<Mutant>& mutants) {
+  const auto deaf_to = [&mutants](const char* name, WatchEventType type) {
+    mutants.push_back(
+        {name, api({}, {}, [type](std::vector<WatchEvent>& events) {
+           std::erase_if(events, [type](const WatchEvent& event) { return event.type == type; });
+         })});
+  };
+  mutants.push_back({"lists are as old as the process", old_lists()});
+  deaf_to("a cache that never forgets", WatchEventType::kDeleted);
+  deaf_to("a cache that hears of no change", WatchEventType::kModified);
+  deaf_to("a cache that hears of nothing new", WatchEventType::kAdded);
+}
+
+void add_reports(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, Mutation mutation) {
+    mutants.push_back({name, std::move(mutation)});
+  };
+  add("assignments of another round",
+      agents([](Assignment& assignment) { ++assignment.world.round; }));
+  add("assignments with another hash",
+      agents([](Assignment& assignment) { assignment.hash = "0000000000000000"; }));
+  add("every report sounds well", agents({}, [](AgentState& state) {
+        for (WorkerState& worker : state.workers) worker.exit_code = 0;
+      }));
+  add("every report sounds complete", agents({}, [](AgentState& state) {
+        if (state.round > 0) state.phase = "Completed";
+      }));
+  Mutation hasty;
+  hasty.limits.agent_silence = std::chrono::seconds(1);
+  add("no patience with agents", std::move(hasty));
+}
+
+}  // namespace
+
+std::vector<Mutant> all_mutants() {
+  std::vector<Mutant> mutants;
+  for (const auto& add : {add_missing, add_views, add_statuses, add_wrong_members, add_habits,
+                          add_requests, add_caches, add_reports}) {
+    add(mutants);
+  }
+  return mutants;
+}
+
+}  // namespace lockstep::sim

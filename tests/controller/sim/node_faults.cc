@@ -1,0 +1,71 @@
+// What goes wrong with nodes.
+#include "controller/plan/names.h"
+#include "tests/controller/sim/nodes.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr int64_t kGraceSeconds = 30;
+
+constexpr Fault kFaultsOfPods[] = {Fault::kPodDeleted, Fault::kPodForceDeleted, Fault::kEvicted,
+                                   Fault::kContainerExit, Fault::kNodeLost};
+
+}  // namespace
+
+void Nodes::count_failure(const std::string& job_uid) {
+  ++failures_caused_;
+  if (on_failure) on_failure(job_uid);
+}
+
+void Nodes::cause_failures() {
+  if (chance_.is_quiet) return;
+  std::vector<std::string> uids;
+  for (const auto& [uid, node] : nodes_) {
+    if (node->answers()) uids.push_back(uid);
+  }
+  for (const std::string& uid : uids) {
+    const auto found = nodes_.find(uid);
+    if (found != nodes_.end()) cause_failure(*found->second);
+  }
+  chance_.timers.after(kFailureTick, [this] { cause_failures(); });
+}
+
+void Nodes::cause_failure(Node& node) {
+  constexpr int kKilled = 137;
+  if (node.state.phase == "Running" && chance_.happens(Fault::kWorkerKilled, node.key)) {
+    count_failure(node.job_uid);
+    fail(node, kKilled, "Signal");
+  } else if (node.state.phase == "Running" && chance_.happens(Fault::kWorkerOom, node.key)) {
+    count_failure(node.job_uid);
+    fail(node, kKilled, "OOMKilled");
+  }
+  for (const Fault fault : kFaultsOfPods) {
+    if (!chance_.happens(fault, node.key)) continue;
+    count_failure(node.job_uid);
+    lose(node, fault);
+    return;
+  }
+}
+
+void Nodes::lose(Node& node, Fault fault) {
+  const std::string key = node.key;
+  switch (fault) {
+    case Fault::kPodDeleted:
+      store_.mark_deleted(kPods, key, chance_.clock.wall_now(), kGraceSeconds);
+      break;
+    case Fault::kPodForceDeleted:
+      store_.remove(kPods, key);
+      break;
+    case Fault::kEvicted:
+      end(node, "Evicted", 143);
+      break;
+    case Fault::kContainerExit:
+      end(node, "Error", 1);
+      break;
+    default:
+      node.is_silent = true;
+      follow(node.job_uid, Duration{0});
+  }
+}
+
+}  // namespace lockstep::sim

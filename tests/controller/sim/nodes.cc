@@ -1,0 +1,306 @@
+#include "tests/controller/sim/nodes.h"
+
+#include <algorithm>
+
+#include "common/api/worker_config.h"
+#include "controller/loop/informer.h"
+#include "controller/plan/names.h"
+#include "controller/plan/pod_view.h"
+
+namespace lockstep::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kNoticed = milliseconds(500);  // what happened to one, by the others
+constexpr Duration kStep = seconds(2);
+constexpr Duration kFormingMax = seconds(60);
+constexpr Duration kRemovalMin = std::chrono::minutes(10);
+constexpr Duration kRemovalMax = std::chrono::minutes(20);
+constexpr int kMachines = 7;
+constexpr int64_t kCheckpointEvery = 5;
+
+WorkerState& worker_of(Node& node) {
+  return node.state.workers.front();
+}
+
+Json terminated(int exit_code) {
+  return Json::array(
+      {{{"name", kNodeContainer}, {"state", {{"terminated", {{"exitCode", exit_code}}}}}}});
+}
+
+}  // namespace
+
+Nodes::Nodes(Chance& chance, FakeStore& store) : chance_(chance), store_(store) {
+  chance_.timers.after(kFailureTick, [this] { cause_failures(); });
+}
+
+const Node* Nodes::find(const std::string& job_uid, int64_t index, int64_t incarnation) const {
+  for (const auto& [uid, node] : nodes_) {
+    if (node->job_uid == job_uid && node->index == index && node->incarnation == incarnation) {
+      return node.get();
+    }
+  }
+  return nullptr;
+}
+
+size_t Nodes::live() const {
+  return static_cast<size_t>(std::count_if(
+      nodes_.begin(), nodes_.end(), [](const auto& entry) { return entry.second->is_live; }));
+}
+
+void Nodes::on_pod(const FakeStore::Event& event) {
+  const std::string uid = uid_of(*event.object);
+  if (event.type == WatchEventType::kAdded) {
+    const std::optional<PodView> view = pod_view_from_json(*event.object);
+    if (!view) return;
+    const Json& labels = member(member(*event.object, "metadata"), "labels");
+    nodes_[uid] = std::make_unique<Node>(Node{.key = object_key(*event.object),
+                                              .uid = uid,
+                                              .job_uid = view->owner_uid,
+                                              .job_name = string_or(labels, kJobNameLabel, ""),
+                                              .index = view->node_index,
+                                              .incarnation = view->incarnation});
+    chance_.timers.after(chance_.between(milliseconds(200), seconds(3)),
+                         [this, uid] { start(uid); });
+    return;
+  }
+  const auto found = nodes_.find(uid);
+  if (found == nodes_.end()) return;
+  Node& node = *found->second;
+  const bool was_live = std::exchange(
+      node.is_live, event.type == WatchEventType::kModified && is_live_pod(*event.object));
+  if (was_live && !node.is_live) {
+    answer_waiters(node);
+    follow(node.job_uid, kNoticed);
+  }
+  if (event.type == WatchEventType::kDeleted) {
+    by_ip_.erase(node.ip);
+    waiters_.erase(uid);
+    nodes_.erase(found);
+  } else if (is_terminating(*event.object) && !is_terminating(*event.before)) {
+    node.marked_at = chance_.clock.now();
+    leave(uid);
+  }
+}
+
+void Nodes::start(const std::string& uid) {
+  const auto found = nodes_.find(uid);
+  if (found == nodes_.end() || !found->second->is_live) return;
+  Node& node = *found->second;
+  node.ip = "10.0.0." + std::to_string(++ips_);
+  by_ip_[node.ip] = &node;
+  node.state.sequence = 1;
+  node.state.boot_id = uid;
+  node.state.job_uid = node.job_uid;
+  node.state.node_index = node.index;
+  node.state.incarnation = node.incarnation;
+  node.state.phase = "Idle";
+  const std::string machine = "machine-" + std::to_string(ips_ % kMachines);
+  store_.update(kPods, node.key, [&](Json& pod) {
+    pod["spec"]["nodeName"] = machine;
+    pod["status"] = {{"phase", "Running"}, {"podIP", node.ip}};
+  });
+}
+
+// The kubelet removes a pod that is terminating; where its machine is lost, somebody does much
+// later.
+void Nodes::leave(const std::string& uid) {
+  const bool is_lost = nodes_.at(uid)->is_silent;
+  const Duration delay = is_lost ? chance_.between(kRemovalMin, kRemovalMax)
+                                 : chance_.between(milliseconds(200), seconds(4));
+  chance_.timers.after(delay, [this, uid, is_lost] {
+    const auto found = nodes_.find(uid);
+    if (found == nodes_.end()) return;
+    if (found->second->is_silent && !is_lost) return leave(uid);
+    const std::string key = found->second->key;
+    store_.remove(kPods, key);
+  });
+}
+
+void Nodes::end(Node& node, const char* reason, int exit_code) {
+  node.state.phase = "Exiting";
+  store_.update(kPods, node.key, [&](Json& pod) {
+    pod["status"]["phase"] = exit_code == 0 ? "Succeeded" : "Failed";
+    if (exit_code != 0) pod["status"]["reason"] = reason;
+    pod["status"]["containerStatuses"] = terminated(exit_code);
+  });
+}
+
+Node* Nodes::at(const std::string& ip) {
+  const auto found = by_ip_.find(ip);
+  return found != by_ip_.end() && found->second->answers() ? found->second : nullptr;
+}
+
+AgentState Nodes::report(const Node& node) const {
+  AgentState state = node.state;
+  if (state.phase == "Failed") {
+    state.failed_seconds_ago = to_seconds(chance_.clock.now() - node.failed_at);
+  }
+  return state;
+}
+
+std::optional<AgentState> Nodes::old_report(const std::string& ip) {
+  const Node* node = at(ip);
+  return node == nullptr ? std::nullopt : node->old_report;
+}
+
+void Nodes::answer_waiters(const Node& node) {
+  for (const Waiter& waiter : std::exchange(waiters_[node.uid], {})) {
+    const Answer answer = std::exchange(*waiter, nullptr);
+    if (!answer) continue;
+    if (node.answers()) {
+      answer(report(node));
+    } else {
+      answer(unavailable("the connection broke"));
+    }
+  }
+}
+
+void Nodes::changed(Node& node) {
+  ++node.state.sequence;
+  answer_waiters(node);
+}
+
+void Nodes::poll(const std::string& ip, int64_t since, TimePoint until, Answer answer) {
+  const Node* node = at(ip);
+  if (node == nullptr) return answer(unavailable("nobody answers"));
+  if (node->state.sequence > since) return answer(report(*node));
+  auto waiter = std::make_shared<Answer>(std::move(answer));
+  waiters_[node->uid].push_back(waiter);
+  chance_.timers.at(until, [this, ip, waiter] {
+    const Answer late = std::exchange(*waiter, nullptr);
+    if (!late) return;
+    const Node* same = at(ip);
+    late(same != nullptr ? Result<AgentState>(report(*same)) : timed_out("no answer"));
+  });
+}
+
+Result<AgentState> Nodes::put(const std::string& ip, const Assignment& assignment) {
+  Node* node = at(ip);
+  if (node == nullptr) return unavailable("nobody answers");
+  const int64_t round = assignment.world.round;
+  if (on_told) on_told(assignment);
+  if (round < node->state.round ||
+      (round == node->state.round && assignment.hash != node->state.hash)) {
+    return conflict("an older round, or another hash");
+  }
+  if (assignment.action == "Exit") {
+    AgentState last = node->state;
+    last.phase = "Exiting";
+    end(*node, "Error", static_cast<int>(assignment.exit_code));
+    return last;
+  }
+  if (round > node->state.round) carry_out(*node, assignment);
+  return report(*node);
+}
+
+void Nodes::carry_out(Node& node, const Assignment& assignment) {
+  if (node.state.round > 0) node.old_report = report(node);
+  node.assignment = assignment;
+  node.assigned_at = chance_.clock.now();
+  node.state.round = assignment.world.round;
+  node.state.hash = assignment.hash;
+  node.state.phase = "Running";
+  WorkerState worker;
+  worker.rank = assignment.node_index;
+  worker.running = true;
+  worker.phase = WorkerPhase::kForming;
+  node.state.workers = {worker};
+  changed(node);
+  follow(node.job_uid, kNoticed);
+}
+
+void Nodes::fail(Node& node, int exit_code, const char* reason) {
+  WorkerState& worker = worker_of(node);
+  worker.running = false;
+  worker.exit_code = exit_code;
+  worker.signal = exit_code > 128 ? exit_code - 128 : 0;
+  worker.reason = reason;
+  worker.log_tail = "ended by the simulation";
+  node.state.phase = "Failed";
+  node.failed_at = chance_.clock.now();
+  changed(node);
+  follow(node.job_uid, kNoticed);
+}
+
+void Nodes::follow(const std::string& job_uid, Duration delay) {
+  const TimePoint when = chance_.clock.now() + delay;
+  std::optional<Timers::Id>& look = looks_[job_uid];
+  if (look && look->first <= when) return;
+  if (look) chance_.timers.cancel(*look);
+  look = chance_.timers.at(when, [this, job_uid] {
+    looks_[job_uid].reset();
+    look_at(job_uid);
+  });
+}
+
+void Nodes::look_at(const std::string& job_uid) {
+  std::map<std::string, Round> rounds;  // by hash
+  for (auto& [uid, node] : nodes_) {
+    const bool takes_part = node->state.phase == "Running" || node->state.phase == "Failed";
+    if (node->job_uid == job_uid && node->answers() && takes_part) {
+      rounds[node->state.hash].push_back(node.get());
+    }
+  }
+  bool goes_on = false;
+  for (const auto& [hash, round] : rounds) goes_on = proceed(round) || goes_on;
+  if (goes_on) follow(job_uid, kStep);
+}
+
+// Whether anybody still runs.
+bool Nodes::proceed(const Round& round) {
+  const auto runs = [](const Node* node) { return node->state.phase == "Running"; };
+  const bool is_whole = round.size() == round.front()->assignment.world.nodes.size();
+  if (is_whole && std::all_of(round.begin(), round.end(), runs)) {
+    train(round);
+  } else {
+    break_up(round);
+  }
+  return std::any_of(round.begin(), round.end(), runs);
+}
+
+void Nodes::train(const Round& round) {
+  Node& first = *round.front();
+  const int64_t steps = first.assignment.train->steps;
+  int64_t& checkpoint = checkpoints_[first.job_uid];
+  int64_t step = checkpoint;
+  for (Node* node : round) step = std::max(step, worker_of(*node).step);
+  step = std::min(step + 1, steps);
+  if (step % kCheckpointEvery == 0) checkpoint = std::max(checkpoint, step);
+  if (on_trained) on_trained(first.job_uid, first.assignment, step == steps);
+  for (Node* node : round) {
+    WorkerState& worker = worker_of(*node);
+    worker.phase = step == steps ? WorkerPhase::kDone : WorkerPhase::kTraining;
+    worker.step = step;
+    ProgressStatus& progress = node->state.progress.emplace();
+    progress.step = step;
+    progress.steps = steps;
+    if (step == steps) {
+      worker.running = false;
+      worker.reason = "Completed";
+      node->state.phase = "Completed";
+    }
+    changed(*node);
+  }
+}
+
+// Someone is missing: at once for those who trained with him, else when forming takes too long.
+void Nodes::break_up(const Round& round) {
+  Round waiting;
+  for (Node* node : round) {
+    const bool had_formed = worker_of(*node).phase >= WorkerPhase::kTraining;
+    const bool is_late = chance_.clock.now() - node->assigned_at > kFormingMax;
+    if (worker_of(*node).running && (had_formed || is_late)) waiting.push_back(node);
+  }
+  const bool nobody_failed = std::none_of(
+      round.begin(), round.end(), [](const Node* node) { return node->state.phase == "Failed"; });
+  // A formation that took too long is a failure of its own.
+  if (nobody_failed && !waiting.empty() && on_failure) on_failure(round.front()->job_uid);
+  for (Node* node : waiting) {
+    if (chance_.random.below(3) > 0) fail(*node, kExitPeerLost, "Error");
+  }
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/api/agent_messages.h"
+#include "tests/controller/sim/chance.h"
+#include "tests/controller/sim/fake_store.h"
+
+namespace lockstep::sim {
+
+// The pod of one job's node, from its creation until it is gone: what its kubelet and its agent do.
+struct Node {
+  std::string key;  // of the pod: namespace/name
+  std::string uid;  // of the pod
+  std::string job_uid;
+  std::string job_name;
+  int64_t index = 0;
+  int64_t incarnation = 0;
+  bool is_live = true;     // neither ended nor being deleted
+  bool is_silent = false;  // its machine is lost: the pod stays as it is
+  std::string ip{};        // empty: not started yet
+  AgentState state{};
+  std::optional<AgentState> old_report{};  // of an earlier round
+  Assignment assignment{};
+  TimePoint assigned_at{};
+  TimePoint failed_at{};
+  TimePoint marked_at{};  // for deletion
+
+  bool answers() const { return is_live && !is_silent && !ip.empty(); }
+};
+
+// Kubelets, agents and workers of all pods. Workers of one round form once all of them were told
+// the same, then make a step every two seconds; if one is missing, the others leave.
+class Nodes {
+ public:
+  static constexpr Duration kFailureTick = std::chrono::milliseconds(500);
+
+  using Answer = std::function<void(Result<AgentState>)>;
+
+  Nodes(Chance& chance, FakeStore& store);
+
+  // An agent was told to carry out a round; one trained in it, and whether it was the last step; a
+  // failure that may be counted as a restart.
+  std::function<void(const Assignment&)> on_told;
+  std::function<void(const std::string& job_uid, const Assignment&, bool is_last)> on_trained;
+  std::function<void(const std::string& job_uid)> on_failure;
+
+  // The store's events of pods.
+  void on_pod(const FakeStore::Event& event);
+
+  // An agent's interface; what it answers is not on its way yet.
+  Result<AgentState> put(const std::string& ip, const Assignment& assignment);
+  void poll(const std::string& ip, int64_t since, TimePoint until, Answer answer);
+  // What the agent at that address said in an earlier round.
+  std::optional<AgentState> old_report(const std::string& ip);
+
+  const std::map<std::string, std::unique_ptr<Node>>& all() const { return nodes_; }
+  const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
+  size_t live() const;
+  int64_t failures_caused() const { return failures_caused_; }
+
+ private:
+  using Round = std::vector<Node*>;  // nodes that were told the same
+  using Waiter = std::shared_ptr<Answer>;
+
+  void start(const std::string& uid);
+  void end(Node& node, const char* reason, int exit_code);
+  void leave(const std::string& uid);
+  Node* at(const std::string& ip);
+  AgentState report(const Node& node) const;
+  void carry_out(Node& node, const Assignment& assignment);
+  void changed(Node& node);
+  void answer_waiters(const Node& node);
+
+  // Looks at the job's workers within that time.
+  void follow(const std::string& job_uid, Duration delay);
+  void look_at(const std::string& job_uid);
+  bool proceed(const Round& round);
+  void train(const Round& round);
+  void break_up(const Round& round);
+  void fail(Node& node, int exit_code, const char* reason);
+
+  void cause_failures();
+  void cause_failure(Node& node);
+  void lose(Node& node, Fault fault);
+  void count_failure(const std::string& job_uid);
+
+  Chance& chance_;
+  FakeStore& store_;
+  std::map<std::string, std::unique_ptr<Node>> nodes_;  // by pod UID
+  std::map<std::string, Node*> by_ip_;
+  std::map<std::string, std::vector<Waiter>> waiters_;      // by pod UID
+  std::map<std::string, std::optional<Timers::Id>> looks_;  // by job UID: when one is due
+  std::map<std::string, int64_t> checkpoints_;              // by job UID: step
+  int64_t ips_ = 0;
+  int64_t failures_caused_ = 0;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,178 @@
+#include "tests/controller/sim/seeds.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "controller/plan/conditions.h"
+
+namespace lockstep::sim {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr int64_t kSteps = 15;  // of a job: half a minute
+constexpr int kProlongationsMax = 40;
+constexpr int64_t kManyRestarts = 10'000;
+constexpr int64_t kFewRestarts = 3;
+
+struct Rate {
+  Fault fault;
+  double most;
+};
+
+constexpr Rate kRates[] = {
+    {Fault::kLostRequest, 0.1},    {Fault::kLostReply, 0.1},       {Fault::kServerError, 0.1},
+    {Fault::kThrottled, 0.1},      {Fault::kQuota, 0.1},           {Fault::kStorm, 0.005},
+    {Fault::kServerAway, 0.002},   {Fault::kConflict, 0.3},        {Fault::kWatchCut, 0.1},
+    {Fault::kWatchExpired, 0.5},   {Fault::kWatchTooLarge, 0.02},  {Fault::kLaggingWatch, 0.1},
+    {Fault::kRepeatedEvents, 0.5}, {Fault::kCoalescedEvents, 0.5}, {Fault::kLabelLost, 0.005},
+    {Fault::kCrash, 0.1},          {Fault::kStall, 0.005},         {Fault::kWorkerKilled, 0.02},
+    {Fault::kWorkerOom, 0.01},     {Fault::kPodDeleted, 0.01},     {Fault::kPodForceDeleted, 0.005},
+    {Fault::kEvicted, 0.005},      {Fault::kContainerExit, 0.005}, {Fault::kNodeLost, 0.005},
+    {Fault::kOldReport, 0.2},      {Fault::kClockJump, 0.005},     {Fault::kSuspend, 0.005},
+    {Fault::kScale, 0.005},        {Fault::kIllegalEdit, 0.005},   {Fault::kJobReplaced, 0.002}};
+
+// Each kind of fault in every other seed, rare or frequent. In one seed of four controllers are
+// well and told everything; in another nothing happens to nodes and jobs.
+std::array<double, kFaults> some_rates(Random& random) {
+  std::array<double, kFaults> rates{};
+  const uint64_t kind = random.below(4);
+  for (const Rate& rate : kRates) {
+    const bool is_of_controllers = rate.fault < Fault::kWorkerKilled;
+    const bool is_left_out = kind == (is_of_controllers ? 0 : 1);
+    const bool is_rolled = random.below(2) == 0;
+    const double part = is_rolled && !is_left_out ? static_cast<double>(random.uniform()) : 0;
+    rates[static_cast<size_t>(rate.fault)] = rate.most * part;
+  }
+  rates[static_cast<size_t>(Fault::kResume)] = 0.05;
+  rates[static_cast<size_t>(Fault::kCorrection)] = 0.05;
+  return rates;
+}
+
+bool never() {
+  return false;
+}
+
+bool is_too_quiet(const Counts& counts) {
+  return counts.all_faults() < kFaultsMin || counts.events < kEventsMin;
+}
+
+// The jobs of one seed, from beginning to end.
+class Play {
+ public:
+  Play(Simulation& simulation, Random& random) : simulation_(simulation), random_(random) {}
+
+  // Empty, or what is wrong.
+  std::string run() {
+    for (int64_t i = kJobsMin + static_cast<int64_t>(random_.below(2)); i > 0; --i) add_job();
+    suffer();
+    simulation_.world.calm_down();
+    const bool converged = simulation_.run(hours(2), [this] { return all_over(); });
+    if (is_broken()) return simulation_.world.chance.violations.front();
+    if (!converged) return "convergence: a job is still not over";
+    for (const Job& job : jobs_) {
+      const TrainingJobStatus status = simulation_.status(job.key);
+      const bool is_worn_out = status.restarts >= job.max_restarts;
+      if (is_true(status, kFailed) && !is_worn_out) return "convergence: " + job.key + " failed";
+    }
+    const std::string noise = fall_silent();
+    if (!noise.empty()) return noise;
+    return is_too_quiet(simulation_.world.chance.counts) ? "seed: too few faults or events" : "";
+  }
+
+ private:
+  struct Job {
+    std::string key;
+    int64_t max_restarts;
+  };
+
+  void add_job() {
+    const int64_t restarts = random_.below(8) == 0 ? kFewRestarts : kManyRestarts;
+    const std::string key =
+        simulation_.world.users.add_job({.name = "job-" + std::to_string(jobs_.size()),
+                                         .nodes = 1 + static_cast<int64_t>(random_.below(4)),
+                                         .steps = kSteps,
+                                         .max_restarts = restarts});
+    jobs_.push_back({key, restarts});
+  }
+
+  // A seed that was too quiet goes on, with what every one of them must have.
+  void suffer() {
+    simulation_.run(minutes(2), never);
+    Chance& chance = simulation_.world.chance;
+    for (int i = 0; i < kProlongationsMax && is_too_quiet(chance.counts) && !is_broken(); ++i) {
+      chance.rate(Fault::kWorkerKilled) = 0.1;
+      if (all_over()) add_job();
+      simulation_.run(seconds(30), never);
+    }
+  }
+
+  // What is over stays as it is. The pods' time is one of the wall's clock, which may have jumped.
+  std::string fall_silent() {
+    const Nodes& nodes = simulation_.world.nodes;
+    const bool are_gone = simulation_.run(hours(2), [&] { return nodes.live() == 0; });
+    if (!are_gone && !is_broken()) return "silence: pods that live on";
+    simulation_.run(seconds(90), never);
+    const int64_t writes = simulation_.world.attempts();
+    simulation_.run(seconds(60), never);
+    if (is_broken()) return simulation_.world.chance.violations.front();
+    if (simulation_.world.attempts() != writes) return "silence: writes after the end";
+    if (nodes.live() != 0) return "silence: pods again";
+    return "";
+  }
+
+  bool is_broken() const { return !simulation_.world.chance.violations.empty(); }
+  bool all_over() const {
+    return std::all_of(jobs_.begin(), jobs_.end(),
+                       [this](const Job& job) { return simulation_.is_over(job.key); });
+  }
+
+  Simulation& simulation_;
+  Random& random_;
+  std::vector<Job> jobs_;
+};
+
+}  // namespace
+
+SeedResult run_seed(uint64_t seed, const Mutation& mutation) {
+  Random random(seed, 7);
+  const int replicas = 1 + static_cast<int>(random.below(2));
+  Simulation simulation(seed, mutation, replicas);
+  Chance& chance = simulation.world.chance;
+  chance.rates = some_rates(random);
+  const TimePoint begin = chance.clock.now();
+  SeedResult result{.seed = seed, .violation = Play(simulation, random).run()};
+  if (!result.violation.empty()) result.violation += "\n" + simulation.describe();
+  chance.counts.seeds = 1;
+  chance.counts.simulated_seconds = to_seconds(chance.clock.now() - begin);
+  result.trace_hash = chance.trace_hash();
+  result.counts = chance.counts;
+  return result;
+}
+
+CampaignResult run_seeds(uint64_t first, uint64_t count, int threads, const Mutation& mutation) {
+  CampaignResult all;
+  std::mutex mutex;
+  std::atomic<uint64_t> next = first;
+  const auto work = [&] {
+    for (uint64_t seed = next++; seed < first + count; seed = next++) {
+      SeedResult result = run_seed(seed, mutation);
+      const std::lock_guard lock(mutex);
+      all.counts += result.counts;
+      all.trace_hash += result.trace_hash;
+      if (!result.violation.empty()) all.failed.push_back(std::move(result));
+    }
+  };
+  std::vector<std::jthread> pool;
+  for (int i = 0; i < threads; ++i) pool.emplace_back(work);
+  pool.clear();
+  std::sort(all.failed.begin(), all.failed.end(),
+            [](const SeedResult& a, const SeedResult& b) { return a.seed < b.seed; });
+  return all;
+}
+
+}  // namespace lockstep::sim

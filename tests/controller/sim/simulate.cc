@@ -1,0 +1,76 @@
+// simulate --seeds N [--first-seed S] [--jobs J] [--verbose] [--mutant NAME]: seeds of the
+// simulation, and how often each fault and each transition happened. Exit code 1 if a seed fails;
+// each is printed with the command that runs it again, to the same trace.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "common/base/log.h"
+#include "tests/controller/sim/mutants.h"
+#include "tests/controller/sim/seeds.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::sim;
+
+void print_counts(const Counts& counts) {
+  for (size_t i = 0; i < kFaults; ++i) {
+    std::printf("fault       %-18s %12lld\n", fault_name(static_cast<Fault>(i)).data(),
+                static_cast<long long>(counts.faults[i]));
+  }
+  for (size_t i = 0; i < kTransitions; ++i) {
+    std::printf("transition  %-18s %12lld\n", transition_name(static_cast<Transition>(i)).data(),
+                static_cast<long long>(counts.transitions[i]));
+  }
+}
+
+Mutation mutation_named(const std::string& name) {
+  for (Mutant& mutant : all_mutants()) {
+    if (mutant.name == name) return std::move(mutant.mutation);
+  }
+  return {};
+}
+
+CLI::Validator known_mutants() {
+  std::vector<std::string> names;
+  for (const Mutant& mutant : all_mutants()) names.push_back(mutant.name);
+  return CLI::IsMember(names);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  uint64_t seeds = 100;
+  uint64_t first = 1;
+  int jobs = static_cast<int>(std::thread::hardware_concurrency());
+  bool verbose = false;
+  std::string mutant;
+  CLI::App app("Runs the controller in a simulated cluster, from seeds");
+  app.add_option("--seeds", seeds, "how many")->check(CLI::PositiveNumber);
+  app.add_option("--first-seed", first, "the first of them");
+  app.add_option("--jobs", jobs, "threads")->check(CLI::Range(1, 256));
+  app.add_flag("--verbose", verbose, "with the controller's own log, on one thread");
+  app.add_option("--mutant", mutant, "plants this fault in the controller")->check(known_mutants());
+  CLI11_PARSE(app, argc, argv);
+  set_log_options({.minimum = verbose ? LogLevel::kDebug : LogLevel::kError});
+  const auto begin = std::chrono::steady_clock::now();
+  const CampaignResult result = run_seeds(first, seeds, verbose ? 1 : jobs, mutation_named(mutant));
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  print_counts(result.counts);
+  std::printf(
+      "%lld seeds, %lld jobs, %lld faults, %lld events, %.1f simulated hours, "
+      "trace %016llx, %.1f s\n",
+      static_cast<long long>(result.counts.seeds), static_cast<long long>(result.counts.jobs),
+      static_cast<long long>(result.counts.all_faults()),
+      static_cast<long long>(result.counts.events), result.counts.simulated_seconds / 3600,
+      static_cast<unsigned long long>(result.trace_hash), wall.count());
+  for (const SeedResult& failed : result.failed) {
+    std::printf("seed %llu failed, trace %016llx: %s\nagain: %s --seeds 1 --first-seed %llu\n",
+                static_cast<unsigned long long>(failed.seed),
+                static_cast<unsigned long long>(failed.trace_hash), failed.violation.c_str(),
+                argv[0], static_cast<unsigned long long>(failed.seed));
+  }
+  return result.failed.empty() ? 0 : 1;
+}

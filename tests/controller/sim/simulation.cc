@@ -1,0 +1,129 @@
+#include "tests/controller/sim/simulation.h"
+
+#include <algorithm>
+
+namespace lockstep::sim {
+namespace {
+
+// More than this in one run is a loop without a pause.
+constexpr int64_t kTurnsMax = 600'000;
+constexpr int kTurnsUnasked = 16;
+constexpr Duration kTick = std::chrono::milliseconds(500);
+
+}  // namespace
+
+struct Simulation::Replica {
+  Replica(World& world, const Mutation& mutation, ControllerOptions options)
+      : timers(world.chance.clock),
+        connection(world, options.identity),
+        api(mutation.api ? mutation.api(connection) : nullptr),
+        agents(mutation.agents ? mutation.agents(connection) : nullptr),
+        random(world.chance.random.next_u64()),
+        controller(api ? *api : connection, agents ? *agents : connection, timers, random,
+                   std::move(options), [this] { is_lost = true; }) {}
+
+  bool is_stalled() const { return timers.now() < connection.stalled_until(); }
+
+  Timers timers;
+  Connection connection;
+  std::unique_ptr<ApiClient> api;
+  std::unique_ptr<AgentClient> agents;
+  Random random;
+  bool is_lost = false;  // another leads
+  Controller controller;
+};
+
+Simulation::Simulation(uint64_t seed, Mutation mutation, int replicas)
+    : world(clock_, seed),
+      mutation_(std::move(mutation)),
+      replicas_(static_cast<size_t>(replicas)) {
+  for (size_t place = 0; place < replicas_.size(); ++place) start(place);
+  world.chance.timers.after(kTick, [this] { stall(); });
+}
+
+Simulation::~Simulation() = default;
+
+void Simulation::start(size_t place) {
+  ControllerOptions options;
+  options.key = "secret";
+  options.identity = "controller-" + std::to_string(++starts_);
+  options.limits = mutation_.limits;
+  options.plan = [this](const Observed& observed, TimePoint now, const Limits& limits) {
+    Plan plan = mutation_.plan(observed, now, limits);
+    world.invariants.check_plan(observed, plan);
+    return plan;
+  };
+  if (replicas_.size() > 1) options.lease.emplace().identity = options.identity;
+  replicas_[place] = std::make_unique<Replica>(world, mutation_, std::move(options));
+  replicas_[place]->controller.start();
+}
+
+void Simulation::end(size_t place) {
+  replicas_[place].reset();
+  world.chance.timers.after(world.chance.delay(std::chrono::seconds(20)),
+                            [this, place] { start(place); });
+}
+
+void Simulation::stall() {
+  Chance& chance = world.chance;
+  if (chance.is_quiet) return;
+  const size_t place = chance.random.below(replicas_.size());
+  if (replicas_[place] && chance.happens(Fault::kStall)) {
+    replicas_[place]->connection.stall(clock_.now() + chance.delay(std::chrono::minutes(2)));
+    world.invariants.stalled();
+  }
+  chance.timers.after(kTick, [this] { stall(); });
+}
+
+TimePoint Simulation::next_turn(TimePoint end) const {
+  TimePoint next = end;
+  if (const auto due = world.chance.timers.next()) next = std::min(next, *due);
+  for (const auto& replica : replicas_) {
+    const auto due = replica ? replica->timers.next() : std::nullopt;
+    if (due) next = std::min(next, std::max(*due, replica->connection.stalled_until()));
+  }
+  return next;
+}
+
+bool Simulation::run(Duration time, const std::function<bool()>& done) {
+  const TimePoint end_of_run = clock_.now() + time;
+  const std::vector<std::string>& violations = world.chance.violations;
+  for (int64_t turn = 0; clock_.now() < end_of_run && violations.empty(); ++turn) {
+    if (turn == kTurnsMax) world.chance.violate("I10", "a loop without a pause");
+    if (turn % kTurnsUnasked == 0 && done()) return true;
+    const TimePoint next = next_turn(end_of_run);
+    if (next > clock_.now()) clock_.advance(next - clock_.now());
+    world.chance.timers.run_due();
+    for (size_t place = 0; place < replicas_.size(); ++place) {
+      Replica* replica = replicas_[place].get();
+      if (replica == nullptr) continue;
+      if (!replica->is_stalled()) replica->timers.run_due();
+      if (replica->connection.crash_wanted() || replica->is_lost) end(place);
+    }
+  }
+  return violations.empty() && done();
+}
+
+bool Simulation::is_over(const std::string& key) const {
+  const Json* job = world.store.find(kTrainingJobs, key);
+  return job != nullptr && is_finished(member(*job, "status"));
+}
+
+TrainingJobStatus Simulation::status(const std::string& key) const {
+  const Json* job = world.store.find(kTrainingJobs, key);
+  if (job == nullptr) return {};
+  Json readable = *job;  // users may have spoilt the spec
+  readable["spec"] = Json::object();
+  return stored_training_job_from_json(readable)->status;
+}
+
+std::string Simulation::describe() const {
+  std::string text;
+  for (const std::string& violation : world.chance.violations) text += violation + "\n";
+  for (const auto& [key, job] : world.store.all(kTrainingJobs)) {
+    text += key + ": " + dump_json(member(*job, "status")) + "\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,117 @@
+#include "tests/controller/sim/users.h"
+
+#include "common/api/training_job.h"
+#include "controller/plan/names.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(500);
+constexpr int64_t kPort = 29500;
+constexpr int64_t kNodesMax = 5;
+
+Json fresh_job(const std::string& name, Json spec) {
+  return {{"apiVersion", kApiVersion},
+          {"kind", kKind},
+          {"metadata", {{"name", name}, {"namespace", "default"}}},
+          {"spec", std::move(spec)}};
+}
+
+void correct(Json& spec) {
+  spec["suspend"] = false;
+  spec["rendezvous"]["port"] = kPort;
+}
+
+}  // namespace
+
+bool is_illegal(const Json& spec) {
+  return int_or(member(spec, "rendezvous"), "port", kPort) < 0;
+}
+
+Users::Users(Chance& chance, FakeStore& store) : chance_(chance), store_(store) {
+  chance_.timers.after(kTick, [this] { edit_jobs(); });
+}
+
+std::string Users::add_job(const JobOptions& options) {
+  TrainingJob job;
+  job.spec.nodes = options.nodes;
+  job.spec.failure.maxRestarts = options.max_restarts;
+  job.spec.train.emplace();
+  ModelSpec& model = job.spec.train->model;
+  model.layers = model.heads = 1;
+  model.width = model.context = 8;
+  job.spec.train->data.path = "/data";
+  job.spec.train->steps = options.steps;
+  job.spec.train->batch.global = 120;  // for 1 to 6 nodes
+  store_.create(kTrainingJobs, fresh_job(options.name, to_json(job)["spec"]),
+                chance_.clock.wall_now());
+  ++chance_.counts.jobs;
+  return "default/" + options.name;
+}
+
+void Users::edit_jobs() {
+  if (chance_.is_quiet) return;
+  std::vector<std::string> keys;
+  for (const auto& [key, job] : store_.all(kTrainingJobs)) keys.push_back(key);
+  for (const std::string& key : keys) edit_job(key);
+  std::vector<std::string> pods;
+  for (const auto& [key, pod] : store_.all(kPods)) pods.push_back(key);
+  for (const std::string& key : pods) {
+    if (chance_.happens(Fault::kLabelLost, key)) spoil_label(key);
+  }
+  chance_.timers.after(kTick, [this] { edit_jobs(); });
+}
+
+// Taken off, and soon put back.
+void Users::spoil_label(const std::string& key) {
+  const std::string uid = uid_of(*store_.find(kPods, key));
+  store_.update(kPods, key, [](Json& pod) { pod["metadata"]["labels"].erase(kManagedByLabel); });
+  chance_.timers.after(chance_.delay(std::chrono::seconds(20)), [this, key, uid] {
+    const Json* pod = store_.find(kPods, key);
+    if (pod == nullptr || uid_of(*pod) != uid) return;
+    store_.update(kPods, key, [](Json& same) {
+      same["metadata"]["labels"][kManagedByLabel] = kManagedByValue;
+    });
+  });
+}
+
+void Users::edit_job(const std::string& key) {
+  const Json& spec = member(*store_.find(kTrainingJobs, key), "spec");
+  const bool is_suspended = bool_or(spec, "suspend", false);
+  const bool is_wrong = is_illegal(spec);
+  const auto edit = [&](const std::function<void(Json&)>& change) {
+    store_.update(kTrainingJobs, key, [&](Json& job) { change(job["spec"]); });
+  };
+  if (chance_.happens(is_suspended ? Fault::kResume : Fault::kSuspend, key)) {
+    edit([&](Json& changed) { changed["suspend"] = !is_suspended; });
+  } else if (chance_.happens(Fault::kScale, key)) {
+    const int64_t nodes = 1 + static_cast<int64_t>(chance_.random.below(kNodesMax));
+    edit([&](Json& changed) { changed["nodes"] = nodes; });
+  } else if (chance_.happens(is_wrong ? Fault::kCorrection : Fault::kIllegalEdit, key)) {
+    edit([&](Json& changed) { changed["rendezvous"]["port"] = is_wrong ? kPort : -1; });
+  } else if (chance_.happens(Fault::kJobReplaced, key)) {
+    replace_job(key);
+  }
+}
+
+// Deleted, and soon made again under the same name.
+void Users::replace_job(const std::string& key) {
+  Json again =
+      fresh_job(key.substr(key.find('/') + 1), member(*store_.find(kTrainingJobs, key), "spec"));
+  store_.remove(kTrainingJobs, key);
+  chance_.timers.after(chance_.delay(std::chrono::seconds(10)),
+                       [this, again = std::move(again)]() mutable {
+                         if (chance_.is_quiet) correct(again["spec"]);
+                         store_.create(kTrainingJobs, again, chance_.clock.wall_now());
+                       });
+}
+
+void Users::calm_down() {
+  std::vector<std::string> keys;
+  for (const auto& [key, job] : store_.all(kTrainingJobs)) keys.push_back(key);
+  for (const std::string& key : keys) {
+    store_.update(kTrainingJobs, key, [](Json& job) { correct(job["spec"]); });
+  }
+}
+
+}  // namespace lockstep::sim
