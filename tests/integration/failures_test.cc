@@ -105,6 +105,17 @@ TEST_F(LostPods, OneWhoseAgentIsKilledIsReplaced) {
   EXPECT_EQ(uids("a").begin()->second, before_.begin()->second);
 }
 
+TEST_F(Failures, APodThatWaitsForADeadMachineIsReplaced) {
+  // The scheduler does not know yet that nobody is there.
+  ask("PATCH", "/api/v1/nodes/" + machines_[1],
+      {{"metadata", {{"annotations", {{local::kPowerAnnotation, "off"}}}}}});
+  make_job("a", running_script(), {{"nodes", 3}});
+  ASSERT_TRUE(wait_for("three ranks", [&] { return starts() == 3; }));
+  let_end();
+  expect_complete("a");
+  EXPECT_EQ(starts(), 3);
+}
+
 TEST_F(Failures, AServerThatIsAwayForAWhileCostsNoProcess) {
   make_job("a", running_script());
   ASSERT_TRUE(wait_for("both ranks", [&] { return starts() == 2; }));
