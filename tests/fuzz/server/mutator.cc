@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kNumbers[] = {
     0, 1, -1, 2, 30, 65536, 2147483647, 4294967296, INT64_MAX, INT64_MIN, 9999999, 1000000000000};
 constexpr double kFractions[] = {0.5, -0.0, 1e308, 5e-324, 1e18, 1.0};
+// Bodies that are JSON, and no object as it should be.
+constexpr const char* kOtherShapes[] = {"[]", "null", "0", "\"\"", "[{}]", "{}", R"({"spec": []})"};
 constexpr size_t kBytesAdded = 32;
 
 constexpr char kJson[] = "application/json";
@@ -225,6 +227,10 @@ void Mutator::fill_patch(const FuzzKind& kind, RequestText& request) {
 }
 
 void Mutator::change_body(RequestText& request) {
+  if (one_in(6)) {
+    request.body = of(kOtherShapes);
+    return;
+  }
   Result<Json> body = parse_json(request.body);
   if (!body.ok() || one_in(16)) {
     if (one_in(2)) {
