@@ -256,22 +256,22 @@ TEST_F(Control, AJobThatSomebodysFinalizerHoldsLosesItsPodsAndIsLeftAlone) {
 TEST_F(Control, AnEventThatWasNotHeardIsMadeUpForWithoutAResync) {
   const Json made = make_job("j", 3);
   // The job's first change, to four nodes, is never heard of.
-  std::atomic<bool> is_swallowing = false;
-  proxy.on(
-      {.verb = "watch", .resource = "trainingjobs", .fault = filtered([&](const std::string& line) {
-                                                      return is_swallowing
-                                                                 ? std::vector<std::string>()
-                                                                 : std::vector<std::string>{line};
-                                                    })});
+  // The watch outlives the test's body.
+  const auto is_swallowing = std::make_shared<std::atomic<bool>>(false);
+  proxy.on({.verb = "watch",
+            .resource = "trainingjobs",
+            .fault = filtered([is_swallowing](const std::string& line) {
+              return *is_swallowing ? std::vector<std::string>() : std::vector<std::string>{line};
+            })});
   Loop loop(20);
   Replica replica(loop, proxy, options());
   replica.start();
   ASSERT_TRUE(makes_three(loop, made));
   settle(loop);
-  is_swallowing = true;
+  *is_swallowing = true;
   EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4}}}}), 200));
   loop.run_for(seconds(5));
-  is_swallowing = false;
+  *is_swallowing = false;
   // The next one of that job carries all of it.
   EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"metadata", {{"labels", {{"a", "b"}}}}}}), 200));
   ASSERT_TRUE(
