@@ -109,7 +109,14 @@ TEST_F(Failures, APodThatWaitsForADeadMachineIsReplaced) {
   // The scheduler does not know yet that nobody is there.
   ask("PATCH", "/api/v1/nodes/" + machines_[1],
       {{"metadata", {{"annotations", {{local::kPowerAnnotation, "off"}}}}}});
-  make_job("a", running_script(), {{"nodes", 3}});
+  // A real server lets every pod tolerate that for 300 s unless it says how long.
+  const Json unreachable = {{"key", "node.kubernetes.io/unreachable"},
+                            {"operator", "Exists"},
+                            {"effect", "NoExecute"},
+                            {"tolerationSeconds", 1}};
+  make_job(
+      "a", running_script(),
+      {{"nodes", 3}, {"podTemplate", {{"spec", {{"tolerations", Json::array({unreachable})}}}}}});
   ASSERT_TRUE(wait_for("three ranks", [&] { return starts() == 3; }));
   let_end();
   expect_complete("a");
