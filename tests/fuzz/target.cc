@@ -53,7 +53,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (const auto number = path->number(key); number.ok() && *number) CHECK(**number >= 0);
     (void)path->flag(key);
   }
-  (void)wanted_table(accept, *path).ok();
+  (void)wanted_view(accept, *path).ok();
+  (void)is_acceptable(accept);
   check_documents(path->path, accept);
   return 0;
 }
