@@ -54,10 +54,9 @@ WaitState wait_state(const WaitFor& what, const TrainingJobStatus& status) {
   if (what.deletion) return WaitState::kNotYet;
   const Condition* condition = find_condition(status, what.condition);
   if (condition != nullptr && is_same_word(condition->status, what.status)) return WaitState::kMet;
-  const bool is_ending =
-      is_same_word(what.condition, "Complete") || is_same_word(what.condition, "Failed");
+  // What has ended can still lose a condition, but not gain one.
   const bool has_ended = is_true(status, "Complete") || is_true(status, "Failed");
-  return is_ending && has_ended ? WaitState::kNever : WaitState::kNotYet;
+  return has_ended && is_same_word(what.status, "True") ? WaitState::kNever : WaitState::kNotYet;
 }
 
 Result<int> wait_for_job(Connection& connection, const JobName& job_name, const WaitFor& what,

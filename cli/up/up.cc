@@ -51,6 +51,7 @@ class Up {
   Status choose_folder();
   Status lock_folder();
   Status take_signals();
+  Status check_kubeconfig();
   Status write_kubeconfig();
   void greet() const;
   int stay();
@@ -60,10 +61,12 @@ class Up {
   // Until something happens; counts signals.
   void wait(int milliseconds);
   bool controller_is_lost() const;
+  void say_that_controller_is_lost() const;
 
   UpOptions options_;
   const Clock& clock_;
   bool temporary_ = false;
+  bool wrote_kubeconfig_ = false;
   int lock_fd_ = -1;
   int signal_fd_ = -1;
   int wake_fd_ = -1;
@@ -76,7 +79,7 @@ class Up {
 Up::~Up() {
   cluster_.reset();
   std::error_code ignored;
-  if (!options_.kubeconfig.empty()) fs::remove(options_.kubeconfig, ignored);
+  if (wrote_kubeconfig_) fs::remove(options_.kubeconfig, ignored);
   if (temporary_) fs::remove_all(options_.folder, ignored);
   for (int fd : {lock_fd_, signal_fd_, wake_fd_}) {
     if (fd >= 0) close(fd);
@@ -97,6 +100,7 @@ Status Up::start() {
   TRY(local::check_programs(options_.program_folder));
   TRY(choose_folder());
   TRY(lock_folder());
+  TRY(check_kubeconfig());
   TRY(take_signals());
   TRY_ASSIGN(std::string seed, local::random_secret());
   std::error_code error;
@@ -155,16 +159,27 @@ Status Up::take_signals() {
   return {};
 }
 
-Status Up::write_kubeconfig() {
-  if (options_.kubeconfig.empty()) options_.kubeconfig = options_.folder + "/kubeconfig";
+// In our own folder, which is locked, a file is a leftover; elsewhere it is somebody's.
+Status Up::check_kubeconfig() {
+  const bool is_own = options_.kubeconfig.empty();
+  if (is_own) options_.kubeconfig = options_.folder + "/kubeconfig";
   std::error_code error;
   options_.kubeconfig = fs::absolute(options_.kubeconfig, error).lexically_normal().string();
+  if (is_own || !fs::exists(fs::symlink_status(options_.kubeconfig, error))) return {};
+  return invalid(
+      "--kubeconfig: " + options_.kubeconfig +
+      " is there already, and would be gone at the end; expected the name of a new file");
+}
+
+Status Up::write_kubeconfig() {
+  std::error_code error;
   // Moved into place whole: another program may be waiting for it.
   std::string half = options_.kubeconfig + ".new";
   fs::remove(half, error);
   TRY(local::write_private_file(half, kubeconfig_text(cluster_->access())));
   fs::rename(half, options_.kubeconfig, error);
   if (error) return unavailable("[up] " + options_.kubeconfig + ": " + error.message());
+  wrote_kubeconfig_ = true;
   return {};
 }
 
@@ -182,13 +197,17 @@ bool Up::controller_is_lost() const {
   return cluster_->controller().ends_in_a_row() >= kControllerEndsMax;
 }
 
+void Up::say_that_controller_is_lost() const {
+  say("the controller does not stay up; the end of its log:\n" +
+      local::end_of_file(cluster_->controller_log(), kLogTailBytes));
+}
+
 int Up::stay() {
   greet();
   while (signals_ == 0) {
     wait(kLookMilliseconds);
     if (!controller_is_lost()) continue;
-    say("the controller does not stay up; the end of its log:\n" +
-        local::end_of_file(cluster_->controller_log(), kLogTailBytes));
+    say_that_controller_is_lost();
     return kExitFailed;
   }
   return 0;
@@ -215,6 +234,11 @@ int Up::run_command() {
   }
   while (!command_ended_) {
     wait(kLookMilliseconds);
+    if (signals_ == 0 && controller_is_lost()) {
+      say_that_controller_is_lost();
+      end_command(*pid);
+      return kExitFailed;
+    }
     if (signals_ > 0) end_command(*pid);
   }
   return command_exit_.code;

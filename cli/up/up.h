@@ -12,7 +12,7 @@ struct UpOptions {
   std::string program_folder;  // where lockstep-controller, -agent and -worker are
   // kubeconfig and logs. Empty: ~/.lockstep/up; with a command a temporary one, removed at the end.
   std::string folder;
-  std::string kubeconfig;  // empty: <folder>/kubeconfig
+  std::string kubeconfig;  // a file that isn't there yet; empty: <folder>/kubeconfig
   uint16_t port = 0;       // of the API server; 0: the system chooses
   int machines = 2;
   // How long the API server keeps old changes, from which a watch can be resumed.

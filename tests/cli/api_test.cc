@@ -222,6 +222,18 @@ TEST_F(ApiTest, DryRunsLeaveNoTrace) {
   EXPECT_EQ(get(path(kJobs, "a")).body, object);
 }
 
+TEST_F(ApiTest, ADeletionWithWrongOptionsDeletesNothing) {
+  make(kJobs, job("a"));
+  EXPECT_EQ(ask("DELETE", path(kJobs, "a", "?dryRun=Some")).code, 422);
+  EXPECT_EQ(ask("DELETE", std::string(kJobs) + "?dryRun=Some").code, 422);
+  EXPECT_EQ(ask("DELETE", path(kJobs, "a"), {{"dryRun", {"Some"}}}).code, 422);
+  EXPECT_EQ(ask("DELETE", path(kJobs, "a"), {{"dryRun", Json::array({5})}}).code, 422);
+  EXPECT_EQ(ask("DELETE", path(kJobs, "a"), {{"dryRun", "All"}}).code, 400);
+  EXPECT_EQ(ask("DELETE", path(kJobs, "a"), {{"preconditions", {{"uid", 5}}}}).code, 400);
+  EXPECT_EQ(ask("DELETE", path(kJobs, "a"), {{"preconditions", Json::array()}}).code, 400);
+  EXPECT_EQ(get(path(kJobs, "a")).code, 200);
+}
+
 TEST_F(ApiTest, MergePatchRemovesWhatIsNull) {
   Json object = job("a");
   object["metadata"]["annotations"] = {{"keep", "1"}, {"drop", "2"}};

@@ -76,7 +76,9 @@ TEST(ClientWait, KnowsWhatCanNeverBe) {
   status.conditions = {{.type = "Failed", .status = "True", .reason = "R", .message = "m"}};
   EXPECT_EQ(wait_state(complete, status), WaitState::kNever);
   EXPECT_EQ(wait_state(*wait_for("Failed"), status), WaitState::kMet);
-  EXPECT_EQ(wait_state(*wait_for("Ready"), status), WaitState::kNotYet);
+  EXPECT_EQ(wait_state(*wait_for("Ready"), status), WaitState::kNever);
+  EXPECT_EQ(wait_state(*wait_for("Running"), status), WaitState::kNever);
+  EXPECT_EQ(wait_state(*wait_for("Ready=False"), status), WaitState::kNotYet);
   EXPECT_EQ(ending_of(status), "Failed: R: m");
 }
 

@@ -121,6 +121,20 @@ TEST_F(ApiTest, ForegroundWaitsForTheDependents) {
   EXPECT_EQ(get(path(kJobs, "a")).code, 404);
 }
 
+TEST_F(ApiTest, InTheForegroundTooWhatHasAnotherOwnerStays) {
+  Json a = make(kJobs, job("a")), b = make(kJobs, job("b"));
+  Json shared = owned_by({{"metadata", {{"name", "s"}}}}, a);
+  Json second = owned_by(Json::object(), b)["metadata"]["ownerReferences"][0];
+  second["controller"] = false;
+  shared["metadata"]["ownerReferences"].push_back(second);
+  make(kSecrets, shared);
+  ask("DELETE", path(kJobs, "a"), {{"propagationPolicy", "Foreground"}});
+  EXPECT_EQ(get(path(kJobs, "a")).code, 404);
+  Json left = get(path(kSecrets, "s")).body;
+  ASSERT_EQ(left["metadata"]["ownerReferences"].size(), 1u) << left;
+  EXPECT_EQ(left["metadata"]["ownerReferences"][0]["uid"], b["metadata"]["uid"]);
+}
+
 TEST_F(ApiTest, OrphansStay) {
   Json owner = make(kJobs, job("a"));
   make(kPods, owned_by(pod("p"), owner));

@@ -82,5 +82,14 @@ TEST_F(UpTest, RefusesAFolderInWhichAnotherOneRuns) {
   EXPECT_TRUE(fs::exists(folder() / "up/kubeconfig")) << "the first one's";
 }
 
+TEST_F(UpTest, LeavesAKubeconfigOfTheUsersAlone) {
+  write_file(folder() / "mine", "precious");
+  const Outcome outcome = run_program(
+      {.arguments = up({"--folder", text("up"), "--kubeconfig", text("mine"), "--", "true"})});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.errors.find("is there already"), std::string::npos) << outcome.errors;
+  EXPECT_EQ(read_file(folder() / "mine"), "precious");
+}
+
 }  // namespace
 }  // namespace lockstep::test

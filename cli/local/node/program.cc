@@ -12,7 +12,9 @@ namespace lockstep::local {
 
 std::string find_program(const std::string& command, const std::string& folder) {
   std::string base = command.substr(command.rfind('/') + 1);
-  if (std::string own = folder + "/" + base; access(own.c_str(), X_OK) == 0) return own;
+  if (base.starts_with("lockstep")) {
+    if (std::string own = folder + "/" + base; access(own.c_str(), X_OK) == 0) return own;
+  }
   if (command.find('/') != std::string::npos) return command;
   const char* path = getenv("PATH");
   std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);

@@ -6,7 +6,7 @@
 
 namespace lockstep::local {
 
-// The file of a container's command: a program of this base name in `folder` first (so that
+// The file of a container's command: one of Lockstep's own programs in `folder` first (so that
 // /opt/lockstep/bin/lockstep-agent of a pod is found wherever Lockstep is installed), else the path
 // itself, else along PATH. The command itself where there is none.
 std::string find_program(const std::string& command, const std::string& folder);

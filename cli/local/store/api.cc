@@ -28,11 +28,20 @@ bool goes_into_pods(std::string_view subresource) {
          subresource == "proxy";
 }
 
+bool is_text_or_absent(const Json& object, const char* key) {
+  if (!object.is_object()) return false;
+  const Json* value = find_member(object, key);
+  return value == nullptr || value->is_null() || value->is_string();
+}
+
 std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
                                                         const ApiRequest& request) {
   DeleteOptions options;
   options.propagation = path.parameter("propagationPolicy");
-  options.dry_run = path.parameter("dryRun") == "All";
+  if (const std::string dry_run = path.parameter("dryRun"); !dry_run.empty()) {
+    if (dry_run != "All") return wrong_dry_run("DELETE", dry_run);
+    options.dry_run = true;
+  }
   Result<std::optional<int64_t>> grace = path.number("gracePeriodSeconds");
   if (!grace.ok()) return bad_request(grace.error().message);
   options.grace_period_seconds = *grace;
@@ -47,8 +56,22 @@ std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
         return bad_request("gracePeriodSeconds: expected a number of at least 0");
     }
     options.propagation = string_or(body, "propagationPolicy", options.propagation);
-    options.dry_run = options.dry_run || body.value("dryRun", Json()) == Json({"All"});
-    if (const Json* conditions = find_member(body, "preconditions")) {
+    if (const Json* dry_run = find_member(body, "dryRun");
+        dry_run != nullptr && !dry_run->is_null()) {
+      if (!dry_run->is_array()) return bad_request("dryRun: expected a list of texts");
+      for (const Json& value : *dry_run) {
+        if (value != "All")
+          return wrong_dry_run("DELETE",
+                               value.is_string() ? value.get<std::string>() : dump_json(value));
+        options.dry_run = true;
+      }
+    }
+    if (const Json* conditions = find_member(body, "preconditions");
+        conditions != nullptr && !conditions->is_null()) {
+      if (!is_text_or_absent(*conditions, "uid") ||
+          !is_text_or_absent(*conditions, "resourceVersion"))
+        return bad_request(
+            "preconditions: expected an object whose uid and resourceVersion are texts");
       options.uid = string_or(*conditions, "uid", "");
       options.resource_version = string_or(*conditions, "resourceVersion", "");
     }

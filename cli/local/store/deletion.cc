@@ -132,7 +132,12 @@ void Deletion::begin(const ResourceType& type, const ObjectKey& key, const Delet
   }
   mark(type, key, *object, grace, foreground);
   if (!foreground) return;
-  to_begin_.insert(to_begin_.end(), dependents.begin(), dependents.end());
+  for (const Storage::Place& dependent : dependents) {
+    if (has_other_owner(dependent, uid))
+      release_dependent(dependent, uid);
+    else
+      to_begin_.push_back(dependent);
+  }
   to_settle_.push_back({&type, key});
 }
 
@@ -232,12 +237,7 @@ void Deletion::erase(const Storage::Place& place) {
   if (gone == nullptr) return;
   std::string uid = uid_of(*gone);
   for (const Storage::Place& dependent : storage_.dependents(uid)) {
-    ObjectPtr object = storage_.get(*dependent.first, dependent.second);
-    const Json& owners = owner_references(*object);
-    bool other_owner = std::any_of(owners.begin(), owners.end(), [&](const Json& owner) {
-      return storage_.has_uid(string_or(owner, "uid", ""));
-    });
-    if (other_owner)
+    if (has_other_owner(dependent, uid))
       release_dependent(dependent, uid);
     else
       to_begin_.push_back(dependent);
@@ -245,6 +245,16 @@ void Deletion::erase(const Storage::Place& place) {
   release_owners(*gone);
   finish_containers_of(place);
   if (is_crd(*place.first)) types_.remove(place.second.name);
+}
+
+bool Deletion::has_other_owner(const Storage::Place& place, const std::string& owner_uid) const {
+  ObjectPtr object = storage_.get(*place.first, place.second);
+  if (object == nullptr) return false;
+  const Json& owners = owner_references(*object);
+  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) {
+    std::string uid = string_or(owner, "uid", "");
+    return uid != owner_uid && storage_.has_uid(uid);
+  });
 }
 
 void Deletion::release_dependent(const Storage::Place& place, const std::string& owner_uid) {

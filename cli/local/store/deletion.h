@@ -55,6 +55,7 @@ class Deletion {
   // Works until nothing follows from what was removed; no recursion, whatever the graph is.
   void drain();
   void erase(const Storage::Place& place);
+  bool has_other_owner(const Storage::Place& place, const std::string& owner_uid) const;
   void release_dependent(const Storage::Place& place, const std::string& owner_uid);
   void release_owners(const Json& gone);
   void settle_foreground(const Storage::Place& owner);

@@ -19,6 +19,7 @@ constexpr std::string_view kStrategicPatch = "application/strategic-merge-patch+
 
 std::string_view options_kind(const std::string& method) {
   if (method == "POST") return "CreateOptions";
+  if (method == "DELETE") return "DeleteOptions";
   return method == "PUT" ? "UpdateOptions" : "PatchOptions";
 }
 
@@ -128,17 +129,19 @@ bool is_document(const ApiRequest& request, const ResourceType& type) {
   return media.empty() || media == "application/json" || media == "application/yaml";
 }
 
+ApiResponse wrong_dry_run(const std::string& method, const std::string& value) {
+  return bad_option(
+      method, {"FieldValueNotSupported",
+               "Unsupported value: " + dump_json(value) + ": supported values: \"All\"", "dryRun"});
+}
+
 std::variant<Write, ApiResponse> begin_write(const ApiPath& path, const ApiRequest& request,
                                              WallTime now) {
   Write write{.path = path, .now = now};
   const std::string& method = request.method;
   bool is_apply = method == "PATCH" && media_type(request) == kApplyType;
   if (std::string dry_run = path.parameter("dryRun"); !dry_run.empty()) {
-    if (dry_run != "All")
-      return bad_option(
-          method,
-          {"FieldValueNotSupported",
-           "Unsupported value: " + dump_json(dry_run) + ": supported values: \"All\"", "dryRun"});
+    if (dry_run != "All") return wrong_dry_run(method, dry_run);
     write.dry_run = true;
   }
   write.manager = path.parameter("fieldManager");

@@ -31,6 +31,9 @@ struct Write {
   std::vector<std::string> warnings = {};
 };
 
+// 422: what was asked for is not "All".
+ApiResponse wrong_dry_run(const std::string& method, const std::string& value);
+
 // 422 for options that are none.
 std::variant<Write, ApiResponse> begin_write(const ApiPath& path, const ApiRequest& request,
                                              WallTime now);
