@@ -22,7 +22,7 @@ std::string_view take_line(std::string_view& text) {
 
 void check_negation(const ResourceType& type, const std::string& labels, bool matches,
                     const Json& object) {
-  if (labels.find_first_of("!=(, ") != std::string::npos) return;
+  if (labels.find_first_of("!=<>(, ") != std::string::npos) return;
   // The name of a label alone: it is there.
   const Result<Selector> absent = Selector::parse(type, "!" + labels, "");
   CHECK(absent.ok() && absent->matches(object) != matches);

@@ -22,7 +22,8 @@ std::string warning_value(const std::string& warning) {
   std::string value = "299 - \"";
   for (const char c : warning) {
     if (c == '"' || c == '\\') value += '\\';
-    value += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    const bool is_control = static_cast<unsigned char>(c) < ' ' || c == '\x7f';
+    value += is_control ? ' ' : c;
   }
   return value + "\"";
 }
