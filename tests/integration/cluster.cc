@@ -7,17 +7,17 @@
 #include <fstream>
 
 #include "cli/local/node/program.h"
-#include "cli/local/store/training_job_crd.h"
+#include "tests/conformance/support/widgets.h"
 #include "tests/support/processes.h"
 
 namespace lockstep::integration {
 namespace {
 
+using conformance::kDefinitions;
 using conformance::server;
 using test::eventually;
 
 constexpr char kJobsApi[] = "lockstep.dev/v1alpha1";
-constexpr char kDefinitions[] = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 constexpr size_t kMachines = 3;
 constexpr size_t kLogTail = 4000;
 
@@ -70,7 +70,7 @@ std::string running_script(const std::string& before) {
 
 void ClusterCase::SetUpTestSuite() {
   if (server().serves(kJobsApi, "trainingjobs")) return;
-  const Json made = ask("POST", kDefinitions, local::training_job_crd());
+  const Json made = ask("POST", kDefinitions, conformance::our_definition());
   ASSERT_TRUE(made.contains("spec")) << made;
   ASSERT_TRUE(eventually([] { return server().serves(kJobsApi, "trainingjobs"); }));
 }

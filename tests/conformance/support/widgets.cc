@@ -3,6 +3,8 @@
 #include <cctype>
 #include <random>
 
+#include "common/api/yaml.h"
+
 namespace lockstep::conformance {
 namespace {
 
@@ -147,6 +149,18 @@ Json WidgetCase::widget(const std::string& name, const Json& spec) {
                  {"spec", {{"color", "red"}}}};
   object["spec"].update(spec);
   return object;
+}
+
+Json our_definition(const std::string& folder) {
+  Result<Json> found = read_document(LOCKSTEP_SOURCE_DIR "/charts/lockstep/" + folder +
+                                     "/trainingjobs.lockstep.dev.yaml");
+  EXPECT_TRUE(found.ok()) << found.error().message;
+  return found.ok() ? *std::move(found) : Json();
+}
+
+Json our_definition() {
+  constexpr int kFirstWithRules = 25;
+  return our_definition(server().minor_version() < kFirstWithRules ? "crds" : "crds-cel");
 }
 
 }  // namespace lockstep::conformance

@@ -1,0 +1,272 @@
+#include "common/api/cel_rules.h"
+
+#include <string_view>
+#include <vector>
+
+#include "common/api/agent_messages.h"
+#include "common/api/training_job.h"
+#include "common/api/training_job_fields.h"
+#include "common/base/check.h"
+
+namespace lockstep {
+namespace {
+
+std::string text(int64_t value) {
+  return std::to_string(value);
+}
+
+// That the document has the path ("train.batch.global") below `root`.
+std::string is_given(const std::string& root, const std::string& path) {
+  std::string all;
+  size_t dot = 0;
+  while (dot != std::string::npos) {
+    dot = path.find('.', dot + 1);
+    all += (all.empty() ? "has(" : " && has(") + root + "." + path.substr(0, dot) + ")";
+  }
+  return all;
+}
+
+// What the document says there, or the default. Of two strings such expressions aren't compared:
+// the server's estimate of their cost has no bound, since it takes their lengths from fields alone.
+std::string of_self(const std::string& path, const std::string& fallback) {
+  return "(" + is_given("self", path) + " ? self." + path + " : " + fallback + ")";
+}
+
+// That the field of spec is what it was, the default being the same as none.
+std::string is_unchanged(const std::string& path, const std::string& fallback) {
+  const std::string before = "oldSelf.spec." + path;
+  const std::string after = "self.spec." + path;
+  const std::string had = is_given("oldSelf.spec", path);
+  return "(" + is_given("self.spec", path) + " ? (" + had + " ? " + after + " == " + before +
+         " : " + after + " == " + fallback + ") : (!(" + had + ") || " + before +
+         " == " + fallback + "))";
+}
+
+std::string quoted(std::string_view word) {
+  return "'" + std::string(word) + "'";
+}
+
+// ['a', 'b'] of "a b".
+std::string list_of(std::string_view words) {
+  std::string list;
+  while (!words.empty()) {
+    const size_t space = std::min(words.find(' '), words.size());
+    list += (list.empty() ? "" : ", ") + quoted(words.substr(0, space));
+    words.remove_prefix(std::min(space + 1, words.size()));
+  }
+  return "[" + list + "]";
+}
+
+// Of a spec: as processes_per_node(), port_count() and data_parallel_size() have it.
+std::string processes() {
+  return "(has(self.processesPerNode) && self.processesPerNode > 0 ? self.processesPerNode : "
+         "has(self.gpusPerNode) && self.gpusPerNode > 0 ? self.gpusPerNode : 1)";
+}
+std::string world() {
+  return "(" + of_self("nodes", "1") + " * " + processes() + ")";
+}
+std::string ports() {
+  return "(" + processes() + " * (has(self.train) ? 1 : " + text(kPortRounds) + "))";
+}
+std::string port() {
+  return of_self("rendezvous.port", "29500");
+}
+std::string tensor() {
+  return of_self("parallelism.tensor", "1");
+}
+std::string pipeline() {
+  return of_self("parallelism.pipeline", "1");
+}
+constexpr char kIsCommand[] = "has(self.command) && self.command.size() > 0";
+
+// A scalar of spec that can't change while the job has pods, and what it is if left out.
+struct Fixed {
+  const char* path;
+  const char* fallback;
+};
+constexpr Fixed kFixed[] = {{"gpusPerNode", "0"},
+                            {"processesPerNode", "0"},
+                            {"threadsPerProcess", "0"},
+                            {"image", "''"},
+                            {"successPolicy", "'AllRanks'"},
+                            {"parallelism.tensor", "1"},
+                            {"parallelism.pipeline", "1"},
+                            {"parallelism.sharding", "'none'"},
+                            {"rendezvous.port", "29500"},
+                            {"checkpoint.path", "''"},
+                            {"train.model.preset", "''"},
+                            {"train.data.path", "''"},
+                            {"train.steps", "1000"},
+                            {"train.batch.global", "8"},
+                            {"train.precision", "'fp32'"}};
+
+// The controller compares with status.fixed, the spec that the pods were made of; that is what
+// stood before the change if the controller had found it valid. Whoever suspends the job may change
+// it, as may everybody once it has ended or holds still.
+std::string fixed_rule() {
+  std::string rule =
+      "!has(oldSelf.status) || !has(oldSelf.status.fixed) || oldSelf.status.fixed == '' || "
+      "(has(self.spec.suspend) && self.spec.suspend) || !has(oldSelf.status.conditions) || "
+      "!oldSelf.status.conditions.exists(c, c.type == 'Valid' && c.status == 'True') || "
+      "oldSelf.status.conditions.exists(c, c.status == 'True' && "
+      "(c.type == 'Suspended' || c.type == 'Complete' || c.type == 'Failed')) || "
+      "(has(self.spec.train) == has(oldSelf.spec.train)";
+  for (const Fixed& field : kFixed) rule += " && " + is_unchanged(field.path, field.fallback);
+  return rule + ")";
+}
+
+std::string fixed_message() {
+  std::string names = "train or command";
+  for (const Fixed& field : kFixed) names += std::string(", ") + field.path;
+  return "can't change while the job has pods, but with spec.suspend: true: " + names;
+}
+
+// Fields that only spec.train carries out must be left out, or have their defaults.
+CelRule train_alone(const std::string& path, const std::string& fallback) {
+  return {"spec",
+          std::string("!(") + kIsCommand + ") || " + of_self(path, fallback) + " == " + fallback,
+          path + " is for train; a command does this by itself, so leave the field out"};
+}
+
+void add_rules_of_spec(std::vector<CelRule>& rules) {
+  rules.push_back({"spec", std::string("has(self.train) != (") + kIsCommand + ")",
+                   "expected exactly one of train and command"});
+  rules.push_back(
+      {"spec",
+       "!has(self.train) || !has(self.successPolicy) || self.successPolicy != " + quoted(kRankZero),
+       "successPolicy: RankZero is for a command, expected AllRanks"});
+  rules.push_back(
+      {"spec", world() + " <= " + text(kWorldSizeMax),
+       "nodes x processes of each: expected at most " + text(kWorldSizeMax) + " ranks"});
+  rules.push_back({"spec", world() + " % (" + pipeline() + " * " + tensor() + ") == 0",
+                   "parallelism: pipeline x tensor does not divide the number of ranks"});
+  rules.push_back({"spec", port() + " + " + ports() + " <= 65536",
+                   "rendezvous.port leaves no room for the ports of all processes of a node (a "
+                   "command takes 8 for each)"});
+  rules.push_back(
+      {"spec",
+       port() + " > " + text(kAgentPort) + " || " + port() + " + " + ports() +
+           " <= " + text(kAgentPort),
+       "rendezvous.port: the processes' ports contain the agent's " + text(kAgentPort)});
+  rules.push_back({"spec",
+                   "!has(self.train) || !has(self.rendezvous) || "
+                   "!has(self.rendezvous.variables) || self.rendezvous.variables.size() == 0",
+                   "rendezvous.variables are for a command"});
+  rules.push_back(train_alone("parallelism.tensor", "1"));
+  rules.push_back(train_alone("parallelism.pipeline", "1"));
+  rules.push_back(train_alone("parallelism.sharding", "'none'"));
+  rules.push_back(train_alone("checkpoint.everySteps", "0"));
+  rules.push_back(train_alone("checkpoint.keep", "3"));
+  rules.push_back(train_alone("rendezvous.timeoutSeconds", "60"));
+  rules.push_back({"spec",
+                   "!has(self.train) || " + tensor() + " * " + pipeline() + " > 1 || " +
+                       of_self("train.batch.global", "8") + " % " + world() + " == 0",
+                   "train.batch.global is not a multiple of the number of ranks"});
+}
+
+void add_rules_of_train(std::vector<CelRule>& rules) {
+  const std::string has_preset = "has(self.model) && has(self.model.preset)";
+  const auto positive = [](const char* field) {
+    return of_self(std::string("model.") + field, "0") + " > 0";
+  };
+  rules.push_back({"spec.train",
+                   "(" + has_preset + ") || (" + positive("layers") + " && " + positive("width") +
+                       " && " + positive("heads") + " && " + positive("context") + ")",
+                   "model: expected a preset, or layers, width, heads and context"});
+  const std::string is_bytes = of_self("data.tokenizer", "'bytes'") + " == 'bytes'";
+  rules.push_back({"spec.train",
+                   "(" + has_preset + ") || " + is_bytes + " || " + positive("vocabulary"),
+                   "model.vocabulary: expected the number of token ids, which data.tokenizer does "
+                   "not tell"});
+  const std::string vocabulary = of_self("model.vocabulary", "0");
+  rules.push_back({"spec.train",
+                   "!(" + is_bytes + ") || " + vocabulary + " == 0 || " + vocabulary + " >= 256",
+                   "model.vocabulary: expected 256 or more for tokenizer: bytes"});
+  rules.push_back({"spec.train",
+                   of_self("optimizer.warmupSteps", "0") + " <= " + of_self("steps", "1000"),
+                   "optimizer.warmupSteps is more than steps"});
+  rules.push_back({"spec.train",
+                   of_self("optimizer.minimumLearningRate", "0.0") +
+                       " <= " + of_self("optimizer.learningRate", "0.0003"),
+                   "optimizer.minimumLearningRate is more than optimizer.learningRate"});
+  rules.push_back({"spec.train",
+                   of_self("validation.everySteps", "0") + " == 0 || " +
+                       of_self("data.validationFraction", "0.0") + " > 0.0",
+                   "validation.everySteps without data held back, expected data.validationFraction "
+                   "above 0"});
+  const std::string micro = of_self("micro", "0");
+  rules.push_back({"spec.train.batch",
+                   micro + " == 0 || " + of_self("global", "8") + " % " + micro + " == 0",
+                   "micro does not divide global"});
+  rules.push_back({"spec.train.data", "self.path.size() > 0", "path: expected a file or a folder"});
+  rules.push_back({"spec.train.model",
+                   "!has(self.width) || !has(self.heads) || self.width == 0 || self.heads == 0 || "
+                   "self.width % self.heads == 0",
+                   "heads does not divide width"});
+}
+
+void add_rules_of_lists(std::vector<CelRule>& rules) {
+  rules.push_back({"spec.command", "self.size() == 0 || self[0] != ''",
+                   "expected a program as the first word"});
+  rules.push_back({"spec.failure.rules[]",
+                   "has(self.event) || (has(self.exitCodes) && self.exitCodes.size() > 0)",
+                   "expected exitCodes or event"});
+  rules.push_back({"spec.failure.rules[]",
+                   "self.action != 'RestartInPlace' || !has(self.event) || self.event in " +
+                       list_of(kProcessEvents),
+                   "action: RestartInPlace can't follow an event that takes the pod away; expected "
+                   "RecreatePod, Ignore or Fail"});
+  rules.push_back({"spec.processGroups[]", "self.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+                   "name: expected lower-case letters, digits and hyphens, from a letter to a "
+                   "letter or digit"});
+  rules.push_back({"spec.processGroups[]",
+                   "!(self.name in ['world', 'pipeline', 'data', 'tensor'])",
+                   "name: world, pipeline, data and tensor are the mesh's own"});
+  rules.push_back(
+      {"spec.managedBy", "self == '' || self.matches('^[^/]+/[^/]+$')", "expected domain/path"});
+}
+
+std::vector<CelRule> make_rules() {
+  std::vector<CelRule> rules;
+  rules.push_back({"", "self.metadata.name.matches('^[a-z][-a-z0-9]*$')",
+                   "metadata.name: expected lower-case letters, digits and hyphens, from a letter "
+                   "on"});
+  rules.push_back({"", fixed_rule(), fixed_message()});
+  add_rules_of_spec(rules);
+  add_rules_of_train(rules);
+  add_rules_of_lists(rules);
+  return rules;
+}
+
+// The schema at a rule's path. Rules are at fields that the schema has.
+Json& schema_at(Json& schema, std::string_view path) {
+  Json* at = &schema;
+  while (!path.empty()) {
+    const size_t dot = std::min(path.find('.'), path.size());
+    std::string_view name = path.substr(0, dot);
+    path.remove_prefix(std::min(dot + 1, path.size()));
+    const bool is_item = name.ends_with("[]");
+    if (is_item) name.remove_suffix(2);
+    CHECK((*at)["properties"].contains(std::string(name)));
+    at = &(*at)["properties"][std::string(name)];
+    if (is_item) at = &(*at)["items"];
+  }
+  return *at;
+}
+
+}  // namespace
+
+std::span<const CelRule> cel_rules() {
+  static const std::vector<CelRule> kRules = make_rules();
+  return kRules;
+}
+
+Json with_cel_rules(Json schema) {
+  for (const CelRule& rule : cel_rules()) {
+    schema_at(schema, rule.path)["x-kubernetes-validations"].push_back(
+        {{"rule", rule.rule}, {"message", rule.message}});
+  }
+  return schema;
+}
+
+}  // namespace lockstep
