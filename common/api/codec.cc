@@ -31,6 +31,12 @@ std::string spoken_choices(std::string_view choices) {
 
 }  // namespace
 
+std::string Path::text() const {
+  if (parent_ == nullptr) return std::string(text_);
+  if (index_ == SIZE_MAX) return join_path(parent_->text(), text_);
+  return parent_->text() + "[" + std::to_string(index_) + "]";
+}
+
 bool read_integer(const Json& document, int64_t& value) {
   if (!document.is_number_integer()) return false;
   if (document.is_number_unsigned() &&
@@ -41,35 +47,36 @@ bool read_integer(const Json& document, int64_t& value) {
   return true;
 }
 
-void check_integer(int64_t value, const std::string& path, const Field& field, Problems& problems) {
+void check_integer(int64_t value, const Path& path, const Field& field, Problems& problems) {
   const auto low = static_cast<int64_t>(field.minimum);
   const auto high = static_cast<int64_t>(field.maximum);
   if (value >= low && value <= high) return;
-  problems.push_back(path + ": " + std::to_string(value) + " is out of range, expected " +
+  problems.push_back(path.text() + ": " + std::to_string(value) + " is out of range, expected " +
                      std::to_string(low) + " to " + std::to_string(high));
 }
 
-void check_number(double value, const std::string& path, const Field& field, Problems& problems) {
+void check_number(double value, const Path& path, const Field& field, Problems& problems) {
   const bool above = field.above_minimum ? value > field.minimum : value >= field.minimum;
   if (above && value <= field.maximum) return;  // NaN is neither
   const std::string low = number_text(field.minimum);
-  problems.push_back(path + ": " + number_text(value) + " is out of range, expected " +
+  problems.push_back(path.text() + ": " + number_text(value) + " is out of range, expected " +
                      (field.above_minimum ? "more than " + low + " and at most " : low + " to ") +
                      number_text(field.maximum));
 }
 
-void check_string(const std::string& value, const std::string& fallback, const std::string& path,
+void check_string(const std::string& value, const std::string& fallback, const Path& path,
                   const Field& field, Problems& problems) {
   if (value == fallback) return;
   if (!field.choices.empty()) {
     if (has_choice(field.choices, value)) return;
-    problems.push_back(path + ": found " + in_quotes(value) + ", expected " +
+    problems.push_back(path.text() + ": found " + in_quotes(value) + ", expected " +
                        spoken_choices(field.choices));
   } else if (value.size() > field.bytes_max) {
-    problems.push_back(path + ": " + std::to_string(value.size()) + " bytes, expected at most " +
-                       std::to_string(field.bytes_max));
+    problems.push_back(path.text() + ": " + std::to_string(value.size()) +
+                       " bytes, expected at most " + std::to_string(field.bytes_max));
   } else if (value.find('\0') != std::string::npos) {
-    problems.push_back(path + ": found " + in_quotes(value) + ", expected text without zero bytes");
+    problems.push_back(path.text() + ": found " + in_quotes(value) +
+                       ", expected text without zero bytes");
   }
 }
 

@@ -122,13 +122,38 @@ Json write_json(const T& value);
 
 namespace codec {
 
+template <class S>
+const S& defaults_of() {
+  static const S defaults{};
+  return defaults;
+}
+
+// Where a value stands in its document, as links to where its parents do: text is made of them only
+// for a problem. All links live as long as the call that was given the last of them.
+class Path {
+ public:
+  Path(std::string_view text) : text_(text) {}
+  Path(const std::string& text) : text_(text) {}
+  Path(const char* text) : text_(text) {}
+  Path(const Path& parent, std::string_view key) : parent_(&parent), text_(key) {}
+  Path(const Path& list, size_t index) : parent_(&list), index_(index) {}
+
+  // "spec.train.batch", "spec.failure.rules[2]", as join_path() has it.
+  std::string text() const;
+
+ private:
+  const Path* parent_ = nullptr;
+  std::string_view text_{};
+  size_t index_ = SIZE_MAX;  // in a list; SIZE_MAX: text_ is the key
+};
+
 // What is unset (an absent optional, an empty string or list, a number that is not finite) is left
 // out where reading would make the same of it.
 template <class S>
 struct Writer {
   const S& from;
   Json& to;
-  const S defaults{};
+  const S& defaults = defaults_of<S>();
 
   template <class T>
   void operator()(const Field& field, T S::*member) {
@@ -172,7 +197,7 @@ Json write_json(const T& value) {
 // Reads `document` into `value`, which holds the defaults; what is wrong is added to `problems` and
 // leaves its default. `path` is the value's own ("spec.train"; empty for the whole document).
 template <class T>
-void read_json(const Json& document, T& value, const std::string& path, const ReadRules& rules,
+void read_json(const Json& document, T& value, const codec::Path& path, const ReadRules& rules,
                Problems& problems);
 
 namespace codec {
@@ -184,72 +209,74 @@ template <class S>
 struct Reader {
   const Json& from;
   S& to;
-  const std::string& path;
+  const Path& path;
   const ReadRules& rules;
   Problems& problems;
-  std::vector<std::string_view> known{};
+  std::vector<std::string_view> known{};  // where rules ask for unknown ones
 
   template <class T>
   void operator()(const Field& field, T S::*member) {
-    known.push_back(field.name);
+    if (rules.unknown_is_problem) known.push_back(field.name);
     const auto it = from.find(field.name);
-    const std::string at = join_path(path, field.name);
+    const Path at(path, field.name);
     if (it == from.end()) {
       if (field.required && rules.wrong_type_is_problem) {
-        problems.push_back(missing_problem(at, expected_type<T>()));
+        problems.push_back(missing_problem(at.text(), expected_type<T>()));
       }
       return;
     }
     if (IsVector<T>::value && it->is_array() && it->size() > field.items_max) {
       if (!rules.wrong_type_is_problem) return;
-      problems.push_back(at + ": " + std::to_string(it->size()) + " items, expected at most " +
-                         std::to_string(field.items_max));
+      problems.push_back(at.text() + ": " + std::to_string(it->size()) +
+                         " items, expected at most " + std::to_string(field.items_max));
       return;
     }
     read_json(*it, to.*member, at, rules, problems);
   }
   void refused(const RefusedField& field) {
-    known.push_back(field.name);
+    if (rules.unknown_is_problem) known.push_back(field.name);
     if (from.contains(field.name)) {
-      problems.push_back(join_path(path, field.name) + ": not in this version");
+      problems.push_back(Path(path, field.name).text() + ": not in this version");
     }
   }
 };
 
 template <class S>
-void read_struct(const Json& document, S& value, const std::string& path, const ReadRules& rules,
+void read_struct(const Json& document, S& value, const Path& path, const ReadRules& rules,
                  Problems& problems) {
   Reader<S> reader{document, value, path, rules, problems};
   Schema<S>::visit(reader);
-  if (rules.unknown_is_problem) add_unknown_fields(document, path, reader.known, problems);
+  if (rules.unknown_is_problem) add_unknown_fields(document, path.text(), reader.known, problems);
 }
 
 template <class T>
-void read_list(const Json& document, std::vector<T>& list, const std::string& path,
-               const ReadRules& rules, Problems& problems) {
+void read_list(const Json& document, std::vector<T>& list, const Path& path, const ReadRules& rules,
+               Problems& problems) {
   list.clear();
   list.reserve(document.size());
   for (size_t i = 0; i < document.size(); ++i) {
     if (!rules.wrong_type_is_problem && Listed<T> && !document[i].is_object()) continue;
     list.emplace_back();
-    read_json(document[i], list.back(), path + "[" + std::to_string(i) + "]", rules, problems);
+    read_json(document[i], list.back(), Path(path, i), rules, problems);
   }
 }
 
 }  // namespace codec
 
 template <class T>
-void read_json(const Json& document, T& value, const std::string& path, const ReadRules& rules,
+void read_json(const Json& document, T& value, const codec::Path& path, const ReadRules& rules,
                Problems& problems) {
   const auto wrong = [&](std::string_view expected) {
-    if (rules.wrong_type_is_problem) problems.push_back(type_problem(path, document, expected));
+    if (rules.wrong_type_is_problem)
+      problems.push_back(type_problem(path.text(), document, expected));
   };
   if constexpr (codec::OwnCodec<T>) {
     auto read = Schema<T>::read(document);
     if (read.ok()) {
       value = std::move(read).value();
     } else if (rules.wrong_type_is_problem) {
-      problems.push_back((path.empty() ? path : path + ".") + read.error().message);
+      const std::string text = path.text();
+      problems.push_back((text.empty() ? text : text + ".") + read.error().message);
     }
   } else if constexpr (codec::IsOptional<T>::value) {
     using Inner = typename T::value_type;
@@ -278,7 +305,7 @@ void read_json(const Json& document, T& value, const std::string& path, const Re
   } else if constexpr (std::same_as<T, codec::StringMap>) {
     if (!document.is_object()) return wrong("an object");
     for (const auto& [key, item] : document.items()) {
-      read_json(item, value[key], join_path(path, key), rules, problems);
+      read_json(item, value[key], codec::Path(path, key), rules, problems);
     }
   } else {
     if (!document.is_object()) return wrong("an object");
@@ -292,31 +319,31 @@ void read_json(const Json& document, T& value, const std::string& path, const Re
 
 namespace codec {
 
-void check_integer(int64_t value, const std::string& path, const Field& field, Problems& problems);
-void check_number(double value, const std::string& path, const Field& field, Problems& problems);
-void check_string(const std::string& value, const std::string& fallback, const std::string& path,
+void check_integer(int64_t value, const Path& path, const Field& field, Problems& problems);
+void check_number(double value, const Path& path, const Field& field, Problems& problems);
+void check_string(const std::string& value, const std::string& fallback, const Path& path,
                   const Field& field, Problems& problems);
 
 template <class S>
 struct RangeChecker {
   const S& of;
-  const std::string& path;
+  const Path& path;
   Problems& problems;
-  const S defaults{};
+  const S& defaults = defaults_of<S>();
 
   template <class T>
   void operator()(const Field& field, T S::*member) {
-    check(field, of.*member, defaults.*member, join_path(path, field.name));
+    check(field, of.*member, defaults.*member, Path(path, field.name));
   }
   void refused(const RefusedField&) {}
 
   template <class T>
-  void check(const Field& field, const T& value, const T& fallback, const std::string& at) {
+  void check(const Field& field, const T& value, const T& fallback, const Path& at) {
     if constexpr (IsOptional<T>::value) {
-      if (value.has_value()) check(field, *value, typename T::value_type{}, at);
+      if (value.has_value()) check(field, *value, defaults_of<typename T::value_type>(), at);
     } else if constexpr (IsVector<T>::value) {
       for (size_t i = 0; i < value.size(); ++i) {
-        check(field, value[i], typename T::value_type{}, at + "[" + std::to_string(i) + "]");
+        check(field, value[i], defaults_of<typename T::value_type>(), Path(at, i));
       }
     } else if constexpr (std::same_as<T, int64_t>) {
       check_integer(value, at, field, problems);
@@ -334,7 +361,7 @@ struct RangeChecker {
 
 // Adds what is outside the ranges, choices and lengths of the list of fields.
 template <class S>
-void check_ranges(const S& value, const std::string& path, Problems& problems) {
+void check_ranges(const S& value, const codec::Path& path, Problems& problems) {
   Schema<S>::visit(codec::RangeChecker<S>{value, path, problems});
 }
 

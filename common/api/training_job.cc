@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/api/reread.h"
 #include "common/api/status_fields.h"
 #include "common/api/training_job_fields.h"
 
@@ -39,16 +40,26 @@ void read_metadata(const Json& document, ObjectMeta& metadata, const ReadRules& 
     return;
   }
   // Kubernetes' tools write `creationTimestamp: null`.
-  Json present = Json::object();
-  for (const auto& [key, value] : found->items()) {
-    if (!value.is_null()) present[key] = value;
+  Json present;
+  const bool has_null =
+      std::any_of(found->begin(), found->end(), [](const Json& value) { return value.is_null(); });
+  if (has_null) {
+    present = Json::object();
+    for (const auto& [key, value] : found->items()) {
+      if (!value.is_null()) present[key] = value;
+    }
   }
-  read_json(present, metadata, "metadata", kReadStored, problems);
+  read_json(has_null ? present : *found, metadata, "metadata", kReadStored, problems);
   if (rules.unknown_is_problem) {
     const std::vector<std::string_view> known(std::begin(kMetadataFields),
                                               std::end(kMetadataFields));
     add_unknown_fields(*found, "metadata", known, problems);
   }
+}
+
+void read_status(const Json& document, TrainingJobStatus& status, Problems& problems) {
+  const Json* found = find_member(document, "status");
+  if (found != nullptr) read_json(*found, status, "status", kReadLeniently, problems);
 }
 
 TrainingJob read_job(const Json& document, const ReadRules& rules, Problems& problems) {
@@ -65,9 +76,7 @@ TrainingJob read_job(const Json& document, const ReadRules& rules, Problems& pro
   } else {
     problems.push_back(missing_problem("spec", "an object"));
   }
-  if (const Json* status = find_member(document, "status")) {
-    read_json(*status, job.status, "status", kReadLeniently, problems);
-  }
+  read_status(document, job.status, problems);
   if (rules.unknown_is_problem) {
     add_unknown_fields(document, "", {"apiVersion", "kind", "metadata", "spec", "status"},
                        problems);
@@ -98,6 +107,21 @@ Result<TrainingJob> training_job_from_json(const Json& document) {
 
 Result<TrainingJob> stored_training_job_from_json(const Json& document) {
   return read_or_error(document, kReadStored);
+}
+
+bool reread_stored_job(const Json& document, TrainingJob& job) {
+  Problems problems;
+  ObjectMeta metadata;
+  read_metadata(document, metadata, kReadStored, problems);
+  const bool is_same = metadata.generation > 0 && metadata.generation == job.metadata.generation &&
+                       metadata.uid == job.metadata.uid && find_member(document, "spec") != nullptr;
+  if (!problems.empty() || !is_same) return false;
+  TrainingJobStatus status;
+  read_status(document, status, problems);
+  if (!problems.empty()) return false;
+  job.metadata = std::move(metadata);
+  job.status = std::move(status);
+  return true;
 }
 
 Result<TrainingJob> valid_training_job_from_json(const Json& document) {

@@ -69,13 +69,12 @@ void Sha256::update(const void* data, size_t bytes) {
 
 Digest Sha256::finish() {
   const uint64_t bits = total_bytes_ * 8;
-  const uint8_t one = 0x80;
-  update(&one, 1);
-  const uint8_t zero = 0;
-  while (total_bytes_ % 64 != 56) update(&zero, 1);
-  std::array<uint8_t, 8> length;
-  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
-  update(length.data(), length.size());
+  // A one, zeros up to the last 8 bytes of a block, and in these the length.
+  std::array<uint8_t, 128> end{0x80};
+  const size_t used = total_bytes_ % 64;
+  const size_t size = (used < 56 ? 64 : 128) - used;
+  for (size_t i = 0; i < 8; ++i) end[size - 8 + i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
+  update(end.data(), size);
   Digest digest;
   for (size_t i = 0; i < 32; ++i)
     digest[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));

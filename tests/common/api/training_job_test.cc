@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/api/reread.h"
 #include "common/api/yaml.h"
 
 namespace lockstep {
@@ -511,6 +512,39 @@ TEST(StoredTrainingJob, AStatusThatCannotBeReadIsAsIfAbsent) {
   EXPECT_EQ(job->status.conditions[0].type, "Valid");
   document["status"] = 7;
   EXPECT_EQ(stored_training_job_from_json(document)->status, TrainingJobStatus{});
+}
+
+TEST(StoredTrainingJob, IsReadAgainWithoutItsSpecAsLongAsItsGenerationIsTheSame) {
+  Json document = good_document();
+  document["metadata"].update({{"uid", "u"}, {"generation", 3}, {"resourceVersion", "10"}});
+  document["status"] = {{"round", 1}, {"message", "from a later version"}};
+  TrainingJob job = *stored_training_job_from_json(document);
+
+  document["metadata"]["resourceVersion"] = "11";
+  document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  document["metadata"]["managedFields"] = Json::array();
+  document["status"]["round"] = 2;
+  ASSERT_TRUE(reread_stored_job(document, job));
+  EXPECT_EQ(job, *stored_training_job_from_json(document));
+  EXPECT_EQ(job.status.round, 2);
+  document.erase("status");
+  ASSERT_TRUE(reread_stored_job(document, job));
+  EXPECT_EQ(job.status, TrainingJobStatus{});
+
+  const TrainingJob known = job;
+  const auto expect_refused = [&](const char* pointer, Json value) {
+    SCOPED_TRACE(pointer);
+    Json changed = document;
+    changed[Json::json_pointer(pointer)] = std::move(value);
+    EXPECT_FALSE(reread_stored_job(changed, job));
+    EXPECT_EQ(job, known);
+  };
+  expect_refused("/metadata/generation", 4);
+  expect_refused("/metadata/generation", nullptr);
+  expect_refused("/metadata/uid", "another");
+  expect_refused("/metadata/name", 7);
+  document.erase("spec");
+  EXPECT_FALSE(reread_stored_job(document, job));
 }
 
 TEST(TrainingJob, TheExampleOfTheFirstRunIsValid) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "common/base/random.h"
+#include "common/base/sha256.h"
 
 namespace lockstep {
 namespace {
@@ -143,6 +144,24 @@ TEST(WorldAssignment, HashChangesWithEveryPartOfTheWorldAndWithNothingElse) {
 
 TEST(WorldAssignment, HashIsTheSameInEveryVersion) {  // else a new controller restarts running jobs
   EXPECT_EQ(world_hash(world_of(spec_of(2, 4))), "bc2332a62c9a8e51");
+}
+
+TEST(WorldAssignment, HashIsThatOfTheDocument) {
+  TrainingJobSpec spec = spec_of(3, 2);
+  WorldInput input = input_of(3);
+  const auto expect_same = [&] {
+    const WorldAssignment world = *make_world(spec, input);
+    EXPECT_EQ(world_hash(world), hex(sha256(dump_json(to_json(world)))).substr(0, 16));
+  };
+  expect_same();
+  spec.processGroups = {{.name = "even", .ranks = "0::2"}, {.name = "all", .ranks = "0-5"}};
+  expect_same();
+  for (const char* text : {"fd00::1", "a \"quoted\" one", "back\\slash", "tab\there", "h\u00f6st",
+                           "not UTF-8: \xff", "del \x7f"}) {
+    SCOPED_TRACE(text);
+    input.job_uid = input.nodes[1].host = text;
+    expect_same();
+  }
 }
 
 TEST(WorldAssignment, ReadsBackWhatItWrote) {
