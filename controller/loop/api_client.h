@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "controller/loop/shared_json.h"
 
 namespace lockstep {
 
@@ -52,7 +53,7 @@ std::string_view outcome_name(ApiOutcome outcome);
 
 struct ApiReply {
   ApiOutcome outcome = ApiOutcome::kUnavailable;
-  Json body{};              // the object or list; null where there is none
+  SharedJson body{};        // the object or list; null where there is none
   std::string message{};    // of what is not kOk
   Duration retry_after{0};  // the server's wish
 
@@ -63,7 +64,7 @@ enum class WatchEventType { kAdded, kModified, kDeleted, kBookmark };
 
 struct WatchEvent {
   WatchEventType type = WatchEventType::kModified;
-  Json object{};
+  SharedJson object{};
 };
 
 struct WatchRequest {

@@ -1,5 +1,6 @@
 #include "controller/loop/controller.h"
 
+#include "common/api/reread.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "controller/plan/names.h"
@@ -190,21 +191,22 @@ void Controller::work() {
   if (queue_.size() > 0) schedule();
 }
 
-std::string Controller::token_of(const std::string& uid) const {
-  return hex(hmac_sha256(options_.key, uid));
-}
-
 // Reading and checking a document is most of a plan's cost, and most plans meet the same one.
 Controller::Memory& Controller::remember(const Json& document) {
   Memory& memory = memory_[metadata_text(document, "uid")];
   std::string version = metadata_text(document, "resourceVersion");
   if (memory.version != version || version.empty()) {
-    TrainingJob job = read_job(document, memory.problems);
-    if (!memory.version.empty()) {
-      job_metrics_.observe(memory.job.status, job.status,
-                           metadata_text(document, "creationTimestamp"), timers_.wall_now());
+    const TrainingJobStatus before = memory.job.status;
+    const bool is_known = !memory.version.empty();
+    if (!is_known || !memory.problems.empty() || !reread_stored_job(document, memory.job)) {
+      memory.job = read_job(document, memory.problems);
+      memory.spec_problems = spec_problems(memory.job);
+      memory.token = hex(hmac_sha256(options_.key, memory.job.metadata.uid));
     }
-    memory.job = std::move(job);
+    if (is_known) {
+      job_metrics_.observe(before, memory.job.status, metadata_text(document, "creationTimestamp"),
+                           timers_.wall_now());
+    }
     memory.version = std::move(version);
   }
   return memory;
@@ -214,6 +216,7 @@ Observed Controller::observe(const std::string& key, const Json& document) {
   const Memory& memory = remember(document);
   Observed observed{.job = memory.job,
                     .problems = memory.problems,
+                    .spec_problems = memory.spec_problems,
                     .absent_pods = memory.absent_pods,
                     .refusal = memory.refusal};
   // Who changes the job wants it tried at once.
@@ -221,10 +224,11 @@ Observed Controller::observe(const std::string& key, const Json& document) {
   const std::string& uid = observed.job.metadata.uid;
   const auto pods = pods_by_owner_.find(uid);
   if (pods != pods_by_owner_.end()) {
+    observed.pods.reserve(pods->second.size());
     for (const auto& [name, pod] : pods->second) observed.pods.push_back(pod);
   }
   observed.agents = watchers_.views(key);
-  observed.job_token = token_of(uid);
+  observed.job_token = memory.token;
   observed.wall_now = timers_.wall_now();
   observed.progress_writable_at = budget_.next(uid, watchers_.jobs());
   observed.may_write_progress = observed.progress_writable_at <= timers_.now();
@@ -239,12 +243,13 @@ void Controller::forget(const std::string& key) {
 }
 
 void Controller::look_at(const std::string& key) {
-  const Json* document = jobs_.find(key);
-  if (document == nullptr) {
+  const auto found = jobs_.objects().find(key);
+  if (found == jobs_.objects().end()) {
     forget(key);
     return;
   }
-  const Observed observed = observe(key, *document);
+  const SharedJson document = found->second;
+  const Observed observed = observe(key, document);
   const ObjectMeta& metadata = observed.job.metadata;
   Plan plan = options_.plan(observed, timers_.now(), options_.limits);
   log_debug("planned", {{"job", key}, {"why", plan.why}, {"actions", plan.actions.size()}});
@@ -261,7 +266,7 @@ void Controller::look_at(const std::string& key) {
                      .name = metadata.name,
                      .uid = metadata.uid,
                      .token = observed.job_token,
-                     .document = *document};
+                     .document = document};
   executor_.run(std::move(context), std::move(plan.actions),
                 [this, key, uid = metadata.uid, alive = std::weak_ptr(alive_)](Execution result) {
                   if (!alive.expired()) after_plan(key, uid, std::move(result));
@@ -283,11 +288,11 @@ void Controller::after_plan(const std::string& key, const std::string& uid, Exec
   queue_.done(key);
 }
 
-void Controller::job_written(const Json& job) {
+void Controller::job_written(const SharedJson& job) {
   jobs_.learn_written(job);
 }
 
-void Controller::job_read(const Json& job) {
+void Controller::job_read(const SharedJson& job) {
   jobs_.learn_read(job);
 }
 
@@ -295,11 +300,11 @@ void Controller::job_gone(const JobContext& job) {
   jobs_.learn_absent(job.key, job.uid);
 }
 
-void Controller::pod_written(const Json& pod) {
+void Controller::pod_written(const SharedJson& pod) {
   pods_.learn_written(pod);
 }
 
-void Controller::pod_read(const Json& pod) {
+void Controller::pod_read(const SharedJson& pod) {
   pods_.learn_read(pod);
 }
 

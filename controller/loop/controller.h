@@ -75,6 +75,8 @@ class Controller final : private Knowledge {
         version;  // resourceVersion of the document that `job` and `problems` were read from
     TrainingJob job;
     Problems problems;
+    Problems spec_problems;
+    std::string token;
     std::set<std::string> absent_pods;
     std::optional<PodRefusal> refusal;
     int64_t refused_generation = 0;  // of the job, for which it holds
@@ -90,13 +92,12 @@ class Controller final : private Knowledge {
   Observed observe(const std::string& key, const Json& document);
   void forget(const std::string& key);
   void after_plan(const std::string& key, const std::string& uid, Execution execution);
-  std::string token_of(const std::string& uid) const;
 
-  void job_written(const Json& job) override;
-  void job_read(const Json& job) override;
+  void job_written(const SharedJson& job) override;
+  void job_read(const SharedJson& job) override;
   void job_gone(const JobContext& job) override;
-  void pod_written(const Json& pod) override;
-  void pod_read(const Json& pod) override;
+  void pod_written(const SharedJson& pod) override;
+  void pod_read(const SharedJson& pod) override;
   void pod_gone(const JobContext& job, const std::string& name, const std::string& uid) override;
   void pod_absent(const JobContext& job, const std::string& name) override;
   void pod_refused(const JobContext& job, const std::string& reason,

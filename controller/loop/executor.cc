@@ -33,11 +33,12 @@ std::string cut(const std::string& text) {
   return text.substr(0, size);
 }
 
-// True if a label was missing or another.
-bool restore_labels(const std::string& job, const std::string& name, Json& pod) {
+// The pod with all its labels; nullopt where none was missing or another.
+std::optional<Json> with_labels(const std::string& job, const std::string& name, const Json& pod) {
   const std::optional<Json> wanted = worker_labels_by_name(job, name);
-  if (!wanted) return false;
-  Json& labels = pod["metadata"]["labels"];
+  if (!wanted) return std::nullopt;
+  Json labelled = pod;
+  Json& labels = labelled["metadata"]["labels"];
   if (!labels.is_object()) labels = Json::object();
   bool is_changed = false;
   for (const auto& [key, value] : wanted->items()) {
@@ -45,7 +46,17 @@ bool restore_labels(const std::string& job, const std::string& name, Json& pod) 
     labels[key] = value;
     is_changed = true;
   }
-  return is_changed;
+  return is_changed ? std::optional(std::move(labelled)) : std::nullopt;
+}
+
+// The document with another status.
+Json with_status(const Json& document, Json status) {
+  Json changed = Json::object();
+  for (const auto& [key, value] : document.items()) {
+    if (key != "status") changed[key] = value;
+  }
+  changed["status"] = std::move(status);
+  return changed;
 }
 
 }  // namespace
@@ -165,7 +176,7 @@ void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
     if (!reply.ok()) {
       finish_one(run, failed("reading a pod", reply));
     } else if (controller_uid(reply.body) == run->job.uid) {
-      learn_pod(run, name, std::move(reply.body));
+      learn_pod(run, name, reply.body);
     } else {
       reply.message = "pod " + name + " is there already and belongs to another owner";
       reply.outcome = ApiOutcome::kAlreadyExists;
@@ -179,7 +190,7 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
   api_.send(request_of(run->job, ApiVerb::kGet, kPods, action.name),
             [this, run, name = action.name](ApiReply reply) {
               if (reply.ok() && controller_uid(reply.body) == run->job.uid) {
-                learn_pod(run, name, std::move(reply.body));
+                learn_pod(run, name, reply.body);
               } else if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
                 knowledge_.pod_absent(run->job, name);
                 finish_one(run, {});
@@ -191,14 +202,15 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
 
 // Without its labels, which somebody has taken away, the watch does not show the job's own pod:
 // they are put back.
-void Executor::learn_pod(const RunPtr& run, const std::string& name, Json pod) {
-  if (!restore_labels(run->job.name, name, pod)) {
+void Executor::learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod) {
+  std::optional<Json> labelled = with_labels(run->job.name, name, pod);
+  if (!labelled) {
     knowledge_.pod_read(pod);
     finish_one(run, {});
     return;
   }
   ApiRequest request = request_of(run->job, ApiVerb::kReplace, kPods, name);
-  request.body = std::move(pod);
+  request.body = *std::move(labelled);
   api_.send(std::move(request), [this, run, name](ApiReply reply) {
     if (!reply.ok()) return finish_one(run, failed("putting a pod's labels back", reply));
     log_warning("put a pod's labels back", {{"job", run->job.key}, {"pod", name}});
@@ -266,9 +278,8 @@ void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
 
 void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kReplaceStatus, kTrainingJobs, run->job.name);
-  request.body = run->job.document;
+  request.body = with_status(run->job.document, status_to_json(action.status));
   request.body["metadata"]["resourceVersion"] = action.resource_version;
-  request.body["status"] = status_to_json(action.status);
   request.can_wait = action.progress_only;
   api_.send(std::move(request), [this, run, progress = action.progress_only](ApiReply reply) {
     if (reply.ok()) {

@@ -19,7 +19,7 @@ struct JobContext {
   std::string name;
   std::string uid;
   std::string token;
-  Json document;  // as the server stored it, when the plan was made
+  SharedJson document;  // as the server stored it, when the plan was made
 };
 
 // What came of a plan.
@@ -35,11 +35,11 @@ struct Execution {
 class Knowledge {
  public:
   virtual ~Knowledge() = default;
-  virtual void job_written(const Json& job) = 0;
-  virtual void job_read(const Json& job) = 0;
+  virtual void job_written(const SharedJson& job) = 0;
+  virtual void job_read(const SharedJson& job) = 0;
   virtual void job_gone(const JobContext& job) = 0;
-  virtual void pod_written(const Json& pod) = 0;
-  virtual void pod_read(const Json& pod) = 0;
+  virtual void pod_written(const SharedJson& pod) = 0;
+  virtual void pod_read(const SharedJson& pod) = 0;
   virtual void pod_gone(const JobContext& job, const std::string& name, const std::string& uid) = 0;
   virtual void pod_absent(const JobContext& job, const std::string& name) = 0;
   // The server would not take a pod; `reason` as in PodRefusal. At most once a plan.
@@ -79,7 +79,7 @@ class Executor {
   void refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply);
   void adopt_pod(const RunPtr& run, const std::string& name);
   void confirm_pod(const RunPtr& run, const ConfirmPod& action);
-  void learn_pod(const RunPtr& run, const std::string& name, Json pod);
+  void learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod);
   void delete_pod(const RunPtr& run, const DeletePod& action);
   void delete_job(const RunPtr& run, const DeleteJob& action);
   void put_assignment(const RunPtr& run, const PutAssignment& action);

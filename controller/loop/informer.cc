@@ -67,7 +67,7 @@ void Informer::relist() {
 
 const Json* Informer::find(const std::string& key) const {
   const auto found = objects_.find(key);
-  return found == objects_.end() ? nullptr : &found->second;
+  return found == objects_.end() ? nullptr : &*found->second;
 }
 
 void Informer::list(std::string continue_token) {
@@ -107,7 +107,7 @@ void Informer::on_page(ApiReply reply) {
 
 void Informer::finish_list(const Json& page) {
   version_ = version_of(page);
-  const std::map<std::string, Json> listed = std::exchange(listed_, {});
+  const std::map<std::string, SharedJson> listed = std::exchange(listed_, {});
   std::vector<std::string> vanished;
   for (const auto& [key, object] : objects_) {
     const auto order = compare_versions(version_of(object), version_);
@@ -187,11 +187,11 @@ void Informer::retry_later(bool relist, Duration minimum) {
   });
 }
 
-void Informer::put(const std::string& key, const Json& object) {
+void Informer::put(const std::string& key, const SharedJson& object) {
   const auto place = objects_.find(key);
   if (place == objects_.end()) {
-    const Json& stored = objects_[key] = object;
-    on_change_(key, nullptr, &stored);
+    objects_[key] = object;
+    on_change_(key, nullptr, &*object);
     return;
   }
   if (uid_of(place->second) != uid_of(object)) {
@@ -202,19 +202,19 @@ void Informer::put(const std::string& key, const Json& object) {
     return;
   }
   if (is_stale(place->second, object)) return;
-  const Json before = std::exchange(place->second, object);
-  on_change_(key, &before, &place->second);
+  const SharedJson before = std::exchange(place->second, object);
+  on_change_(key, &*before, &*object);
 }
 
 void Informer::erase(const std::string& key) {
   const auto place = objects_.find(key);
   if (place == objects_.end()) return;
-  const Json before = std::move(place->second);
+  const SharedJson before = place->second;
   objects_.erase(place);
-  on_change_(key, &before, nullptr);
+  on_change_(key, &*before, nullptr);
 }
 
-void Informer::learn_written(const Json& object) {
+void Informer::learn_written(const SharedJson& object) {
   const std::string key = object_key(object);
   // What isn't here and isn't beyond the watch's position has come and gone.
   const auto order = compare_versions(version_of(object), version_);
@@ -222,7 +222,7 @@ void Informer::learn_written(const Json& object) {
   if (objects_.contains(key) || is_ahead) put(key, object);
 }
 
-void Informer::learn_read(const Json& object) {
+void Informer::learn_read(const SharedJson& object) {
   put(object_key(object), object);
 }
 

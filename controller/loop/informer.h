@@ -52,13 +52,13 @@ class Informer {
   // The list that was asked for is complete.
   bool synced() const { return synced_; }
   const Json* find(const std::string& key) const;
-  const std::map<std::string, Json>& objects() const { return objects_; }
+  const std::map<std::string, SharedJson>& objects() const { return objects_; }
 
   // The reply to a write. Older than what is known, or of an object that the watch has already seen
   // deleted: dropped.
-  void learn_written(const Json& object);
+  void learn_written(const SharedJson& object);
   // The reply to a read that began because the object was missing here, or known to be behind.
-  void learn_read(const Json& object);
+  void learn_read(const SharedJson& object);
   // A read from the server did not find it, and the one that is known has that UID.
   void learn_absent(const std::string& key, const std::string& uid);
 
@@ -70,7 +70,7 @@ class Informer {
   void on_events(std::vector<WatchEvent> events);
   void on_watch_end(ApiReply reply);
   void retry_later(bool relist, Duration minimum);
-  void put(const std::string& key, const Json& object);
+  void put(const std::string& key, const SharedJson& object);
   void erase(const std::string& key);
 
   ApiClient& api_;
@@ -81,8 +81,8 @@ class Informer {
   std::function<void()> on_synced_;
   Retry retry_;
 
-  std::map<std::string, Json> objects_;
-  std::map<std::string, Json> listed_;  // pages of the list under way
+  std::map<std::string, SharedJson> objects_;
+  std::map<std::string, SharedJson> listed_;  // pages of the list under way
   std::string version_;
   bool synced_ = false;
   std::unique_ptr<WatchHandle> watch_;

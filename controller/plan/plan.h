@@ -39,7 +39,10 @@ struct PodRefusal {
 // all the same, because every action carries what it presumes (resourceVersion, UID, name, round).
 struct Observed {
   TrainingJob job{};
-  Problems problems{};                        // of reading the stored document; spec is then empty
+  Problems problems{};  // of reading the stored document; spec is then empty
+  // What spec_problems() says, where it was asked before: it looks at what rarely changes, and
+  // costs as much as the rest of a plan.
+  std::optional<Problems> spec_problems{};
   std::vector<PodView> pods{};                // whose controller is this job's UID
   std::map<std::string, AgentView> agents{};  // by pod UID
   std::set<std::string> absent_pods{};        // names that a read from the server did not find
@@ -123,6 +126,9 @@ struct Plan {
   std::vector<AgentTarget> watch;  // whose state is to be polled from now on, and nobody else's
   std::optional<TimePoint> requeue_at;  // when time alone would change the plan
 };
+
+// What is wrong with the spec by itself, each by its path.
+Problems spec_problems(const TrainingJob& job);
 
 // What is to be done for one job now. Total, deterministic, free of I/O, clocks and exceptions.
 // A plan either records a decision in status (a new round, Failed, ...), and then writes that

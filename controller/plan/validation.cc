@@ -8,10 +8,8 @@ namespace {
 
 Problems find_problems(const Pass& pass) {
   if (!pass.seen.problems.empty()) return pass.seen.problems;
-  Problems problems = validate(pass.job());
-  for (std::string& problem : pod_template_problems(pass.spec().podTemplate)) {
-    problems.push_back(std::move(problem));
-  }
+  Problems problems =
+      pass.seen.spec_problems ? *pass.seen.spec_problems : spec_problems(pass.job());
   const bool is_accepted = is_true(pass.status, kValid) &&
                            pass.status.observedGeneration == pass.job().metadata.generation;
   const bool may_change = pass.spec().suspend || is_true(pass.status, kSuspended);
@@ -33,6 +31,14 @@ std::string lines(const Problems& problems) {
 }
 
 }  // namespace
+
+Problems spec_problems(const TrainingJob& job) {
+  Problems problems = validate(job);
+  for (std::string& problem : pod_template_problems(job.spec.podTemplate)) {
+    problems.push_back(std::move(problem));
+  }
+  return problems;
+}
 
 // An invalid job is left exactly as it is, running or not, until its spec is corrected; but it can
 // be suspended, for which nothing else of the spec is needed.

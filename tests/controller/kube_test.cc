@@ -317,7 +317,7 @@ TEST(KubeWatch, EventsArriveHoweverTheyWereChunked) {
     EXPECT_EQ(watched.events[1].type, WatchEventType::kModified);
     EXPECT_EQ(watched.events[2].type, WatchEventType::kBookmark);
     EXPECT_EQ(watched.events[3].type, WatchEventType::kDeleted);
-    EXPECT_EQ(watched.events[3].object["metadata"]["name"], "a");
+    EXPECT_EQ((*watched.events[3].object)["metadata"]["name"], "a");
   }
 }
 

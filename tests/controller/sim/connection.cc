@@ -92,7 +92,7 @@ class Connection::Watch final : public std::enable_shared_from_this<Watch> {
     if (events.size() > 1 && world_.chance.happens(Fault::kCoalescedEvents)) coalesce(events);
     world_.chance.note("watch", request_.type.plural);
     std::vector<WatchEvent> batch;
-    for (const FakeStore::Event& event : events) batch.push_back({event.type, *event.object});
+    for (const FakeStore::Event& event : events) batch.push_back({event.type, event.object});
     handler_.on_events(std::move(batch));
   }
 

@@ -166,26 +166,36 @@ ApiReply FakeStore::create(const ApiRequest& request, WallTime now, std::string_
   if (on_write) on_write(request, nullptr, sender);
   // Nobody here reads them.
   if (request.type.plural == kEvents.plural) return {.outcome = ApiOutcome::kOk};
-  return {.outcome = ApiOutcome::kOk, .body = create(request.type, request.body, now)};
+  create(request.type, request.body, now);
+  return {.outcome = ApiOutcome::kOk, .body = find_shared(request.type, key)};
 }
 
-ApiReply FakeStore::replace(const ApiRequest& request, const Json& stored,
+void FakeStore::replace_status(ResourceType type, const Object& before, const Json& status) {
+  if (member(*before, "status") == status) return;
+  Json after = Json::object();
+  for (const auto& [key, value] : before->items()) {
+    if (key != "status") after[key] = value;
+  }
+  after["status"] = status;
+  record(type, WatchEventType::kModified, std::move(after), before);
+}
+
+ApiReply FakeStore::replace(const ApiRequest& request, const Object& stored,
                             std::string_view sender) {
-  if (version_of(request.body) != version_of(stored)) {
+  if (version_of(request.body) != version_of(*stored)) {
     return refuse(ApiOutcome::kConflict, "the object has been modified");
   }
-  if (on_write) on_write(request, &stored, sender);
-  const bool is_status = request.verb == ApiVerb::kReplaceStatus;
+  if (on_write) on_write(request, &*stored, sender);
   const std::string key = request.namespace_ + "/" + request.name;
-  update(request.type, key, [&](Json& next) {
-    if (is_status) {
-      next["status"] = member(request.body, "status");
-    } else {
+  if (request.verb == ApiVerb::kReplaceStatus) {
+    replace_status(request.type, stored, member(request.body, "status"));
+  } else {
+    update(request.type, key, [&](Json& next) {
       next["spec"] = member(request.body, "spec");
       next["metadata"]["labels"] = member(member(request.body, "metadata"), "labels");
-    }
-  });
-  return {.outcome = ApiOutcome::kOk, .body = *find(request.type, key)};
+    });
+  }
+  return {.outcome = ApiOutcome::kOk, .body = find_shared(request.type, key)};
 }
 
 ApiReply FakeStore::erase(const ApiRequest& request, const Json& stored, WallTime now,
@@ -197,8 +207,9 @@ ApiReply FakeStore::erase(const ApiRequest& request, const Json& stored, WallTim
   if (on_write) on_write(request, &stored, sender);
   const std::string key = request.namespace_ + "/" + request.name;
   mark_deleted(request.type, key, now, int_or(request.body, "gracePeriodSeconds", 30));
-  const Json* left = find(request.type, key);
-  return {.outcome = ApiOutcome::kOk, .body = left == nullptr ? Json{{"kind", "Status"}} : *left};
+  const Object left = find_shared(request.type, key);
+  if (left == nullptr) return {.outcome = ApiOutcome::kOk, .body = {{"kind", "Status"}}};
+  return {.outcome = ApiOutcome::kOk, .body = left};
 }
 
 ApiReply FakeStore::serve(const ApiRequest& request, WallTime now, std::string_view sender) {
@@ -209,11 +220,11 @@ ApiReply FakeStore::serve(const ApiRequest& request, WallTime now, std::string_v
   if (stored == nullptr) return refuse(ApiOutcome::kNotFound, key + " is not there");
   switch (request.verb) {
     case ApiVerb::kGet:
-      return {.outcome = ApiOutcome::kOk, .body = *stored};
+      return {.outcome = ApiOutcome::kOk, .body = stored};
     case ApiVerb::kDelete:
       return erase(request, *stored, now, sender);
     default:
-      return replace(request, *stored, sender);
+      return replace(request, stored, sender);
   }
 }
 

@@ -57,7 +57,8 @@ class FakeStore {
   const Kind& kind(ResourceType type) const;
   static ApiReply page_of(const Objects& objects, const ApiRequest& request, int64_t version);
   ApiReply create(const ApiRequest& request, WallTime now, std::string_view sender);
-  ApiReply replace(const ApiRequest& request, const Json& stored, std::string_view sender);
+  ApiReply replace(const ApiRequest& request, const Object& stored, std::string_view sender);
+  void replace_status(ResourceType type, const Object& before, const Json& status);
   ApiReply erase(const ApiRequest& request, const Json& stored, WallTime now,
                  std::string_view sender);
   void record(ResourceType type, WatchEventType event, Json object, Object before);

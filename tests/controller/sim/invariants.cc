@@ -28,7 +28,8 @@ bool restarts_in_place(const Json& status) {
 
 bool is_set(const Json& status, const char* type) {
   for (const Json& condition : member(status, "conditions")) {
-    if (condition["type"] == type) return condition["status"] == "True";
+    if (condition["type"].get_ref<const std::string&>() != type) continue;
+    return condition["status"].get_ref<const std::string&>() == "True";
   }
   return false;
 }

@@ -295,7 +295,9 @@ void add_requests(std::vector<Mutant>& mutants) {
       }));
   add("another's lease is free", api({}, [](const ApiRequest& asked, ApiReply& reply) {
         if (is(asked, ApiVerb::kGet, kLeases) && reply.ok()) {
-          reply.body["spec"]["holderIdentity"] = "";
+          Json free = reply.body;
+          free["spec"]["holderIdentity"] = "";
+          reply.body = std::move(free);
         }
       }));
   add("a lease is never lost", api({}, [](const ApiRequest& asked, ApiReply& reply) {

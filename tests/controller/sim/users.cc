@@ -54,12 +54,16 @@ void Users::edit_jobs() {
   std::vector<std::string> keys;
   for (const auto& [key, job] : store_.all(kTrainingJobs)) keys.push_back(key);
   for (const std::string& key : keys) edit_job(key);
-  std::vector<std::string> pods;
-  for (const auto& [key, pod] : store_.all(kPods)) pods.push_back(key);
-  for (const std::string& key : pods) {
+  if (chance_.rate(Fault::kLabelLost) > 0) edit_pods();
+  chance_.timers.after(kTick, [this] { edit_jobs(); });
+}
+
+void Users::edit_pods() {
+  std::vector<std::string> keys;
+  for (const auto& [key, pod] : store_.all(kPods)) keys.push_back(key);
+  for (const std::string& key : keys) {
     if (chance_.happens(Fault::kLabelLost, key)) spoil_label(key);
   }
-  chance_.timers.after(kTick, [this] { edit_jobs(); });
 }
 
 // Taken off, and soon put back.

@@ -30,6 +30,7 @@ class Users {
 
  private:
   void edit_jobs();
+  void edit_pods();
   void edit_job(const std::string& key);
   void spoil_label(const std::string& key);
   void replace_job(const std::string& key);
