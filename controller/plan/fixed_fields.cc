@@ -1,5 +1,6 @@
 #include "controller/plan/fixed_fields.h"
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 

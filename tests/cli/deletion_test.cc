@@ -95,18 +95,23 @@ TEST_F(ApiTest, WhatIsMadeForAnOwnerThatIsGoneGoesToo) {
 }
 
 TEST_F(ApiTest, TheLastOwnerDecides) {
-  Json a = make(kJobs, job("a")), b = make(kJobs, job("b"));
-  Json shared = owned_by({{"metadata", {{"name", "s"}}}}, a);
-  Json second = owned_by(Json::object(), b)["metadata"]["ownerReferences"][0];
-  second["controller"] = false;
-  shared["metadata"]["ownerReferences"].push_back(second);
-  make(kSecrets, shared);
-  ask("DELETE", path(kJobs, "a"));
-  Json left = get(path(kSecrets, "s")).body;
-  ASSERT_EQ(left["metadata"]["ownerReferences"].size(), 1u);
-  EXPECT_EQ(left["metadata"]["ownerReferences"][0]["uid"], b["metadata"]["uid"]);
-  ask("DELETE", path(kJobs, "b"));
-  EXPECT_EQ(get(path(kSecrets, "s")).code, 404);
+  for (const char* policy : {"Background", "Foreground"}) {
+    SCOPED_TRACE(policy);
+    Json a = make(kJobs, job("a")), b = make(kJobs, job("b"));
+    Json shared = owned_by({{"metadata", {{"name", "s"}}}}, a);
+    Json second = owned_by(Json::object(), b)["metadata"]["ownerReferences"][0];
+    second["controller"] = false;
+    shared["metadata"]["ownerReferences"].push_back(second);
+    make(kSecrets, shared);
+    ask("DELETE", path(kJobs, "a"), {{"propagationPolicy", policy}});
+    EXPECT_EQ(get(path(kJobs, "a")).code, 404);
+    Json left = get(path(kSecrets, "s")).body;
+    ASSERT_EQ(left["metadata"]["ownerReferences"].size(), 1u) << left;
+    EXPECT_EQ(left["metadata"]["ownerReferences"][0]["uid"], b["metadata"]["uid"]);
+    ask("DELETE", path(kJobs, "b"), {{"propagationPolicy", policy}});
+    EXPECT_EQ(get(path(kSecrets, "s")).code, 404);
+    EXPECT_EQ(get(path(kJobs, "b")).code, 404);
+  }
 }
 
 TEST_F(ApiTest, ForegroundWaitsForTheDependents) {
@@ -119,20 +124,6 @@ TEST_F(ApiTest, ForegroundWaitsForTheDependents) {
   ask("DELETE", path(kPods, "p"), {{"gracePeriodSeconds", 0}});
   EXPECT_EQ(get(path(kPods, "p")).code, 404);
   EXPECT_EQ(get(path(kJobs, "a")).code, 404);
-}
-
-TEST_F(ApiTest, InTheForegroundTooWhatHasAnotherOwnerStays) {
-  Json a = make(kJobs, job("a")), b = make(kJobs, job("b"));
-  Json shared = owned_by({{"metadata", {{"name", "s"}}}}, a);
-  Json second = owned_by(Json::object(), b)["metadata"]["ownerReferences"][0];
-  second["controller"] = false;
-  shared["metadata"]["ownerReferences"].push_back(second);
-  make(kSecrets, shared);
-  ask("DELETE", path(kJobs, "a"), {{"propagationPolicy", "Foreground"}});
-  EXPECT_EQ(get(path(kJobs, "a")).code, 404);
-  Json left = get(path(kSecrets, "s")).body;
-  ASSERT_EQ(left["metadata"]["ownerReferences"].size(), 1u) << left;
-  EXPECT_EQ(left["metadata"]["ownerReferences"][0]["uid"], b["metadata"]["uid"]);
 }
 
 TEST_F(ApiTest, OrphansStay) {

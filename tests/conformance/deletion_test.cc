@@ -181,16 +181,21 @@ TEST_F(Deletion, AnOrphanLosesItsReferenceAndStays) {
 
 TEST_F(Deletion, WhatHasAnotherOwnerStays) {
   NEEDS(server().collects_garbage(), kNoCollector);
-  Json one = make(secrets(), named("one"));
-  Json two = make(secrets(), named("two"));
-  owned("child", {reference(one), reference(two)});
-  EXPECT_TRUE(is_code(ask("DELETE", secrets() + "/one"), 200));
-  EXPECT_TRUE(eventually([&] {
-    return get(secrets() + "/child").body["metadata"]["ownerReferences"] ==
-           Json::array({reference(two)});
-  }));
-  EXPECT_TRUE(is_code(ask("DELETE", secrets() + "/two"), 200));
-  EXPECT_TRUE(gone("child"));
+  for (const char* policy : {"Background", "Foreground"}) {
+    SCOPED_TRACE(policy);
+    const std::string how = std::string("?propagationPolicy=") + policy;
+    Json one = make(secrets(), named("one"));
+    Json two = make(secrets(), named("two"));
+    owned("child", {reference(one), reference(two)});
+    EXPECT_TRUE(is_code(ask("DELETE", secrets() + "/one" + how), 200));
+    EXPECT_TRUE(eventually([&] {
+      return get(secrets() + "/child").body["metadata"]["ownerReferences"] ==
+             Json::array({reference(two)});
+    }));
+    EXPECT_TRUE(is_code(ask("DELETE", secrets() + "/two" + how), 200));
+    EXPECT_TRUE(gone("child"));
+    EXPECT_TRUE(gone("one") && gone("two"));
+  }
 }
 
 TEST_F(Deletion, WhatNamesAnOwnerThatIsNotThereIsCollected) {

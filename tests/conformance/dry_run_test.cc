@@ -46,6 +46,13 @@ TEST_F(DryRun, ADeleteLeavesTheObject) {
 TEST_F(DryRun, AnotherValueThanAllIsRefused) {
   EXPECT_TRUE(is_failure(ask("POST", secrets() + "?dryRun=Some", named("a")), 422, "Invalid"));
   EXPECT_EQ(get(secrets() + "/a").code, 404);
+  Json made = make(secrets(), named("a"));
+  EXPECT_TRUE(is_failure(ask("DELETE", secrets() + "/a?dryRun=Some"), 422, "Invalid"));
+  EXPECT_TRUE(is_failure(ask("DELETE", secrets() + "/a", {{"dryRun", {"Some"}}}), 422, "Invalid"));
+  EXPECT_TRUE(is_code(ask("DELETE", secrets() + "/a", {{"dryRun", "All"}}), 400));
+  EXPECT_TRUE(is_code(ask("DELETE", secrets() + "/a", {{"preconditions", {{"uid", 5}}}}), 400));
+  EXPECT_TRUE(is_failure(ask("DELETE", secrets() + "?dryRun=Some"), 422, "Invalid"));
+  EXPECT_EQ(get(secrets() + "/a").body, made);
 }
 
 // A server that checks fields says so where kubectl looks for it: in the parameters of PATCH.
