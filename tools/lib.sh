@@ -16,7 +16,7 @@ build_packages=(g++ cmake ninja-build ccache nlohmann-json3-dev libcpprest-dev l
   prometheus-cpp-dev libcli11-dev libdnnl-dev libboost-dev libssl-dev libre2-dev
   googletest)
 text_packages=(bible-kjv bible-kjv-text)
-test_packages=(python3 python3-torch clang libclang-rt-14-dev clang-format procps)
+test_packages=(python3 python3-torch clang libclang-rt-14-dev clang-format procps zsh fish)
 check_packages=(git python3 clang clang-format clang-tidy)
 
 # install PACKAGE...: those that are missing, and says which.

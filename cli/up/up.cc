@@ -130,9 +130,8 @@ Status Up::choose_folder() {
     return {};
   }
   if (options_.folder.empty()) {
-    const char* home = std::getenv("HOME");
-    if (home == nullptr || *home == '\0') return invalid("--folder: missing, and HOME is not set");
-    options_.folder = std::string(home) + "/.lockstep/up";
+    if (options_.home.empty()) return invalid("--folder: missing, and HOME is not set");
+    options_.folder = options_.home + "/.lockstep/up";
   }
   options_.folder = fs::absolute(options_.folder, error).lexically_normal().string();
   return local::make_private_folder(options_.folder);

@@ -10,7 +10,9 @@ namespace lockstep {
 
 struct UpOptions {
   std::string program_folder;  // where lockstep-controller, -agent and -worker are
-  // kubeconfig and logs. Empty: ~/.lockstep/up; with a command a temporary one, removed at the end.
+  std::string home;            // the user's; empty: there is none
+  // kubeconfig and logs. Empty: .lockstep/up of `home`; with a command a temporary one, removed at
+  // the end.
   std::string folder;
   std::string kubeconfig;  // a file that isn't there yet; empty: <folder>/kubeconfig
   uint16_t port = 0;       // of the API server; 0: the system chooses

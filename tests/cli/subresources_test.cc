@@ -75,6 +75,21 @@ TEST_F(ApiTest, AnEvictionDeletesThePod) {
   EXPECT_EQ(ask("POST", std::string(kPods) + "/none/eviction", eviction).code, 404);
 }
 
+TEST_F(ApiTest, AnEvictionReadsItsDeleteOptions) {
+  make(kPods, pod("p"));
+  const std::string target = std::string(kPods) + "/p/eviction";
+  const auto evict = [&](const Json& options) {
+    return ask("POST", target, {{"kind", "Eviction"}, {"deleteOptions", options}}).code;
+  };
+  EXPECT_EQ(evict(Json::array()), 400);
+  EXPECT_EQ(evict({{"gracePeriodSeconds", "x"}}), 400);
+  EXPECT_EQ(evict({{"dryRun", {"Some"}}}), 422);
+  EXPECT_EQ(evict({{"preconditions", {{"uid", "another"}}}}), 409);
+  EXPECT_EQ(evict({{"dryRun", {"All"}}}), 201);
+  EXPECT_EQ(get(std::string(kPods) + "/p").code, 200) << "nothing was to be done yet";
+  EXPECT_EQ(evict(nullptr), 201);
+}
+
 TEST_F(ApiTest, DiscoveryListsSubresources) {
   auto kind_of = [&](const std::string& list, const std::string& name) -> std::string {
     const Json resources = get(list).body["resources"];

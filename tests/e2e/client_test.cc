@@ -1,51 +1,15 @@
 // The tool against a cluster, as a user has it: `lockstep up` and the commands beside it.
-#include <gtest/gtest.h>
-#include <signal.h>
-
 #include "cli/client/connection.h"
-#include "tests/support/job_run.h"
-#include "tests/support/program.h"
+#include "tests/e2e/client_fixture.h"
 
 namespace lockstep::test {
 namespace {
 
-namespace fs = std::filesystem;
-
-const std::string kBin = LOCKSTEP_BIN_DIR;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// One cluster for all tests of the file.
-class ClientTest : public testing::Test {
+class ClientTest : public ClientFixture {
  protected:
   static void SetUpTestSuite() {
-    folder_ = new TemporaryFolder();
-    up_ = new Program({.arguments = {kBin + "/lockstep", "up", "--folder", path("up")}});
-    ASSERT_TRUE(eventually([] { return fs::exists(path("up/kubeconfig")) || !up_->running(); }));
-    ASSERT_TRUE(up_->running()) << up_->errors();
-    write_file(path("text.txt"), generated_text(20'000, 5));
+    start(1);
     make_namespace("team");
-  }
-  static void TearDownTestSuite() {
-    up_->signal(SIGINT);
-    EXPECT_EQ(up_->wait(60), 0) << up_->errors();
-    delete up_;
-    delete folder_;
-  }
-
-  static std::string path(const std::string& name) { return (folder_->path() / name).string(); }
-
-  // `lockstep WORDS...` with the cluster's kubeconfig.
-  static Outcome tool(std::vector<std::string> words,
-                      const std::string& kubeconfig = path("up/kubeconfig"),
-                      const std::string& program = "lockstep") {
-    words.insert(words.begin(), kBin + "/" + program);
-    return run_program(
-        {.arguments = words,
-         .environment = {{"KUBECONFIG", kubeconfig}, {"HOME", folder_->path().string()}}},
-        240);
   }
 
   static void make_namespace(const std::string& name) {
@@ -61,30 +25,7 @@ class ClientTest : public testing::Test {
                                                    {"metadata", {{"name", name}}}}});
     ASSERT_TRUE(made.ok()) << made.error().message;
   }
-
-  // A small job's file. Two jobs at once need ports apart only where they share a machine's
-  // address.
-  static std::string job(const std::string& name, const std::string& data = "text.txt") {
-    const std::string file = path(name + ".yaml");
-    write_file(file,
-               "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata:\n  name: " + name +
-                   "\n  labels: {suite: client}\nspec:\n  nodes: 2\n  threadsPerProcess: 1\n"
-                   "  failure: {maxRestarts: 0}\n  terminationGracePeriodSeconds: 5\n"
-                   "  checkpoint: {path: " +
-                   path(name) +
-                   "}\n"
-                   "  train:\n    model: {layers: 1, width: 16, heads: 2, context: 16}\n    data: "
-                   "{path: " +
-                   path(data) + "}\n    steps: 5\n    batch: {global: 4}\n");
-    return file;
-  }
-
-  static TemporaryFolder* folder_;
-  static Program* up_;
 };
-
-TemporaryFolder* ClientTest::folder_ = nullptr;
-Program* ClientTest::up_ = nullptr;
 
 TEST_F(ClientTest, TakesAJobFromItsFileToItsEnd) {
   const std::string file = job("tiny");
@@ -233,6 +174,60 @@ TEST_F(ClientTest, CompletesInARealBash) {
   EXPECT_EQ(complete("lockstep list --all-n"), "--all-namespaces\n");
   EXPECT_EQ(complete("lockstep submit complete-me.y"), "complete-me.yaml\n");
   EXPECT_EQ(complete("lockstep completion f"), "fish\n");
+}
+
+// What a real shell says to `script`, with the tool on its PATH.
+Outcome in_shell(const std::string& shell, const std::vector<std::string>& flags,
+                 const std::string& script, const std::filesystem::path& folder) {
+  std::vector<std::string> arguments = {shell};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  arguments.insert(arguments.end(), {"-c", script});
+  const char* path = std::getenv("PATH");
+  return run_program({.arguments = arguments,
+                      .environment = {{"PATH", kBin + ":" + (path == nullptr ? "" : path)},
+                                      {"KUBECONFIG", (folder / "up/kubeconfig").string()},
+                                      {"HOME", folder.string()}},
+                      .folder = folder});
+}
+
+bool is_installed(const std::string& shell) {
+  return run_program({.arguments = {"sh", "-c", "command -v " + shell}}).code == 0;
+}
+
+// zsh completes at a terminal alone: its own words are replaced by those that print.
+TEST_F(ClientTest, CompletesInARealZsh) {
+  if (!is_installed("zsh")) GTEST_SKIP() << "no zsh on this machine";
+  write_file(path("zsh-file.yaml"), "");
+  const auto complete = [](const std::string& line, int current) {
+    const Outcome outcome =
+        in_shell("zsh", {"-f"},
+                 "compdef() {}; compadd() { print -l -- ${(P)2} }; _files() { print files }\n"
+                 "source <(lockstep completion zsh)\nwords=(" +
+                     line + "); CURRENT=" + std::to_string(current) + "; _lockstep",
+                 folder_->path());
+    EXPECT_EQ(outcome.errors, "");
+    return outcome.output;
+  };
+  EXPECT_EQ(complete("lockstep sub", 2), "submit\n");
+  EXPECT_EQ(complete("lockstep list -n tea", 4), "team\n");
+  EXPECT_EQ(complete("lockstep list --all-n", 3), "--all-namespaces\n");
+  EXPECT_EQ(complete("lockstep submit zsh-", 3), "files\n");
+}
+
+TEST_F(ClientTest, CompletesInARealFish) {
+  if (!is_installed("fish")) GTEST_SKIP() << "no fish on this machine";
+  write_file(path("fish-file.yaml"), "");
+  const auto complete = [](const std::string& line) {
+    const Outcome outcome =
+        in_shell("fish", {"--no-config"},
+                 "lockstep completion fish | source; complete -C '" + line + "'", folder_->path());
+    EXPECT_EQ(outcome.errors, "");
+    return outcome.output;
+  };
+  EXPECT_EQ(complete("lockstep sub"), "submit\n");
+  EXPECT_EQ(complete("lockstep list -n tea"), "team\n");
+  EXPECT_EQ(complete("lockstep list --all-n"), "--all-namespaces\n");
+  EXPECT_TRUE(complete("lockstep submit fish-").starts_with("fish-file.yaml"));
 }
 
 }  // namespace

@@ -169,8 +169,8 @@ void PodWorker::step(TimePoint now) {
     fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
   bool ready = stopping_ || prepare(now);
   if (ready || stopping_) step_containers(now);
-  if (!gone_) report();
-  if (!is_active() && (stopping_ || is_over())) finish();
+  bool has_said_all = gone_ || report(now);
+  if (has_said_all && !is_active() && (stopping_ || is_over())) done_ = finish(now);
 }
 
 bool PodWorker::is_active() const {
@@ -184,11 +184,18 @@ bool PodWorker::is_over() const {
                      [](const ContainerRun& run) { return run.is_over(); });
 }
 
-void PodWorker::finish() {
-  done_ = true;
-  if (gone_ || !is_deleting(pod_.object)) return;
-  services_.api.remove(pod_target(pod_.object),
-                       {{"gracePeriodSeconds", 0}, {"preconditions", {{"uid", pod_.plan.uid}}}});
+bool PodWorker::has_said(const ApiResponse& answer, TimePoint now) {
+  bool is_refused_for_now = answer.code == 429 || answer.code >= 500;
+  say_at_ = is_refused_for_now ? now + services_.options.retry : TimePoint::max();
+  return !is_refused_for_now;
+}
+
+bool PodWorker::finish(TimePoint now) {
+  if (gone_ || !is_deleting(pod_.object)) return true;
+  return has_said(
+      services_.api.remove(pod_target(pod_.object), {{"gracePeriodSeconds", 0},
+                                                     {"preconditions", {{"uid", pod_.plan.uid}}}}),
+      now);
 }
 
 PodRecord PodWorker::record() const {
@@ -203,26 +210,33 @@ PodRecord PodWorker::record() const {
   return record;
 }
 
-void PodWorker::report() {
+bool PodWorker::report(TimePoint now) {
   Json status;
   if (planned_) {
-    PodRecord now = record();
+    PodRecord latest = record();
     // What was stopped has ended, whatever its policy says: nothing starts it again.
-    if (stopping_ && !is_active()) now.restart_policy = RestartPolicy::kNever;
+    if (stopping_ && !is_active()) latest.restart_policy = RestartPolicy::kNever;
     const Json& present = array_of(object_of(pod_.object, "status"), "conditions");
-    status = pod_status(now, conditions_.update(now, present, services_.clock.wall_now()));
+    status = pod_status(latest, conditions_.update(latest, present, services_.clock.wall_now()));
   } else {
     status = {{"phase", "Failed"}, {"reason", failure_reason_}, {"message", failure_message_}};
   }
-  if (status == reported_) return;
-  services_.api.patch(pod_target(pod_.object, "/status"),
-                      {{"metadata", {{"uid", pod_.plan.uid}}}, {"status", status}});
+  if (status == reported_) {
+    say_at_ = TimePoint::max();
+    return true;
+  }
+  if (say_at_ != TimePoint::max() && now < say_at_) return false;
+  ApiResponse answer =
+      services_.api.patch(pod_target(pod_.object, "/status"),
+                          {{"metadata", {{"uid", pod_.plan.uid}}}, {"status", status}});
+  if (!has_said(answer, now)) return false;
   reported_ = std::move(status);
+  return true;
 }
 
 TimePoint PodWorker::next_deadline() const {
   if (done_) return TimePoint::min();
-  TimePoint next = stopping_ ? TimePoint::max() : deadline_;
+  TimePoint next = stopping_ ? say_at_ : std::min(deadline_, say_at_);
   if (!prepared_ && !stopping_) return std::min(next, retry_at_);
   bool initialized = true;
   for (const ContainerRun& run : init_) {

@@ -52,8 +52,10 @@ class PodWorker {
   void step_containers(TimePoint now);
   bool is_active() const;
   bool is_over() const;
-  void finish();
-  void report();
+  // False: the server is to be asked again later, at say_at_.
+  bool report(TimePoint now);
+  bool finish(TimePoint now);
+  bool has_said(const ApiResponse& answer, TimePoint now);
   PodRecord record() const;
   template <class Visit>
   void each(Visit visit) {
@@ -72,6 +74,7 @@ class PodWorker {
   bool gone_ = false;
   bool done_ = false;
   TimePoint retry_at_{};
+  TimePoint say_at_ = TimePoint::max();    // what the server refused for now is said again
   TimePoint deadline_ = TimePoint::max();  // activeDeadlineSeconds
   WallTime started_{};
   std::string failure_reason_;

@@ -34,6 +34,37 @@ bool is_text_or_absent(const Json& object, const char* key) {
   return value == nullptr || value->is_null() || value->is_string();
 }
 
+// What the body of a deletion says, over what the query said; the refusal if there is one.
+std::optional<ApiResponse> read_delete_body(const Json& body, DeleteOptions& options) {
+  if (!body.is_object()) return bad_request("the body is not a DeleteOptions object");
+  if (body.contains("gracePeriodSeconds") && !body["gracePeriodSeconds"].is_null()) {
+    options.grace_period_seconds = int_or(body, "gracePeriodSeconds", -1);
+    if (*options.grace_period_seconds < 0)
+      return bad_request("gracePeriodSeconds: expected a number of at least 0");
+  }
+  options.propagation = string_or(body, "propagationPolicy", options.propagation);
+  if (const Json* dry_run = find_member(body, "dryRun");
+      dry_run != nullptr && !dry_run->is_null()) {
+    if (!dry_run->is_array()) return bad_request("dryRun: expected a list of texts");
+    for (const Json& value : *dry_run) {
+      if (value != "All")
+        return wrong_dry_run("DELETE",
+                             value.is_string() ? value.get<std::string>() : dump_json(value));
+      options.dry_run = true;
+    }
+  }
+  if (const Json* conditions = find_member(body, "preconditions");
+      conditions != nullptr && !conditions->is_null()) {
+    if (!is_text_or_absent(*conditions, "uid") ||
+        !is_text_or_absent(*conditions, "resourceVersion"))
+      return bad_request(
+          "preconditions: expected an object whose uid and resourceVersion are texts");
+    options.uid = string_or(*conditions, "uid", "");
+    options.resource_version = string_or(*conditions, "resourceVersion", "");
+  }
+  return std::nullopt;
+}
+
 std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
                                                         const ApiRequest& request) {
   DeleteOptions options;
@@ -48,33 +79,7 @@ std::variant<DeleteOptions, ApiResponse> delete_options(const ApiPath& path,
   if (!request.body.empty()) {
     auto parsed = parse_body(request);
     if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
-    const Json& body = std::get<Json>(parsed);
-    if (!body.is_object()) return bad_request("the body is not a DeleteOptions object");
-    if (body.contains("gracePeriodSeconds") && !body["gracePeriodSeconds"].is_null()) {
-      options.grace_period_seconds = int_or(body, "gracePeriodSeconds", -1);
-      if (*options.grace_period_seconds < 0)
-        return bad_request("gracePeriodSeconds: expected a number of at least 0");
-    }
-    options.propagation = string_or(body, "propagationPolicy", options.propagation);
-    if (const Json* dry_run = find_member(body, "dryRun");
-        dry_run != nullptr && !dry_run->is_null()) {
-      if (!dry_run->is_array()) return bad_request("dryRun: expected a list of texts");
-      for (const Json& value : *dry_run) {
-        if (value != "All")
-          return wrong_dry_run("DELETE",
-                               value.is_string() ? value.get<std::string>() : dump_json(value));
-        options.dry_run = true;
-      }
-    }
-    if (const Json* conditions = find_member(body, "preconditions");
-        conditions != nullptr && !conditions->is_null()) {
-      if (!is_text_or_absent(*conditions, "uid") ||
-          !is_text_or_absent(*conditions, "resourceVersion"))
-        return bad_request(
-            "preconditions: expected an object whose uid and resourceVersion are texts");
-      options.uid = string_or(*conditions, "uid", "");
-      options.resource_version = string_or(*conditions, "resourceVersion", "");
-    }
+    if (auto refused = read_delete_body(std::get<Json>(parsed), options)) return *refused;
   }
   const std::string& policy = options.propagation;
   if (!policy.empty() && policy != "Background" && policy != "Foreground" && policy != "Orphan")

@@ -128,7 +128,7 @@ ApiResponse Api::evict(Write& write, const ApiRequest& request) {
   const Json* given = find_member(eviction, "deleteOptions");
   ApiRequest deletion = request;
   deletion.content_type = "application/json";
-  deletion.body = given == nullptr || !given->is_object() ? "" : dump_json(*given);
+  deletion.body = given == nullptr || given->is_null() ? "" : dump_json(*given);
   ApiPath pod = path;
   pod.subresource = "";
   ApiResponse deleted = remove(pod, deletion);
