@@ -137,11 +137,15 @@ RequestText Mutator::new_request() {
 
 std::string Mutator::new_target(const FuzzKind& kind, bool names_object) {
   std::string text = kind.prefix;
-  if (kind.namespaced && !one_in(12)) text += "/namespaces/" + of(words::namespaces());
+  // Mostly where there is something: object `a` of namespace default.
+  if (kind.namespaced && !one_in(12))
+    text += "/namespaces/" + (one_in(3) ? of(words::namespaces()) : "default");
   text += "/" + std::string(kind.plural);
   const bool defines = std::string_view(kind.kind) == "CustomResourceDefinition";
-  if (names_object) text += "/" + (defines && !one_in(8) ? "things.a.b" : of(words::names()));
-  if (names_object && one_in(3)) text += "/" + of(words::subresources());
+  if (names_object)
+    text += "/" + (defines && !one_in(8) ? "things.a.b" : one_in(2) ? of(words::names()) : "a");
+  if (names_object && one_in(3))
+    text += "/" + (one_in(6) ? of(words::subresources()) : of(kind.subresources()));
   return text;
 }
 

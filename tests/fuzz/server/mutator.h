@@ -30,6 +30,10 @@ class Mutator {
     return list[random_.below(std::size(list))];
   }
 
+  std::string of(std::vector<std::string>&& list) {
+    return std::move(list[random_.below(list.size())]);
+  }
+
   void change_sequence(std::vector<RequestText>& requests);
   RequestText new_request();
   std::string new_target(const FuzzKind& kind, bool names_object);

@@ -30,17 +30,19 @@ constexpr FuzzKind kKinds[] = {
         {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema":
          {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})"},
     {"/apis/a.b/v1", "things", "Thing", true,
-     R"({"spec": {"a": "x", "n": 3, "m": {"a": "b"}, "k": [{"n": "a", "v": 1}], "l": ["a"]}})"},
+     R"({"spec": {"a": "x", "n": 3, "m": {"a": "b"}, "k": [{"n": "a", "v": 1}], "l": ["a"]}})",
+     "status scale"},
     {"/apis/a.b/v2", "things", "Thing", true, R"({"spec": {"a": {"b": []}}, "status": 1})"},
     {"/apis/lockstep.dev/v1alpha1", "trainingjobs", "TrainingJob", true,
-     R"({"spec": {"nodes": 1, "command": ["true"]}})"},
+     R"({"spec": {"nodes": 1, "command": ["true"]}})", "status scale"},
     {"/api/v1", "pods", "Pod", true,
      R"({"spec": {"containers": [{"name": "a", "image": "i", "env": [{"name": "E", "value": "1"}],
          "ports": [{"containerPort": 1}]}], "volumes": [{"name": "v", "emptyDir": {}}]},
          "status": {"phase": "Running", "containerStatuses": [{"name": "a", "ready": true,
          "restartCount": 1, "containerID": "local://a", "lastState": {"terminated":
          {"exitCode": 1, "reason": "Error"}}, "state": {"running": {"startedAt":
-         "2026-01-02T03:04:05Z"}}}]}})"},
+         "2026-01-02T03:04:05Z"}}}]}})",
+     "status binding eviction log"},
     {"/api/v1", "configmaps", "ConfigMap", true,
      R"({"data": {"a": "b"}, "metadata": {"labels": {"a": "b"}}})"},
     {"/api/v1", "secrets", "Secret", true, R"({"data": {"a": "YQ=="}, "stringData": {"b": "c"}})"},
@@ -71,6 +73,10 @@ std::vector<std::string> split(const char* text) {
 
 const char* FuzzKind::api_version() const {
   return prefix + std::strlen(std::string_view(prefix).starts_with("/apis/") ? "/apis/" : "/api/");
+}
+
+std::vector<std::string> FuzzKind::subresources() const {
+  return split(subresource_names);
 }
 
 std::span<const FuzzKind> fuzz_kinds() {

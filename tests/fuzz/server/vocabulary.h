@@ -16,7 +16,9 @@ struct FuzzKind {
   const char* kind;
   bool namespaced;
   const char* object;
+  const char* subresource_names = "status";  // with blanks between
 
+  std::vector<std::string> subresources() const;
   // "v1", "lockstep.dev/v1alpha1"
   const char* api_version() const;
 };
