@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -22,6 +23,9 @@ namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
 constexpr size_t kHttpThreads = 4;
+// Requests open at once: enough for the rate where an answer takes a tenth of a second.
+constexpr double kOpenForEachQps = 0.1;
+constexpr double kOpenMin = 16, kOpenMax = 64;
 constexpr Duration kTrimInterval = std::chrono::seconds(10);
 
 struct Flags {
@@ -144,7 +148,9 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
   access.server.user_agent = std::string("lockstep-controller/") + kVersion;
   KubeClient api({.server = access.server,
                   .credentials = access.credentials,
-                  .rate = {.per_second = flags.qps, .burst = flags.burst}},
+                  .rate = {.per_second = flags.qps, .burst = flags.burst},
+                  .open_max = static_cast<size_t>(
+                      std::clamp(flags.qps * kOpenForEachQps, kOpenMin, kOpenMax))},
                  mailbox, timers, clock);
   AgentHttpClient agents({}, mailbox, timers);
   std::optional<int> exit_code;

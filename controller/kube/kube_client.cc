@@ -191,12 +191,38 @@ void KubeClient::send(ApiRequest request, Done done) {
     return;
   }
   const bool can_wait = request.can_wait;
+  auto call = [this, request = std::move(request), done = std::move(done)] {
+    send_now(
+        request,
+        [this, done](ApiReply reply) {
+          end_one();
+          done(std::move(reply));
+        },
+        true);
+  };
   limiter_.submit(
-      [this, request = std::move(request), done = std::move(done), since = timers_.now()] {
+      [this, call = std::move(call), since = timers_.now()] {
         metrics_.waited_seconds.observe(to_seconds(timers_.now() - since));
-        send_now(request, done, true);
+        start(call);
       },
       can_wait);
+}
+
+void KubeClient::start(std::function<void()> call) {
+  if (open_ >= options_.open_max) {
+    turns_.push_back(std::move(call));
+    return;
+  }
+  ++open_;
+  call();
+}
+
+void KubeClient::end_one() {
+  --open_;
+  if (turns_.empty()) return;
+  const std::function<void()> call = std::move(turns_.front());
+  turns_.pop_front();
+  start(call);
 }
 
 void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -19,6 +21,7 @@ struct KubeClientOptions {
   Duration deadline = std::chrono::seconds(30);      // of a request
   Duration watch_margin = std::chrono::seconds(15);  // beyond a watch's timeoutSeconds
   size_t reply_bytes_max = 64u << 20;                // a page of objects
+  size_t open_max = 16;                              // requests that wait for their answer
 };
 
 // The path and query of a request, percent-encoded.
@@ -31,8 +34,11 @@ Duration retry_after(const std::string& header, WallTime now);
 ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now);
 
 // The Kubernetes API over HTTP. Leases go past the rate limit: a leader that is busy must not lose
-// its lease for it. Watches have connections of their own. What the server warns of (a deprecated
-// version of the API, a field that it doesn't know) is logged, the same words once.
+// its lease for it. Watches have connections of their own. At most `open_max` other requests are
+// open at once, the next ones wait for their answers: each has a connection for itself, and to
+// begin one costs some 30 ms of CPU, since every one reads the system's certificates. What the
+// server warns of (a deprecated version of the API, a field that it doesn't know) is logged, the
+// same words once.
 class KubeClient final : public ApiClient {
  public:
   // References must outlive it.
@@ -42,9 +48,12 @@ class KubeClient final : public ApiClient {
   std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override;
 
   const RequestMetrics& metrics() const { return metrics_; }
-  size_t waiting() const { return limiter_.waiting(); }  // for the rate limit
+  // For the rate limit, or for others' answers.
+  size_t waiting() const { return limiter_.waiting() + turns_.size(); }
 
  private:
+  void start(std::function<void()> call);
+  void end_one();
   void send_now(ApiRequest request, Done done, bool may_retry);
   void tell_warning(const std::string& warning);
 
@@ -52,6 +61,8 @@ class KubeClient final : public ApiClient {
   Timers& timers_;
   Credentials credentials_;
   RateLimiter limiter_;
+  size_t open_ = 0;
+  std::deque<std::function<void()>> turns_;  // calls that wait for an answer to another
   HttpClient requests_;
   HttpClient watches_;
   RequestMetrics metrics_;

@@ -237,6 +237,38 @@ TEST(KubeClient, SendsMethodPathTokenAndBody) {
   EXPECT_EQ(seen[0].body, R"({"preconditions":{"uid":"u"}})");
 }
 
+TEST(KubeClient, KeepsFewRequestsOpenAndTheLeaseWaitsForNone) {
+  constexpr int kRequests = 20;
+  Loop loop;
+  std::atomic<int> open{0}, most{0};
+  std::atomic<bool> may_end{false};
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    if (!request.contains("/leases/")) {
+      const int now = ++open;
+      for (int known = most; known < now && !most.compare_exchange_weak(known, now);) {
+      }
+      may_end.wait(false);
+      --open;
+    }
+    peer.reply(200, "{}");
+  });
+  KubeClientOptions options = options_for(server);
+  options.open_max = 4;
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  int answers = 0;
+  for (int i = 0; i < kRequests; ++i)
+    client.send(kGetPod, [&](const ApiReply& reply) { answers += reply.ok() ? 1 : 0; });
+  EXPECT_EQ(client.waiting(), kRequests - options.open_max);
+  const ApiRequest lease{.verb = ApiVerb::kGet, .type = kLeases, .namespace_ = "ns", .name = "l"};
+  EXPECT_TRUE(call(loop, client, lease).ok());
+  EXPECT_EQ(answers, 0);
+  may_end = true;
+  may_end.notify_all();
+  loop.run_until([&] { return answers == kRequests; });
+  EXPECT_LE(most, 4);
+  EXPECT_EQ(client.waiting(), 0u);
+}
+
 TEST(KubeClient, ReadsTheTokenAgainWhenTheServerRefusesIt) {
   Loop loop;
   ScriptedServer server([](const Request& request, const Peer& peer) {
