@@ -23,8 +23,8 @@ namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
 constexpr size_t kHttpThreads = 4;
-// Requests open at once: enough for the rate where an answer takes a tenth of a second.
-constexpr double kOpenForEachQps = 0.1;
+// Requests open at once: enough for the rate where an answer takes 50 ms.
+constexpr double kOpenForEachQps = 0.05;
 constexpr double kOpenMin = 16, kOpenMax = 64;
 constexpr Duration kTrimInterval = std::chrono::seconds(10);
 

@@ -35,14 +35,28 @@ HttpClient& AgentHttpClient::client(const std::string& ip) {
   return *client;
 }
 
-void AgentHttpClient::put_assignment(const AgentAddress& agent, const Assignment& assignment,
-                                     Done done) {
-  HttpRequest request{.method = "PUT",
-                      .path_and_query = "/v1/assignment",
-                      .authorization = bearer(agent.token),
-                      .body = dump_json(to_json(assignment)),
-                      .deadline = options_.put_deadline,
-                      .reply_bytes_max = kReplyBytesMax};
+// Written once for all nodes of a job, which are told one after the other.
+const std::string& AgentHttpClient::text_of(const std::shared_ptr<const Assignment>& assignment) {
+  if (last_.lock() != assignment) {
+    Json document = to_json(*assignment);
+    document.erase("nodeIndex");
+    last_text_ = dump_json(document);
+    last_text_.pop_back();
+    last_ = assignment;
+  }
+  return last_text_;
+}
+
+void AgentHttpClient::put_assignment(const AgentAddress& agent,
+                                     const std::shared_ptr<const Assignment>& assignment,
+                                     int64_t node_index, Done done) {
+  HttpRequest request{
+      .method = "PUT",
+      .path_and_query = "/v1/assignment",
+      .authorization = bearer(agent.token),
+      .body = text_of(assignment) + ",\"nodeIndex\":" + std::to_string(node_index) + "}",
+      .deadline = options_.put_deadline,
+      .reply_bytes_max = kReplyBytesMax};
   client(agent.ip).send(
       std::move(request),
       [done = std::move(done)](const Result<HttpReply>& reply) { done(read_state(reply)); });

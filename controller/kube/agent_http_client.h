@@ -22,17 +22,23 @@ class AgentHttpClient final : public AgentClient {
   AgentHttpClient(AgentHttpOptions options, Mailbox& mailbox, Timers& timers)
       : options_(options), mailbox_(mailbox), timers_(timers) {}
 
-  void put_assignment(const AgentAddress& agent, const Assignment& assignment, Done done) override;
+  void put_assignment(const AgentAddress& agent,
+                      const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
+                      Done done) override;
   void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override;
   void forget(const AgentAddress& agent) override { clients_.erase(agent.ip); }
 
  private:
   HttpClient& client(const std::string& ip);
+  const std::string& text_of(const std::shared_ptr<const Assignment>& assignment);
 
   AgentHttpOptions options_;
   Mailbox& mailbox_;
   Timers& timers_;
   std::map<std::string, std::unique_ptr<HttpClient>> clients_;  // by address
+  std::weak_ptr<const Assignment>
+      last_;  // that was put, and its document without nodeIndex and end
+  std::string last_text_;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "common/api/agent_messages.h"
@@ -22,8 +23,10 @@ class AgentClient {
   using Done = std::function<void(Result<AgentState>)>;
 
   virtual ~AgentClient() = default;
-  virtual void put_assignment(const AgentAddress& agent, const Assignment& assignment,
-                              Done done) = 0;
+  // The assignment with that node_index in place of its own.
+  virtual void put_assignment(const AgentAddress& agent,
+                              const std::shared_ptr<const Assignment>& assignment,
+                              int64_t node_index, Done done) = 0;
   // Answers at once if the agent's sequence is beyond `since`, else when it changes or `wait` is
   // over.
   virtual void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) = 0;

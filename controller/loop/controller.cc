@@ -11,10 +11,25 @@ namespace {
 // Then answers, timers and probes have their turn.
 constexpr int kPlansInARowMax = 64;
 
+// A write without them leaves them as they are.
+Json without_managed_fields(const Json& object) {
+  const Json* metadata = find_member(object, "metadata");
+  if (metadata == nullptr || !metadata->contains("managedFields")) return object;
+  Json kept = Json::object();
+  for (const auto& [key, value] : object.items()) {
+    if (key != "metadata") kept[key] = value;
+  }
+  for (const auto& [key, value] : metadata->items()) {
+    if (key != "managedFields") kept["metadata"][key] = value;
+  }
+  return kept;
+}
+
 InformerOptions for_jobs(const ControllerOptions& options) {
   InformerOptions informer = options.informer;
   informer.type = kTrainingJobs;
   informer.namespace_ = options.namespace_;
+  informer.trim = without_managed_fields;
   return informer;
 }
 
@@ -23,6 +38,7 @@ InformerOptions for_pods(const ControllerOptions& options) {
   informer.type = kPods;
   informer.namespace_ = options.namespace_;
   informer.label_selector = std::string(kManagedByLabel) + "=" + kManagedByValue;
+  informer.trim = trimmed_pod;
   return informer;
 }
 
@@ -274,7 +290,9 @@ void Controller::look_at(const std::string& key) {
 }
 
 void Controller::after_plan(const std::string& key, const std::string& uid, Execution execution) {
-  if (execution.wrote_progress) budget_.spend(uid, timers_.now());
+  const bool is_known = memory_.contains(uid);
+  if (is_known && execution.wrote_status) budget_.note_write(uid, timers_.now());
+  if (is_known && execution.wrote_progress) budget_.spend(uid, timers_.now());
   ++(execution.ok            ? reconcile_metrics_.successes
      : execution.is_conflict ? reconcile_metrics_.conflicts
                              : reconcile_metrics_.errors);

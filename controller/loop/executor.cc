@@ -124,10 +124,13 @@ void Executor::start(const RunPtr& run, const Action& action) {
 }
 
 void Executor::finish_one(const RunPtr& run, Execution execution) {
-  run->result.wrote_progress = run->result.wrote_progress || execution.wrote_progress;
+  execution.wrote_status |= run->result.wrote_status;
+  execution.wrote_progress |= run->result.wrote_progress;
   if (!execution.ok && run->result.ok) {
-    execution.wrote_progress = run->result.wrote_progress;
     run->result = std::move(execution);
+  } else {
+    run->result.wrote_status = execution.wrote_status;
+    run->result.wrote_progress = execution.wrote_progress;
   }
   if (--run->open == 0) next_group(run);
 }
@@ -262,18 +265,19 @@ void Executor::delete_job(const RunPtr& run, const DeleteJob& action) {
 
 void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
   const AgentAddress address{.ip = action.target.ip, .token = run->job.token};
-  agents_.put_assignment(
-      address, action.assignment, [this, run, target = action.target](Result<AgentState> answer) {
-        if (answer.ok()) {
-          knowledge_.agent_said(run->job, target.pod_uid, *answer);
-          finish_one(run, {});
-          return;
-        }
-        Execution execution;
-        execution.ok = false;
-        execution.error = "assigning to " + target.pod_name + ": " + answer.error().message;
-        finish_one(run, std::move(execution));
-      });
+  agents_.put_assignment(address, action.assignment, action.node_index,
+                         [this, run, target = action.target](Result<AgentState> answer) {
+                           if (answer.ok()) {
+                             knowledge_.agent_said(run->job, target.pod_uid, *answer);
+                             finish_one(run, {});
+                             return;
+                           }
+                           Execution execution;
+                           execution.ok = false;
+                           execution.error =
+                               "assigning to " + target.pod_name + ": " + answer.error().message;
+                           finish_one(run, std::move(execution));
+                         });
 }
 
 void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
@@ -285,6 +289,7 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
     if (reply.ok()) {
       knowledge_.job_written(reply.body);
       Execution execution;
+      execution.wrote_status = true;
       execution.wrote_progress = progress;
       finish_one(run, std::move(execution));
     } else if (reply.outcome == ApiOutcome::kConflict) {

@@ -26,7 +26,8 @@ struct JobContext {
 struct Execution {
   bool ok = true;
   bool is_conflict = false;  // the job had changed; the newer one has been learnt: plan again
-  bool wrote_progress = false;
+  bool wrote_status = false;
+  bool wrote_progress = false;  // and mere numbers
   std::string error{};
   Duration retry_after{0};
 };

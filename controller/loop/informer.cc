@@ -95,7 +95,8 @@ void Informer::on_page(ApiReply reply) {
   }
   const Json* items = find_member(reply.body, "items");
   if (items != nullptr && items->is_array()) {
-    for (const Json& item : *items) listed_[object_key(item)] = item;
+    for (const Json& item : *items)
+      listed_[object_key(item)] = options_.trim ? options_.trim(item) : item;
   }
   std::string next = string_or(metadata_of(reply.body), "continue", "");
   if (!next.empty()) {
@@ -187,11 +188,15 @@ void Informer::retry_later(bool relist, Duration minimum) {
   });
 }
 
+SharedJson Informer::trimmed(const SharedJson& object) const {
+  return options_.trim ? SharedJson(options_.trim(object)) : object;
+}
+
 void Informer::put(const std::string& key, const SharedJson& object) {
   const auto place = objects_.find(key);
   if (place == objects_.end()) {
-    objects_[key] = object;
-    on_change_(key, nullptr, &*object);
+    const SharedJson kept = objects_[key] = trimmed(object);
+    on_change_(key, nullptr, &*kept);
     return;
   }
   if (uid_of(place->second) != uid_of(object)) {
@@ -202,8 +207,9 @@ void Informer::put(const std::string& key, const SharedJson& object) {
     return;
   }
   if (is_stale(place->second, object)) return;
-  const SharedJson before = std::exchange(place->second, object);
-  on_change_(key, &*before, &*object);
+  const SharedJson kept = trimmed(object);
+  const SharedJson before = std::exchange(place->second, kept);
+  on_change_(key, &*before, &*kept);
 }
 
 void Informer::erase(const std::string& key) {

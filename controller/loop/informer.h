@@ -26,6 +26,9 @@ struct InformerOptions {
   int64_t watch_seconds_max = 300;
   Duration short_watch = std::chrono::seconds(1);  // shorter and without an event: an error
   RetryOptions retry{};
+  // What is kept of an object, with its metadata's name, namespace, uid and resourceVersion; none:
+  // all of it.
+  std::function<Json(const Json& object)> trim{};
 };
 
 // A copy of all objects of one kind that follows the server's: list in pages, then watch from the
@@ -70,6 +73,7 @@ class Informer {
   void on_events(std::vector<WatchEvent> events);
   void on_watch_end(ApiReply reply);
   void retry_later(bool relist, Duration minimum);
+  SharedJson trimmed(const SharedJson& object) const;
   void put(const std::string& key, const SharedJson& object);
   void erase(const std::string& key);
 

@@ -47,7 +47,7 @@ bool held_back(Pass& pass) {
 
 Verdict assignment(Pass& pass) {
   if (!pass.formed()) return form(pass);
-  const Result<WorldAssignment> world = world_of(pass, pass.status.round);
+  Result<WorldAssignment> world = world_of(pass, pass.status.round);
   if (!world.ok()) {
     pass.plan.why = "a member's address is not known";
     return Verdict::kNext;
@@ -74,10 +74,12 @@ Verdict assignment(Pass& pass) {
   }
   pass.plan.why = "agents are to be told of the round";
   if (held_back(pass)) return Verdict::kNext;
+  const auto all =
+      std::make_shared<const Assignment>(assignment_of(pass, std::move(world).value(), "Run"));
   for (const PodView* pod : behind) {
     if (!pod->live()) continue;
-    pass.act(PutAssignment{.target = target_of(*pod),
-                           .assignment = assignment_for(pass, *world, pod->node_index, "Run")});
+    pass.act(
+        PutAssignment{.target = target_of(*pod), .assignment = all, .node_index = pod->node_index});
   }
   return Verdict::kActed;
 }

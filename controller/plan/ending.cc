@@ -36,6 +36,13 @@ void expire(Pass& pass, Duration since) {
                      .resource_version = pass.job().metadata.resourceVersion});
 }
 
+std::shared_ptr<const Assignment> leaving(const Pass& pass, const WorldAssignment& world,
+                                          int64_t exit_code) {
+  Assignment leave = assignment_of(pass, world, "Exit");
+  leave.exit_code = exit_code;
+  return std::make_shared<const Assignment>(std::move(leave));
+}
+
 }  // namespace
 
 // The agents of the last round are asked to exit, so that the pods end by themselves and their logs
@@ -48,6 +55,7 @@ Verdict ending(Pass& pass) {
   const bool can_ask = pass.formed() && world.ok() && world_hash(*world) == pass.status.worldHash;
   const Result<WallTime> ended = wall_time_from_rfc3339(pass.status.completionTime);
   const Duration since = ended.ok() ? pass.seen.wall_now - *ended : Duration::max();
+  std::shared_ptr<const Assignment> leave;
   for (const PodView& pod : pass.seen.pods) {
     if (!pod.live()) continue;
     const bool ask = can_ask && is_member(pass, pod) && since < pass.limits.exit_wait;
@@ -60,9 +68,9 @@ Verdict ending(Pass& pass) {
     }
     pass.requeue(pass.now + (pass.limits.exit_wait - since));
     if (is_leaving(pass, pod)) continue;
-    Assignment leave = assignment_for(pass, *world, pod.node_index, "Exit");
-    leave.exit_code = complete ? 0 : 1;
-    pass.act(PutAssignment{.target = target_of(pod), .assignment = std::move(leave)});
+    if (leave == nullptr) leave = leaving(pass, *world, complete ? 0 : 1);
+    pass.act(
+        PutAssignment{.target = target_of(pod), .assignment = leave, .node_index = pod.node_index});
   }
   if (pass.plan.actions.empty()) expire(pass, since);
   return Verdict::kActed;

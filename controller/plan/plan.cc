@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "controller/plan/conditions.h"
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/world.h"
@@ -13,17 +14,32 @@ namespace {
 constexpr Policy kPolicies[] = {deletion, ending,     completion, validation, suspension,
                                 deadline, membership, failure,    placement,  assignment};
 
-// Whether all that changed are numbers of the training's progress.
-bool differs_in_progress_alone(const TrainingJobStatus& before, TrainingJobStatus after) {
+// While a condition stays as it is, its message tells how far its matter has come.
+void restore_messages(const TrainingJobStatus& before, TrainingJobStatus& after) {
+  for (const char* type : {kReady, kPodsScheduled}) {
+    const Condition* old = find_condition(before, type);
+    for (Condition& condition : after.conditions) {
+      const bool is_same = old != nullptr && condition.type == type &&
+                           condition.status == old->status && condition.reason == old->reason;
+      if (is_same) condition.message = old->message;
+    }
+  }
+}
+
+// Whether all that changed are numbers for people: of the training's progress, and of the pods that
+// run so far.
+bool differs_in_numbers_alone(const TrainingJobStatus& before, TrainingJobStatus after) {
   after.progress = before.progress;
   after.lastCheckpoint = before.lastCheckpoint;
+  after.nodes.ready = before.nodes.ready;
+  restore_messages(before, after);
   return after == before;
 }
 
 void write_status(Pass& pass) {
   const TrainingJobStatus& before = pass.seen.job.status;
   if (pass.status == before) return;
-  const bool progress_only = differs_in_progress_alone(before, pass.status);
+  const bool progress_only = differs_in_numbers_alone(before, pass.status);
   if (progress_only && !pass.seen.may_write_progress) {
     pass.requeue(pass.seen.progress_writable_at);
     return;

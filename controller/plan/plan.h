@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -49,7 +50,7 @@ struct Observed {
   std::string job_token{};                    // for the Secret
   std::optional<PodRefusal> refusal{};
   WallTime wall_now{};               // for what is stored
-  bool may_write_progress = true;    // the budget of progress writes allows one now
+  bool may_write_progress = true;    // the budget of writes of mere numbers allows one now
   TimePoint progress_writable_at{};  // else: when it will
   // Most agents of all jobs fell silent at once: rather the controller's own network.
   bool suspect_self = false;
@@ -105,7 +106,10 @@ struct DeleteJob {  // with all that it owns
 };
 struct PutAssignment {
   AgentTarget target;
-  Assignment assignment;
+  // But for node_index the same for all nodes: with the world in it, each having one of its own
+  // would grow with the square of their number.
+  std::shared_ptr<const Assignment> assignment;
+  int64_t node_index = 0;
 };
 struct WriteStatus {  // the whole status; refused by the server unless resource_version is current
   TrainingJobStatus status;

@@ -1,5 +1,6 @@
 #include "controller/plan/pod_view.h"
 
+#include <array>
 #include <charconv>
 
 #include "controller/plan/names.h"
@@ -90,6 +91,31 @@ std::string controller_uid(const Json& object) {
     if (bool_or(owner, "controller", false)) return string_or(owner, "uid", "");
   }
   return "";
+}
+
+Json trimmed_pod(const Json& pod) {
+  constexpr std::array kMetadata = {"name",        "namespace",         "uid",
+                                    "labels",      "resourceVersion",   "creationTimestamp",
+                                    "annotations", "deletionTimestamp", "ownerReferences"};
+  constexpr std::array kSpec = {"nodeName"};
+  constexpr std::array kStatus = {"phase",
+                                  "podIP",
+                                  "reason",
+                                  "message",
+                                  "conditions",
+                                  "initContainerStatuses",
+                                  "containerStatuses"};
+  Json kept = Json::object();
+  const auto keep = [&](const char* part, const auto& keys) {
+    const Json& from = member(pod, part);
+    for (const char* key : keys) {
+      if (const Json* value = find_member(from, key)) kept[part][key] = *value;
+    }
+  };
+  keep("metadata", kMetadata);
+  keep("spec", kSpec);
+  keep("status", kStatus);
+  return kept;
 }
 
 std::optional<PodView> pod_view_from_json(const Json& pod) {

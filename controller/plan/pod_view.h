@@ -46,6 +46,10 @@ struct PodView {
 // absent: an API server wrote them, and a newer one may write them differently.
 std::optional<PodView> pod_view_from_json(const Json& pod);
 
+// What pod_view_from_json() reads of a Pod, with its versions and all of its labels and
+// annotations: a small part of it.
+Json trimmed_pod(const Json& pod);
+
 // metadata.ownerReferences' controller; empty where there is none.
 std::string controller_uid(const Json& object);
 

@@ -37,15 +37,13 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
   return make_world(pass.spec(), input);
 }
 
-Assignment assignment_for(const Pass& pass, const WorldAssignment& world, int64_t node_index,
-                          std::string action) {
+Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action) {
   const TrainingJobSpec& spec = pass.spec();
   return {.action = std::move(action),
           .job_name = pass.job().metadata.name,
           .job_namespace = pass.job().metadata.namespace_,
-          .node_index = node_index,
           .hash = world_hash(world),
-          .world = world,
+          .world = std::move(world),
           .train = spec.train,
           .command = spec.command,
           .variables = spec.rendezvous.variables,

@@ -11,9 +11,8 @@ namespace lockstep {
 // address is missing; kInvalid where the spec does not fit (validation says so before).
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
 
-// What the agent of one node is told. `action`: Run or Exit.
-Assignment assignment_for(const Pass& pass, const WorldAssignment& world, int64_t node_index,
-                          std::string action);
+// What the agents are told, but for each one's node index. `action`: Run or Exit.
+Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action);
 
 AgentTarget target_of(const PodView& pod);
 

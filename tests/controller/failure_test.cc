@@ -45,7 +45,7 @@ TEST(FailurePolicy, RestartsTheGangInPlaceWhenOneRankFails) {
   EXPECT_EQ(failure.recoverySeconds, 0);
   const Plan next = scene.plan();
   EXPECT_EQ(only<PutAssignment>(next).size(), 3u);
-  EXPECT_EQ(only<PutAssignment>(next)[0].assignment.world.round, 2);
+  EXPECT_EQ(only<PutAssignment>(next)[0].assignment->world.round, 2);
   EXPECT_TRUE(only<CreatePod>(next).empty());
 }
 
@@ -524,9 +524,9 @@ TEST(CommandWorld, EachRoundHasPortsOfItsOwnAndEachPodOfOneMachineToo) {
   EXPECT_EQ(scene.status().rendezvous->port, 29501);
   const auto puts = only<PutAssignment>(scene.plan());
   ASSERT_EQ(puts.size(), 2u);
-  EXPECT_EQ(puts[0].assignment.restarts, 1);
-  EXPECT_EQ(puts[0].assignment.max_restarts, 10);
-  EXPECT_EQ(puts[0].assignment.world.nodes[1].port, 29501) << "each pod has its own address";
+  EXPECT_EQ(puts[0].assignment->restarts, 1);
+  EXPECT_EQ(puts[0].assignment->max_restarts, 10);
+  EXPECT_EQ(puts[0].assignment->world.nodes[1].port, 29501) << "each pod has its own address";
 
   Scene local(2);
   local.seen.job.spec.train.reset();
@@ -536,8 +536,8 @@ TEST(CommandWorld, EachRoundHasPortsOfItsOwnAndEachPodOfOneMachineToo) {
   local.settle();
   const auto of_machine = only<PutAssignment>(local.plan());
   ASSERT_EQ(of_machine.size(), 2u);
-  EXPECT_EQ(of_machine[0].assignment.world.nodes[0].port, 29500);
-  EXPECT_EQ(of_machine[0].assignment.world.nodes[1].port, 29508);
+  EXPECT_EQ(of_machine[0].assignment->world.nodes[0].port, 29500);
+  EXPECT_EQ(of_machine[0].assignment->world.nodes[1].port, 29508);
 }
 
 }  // namespace

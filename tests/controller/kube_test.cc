@@ -554,18 +554,20 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   });
   AgentHttpClient client({.port = server.port()}, loop.mailbox, loop.timers);
   const AgentAddress agent{.ip = "127.0.0.1", .token = "job-token"};
-  Assignment assignment;
-  assignment.job_name = "j";
+  Assignment told;
+  told.job_name = "j";
+  const auto assignment = std::make_shared<const Assignment>(told);
+  told.node_index = 3;
   std::optional<Result<AgentState>> answer;
   const auto done = [&](Result<AgentState> result) { answer.emplace(std::move(result)); };
   const auto wait = [&] { loop.run_until([&] { return answer.has_value(); }); };
-  client.put_assignment(agent, assignment, done);
+  client.put_assignment(agent, assignment, 3, done);
   wait();
   ASSERT_TRUE(answer->ok()) << answer->error().message;
   EXPECT_EQ(**answer, state);
   EXPECT_TRUE(seen[0].contains("PUT /v1/assignment HTTP/1.1"));
   EXPECT_TRUE(seen[0].contains("Authorization:Bearer job-token\r\n"));
-  EXPECT_EQ(seen[0].body, dump_json(to_json(assignment)));
+  EXPECT_EQ(Json::parse(seen[0].body), to_json(told));
   answer.reset();
   client.poll_state(agent, 7, seconds(10), done);
   wait();
@@ -576,7 +578,7 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
                                                           {503, Code::kUnavailable}}) {
     status = code;
     answer.reset();
-    client.put_assignment(agent, assignment, done);
+    client.put_assignment(agent, assignment, 3, done);
     wait();
     ASSERT_FALSE(answer->ok());
     EXPECT_EQ(answer->error().code, expected) << code;

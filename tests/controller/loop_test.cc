@@ -114,6 +114,27 @@ TEST_F(InformerTest, ListsInPagesThenWatchesFromTheListsVersion) {
   EXPECT_EQ(api.watches.back()->request.query.at("allowWatchBookmarks"), "true");
 }
 
+TEST_F(InformerTest, KeepsOfAnObjectWhatItIsToldTo) {
+  InformerOptions trimming = options;
+  trimming.trim = [](const Json& object) { return Json{{"metadata", object["metadata"]}}; };
+  std::vector<Json> seen;
+  Informer trimmed(
+      api, timers, random, trimming,
+      [&](const std::string&, const Json*, const Json* after) { seen.push_back(*after); }, [] {});
+  const auto with_spec = [](Json object) {
+    object["spec"] = "much";
+    return object;
+  };
+  trimmed.start();
+  api.answer(page(Json::array({with_spec(pod("a", "5"))}), "5"));
+  event(WatchEventType::kModified, with_spec(pod("a", "6")));
+  event(WatchEventType::kAdded, with_spec(pod("b", "7")));
+  trimmed.learn_read(with_spec(pod("b", "8")));
+  const std::vector<Json> expected = {pod("a", "5"), pod("a", "6"), pod("b", "7"), pod("b", "8")};
+  EXPECT_EQ(seen, expected);
+  EXPECT_EQ(*trimmed.find("ns/a"), pod("a", "6"));
+}
+
 TEST_F(InformerTest, ListsAnewWhenAskedAndIsNotSyncedUntilThen) {
   informer.start();
   informer.relist();
@@ -250,6 +271,10 @@ TEST(ProgressBudget, IsSharedFairlyAndNoJobWritesTooOften) {
   EXPECT_EQ(budget.next("a", 1), now + seconds(1));
   EXPECT_EQ(budget.next("a", 100), now + seconds(20));
   EXPECT_LE(budget.next("b", 100), now);
+  budget.note_write("b", now);
+  EXPECT_EQ(budget.next("b", 100), now + seconds(1)) << "what else was written is no share";
+  budget.note_write("a", now + seconds(30));
+  EXPECT_EQ(budget.next("a", 100), now + seconds(31));
 }
 
 // Two replicas on one store; each has timers of its own, so that one can be stopped.
@@ -334,7 +359,8 @@ TEST_F(LeaderTest, ALeaderThatCannotReachTheServerStopsBeforeItsLeaseRunsOut) {
 // Agents that answer when the test says so.
 class FakeAgents final : public AgentClient {
  public:
-  void put_assignment(const AgentAddress&, const Assignment&, Done) override {}
+  void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
+                      Done) override {}
   void poll_state(const AgentAddress& agent, int64_t since, Duration, Done done) override {
     polls[agent.ip] = {since, std::move(done)};
     ++count;

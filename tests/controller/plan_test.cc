@@ -161,10 +161,10 @@ TEST(Assignment, ARoundIsRecordedOnceEveryPodRunsAndToldInTheNextPass) {
   const auto puts = only<PutAssignment>(plan);
   ASSERT_EQ(puts.size(), 2u);
   EXPECT_EQ(puts[1].target.ip, "10.0.0.2");
-  EXPECT_EQ(puts[1].assignment.node_index, 1);
-  EXPECT_EQ(puts[1].assignment.action, "Run");
-  EXPECT_EQ(puts[1].assignment.hash, scene.status().worldHash);
-  EXPECT_EQ(puts[1].assignment.world.round, 1);
+  EXPECT_EQ(puts[1].node_index, 1);
+  EXPECT_EQ(puts[1].assignment->action, "Run");
+  EXPECT_EQ(puts[1].assignment->hash, scene.status().worldHash);
+  EXPECT_EQ(puts[1].assignment->world.round, 1);
   EXPECT_EQ(plan.watch.size(), 2u);
 }
 
@@ -174,7 +174,7 @@ TEST(Assignment, OnlyAgentsThatAreBehindAreTold) {
   scene.add_agent(0, WorkerPhase::kForming);
   const auto puts = only<PutAssignment>(scene.plan());
   ASSERT_EQ(puts.size(), 1u);
-  EXPECT_EQ(puts[0].assignment.node_index, 1);
+  EXPECT_EQ(puts[0].node_index, 1);
   scene.add_agent(1, WorkerPhase::kForming);
   EXPECT_TRUE(only<PutAssignment>(scene.plan()).empty());
 }
@@ -266,6 +266,30 @@ TEST(StatusPolicy, MereProgressWaitsForItsBudgetAndNothingElseDoes) {
   EXPECT_FALSE(only<WriteStatus>(plan)[0].progress_only);
 }
 
+TEST(StatusPolicy, HowManyPodsRunWaitsForTheBudgetTooUntilAllDo) {
+  Scene scene(3);
+  scene.settle();
+  scene.add_pod(0);
+  scene.settle();
+  EXPECT_EQ(scene.status().nodes.ready, 1);
+  scene.seen.may_write_progress = false;
+  scene.seen.progress_writable_at = scene.now + seconds(1);
+  scene.add_pod(1);
+  Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty());
+  EXPECT_EQ(plan.requeue_at, scene.now + seconds(1));
+  scene.add_pod(2);
+  plan = scene.plan();
+  ASSERT_EQ(only<WriteStatus>(plan).size(), 1u);
+  EXPECT_EQ(written(scene, plan).nodes.ready, 3);
+  EXPECT_TRUE(is_true(written(scene, plan), kReady));
+  scene.settle();
+  scene.seen.pods[1].waiting = "ImagePullBackOff";
+  scene.seen.pods[1].phase = "Pending";
+  plan = scene.plan();
+  ASSERT_EQ(only<WriteStatus>(plan).size(), 1u) << "a reason is no number";
+}
+
 TEST(StatusPolicy, APodThatTheServerRefusesIsSaidInACondition) {
   Scene scene(1);
   scene.settle();
@@ -353,8 +377,8 @@ TEST(Ending, AgentsAreAskedToExitAndPodsThatDoNotAreDeleted) {
   ASSERT_TRUE(is_true(scene.status(), kComplete));
   auto puts = only<PutAssignment>(scene.plan());
   ASSERT_EQ(puts.size(), 2u);
-  EXPECT_EQ(puts[0].assignment.action, "Exit");
-  EXPECT_EQ(puts[0].assignment.exit_code, 0);
+  EXPECT_EQ(puts[0].assignment->action, "Exit");
+  EXPECT_EQ(puts[0].assignment->exit_code, 0);
   scene.agent(0).phase = "Exiting";
   EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 1u);
   scene.seen.pods[0].phase = "Succeeded";

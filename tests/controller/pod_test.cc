@@ -197,6 +197,35 @@ TEST(PodView, ReadsWhyAPodCannotStartAndWhyItIsDisrupted) {
   EXPECT_EQ(pod_view_from_json(pod)->disruption, "EvictionByEvictionAPI");
 }
 
+TEST(PodView, WhatIsKeptOfAPodSaysTheSame) {
+  const Scene scene;
+  Json pod = make_worker_pod(scene.seen.job, {.index = 1, .incarnation = 3, .round = 5});
+  pod["metadata"].update({{"uid", "u"},
+                          {"resourceVersion", "7"},
+                          {"creationTimestamp", "2026-01-01T00:00:00Z"},
+                          {"deletionTimestamp", "2026-01-02T00:00:00Z"},
+                          {"managedFields", Json::array({{{"manager", "kubelet"}}})}});
+  pod["spec"]["nodeName"] = "m";
+  const Json ended = {{"exitCode", 137}, {"reason", "OOMKilled"}, {"message", "gone"}};
+  const Json waits = {{"waiting", {{"reason", "ErrImagePull"}, {"message", "m"}}}};
+  pod["status"] = {
+      {"phase", "Failed"},
+      {"podIP", "10.0.0.1"},
+      {"hostIP", "10.0.0.2"},
+      {"conditions", Json::array({{{"type", "DisruptionTarget"}, {"status", "True"}}})},
+      {"initContainerStatuses", Json::array({{{"name", "copy"}, {"state", waits}}})},
+      {"containerStatuses", Json::array({{{"name", "node"}, {"state", {{"terminated", ended}}}}})}};
+  const std::optional<PodView> before = pod_view_from_json(pod);
+  ASSERT_TRUE(before);
+  pod = trimmed_pod(pod);
+  EXPECT_EQ(pod_view_from_json(pod), before);
+  EXPECT_EQ(pod["metadata"]["resourceVersion"], "7");
+  EXPECT_EQ(pod["spec"], Json({{"nodeName", "m"}}));
+  EXPECT_FALSE(pod["metadata"].contains("managedFields"));
+  for (Json odd : {Json(), Json::array({1}), Json{{"metadata", 1}, {"spec", Json::array()}}})
+    EXPECT_EQ(trimmed_pod(odd), Json::object());
+}
+
 TEST(PodView, DocumentsOfAnyShapeAreBorne) {
   EXPECT_FALSE(pod_view_from_json(Json()));
   EXPECT_FALSE(pod_view_from_json(Json::array()));

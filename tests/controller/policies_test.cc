@@ -151,8 +151,8 @@ TEST(SuccessPolicy, TheEndOfRankZeroAloneCompletesACommandIfItSaysSo) {
     EXPECT_EQ(condition(scene.status(), kComplete).reason, "RankZeroCompleted");
     const auto leave = only<PutAssignment>(scene.plan());
     ASSERT_EQ(leave.size(), 2u) << "the others are told to leave";
-    EXPECT_EQ(leave[1].assignment.action, "Exit");
-    EXPECT_EQ(leave[1].assignment.exit_code, 0);
+    EXPECT_EQ(leave[1].assignment->action, "Exit");
+    EXPECT_EQ(leave[1].assignment->exit_code, 0);
   }
 }
 

@@ -30,7 +30,8 @@ void NoAgents::answer(Done done) {
   timers_.after(kAgentAnswer, [done = std::move(done)] { done(unavailable("nobody is there")); });
 }
 
-void NoAgents::put_assignment(const AgentAddress&, const Assignment&, Done done) {
+void NoAgents::put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&,
+                              int64_t, Done done) {
   answer(std::move(done));
 }
 

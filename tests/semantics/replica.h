@@ -13,7 +13,9 @@ namespace lockstep::semantics {
 class NoAgents final : public AgentClient {
  public:
   explicit NoAgents(Timers& timers) : timers_(timers) {}
-  void put_assignment(const AgentAddress& agent, const Assignment& assignment, Done done) override;
+  void put_assignment(const AgentAddress& agent,
+                      const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
+                      Done done) override;
   void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override;
   void forget(const AgentAddress& agent) override;
 

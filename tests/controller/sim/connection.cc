@@ -163,14 +163,17 @@ std::unique_ptr<WatchHandle> Connection::watch(WatchRequest request, WatchHandle
   return std::make_unique<Handle>(std::move(watch));
 }
 
-void Connection::put_assignment(const AgentAddress& agent, const Assignment& assignment,
-                                AgentClient::Done done) {
+void Connection::put_assignment(const AgentAddress& agent,
+                                const std::shared_ptr<const Assignment>& assignment,
+                                int64_t node_index, AgentClient::Done done) {
+  Assignment sent = *assignment;
+  sent.node_index = node_index;
   const bool never_arrives = world_.chance.happens(Fault::kLostRequest);
   world_.chance.timers.after(world_.chance.delay(kLatency),
                              [this, &world = world_, alive = std::weak_ptr(alive_), ip = agent.ip,
-                              assignment, never_arrives, done = std::move(done)] {
+                              sent, never_arrives, done = std::move(done)] {
                                Result<AgentState> result = timed_out("lost");
-                               if (!never_arrives) result = world.nodes.put(ip, assignment);
+                               if (!never_arrives) result = world.nodes.put(ip, sent);
                                if (!alive.expired()) answer(done, std::move(result));
                              });
 }

@@ -19,7 +19,8 @@ class Connection final : public ApiClient, public AgentClient {
 
   void send(ApiRequest request, ApiClient::Done done) override;
   std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override;
-  void put_assignment(const AgentAddress& agent, const Assignment& assignment,
+  void put_assignment(const AgentAddress& agent,
+                      const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       AgentClient::Done done) override;
   void poll_state(const AgentAddress& agent, int64_t since, Duration wait,
                   AgentClient::Done done) override;

@@ -108,10 +108,15 @@ class SpoiltAgents final : public AgentClient {
   SpoiltAgents(AgentClient& agents, Spoil put, SpoilState state)
       : agents_(agents), put_(std::move(put)), state_(std::move(state)) {}
 
-  void put_assignment(const AgentAddress& agent, const Assignment& assignment, Done done) override {
-    Assignment spoilt = assignment;
+  void put_assignment(const AgentAddress& agent,
+                      const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
+                      Done done) override {
+    Assignment spoilt = *assignment;
+    spoilt.node_index = node_index;
     if (put_) put_(spoilt);
-    agents_.put_assignment(agent, spoilt, std::move(done));
+    const int64_t index = spoilt.node_index;
+    agents_.put_assignment(agent, std::make_shared<const Assignment>(std::move(spoilt)), index,
+                           std::move(done));
   }
   void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override {
     agents_.poll_state(agent, since, wait,
