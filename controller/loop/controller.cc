@@ -246,7 +246,7 @@ Observed Controller::observe(const std::string& key, const Json& document) {
   observed.agents = watchers_.views(key);
   observed.job_token = memory.token;
   observed.wall_now = timers_.wall_now();
-  observed.progress_writable_at = budget_.next(uid, watchers_.jobs());
+  observed.progress_writable_at = budget_.next(uid, watchers_.jobs(), timers_.now());
   observed.may_write_progress = observed.progress_writable_at <= timers_.now();
   observed.suspect_self = watchers_.suspect_self();
   return observed;

@@ -20,17 +20,20 @@ class ProgressBudget {
 
   explicit ProgressBudget(Options options) : options_(options) {}
 
-  // When the job may write next, while `jobs` of them want to.
-  TimePoint next(const std::string& job, size_t jobs) const;
-  void spend(const std::string& job, TimePoint now) { last_[job] = {.numbers = now, .any = now}; }
+  // When the job may write next, while `jobs` of them want to. The first writes of many jobs, as
+  // after a restart of the controller, are spread over the time that each has a share of: a job
+  // that waits for the rate limit with its numbers waits with everything else.
+  TimePoint next(const std::string& job, size_t jobs, TimePoint now);
+  void spend(const std::string& job, TimePoint now) { last_[job].numbers = last_[job].any = now; }
   // The job's status was written for another reason.
   void note_write(const std::string& job, TimePoint now) { last_[job].any = now; }
   void forget(const std::string& job) { last_.erase(job); }
 
  private:
   struct Writes {
-    std::optional<TimePoint> numbers;
-    TimePoint any;
+    TimePoint known_since{};
+    std::optional<TimePoint> numbers{};
+    std::optional<TimePoint> any{};
   };
 
   Options options_;

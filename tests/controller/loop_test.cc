@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 
 #include "controller/loop/agent_watchers.h"
@@ -266,15 +267,30 @@ TEST(ResourceVersion, NumbersOfAnyLengthAreOrderedAndOtherTextIsNot) {
 TEST(ProgressBudget, IsSharedFairlyAndNoJobWritesTooOften) {
   ProgressBudget budget({.per_second = 5, .interval_min = seconds(1)});
   const TimePoint now(std::chrono::hours(1));
-  EXPECT_LE(budget.next("a", 1), now);
+  EXPECT_LE(budget.next("a", 1, now), now + milliseconds(200));
   budget.spend("a", now);
-  EXPECT_EQ(budget.next("a", 1), now + seconds(1));
-  EXPECT_EQ(budget.next("a", 100), now + seconds(20));
-  EXPECT_LE(budget.next("b", 100), now);
-  budget.note_write("b", now);
-  EXPECT_EQ(budget.next("b", 100), now + seconds(1)) << "what else was written is no share";
+  EXPECT_EQ(budget.next("a", 1, now), now + seconds(1));
+  EXPECT_EQ(budget.next("a", 100, now), now + seconds(20));
+  EXPECT_LE(budget.next("b", 100, now), now + seconds(20)) << "whoever has written none yet";
+  budget.note_write("b", now + seconds(25));
+  EXPECT_EQ(budget.next("b", 100, now), now + seconds(26)) << "what else was written is no share";
   budget.note_write("a", now + seconds(30));
-  EXPECT_EQ(budget.next("a", 100), now + seconds(31));
+  EXPECT_EQ(budget.next("a", 100, now), now + seconds(31));
+}
+
+TEST(ProgressBudget, SpreadsTheFirstWritesOfManyJobs) {
+  constexpr int kJobs = 2000, kPerSecond = 5, kSlices = 10;
+  ProgressBudget budget({.per_second = kPerSecond, .interval_min = seconds(1)});
+  const TimePoint now(std::chrono::hours(1));
+  std::array<int, kSlices> writes{};
+  for (int i = 0; i < kJobs; ++i) {
+    const TimePoint at = budget.next("uid-" + std::to_string(i), kJobs, now);
+    ASSERT_GE(at, now);
+    ASSERT_LT(at, now + seconds(kJobs / kPerSecond));
+    ++writes.at(static_cast<size_t>((at - now) / (seconds(kJobs / kPerSecond) / kSlices)));
+    EXPECT_EQ(budget.next("uid-" + std::to_string(i), kJobs, now + seconds(3)), at);
+  }
+  for (const int count : writes) EXPECT_NEAR(count, kJobs / kSlices, kJobs / kSlices / 2);
 }
 
 // Two replicas on one store; each has timers of its own, so that one can be stopped.
