@@ -8,8 +8,10 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "common/base/log.h"
 #include "controller/kube/body_buffer.h"
 #include "controller/kube/line_framer.h"
 
@@ -344,7 +346,9 @@ struct HttpClient::Impl {
         server(std::move(to)),
         prefix(split_url(server.url).second),
         report(std::make_shared<TlsReport>()),
-        client(split_url(server.url).first, config_for(server, report)) {}
+        looked_at(timers.now()) {
+    connect();
+  }
 
   ~Impl() {
     for (const std::weak_ptr<Exchange>& exchange : exchanges) {
@@ -352,21 +356,34 @@ struct HttpClient::Impl {
     }
   }
 
+  void connect() { client.emplace(split_url(server.url).first, config_for(server, report)); }
+
+  void look_for_certificate() {
+    const TimePoint now = timers.now();
+    if (now - looked_at < server.certificate_interval) return;
+    looked_at = now;
+    if (!reread_client_certificate(server.tls)) return;
+    log_info("the client certificate has changed", {{"file", server.tls.certificate_file}});
+    connect();
+  }
+
   std::shared_ptr<Exchange> start(const HttpRequest& request, Exchange::Options options) {
+    look_for_certificate();
     options.report = report;
     auto exchange = std::make_shared<Exchange>(mailbox, timers, std::move(options));
     std::erase_if(exchanges, [](const std::weak_ptr<Exchange>& old) { return old.expired(); });
     exchanges.push_back(exchange);
-    exchange->start(client, request.deadline, [&] { return to_rest(request, server, prefix); });
+    exchange->start(*client, request.deadline, [&] { return to_rest(request, server, prefix); });
     return exchange;
   }
 
   Mailbox& mailbox;
   Timers& timers;
-  const HttpServer server;
+  HttpServer server;
   const std::string prefix;
   const std::shared_ptr<TlsReport> report;
-  rest::client::http_client client;
+  TimePoint looked_at;
+  std::optional<rest::client::http_client> client;
   std::vector<std::weak_ptr<Exchange>> exchanges;  // that may not have ended
 };
 

@@ -24,6 +24,9 @@ struct HttpServer {
   TlsOptions tls{};         // of https; an empty server_name: the URL's host
   std::string proxy_url{};  // "http://user:password@host:port": an HTTP proxy
   std::string user_agent = "lockstep";
+  // How often the files of the client's certificate are looked at, between requests. With another
+  // pair in them new connections are made; the old ones end with what is open on them.
+  Duration certificate_interval = std::chrono::seconds(10);
 };
 
 struct HttpField {

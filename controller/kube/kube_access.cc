@@ -84,6 +84,7 @@ Result<HttpServer> server_of(const std::string& name, const KubeconfigCluster& c
   TRY_ASSIGN(server.tls.ca_pem,
              data_or_file(where + ": certificate-authority", cluster.certificate_authority_data,
                           cluster.certificate_authority));
+  server.tls.ca_file = cluster.certificate_authority;
   server.tls.server_name = cluster.tls_server_name;
   server.tls.verify = !cluster.insecure_skip_tls_verify;
   if (!server.tls.ca_pem.empty()) {
@@ -181,6 +182,8 @@ Status add_certificate(const std::string& where, const KubeconfigUser& user, Tls
                           user.client_certificate));
   TRY_ASSIGN(tls.key_pem,
              data_or_file(where + ": client-key", user.client_key_data, user.client_key));
+  tls.certificate_file = user.client_certificate;
+  tls.key_file = user.client_key;
   const Status status = check_client_certificate(tls.certificate_pem, tls.key_pem);
   return status.ok() ? status : invalid(where + ": client-certificate: " + status.error().message);
 }

@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kCertificatesMax = 1000;
+constexpr size_t kPemBytesMax = 4u << 20;
 
 template <class T, void (*release)(T*)>
 struct Release {
@@ -40,7 +41,7 @@ Bytes reader(const std::string& text) {
 }
 
 Result<std::vector<Certificate>> read_certificates(const std::string& pem) {
-  if (pem.size() > (4u << 20)) return invalid("more than 4 MiB of certificates");
+  if (pem.size() > kPemBytesMax) return invalid("more than 4 MiB of certificates");
   const Bytes bytes = reader(pem);
   std::vector<Certificate> certificates;
   while (certificates.size() < kCertificatesMax) {
@@ -124,6 +125,15 @@ Status trust(SSL_CTX* context, const std::string& pem) {
   return {};
 }
 
+Status trust_authorities(SSL_CTX* context, const TlsOptions& options) {
+  if (!options.ca_file.empty()) {
+    const Result<std::string> pem = read_small_file(options.ca_file, kPemBytesMax);
+    const Status status = pem.ok() ? trust(context, *pem) : Status(pem.error());
+    if (status.ok() || options.ca_pem.empty()) return status;
+  }
+  return options.ca_pem.empty() ? Status() : trust(context, options.ca_pem);
+}
+
 Status use_certificate(SSL_CTX* context, const std::string& certificate_pem,
                        const std::string& key_pem) {
   TRY_ASSIGN(std::vector<Certificate> chain, read_certificates(certificate_pem));
@@ -162,12 +172,7 @@ Status configure_tls(SSL_CTX* context, const TlsOptions& options,
   verifier.release();
   SSL_CTX_set_cert_verify_callback(context, verify_chain, context);
   SSL_CTX_set_info_callback(context, on_state);
-  if (!options.ca_pem.empty()) {
-    TRY(trust(context, options.ca_pem));
-  } else if (!options.ca_file.empty()) {
-    TRY_ASSIGN(const std::string pem, read_small_file(options.ca_file, 4u << 20));
-    TRY(trust(context, pem));
-  }
+  TRY(trust_authorities(context, options));
   if (options.certificate_pem.empty()) return {};
   return use_certificate(context, options.certificate_pem, options.key_pem);
 }
@@ -180,6 +185,24 @@ Status check_client_certificate(const std::string& certificate_pem, const std::s
     return invalid("the key does not fit the certificate: " + openssl_reason());
   }
   return {};
+}
+
+bool reread_client_certificate(TlsOptions& options) {
+  TlsOptions read = options;
+  const std::pair<const std::string&, std::string&> parts[] = {
+      {options.certificate_file, read.certificate_pem}, {options.key_file, read.key_pem}};
+  for (const auto& [file, pem] : parts) {
+    if (file.empty()) continue;
+    Result<std::string> text = read_small_file(file, kPemBytesMax);
+    if (!text.ok()) return false;
+    pem = *std::move(text);
+  }
+  if (read.certificate_pem == options.certificate_pem && read.key_pem == options.key_pem) {
+    return false;
+  }
+  if (!check_client_certificate(read.certificate_pem, read.key_pem).ok()) return false;
+  options = std::move(read);
+  return true;
 }
 
 Status check_certificate_authority(const std::string& pem) {

@@ -12,12 +12,16 @@ namespace lockstep {
 
 // Whom a client trusts, and as whom it comes.
 struct TlsOptions {
-  std::string ca_file;      // PEM, read anew for each connection, so that it may be rotated
-  std::string ca_pem;       // of both empty: the system's authorities; else none but these
+  std::string ca_file;  // PEM, read anew for each connection, so that it may be rotated
+  std::string ca_pem;   // while the file can't be used; of both empty: the system's authorities,
+                        // else none but these
   std::string server_name;  // that the certificate must be for, and that is asked for (SNI)
   bool verify = true;
   std::string certificate_pem;  // the client's, with its chain; empty: none
   std::string key_pem;
+  // Where these came from, so that a client looks for another pair; empty: not from a file.
+  std::string certificate_file;
+  std::string key_file;
 };
 
 // What was wrong with the last certificate, in words: a handshake alone says only that it failed.
@@ -42,6 +46,9 @@ Status configure_tls(SSL_CTX* context, const TlsOptions& options,
 
 // Whether certificate and key are PEM that fit together; both empty: yes.
 Status check_client_certificate(const std::string& certificate_pem, const std::string& key_pem);
+// Reads what came from files again. True if there is another pair now, which fits; one that can't
+// be read, or of which only half is there yet, changes nothing.
+bool reread_client_certificate(TlsOptions& options);
 // Whether there is at least one certificate in it.
 Status check_certificate_authority(const std::string& pem);
 

@@ -135,6 +135,18 @@ TEST_F(Access, ReadsTheAuthorityAnewForEachConnection) {
   EXPECT_TRUE(loop_.get(client).ok());
 }
 
+TEST_F(Access, ReadsTheAuthorityOfTheKubeconfigAnewForEachConnection) {
+  const std::filesystem::path authority = folder_.path() / "rotated.crt";
+  test::write_file(authority, certificates().text("stranger.crt"));
+  cluster_.certificate_authority = authority.string();
+  const Result<KubeAccess> found = access();
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  HttpClient client(found->server, loop_.mailbox, loop_.timers);
+  EXPECT_FALSE(loop_.get(client).ok());
+  test::write_file(authority, certificates().text("ca.crt"));
+  EXPECT_TRUE(loop_.get(client).ok());
+}
+
 TEST_F(Access, RefusesAServerOfAnotherAuthority) {
   cluster_.certificate_authority = certificates().path("stranger.crt");
   EXPECT_TRUE(has(failure(), "the server's certificate is refused")) << failure();
@@ -177,6 +189,41 @@ TEST_F(Access, PresentsTheClientCertificate) {
   user_.client_certificate = certificates().path("client.crt");
   user_.client_key_data = certificates().text("client.key");
   EXPECT_EQ(request().client_name, "jane");
+}
+
+TEST_F(Access, PresentsAnotherClientCertificateOnceItsFilesHoldOne) {
+  const std::filesystem::path certificate = folder_.path() / "client.crt";
+  const std::filesystem::path key = folder_.path() / "client.key";
+  const auto put = [&](const std::string& name, const std::string& key_name) {
+    test::write_file(certificate, certificates().text(name + ".crt"));
+    test::write_file(key, certificates().text(key_name + ".key"));
+  };
+  put("client", "client");
+  user_.client_certificate = certificate.string();
+  user_.client_key = key.string();
+  // It serves one connection at a time, so that a second one takes the end of the first.
+  TlsServer server({.certificate = certificates().path("server.crt"),
+                    .key = certificates().path("server.key"),
+                    .client_ca = certificates().path("ca.crt"),
+                    .keeps_open = true});
+  cluster_.server = server.url();
+  Result<KubeAccess> found = access();
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  found->server.certificate_interval = Duration{0};
+  HttpClient client(found->server, loop_.mailbox, loop_.timers);
+  const auto name = [&] {
+    EXPECT_TRUE(loop_.get(client).ok());
+    return server.requests().back().client_name;
+  };
+  EXPECT_EQ(name(), "jane");
+  put("second", "client");  // its key is still to be written
+  EXPECT_EQ(name(), "jane");
+  std::filesystem::remove(key);
+  EXPECT_EQ(name(), "jane");
+  put("second", "second");
+  EXPECT_EQ(name(), "joan") << "over a new connection";
+  put("second", "second");
+  EXPECT_EQ(name(), "joan");
 }
 
 TEST_F(Access, RefusesAKeyThatIsNotTheCertificates) {

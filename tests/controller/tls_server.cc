@@ -54,6 +54,7 @@ Certificates::Certificates() {
   sign("server", "/CN=server", "subjectAltName=IP:127.0.0.1,DNS:api.example");
   sign("named", "/CN=127.0.0.1", "subjectAltName=DNS:api.example");
   sign("client", "/O=team/CN=jane", "basicConstraints=CA:FALSE");
+  sign("second", "/O=team/CN=joan", "basicConstraints=CA:FALSE");
 }
 
 void Certificates::make_authority(const std::string& name) {
@@ -112,26 +113,33 @@ void TlsServer::serve_all() {
   }
 }
 
-// One request a connection.
+// One request a connection, but where it is kept open.
 void TlsServer::serve(tcp::socket socket) {
-  asio::ssl::stream<tcp::socket> stream(std::move(socket), tls_);
+  Stream stream(std::move(socket), tls_);
   boost::system::error_code error;
   stream.handshake(asio::ssl::stream_base::server, error);
   if (error) return;
+  while (answer(stream) && options_.keeps_open) {
+  }
+  stream.shutdown(error);
+}
+
+bool TlsServer::answer(Stream& stream) {
+  boost::system::error_code error;
   std::string head;
   asio::read_until(stream, asio::dynamic_buffer(head, 1 << 16), "\r\n\r\n", error);
-  if (error) return;
+  if (error) return false;
   const char* name = SSL_get_servername(stream.native_handle(), TLSEXT_NAMETYPE_host_name);
   {
     const std::lock_guard lock(mutex_);
     requests_.push_back(
         {with_spaces(head), common_name(stream.native_handle()), name == nullptr ? "" : name});
   }
-  const std::string reply =
-      "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n" +
-      options_.fields + "Content-Length: 2\r\n\r\n{}";
+  const std::string reply = std::string("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n") +
+                            (options_.keeps_open ? "" : "Connection: close\r\n") + options_.fields +
+                            "Content-Length: 2\r\n\r\n{}";
   asio::write(stream, asio::buffer(reply), error);
-  stream.shutdown(error);
+  return !error;
 }
 
 }  // namespace lockstep::test

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <map>
 #include <mutex>
 #include <string>
@@ -13,8 +14,8 @@
 
 namespace lockstep::test {
 
-// A certificate authority, a second one that nobody knows, certificates for servers and a client,
-// made by the program `openssl` in a temporary folder.
+// A certificate authority, a second one that nobody knows, certificates for servers and two
+// clients, made by the program `openssl` in a temporary folder.
 class Certificates {
  public:
   Certificates();
@@ -43,8 +44,9 @@ class TlsServer {
   struct Options {
     std::string certificate;  // files
     std::string key;
-    std::string client_ca;  // asks clients for a certificate of this authority
-    std::string fields;     // header fields of replies, each with \r\n
+    std::string client_ca;    // asks clients for a certificate of this authority
+    std::string fields;       // header fields of replies, each with \r\n
+    bool keeps_open = false;  // a connection, until the client ends it
   };
   explicit TlsServer(const Options& options);
   ~TlsServer();
@@ -54,7 +56,9 @@ class TlsServer {
 
  private:
   void serve_all();
+  using Stream = boost::asio::ssl::stream<boost::asio::ip::tcp::socket>;
   void serve(boost::asio::ip::tcp::socket socket);
+  bool answer(Stream& stream);
 
   Options options_;
   boost::asio::io_context io_;
