@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "controller/plan/conditions.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pass.h"
@@ -17,6 +19,12 @@ bool is_member(const Pass& pass, const PodView& pod) {
 bool is_leaving(const Pass& pass, const PodView& pod) {
   const AgentView* view = pass.agent(&pod);
   return view != nullptr && view->state && view->state->phase == "Exiting";
+}
+
+// By the clock that nobody sets.
+bool is_silent(const Pass& pass, const PodView& pod) {
+  const AgentView* view = pass.agent(&pod);
+  return view != nullptr && pass.now - view->last_heard >= pass.limits.exit_wait;
 }
 
 // spec.ttlSecondsAfterFinished. Its pods leave first, so that nobody's last words are cut off.
@@ -54,11 +62,14 @@ Verdict ending(Pass& pass) {
   const Result<WorldAssignment> world = world_of(pass, pass.status.round);
   const bool can_ask = pass.formed() && world.ok() && world_hash(*world) == pass.status.worldHash;
   const Result<WallTime> ended = wall_time_from_rfc3339(pass.status.completionTime);
-  const Duration since = ended.ok() ? pass.seen.wall_now - *ended : Duration::max();
+  // The wall clock may have been set back since.
+  const Duration since =
+      ended.ok() ? std::max(pass.seen.wall_now - *ended, Duration{0}) : Duration::max();
   std::shared_ptr<const Assignment> leave;
   for (const PodView& pod : pass.seen.pods) {
     if (!pod.live()) continue;
-    const bool ask = can_ask && is_member(pass, pod) && since < pass.limits.exit_wait;
+    const bool ask =
+        can_ask && is_member(pass, pod) && since < pass.limits.exit_wait && !is_silent(pass, pod);
     if (!ask) {
       pass.act(DeletePod{
           .name = pod.name,

@@ -389,6 +389,23 @@ TEST(Ending, AgentsAreAskedToExitAndPodsThatDoNotAreDeleted) {
   EXPECT_EQ(only<DeletePod>(late)[0].name, "job-worker-1-1");
 }
 
+TEST(Ending, APodWhoseAgentIsSilentGoesInTimeAlsoWhereTheClockWasSetBack) {
+  Scene scene(2);
+  scene.train();
+  for (int64_t i = 0; i < 2; ++i) scene.agent(i).phase = "Completed";
+  scene.settle();
+  ASSERT_TRUE(is_true(scene.status(), kComplete));
+  scene.seen.wall_now -= std::chrono::hours(3);
+  scene.now += scene.limits.exit_wait;
+  scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<PutAssignment>(plan).size(), 1u);
+  EXPECT_EQ(only<PutAssignment>(plan)[0].target.pod_name, "job-worker-0-1");
+  ASSERT_EQ(only<DeletePod>(plan).size(), 1u);
+  EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-1");
+  EXPECT_LE(plan.requeue_at, scene.now + scene.limits.exit_wait);
+}
+
 TEST(Ending, IsForEver) {
   for (const char* type : {kComplete, kFailed}) {
     SCOPED_TRACE(type);
