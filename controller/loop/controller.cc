@@ -92,7 +92,8 @@ Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Rand
       options_(std::move(options)),
       on_lost_(std::move(on_lost)),
       queue_(timers, options_.queue, [this] { schedule(); }),
-      executor_(api, agents, timers, random, *this, {.instance = options_.identity}),
+      fence_(api, timers, [this] { return may_write(); }),
+      executor_(fence_, agents, timers, random, *this, {.instance = options_.identity}),
       watchers_(agents, timers, random, options_.agents,
                 [this](const std::string& job, Urgency urgency) { queue_.add(job, urgency); }),
       budget_(options_.progress),
@@ -195,6 +196,10 @@ void Controller::schedule() {
     is_scheduled_ = false;
     work();
   });
+}
+
+bool Controller::may_write() const {
+  return leads_ && (!election_ || election_->is_certain());
 }
 
 void Controller::work() {

@@ -12,6 +12,7 @@
 #include "controller/loop/agent_watchers.h"
 #include "controller/loop/api_client.h"
 #include "controller/loop/executor.h"
+#include "controller/loop/fence.h"
 #include "controller/loop/informer.h"
 #include "controller/loop/leader_election.h"
 #include "controller/loop/metrics.h"
@@ -85,6 +86,7 @@ class Controller final : private Knowledge {
 
   void on_job(const std::string& key, const Json* before, const Json* after);
   void on_pod(const std::string& key, const Json* before, const Json* after);
+  bool may_write() const;
   void schedule();
   void work();
   void look_at(const std::string& key);
@@ -110,6 +112,7 @@ class Controller final : private Knowledge {
   ControllerOptions options_;
   std::function<void()> on_lost_;
   WorkQueue queue_;
+  Fence fence_;
   Executor executor_;
   AgentWatchers watchers_;
   ProgressBudget budget_;

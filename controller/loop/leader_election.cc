@@ -115,6 +115,7 @@ Json LeaderElection::record(bool is_new_holder) const {
 void LeaderElection::write(ApiVerb verb, Json lease) {
   ApiRequest write = request(verb);
   write.body = std::move(lease);
+  asked_at_ = timers_.now();
   api_.send(std::move(write), [this, alive = std::weak_ptr(alive_)](ApiReply reply) {
     if (!alive.expired()) on_written(std::move(reply));
   });
@@ -134,6 +135,7 @@ void LeaderElection::on_written(ApiReply reply) {
     return;
   }
   observe(reply.body);
+  certain_until_ = asked_at_ + options_.retry_period + options_.renew_deadline;
   if (deadline_timer_) timers_.cancel(*deadline_timer_);
   deadline_timer_ =
       timers_.after(options_.retry_period + options_.renew_deadline, [this] { check_deadline(); });

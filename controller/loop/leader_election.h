@@ -23,8 +23,8 @@ struct LeaseOptions {
 // One leader among the replicas, by a Lease. Whether another's lease has run out is judged by how
 // long this process has seen no change of it, never by the clocks in it. A leader that can't renew
 // within renew_deadline of the moment when it was due calls on_lost, once, and stops: whoever owns
-// it then ends the process. A slow server alone takes no lease away. It fences nothing: that is for
-// resourceVersions and UIDs.
+// it then ends the process. A slow server alone takes no lease away. What is already on its way is
+// for resourceVersions and UIDs; what isn't yet, for a Fence that asks is_certain().
 // Source: client-go, tools/leaderelection.
 class LeaderElection {
  public:
@@ -36,6 +36,9 @@ class LeaderElection {
 
   void start();
   bool is_leader() const { return is_leader_; }
+  // It leads, and can't have been followed yet: it asked for the lease, with success, a shorter
+  // time ago than others wait, whatever time the answer took to be heard.
+  bool is_certain() const { return is_leader_ && timers_.now() < certain_until_; }
   // Gives the lease up, so that another needn't wait until it runs out, and is done either way.
   void release(std::function<void()> done);
 
@@ -61,6 +64,8 @@ class LeaderElection {
 
   Json lease_;  // last seen; null: none
   TimePoint seen_at_{};
+  TimePoint asked_at_{};
+  TimePoint certain_until_{};
   bool is_leader_ = false;
   bool is_stopped_ = false;
   std::optional<Timers::Id> retry_timer_;

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "controller/loop/agent_watchers.h"
+#include "controller/loop/fence.h"
 #include "controller/loop/informer.h"
 #include "controller/loop/leader_election.h"
 #include "controller/loop/progress_budget.h"
@@ -362,6 +363,33 @@ TEST_F(LeaderTest, AStoppedLeaderIsFollowedAfterTheLeaseAndKnowsWhenItWakes) {
   EXPECT_FALSE(a.election.is_leader());
   EXPECT_EQ(a.lost, 1);
   EXPECT_TRUE(b.election.is_leader());
+}
+
+TEST_F(LeaderTest, ALeaderThatStoodStillSendsNothingMoreWhateverItHearsFirst) {
+  begin();
+  Fence fence(a.connection, a.timers, [this] { return a.election.is_certain(); });
+  EXPECT_TRUE(a.election.is_certain());
+  std::vector<ApiOutcome> answers;
+  const auto send = [&](ApiVerb verb) {
+    ApiRequest request{.verb = verb, .type = kSecrets, .namespace_ = "default", .name = "s"};
+    request.body = {{"metadata", {{"namespace", "default"}, {"name", "s"}}}};
+    fence.send(std::move(request),
+               [&](const ApiReply& reply) { answers.push_back(reply.outcome); });
+  };
+  run(seconds(2) - milliseconds(5));
+  a.connection.stall(clock.now() + seconds(20));  // perhaps with the answer to a renewal on its way
+  a_is_stopped = true;
+  run(seconds(21));
+  ASSERT_TRUE(b.election.is_leader());
+  EXPECT_TRUE(a.election.is_leader());  // it has yet to hear of it
+  EXPECT_FALSE(a.election.is_certain());
+  send(ApiVerb::kCreate);
+  send(ApiVerb::kGet);
+  EXPECT_TRUE(answers.empty());
+  a.timers.run_due();
+  EXPECT_EQ(answers, std::vector{ApiOutcome::kUnavailable});
+  run(seconds(1));
+  EXPECT_EQ(answers, (std::vector{ApiOutcome::kUnavailable, ApiOutcome::kNotFound}));
 }
 
 TEST_F(LeaderTest, ALeaderThatCannotReachTheServerStopsBeforeItsLeaseRunsOut) {
