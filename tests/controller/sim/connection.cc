@@ -131,9 +131,10 @@ void Connection::answer(ApiClient::Done done, ApiReply reply) {
           [done = std::move(done), reply = std::move(reply)]() mutable { done(std::move(reply)); });
 }
 
-void Connection::answer(AgentClient::Done done, Result<AgentState> result) {
+void Connection::answer(const std::string& ip, AgentClient::Done done, Result<AgentState> result) {
   const bool is_lost = world_.chance.happens(Fault::kLostReply);
   if (is_lost) result = timed_out("the answer was lost");
+  if (result.ok()) world_.nodes.heard(ip);
   deliver(is_lost ? kTimeout : world_.chance.delay(kLatency),
           [done = std::move(done), result = std::move(result)] { done(result); });
 }
@@ -174,7 +175,7 @@ void Connection::put_assignment(const AgentAddress& agent,
                               sent, never_arrives, done = std::move(done)] {
                                Result<AgentState> result = timed_out("lost");
                                if (!never_arrives) result = world.nodes.put(ip, sent);
-                               if (!alive.expired()) answer(done, std::move(result));
+                               if (!alive.expired()) answer(ip, done, std::move(result));
                              });
 }
 
@@ -189,7 +190,7 @@ void Connection::poll_state(const AgentAddress& agent, int64_t since, Duration w
                         const std::optional<AgentState> old = world_.nodes.old_report(ip);
                         if (result.ok() && old && world_.chance.happens(Fault::kOldReport))
                           result = *old;
-                        answer(done, std::move(result));
+                        answer(ip, done, std::move(result));
                       });
   });
 }

@@ -39,7 +39,7 @@ class Connection final : public ApiClient, public AgentClient {
   // After `delay`, or when the controller goes on, if it still is there.
   void deliver(Duration delay, std::function<void()> call);
   void answer(ApiClient::Done done, ApiReply reply);
-  void answer(AgentClient::Done done, Result<AgentState> result);
+  void answer(const std::string& ip, AgentClient::Done done, Result<AgentState> result);
 
   World& world_;
   std::string identity_;

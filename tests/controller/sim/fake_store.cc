@@ -204,6 +204,11 @@ ApiReply FakeStore::erase(const ApiRequest& request, const Json& stored, WallTim
   if (!wanted.empty() && wanted != uid_of(stored)) {
     return refuse(ApiOutcome::kConflict, "the UID is another one");
   }
+  const std::string version =
+      string_or(member(request.body, "preconditions"), "resourceVersion", "");
+  if (!version.empty() && version != version_of(stored)) {
+    return refuse(ApiOutcome::kConflict, "the object has been modified");
+  }
   if (on_write) on_write(request, &stored, sender);
   const std::string key = request.namespace_ + "/" + request.name;
   mark_deleted(request.type, key, now, int_or(request.body, "gracePeriodSeconds", 30));

@@ -34,14 +34,20 @@ enum class Fault : size_t {
   kPodForceDeleted,
   kEvicted,
   kContainerExit,
-  kNodeLost,   // the agent falls silent, the pod stays and never finishes terminating
-  kClockJump,  // of the wall clock
+  kWorkerExit,     // with an exit code of which a job's rules may speak
+  kBadMachine,     // a worker dies, on one machine alone
+  kUnschedulable,  // a pod waits for room, for a while or, where the job limits that, for ever
+  kImagePull,      // the same with its image
+  kNodeLost,       // the agent falls silent, the pod stays and never finishes terminating
+  kClockJump,      // of the wall clock
   kSuspend,
   kResume,
   kScale,
   kIllegalEdit,
   kCorrection,   // of the illegal edit
   kJobReplaced,  // deleted, and made again under the same name
+  kJobDeleted,   // for good
+  kJobHeld,      // deleted, and kept by a finalizer until its pods are gone
   kCount,
 };
 inline constexpr size_t kFaults = static_cast<size_t>(Fault::kCount);
@@ -62,7 +68,15 @@ enum class Transition : size_t {
   kInvalid,
   kValidAgain,
   kResized,
-  kLeader,  // another replica leads
+  kDeadlineExceeded,
+  kFailedByRule,
+  kIgnored,         // a failure, by a rule: it does not count
+  kRecreateByRule,  // where the process alone had failed
+  kNodeAvoided,     // a pod that is kept from machines on which others failed
+  kPendingGivenUp,
+  kCompleteByRankZero,
+  kExpired,  // deleted by ttlSecondsAfterFinished
+  kLeader,   // another replica leads
   kCount,
 };
 inline constexpr size_t kTransitions = static_cast<size_t>(Transition::kCount);

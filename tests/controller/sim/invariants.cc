@@ -11,6 +11,8 @@ namespace {
 
 // After which nobody has an excuse not to have heard of something.
 constexpr Duration kNewsMax = std::chrono::minutes(8);
+// Answers of an agent may be lost in a row until it is taken for silent.
+constexpr Duration kSilence = std::chrono::seconds(20);
 
 std::vector<int64_t> members_of(const Json& status) {
   return members_from_text(string_or(status, "members", ""));
@@ -34,12 +36,23 @@ bool is_set(const Json& status, const char* type) {
   return false;
 }
 
+std::string reason_of(const Json& status, const char* type) {
+  for (const Json& condition : member(status, "conditions")) {
+    if (condition["type"].get_ref<const std::string&>() == type) {
+      return string_or(condition, "reason", "");
+    }
+  }
+  return "";
+}
+
 bool is_finished(const Json& status) {
   return is_set(status, kComplete) || is_set(status, kFailed);
 }
 
 void Invariants::job_changed(const FakeStore::Event& event) {
-  jobs_.insert(uid_of(*event.object));
+  const std::string uid = uid_of(*event.object);
+  jobs_.insert(uid);
+  if (is_terminating(*event.object)) deleted_at_.emplace(uid, chance_.clock.now());
 }
 
 void Invariants::told(const Assignment& assignment) {
@@ -92,6 +105,11 @@ void Invariants::check_pod(const Json& pod) {
   const std::string job_name = string_or(pod["metadata"]["labels"], kJobNameLabel, "");
   const Json* job = store_.find(kTrainingJobs, "default/" + job_name);
   if (job == nullptr || uid_of(*job) != view->owner_uid) return;  // deleted meanwhile
+  check_avoided(*job, pod);
+  const auto deleted = deleted_at_.find(view->owner_uid);
+  if (deleted != deleted_at_.end() && chance_.clock.now() - deleted->second > kNewsMax) {
+    chance_.violate("deletion", "a pod for a job that was deleted long ago: " + view->name);
+  }
   const std::vector<int64_t> members = members_of(status_of(*job));
   const auto index = static_cast<size_t>(view->node_index);
   const bool is_shrunk = index >= members.size() && !members.empty();
@@ -118,6 +136,7 @@ void Invariants::check_delete(const ApiRequest& request, const Json& pod) {
   const std::vector<int64_t> members = members_of(status);
   const auto index = static_cast<size_t>(view->node_index);
   const bool is_member = index < members.size() && members[index] == view->incarnation;
+  if (is_terminating(*job)) return;
   if (is_member && !is_finished(status) && !is_set(status, kSuspended)) {
     chance_.violate("members", "a member's pod was deleted: " + view->name);
   }
@@ -133,10 +152,18 @@ void Invariants::check_members(const Json& job, const Json& after) {
     if (now[i] < old[i]) chance_.violate("members", "an incarnation went back");
     if (now[i] == old[i] || resumes || stalls_ > 0) continue;
     const Node* node = nodes_.find(uid_of(job), static_cast<int64_t>(i), old[i]);
-    if (node != nullptr && node->is_live && !node->is_silent) {
+    if (node == nullptr || !node->is_live || node->is_silent) continue;
+    if (waits_too_long(job, *node)) continue;
+    if (is_unheard(*node)) continue;
+    if (!is_to_be_replaced(job, after, static_cast<int64_t>(i))) {
       chance_.violate("members", "a pod that is well was replaced: " + node->key);
     }
   }
+}
+
+// None of its answers has got through for a while.
+bool Invariants::is_unheard(const Node& node) const {
+  return !node.ip.empty() && chance_.clock.now() - node.heard_at > kSilence;
 }
 
 void Invariants::check_restarts(const Json& job, const Json& after) {
@@ -161,20 +188,19 @@ void Invariants::check_restarts(const Json& job, const Json& after) {
 // A failure that was written down counts, and says what happened.
 void Invariants::check_failure(const Json& job, const Json& after) {
   const Json& before = status_of(job);
-  const Json& failure = member(after, "lastFailure");
-  const std::string time = string_or(failure, "time", "");
-  if (time == string_or(member(before, "lastFailure"), "time", "")) return;
-  const std::string action = string_or(failure, "action", "");
-  const bool restarts = action == "RestartInPlace" || action == "RecreatePod";
-  const int64_t counted = int_or(after, "restarts", 0) - int_or(before, "restarts", 0);
-  if (restarts && counted != 1) chance_.violate("restarts", "one was not counted");
-  const bool is_told_all = chance_.counts.controllers_are_well();
-  if (!is_told_all || string_or(failure, "reason", "") != "AgentSilent") return;
+  const Json& failure = new_failure(before, after);
+  if (failure.is_null()) return;
   const std::vector<int64_t> members = members_of(before);
   const auto index = static_cast<size_t>(int_or(failure, "nodeIndex", 0));
   const Node* node = index < members.size()
                          ? nodes_.find(uid_of(job), static_cast<int64_t>(index), members[index])
                          : nullptr;
+  check_rules(job, after);
+  check_given_up(job, after, node);
+  if (string_or(failure, "reason", "") != "AgentSilent") return;
+  if (node != nullptr && !node->is_silent && is_unheard(*node)) ++causes_[uid_of(job)];
+  const bool is_told_all = chance_.counts.controllers_are_well();
+  if (!is_told_all) return;
   if (node == nullptr || !node->is_silent) {
     chance_.violate("failures", "silence was noticed where something else had happened");
   }
@@ -218,6 +244,7 @@ void Invariants::check_end(const Json& job, const Json& after) {
 
 // What users write is what status says from the first write on that has observed it.
 void Invariants::check_obedience(const Json& job, const Json& after) {
+  if (is_terminating(job)) chance_.violate("deletion", "the status of a deleted job was written");
   const Json& spec = member(job, "spec");
   const bool wants_suspension = bool_or(spec, "suspend", false);
   const bool suspends = is_set(after, kSuspended) && !is_set(status_of(job), kSuspended);
@@ -248,6 +275,8 @@ void Invariants::count_transitions(const Json& before, const Json& after) {
     chance_.count(restarts_in_place(after) ? Transition::kRestartInPlace
                                            : Transition::kRecreatePod);
   }
+  const bool by_rank_zero = reason_of(after, kComplete) == "RankZeroCompleted";
+  if (flips(kComplete, true) && by_rank_zero) chance_.count(Transition::kCompleteByRankZero);
   if (int_or(after, "round", 0) > int_or(before, "round", 0)) {
     chance_.count(Transition::kRoundFormed);
   }
@@ -260,10 +289,11 @@ void Invariants::check_status(const Json& job, const Json& after) {
   chance_.note("status", string_or(after, "state", ""));
   count_transitions(status_of(job), after);
   check_members(job, after);
-  check_restarts(job, after);
   check_failure(job, after);
+  check_restarts(job, after);
   check_round(job, after);
   check_end(job, after);
+  check_deadline(job, after);
   check_obedience(job, after);
 }
 
@@ -274,6 +304,8 @@ void Invariants::check_write(const ApiRequest& request, const Json* stored,
   const bool is_pod = request.type.plural == kPods.plural;
   if (is_pod && request.verb == ApiVerb::kCreate) check_pod(request.body);
   if (is_pod && request.verb == ApiVerb::kDelete) check_delete(request, *stored);
+  const bool is_job = request.type.plural == kTrainingJobs.plural;
+  if (is_job && request.verb == ApiVerb::kDelete) check_expiry(request, *stored);
   if (request.verb == ApiVerb::kReplaceStatus)
     check_status(*stored, member(request.body, "status"));
 }

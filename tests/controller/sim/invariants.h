@@ -16,7 +16,13 @@
 namespace lockstep::sim {
 
 bool is_set(const Json& status, const char* condition);
+// Of the condition; empty where there is none.
+std::string reason_of(const Json& status, const char* condition);
 bool is_finished(const Json& status);
+// The failure that `after` records and `before` doesn't, or null.
+const Json& new_failure(const Json& before, const Json& after);
+// What the job's rules say of it; empty: nothing.
+std::string action_of_rule(const Json& job, const Json& failure);
 
 // What must hold after every event. I1 to I7 and I10 are those of operators' literature; the others
 // are those of rounds (DESIGN.md, section 3). Each is checked by what can break it.
@@ -48,6 +54,16 @@ class Invariants {
   void check_round(const Json& job, const Json& after);
   void check_end(const Json& job, const Json& after);
   void check_obedience(const Json& job, const Json& after);
+  // Policies that a job may set (invariants_of_policies.cc).
+  void check_rules(const Json& job, const Json& after);
+  void check_deadline(const Json& job, const Json& after);
+  void check_given_up(const Json& job, const Json& after, const Node* node);
+  void check_avoided(const Json& job, const Json& pod);
+  void check_expiry(const ApiRequest& request, const Json& job);
+  bool is_unheard(const Node& node) const;
+  bool is_to_be_replaced(const Json& job, const Json& after, int64_t index) const;
+  bool waits_too_long(const Json& job, const Node& node) const;
+  bool has_clock_jumped() const;
   void count_transitions(const Json& before, const Json& after);
 
   Chance& chance_;
@@ -56,8 +72,9 @@ class Invariants {
   std::set<std::string> jobs_;                                    // UIDs of all that ever were
   std::map<std::string, std::map<int64_t, std::string>> hashes_;  // by job UID: round -> hash
   std::map<std::string, std::set<std::pair<int64_t, std::string>>> completed_;  // by job UID
-  std::map<std::string, int64_t> trained_;  // by job UID: the newest round
-  std::map<std::string, int64_t> causes_;   // by job UID: what may be counted as a restart
+  std::map<std::string, int64_t> trained_;       // by job UID: the newest round
+  std::map<std::string, int64_t> causes_;        // by job UID: what may be counted as a restart
+  std::map<std::string, TimePoint> deleted_at_;  // by job UID: of those that a finalizer keeps
   int64_t stalls_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "tests/controller/sim/mutants.h"
 
+#include <algorithm>
+
 #include "controller/plan/conditions.h"
 #include "controller/plan/members.h"
 #include "controller/plan/names.h"
@@ -256,6 +258,78 @@ void add_wrong_members(std::vector<Mutant>& mutants) {
   });
 }
 
+PlanFunction believing(std::function<void(TrainingJobSpec&)> wrong) {
+  return seeing([wrong = std::move(wrong)](Observed& seen) { wrong(seen.job.spec); });
+}
+
+void add_wishes(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, PlanFunction plan) {
+    mutants.push_back({name, Mutation{.plan = std::move(plan)}});
+  };
+  using Spec = TrainingJobSpec;
+  add("no deadline", without(deadline));
+  add("a deadline that comes too early", believing([](Spec& spec) {
+        spec.activeDeadlineSeconds = std::max<int64_t>(spec.activeDeadlineSeconds - 10, 0);
+      }));
+  add("everybody has a deadline", believing([](Spec& spec) { spec.activeDeadlineSeconds = 15; }));
+  add("failure rules are not read", believing([](Spec& spec) { spec.failure.rules.clear(); }));
+  add("the last rule decides", believing([](Spec& spec) {
+        std::reverse(spec.failure.rules.begin(), spec.failure.rules.end());
+      }));
+  add("bad machines are not avoided", believing([](Spec& spec) { spec.failure.avoidNodes = 0; }));
+  add("machines are avoided too soon", believing([](Spec& spec) {
+        spec.failure.avoidNodes = std::min<int64_t>(spec.failure.avoidNodes, 1);
+      }));
+  add("pods may be pending for ever",
+      believing([](Spec& spec) { spec.failure.pendingTimeoutSeconds = 0; }));
+  add("no patience with pending pods",
+      believing([](Spec& spec) { spec.failure.pendingTimeoutSeconds = 1; }));
+  add("all ranks have to end, whatever was asked for",
+      believing([](Spec& spec) { spec.successPolicy = "AllRanks"; }));
+  add("rank 0 always speaks for all",
+      believing([](Spec& spec) { spec.successPolicy = kRankZero; }));
+  add("jobs never expire", never_doing<DeleteJob>());
+  add("jobs expire at once", believing([](Spec& spec) {
+        if (spec.ttlSecondsAfterFinished > 0) spec.ttlSecondsAfterFinished = 0;
+      }));
+  add("every job expires", believing([](Spec& spec) { spec.ttlSecondsAfterFinished = 5; }));
+  add("what is being deleted goes on", without(deletion));
+}
+
+void add_revivals(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, std::function<void(Status&, const Status&)> wrong) {
+    mutants.push_back({name, Mutation{.plan = writing(std::move(wrong))}});
+  };
+  add("a job is revived after its deadline", [](Status& status, const Status& before) {
+    const Condition* failed = find_condition(before, kFailed);
+    if (failed == nullptr || failed->reason != "DeadlineExceeded") return;
+    std::erase_if(status.conditions, [](const Condition& c) { return c.type == kFailed; });
+  });
+  add("ignored failures count", [](Status& status, const Status& before) {
+    const bool is_new =
+        status.lastFailure &&
+        (!before.lastFailure || before.lastFailure->number != status.lastFailure->number);
+    if (!is_new || status.lastFailure->action == "Fail") return;
+    if (status.restarts == before.restarts) ++status.restarts;
+  });
+  const auto expire = [](Plan& plan, const Observed& seen) {
+    if (seen.job.spec.ttlSecondsAfterFinished < 0 || !is_true(seen.job.status, kRunning)) return;
+    plan.actions.assign(1, DeleteJob{.uid = seen.job.metadata.uid,
+                                     .resource_version = seen.job.metadata.resourceVersion});
+  };
+  mutants.push_back({"jobs that run expire", Mutation{.plan = doing(expire)}});
+  mutants.push_back({"jobs are deleted whoever they are by now", api([](ApiRequest& request) {
+                       if (is(request, ApiVerb::kDelete, kTrainingJobs)) {
+                         request.body.erase("preconditions");
+                       }
+                     })});
+  mutants.push_back({"pods go anywhere", api([](ApiRequest& request) {
+                       if (is(request, ApiVerb::kCreate, kPods)) {
+                         request.body["spec"].erase("affinity");
+                       }
+                     })});
+}
+
 void add_habits(std::vector<Mutant>& mutants) {
   mutants.push_back(
       {"status is written every time",
@@ -363,8 +437,8 @@ void add_reports(std::vector<Mutant>& mutants) {
 
 std::vector<Mutant> all_mutants() {
   std::vector<Mutant> mutants;
-  for (const auto& add : {add_missing, add_views, add_statuses, add_wrong_members, add_habits,
-                          add_requests, add_caches, add_reports}) {
+  for (const auto& add : {add_missing, add_views, add_statuses, add_wrong_members, add_wishes,
+                          add_revivals, add_habits, add_requests, add_caches, add_reports}) {
     add(mutants);
   }
   return mutants;

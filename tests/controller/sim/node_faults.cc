@@ -31,13 +31,19 @@ void Nodes::cause_failures() {
 }
 
 void Nodes::cause_failure(Node& node) {
-  constexpr int kKilled = 137;
   if (node.state.phase == "Running" && chance_.happens(Fault::kWorkerKilled, node.key)) {
     count_failure(node.job_uid);
-    fail(node, kKilled, "Signal");
+    fail(node, kExitKilled, "Signal");
   } else if (node.state.phase == "Running" && chance_.happens(Fault::kWorkerOom, node.key)) {
     count_failure(node.job_uid);
-    fail(node, kKilled, "OOMKilled");
+    fail(node, kExitKilled, "OOMKilled");
+  } else if (node.state.phase == "Running" && chance_.happens(Fault::kWorkerExit, node.key)) {
+    count_failure(node.job_uid);
+    fail(node, kExitOfRules, "Error");
+  } else if (node.state.phase == "Running" && node.machine == bad_machine_ &&
+             chance_.happens(Fault::kBadMachine, node.key)) {
+    count_failure(node.job_uid);
+    fail(node, kExitKilled, "Signal");
   }
   for (const Fault fault : kFaultsOfPods) {
     if (!chance_.happens(fault, node.key)) continue;

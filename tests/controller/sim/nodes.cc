@@ -20,6 +20,35 @@ constexpr Duration kRemovalMin = std::chrono::minutes(10);
 constexpr Duration kRemovalMax = std::chrono::minutes(20);
 constexpr int kMachines = 7;
 constexpr int64_t kCheckpointEvery = 5;
+constexpr Duration kHeldUpMin = seconds(10);
+constexpr Duration kHeldUpMax = std::chrono::minutes(4);
+constexpr int64_t kStepsApart = 2;  // of a command's ranks
+constexpr char kByRankZero[] = "rank-0";
+constexpr char kByAll[] = "all";
+constexpr int kExitOfCommand = 1;  // when it lost a peer
+
+// What a round's workers do.
+struct Work {
+  int64_t steps = 0;  // of rank 0
+  bool is_command = false;
+  bool by_rank_zero = false;
+
+  // Whether the rank is done at that step, and the round is.
+  bool ends(int64_t rank, int64_t step) const {
+    if (by_rank_zero && rank > 0) return false;
+    return step >= steps + (is_command ? kStepsApart * rank : 0);
+  }
+  bool ends_round(int64_t ranks, int64_t step) const {
+    return ends(by_rank_zero ? 0 : ranks - 1, step);
+  }
+};
+
+Work work_of(const Assignment& assignment) {
+  if (assignment.train) return {.steps = assignment.train->steps};
+  return {.steps = std::stoll(assignment.command.at(1)),
+          .is_command = true,
+          .by_rank_zero = assignment.command.at(2) == kByRankZero};
+}
 
 WorkerState& worker_of(Node& node) {
   return node.state.workers.front();
@@ -31,6 +60,22 @@ Json terminated(int exit_code) {
 }
 
 }  // namespace
+
+std::vector<std::string> command_of(int64_t steps, bool by_rank_zero) {
+  return {"program", std::to_string(steps), by_rank_zero ? kByRankZero : kByAll};
+}
+
+std::set<std::string> avoided_by(const Json& pod) {
+  std::set<std::string> machines;
+  const Json& affinity = member(member(member(pod, "spec"), "affinity"), "nodeAffinity");
+  const Json& required = member(affinity, "requiredDuringSchedulingIgnoredDuringExecution");
+  for (const Json& term : member(required, "nodeSelectorTerms")) {
+    for (const Json& field : member(term, "matchFields")) {
+      for (const Json& name : field["values"]) machines.insert(name.get<std::string>());
+    }
+  }
+  return machines;
+}
 
 Nodes::Nodes(Chance& chance, FakeStore& store) : chance_(chance), store_(store) {
   chance_.timers.after(kFailureTick, [this] { cause_failures(); });
@@ -61,7 +106,8 @@ void Nodes::on_pod(const FakeStore::Event& event) {
                                               .job_uid = view->owner_uid,
                                               .job_name = string_or(labels, kJobNameLabel, ""),
                                               .index = view->node_index,
-                                              .incarnation = view->incarnation});
+                                              .incarnation = view->incarnation,
+                                              .created_at = chance_.clock.now()});
     chance_.timers.after(chance_.between(milliseconds(200), seconds(3)),
                          [this, uid] { start(uid); });
     return;
@@ -89,6 +135,9 @@ void Nodes::start(const std::string& uid) {
   const auto found = nodes_.find(uid);
   if (found == nodes_.end() || !found->second->is_live) return;
   Node& node = *found->second;
+  node.machine = machine_for(*store_.find(kPods, node.key));
+  if (hold_up(node)) return;
+  node.started_at = node.heard_at = chance_.clock.now();
   node.ip = "10.0.0." + std::to_string(++ips_);
   by_ip_[node.ip] = &node;
   node.state.sequence = 1;
@@ -97,11 +146,47 @@ void Nodes::start(const std::string& uid) {
   node.state.node_index = node.index;
   node.state.incarnation = node.incarnation;
   node.state.phase = "Idle";
-  const std::string machine = "machine-" + std::to_string(ips_ % kMachines);
   store_.update(kPods, node.key, [&](Json& pod) {
-    pod["spec"]["nodeName"] = machine;
+    pod["spec"]["nodeName"] = node.machine;
     pod["status"] = {{"phase", "Running"}, {"podIP", node.ip}};
   });
+}
+
+// One after the other in turn; where a pod is kept from all of them, a new one.
+std::string Nodes::machine_for(const Json& pod) const {
+  const std::set<std::string> avoided = avoided_by(pod);
+  for (int64_t i = 0; i < kMachines; ++i) {
+    const std::string machine = "machine-" + std::to_string((ips_ + i) % kMachines);
+    if (!avoided.contains(machine)) return machine;
+  }
+  return "machine-" + std::to_string(kMachines + ips_);
+}
+
+// Whether the pod can't start now. It tries again, but for some of jobs that
+// limit the time.
+bool Nodes::hold_up(Node& node) {
+  if (std::exchange(node.is_held_up, true)) return false;
+  const bool has_no_room = chance_.happens(Fault::kUnschedulable, node.key);
+  if (!has_no_room && !chance_.happens(Fault::kImagePull, node.key)) return false;
+  count_failure(node.job_uid);
+  store_.update(kPods, node.key, [&](Json& pod) {
+    pod["status"]["phase"] = "Pending";
+    if (has_no_room) {
+      pod["status"]["conditions"] = Json::array(
+          {{{"type", "PodScheduled"}, {"status", "False"}, {"message", "no machine has room"}}});
+      return;
+    }
+    pod["spec"]["nodeName"] = node.machine;
+    pod["status"]["containerStatuses"] = Json::array(
+        {{{"name", kNodeContainer}, {"state", {{"waiting", {{"reason", "ErrImagePull"}}}}}}});
+  });
+  const Json* job = store_.find(kTrainingJobs, "default/" + node.job_name);
+  const Json& failure = job == nullptr ? Json() : member(member(*job, "spec"), "failure");
+  const bool is_limited = int_or(failure, "pendingTimeoutSeconds", 0) > 0;
+  if (is_limited && chance_.flip(0.5)) return true;
+  chance_.timers.after(chance_.between(kHeldUpMin, kHeldUpMax),
+                       [this, uid = node.uid] { start(uid); });
+  return true;
 }
 
 // The kubelet removes a pod that is terminating; where its machine is lost, somebody does much
@@ -139,6 +224,11 @@ AgentState Nodes::report(const Node& node) const {
     state.failed_seconds_ago = to_seconds(chance_.clock.now() - node.failed_at);
   }
   return state;
+}
+
+void Nodes::heard(const std::string& ip) {
+  Node* node = at(ip);
+  if (node != nullptr) node->heard_at = chance_.clock.now();
 }
 
 std::optional<AgentState> Nodes::old_report(const std::string& ip) {
@@ -239,7 +329,8 @@ void Nodes::follow(const std::string& job_uid, Duration delay) {
 void Nodes::look_at(const std::string& job_uid) {
   std::map<std::string, Round> rounds;  // by hash
   for (auto& [uid, node] : nodes_) {
-    const bool takes_part = node->state.phase == "Running" || node->state.phase == "Failed";
+    const std::string& phase = node->state.phase;
+    const bool takes_part = phase == "Running" || phase == "Failed" || phase == "Completed";
     if (node->job_uid == job_uid && node->answers() && takes_part) {
       rounds[node->state.hash].push_back(node.get());
     }
@@ -252,8 +343,10 @@ void Nodes::look_at(const std::string& job_uid) {
 // Whether anybody still runs.
 bool Nodes::proceed(const Round& round) {
   const auto runs = [](const Node* node) { return node->state.phase == "Running"; };
+  const auto is_well = [](const Node* node) { return node->state.phase != "Failed"; };
   const bool is_whole = round.size() == round.front()->assignment.world.nodes.size();
-  if (is_whole && std::all_of(round.begin(), round.end(), runs)) {
+  if (std::none_of(round.begin(), round.end(), runs)) return false;
+  if (is_whole && std::all_of(round.begin(), round.end(), is_well)) {
     train(round);
   } else {
     break_up(round);
@@ -263,21 +356,27 @@ bool Nodes::proceed(const Round& round) {
 
 void Nodes::train(const Round& round) {
   Node& first = *round.front();
-  const int64_t steps = first.assignment.train->steps;
+  const Work work = work_of(first.assignment);
   int64_t& checkpoint = checkpoints_[first.job_uid];
   int64_t step = checkpoint;
   for (Node* node : round) step = std::max(step, worker_of(*node).step);
-  step = std::min(step + 1, steps);
-  if (step % kCheckpointEvery == 0) checkpoint = std::max(checkpoint, step);
-  if (on_trained) on_trained(first.job_uid, first.assignment, step == steps);
+  ++step;
+  if (step % kCheckpointEvery == 0)
+    checkpoint = std::max(checkpoint, std::min(step, work.steps - 1));
+  if (on_trained) {
+    const bool is_last = work.ends_round(static_cast<int64_t>(round.size()), step);
+    on_trained(first.job_uid, first.assignment, is_last);
+  }
   for (Node* node : round) {
+    if (node->state.phase != "Running") continue;
+    const bool ends = work.ends(node->index, step);
     WorkerState& worker = worker_of(*node);
-    worker.phase = step == steps ? WorkerPhase::kDone : WorkerPhase::kTraining;
+    worker.phase = ends ? WorkerPhase::kDone : WorkerPhase::kTraining;
     worker.step = step;
     ProgressStatus& progress = node->state.progress.emplace();
-    progress.step = step;
-    progress.steps = steps;
-    if (step == steps) {
+    progress.step = std::min(step, work.steps);
+    progress.steps = work.steps;
+    if (ends) {
       worker.running = false;
       worker.reason = "Completed";
       node->state.phase = "Completed";
@@ -299,7 +398,8 @@ void Nodes::break_up(const Round& round) {
   // A formation that took too long is a failure of its own.
   if (nobody_failed && !waiting.empty() && on_failure) on_failure(round.front()->job_uid);
   for (Node* node : waiting) {
-    if (chance_.random.below(3) > 0) fail(*node, kExitPeerLost, "Error");
+    const int code = node->assignment.train ? kExitPeerLost : kExitOfCommand;
+    if (chance_.random.below(3) > 0) fail(*node, code, "Error");
   }
 }
 

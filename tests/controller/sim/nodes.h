@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,14 @@ struct Node {
   std::string job_name;
   int64_t index = 0;
   int64_t incarnation = 0;
-  bool is_live = true;     // neither ended nor being deleted
-  bool is_silent = false;  // its machine is lost: the pod stays as it is
-  std::string ip{};        // empty: not started yet
+  bool is_live = true;      // neither ended nor being deleted
+  bool is_silent = false;   // its machine is lost: the pod stays as it is
+  bool is_held_up = false;  // it was, or is, kept from starting
+  TimePoint created_at{};
+  TimePoint started_at{};
+  TimePoint heard_at{};  // an answer of its agent got through
+  std::string machine{};
+  std::string ip{};  // empty: not started yet
   AgentState state{};
   std::optional<AgentState> old_report{};  // of an earlier round
   Assignment assignment{};
@@ -34,8 +40,20 @@ struct Node {
   bool answers() const { return is_live && !is_silent && !ip.empty(); }
 };
 
+// The command whose ranks end after `steps` and a bit each, rank 0 first; or, `by_rank_zero`, whose
+// rank 0 ends then and the others never.
+std::vector<std::string> command_of(int64_t steps, bool by_rank_zero);
+
+// Of a worker that ends by itself (Fault::kWorkerExit), and of one that is killed.
+inline constexpr int kExitOfRules = 42;
+inline constexpr int kExitKilled = 137;
+
+// The names of the machines that a pod is kept from.
+std::set<std::string> avoided_by(const Json& pod);
+
 // Kubelets, agents and workers of all pods. Workers of one round form once all of them were told
-// the same, then make a step every two seconds; if one is missing, the others leave.
+// the same, then make a step every two seconds; if one is missing, the others leave. A command
+// (command_of()) does the same, but its ranks don't end together.
 class Nodes {
  public:
   static constexpr Duration kFailureTick = std::chrono::milliseconds(500);
@@ -56,6 +74,8 @@ class Nodes {
   // An agent's interface; what it answers is not on its way yet.
   Result<AgentState> put(const std::string& ip, const Assignment& assignment);
   void poll(const std::string& ip, int64_t since, TimePoint until, Answer answer);
+  // What the agent at that address answers gets through.
+  void heard(const std::string& ip);
   // What the agent at that address said in an earlier round.
   std::optional<AgentState> old_report(const std::string& ip);
 
@@ -69,6 +89,8 @@ class Nodes {
   using Waiter = std::shared_ptr<Answer>;
 
   void start(const std::string& uid);
+  bool hold_up(Node& node);
+  std::string machine_for(const Json& pod) const;
   void end(Node& node, const char* reason, int exit_code);
   void leave(const std::string& uid);
   Node* at(const std::string& ip);
@@ -98,6 +120,7 @@ class Nodes {
   std::map<std::string, std::optional<Timers::Id>> looks_;  // by job UID: when one is due
   std::map<std::string, int64_t> checkpoints_;              // by job UID: step
   int64_t ips_ = 0;
+  std::string bad_machine_ = "machine-1";
   int64_t failures_caused_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <mutex>
 #include <thread>
 
@@ -18,6 +19,7 @@ constexpr int64_t kSteps = 15;  // of a job: half a minute
 constexpr int kProlongationsMax = 40;
 constexpr int64_t kManyRestarts = 10'000;
 constexpr int64_t kFewRestarts = 3;
+constexpr int64_t kStepsForever = 1'000'000;  // of a job that its deadline has to end
 
 struct Rate {
   Fault fault;
@@ -34,7 +36,9 @@ constexpr Rate kRates[] = {
     {Fault::kWorkerOom, 0.01},     {Fault::kPodDeleted, 0.01},     {Fault::kPodForceDeleted, 0.005},
     {Fault::kEvicted, 0.005},      {Fault::kContainerExit, 0.005}, {Fault::kNodeLost, 0.005},
     {Fault::kOldReport, 0.2},      {Fault::kClockJump, 0.005},     {Fault::kSuspend, 0.005},
-    {Fault::kScale, 0.005},        {Fault::kIllegalEdit, 0.005},   {Fault::kJobReplaced, 0.002}};
+    {Fault::kScale, 0.005},        {Fault::kIllegalEdit, 0.005},   {Fault::kJobReplaced, 0.002},
+    {Fault::kWorkerExit, 0.02},    {Fault::kBadMachine, 0.2},      {Fault::kUnschedulable, 0.2},
+    {Fault::kImagePull, 0.2},      {Fault::kJobDeleted, 0.001},    {Fault::kJobHeld, 0.001}};
 
 // Each kind of fault in every other seed, rare or frequent. In one seed of four controllers are
 // well and told everything; in another nothing happens to nodes and jobs.
@@ -75,9 +79,7 @@ class Play {
     if (is_broken()) return simulation_.world.chance.violations.front();
     if (!converged) return "convergence: a job is still not over";
     for (const Job& job : jobs_) {
-      const TrainingJobStatus status = simulation_.status(job.key);
-      const bool is_worn_out = status.restarts >= job.max_restarts;
-      if (is_true(status, kFailed) && !is_worn_out) return "convergence: " + job.key + " failed";
+      if (has_failed_wrongly(job)) return "convergence: " + job.key + " failed";
     }
     const std::string noise = fall_silent();
     if (!noise.empty()) return noise;
@@ -87,17 +89,69 @@ class Play {
  private:
   struct Job {
     std::string key;
-    int64_t max_restarts;
+    JobOptions options;
   };
 
+  bool flip(uint64_t of) { return random_.below(of) == 0; }
+  int64_t between(int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(random_.below(static_cast<uint64_t>(most - least + 1)));
+  }
+
   void add_job() {
-    const int64_t restarts = random_.below(8) == 0 ? kFewRestarts : kManyRestarts;
-    const std::string key =
-        simulation_.world.users.add_job({.name = "job-" + std::to_string(jobs_.size()),
-                                         .nodes = 1 + static_cast<int64_t>(random_.below(4)),
-                                         .steps = kSteps,
-                                         .max_restarts = restarts});
-    jobs_.push_back({key, restarts});
+    JobOptions options{.name = "job-" + std::to_string(jobs_.size()),
+                       .nodes = between(1, 4),
+                       .steps = kSteps,
+                       .max_restarts = flip(8) ? kFewRestarts : kManyRestarts};
+    options.is_command = flip(4);
+    options.by_rank_zero = options.is_command && flip(2);
+    if (flip(6)) options.ttl = between(0, 60);
+    if (flip(4)) options.pending_timeout = between(20, 90);
+    if (flip(4)) options.avoid_nodes = between(1, 3);
+    if (flip(8)) set_deadline(options);
+    if (flip(4)) add_rules(options);
+    jobs_.push_back({simulation_.world.users.add_job(options), options});
+  }
+
+  void set_deadline(JobOptions& options) {
+    options.active_deadline = between(20, 120);
+    // Where the clock jumps, it may be hours away.
+    const bool is_on_time = simulation_.world.chance.rate(Fault::kClockJump) <= 0;
+    if (is_on_time && !options.by_rank_zero && flip(2)) options.steps = kStepsForever;
+  }
+
+  void add_rules(JobOptions& options) {
+    constexpr const char* kActions[] = {"RestartInPlace", "RecreatePod", "Ignore", "Fail"};
+    const uint64_t known = std::size(kActions) - (flip(2) ? 1 : 0);
+    const auto add = [&](std::vector<int64_t> codes, const char* event) {
+      options.rules.push_back({.exitCodes = std::move(codes),
+                               .event = event,
+                               .action = kActions[random_.below(known)]});
+    };
+    add({kExitOfRules}, "");
+    if (flip(2)) add({}, "OOMKilled");
+    if (flip(2)) add({kExitOfRules, kExitKilled}, "");
+    if (flip(4)) {
+      options.rules.push_back({.exitCodes = {}, .event = "PodDeleted", .action = "Ignore"});
+    }
+  }
+
+  // Neither worn out, nor by what the job asks for, which the invariants look after.
+  bool has_failed_wrongly(const Job& job) const {
+    const TrainingJobStatus status = simulation_.status(job.key);
+    if (!is_true(status, kFailed)) return false;
+    const std::string& reason = find_condition(status, kFailed)->reason;
+    if (reason == "DeadlineExceeded" || reason == "FailureRule") return false;
+    return status.restarts < job.options.max_restarts;
+  }
+
+  bool is_gone(const Job& job) const {
+    return simulation_.world.store.find(kTrainingJobs, job.key) == nullptr &&
+           !simulation_.world.users.will_make_again(job.key);
+  }
+  bool is_over(const Job& job) const { return simulation_.is_over(job.key) || is_gone(job); }
+  bool are_expired() const {
+    return std::all_of(jobs_.begin(), jobs_.end(),
+                       [this](const Job& job) { return job.options.ttl < 0 || is_gone(job); });
   }
 
   // A seed that was too quiet goes on, with what every one of them must have.
@@ -116,7 +170,10 @@ class Play {
     const Nodes& nodes = simulation_.world.nodes;
     const bool are_gone = simulation_.run(hours(2), [&] { return nodes.live() == 0; });
     if (!are_gone && !is_broken()) return "silence: pods that live on";
-    simulation_.run(seconds(90), never);
+    const bool are_deleted = simulation_.run(hours(12), [this] { return are_expired(); });
+    if (!are_deleted && !is_broken()) return "silence: a job outlives its ttl";
+    // Who stood still, or waits after errors, has the news last.
+    simulation_.run(minutes(5), never);
     const int64_t writes = simulation_.world.attempts();
     simulation_.run(seconds(60), never);
     if (is_broken()) return simulation_.world.chance.violations.front();
@@ -127,8 +184,7 @@ class Play {
 
   bool is_broken() const { return !simulation_.world.chance.violations.empty(); }
   bool all_over() const {
-    return std::all_of(jobs_.begin(), jobs_.end(),
-                       [this](const Job& job) { return simulation_.is_over(job.key); });
+    return std::all_of(jobs_.begin(), jobs_.end(), [this](const Job& job) { return is_over(job); });
   }
 
   Simulation& simulation_;

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
+#include <thread>
 
 #include "common/base/log.h"
 #include "controller/plan/conditions.h"
@@ -10,9 +12,10 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr uint64_t kSeeds = 150;
-// Those of a mutant are among the right ones' own.
-constexpr uint64_t kSeedsOfAMutant = 80;
+// build/bin/simulate has more of them, as a test of its own: 2,000.
+constexpr uint64_t kSeeds = 300;
+constexpr uint64_t kSeedsOfAMutant = 300;
+constexpr int kThreads = 2;
 
 class Quiet : public ::testing::Environment {
   void SetUp() override { set_log_options({.minimum = LogLevel::kError}); }
@@ -37,7 +40,7 @@ TEST(Simulation, AJobWithoutFaultsIsCompleteInItsFirstRound) {
 }
 
 TEST(Simulation, EveryJobConvergesOnceFaultsStopAndNoInvariantBreaksBefore) {
-  const CampaignResult result = run_seeds(1, kSeeds, 2);
+  const CampaignResult result = run_seeds(1, kSeeds, kThreads);
   for (const SeedResult& failed : result.failed) {
     ADD_FAILURE() << "seed " << failed.seed << ": " << failed.violation;
   }
@@ -60,20 +63,41 @@ TEST(Simulation, ASeedIsReplayedExactly) {
   }
 }
 
+struct Search {
+  SeedResult found;
+  SeedResult again;
+  uint64_t seeds = 0;
+};
+
+Search search(const Mutation& mutation) {
+  Search search;
+  while (search.seeds < kSeedsOfAMutant && search.found.violation.empty()) {
+    search.found = run_seed(++search.seeds, mutation);
+  }
+  search.again = run_seed(search.found.seed, mutation);
+  return search;
+}
+
 TEST(Simulation, EveryWrongPolicyAndEveryWrongPartIsFound) {
   const std::vector<Mutant> mutants = all_mutants();
-  EXPECT_GE(mutants.size(), 30u);
-  for (const Mutant& mutant : mutants) {
-    SeedResult found;
-    uint64_t seed = 1;
-    for (; seed <= kSeedsOfAMutant && found.violation.empty(); ++seed) {
-      found = run_seed(seed, mutant.mutation);
-    }
-    EXPECT_FALSE(found.violation.empty()) << mutant.name << " was not found";
-    const SeedResult again = run_seed(found.seed, mutant.mutation);
+  EXPECT_GE(mutants.size(), 60u);
+  std::vector<Search> searches(mutants.size());
+  std::atomic<size_t> next = 0;
+  std::vector<std::jthread> pool;
+  for (int i = 0; i < kThreads; ++i) {
+    pool.emplace_back([&] {
+      for (size_t at = next++; at < mutants.size(); at = next++) {
+        searches[at] = search(mutants[at].mutation);
+      }
+    });
+  }
+  pool.clear();
+  for (size_t i = 0; i < mutants.size(); ++i) {
+    const auto& [found, again, seeds] = searches[i];
+    EXPECT_FALSE(found.violation.empty()) << mutants[i].name << " was not found";
     EXPECT_EQ(again.violation, found.violation) << "seed " << found.seed;
     EXPECT_EQ(again.trace_hash, found.trace_hash) << "seed " << found.seed;
-    std::printf("%-45s %2d seeds  %s\n", mutant.name.c_str(), static_cast<int>(seed - 1),
+    std::printf("%-50s %3d seeds  %s\n", mutants[i].name.c_str(), static_cast<int>(seeds),
                 found.violation.substr(0, found.violation.find('\n')).c_str());
   }
 }

@@ -1,7 +1,8 @@
 #include "tests/controller/sim/users.h"
 
-#include "common/api/training_job.h"
 #include "controller/plan/names.h"
+#include "controller/plan/pod_view.h"
+#include "tests/controller/sim/nodes.h"
 
 namespace lockstep::sim {
 namespace {
@@ -9,12 +10,23 @@ namespace {
 constexpr Duration kTick = std::chrono::milliseconds(500);
 constexpr int64_t kPort = 29500;
 constexpr int64_t kNodesMax = 5;
+constexpr char kFinalizer[] = "lockstep.dev/simulated";
 
 Json fresh_job(const std::string& name, Json spec) {
   return {{"apiVersion", kApiVersion},
           {"kind", kKind},
           {"metadata", {{"name", name}, {"namespace", "default"}}},
           {"spec", std::move(spec)}};
+}
+
+TrainSpec tiny_training(int64_t steps) {
+  TrainSpec train;
+  train.model.layers = train.model.heads = 1;
+  train.model.width = train.model.context = 8;
+  train.data.path = "/data";
+  train.steps = steps;
+  train.batch.global = 120;  // for 1 to 6 nodes
+  return train;
 }
 
 void correct(Json& spec) {
@@ -35,14 +47,18 @@ Users::Users(Chance& chance, FakeStore& store) : chance_(chance), store_(store) 
 std::string Users::add_job(const JobOptions& options) {
   TrainingJob job;
   job.spec.nodes = options.nodes;
-  job.spec.failure.maxRestarts = options.max_restarts;
-  job.spec.train.emplace();
-  ModelSpec& model = job.spec.train->model;
-  model.layers = model.heads = 1;
-  model.width = model.context = 8;
-  job.spec.train->data.path = "/data";
-  job.spec.train->steps = options.steps;
-  job.spec.train->batch.global = 120;  // for 1 to 6 nodes
+  job.spec.failure = {.maxRestarts = options.max_restarts,
+                      .rules = options.rules,
+                      .pendingTimeoutSeconds = options.pending_timeout,
+                      .avoidNodes = options.avoid_nodes};
+  job.spec.activeDeadlineSeconds = options.active_deadline;
+  job.spec.ttlSecondsAfterFinished = options.ttl;
+  if (options.is_command) {
+    job.spec.command = command_of(options.steps, options.by_rank_zero);
+    if (options.by_rank_zero) job.spec.successPolicy = kRankZero;
+  } else {
+    job.spec.train = tiny_training(options.steps);
+  }
   store_.create(kTrainingJobs, fresh_job(options.name, to_json(job)["spec"]),
                 chance_.clock.wall_now());
   ++chance_.counts.jobs;
@@ -80,7 +96,9 @@ void Users::spoil_label(const std::string& key) {
 }
 
 void Users::edit_job(const std::string& key) {
-  const Json& spec = member(*store_.find(kTrainingJobs, key), "spec");
+  const Json& job = *store_.find(kTrainingJobs, key);
+  if (is_terminating(job)) return;
+  const Json& spec = member(job, "spec");
   const bool is_suspended = bool_or(spec, "suspend", false);
   const bool is_wrong = is_illegal(spec);
   const auto edit = [&](const std::function<void(Json&)>& change) {
@@ -95,7 +113,31 @@ void Users::edit_job(const std::string& key) {
     edit([&](Json& changed) { changed["rendezvous"]["port"] = is_wrong ? kPort : -1; });
   } else if (chance_.happens(Fault::kJobReplaced, key)) {
     replace_job(key);
+  } else if (chance_.happens(Fault::kJobDeleted, key)) {
+    store_.remove(kTrainingJobs, key);
+  } else if (chance_.happens(Fault::kJobHeld, key)) {
+    hold_job(key);
   }
+}
+
+void Users::hold_job(const std::string& key) {
+  const std::string uid = uid_of(*store_.find(kTrainingJobs, key));
+  store_.update(kTrainingJobs, key,
+                [](Json& job) { job["metadata"]["finalizers"] = Json::array({kFinalizer}); });
+  store_.mark_deleted(kTrainingJobs, key, chance_.clock.wall_now(), 0);
+  let_go(key, uid);
+}
+
+// Once none of its pods is alive any more.
+void Users::let_go(const std::string& key, const std::string& uid) {
+  chance_.timers.after(chance_.delay(std::chrono::seconds(3)), [this, key, uid] {
+    const Json* job = store_.find(kTrainingJobs, key);
+    if (job == nullptr || uid_of(*job) != uid) return;
+    for (const auto& [name, pod] : store_.all(kPods)) {
+      if (controller_uid(*pod) == uid && is_live_pod(*pod)) return let_go(key, uid);
+    }
+    store_.update(kTrainingJobs, key, [](Json& last) { last["metadata"].erase("finalizers"); });
+  });
 }
 
 // Deleted, and soon made again under the same name.
@@ -103,8 +145,10 @@ void Users::replace_job(const std::string& key) {
   Json again =
       fresh_job(key.substr(key.find('/') + 1), member(*store_.find(kTrainingJobs, key), "spec"));
   store_.remove(kTrainingJobs, key);
+  coming_back_.insert(key);
   chance_.timers.after(chance_.delay(std::chrono::seconds(10)),
-                       [this, again = std::move(again)]() mutable {
+                       [this, key, again = std::move(again)]() mutable {
+                         coming_back_.erase(coming_back_.find(key));
                          if (chance_.is_quiet) correct(again["spec"]);
                          store_.create(kTrainingJobs, again, chance_.clock.wall_now());
                        });

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
+#include "common/api/training_job.h"
 #include "tests/controller/sim/chance.h"
 #include "tests/controller/sim/fake_store.h"
 
@@ -13,6 +15,13 @@ struct JobOptions {
   int64_t nodes = 1;
   int64_t steps = 10;
   int64_t max_restarts = 10;
+  bool is_command = false;
+  bool by_rank_zero = false;  // of a command
+  int64_t active_deadline = 0;
+  int64_t ttl = -1;
+  int64_t pending_timeout = 0;
+  int64_t avoid_nodes = 0;
+  std::vector<FailureRule> rules{};
 };
 
 bool is_illegal(const Json& spec);
@@ -27,6 +36,8 @@ class Users {
   std::string add_job(const JobOptions& options);
   // Puts right what they did wrong.
   void calm_down();
+  // Somebody deleted it and will make it again.
+  bool will_make_again(const std::string& key) const { return coming_back_.contains(key); }
 
  private:
   void edit_jobs();
@@ -34,9 +45,12 @@ class Users {
   void edit_job(const std::string& key);
   void spoil_label(const std::string& key);
   void replace_job(const std::string& key);
+  void hold_job(const std::string& key);
+  void let_go(const std::string& key, const std::string& uid);
 
   Chance& chance_;
   FakeStore& store_;
+  std::multiset<std::string> coming_back_;
 };
 
 }  // namespace lockstep::sim

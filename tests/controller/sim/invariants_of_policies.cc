@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <iterator>
+
+#include "controller/plan/conditions.h"
+#include "controller/plan/members.h"
+#include "tests/controller/sim/invariants.h"
+#include "tests/controller/sim/users.h"
+
+namespace lockstep::sim {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// After which nobody has an excuse not to have acted.
+constexpr Duration kActMax = minutes(8);
+// Of what happens to a pod, where nothing goes wrong with watches.
+constexpr Duration kNoticed = seconds(10);
+
+// Failures that say nothing of the machine.
+constexpr std::string_view kNobodys[] = {"PodDeleted", "PodStopped", "PodEnded",
+                                         "PodLost",    "Evicted",    "Preempted",
+                                         "Suspected",  "NoAddress",  "ImagePullFailed"};
+
+const Json& failure_spec(const Json& job) {
+  return member(member(job, "spec"), "failure");
+}
+
+std::optional<WallTime> time_in(const Json& status, const char* key) {
+  const Result<WallTime> time = wall_time_from_rfc3339(string_or(status, key, ""));
+  return time.ok() ? std::optional(*time) : std::nullopt;
+}
+
+std::set<std::string> machines_to_avoid(const Json& status, int64_t failures) {
+  std::map<std::string, int64_t> counts;
+  for (const Json& failure : member(status, "failures")) {
+    const std::string reason = string_or(failure, "reason", "");
+    const std::string machine = string_or(failure, "node", "");
+    const bool is_its =
+        std::find(std::begin(kNobodys), std::end(kNobodys), reason) == std::end(kNobodys);
+    if (is_its && !machine.empty()) ++counts[machine];
+  }
+  std::set<std::string> machines;
+  for (const auto& [machine, count] : counts) {
+    if (failures > 0 && count >= failures) machines.insert(machine);
+  }
+  return machines;
+}
+
+}  // namespace
+
+const Json& new_failure(const Json& before, const Json& after) {
+  static const Json kNone;
+  const Json& failure = member(after, "lastFailure");
+  const int64_t number = int_or(failure, "number", 0);
+  return number == int_or(member(before, "lastFailure"), "number", 0) ? kNone : failure;
+}
+
+std::string action_of_rule(const Json& job, const Json& failure) {
+  for (const Json& rule : member(failure_spec(job), "rules")) {
+    const Json& codes = member(rule, "exitCodes");
+    const std::string event = string_or(rule, "event", "");
+    const bool has_code =
+        codes.empty() ||
+        std::find(codes.begin(), codes.end(), int_or(failure, "exitCode", -1)) != codes.end();
+    if (has_code && (event.empty() || event == string_or(failure, "reason", ""))) {
+      return string_or(rule, "action", "");
+    }
+  }
+  return "";
+}
+
+bool Invariants::has_clock_jumped() const {
+  return chance_.counts.faults[static_cast<size_t>(Fault::kClockJump)] > 0;
+}
+
+// The first rule that speaks of a failure decides what follows, and whether it
+// counts.
+void Invariants::check_rules(const Json& job, const Json& after) {
+  const Json& before = member(job, "status");
+  const Json& failure = new_failure(before, after);
+  const std::string rule = action_of_rule(job, failure);
+  const std::string action = string_or(failure, "action", "");
+  const bool restarts = action == "RestartInPlace" || action == "RecreatePod";
+  const int64_t counted = int_or(after, "restarts", 0) - int_or(before, "restarts", 0);
+  if (restarts && counted != (rule == "Ignore" ? 0 : 1)) {
+    chance_.violate("restarts", rule == "Ignore" ? "an ignored one counts" : "one was not counted");
+  }
+  const bool failed_by_rule = is_set(after, kFailed) && reason_of(after, kFailed) == "FailureRule";
+  if (failed_by_rule != (rule == "Fail")) {
+    chance_.violate("rules", "the rule says \"" + rule + "\" and what follows is " + action);
+  }
+  const bool is_of_process = int_or(failure, "rank", -1) >= 0;
+  const auto index = static_cast<size_t>(int_or(failure, "nodeIndex", 0));
+  const std::vector<int64_t> old = members_from_text(string_or(before, "members", ""));
+  const std::vector<int64_t> now = members_from_text(string_or(after, "members", ""));
+  const bool is_made_anew = index < old.size() && index < now.size() && now[index] > old[index];
+  if (restarts && rule == "RecreatePod" && !is_made_anew) {
+    chance_.violate("rules", "a pod that was to be made anew was not");
+  }
+  if (is_of_process && rule == "RestartInPlace" && restarts && action != rule) {
+    chance_.violate("rules", "a process was to be restarted in place");
+  }
+  if (failed_by_rule) chance_.count(Transition::kFailedByRule);
+  if (restarts && rule == "Ignore") chance_.count(Transition::kIgnored);
+  if (is_of_process && restarts && rule == "RecreatePod") {
+    chance_.count(Transition::kRecreateByRule);
+  }
+}
+
+// Though it is well: a rule wants it, or its machine has failed too often.
+bool Invariants::is_to_be_replaced(const Json& job, const Json& after, int64_t index) const {
+  const Json& failure = new_failure(member(job, "status"), after);
+  if (failure.is_null() || int_or(failure, "nodeIndex", -1) != index) return false;
+  const std::string rule = action_of_rule(job, failure);
+  if (!rule.empty()) return rule == "RecreatePod";
+  const int64_t failures = int_or(failure_spec(job), "avoidNodes", 0);
+  return machines_to_avoid(after, failures).contains(string_or(failure, "node", ""));
+}
+
+// Those that have waited for more than half of the time go with one that is
+// overdue.
+bool Invariants::waits_too_long(const Json& job, const Node& node) const {
+  const int64_t allowed = int_or(failure_spec(job), "pendingTimeoutSeconds", 0);
+  if (allowed <= 0) return false;
+  const Duration waited = chance_.clock.now() - node.created_at;
+  // Times of creation are cut to whole seconds.
+  return has_clock_jumped() || waited + seconds(1) >= seconds(allowed) / 2;
+}
+
+void Invariants::check_given_up(const Json& job, const Json& after, const Node* node) {
+  const Json& failure = new_failure(member(job, "status"), after);
+  const std::string reason = string_or(failure, "reason", "");
+  constexpr std::string_view kOfPending[] = {"PodPending", "Unschedulable", "ImagePullFailed"};
+  if (std::find(std::begin(kOfPending), std::end(kOfPending), reason) == std::end(kOfPending)) {
+    return;
+  }
+  chance_.count(Transition::kPendingGivenUp);
+  const int64_t allowed = int_or(failure_spec(job), "pendingTimeoutSeconds", 0);
+  // It may have started since, or be gone.
+  if (allowed <= 0 || (node != nullptr && !waits_too_long(job, *node))) {
+    return chance_.violate("pending", "a pod was given up before its time");
+  }
+  const bool runs_for_long =
+      node != nullptr && !node->ip.empty() && chance_.clock.now() - node->started_at > kNoticed;
+  if (!runs_for_long && !has_clock_jumped()) return;
+  if (chance_.counts.controllers_are_well() && !has_clock_jumped()) {
+    chance_.violate("pending", "a pod that runs was given up");
+  }
+  // A watch may lag, and a clock jump, for longer than the job has patience.
+  ++causes_[uid_of(job)];
+}
+
+// New pods keep away from the machines on which others failed too often, and
+// from no others.
+void Invariants::check_avoided(const Json& job, const Json& pod) {
+  const std::set<std::string> avoided = avoided_by(pod);
+  if (!avoided.empty()) chance_.count(Transition::kNodeAvoided);
+  const int64_t failures = int_or(failure_spec(job), "avoidNodes", 0);
+  if (stalls_ > 0 || avoided == machines_to_avoid(member(job, "status"), failures)) return;
+  chance_.violate("machines", "a pod is kept from " + std::to_string(avoided.size()) +
+                                  " machines, which are not those that failed");
+}
+
+// A job that is active for too long fails, and no other does because of that.
+void Invariants::check_deadline(const Json& job, const Json& after) {
+  const Json& before = member(job, "status");
+  const int64_t allowed = int_or(member(job, "spec"), "activeDeadlineSeconds", 0);
+  const bool fails = is_set(after, kFailed) && !is_set(before, kFailed) &&
+                     reason_of(after, kFailed) == "DeadlineExceeded";
+  if (fails) chance_.count(Transition::kDeadlineExceeded);
+  const std::optional<WallTime> started = time_in(before, "startTime");
+  if (fails && (allowed <= 0 || !started || is_set(before, kSuspended))) {
+    return chance_.violate("deadline", "a job failed by one that it doesn't have");
+  }
+  if (allowed <= 0 || !started || has_clock_jumped()) return;
+  const Duration left = *started + seconds(allowed) - chance_.clock.wall_now();
+  if (fails && left > Duration{0}) chance_.violate("deadline", "a job failed before its time");
+  const bool is_held =
+      is_set(before, kSuspended) || is_set(after, kSuspended) || is_illegal(member(job, "spec"));
+  if (!fails && !is_finished(before) && !is_held && left < -kActMax) {
+    chance_.violate("deadline", "a job goes on after its time");
+  }
+}
+
+// By ttlSecondsAfterFinished alone does a controller delete jobs.
+void Invariants::check_expiry(const ApiRequest& request, const Json& job) {
+  chance_.count(Transition::kExpired);
+  const Json& preconditions = member(request.body, "preconditions");
+  if (string_or(preconditions, "uid", "") != uid_of(job) ||
+      string_or(preconditions, "resourceVersion", "").empty()) {
+    chance_.violate("I4", "a job is deleted, whoever it is by now");
+  }
+  const Json& status = member(job, "status");
+  const int64_t allowed = int_or(member(job, "spec"), "ttlSecondsAfterFinished", -1);
+  const std::optional<WallTime> ended = time_in(status, "completionTime");
+  if (!is_finished(status) || allowed < 0 || !ended) {
+    return chance_.violate("ttl", "a job was deleted that was to stay");
+  }
+  if (!has_clock_jumped() && *ended + seconds(allowed) > chance_.clock.wall_now()) {
+    chance_.violate("ttl", "a job was deleted before its time");
+  }
+}
+
+}  // namespace lockstep::sim
