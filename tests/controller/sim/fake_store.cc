@@ -7,6 +7,8 @@
 namespace lockstep::sim {
 namespace {
 
+constexpr size_t kEventsMax = 4096;  // of a kind, as a server compacts them
+
 ApiReply refuse(ApiOutcome outcome, std::string message) {
   return {.outcome = outcome, .message = std::move(message)};
 }
@@ -69,6 +71,11 @@ void FakeStore::record(ResourceType type, WatchEventType event, Json object, Obj
     place.objects.erase(key);
   } else {
     place.objects[key] = stored;
+  }
+  if (place.log.size() >= kEventsMax) {
+    const auto half = place.log.begin() + static_cast<std::ptrdiff_t>(kEventsMax / 2);
+    place.forgotten = (half - 1)->version;
+    place.log.erase(place.log.begin(), half);
   }
   place.log.push_back({version_, event, std::move(stored), std::move(before)});
   if (on_change) on_change(type, Event(place.log.back()));
@@ -235,8 +242,9 @@ ApiReply FakeStore::serve(const ApiRequest& request, WallTime now, std::string_v
 
 bool FakeStore::events_since(const WatchRequest& request, int64_t version,
                              std::vector<Event>& events) const {
-  if (version < compacted_) return false;
-  const std::vector<Event>& log = kind(request.type).log;
+  const Kind& place = kind(request.type);
+  if (version < compacted_ || version < place.forgotten) return false;
+  const std::vector<Event>& log = place.log;
   auto event = std::upper_bound(log.begin(), log.end(), version,
                                 [](int64_t wanted, const Event& e) { return wanted < e.version; });
   for (; event != log.end(); ++event) {

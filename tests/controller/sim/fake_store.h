@@ -51,7 +51,8 @@ class FakeStore {
  private:
   struct Kind {
     Objects objects;
-    std::vector<Event> log;
+    std::vector<Event> log;  // bounded: the oldest are forgotten
+    int64_t forgotten = 0;   // the version of the newest of those
   };
   Kind& kind(ResourceType type) { return kinds_[type.plural]; }
   const Kind& kind(ResourceType type) const;

@@ -75,7 +75,7 @@ class Play {
     for (int64_t i = kJobsMin + static_cast<int64_t>(random_.below(2)); i > 0; --i) add_job();
     suffer();
     simulation_.world.calm_down();
-    const bool converged = simulation_.run(hours(2), [this] { return all_over(); });
+    const bool converged = simulation_.run(patience(), [this] { return all_over(); });
     if (is_broken()) return simulation_.world.chance.violations.front();
     if (!converged) return "convergence: a job is still not over";
     for (const Job& job : jobs_) {
@@ -135,6 +135,12 @@ class Play {
     }
   }
 
+  // Every jump of the clock may put off by an hour what waits for a time.
+  Duration patience() const {
+    const Counts& counts = simulation_.world.chance.counts;
+    return hours(2 + counts.faults[static_cast<size_t>(Fault::kClockJump)]);
+  }
+
   // Neither worn out, nor by what the job asks for, which the invariants look after.
   bool has_failed_wrongly(const Job& job) const {
     const TrainingJobStatus status = simulation_.status(job.key);
@@ -168,9 +174,9 @@ class Play {
   // What is over stays as it is. The pods' time is one of the wall's clock, which may have jumped.
   std::string fall_silent() {
     const Nodes& nodes = simulation_.world.nodes;
-    const bool are_gone = simulation_.run(hours(2), [&] { return nodes.live() == 0; });
+    const bool are_gone = simulation_.run(patience(), [&] { return nodes.live() == 0; });
     if (!are_gone && !is_broken()) return "silence: pods that live on";
-    const bool are_deleted = simulation_.run(hours(12), [this] { return are_expired(); });
+    const bool are_deleted = simulation_.run(patience(), [this] { return are_expired(); });
     if (!are_deleted && !is_broken()) return "silence: a job outlives its ttl";
     // Who stood still, or waits after errors, has the news last.
     simulation_.run(minutes(5), never);
