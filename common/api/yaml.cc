@@ -29,6 +29,25 @@ std::string at(const YAML::Mark& mark) {
          ": ";
 }
 
+// yaml-cpp gives the escapes \N and \_ (U+0085 and U+00A0) as one byte of Latin-1, and all else as
+// UTF-8, so that a continuation without a beginning is one of these.
+std::string as_utf8(const std::string& text) {
+  std::string mended;
+  size_t continuations = 0;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    const bool continues = (byte & 0xC0) == 0x80;
+    if (continues && continuations == 0) mended += '\xC2';
+    if (continues) {
+      continuations -= continuations > 0 ? 1 : 0;
+    } else {
+      continuations = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : byte >= 0xC0 ? 1 : 0;
+    }
+    mended += letter;
+  }
+  return mended;
+}
+
 // Builds the document event by event, so that limits hold before memory is spent, and so that
 // aliases are copies that are counted: no graph, no cycle. (YAML::Load checks none of it, takes
 // `&x [*x]` for a cyclic graph and passes duplicate keys.)
@@ -48,7 +67,8 @@ class Builder : public YAML::EventHandler {
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& text) override {
+                const std::string& given) override {
+    const std::string text = as_utf8(given);
     if (expects_key()) return set_key(mark, text, anchor);
     Result<Json> value = yaml_scalar(tag, text);
     if (!value.ok()) throw Refusal{mark, value.error().message};

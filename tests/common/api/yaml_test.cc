@@ -43,6 +43,18 @@ spec:
     "items": [{"name": "a", "on": "off"}, {}], "text": "two\nlines\n", "folded": "one line"}})"));
 }
 
+// Those that yaml-cpp gives as Latin-1.
+TEST(Yaml, ReadsEscapesAsUtf8) {
+  const Result<Json> read =
+      json_from_yaml(R"({"\N\_k": "\N", b: "\u00e9\N\_\u20ac\N", c: "\U0001F600\_\x85\L\P"})");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, Json({{"\xC2\x85\xC2\xA0k", "\xC2\x85"},
+                         {"b", "\xC3\xA9\xC2\x85\xC2\xA0\xE2\x82\xAC\xC2\x85"},
+                         {"c", "\xF0\x9F\x98\x80\xC2\xA0\xC2\x85\xE2\x80\xA8\xE2\x80\xA9"}}));
+  const Result<Json> again = parse_json(dump_json(*read));
+  EXPECT_TRUE(again.ok() && *again == *read);
+}
+
 TEST(Yaml, ResolvesPlainScalarsByTheCoreSchema) {
   const std::pair<const char*, Json> cases[] = {
       {"12", 12},
