@@ -10,15 +10,17 @@ constexpr char kNobody[] = "nobody";  // neither a scheduler's nor a machine's n
 Json failed(const char* reason, const char* message) {
   return {{"phase", "Failed"}, {"reason", reason}, {"message", message}};
 }
-Json ended(int exit_code, const char* reason) {
-  Json state = {{"terminated", {{"exitCode", exit_code}, {"reason", reason}}}};
-  return {{"phase", "Failed"},
+Json with_container(const char* phase, Json state) {
+  return {{"phase", phase},
           {"containerStatuses", Json::array({{{"name", "node"},
                                               {"image", "i"},
                                               {"imageID", ""},
                                               {"ready", false},
                                               {"restartCount", 0},
                                               {"state", std::move(state)}}})}};
+}
+Json ended(int exit_code, const char* reason) {
+  return with_container("Failed", {{"terminated", {{"exitCode", exit_code}, {"reason", reason}}}});
 }
 Json disrupted(const char* reason) {
   return {{"phase", "Failed"},
@@ -28,14 +30,7 @@ Json disrupted(const char* reason) {
                                        {"message", "played"}}})}};
 }
 Json waiting(const char* reason, const char* message) {
-  Json state = {{"waiting", {{"reason", reason}, {"message", message}}}};
-  return {{"phase", "Pending"},
-          {"containerStatuses", Json::array({{{"name", "node"},
-                                              {"image", "i"},
-                                              {"imageID", ""},
-                                              {"ready", false},
-                                              {"restartCount", 0},
-                                              {"state", std::move(state)}}})}};
+  return with_container("Pending", {{"waiting", {{"reason", reason}, {"message", message}}}});
 }
 
 class PlayedPods : public ClusterCase {
