@@ -192,6 +192,10 @@ void KubeClient::send(ApiRequest request, Done done) {
   }
   const bool can_wait = request.can_wait;
   auto call = [this, request = std::move(request), done = std::move(done)] {
+    if (request.may_send && !request.may_send()) {
+      end_one();
+      return done(not_sent());
+    }
     send_now(
         request,
         [this, done](ApiReply reply) {

@@ -30,4 +30,9 @@ std::string_view outcome_name(ApiOutcome outcome) {
   return "Unknown";
 }
 
+ApiReply not_sent() {
+  return {.outcome = ApiOutcome::kUnavailable,
+          .message = "not sent: the lease may be another's by now"};
+}
+
 }  // namespace lockstep

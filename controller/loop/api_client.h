@@ -33,6 +33,9 @@ struct ApiRequest {
   std::map<std::string, std::string> query{};
   Json body{};
   bool can_wait = false;  // others go first where the rate is limited: for display alone
+  // Asked when a request that had to wait for its turn is to go out; none: it goes. On false it is
+  // answered as not_sent().
+  std::function<bool()> may_send{};
 };
 
 // What the caller does next follows from it; `reason` of the server's Status beside HTTP's code.
@@ -59,6 +62,8 @@ struct ApiReply {
 
   bool ok() const { return outcome == ApiOutcome::kOk; }
 };
+
+ApiReply not_sent();  // of a write that would come from a leader no longer: kUnavailable
 
 enum class WatchEventType { kAdded, kModified, kDeleted, kBookmark };
 

@@ -4,11 +4,15 @@ namespace lockstep {
 
 void Fence::send(ApiRequest request, Done done) {
   const bool is_read = request.verb == ApiVerb::kGet || request.verb == ApiVerb::kList;
-  if (is_read || may_write_()) return api_.send(std::move(request), std::move(done));
+  if (is_read) return api_.send(std::move(request), std::move(done));
+  if (may_write_()) {
+    request.may_send = [this, alive = std::weak_ptr(alive_)] {
+      return !alive.expired() && may_write_();
+    };
+    return api_.send(std::move(request), std::move(done));
+  }
   timers_.after(Duration{0}, [alive = std::weak_ptr(alive_), done = std::move(done)] {
-    if (alive.expired()) return;
-    done({.outcome = ApiOutcome::kUnavailable,
-          .message = "[fence] not sent: the lease may be another's by now"});
+    if (!alive.expired()) done(not_sent());
   });
 }
 

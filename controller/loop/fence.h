@@ -9,7 +9,8 @@
 namespace lockstep {
 
 // The API of a process that may lead no longer: a write is sent if `may_write` holds at that
-// moment; if not, it is answered kUnavailable and has no effect. Who stood still wakes up in the
+// moment, and again when its turn has come where it had to wait; if not, it is answered as
+// not_sent() and has no effect. Who stood still wakes up in the
 // middle of a plan, and would hear of the end of its lease after having gone on with it. Reads and
 // watches always pass. References are kept and must outlive it.
 class Fence final : public ApiClient {

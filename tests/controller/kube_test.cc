@@ -269,6 +269,29 @@ TEST(KubeClient, KeepsFewRequestsOpenAndTheLeaseWaitsForNone) {
   EXPECT_EQ(client.waiting(), 0u);
 }
 
+TEST(KubeClient, AsksWhetherARequestThatWaitedMayStillGo) {
+  Loop loop;
+  ScriptedServer server([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });
+  KubeClientOptions options = options_for(server);
+  options.rate = {.per_second = 100, .burst = 1};
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  bool may = true;
+  ApiRequest guarded = kGetPod;
+  guarded.may_send = [&may] { return may; };
+  std::vector<ApiReply> replies;
+  for (int i = 0; i < 2; ++i)
+    client.send(guarded, [&](const ApiReply& reply) { replies.push_back(reply); });
+  EXPECT_EQ(client.waiting(), 1u);
+  may = false;
+  client.send(kGetPod, [&](const ApiReply& reply) { replies.push_back(reply); });
+  loop.run_until([&] { return replies.size() == 3; });
+  size_t refused = 0;
+  for (const ApiReply& reply : replies) refused += reply.message == not_sent().message ? 1 : 0;
+  EXPECT_EQ(refused, 1u);
+  EXPECT_EQ(server.requests(), 2) << "the one that waited while it was allowed did not go";
+  EXPECT_EQ(client.waiting(), 0u);
+}
+
 TEST(KubeClient, ReadsTheTokenAgainWhenTheServerRefusesIt) {
   Loop loop;
   ScriptedServer server([](const Request& request, const Peer& peer) {
