@@ -1,5 +1,7 @@
 #include "controller/loop/leader_election.h"
 
+#include <algorithm>
+
 #include "common/base/log.h"
 
 namespace lockstep {
@@ -92,13 +94,16 @@ void LeaderElection::observe(const Json& lease) {
   seen_at_ = timers_.now();
 }
 
-bool LeaderElection::may_take() const {
+TimePoint LeaderElection::free_at() const {
   const std::string holder = holder_of(lease_);
-  if (holder.empty() || holder == options_.identity) return true;
+  if (holder.empty() || holder == options_.identity) return seen_at_;
   const Json& spec = member(lease_, "spec");
-  const Duration duration =
-      std::chrono::seconds(int_or(spec, "leaseDurationSeconds", whole_seconds(options_.duration)));
-  return timers_.now() >= seen_at_ + duration;
+  return seen_at_ + std::chrono::seconds(
+                        int_or(spec, "leaseDurationSeconds", whole_seconds(options_.duration)));
+}
+
+bool LeaderElection::may_take() const {
+  return timers_.now() >= free_at();
 }
 
 Json LeaderElection::record(bool is_new_holder) const {
@@ -146,12 +151,19 @@ void LeaderElection::on_written(ApiReply reply) {
   on_started_();
 }
 
+// Who stands by looks twice as often as the leader renews, and the moment that its lease runs out:
+// so that it learns of the last renewal soon, and no part of a period is added to the lease.
+Duration LeaderElection::next_look() {
+  if (is_leader_) return options_.retry_period;
+  const Duration half = options_.retry_period / 2;
+  const Duration look = half + from_seconds(0.2 * to_seconds(half) * random_.uniform());
+  if (lease_.is_null() || may_take()) return look;
+  return std::min(look, free_at() - timers_.now());
+}
+
 void LeaderElection::again() {
-  const double jitter = is_leader_ ? 0.0 : 0.2 * static_cast<double>(random_.uniform());
-  const Duration delay =
-      options_.retry_period + std::chrono::duration_cast<Duration>(options_.retry_period * jitter);
   if (retry_timer_) timers_.cancel(*retry_timer_);
-  retry_timer_ = timers_.after(delay, [this] {
+  retry_timer_ = timers_.after(next_look(), [this] {
     retry_timer_.reset();
     attempt();
   });

@@ -48,8 +48,10 @@ class LeaderElection {
   void write(ApiVerb verb, Json lease);
   void on_written(ApiReply reply);
   void observe(const Json& lease);
+  TimePoint free_at() const;  // for whoever wants it
   bool may_take() const;
   Json record(bool is_new_holder) const;
+  Duration next_look();
   void again();
   void check_deadline();
   void lose();

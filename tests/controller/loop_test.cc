@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <deque>
 
 #include "controller/loop/agent_watchers.h"
 #include "controller/loop/fence.h"
@@ -9,6 +8,7 @@
 #include "controller/loop/leader_election.h"
 #include "controller/loop/progress_budget.h"
 #include "controller/loop/resource_version.h"
+#include "tests/controller/fake_api.h"
 #include "tests/controller/sim/connection.h"
 
 namespace lockstep {
@@ -17,41 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
-
-// Answers when the test says so.
-class FakeApi final : public ApiClient {
- public:
-  struct Asked {
-    ApiRequest request;
-    Done done;
-  };
-  struct Watching {
-    WatchRequest request;
-    WatchHandler handler;
-    bool is_open = true;
-  };
-
-  void send(ApiRequest request, Done done) override {
-    asked.push_back({std::move(request), std::move(done)});
-  }
-  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override {
-    watches.push_back(std::make_shared<Watching>(Watching{std::move(request), std::move(handler)}));
-    struct Handle : WatchHandle {
-      explicit Handle(std::shared_ptr<Watching> watching) : watching(std::move(watching)) {}
-      ~Handle() override { watching->is_open = false; }
-      std::shared_ptr<Watching> watching;
-    };
-    return std::make_unique<Handle>(watches.back());
-  }
-  void answer(ApiReply reply) {
-    Asked first = std::move(asked.front());
-    asked.pop_front();
-    first.done(std::move(reply));
-  }
-
-  std::deque<Asked> asked;
-  std::vector<std::shared_ptr<Watching>> watches;
-};
 
 Json pod(const std::string& name, const std::string& version, const std::string& uid = "u") {
   return {{"metadata",
@@ -390,6 +355,22 @@ TEST_F(LeaderTest, ALeaderThatStoodStillSendsNothingMoreWhateverItHearsFirst) {
   EXPECT_EQ(answers, std::vector{ApiOutcome::kUnavailable});
   run(seconds(1));
   EXPECT_EQ(answers, (std::vector{ApiOutcome::kUnavailable, ApiOutcome::kNotFound}));
+}
+
+TEST(LeaderElection, AKilledLeaderIsFollowedWithinSeventeenSecondsWheneverItDied) {
+  struct Scene : LeaderTest {
+    void TestBody() override {}
+  };
+  for (int after_ms = 0; after_ms < 2000; after_ms += 90) {
+    Scene scene;
+    scene.begin();
+    scene.run(milliseconds(after_ms));
+    scene.a_is_stopped = true;
+    const TimePoint killed = scene.clock.now();
+    while (!scene.b.election.is_leader()) scene.run(milliseconds(10));
+    EXPECT_LE(scene.clock.now() - killed, seconds(17)) << after_ms;
+    EXPECT_GE(scene.clock.now() - killed, seconds(13)) << after_ms;
+  }
 }
 
 TEST_F(LeaderTest, ALeaderThatCannotReachTheServerStopsBeforeItsLeaseRunsOut) {
