@@ -190,7 +190,7 @@ void KubeClient::send(ApiRequest request, Done done) {
     send_now(std::move(request), std::move(done), true);
     return;
   }
-  const bool can_wait = request.can_wait;
+  const ApiPriority priority = request.priority;
   auto call = [this, request = std::move(request), done = std::move(done)] {
     if (request.may_send && !request.may_send()) {
       end_one();
@@ -205,28 +205,31 @@ void KubeClient::send(ApiRequest request, Done done) {
         true);
   };
   limiter_.submit(
-      [this, call = std::move(call), since = timers_.now()] {
+      [this, priority, call = std::move(call), since = timers_.now()] {
         metrics_.waited_seconds.observe(to_seconds(timers_.now() - since));
-        start(call);
+        start({priority, call});
       },
-      can_wait);
+      priority);
 }
 
-void KubeClient::start(std::function<void()> call) {
+void KubeClient::start(Turn turn) {
   if (open_ >= options_.open_max) {
-    turns_.push_back(std::move(call));
+    const auto next =
+        std::upper_bound(turns_.begin(), turns_.end(), turn,
+                         [](const Turn& a, const Turn& b) { return a.priority < b.priority; });
+    turns_.insert(next, std::move(turn));
     return;
   }
   ++open_;
-  call();
+  turn.call();
 }
 
 void KubeClient::end_one() {
   --open_;
   if (turns_.empty()) return;
-  const std::function<void()> call = std::move(turns_.front());
+  Turn turn = std::move(turns_.front());
   turns_.pop_front();
-  start(call);
+  start(std::move(turn));
 }
 
 void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {

@@ -52,7 +52,12 @@ class KubeClient final : public ApiClient {
   size_t waiting() const { return limiter_.waiting() + turns_.size(); }
 
  private:
-  void start(std::function<void()> call);
+  struct Turn {
+    ApiPriority priority;
+    std::function<void()> call;
+  };
+
+  void start(Turn turn);
   void end_one();
   void send_now(ApiRequest request, Done done, bool may_retry);
   void tell_warning(const std::string& warning);
@@ -62,7 +67,7 @@ class KubeClient final : public ApiClient {
   Credentials credentials_;
   RateLimiter limiter_;
   size_t open_ = 0;
-  std::deque<std::function<void()>> turns_;  // calls that wait for an answer to another
+  std::deque<Turn> turns_;  // what waits for an answer to another, the most urgent first
   HttpClient requests_;
   HttpClient watches_;
   RequestMetrics metrics_;

@@ -11,8 +11,8 @@ RateLimiter::~RateLimiter() {
   if (timer_) timers_.cancel(*timer_);
 }
 
-void RateLimiter::submit(std::function<void()> call, bool can_wait) {
-  (can_wait ? patient_ : calls_).push_back(std::move(call));
+void RateLimiter::submit(std::function<void()> call, ApiPriority priority) {
+  lanes_[static_cast<size_t>(priority)].calls.push_back(std::move(call));
   if (!timer_) drain();
 }
 
@@ -22,13 +22,30 @@ void RateLimiter::refill() {
   filled_at_ = now;
 }
 
-std::function<void()> RateLimiter::take() {
+size_t RateLimiter::waiting() const {
+  size_t sum = 0;
+  for (const Lane& lane : lanes_) sum += lane.calls.size();
+  return sum;
+}
+
+// Of those that were passed often enough the lowest, else the highest that has a call.
+RateLimiter::Lane& RateLimiter::next_lane() {
   constexpr int kPassedMax = 9;
-  const bool is_their_turn = !patient_.empty() && (calls_.empty() || passed_ >= kPassedMax);
-  passed_ = is_their_turn ? 0 : passed_ + 1;
-  std::deque<std::function<void()>>& from = is_their_turn ? patient_ : calls_;
-  std::function<void()> call = std::move(from.front());
-  from.pop_front();
+  for (auto lane = lanes_.rbegin(); lane != lanes_.rend(); ++lane) {
+    if (!lane->calls.empty() && lane->passed >= kPassedMax) return *lane;
+  }
+  return *std::find_if(lanes_.begin(), lanes_.end(),
+                       [](const Lane& lane) { return !lane.calls.empty(); });
+}
+
+std::function<void()> RateLimiter::take() {
+  Lane& from = next_lane();
+  from.passed = 0;
+  for (Lane* lower = &from + 1; lower != lanes_.data() + lanes_.size(); ++lower) {
+    if (!lower->calls.empty()) ++lower->passed;
+  }
+  std::function<void()> call = std::move(from.calls.front());
+  from.calls.pop_front();
   return call;
 }
 

@@ -1,15 +1,18 @@
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <optional>
 
+#include "controller/loop/api_client.h"
 #include "controller/loop/timers.h"
 
 namespace lockstep {
 
-// A token bucket: at most `burst` calls at once and `per_second` in the long run. Calls in their
-// order, but those that can wait let the others pass; one in ten is one of theirs even so.
+// A token bucket: at most `burst` calls at once and `per_second` in the long run. Calls of one
+// priority in their order; a higher one passes the lower ones, but after nine that passed one that
+// was passed has its turn.
 // Single-threaded.
 class RateLimiter {
  public:
@@ -22,21 +25,25 @@ class RateLimiter {
   ~RateLimiter();
 
   // Makes the call now, or from a timer when its turn has come.
-  void submit(std::function<void()> call, bool can_wait = false);
-  size_t waiting() const { return calls_.size() + patient_.size(); }
+  void submit(std::function<void()> call, ApiPriority priority = ApiPriority::kRoutine);
+  size_t waiting() const;
 
  private:
+  struct Lane {
+    std::deque<std::function<void()>> calls;
+    int passed = 0;  // by calls of higher priority while it had some, since its last turn
+  };
+
   void refill();
   void drain();
+  Lane& next_lane();
   std::function<void()> take();
 
   Timers& timers_;
   Options options_;
   double tokens_;
   TimePoint filled_at_;
-  std::deque<std::function<void()>> calls_;
-  std::deque<std::function<void()>> patient_;  // those that can wait
-  int passed_ = 0;                             // calls since one of them had its turn
+  std::array<Lane, 3> lanes_;  // by ApiPriority
   std::optional<Timers::Id> timer_;
 };
 

@@ -25,6 +25,13 @@ inline constexpr ResourceType kLeases{"/apis/coordination.k8s.io/v1", "leases"};
 
 enum class ApiVerb { kGet, kList, kCreate, kReplace, kReplaceStatus, kDelete };
 
+// Who goes first where the rate is limited.
+enum class ApiPriority {
+  kUrgent,  // of a job that has failed or lost something
+  kRoutine,
+  kPatient,  // for display alone
+};
+
 struct ApiRequest {
   ApiVerb verb = ApiVerb::kGet;
   ResourceType type{};
@@ -32,7 +39,7 @@ struct ApiRequest {
   std::string name{};
   std::map<std::string, std::string> query{};
   Json body{};
-  bool can_wait = false;  // others go first where the rate is limited: for display alone
+  ApiPriority priority = ApiPriority::kRoutine;
   // Asked when a request that had to wait for its turn is to go out; none: it goes. On false it is
   // answered as not_sent().
   std::function<bool()> may_send{};

@@ -93,7 +93,8 @@ Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Rand
       on_lost_(std::move(on_lost)),
       queue_(timers, options_.queue, [this] { schedule(); }),
       fence_(api, timers, [this] { return may_write(); }),
-      executor_(fence_, agents, timers, random, *this, {.instance = options_.identity}),
+      executor_(fence_, agents, timers, random, *this,
+                {.instance = options_.identity, .on_left_server = [this] { schedule(); }}),
       watchers_(agents, timers, random, options_.agents,
                 [this](const std::string& job, Urgency urgency) { queue_.add(job, urgency); }),
       budget_(options_.progress),
@@ -205,7 +206,8 @@ bool Controller::may_write() const {
 void Controller::work() {
   if (!leads_ || !synced()) return;
   for (int i = 0; i < kPlansInARowMax; ++i) {
-    const std::optional<std::string> key = queue_.pop();
+    const bool is_full = executor_.plans_at_server() >= options_.plans_at_server_max;
+    const auto key = queue_.pop(is_full ? Urgency::kUrgent : Urgency::kRoutine);
     if (!key) return;
     look_at(*key);
   }
@@ -282,12 +284,14 @@ void Controller::look_at(const std::string& key) {
     queue_.done(key);
     return;
   }
-  JobContext context{.key = key,
-                     .namespace_ = metadata.namespace_,
-                     .name = metadata.name,
-                     .uid = metadata.uid,
-                     .token = observed.job_token,
-                     .document = document};
+  JobContext context{
+      .key = key,
+      .namespace_ = metadata.namespace_,
+      .name = metadata.name,
+      .uid = metadata.uid,
+      .token = observed.job_token,
+      .document = document,
+      .priority = queue_.is_urgent(key) ? ApiPriority::kUrgent : ApiPriority::kRoutine};
   executor_.run(std::move(context), std::move(plan.actions),
                 [this, key, uid = metadata.uid, alive = std::weak_ptr(alive_)](Execution result) {
                   if (!alive.expired()) after_plan(key, uid, std::move(result));

@@ -36,6 +36,10 @@ struct ControllerOptions {
   WorkQueueOptions queue{};
   InformerOptions informer{};  // type, namespace and selector are set by the controller
   AgentWatchOptions agents{};
+  // While so many plans wait for the API server, only those of urgent jobs are begun: the others
+  // wait in the queue, where they are in order and passed by urgent ones, rather than for the rate
+  // limit.
+  size_t plans_at_server_max = 32;
   // After a plan that acted, the job is looked at again, should the change it caused not be seen.
   Duration recheck = std::chrono::seconds(20);
   // After a pod that the server refused, doubling, until the next one is sent.

@@ -20,7 +20,11 @@ Execution failed(const char* what, const ApiReply& reply) {
 }
 
 ApiRequest request_of(const JobContext& job, ApiVerb verb, ResourceType type, std::string name) {
-  return {.verb = verb, .type = type, .namespace_ = job.namespace_, .name = std::move(name)};
+  return {.verb = verb,
+          .type = type,
+          .namespace_ = job.namespace_,
+          .name = std::move(name),
+          .priority = job.priority};
 }
 
 // events.k8s.io/v1 bounds a note to 1 KiB.
@@ -69,6 +73,7 @@ struct Executor::Run {
   size_t open = 0;  // started and not answered
   size_t pods_at_once = 1;
   bool is_refused = false;
+  bool is_at_server = false;
   Execution result{};
 };
 
@@ -87,8 +92,19 @@ void Executor::run(JobContext job, std::vector<Action> actions,
       Run{.job = std::move(job), .actions = std::move(actions), .done = std::move(done)}));
 }
 
+void Executor::enter_server(Run& run, bool is_in) {
+  if (std::exchange(run.is_at_server, is_in) == is_in) return;
+  if (is_in) {
+    ++plans_at_server_;
+    return;
+  }
+  --plans_at_server_;
+  if (options_.on_left_server) options_.on_left_server();
+}
+
 void Executor::next_group(const RunPtr& run) {
   if (!run->result.ok || run->next == run->actions.size()) {
+    enter_server(*run, false);
     run->done(std::move(run->result));
     return;
   }
@@ -104,6 +120,7 @@ void Executor::next_group(const RunPtr& run) {
     ++run->next;
   }
   run->open = run->next - begin;
+  enter_server(*run, !std::holds_alternative<PutAssignment>(run->actions[begin]));
   for (size_t i = begin; i < begin + run->open; ++i) start(run, run->actions[i]);
 }
 
@@ -284,7 +301,7 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kReplaceStatus, kTrainingJobs, run->job.name);
   request.body = with_status(run->job.document, status_to_json(action.status));
   request.body["metadata"]["resourceVersion"] = action.resource_version;
-  request.can_wait = action.progress_only;
+  if (action.progress_only) request.priority = ApiPriority::kPatient;
   api_.send(std::move(request), [this, run, progress = action.progress_only](ApiReply reply) {
     if (reply.ok()) {
       knowledge_.job_written(reply.body);
@@ -322,7 +339,7 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
   std::snprintf(suffix, sizeof suffix, ".%016llx",
                 static_cast<unsigned long long>(random_.next_u64()));
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kEvents, "");
-  request.can_wait = true;
+  request.priority = ApiPriority::kPatient;
   request.body = {
       {"apiVersion", "events.k8s.io/v1"},
       {"kind", "Event"},

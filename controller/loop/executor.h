@@ -19,7 +19,8 @@ struct JobContext {
   std::string name;
   std::string uid;
   std::string token;
-  SharedJson document;  // as the server stored it, when the plan was made
+  SharedJson document;                           // as the server stored it, when the plan was made
+  ApiPriority priority = ApiPriority::kRoutine;  // of what isn't for display alone
 };
 
 // What came of a plan.
@@ -60,18 +61,22 @@ class Executor {
   struct Options {
     std::string instance;  // this process, for events
     size_t side_by_side = 64;
+    std::function<void()> on_left_server{};  // plans_at_server() became smaller
   };
 
   Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
            Knowledge& knowledge, Options options);
 
   void run(JobContext job, std::vector<Action> actions, std::function<void(Execution)> done);
+  // Plans that wait for answers of the API server just now, rather than for agents.
+  size_t plans_at_server() const { return plans_at_server_; }
 
  private:
   struct Run;
   using RunPtr = std::shared_ptr<Run>;
 
   void next_group(const RunPtr& run);
+  void enter_server(Run& run, bool is_in);
   void start(const RunPtr& run, const Action& action);
   void finish_one(const RunPtr& run, Execution execution);
 
@@ -94,6 +99,7 @@ class Executor {
   Random& random_;
   Knowledge& knowledge_;
   Options options_;
+  size_t plans_at_server_ = 0;
 };
 
 }  // namespace lockstep

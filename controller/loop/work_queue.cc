@@ -35,6 +35,7 @@ void WorkQueue::add(const std::string& key, Urgency urgency) {
     lane(place.urgency).erase(place.number);
     place.urgency = urgency;
     lane(urgency)[place.number] = key;
+    on_ready_();
   }
 }
 
@@ -70,34 +71,40 @@ void WorkQueue::remove(const std::string& key) {
   waiting_.erase(found);
 }
 
-WorkQueue::Lane& WorkQueue::next_lane() {
+WorkQueue::Lane* WorkQueue::next_lane(Urgency least) {
   constexpr int kUrgentInARowMax = 15;
   Lane& urgent = lane(Urgency::kUrgent);
   Lane& routine = lane(Urgency::kRoutine);
-  const bool is_routines_turn = urgent_in_a_row_ >= kUrgentInARowMax && !routine.empty();
-  if (urgent.empty() || is_routines_turn) {
+  const bool is_routines_turn = urgent.empty() || urgent_in_a_row_ >= kUrgentInARowMax;
+  if (least == Urgency::kRoutine && is_routines_turn && !routine.empty()) {
     urgent_in_a_row_ = 0;
-    return routine;
+    return &routine;
   }
+  if (urgent.empty()) return nullptr;
   ++urgent_in_a_row_;
-  return urgent;
+  return &urgent;
 }
 
-std::optional<std::string> WorkQueue::pop() {
-  if (waiting_.empty()) return std::nullopt;
-  Lane& from = next_lane();
-  std::string key = std::move(from.begin()->second);
-  from.erase(from.begin());
+std::optional<std::string> WorkQueue::pop(Urgency least) {
+  Lane* from = next_lane(least);
+  if (from == nullptr) return std::nullopt;
+  std::string key = std::move(from->begin()->second);
+  from->erase(from->begin());
   const auto place = waiting_.find(key);
   metrics_.queue_seconds.observe(to_seconds(timers_.now() - place->second.since));
+  working_[key] = {place->second.urgency, timers_.now()};
   waiting_.erase(place);
-  working_[key] = timers_.now();
   return key;
+}
+
+bool WorkQueue::is_urgent(const std::string& key) const {
+  const auto work = working_.find(key);
+  return work != working_.end() && work->second.urgency == Urgency::kUrgent;
 }
 
 void WorkQueue::done(const std::string& key) {
   if (const auto work = working_.find(key); work != working_.end()) {
-    metrics_.work_seconds.observe(to_seconds(timers_.now() - work->second));
+    metrics_.work_seconds.observe(to_seconds(timers_.now() - work->second.since));
     working_.erase(work);
   }
   const auto again = again_.find(key);
@@ -110,8 +117,8 @@ void WorkQueue::done(const std::string& key) {
 std::pair<double, double> WorkQueue::unfinished_seconds() const {
   double sum = 0;
   double longest = 0;
-  for (const auto& [key, since] : working_) {
-    const double seconds = to_seconds(timers_.now() - since);
+  for (const auto& [key, work] : working_) {
+    const double seconds = to_seconds(timers_.now() - work.since);
     sum += seconds;
     longest = std::max(longest, seconds);
   }

@@ -41,8 +41,11 @@ class WorkQueue {
   // The key is gone for good.
   void remove(const std::string& key);
 
-  // The longest waiting key; the caller works on it until done().
-  std::optional<std::string> pop();
+  // The longest waiting key of those that are at least so urgent; the caller works on it until
+  // done().
+  std::optional<std::string> pop(Urgency least = Urgency::kRoutine);
+  // Of a key in work: whether it was waiting as an urgent one.
+  bool is_urgent(const std::string& key) const;
   void done(const std::string& key);
 
   size_t size() const { return waiting_.size(); }
@@ -57,10 +60,14 @@ class WorkQueue {
     uint64_t number;
     TimePoint since;
   };
+  struct Work {
+    Urgency urgency;
+    TimePoint since;
+  };
   using Lane = std::map<uint64_t, std::string>;  // by number, which grows
 
   Lane& lane(Urgency urgency) { return lanes_[static_cast<size_t>(urgency)]; }
-  Lane& next_lane();
+  Lane* next_lane(Urgency least);
   void drop_timer(const std::string& key);
 
   Timers& timers_;
@@ -68,8 +75,8 @@ class WorkQueue {
   std::function<void()> on_ready_;
   std::array<Lane, 2> lanes_;
   std::map<std::string, Place> waiting_;
-  std::map<std::string, TimePoint> working_;  // since when
-  std::map<std::string, Urgency> again_;      // added while it was worked on
+  std::map<std::string, Work> working_;
+  std::map<std::string, Urgency> again_;  // added while it was worked on
   uint64_t last_number_ = 0;
   int urgent_in_a_row_ = 0;
   QueueMetrics metrics_;

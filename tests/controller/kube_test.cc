@@ -161,13 +161,30 @@ TEST(RateLimiter, WhatCanWaitLetsTheOthersPassButNotForEver) {
   RateLimiter limiter(timers, {.per_second = 1, .burst = 1});
   std::string made;
   limiter.submit([] {});
-  limiter.submit([&made] { made += 'p'; }, true);
+  limiter.submit([&made] { made += 'p'; }, ApiPriority::kPatient);
   for (int i = 0; i < 12; ++i) limiter.submit([&made] { made += 'x'; });
   for (int i = 0; i < 13; ++i) {
     clock.advance(milliseconds(1001));
     timers.run_due();
   }
-  EXPECT_EQ(made, "xxxxxxxxpxxxx");
+  EXPECT_EQ(made, "xxxxxxxxxpxxx");
+}
+
+TEST(RateLimiter, WhatIsUrgentPassesAllOthersButNotForEver) {
+  ManualClock clock;
+  Timers timers(clock);
+  RateLimiter limiter(timers, {.per_second = 1, .burst = 1});
+  std::string made;
+  limiter.submit([] {});
+  for (int i = 0; i < 3; ++i) limiter.submit([&made] { made += 'p'; }, ApiPriority::kPatient);
+  for (int i = 0; i < 3; ++i) limiter.submit([&made] { made += 'r'; });
+  for (int i = 0; i < 20; ++i) limiter.submit([&made] { made += 'u'; }, ApiPriority::kUrgent);
+  for (int i = 0; i < 26; ++i) {
+    clock.advance(milliseconds(1001));
+    timers.run_due();
+  }
+  EXPECT_EQ(made, "uuuuuuuuupruuuuuuuupuruurp");
+  EXPECT_EQ(limiter.waiting(), 0u);
 }
 
 TEST(KubeClient, AnswersMeanWhatTheCallerDoesNext) {

@@ -91,6 +91,18 @@ TEST_F(QueueTest, AnUrgentKeyPassesTheOthersEvenIfItWaitedAlready) {
   EXPECT_EQ(queue.pop(), "a");
 }
 
+TEST_F(QueueTest, OnlyUrgentKeysAreGivenToWhoTakesNoOthers) {
+  queue.add("routine");
+  EXPECT_EQ(queue.pop(Urgency::kUrgent), std::nullopt);
+  queue.add("urgent", Urgency::kUrgent);
+  EXPECT_EQ(queue.pop(Urgency::kUrgent), "urgent");
+  EXPECT_TRUE(queue.is_urgent("urgent"));
+  EXPECT_EQ(queue.pop(Urgency::kUrgent), std::nullopt);
+  EXPECT_EQ(queue.pop(), "routine");
+  EXPECT_FALSE(queue.is_urgent("routine"));
+  EXPECT_FALSE(queue.is_urgent("nobody"));
+}
+
 TEST_F(QueueTest, UrgentKeysDoNotKeepTheOthersWaitingForEver) {
   queue.add("routine");
   for (int i = 0; i < 40; ++i) queue.add("urgent" + std::to_string(i), Urgency::kUrgent);
