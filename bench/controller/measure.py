@@ -68,7 +68,7 @@ def main():
     arguments.build = pathlib.Path(arguments.build).resolve()
     resource.setrlimit(resource.RLIMIT_NOFILE, [resource.getrlimit(resource.RLIMIT_NOFILE)[1]] * 2)
     server = Server(arguments.kubeconfig)
-    server.install(ROOT / "charts/lockstep/crds/trainingjobs.lockstep.dev.yaml")
+    server.install(ROOT / "charts/lockstep/files/crds/trainingjobs.lockstep.dev.yaml")
     manager = subprocess.run([arguments.controller_manager, "--version"], capture_output=True, text=True)
     print(f"{processor()}, {len(os.sched_getaffinity(0))} cores; kube-apiserver "
           f"{server.version()}; kube-controller-manager {manager.stdout.strip()}")

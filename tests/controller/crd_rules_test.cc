@@ -23,7 +23,7 @@ namespace {
 constexpr double kRuleCostMax = 1e7 / 4;
 constexpr double kCostMax = 1e8 / 10;
 constexpr size_t kAnnotationBytesMax = 262144;
-constexpr char kCharts[] = LOCKSTEP_SOURCE_DIR "/charts/lockstep/";
+constexpr char kCharts[] = LOCKSTEP_SOURCE_DIR "/charts/lockstep/files/";
 constexpr char kFileName[] = "/trainingjobs.lockstep.dev.yaml";
 
 Json definition(const std::string& folder) {

@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kAnnotationBytesMax = 262144;  // kubectl apply keeps the document in one
-constexpr char kCrdFile[] = "/charts/lockstep/crds/trainingjobs.lockstep.dev.yaml";
+constexpr char kCrdFile[] = "/charts/lockstep/files/crds/trainingjobs.lockstep.dev.yaml";
 
 Json crd() {
   const Result<Json> document = read_document(std::string(LOCKSTEP_SOURCE_DIR) + kCrdFile);

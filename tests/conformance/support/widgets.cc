@@ -152,7 +152,7 @@ Json WidgetCase::widget(const std::string& name, const Json& spec) {
 }
 
 Json our_definition(const std::string& folder) {
-  Result<Json> found = read_document(LOCKSTEP_SOURCE_DIR "/charts/lockstep/" + folder +
+  Result<Json> found = read_document(LOCKSTEP_SOURCE_DIR "/charts/lockstep/files/" + folder +
                                      "/trainingjobs.lockstep.dev.yaml");
   EXPECT_TRUE(found.ok()) << found.error().message;
   return found.ok() ? *std::move(found) : Json();

@@ -25,7 +25,7 @@ Json definition_of(const std::string& group, const std::string& kind, const Json
 // Makes it and waits until its objects are served; fails the case where that does not come.
 void install_definition(const Json& definition);
 
-// The TrainingJob's definition of that folder of charts/lockstep; and the one for this run's
+// The TrainingJob's definition of that folder of charts/lockstep/files; and the one for this run's
 // server, by its version: crds-cel, with rules, from 1.25 on, else crds.
 Json our_definition(const std::string& folder);
 Json our_definition();

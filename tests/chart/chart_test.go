@@ -1,0 +1,474 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"sort"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+func theChart(t *testing.T) *Chart {
+	t.Helper()
+	chart, err := loadChart(filepath.Join(root, chartFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func theCases(t *testing.T) map[string]Input {
+	t.Helper()
+	files, err := filepath.Glob("cases/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]Input{}
+	for _, file := range files {
+		input, err := readInput(file)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		input.FixedRandoms = true
+		cases[strings.TrimSuffix(filepath.Base(file), ".yaml")] = input
+	}
+	if len(cases) < 8 {
+		t.Fatalf("only %d cases", len(cases))
+	}
+	return cases
+}
+
+func objects(t *testing.T, chart *Chart, input Input) []Document {
+	t.Helper()
+	rendered, err := chart.render(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := documents(rendered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Each is given what tools/chart update would write.
+func TestFilesThatAreMadeFromTheChartAreCurrent(t *testing.T) {
+	files, err := outputs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, expected := range files {
+		data, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Errorf("%s: missing; tools/chart update writes it", name)
+		} else if string(data) != expected {
+			t.Errorf("%s: not what the chart makes; see git diff after tools/chart update. First change: %s",
+				name, firstDifference(string(data), expected))
+		}
+	}
+	golden, _ := filepath.Glob("golden/*.yaml")
+	for _, file := range golden {
+		if _, ok := files[filepath.Join("tests/chart", file)]; !ok {
+			t.Errorf("%s: no case makes it", file)
+		}
+	}
+}
+
+func firstDifference(found, expected string) string {
+	a, b := strings.Split(found, "\n"), strings.Split(expected, "\n")
+	for i := range a {
+		if i >= len(b) || a[i] != b[i] {
+			return fmt.Sprintf("line %d, %q", i+1, a[i])
+		}
+	}
+	return fmt.Sprintf("line %d is missing", len(a)+1)
+}
+
+var (
+	objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
+	clusterish = map[string]bool{
+		"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true}
+)
+
+func TestEveryObjectHasItsNameLabelsAndNamespace(t *testing.T) {
+	chart := theChart(t)
+	for name, input := range theCases(t) {
+		seen := map[string]bool{}
+		for _, document := range objects(t, chart, input) {
+			where := fmt.Sprintf("%s: %s %s", name, document.kind(), document.str("metadata", "name"))
+			if document.str("apiVersion") == "" || !objectName.MatchString(document.str("metadata", "name")) {
+				t.Errorf("%s: expected an apiVersion, a kind and a name", where)
+			}
+			if document.str("metadata", "labels", "app.kubernetes.io/instance") != input.Release {
+				t.Errorf("%s: expected the release's label", where)
+			}
+			namespace := document.str("metadata", "namespace")
+			watched, _ := input.Values["watchNamespace"].(string)
+			if clusterish[document.kind()] != (namespace == "") {
+				t.Errorf("%s: its namespace is %q", where, namespace)
+			} else if namespace != "" && namespace != input.Namespace && namespace != watched {
+				t.Errorf("%s: in the namespace %q, of which the release knows nothing", where, namespace)
+			}
+			if seen[where] {
+				t.Errorf("%s: twice", where)
+			}
+			seen[where] = true
+		}
+	}
+}
+
+func TestSelectorsFindThePodsOfTheDeployment(t *testing.T) {
+	chart := theChart(t)
+	for name, input := range theCases(t) {
+		var labels map[string]interface{}
+		all := objects(t, chart, input)
+		for _, document := range all {
+			if document.kind() == "Deployment" {
+				labels = at(document.Object, "spec", "template", "metadata", "labels")
+			}
+		}
+		for _, document := range all {
+			var selector map[string]interface{}
+			switch document.kind() {
+			case "Deployment", "PodDisruptionBudget":
+				selector = at(document.Object, "spec", "selector", "matchLabels")
+			case "NetworkPolicy":
+				selector = at(document.Object, "spec", "podSelector", "matchLabels")
+			case "Service":
+				selector = at(document.Object, "spec", "selector")
+			default:
+				continue
+			}
+			if len(selector) == 0 {
+				t.Errorf("%s: %s selects everything", name, document.kind())
+			}
+			for key, value := range selector {
+				if labels[key] != value {
+					t.Errorf("%s: %s selects %s=%v, the pods have %v", name, document.kind(), key, value, labels[key])
+				}
+			}
+		}
+	}
+}
+
+func at(object map[string]interface{}, keys ...string) map[string]interface{} {
+	for _, key := range keys {
+		object, _ = object[key].(map[string]interface{})
+	}
+	return object
+}
+
+func TestRolesAreNarrowAndReadNoSecrets(t *testing.T) {
+	chart := theChart(t)
+	rules := 0
+	for name, input := range theCases(t) {
+		for _, document := range objects(t, chart, input) {
+			list, _ := document.Object["rules"].([]interface{})
+			for _, each := range list {
+				rule, _ := each.(map[string]interface{})
+				checkRule(t, name+": "+document.str("metadata", "name"), rule)
+				rules++
+			}
+			if input.Values["watchNamespace"] != nil && document.kind() == "ClusterRoleBinding" {
+				t.Errorf("%s: a namespaced installation binds a ClusterRole", name)
+			}
+		}
+	}
+	if rules < 20 {
+		t.Errorf("only %d rules were checked", rules)
+	}
+}
+
+func checkRule(t *testing.T, where string, rule map[string]interface{}) {
+	for _, group := range []string{"apiGroups", "resources", "verbs"} {
+		entries, _ := rule[group].([]interface{})
+		if len(entries) == 0 {
+			t.Errorf("%s: a rule without %s", where, group)
+		}
+		for _, entry := range entries {
+			if entry == "*" {
+				t.Errorf("%s: %s: *", where, group)
+			}
+		}
+	}
+	resources := fmt.Sprint(rule["resources"])
+	if strings.Contains(resources, "secrets") &&
+		!reflect.DeepEqual(rule["verbs"], []interface{}{"create"}) {
+		t.Errorf("%s: secrets may only be created, found %v", where, rule["verbs"])
+	}
+	for _, never := range []string{"pods/exec", "escalate", "bind", "impersonate"} {
+		if strings.Contains(resources+fmt.Sprint(rule["verbs"]), never) {
+			t.Errorf("%s: %s", where, never)
+		}
+	}
+}
+
+// What the rules on metrics, alerts and dashboards read is what the programs export.
+func TestAlertsAndDashboardsNameMetricsThatExist(t *testing.T) {
+	quoted := regexp.MustCompile(`"((?:lockstep|workqueue|controller_runtime|rest_client|leader_election|process)_[a-z_]+)"`)
+	exported := map[string]bool{}
+	for _, source := range []string{"agent/node/metrics.cc", "controller/monitor/metrics.cc", "common/metrics/process.cc"} {
+		for _, match := range quoted.FindAllStringSubmatch(read(t, source), -1) {
+			exported[match[1]] = true
+		}
+	}
+	used := regexp.MustCompile(`\b(?:lockstep|workqueue|controller_runtime|rest_client|leader_election|process)_[a-z_]+\b`)
+	files := []string{"charts/lockstep/files/alerts.yaml"}
+	dashboards, _ := filepath.Glob(filepath.Join(root, "charts/lockstep/files/dashboards/*.json"))
+	for _, file := range dashboards {
+		files = append(files, strings.TrimPrefix(file, root+"/"))
+	}
+	count := 0
+	for _, file := range files {
+		for _, name := range used.FindAllString(read(t, file), -1) {
+			count++
+			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+			if !exported[name] && !exported[base] {
+				t.Errorf("%s: no program exports %s", file, name)
+			}
+		}
+	}
+	if len(files) < 2 || count < 20 {
+		t.Errorf("only %d names in %v", count, files)
+	}
+}
+
+func TestEveryPanelHasADescriptionAUnitAndAQuery(t *testing.T) {
+	var dashboard struct {
+		UID    string `json:"uid"`
+		Panels []struct {
+			Title, Description string
+			FieldConfig        struct{ Defaults struct{ Unit string } }
+			Targets            []struct{ Expr, LegendFormat string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "charts/lockstep/files/dashboards/job.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	if dashboard.UID == "" || len(dashboard.Panels) < 10 {
+		t.Fatalf("uid %q, %d panels", dashboard.UID, len(dashboard.Panels))
+	}
+	for _, panel := range dashboard.Panels {
+		if panel.Title == "" || panel.Description == "" || panel.FieldConfig.Defaults.Unit == "" || len(panel.Targets) == 0 {
+			t.Errorf("%q: expected title, description, unit and a query", panel.Title)
+		}
+		for _, target := range panel.Targets {
+			if !strings.Contains(target.Expr, `namespace="$namespace", job="$job"`) || target.LegendFormat == "" {
+				t.Errorf("%q: %s: expected one job's numbers, with a legend", panel.Title, target.Expr)
+			}
+		}
+	}
+}
+
+func TestEveryValueIsCommented(t *testing.T) {
+	rows, err := valueRows([]byte(read(t, "charts/lockstep/values.yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if !strings.HasSuffix(row.Comment, ".") {
+			t.Errorf("%s: expected a comment of whole sentences above it, found %q", row.Path, row.Comment)
+		}
+	}
+	if len(rows) < 40 {
+		t.Errorf("only %d values", len(rows))
+	}
+}
+
+// leaves are the paths of all values that are no objects with members.
+func leaves(values map[string]interface{}, prefix string) []string {
+	var paths []string
+	for key, value := range values {
+		if object, ok := value.(map[string]interface{}); ok && len(object) > 0 {
+			paths = append(paths, leaves(object, prefix+key+".")...)
+		} else {
+			paths = append(paths, prefix+key)
+		}
+	}
+	sort.Strings(paths)
+	return paths
+}
+
+func nested(path string, value interface{}) map[string]interface{} {
+	keys := strings.Split(path, ".")
+	for i := len(keys) - 1; i > 0; i-- {
+		value = map[string]interface{}{keys[i]: value}
+	}
+	return map[string]interface{}{keys[0]: value}
+}
+
+// everything is an installation in which every value has its effect.
+func everything() Input {
+	return Input{Release: "r", Namespace: "n", Service: "Helm", KubeVersion: "v1.33.0", FixedRandoms: true,
+		Values: map[string]interface{}{
+			"monitoring":    map[string]interface{}{"prometheusOperator": "Always", "dashboards": true},
+			"networkPolicy": map[string]interface{}{"enabled": true},
+		}}
+}
+
+// Other values than the default, by the path; those that aren't here are booleans, numbers or names.
+var others = map[string]string{
+	"affinity": "{nodeAffinity: {}}", "apiServerPorts": "[1]", "digest": "sha256:" + strings.Repeat("a", 64),
+	"imagePullSecrets": "[{name: a}]", "interval": "1m", "logFormat": "text", "metricsFrom": "[{ipBlock: {cidr: 10.0.0.0/8}}]",
+	"nodeSelector": "{a: b}", "podAnnotations": "{a: b}", "podLabels": "{a: b}", "annotations": "{a: b}",
+	"labels": "{a: b}", "prometheusOperator": "Never", "pullPolicy": "Never", "rules": "Never",
+	"tolerations": "[{operator: Exists}]", "cpu": `"7"`, "memory": "7Gi", "grafana_dashboard": `"2"`,
+}
+
+func otherThan(t *testing.T, path string, value interface{}) interface{} {
+	name := path[strings.LastIndex(path, ".")+1:]
+	if text, ok := others[name]; ok {
+		var other interface{}
+		if err := yaml.Unmarshal([]byte(text), &other); err != nil {
+			t.Fatal(err)
+		}
+		return other
+	}
+	switch value := value.(type) {
+	case bool:
+		return !value
+	case float64:
+		return value + 1
+	case string:
+		return "other"
+	}
+	t.Fatalf("%s: add another value to the test", path)
+	return nil
+}
+
+func TestEveryValueChangesSomething(t *testing.T) {
+	chart := theChart(t)
+	base := everything()
+	before, err := chart.render(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range leaves(chart.Values, "") {
+		keys := strings.Split(path, ".")
+		inFile := at(merged(chart.Values, base.Values), keys[:len(keys)-1]...)
+		input := base
+		input.Values = merged(base.Values, nested(path, otherThan(t, path, inFile[keys[len(keys)-1]])))
+		after, err := chart.render(input)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else if reflect.DeepEqual(before, after) {
+			t.Errorf("%s: changes nothing", path)
+		}
+	}
+}
+
+func TestValuesThatTheChartDoesNotKnowAreRefused(t *testing.T) {
+	chart := theChart(t)
+	for _, path := range []string{"controler", "controller.replica", "image.Tag", "monitoring.alert.x", "crd.keeps"} {
+		input := everything()
+		input.Values = nested(path, "x")
+		if _, err := chart.render(input); err == nil {
+			t.Errorf("%s: accepted", path)
+		}
+	}
+	for _, text := range []string{"{controller: {replicas: two}}", "{controller: {port: 80}}", "{crd: {rules: auto}}",
+		"{image: {digest: latest}}", "{controller: {resources: {limits: {memory: much}}}}"} {
+		input := everything()
+		if err := yaml.Unmarshal([]byte(text), &input.Values); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := chart.render(input); err == nil {
+			t.Errorf("%s: accepted", text)
+		}
+	}
+}
+
+func TestTheDefinitionIsThatOfTheServersVersion(t *testing.T) {
+	chart := theChart(t)
+	for version, hasRules := range map[string]bool{
+		"v1.20.2": false, "v1.24.9": false, "v1.25.0": true, "v1.29.3-gke.1": true, "v1.25.0-rc.1": true} {
+		input := everything()
+		input.KubeVersion = version
+		rendered, err := chart.render(input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := strings.Contains(rendered["crd.yaml"], "x-kubernetes-validations"); found != hasRules {
+			t.Errorf("%s: rules: %v", version, found)
+		}
+		if !strings.Contains(rendered["crd.yaml"], "helm.sh/resource-policy: keep") {
+			t.Errorf("%s: an uninstallation would delete all jobs", version)
+		}
+	}
+}
+
+func TestTheVersionIsThatOfThePrograms(t *testing.T) {
+	chart := theChart(t)
+	if !strings.Contains(read(t, "common/base/version.h"), fmt.Sprintf("kVersion[] = %q", chart.Metadata["appVersion"])) {
+		t.Errorf("Chart.yaml: appVersion %v isn't common/base/version.h's", chart.Metadata["appVersion"])
+	}
+}
+
+// The flags of the container are flags of the controller.
+func TestTheControllerKnowsItsArguments(t *testing.T) {
+	source := read(t, "controller/main.cc")
+	input := everything()
+	input.Values["watchNamespace"] = "team-a"
+	input.Values["controller"] = map[string]interface{}{"verbose": true}
+	rendered, err := theChart(t).render(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`(?m)^ +- (--[a-z-]+)`).FindAllStringSubmatch(rendered["deployment.yaml"], -1)
+	if len(flags) != 7 {
+		t.Errorf("expected 7 flags, found %v", flags)
+	}
+	for _, flag := range flags {
+		if !strings.Contains(source, `("`+flag[1]+`"`) {
+			t.Errorf("%s: no flag of controller/main.cc", flag[1])
+		}
+	}
+}
+
+// kustomize of kubectl 1.20 takes no folders as resources, and so builds the overlay for old servers alone.
+func TestKustomizeBuildsTheOverlays(t *testing.T) {
+	kubectls := os.Getenv("LOCKSTEP_KUBECTLS")
+	if kubectls == "" {
+		t.Skip("LOCKSTEP_KUBECTLS names no kubectl")
+	}
+	for _, kubectl := range strings.Split(kubectls, ":") {
+		overlays := []string{"default", "kubernetes-1.20", "monitoring"}
+		version, err := exec.Command(kubectl, "version", "--client", "--output=yaml").Output()
+		if err != nil {
+			t.Fatalf("%s: %v", kubectl, err)
+		}
+		if strings.Contains(string(version), "gitVersion: v1.20.") {
+			overlays = []string{"kubernetes-1.20"}
+		}
+		for _, overlay := range overlays {
+			made, err := exec.Command(kubectl, "kustomize", filepath.Join(root, "deploy/overlays", overlay)).Output()
+			if err != nil {
+				t.Errorf("%s kustomize %s: %v", kubectl, overlay, err)
+				continue
+			}
+			count := strings.Count("\n"+string(made), "\nkind: ")
+			isOld := strings.Contains(string(made), "apiVersion: policy/v1beta1")
+			hasRules := strings.Contains(string(made), "x-kubernetes-validations")
+			if old := overlay == "kubernetes-1.20"; count < 13 || isOld != old || hasRules == old {
+				t.Errorf("%s kustomize %s: %d objects, policy/v1beta1: %v, rules: %v", kubectl, overlay, count, isOld, hasRules)
+			}
+		}
+	}
+}
