@@ -244,6 +244,9 @@ Observed Controller::observe(const std::string& key, const Json& document) {
                     .refusal = memory.refusal};
   // Who changes the job wants it tried at once.
   if (memory.refused_generation != memory.job.metadata.generation) observed.refusal.reset();
+  if (memory.checked_generation == memory.job.metadata.generation) {
+    observed.pod_check = memory.pod_check;
+  }
   const std::string& uid = observed.job.metadata.uid;
   const auto pods = pods_by_owner_.find(uid);
   if (pods != pods_by_owner_.end()) {
@@ -340,27 +343,55 @@ void Controller::pod_gone(const JobContext& job, const std::string& name, const 
 }
 
 void Controller::pod_absent(const JobContext& job, const std::string& name) {
-  memory_[job.uid].absent_pods.insert(name);
+  Memory* memory = memory_of(job);
+  if (memory == nullptr) return;
+  memory->absent_pods.insert(name);
   queue_.add(job.key);
 }
 
 void Controller::pod_refused(const JobContext& job, const std::string& reason,
                              const std::string& message) {
-  Memory& memory = memory_[job.uid];
+  Memory* memory = memory_of(job);
+  if (memory == nullptr) return;
+  memory->refused_generation = memory->job.metadata.generation;
+  memory->refusal = {
+      .reason = reason, .message = message, .retry_at = next_try(memory->refusals++)};
+}
+
+void Controller::pod_checked(const JobContext& job, int64_t generation, const std::string& refusal,
+                             bool is_answered) {
+  Memory* memory = memory_of(job);
+  if (memory == nullptr) return;
+  if (memory->checked_generation != generation) {
+    memory->pod_check.reset();
+    memory->checks_refused = 0;
+  }
+  memory->checked_generation = generation;
+  // What was refused stays so until the server says otherwise.
+  if (is_answered || !memory->pod_check) memory->pod_check = PodCheck{.refusal = refusal};
+  if (!memory->pod_check->refusal.empty()) {
+    memory->pod_check->retry_at = next_try(memory->checks_refused++);
+  }
+  queue_.add(job.key);
+}
+
+Controller::Memory* Controller::memory_of(const JobContext& job) {
+  const auto found = memory_.find(job.uid);
+  return found == memory_.end() ? nullptr : &found->second;
+}
+
+TimePoint Controller::next_try(int refusals) const {
   Duration delay = options_.refusal_first;
-  for (int i = 0; i < memory.refusals && delay < options_.refusal_max; ++i) delay *= 2;
-  ++memory.refusals;
-  memory.refused_generation = memory.job.metadata.generation;
-  memory.refusal = {.reason = reason,
-                    .message = message,
-                    .retry_at = timers_.now() + std::min(delay, options_.refusal_max)};
+  for (int i = 0; i < refusals && delay < options_.refusal_max; ++i) delay *= 2;
+  return timers_.now() + std::min(delay, options_.refusal_max);
 }
 
 void Controller::pod_taken(const JobContext& job) {
-  Memory& memory = memory_[job.uid];
-  memory.refusals = 0;
-  if (!memory.refusal) return;
-  memory.refusal.reset();
+  Memory* memory = memory_of(job);
+  if (memory == nullptr) return;
+  memory->refusals = 0;
+  if (!memory->refusal) return;
+  memory->refusal.reset();
   queue_.add(job.key);
 }
 

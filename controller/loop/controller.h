@@ -42,7 +42,7 @@ struct ControllerOptions {
   size_t plans_at_server_max = 32;
   // After a plan that acted, the job is looked at again, should the change it caused not be seen.
   Duration recheck = std::chrono::seconds(20);
-  // After a pod that the server refused, doubling, until the next one is sent.
+  // After a pod that the server refused, doubling, until the next one is sent, or checked.
   Duration refusal_first = std::chrono::seconds(1);
   Duration refusal_max = std::chrono::seconds(60);
 };
@@ -86,6 +86,9 @@ class Controller final : private Knowledge {
     std::optional<PodRefusal> refusal;
     int64_t refused_generation = 0;  // of the job, for which it holds
     int refusals = 0;                // in a row
+    std::optional<PodCheck> pod_check;
+    int64_t checked_generation = 0;  // of the job, for which it holds
+    int checks_refused = 0;          // in a row
   };
 
   void on_job(const std::string& key, const Json* before, const Json* after);
@@ -98,6 +101,9 @@ class Controller final : private Knowledge {
   Observed observe(const std::string& key, const Json& document);
   void forget(const std::string& key);
   void after_plan(const std::string& key, const std::string& uid, Execution execution);
+  TimePoint next_try(int refusals) const;
+  // nullptr: the job has gone meanwhile.
+  Memory* memory_of(const JobContext& job);
 
   void job_written(const SharedJson& job) override;
   void job_read(const SharedJson& job) override;
@@ -108,6 +114,8 @@ class Controller final : private Knowledge {
   void pod_absent(const JobContext& job, const std::string& name) override;
   void pod_refused(const JobContext& job, const std::string& reason,
                    const std::string& message) override;
+  void pod_checked(const JobContext& job, int64_t generation, const std::string& refusal,
+                   bool is_answered) override;
   void pod_taken(const JobContext& job) override;
   void agent_said(const JobContext& job, const std::string& pod_uid,
                   const AgentState& state) override;

@@ -1,6 +1,7 @@
 #include "controller/loop/executor.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "common/base/log.h"
@@ -35,6 +36,39 @@ std::string cut(const std::string& text) {
   while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
     --size;
   return text.substr(0, size);
+}
+
+bool has(const std::string& text, std::string_view words) {
+  return text.find(words) != std::string::npos;
+}
+
+bool has_any(const std::string& text, std::span<const std::string_view> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&text](std::string_view each) { return has(text, each); });
+}
+
+// Source: k8s.io/apiserver, pkg/admission/plugin/resourcequota.
+bool is_quota(const ApiReply& reply) {
+  constexpr std::string_view kOfQuotas[] = {"exceeded quota", "insufficient quota",
+                                            "status unknown for quota"};
+  return reply.outcome == ApiOutcome::kForbidden && has_any(reply.message, kOfQuotas);
+}
+
+// Whether the server's answer to a pod that it was to check speaks of the pod. An admission webhook
+// that can't do without side effects refuses every such check, and our own rights, a quota or a
+// namespace that is going away are no fault of the spec.
+bool refuses_spec(const ApiReply& reply) {
+  if (reply.outcome == ApiOutcome::kInvalid) return !has(reply.message, "does not support dry run");
+  if (reply.outcome != ApiOutcome::kForbidden) return false;
+  constexpr std::string_view kOfOthers[] = {"cannot create resource",
+                                            "cannot set blockOwnerDeletion", "being terminated"};
+  return !is_quota(reply) && !has_any(reply.message, kOfOthers) &&
+         !reply.message.starts_with("HTTP 401");
+}
+
+bool is_answer(ApiOutcome outcome) {
+  return outcome == ApiOutcome::kOk || outcome == ApiOutcome::kAlreadyExists ||
+         outcome == ApiOutcome::kInvalid || outcome == ApiOutcome::kForbidden;
 }
 
 // The pod with all its labels; nullopt where none was missing or another.
@@ -130,6 +164,7 @@ void Executor::start(const RunPtr& run, const Action& action) {
     const RunPtr& run;
     void operator()(const CreateSecret& action) { self.create_secret(run, action); }
     void operator()(const CreatePod& action) { self.create_pod(run, action); }
+    void operator()(const CheckPod& action) { self.check_pod(run, action); }
     void operator()(const ConfirmPod& action) { self.confirm_pod(run, action); }
     void operator()(const DeletePod& action) { self.delete_pod(run, action); }
     void operator()(const DeleteJob& action) { self.delete_job(run, action); }
@@ -175,11 +210,30 @@ void Executor::create_pod(const RunPtr& run, const CreatePod& action) {
     } else {
       if (reply.outcome == ApiOutcome::kInvalid) refuse_pod(run, "PodInvalid", reply);
       if (reply.outcome == ApiOutcome::kForbidden) {
-        const bool is_quota = reply.message.find("exceeded quota") != std::string::npos;
-        refuse_pod(run, is_quota ? "QuotaExceeded" : "PodForbidden", reply);
+        refuse_pod(run, is_quota(reply) ? "QuotaExceeded" : "PodForbidden", reply);
       }
       finish_one(run, failed("creating a pod", reply));
     }
+  });
+}
+
+void Executor::check_pod(const RunPtr& run, const CheckPod& action) {
+  ApiRequest request = request_of(run->job, ApiVerb::kCreate, kPods, "");
+  request.query = {{"dryRun", "All"}};
+  request.body = action.body;
+  api_.send(std::move(request), [this, run, generation = action.generation](ApiReply reply) {
+    if (reply.outcome == ApiOutcome::kThrottled) {
+      finish_one(run, failed("checking a pod", reply));
+      return;
+    }
+    const bool is_refused = refuses_spec(reply);
+    if (!reply.ok() && reply.outcome != ApiOutcome::kAlreadyExists) {
+      log_info(is_refused ? "the API server refuses the pod" : "the pod could not be checked",
+               {{"job", run->job.key}, {"error", reply.message}});
+    }
+    knowledge_.pod_checked(run->job, generation, is_refused ? reply.message : "",
+                           is_answer(reply.outcome));
+    finish_one(run, {});
   });
 }
 

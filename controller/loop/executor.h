@@ -47,6 +47,10 @@ class Knowledge {
   // The server would not take a pod; `reason` as in PodRefusal. At most once a plan.
   virtual void pod_refused(const JobContext& job, const std::string& reason,
                            const std::string& message) = 0;
+  // The server was asked to check a pod of that generation of the job; `refusal` as in PodCheck.
+  // Not answered: it was in trouble, which says nothing of the pod.
+  virtual void pod_checked(const JobContext& job, int64_t generation, const std::string& refusal,
+                           bool is_answered) = 0;
   virtual void pod_taken(const JobContext& job) = 0;
   virtual void agent_said(const JobContext& job, const std::string& pod_uid,
                           const AgentState& state) = 0;
@@ -84,6 +88,7 @@ class Executor {
   void create_pod(const RunPtr& run, const CreatePod& action);
   void refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply);
   void adopt_pod(const RunPtr& run, const std::string& name);
+  void check_pod(const RunPtr& run, const CheckPod& action);
   void confirm_pod(const RunPtr& run, const ConfirmPod& action);
   void learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod);
   void delete_pod(const RunPtr& run, const DeletePod& action);

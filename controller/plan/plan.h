@@ -36,6 +36,15 @@ struct PodRefusal {
   bool operator==(const PodRefusal&) const = default;
 };
 
+// What the server said of a pod of the job's present spec, which it was asked to check and not to
+// keep.
+struct PodCheck {
+  std::string refusal;   // its words; empty: it takes such pods, or couldn't tell
+  TimePoint retry_at{};  // of one that was refused: what the pod needs may be there by then
+
+  bool operator==(const PodCheck&) const = default;
+};
+
 // One job, as far as it is known at one moment. A snapshot: it may be stale, and the plan is right
 // all the same, because every action carries what it presumes (resourceVersion, UID, name, round).
 struct Observed {
@@ -49,9 +58,10 @@ struct Observed {
   std::set<std::string> absent_pods{};        // names that a read from the server did not find
   std::string job_token{};                    // for the Secret
   std::optional<PodRefusal> refusal{};
-  WallTime wall_now{};               // for what is stored
-  bool may_write_progress = true;    // the budget of writes of mere numbers allows one now
-  TimePoint progress_writable_at{};  // else: when it will
+  std::optional<PodCheck> pod_check{};  // of this generation of the job, by this process
+  WallTime wall_now{};                  // for what is stored
+  bool may_write_progress = true;       // the budget of writes of mere numbers allows one now
+  TimePoint progress_writable_at{};     // else: when it will
   // Most agents of all jobs fell silent at once: rather the controller's own network.
   bool suspect_self = false;
 };
@@ -59,7 +69,8 @@ struct Observed {
 struct Limits {
   Duration agent_silence = std::chrono::seconds(30);       // until a silent agent's pod is given up
   Duration agent_silence_all = std::chrono::seconds(300);  // the same while suspect_self
-  // How long one waits for the guilty one once only messengers (kExitPeerLost) have spoken.
+  // How long one waits for the guilty one once only messengers (kExitPeerLost, kExitPeerHung) have
+  // spoken.
   Duration culprit_wait = std::chrono::seconds(5);
   // The same for a command, once one has failed that may have died of another; and how far apart
   // two failures on different nodes must be for their order to be known.
@@ -92,6 +103,10 @@ struct CreatePod {  // AlreadyExists: the pod that is there is read, and counts 
   std::string name;
   Json body;
 };
+struct CheckPod {  // has the server check a pod as if it were created
+  Json body;
+  int64_t generation = 0;  // of the job, for which the answer holds
+};
 struct ConfirmPod {  // reads the pod from the server: is it gone, or is the cache behind?
   std::string name;
 };
@@ -122,7 +137,7 @@ struct EmitEvent {  // only after everything before it has succeeded
   std::string message;
 };
 using Action = std::variant<CreateSecret, CreatePod, ConfirmPod, DeletePod, DeleteJob,
-                            PutAssignment, WriteStatus, EmitEvent>;
+                            PutAssignment, WriteStatus, EmitEvent, CheckPod>;
 
 struct Plan {
   std::string why;                 // one sentence

@@ -30,6 +30,30 @@ std::string lines(const Problems& problems) {
   return text.substr(0, kMessageBytesMax);
 }
 
+// Before the first round, and before one that may follow upon a change while the job was suspended,
+// the server is asked once for each generation. A job that runs isn't: what its pods need then can
+// only be seen by making one.
+bool needs_pod_check(const Pass& pass) {
+  if (pass.spec().suspend) return false;
+  if (pass.status.round > 0 && !is_true(pass.status, kSuspended)) return false;
+  const Condition* valid = find_condition(pass.status, kValid);
+  return valid == nullptr || valid->status != "True" ||
+         valid->observedGeneration != pass.job().metadata.generation;
+}
+
+bool is_check_due(const Pass& pass) {
+  const auto& check = pass.seen.pod_check;
+  return !check || (!check->refusal.empty() && pass.now >= check->retry_at);
+}
+
+// The next pod of node 0.
+CheckPod make_check(const Pass& pass) {
+  const NewPod pod{.index = 0,
+                   .incarnation = pass.members.empty() ? 1 : pass.members.front() + 1,
+                   .round = pass.status.round};
+  return {.body = make_worker_pod(pass.job(), pod), .generation = pass.job().metadata.generation};
+}
+
 }  // namespace
 
 Problems spec_problems(const TrainingJob& job) {
@@ -43,7 +67,18 @@ Problems spec_problems(const TrainingJob& job) {
 // An invalid job is left exactly as it is, running or not, until its spec is corrected; but it can
 // be suspended, for which nothing else of the spec is needed.
 Verdict validation(Pass& pass) {
-  const Problems problems = find_problems(pass);
+  Problems problems = find_problems(pass);
+  if (problems.empty() && needs_pod_check(pass)) {
+    if (is_check_due(pass)) {
+      pass.act(make_check(pass));
+      pass.plan.why = "the server is to check a pod";
+      return Verdict::kLeave;
+    }
+    if (const PodCheck& check = *pass.seen.pod_check; !check.refusal.empty()) {
+      problems.push_back("spec: the API server refuses the job's pods: " + check.refusal);
+      pass.requeue(check.retry_at);
+    }
+  }
   const bool valid = problems.empty();
   const std::string message = lines(problems);
   const bool flipped = set_condition(pass.status, {.type = kValid,

@@ -20,6 +20,7 @@ Scene::Scene(int64_t nodes) {
   job.spec.train->data.path = "/data";
   job.spec.train->batch.global = 64 * nodes;
   seen.job_token = "token";
+  seen.pod_check.emplace();
   seen.wall_now = WallTime(std::chrono::hours(24 * 365 * 50));
 }
 

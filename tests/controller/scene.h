@@ -14,7 +14,7 @@ struct Scene {
   Limits limits;
   TimePoint now{std::chrono::hours(10)};
 
-  // A valid job of `nodes` nodes, as it was created.
+  // A valid job of `nodes` nodes, as it was created; the server takes its pods.
   explicit Scene(int64_t nodes = 2);
 
   TrainingJobStatus& status() { return seen.job.status; }

@@ -51,6 +51,20 @@ TEST_F(Jobs, AnInvalidOneIsToldWhatWouldBeRight) {
   EXPECT_TRUE(uids("a").empty());
 }
 
+TEST_F(Jobs, OneWhosePodsTheServerRefusesIsToldItsWords) {
+  const Json labelled = {{"labels", {{"team", "no label!"}}}};
+  make_job("a", "true", {{"podTemplate", {{"metadata", labelled}}}});
+  std::string message;
+  ASSERT_TRUE(wait_for("Valid=False", [&] {
+    for (const Json& one : status("a").value("conditions", Json::array())) {
+      if (one["type"] == "Valid") message = one["status"] == "False" ? one["message"] : Json("");
+    }
+    return !message.empty();
+  }));
+  EXPECT_NE(message.find("metadata.labels: Invalid value"), std::string::npos) << message;
+  EXPECT_TRUE(uids("a").empty());
+}
+
 TEST_F(Jobs, WhatOthersAppliedStays) {
   make_job("a", running_script());
   ASSERT_TRUE(wait_for("both ranks", [&] { return starts() == 2; }));

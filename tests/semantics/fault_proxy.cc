@@ -68,6 +68,7 @@ std::string verb_of(const Seen& seen) {
     if (seen.query.contains("watch")) return "watch";
     return seen.name.empty() ? "list" : "get";
   }
+  if (seen.method == "POST" && seen.query.contains("dryRun")) return "check";
   return seen.method == "POST" ? "create" : seen.method == "PUT" ? "update" : lower(seen.method);
 }
 

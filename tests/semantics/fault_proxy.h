@@ -19,7 +19,7 @@ namespace lockstep::semantics {
 
 // A request as it came to the proxy, and how it was answered.
 struct Seen {
-  std::string verb;      // get, list, watch, create, update, patch, delete
+  std::string verb;      // get, list, watch, create, check (a dry run of it), update, patch, delete
   std::string resource;  // "pods", "trainingjobs/status"
   std::string name;
   std::string method;

@@ -70,6 +70,8 @@ class FakeStore {
   int64_t uids_ = 0;
 };
 
+// Carried out but for keeping it.
+bool is_dry_run(const ApiRequest& request);
 const Json& member(const Json& object, std::string_view key);
 std::string uid_of(const Json& object);
 bool is_terminating(const Json& object);

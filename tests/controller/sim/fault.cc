@@ -7,14 +7,14 @@ namespace lockstep::sim {
 namespace {
 
 constexpr std::array<std::string_view, kFaults> kFaultNames = {
-    "lost request",    "lost reply",    "server error",    "throttled",        "quota",
-    "storm",           "server away",   "conflict",        "watch cut",        "watch expired",
-    "watch too large", "lagging watch", "repeated events", "coalesced events", "label lost",
-    "crash",           "stall",         "old report",      "worker killed",    "worker OOM",
-    "pod deleted",     "pod removed",   "pod evicted",     "container exit",   "worker exit",
-    "bad machine",     "unschedulable", "image pull",      "node lost",        "clock jump",
-    "suspend",         "resume",        "scale",           "illegal edit",     "correction",
-    "job replaced",    "job deleted",   "job held"};
+    "lost request",     "lost reply",    "server error",    "throttled",     "quota",
+    "webhook",          "pod refused",   "storm",           "server away",   "conflict",
+    "watch cut",        "watch expired", "watch too large", "lagging watch", "repeated events",
+    "coalesced events", "label lost",    "crash",           "stall",         "old report",
+    "worker killed",    "worker OOM",    "pod deleted",     "pod removed",   "pod evicted",
+    "container exit",   "worker exit",   "bad machine",     "unschedulable", "image pull",
+    "node lost",        "clock jump",    "suspend",         "resume",        "scale",
+    "illegal edit",     "correction",    "job replaced",    "job deleted",   "job held"};
 
 constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
     "pod created",      "pod removed",       "round formed",     "restart in place",

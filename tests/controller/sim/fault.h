@@ -15,6 +15,8 @@ enum class Fault : size_t {
   kServerError,
   kThrottled,   // 429 with Retry-After
   kQuota,       // 403 to a new pod
+  kWebhook,     // can't do without side effects: no pod is checked
+  kPodRefused,  // 403 to a pod that was to be checked: what it needs isn't there
   kStorm,       // most requests are refused for a while
   kServerAway,  // nothing answers for minutes, and watches end
   kConflict,    // a status write meets somebody else's

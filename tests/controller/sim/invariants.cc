@@ -253,8 +253,19 @@ void Invariants::check_obedience(const Json& job, const Json& after) {
   if (wants_suspension && !is_set(after, kSuspended)) {
     chance_.violate("suspension", "it was asked for");
   }
-  if (is_set(after, kValid) == is_illegal(spec)) {
+  check_validity(job, after);
+}
+
+void Invariants::check_validity(const Json& job, const Json& after) {
+  const auto check = refused_.find(uid_of(job));
+  const bool is_refused = check != refused_.end() && check->second;
+  const bool is_wrong = is_illegal(member(job, "spec"));
+  if (is_set(after, kValid) ? is_wrong : !is_wrong && !is_refused) {
     chance_.violate("validation", "Valid is not what the spec is");
+  }
+  const bool is_unchecked = check == refused_.end() && chance_.counts.controllers_are_well();
+  if (int_or(after, "round", 0) > 0 && is_unchecked) {
+    chance_.violate("validation", "the server was asked to check no pod");
   }
 }
 

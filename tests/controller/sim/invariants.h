@@ -39,6 +39,8 @@ class Invariants {
   void failed(const std::string& job_uid) { ++causes_[job_uid]; }
   // The controller stood still: agents that it didn't ask may be taken for silent.
   void stalled() { ++stalls_; }
+  // What the server said of a job's pod that it was to check.
+  void checked(const std::string& job_uid, bool is_refused) { refused_[job_uid] = is_refused; }
   void check_plan(const Observed& observed, const Plan& plan);
 
   bool has_been_a_job(const std::string& uid) const { return jobs_.contains(uid); }
@@ -54,6 +56,7 @@ class Invariants {
   void check_round(const Json& job, const Json& after);
   void check_end(const Json& job, const Json& after);
   void check_obedience(const Json& job, const Json& after);
+  void check_validity(const Json& job, const Json& after);
   // Policies that a job may set (invariants_of_policies.cc).
   void check_rules(const Json& job, const Json& after);
   void check_deadline(const Json& job, const Json& after);
@@ -75,6 +78,7 @@ class Invariants {
   std::map<std::string, int64_t> trained_;       // by job UID: the newest round
   std::map<std::string, int64_t> causes_;        // by job UID: what may be counted as a restart
   std::map<std::string, TimePoint> deleted_at_;  // by job UID: of those that a finalizer keeps
+  std::map<std::string, bool> refused_;          // by job UID: the pod that was checked last
   int64_t stalls_ = 0;
 };
 

@@ -401,6 +401,26 @@ Mutation old_lists() {
   return mutation;
 }
 
+void add_checks(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, Mutation mutation) {
+    mutants.push_back({name, std::move(mutation)});
+  };
+  add("no pod is checked", {.plan = seeing([](Observed& seen) {
+                              if (!seen.pod_check) seen.pod_check.emplace();
+                            })});
+  add("what a check said is forgotten",
+      {.plan = seeing([](Observed& seen) { seen.pod_check.reset(); })});
+  add("a pod that was refused once is not checked again",
+      {.plan = seeing([](Observed& seen) {
+         if (seen.pod_check) seen.pod_check->retry_at = TimePoint(std::chrono::hours(100'000));
+       })});
+  add("a pod that is to be checked is kept",
+      api([](ApiRequest& request) { request.query.erase("dryRun"); }));
+  add("a webhook that can't check refuses the pod", api({}, [](const ApiRequest&, ApiReply& reply) {
+        if (reply.message.find("dry run") != std::string::npos) reply.message = "denied";
+      }));
+}
+
 void add_caches(std::vector<Mutant>& mutants) {
   const auto deaf_to = [&mutants](const char* name, WatchEventType type) {
     mutants.push_back(
@@ -437,8 +457,9 @@ void add_reports(std::vector<Mutant>& mutants) {
 
 std::vector<Mutant> all_mutants() {
   std::vector<Mutant> mutants;
-  for (const auto& add : {add_missing, add_views, add_statuses, add_wrong_members, add_wishes,
-                          add_revivals, add_habits, add_requests, add_caches, add_reports}) {
+  for (const auto& add :
+       {add_missing, add_views, add_statuses, add_wrong_members, add_wishes, add_revivals,
+        add_habits, add_requests, add_checks, add_caches, add_reports}) {
     add(mutants);
   }
   return mutants;

@@ -63,10 +63,23 @@ std::optional<ApiReply> World::refuse(const ApiRequest& request) {
                     .retry_after = seconds(1 + static_cast<int64_t>(chance.random.below(5)))};
   }
   const bool is_new_pod = request.verb == ApiVerb::kCreate && request.type.plural == kPods.plural;
-  if (is_new_pod && chance.happens(Fault::kQuota)) {
+  return is_new_pod ? refuse_pod(request) : std::nullopt;
+}
+
+std::optional<ApiReply> World::refuse_pod(const ApiRequest& request) {
+  if (chance.happens(Fault::kQuota)) {
     return ApiReply{.outcome = ApiOutcome::kForbidden, .message = "exceeded quota"};
   }
-  return std::nullopt;
+  if (!is_dry_run(request)) return std::nullopt;
+  if (chance.happens(Fault::kWebhook)) {
+    return ApiReply{.outcome = ApiOutcome::kInvalid,
+                    .message = "HTTP 400: admission webhook \"w\" does not support dry run"};
+  }
+  const bool is_refused = chance.happens(Fault::kPodRefused);
+  invariants.checked(controller_uid(request.body), is_refused);
+  if (!is_refused) return std::nullopt;
+  return ApiReply{.outcome = ApiOutcome::kForbidden,
+                  .message = "HTTP 403: error looking up service account default/team"};
 }
 
 // Somebody else writes the same object at the same time, and is faster.

@@ -48,6 +48,7 @@ class World {
   };
 
   std::optional<ApiReply> refuse(const ApiRequest& request);
+  std::optional<ApiReply> refuse_pod(const ApiRequest& request);
   void write_before(const ApiRequest& request);
   void changed(ResourceType type, const FakeStore::Event& event);
   bool has_job(const std::string& uid) const;
