@@ -3,14 +3,18 @@
 #include <cpprest/astreambuf.h>
 #include <pplx/pplxtasks.h>
 
+#include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string_view>
 
 namespace lockstep {
 
 // A write-only stream buffer of cpprestsdk that hands each piece to a function. cpprestsdk reads on
 // from the network once the task that the function returned is done, which is all the back-pressure
-// there is; an exception in it ends the transfer.
+// there is; an exception in it ends the transfer. One that left _putn() itself would end the
+// process, so the function's become the task's, and so does a size that no network can have
+// delivered: cpprestsdk passes a chunk's "-2" on as 2^64 - 2.
 class BodyBuffer final : public Concurrency::streams::details::streambuf_state_manager<uint8_t> {
  public:
   using Consume = std::function<pplx::task<void>(std::string_view piece)>;
@@ -38,10 +42,10 @@ class BodyBuffer final : public Concurrency::streams::details::streambuf_state_m
  protected:
   pplx::task<int_type> _putc(uint8_t byte) override {
     const char text = static_cast<char>(byte);
-    return consume_({&text, 1}).then([byte] { return static_cast<int_type>(byte); });
+    return pass(&text, 1).then([byte] { return static_cast<int_type>(byte); });
   }
   pplx::task<size_t> _putn(const uint8_t* data, size_t count) override {
-    return consume_({reinterpret_cast<const char*>(data), count}).then([count] { return count; });
+    return pass(reinterpret_cast<const char*>(data), count).then([count] { return count; });
   }
   pplx::task<int_type> _bumpc() override { return nothing(); }
   int_type _sbumpc() override { return traits::eof(); }
@@ -56,6 +60,17 @@ class BodyBuffer final : public Concurrency::streams::details::streambuf_state_m
   void _commit(size_t) override {}
 
  private:
+  static constexpr size_t kPieceBytesMax = 64u << 20;
+
+  pplx::task<void> pass(const char* data, size_t count) {
+    try {
+      if (count > kPieceBytesMax) throw std::runtime_error("a chunk's size makes no sense");
+      return consume_({data, count});
+    } catch (...) {
+      return pplx::task_from_exception<void>(std::current_exception());
+    }
+  }
+
   static pplx::task<int_type> nothing() { return pplx::task_from_result<int_type>(traits::eof()); }
 
   Consume consume_;

@@ -134,7 +134,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   };
 
   Exchange(Mailbox& mailbox, Timers& timers, Options options)
-      : mailbox_(mailbox), timers_(timers), options_(std::move(options)), framer_(kLineBytesMax) {}
+      : mailbox_(mailbox),
+        timers_(timers),
+        options_(std::move(options)),
+        wants_bytes_(options_.handler.on_bytes != nullptr),
+        framer_(kLineBytesMax) {}
 
   // `request` makes it; what it throws is the exchange's end.
   void start(rest::client::http_client& client, Duration deadline,
@@ -196,7 +200,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     response.headers().match("Content-Type", reply_.content_type);
     mode_ = Mode::kWhole;
     if (options_.is_stream && reply_.status == rest::status_codes::OK) {
-      mode_ = options_.handler.on_bytes ? Mode::kBytes : Mode::kLines;
+      mode_ = wants_bytes_ ? Mode::kBytes : Mode::kLines;
     }
     const std::string early = std::exchange(early_, {});
     if (!take_locked(early)) is_refused_ = true;
@@ -235,7 +239,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   bool take_locked(std::string_view piece) {
     if (mode_ == Mode::kWhole) {
-      if (reply_.body.size() + piece.size() > options_.reply_bytes_max) {
+      if (piece.size() > options_.reply_bytes_max - reply_.body.size()) {
         is_too_large_ = true;
         return false;
       }
@@ -323,6 +327,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Mailbox& mailbox_;
   Timers& timers_;
   Options options_;
+  const bool wants_bytes_;
   std::optional<Timers::Id> deadline_;
   bool is_over_ = false;
   pplx::cancellation_token_source cancel_;

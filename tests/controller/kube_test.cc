@@ -7,6 +7,7 @@
 #include "controller/kube/agent_http_client.h"
 #include "controller/kube/kube_client.h"
 #include "controller/kube/line_framer.h"
+#include "tests/controller/client_loop.h"
 #include "tests/controller/scripted_server.h"
 
 namespace lockstep {
@@ -17,30 +18,7 @@ using Request = ScriptedServer::Request;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// The thread that the clients live on.
-class Loop {
- public:
-  Loop() {
-    [[maybe_unused]] static const bool started = [] {
-      start_http_threads(4);
-      return true;
-    }();
-  }
-
-  // Until it holds; a test that waits for ever is ended by ctest.
-  void run_until(const std::function<bool()>& done) {
-    while (!done()) {
-      timers.run_due();
-      mailbox.run();
-      if (done()) return;
-      mailbox.wait(timers.next());
-    }
-  }
-
-  SystemClock clock;
-  Timers timers{clock};
-  Mailbox mailbox;
-};
+using Loop = ClientLoop;
 
 KubeClientOptions options_for(const ScriptedServer& server) {
   return {.server = {.url = server.url()}};
