@@ -49,20 +49,29 @@ ApiRequest LeaderElection::request(ApiVerb verb) const {
 }
 
 void LeaderElection::attempt() {
-  if (is_leader_) {
+  if (is_leader_ && !lease_.is_null()) {
     // The holder knows the lease: if somebody took it, the version says so.
     Json renewed = lease_;
     renewed["spec"] = record(false);
     write(ApiVerb::kReplace, std::move(renewed));
     return;
   }
+  read();
+}
+
+void LeaderElection::read() {
+  is_asking_ = true;
   api_.send(request(ApiVerb::kGet), [this, alive = std::weak_ptr(alive_)](ApiReply reply) {
     if (!alive.expired()) on_read(std::move(reply));
   });
 }
 
 void LeaderElection::on_read(ApiReply reply) {
-  if (is_stopped_) return;
+  is_asking_ = false;
+  if (is_stopped_) {
+    if (on_released_) give_up(true);
+    return;
+  }
   if (reply.outcome == ApiOutcome::kNotFound) {
     lease_ = nullptr;
     Json fresh = {{"apiVersion", "coordination.k8s.io/v1"},
@@ -79,6 +88,11 @@ void LeaderElection::on_read(ApiReply reply) {
     return;
   }
   observe(reply.body);
+  if (is_leader_ && holder_of(lease_) != options_.identity) {
+    log_warning("another replica took the lease", {{"identity", options_.identity}});
+    lose();
+    return;
+  }
   if (!may_take()) {
     again();
     return;
@@ -121,16 +135,23 @@ void LeaderElection::write(ApiVerb verb, Json lease) {
   ApiRequest write = request(verb);
   write.body = std::move(lease);
   asked_at_ = timers_.now();
+  is_asking_ = true;
   api_.send(std::move(write), [this, alive = std::weak_ptr(alive_)](ApiReply reply) {
     if (!alive.expired()) on_written(std::move(reply));
   });
 }
 
 void LeaderElection::on_written(ApiReply reply) {
-  if (is_stopped_) return;
-  if (reply.outcome == ApiOutcome::kConflict && is_leader_) {
-    log_warning("another replica took the lease", {{"identity", options_.identity}});
-    lose();
+  is_asking_ = false;
+  if (is_stopped_) {
+    if (reply.ok()) observe(reply.body);
+    if (on_released_) give_up(true);
+    return;
+  }
+  const bool is_another =
+      reply.outcome == ApiOutcome::kConflict || reply.outcome == ApiOutcome::kNotFound;
+  if (is_another && is_leader_) {
+    read();
     return;
   }
   if (!reply.ok()) {
@@ -196,12 +217,27 @@ void LeaderElection::release(std::function<void()> done) {
     done();
     return;
   }
+  on_released_ = std::move(done);
+  if (!is_asking_) give_up(true);
+}
+
+// Only what is still this process's own: the version says so, or the holder of what is read then.
+void LeaderElection::give_up(bool may_retry) {
   Json given = lease_;
   given["spec"]["holderIdentity"] = "";
   given["spec"]["leaseDurationSeconds"] = 1;
   ApiRequest write = request(ApiVerb::kReplace);
   write.body = std::move(given);
-  api_.send(std::move(write), [done = std::move(done)](const ApiReply&) { done(); });
+  api_.send(std::move(write), [this, may_retry, alive = std::weak_ptr(alive_)](ApiReply reply) {
+    if (alive.expired()) return;
+    if (reply.outcome != ApiOutcome::kConflict || !may_retry) return on_released_();
+    api_.send(request(ApiVerb::kGet), [this, alive](ApiReply read) {
+      if (alive.expired()) return;
+      if (!read.ok() || holder_of(read.body) != options_.identity) return on_released_();
+      lease_ = read.body;
+      give_up(false);
+    });
+  });
 }
 
 }  // namespace lockstep

@@ -21,9 +21,12 @@ struct LeaseOptions {
 };
 
 // One leader among the replicas, by a Lease. Whether another's lease has run out is judged by how
-// long this process has seen no change of it, never by the clocks in it. A leader that can't renew
-// within renew_deadline of the moment when it was due calls on_lost, once, and stops: whoever owns
-// it then ends the process. A slow server alone takes no lease away. What is already on its way is
+// long this process has seen no change of it, never by the clocks in it. A leader renews what it
+// wrote last; where that was changed or is gone (the answer to a renewal was lost, somebody put a
+// label on it), the Lease is read and tells by its holder who leads. A leader that can't renew
+// within renew_deadline of the moment when it was due, or reads of another one, calls on_lost,
+// once, and stops: whoever owns it then ends the process. A slow server alone takes no lease away.
+// What is already on its way is
 // for resourceVersions and UIDs; what isn't yet, for a Fence that asks is_certain().
 // Source: client-go, tools/leaderelection.
 class LeaderElection {
@@ -39,11 +42,13 @@ class LeaderElection {
   // It leads, and can't have been followed yet: it asked for the lease, with success, a shorter
   // time ago than others wait, whatever time the answer took to be heard.
   bool is_certain() const { return is_leader_ && timers_.now() < certain_until_; }
-  // Gives the lease up, so that another needn't wait until it runs out, and is done either way.
+  // Gives the lease up, so that another needn't wait until it runs out, and is done either way: a
+  // renewal on its way is waited for, and who changed the Lease meanwhile is passed once.
   void release(std::function<void()> done);
 
  private:
   void attempt();
+  void read();
   void on_read(ApiReply reply);
   void write(ApiVerb verb, Json lease);
   void on_written(ApiReply reply);
@@ -55,6 +60,7 @@ class LeaderElection {
   void again();
   void check_deadline();
   void lose();
+  void give_up(bool may_retry);
   ApiRequest request(ApiVerb verb) const;
 
   ApiClient& api_;
@@ -70,6 +76,8 @@ class LeaderElection {
   TimePoint certain_until_{};
   bool is_leader_ = false;
   bool is_stopped_ = false;
+  bool is_asking_ = false;  // a request is open
+  std::function<void()> on_released_;
   std::optional<Timers::Id> retry_timer_;
   std::optional<Timers::Id> deadline_timer_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

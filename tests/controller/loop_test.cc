@@ -3,13 +3,10 @@
 #include <array>
 
 #include "controller/loop/agent_watchers.h"
-#include "controller/loop/fence.h"
 #include "controller/loop/informer.h"
-#include "controller/loop/leader_election.h"
 #include "controller/loop/progress_budget.h"
 #include "controller/loop/resource_version.h"
 #include "tests/controller/fake_api.h"
-#include "tests/controller/sim/connection.h"
 
 namespace lockstep {
 namespace {
@@ -257,128 +254,6 @@ TEST(ProgressBudget, SpreadsTheFirstWritesOfManyJobs) {
     EXPECT_EQ(budget.next("uid-" + std::to_string(i), kJobs, now + seconds(3)), at);
   }
   for (const int count : writes) EXPECT_NEAR(count, kJobs / kSlices, kJobs / kSlices / 2);
-}
-
-// Two replicas on one store; each has timers of its own, so that one can be stopped.
-struct Replica {
-  Replica(sim::World& world, ManualClock& clock, const std::string& name)
-      : connection(world, name),
-        timers(clock),
-        election(
-            connection, timers, random, {.identity = name}, [this] { ++started; },
-            [this] { ++lost; }) {}
-  sim::Connection connection;
-  Timers timers;
-  Random random{5};
-  int started = 0;
-  int lost = 0;
-  LeaderElection election;
-};
-
-struct LeaderTest : ::testing::Test {
-  ManualClock clock;
-  sim::World world{clock, 1};
-  Replica a{world, clock, "a"};
-  Replica b{world, clock, "b"};
-  bool a_is_stopped = false;
-
-  void run(Duration time) {
-    const TimePoint end = clock.now() + time;
-    while (clock.now() < end) {
-      clock.advance(milliseconds(10));
-      world.chance.timers.run_due();
-      if (!a_is_stopped) a.timers.run_due();
-      b.timers.run_due();
-    }
-  }
-  void begin() {
-    a.election.start();
-    run(seconds(1));
-    b.election.start();
-    run(seconds(60));
-  }
-};
-
-TEST_F(LeaderTest, OneLeadsAsLongAsItRenews) {
-  begin();
-  EXPECT_TRUE(a.election.is_leader());
-  EXPECT_EQ(a.started, 1);
-  EXPECT_EQ(b.started, 0);
-}
-
-TEST_F(LeaderTest, AReleasedLeaseIsTakenAtOnce) {
-  begin();
-  bool done = false;
-  a.election.release([&] { done = true; });
-  run(seconds(3));
-  EXPECT_TRUE(done);
-  EXPECT_TRUE(b.election.is_leader());
-  EXPECT_EQ(a.lost, 0);
-}
-
-TEST_F(LeaderTest, AStoppedLeaderIsFollowedAfterTheLeaseAndKnowsWhenItWakes) {
-  begin();
-  a_is_stopped = true;
-  run(seconds(12));
-  EXPECT_FALSE(b.election.is_leader());
-  run(seconds(8));
-  EXPECT_TRUE(b.election.is_leader());
-  a_is_stopped = false;
-  run(seconds(1));
-  EXPECT_FALSE(a.election.is_leader());
-  EXPECT_EQ(a.lost, 1);
-  EXPECT_TRUE(b.election.is_leader());
-}
-
-TEST_F(LeaderTest, ALeaderThatStoodStillSendsNothingMoreWhateverItHearsFirst) {
-  begin();
-  Fence fence(a.connection, a.timers, [this] { return a.election.is_certain(); });
-  EXPECT_TRUE(a.election.is_certain());
-  std::vector<ApiOutcome> answers;
-  const auto send = [&](ApiVerb verb) {
-    ApiRequest request{.verb = verb, .type = kSecrets, .namespace_ = "default", .name = "s"};
-    request.body = {{"metadata", {{"namespace", "default"}, {"name", "s"}}}};
-    fence.send(std::move(request),
-               [&](const ApiReply& reply) { answers.push_back(reply.outcome); });
-  };
-  run(seconds(2) - milliseconds(5));
-  a.connection.stall(clock.now() + seconds(20));  // perhaps with the answer to a renewal on its way
-  a_is_stopped = true;
-  run(seconds(21));
-  ASSERT_TRUE(b.election.is_leader());
-  EXPECT_TRUE(a.election.is_leader());  // it has yet to hear of it
-  EXPECT_FALSE(a.election.is_certain());
-  send(ApiVerb::kCreate);
-  send(ApiVerb::kGet);
-  EXPECT_TRUE(answers.empty());
-  a.timers.run_due();
-  EXPECT_EQ(answers, std::vector{ApiOutcome::kUnavailable});
-  run(seconds(1));
-  EXPECT_EQ(answers, (std::vector{ApiOutcome::kUnavailable, ApiOutcome::kNotFound}));
-}
-
-TEST(LeaderElection, AKilledLeaderIsFollowedWithinSeventeenSecondsWheneverItDied) {
-  struct Scene : LeaderTest {
-    void TestBody() override {}
-  };
-  for (int after_ms = 0; after_ms < 2000; after_ms += 90) {
-    Scene scene;
-    scene.begin();
-    scene.run(milliseconds(after_ms));
-    scene.a_is_stopped = true;
-    const TimePoint killed = scene.clock.now();
-    while (!scene.b.election.is_leader()) scene.run(milliseconds(10));
-    EXPECT_LE(scene.clock.now() - killed, seconds(17)) << after_ms;
-    EXPECT_GE(scene.clock.now() - killed, seconds(13)) << after_ms;
-  }
-}
-
-TEST_F(LeaderTest, ALeaderThatCannotReachTheServerStopsBeforeItsLeaseRunsOut) {
-  begin();
-  world.chance.rate(sim::Fault::kLostRequest) = 1;
-  run(seconds(14));
-  EXPECT_FALSE(a.election.is_leader());
-  EXPECT_EQ(a.lost, 1);
 }
 
 // Agents that answer when the test says so.

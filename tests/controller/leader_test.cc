@@ -1,0 +1,223 @@
+#include <gtest/gtest.h>
+
+#include "controller/loop/fence.h"
+#include "controller/loop/leader_election.h"
+#include "tests/controller/sim/connection.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A connection on which answers get lost, and that somebody can come before.
+class Wire final : public ApiClient {
+ public:
+  explicit Wire(ApiClient& api) : api_(api) {}
+
+  void send(ApiRequest request, Done done) override {
+    verbs.push_back(request.verb);
+    const bool is_write = request.verb == ApiVerb::kReplace;
+    if (is_write && before_write) std::exchange(before_write, {})();
+    if (!is_write || answers_lost == 0) return api_.send(std::move(request), std::move(done));
+    --answers_lost;
+    api_.send(std::move(request), [done = std::move(done)](const ApiReply&) {
+      done({.outcome = ApiOutcome::kTimeout, .message = "the answer was lost"});
+    });
+  }
+  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override {
+    return api_.watch(std::move(request), std::move(handler));
+  }
+
+  int answers_lost = 0;
+  std::function<void()> before_write{};
+  std::vector<ApiVerb> verbs;
+
+ private:
+  ApiClient& api_;
+};
+
+// Two replicas on one store; each has timers of its own, so that one can be stopped.
+struct Replica {
+  Replica(sim::World& world, ManualClock& clock, const std::string& name)
+      : connection(world, name),
+        timers(clock),
+        election(
+            wire, timers, random, {.identity = name}, [this] { ++started; }, [this] { ++lost; }) {}
+  sim::Connection connection;
+  Wire wire{connection};
+  Timers timers;
+  Random random{5};
+  int started = 0;
+  int lost = 0;
+  LeaderElection election;
+};
+
+struct LeaderTest : ::testing::Test {
+  ManualClock clock;
+  sim::World world{clock, 1};
+  Replica a{world, clock, "a"};
+  Replica b{world, clock, "b"};
+  bool a_is_stopped = false;
+
+  void run(Duration time) {
+    const TimePoint end = clock.now() + time;
+    while (clock.now() < end) {
+      clock.advance(milliseconds(10));
+      world.chance.timers.run_due();
+      if (!a_is_stopped) a.timers.run_due();
+      b.timers.run_due();
+    }
+  }
+  void begin() {
+    a.election.start();
+    run(seconds(1));
+    b.election.start();
+    run(seconds(60));
+  }
+};
+
+TEST_F(LeaderTest, OneLeadsAsLongAsItRenews) {
+  begin();
+  EXPECT_TRUE(a.election.is_leader());
+  EXPECT_EQ(a.started, 1);
+  EXPECT_EQ(b.started, 0);
+}
+
+TEST_F(LeaderTest, AReleasedLeaseIsTakenAtOnce) {
+  begin();
+  bool done = false;
+  a.election.release([&] { done = true; });
+  run(seconds(3));
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(b.election.is_leader());
+  EXPECT_EQ(a.lost, 0);
+}
+
+TEST_F(LeaderTest, AStoppedLeaderIsFollowedAfterTheLeaseAndKnowsWhenItWakes) {
+  begin();
+  a_is_stopped = true;
+  run(seconds(12));
+  EXPECT_FALSE(b.election.is_leader());
+  run(seconds(8));
+  EXPECT_TRUE(b.election.is_leader());
+  a_is_stopped = false;
+  run(seconds(1));
+  EXPECT_FALSE(a.election.is_leader());
+  EXPECT_EQ(a.lost, 1);
+  EXPECT_TRUE(b.election.is_leader());
+}
+
+TEST_F(LeaderTest, ALeaderThatStoodStillSendsNothingMoreWhateverItHearsFirst) {
+  begin();
+  Fence fence(a.connection, a.timers, [this] { return a.election.is_certain(); });
+  EXPECT_TRUE(a.election.is_certain());
+  std::vector<ApiOutcome> answers;
+  const auto send = [&](ApiVerb verb) {
+    ApiRequest request{.verb = verb, .type = kSecrets, .namespace_ = "default", .name = "s"};
+    request.body = {{"metadata", {{"namespace", "default"}, {"name", "s"}}}};
+    fence.send(std::move(request),
+               [&](const ApiReply& reply) { answers.push_back(reply.outcome); });
+  };
+  run(seconds(2) - milliseconds(5));
+  a.connection.stall(clock.now() + seconds(20));  // perhaps with the answer to a renewal on its way
+  a_is_stopped = true;
+  run(seconds(21));
+  ASSERT_TRUE(b.election.is_leader());
+  EXPECT_TRUE(a.election.is_leader());  // it has yet to hear of it
+  EXPECT_FALSE(a.election.is_certain());
+  send(ApiVerb::kCreate);
+  send(ApiVerb::kGet);
+  EXPECT_TRUE(answers.empty());
+  a.timers.run_due();
+  EXPECT_EQ(answers, std::vector{ApiOutcome::kUnavailable});
+  run(seconds(1));
+  EXPECT_EQ(answers, (std::vector{ApiOutcome::kUnavailable, ApiOutcome::kNotFound}));
+}
+
+TEST(LeaderElection, AKilledLeaderIsFollowedWithinSeventeenSecondsWheneverItDied) {
+  struct Scene : LeaderTest {
+    void TestBody() override {}
+  };
+  for (int after_ms = 0; after_ms < 2000; after_ms += 90) {
+    Scene scene;
+    scene.begin();
+    scene.run(milliseconds(after_ms));
+    scene.a_is_stopped = true;
+    const TimePoint killed = scene.clock.now();
+    while (!scene.b.election.is_leader()) scene.run(milliseconds(10));
+    EXPECT_LE(scene.clock.now() - killed, seconds(17)) << after_ms;
+    EXPECT_GE(scene.clock.now() - killed, seconds(13)) << after_ms;
+  }
+}
+
+TEST_F(LeaderTest, ALeaderThatCannotReachTheServerStopsBeforeItsLeaseRunsOut) {
+  begin();
+  world.chance.rate(sim::Fault::kLostRequest) = 1;
+  run(seconds(14));
+  EXPECT_FALSE(a.election.is_leader());
+  EXPECT_EQ(a.lost, 1);
+}
+
+TEST_F(LeaderTest, ALeaderWhoseRenewalWasStoredButNotAnsweredStays) {
+  begin();
+  for (int lost = 1; lost <= 3; ++lost) {
+    a.wire.answers_lost = lost;
+    run(seconds(30));
+    EXPECT_TRUE(a.election.is_leader());
+    EXPECT_TRUE(a.election.is_certain());
+  }
+  EXPECT_EQ(a.lost, 0);
+  EXPECT_EQ(a.started, 1);
+  EXPECT_FALSE(b.election.is_leader());
+}
+
+TEST_F(LeaderTest, WhoWritesOnTheLeaseOrRemovesItTakesNoLeadershipAway) {
+  begin();
+  const std::string key = "default/lockstep-controller";
+  world.store.update(kLeases, key,
+                     [](Json& lease) { lease["metadata"]["annotations"]["note"] = "hello"; });
+  run(seconds(5));
+  EXPECT_TRUE(a.election.is_certain());
+  world.store.remove(kLeases, key);
+  run(seconds(5));
+  EXPECT_TRUE(a.election.is_leader() != b.election.is_leader());
+  EXPECT_EQ(a.lost, b.election.is_leader() ? 1 : 0);
+  ASSERT_NE(world.store.find(kLeases, key), nullptr);
+}
+
+TEST_F(LeaderTest, ALeaseThatAnotherHoldsIsLostAtTheNextRenewal) {
+  begin();
+  world.store.update(kLeases, "default/lockstep-controller",
+                     [](Json& lease) { lease["spec"]["holderIdentity"] = "c"; });
+  run(seconds(3));
+  EXPECT_FALSE(a.election.is_leader());
+  EXPECT_EQ(a.lost, 1);
+}
+
+TEST_F(LeaderTest, ALeaseIsReleasedThoughARenewalIsOnItsWay) {
+  begin();
+  const size_t before = a.wire.verbs.size();
+  while (a.wire.verbs.size() == before) run(milliseconds(10));  // until one has been sent
+  bool done = false;
+  a.election.release([&] { done = true; });
+  run(seconds(3));
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(b.election.is_leader());
+}
+
+TEST_F(LeaderTest, ALeaseIsReleasedThoughSomebodyChangedIt) {
+  begin();
+  a.wire.before_write = [this] {
+    world.store.update(kLeases, "default/lockstep-controller",
+                       [](Json& lease) { lease["metadata"]["annotations"]["note"] = "hello"; });
+  };
+  bool done = false;
+  a.election.release([&] { done = true; });
+  run(seconds(3));
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(b.election.is_leader());
+}
+
+}  // namespace
+}  // namespace lockstep
