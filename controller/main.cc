@@ -107,6 +107,8 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   if (flags.leader_elect) {
     options.lease.emplace();
     options.lease->namespace_ = lease_namespace(flags);
+    // Controllers of different namespaces don't follow each other.
+    if (!flags.namespace_.empty()) options.lease->name += "-" + flags.namespace_;
     options.lease->identity = options.identity;
   }
   return options;
@@ -186,8 +188,9 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
   controller.start();
   trim_memory_from_time_to_time(timers);
   while (!exit_code) {
-    timers.run_due();
+    // First what came while this process stood still: who had answered was not silent.
     mailbox.run();
+    timers.run_due();
     if (!exit_code) mailbox.wait(timers.next());
   }
   log_info("ended", {{"exitCode", *exit_code}});

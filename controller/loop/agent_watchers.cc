@@ -1,5 +1,6 @@
 #include "controller/loop/agent_watchers.h"
 
+#include <algorithm>
 #include <set>
 
 #include "common/base/log.h"
@@ -22,12 +23,31 @@ AgentWatchers::AgentWatchers(AgentClient& agents, Timers& timers, Random& random
       timers_(timers),
       random_(random),
       options_(options),
-      on_change_(std::move(on_change)) {}
+      on_change_(std::move(on_change)) {
+  look_for_standstill();
+}
 
 AgentWatchers::~AgentWatchers() {
+  timers_.cancel(*standstill_timer_);
   for (auto& [job, agents] : jobs_) {
     for (auto& [uid, agent] : agents) drop(*agent);
   }
+}
+
+void AgentWatchers::look_for_standstill() {
+  const TimePoint due = timers_.now() + options_.standstill_look;
+  standstill_timer_ = timers_.at(due, [this, due] {
+    const Duration late = timers_.now() - due;
+    if (late >= options_.standstill_min) {
+      log_warning("this process stood still", {{"seconds", to_seconds(late)}});
+      for (auto& [job, agents] : jobs_) {
+        for (auto& [uid, agent] : agents) {
+          agent->view.last_heard = std::min(timers_.now(), agent->view.last_heard + late);
+        }
+      }
+    }
+    look_for_standstill();
+  });
 }
 
 void AgentWatchers::drop(Agent& agent) {

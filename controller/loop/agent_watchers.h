@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ struct AgentWatchOptions {
   // many says more of them than of the controller.
   Duration silent_after = std::chrono::seconds(15);
   size_t silent_min = 3;
+  // Whether this process stood still is looked at so often; and a turn so much later than wanted
+  // means that it did: the agents' silence in that time was its own.
+  Duration standstill_look = std::chrono::seconds(2);
+  Duration standstill_min = std::chrono::seconds(3);
   RetryOptions retry{.first = std::chrono::milliseconds(100),
                      .max = std::chrono::seconds(5),
                      .jitter = 0.5,
@@ -66,6 +71,7 @@ class AgentWatchers {
   void hear(Agent& agent, const AgentState& state);
   void drop(Agent& agent);
   bool most_are_silent() const;
+  void look_for_standstill();
 
   AgentClient& agents_;
   Timers& timers_;
@@ -75,6 +81,7 @@ class AgentWatchers {
   std::map<std::string, Agents> jobs_;
   bool suspects_self_ = false;
   TimePoint counted_at_{};
+  std::optional<Timers::Id> standstill_timer_;
 };
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "controller/loop/controller.h"
 
+#include <algorithm>
+
 #include "common/api/reread.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
@@ -42,6 +44,12 @@ InformerOptions for_pods(const ControllerOptions& options) {
   return informer;
 }
 
+bool writes_status(const Plan& plan) {
+  return std::any_of(plan.actions.begin(), plan.actions.end(), [](const Action& action) {
+    return std::holds_alternative<WriteStatus>(action);
+  });
+}
+
 Problems split_lines(const std::string& text) {
   Problems lines;
   size_t from = 0;
@@ -76,12 +84,9 @@ std::string metadata_text(const Json& document, std::string_view key) {
   return metadata == nullptr ? "" : string_or(*metadata, key, "");
 }
 
+// By its owner and not by a label, which anybody may change.
 std::string job_key_of(const Json& pod) {
-  const Json* metadata = find_member(pod, "metadata");
-  if (metadata == nullptr) return "";
-  const Json* labels = find_member(*metadata, "labels");
-  if (labels == nullptr) return "";
-  return string_or(*metadata, "namespace", "") + "/" + string_or(*labels, kJobNameLabel, "");
+  return metadata_text(pod, "namespace") + "/" + controller_name(pod);
 }
 
 }  // namespace
@@ -287,14 +292,17 @@ void Controller::look_at(const std::string& key) {
     queue_.done(key);
     return;
   }
-  JobContext context{
-      .key = key,
-      .namespace_ = metadata.namespace_,
-      .name = metadata.name,
-      .uid = metadata.uid,
-      .token = observed.job_token,
-      .document = document,
-      .priority = queue_.is_urgent(key) ? ApiPriority::kUrgent : ApiPriority::kRoutine};
+  const auto latest = std::make_shared<std::string>(plan.why);
+  if (writes_status(plan)) memory_[metadata.uid].plan = latest;
+  const bool is_urgent = queue_.is_urgent(key);
+  JobContext context{.key = key,
+                     .namespace_ = metadata.namespace_,
+                     .name = metadata.name,
+                     .uid = metadata.uid,
+                     .token = observed.job_token,
+                     .document = document,
+                     .priority = is_urgent ? ApiPriority::kUrgent : ApiPriority::kRoutine,
+                     .latest = latest};
   executor_.run(std::move(context), std::move(plan.actions),
                 [this, key, uid = metadata.uid, alive = std::weak_ptr(alive_)](Execution result) {
                   if (!alive.expired()) after_plan(key, uid, std::move(result));

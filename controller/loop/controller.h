@@ -89,6 +89,7 @@ class Controller final : private Knowledge {
     std::optional<PodCheck> pod_check;
     int64_t checked_generation = 0;  // of the job, for which it holds
     int checks_refused = 0;          // in a row
+    std::shared_ptr<void> plan;      // the last one that writes status
   };
 
   void on_job(const std::string& key, const Json* before, const Json* after);

@@ -30,6 +30,8 @@ ApiRequest request_of(const JobContext& job, ApiVerb verb, ResourceType type, st
 
 // events.k8s.io/v1 bounds a note to 1 KiB.
 constexpr size_t kNoteBytesMax = 1024;
+// That wait for the rate limit or for their answers.
+constexpr size_t kEventsOpenMax = 1000;
 
 std::string cut(const std::string& text) {
   size_t size = std::min(text.size(), kNoteBytesMax);
@@ -153,9 +155,10 @@ void Executor::next_group(const RunPtr& run) {
          run->next - begin < most) {
     ++run->next;
   }
-  run->open = run->next - begin;
+  const size_t end = run->next;
+  run->open = end - begin;
   enter_server(*run, !std::holds_alternative<PutAssignment>(run->actions[begin]));
-  for (size_t i = begin; i < begin + run->open; ++i) start(run, run->actions[i]);
+  for (size_t i = begin; i < end; ++i) start(run, run->actions[i]);
 }
 
 void Executor::start(const RunPtr& run, const Action& action) {
@@ -351,17 +354,20 @@ void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
                          });
 }
 
-void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
-  ApiRequest request = request_of(run->job, ApiVerb::kReplaceStatus, kTrainingJobs, run->job.name);
-  request.body = with_status(run->job.document, status_to_json(action.status));
+ApiRequest Executor::status_request(const JobContext& job, const WriteStatus& action) const {
+  ApiRequest request = request_of(job, ApiVerb::kReplaceStatus, kTrainingJobs, job.name);
+  request.body = with_status(job.document, status_to_json(action.status));
   request.body["metadata"]["resourceVersion"] = action.resource_version;
-  if (action.progress_only) request.priority = ApiPriority::kPatient;
-  api_.send(std::move(request), [this, run, progress = action.progress_only](ApiReply reply) {
+  return request;
+}
+
+void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
+  if (action.progress_only) return write_progress(run, action);
+  api_.send(status_request(run->job, action), [this, run](ApiReply reply) {
     if (reply.ok()) {
       knowledge_.job_written(reply.body);
       Execution execution;
       execution.wrote_status = true;
-      execution.wrote_progress = progress;
       finish_one(run, std::move(execution));
     } else if (reply.outcome == ApiOutcome::kConflict) {
       reread_job(run);
@@ -370,6 +376,21 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
       finish_one(run, failed("writing status", reply));
     }
   });
+}
+
+// Where it fails, the next numbers are written in their turn.
+void Executor::write_progress(const RunPtr& run, const WriteStatus& action) {
+  ApiRequest request = status_request(run->job, action);
+  request.priority = ApiPriority::kPatient;
+  request.may_send = [latest = run->job.latest] { return !latest.expired(); };
+  api_.send(std::move(request), [this, key = run->job.key](ApiReply reply) {
+    if (reply.ok()) return knowledge_.job_written(reply.body);
+    log_debug("progress was not written", {{"job", key}, {"error", reply.message}});
+  });
+  Execution execution;
+  execution.wrote_status = true;
+  execution.wrote_progress = true;
+  finish_one(run, std::move(execution));
 }
 
 void Executor::reread_job(const RunPtr& run) {
@@ -389,6 +410,11 @@ void Executor::reread_job(const RunPtr& run) {
 }
 
 void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
+  log_info("event", {{"job", run->job.key}, {"reason", action.reason}, {"note", action.message}});
+  if (events_open_ >= kEventsOpenMax) {
+    log_warning("an event was dropped: too many wait", {{"job", run->job.key}});
+    return finish_one(run, {});
+  }
   char suffix[20];
   std::snprintf(suffix, sizeof suffix, ".%016llx",
                 static_cast<unsigned long long>(random_.next_u64()));
@@ -411,12 +437,13 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
         {"namespace", run->job.namespace_},
         {"name", run->job.name},
         {"uid", run->job.uid}}}};
-  log_info("event", {{"job", run->job.key}, {"reason", action.reason}, {"note", action.message}});
-  api_.send(std::move(request), [this, run](ApiReply reply) {
+  ++events_open_;
+  api_.send(std::move(request), [this](ApiReply reply) {
+    --events_open_;
     // An event is for people; the job does not depend on it.
     if (!reply.ok()) log_warning("an event was not taken", {{"error", reply.message}});
-    finish_one(run, {});
   });
+  finish_one(run, {});
 }
 
 }  // namespace lockstep

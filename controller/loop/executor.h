@@ -21,6 +21,7 @@ struct JobContext {
   std::string token;
   SharedJson document;                           // as the server stored it, when the plan was made
   ApiPriority priority = ApiPriority::kRoutine;  // of what isn't for display alone
+  std::weak_ptr<void> latest{};  // expires when a later plan writes the job's status
 };
 
 // What came of a plan.
@@ -57,8 +58,10 @@ class Knowledge {
 };
 
 // Carries out one plan: its actions in their order, neighbours of the same kind side by side; the
-// first error ends it. Pods are sent by one, then two, four, ... at a time, so that a server that
-// refuses them is asked few times. Any number of plans at once, each of another job.
+// first error ends it. What is for display alone, events and mere numbers of progress, ends no plan
+// and is waited for by none: an event goes out when all before it has succeeded, numbers unless a
+// later plan comes first. Pods are sent by one, then two, four, ... at a time, so that a server
+// that refuses them is asked few times. Any number of plans at once, each of another job.
 // Single-threaded.
 class Executor {
  public:
@@ -94,7 +97,9 @@ class Executor {
   void delete_pod(const RunPtr& run, const DeletePod& action);
   void delete_job(const RunPtr& run, const DeleteJob& action);
   void put_assignment(const RunPtr& run, const PutAssignment& action);
+  ApiRequest status_request(const JobContext& job, const WriteStatus& action) const;
   void write_status(const RunPtr& run, const WriteStatus& action);
+  void write_progress(const RunPtr& run, const WriteStatus& action);
   void reread_job(const RunPtr& run);
   void emit_event(const RunPtr& run, const EmitEvent& action);
 
@@ -105,6 +110,7 @@ class Executor {
   Knowledge& knowledge_;
   Options options_;
   size_t plans_at_server_ = 0;
+  size_t events_open_ = 0;  // sent and not answered
 };
 
 }  // namespace lockstep

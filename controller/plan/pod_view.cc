@@ -82,15 +82,24 @@ void read_status(const Json& status, PodView& view) {
   }
 }
 
+const Json& controller_of(const Json& object) {
+  static const Json kNobody = Json::object();
+  const Json& owners = member(member(object, "metadata"), "ownerReferences");
+  if (!owners.is_array()) return kNobody;
+  for (const Json& owner : owners) {
+    if (bool_or(owner, "controller", false)) return owner;
+  }
+  return kNobody;
+}
+
 }  // namespace
 
 std::string controller_uid(const Json& object) {
-  const Json& owners = member(member(object, "metadata"), "ownerReferences");
-  if (!owners.is_array()) return "";
-  for (const Json& owner : owners) {
-    if (bool_or(owner, "controller", false)) return string_or(owner, "uid", "");
-  }
-  return "";
+  return string_or(controller_of(object), "uid", "");
+}
+
+std::string controller_name(const Json& object) {
+  return string_or(controller_of(object), "name", "");
 }
 
 Json trimmed_pod(const Json& pod) {

@@ -52,5 +52,6 @@ Json trimmed_pod(const Json& pod);
 
 // metadata.ownerReferences' controller; empty where there is none.
 std::string controller_uid(const Json& object);
+std::string controller_name(const Json& object);
 
 }  // namespace lockstep

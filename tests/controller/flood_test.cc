@@ -23,15 +23,19 @@ Json job(const std::string& name, const std::string& version) {
           {"spec", {{"nodes", 1}, {"image", "i"}, {"command", {"train"}}}}};
 }
 
+// Somebody put another job's label on it.
 Json failed_pod_of(const std::string& name) {
   return {{"metadata",
            {{"namespace", "ns"},
             {"name", name + "-worker-0-1"},
             {"uid", "uid-pod"},
             {"resourceVersion", "50"},
-            {"labels", {{"lockstep.dev/job-name", name}}},
+            {"labels", {{"lockstep.dev/job-name", "a"}}},
             {"ownerReferences",
-             {{{"kind", "TrainingJob"}, {"uid", "uid-" + name}, {"controller", true}}}}}},
+             {{{"kind", "TrainingJob"},
+               {"name", name},
+               {"uid", "uid-" + name},
+               {"controller", true}}}}}},
           {"status", {{"phase", "Failed"}}}};
 }
 

@@ -295,8 +295,11 @@ struct WatchersTest : ::testing::Test {
     return state;
   }
   void pass(Duration time) {
-    clock.advance(time);
-    timers.run_due();
+    const TimePoint end = clock.now() + time;
+    while (clock.now() < end) {
+      clock.advance(std::min<Duration>(seconds(1), end - clock.now()));
+      timers.run_due();
+    }
   }
 };
 
@@ -341,6 +344,18 @@ TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
   EXPECT_TRUE(watchers.suspect_self());
   agents.answer("y", state(1));
   EXPECT_FALSE(watchers.suspect_self());
+}
+
+TEST_F(WatchersTest, WhatWasNotHeardWhileTheControllerStoodStillIsNoSilence) {
+  watchers.set_targets("job", "token", {target("x")});
+  pass(seconds(4));
+  const TimePoint heard = watchers.views("job").at("x-uid").last_heard;
+  EXPECT_EQ(timers.now() - heard, seconds(4));
+  clock.advance(seconds(100));
+  timers.run_due();
+  const Duration silent = timers.now() - watchers.views("job").at("x-uid").last_heard;
+  EXPECT_GE(silent, seconds(4));
+  EXPECT_LE(silent, seconds(7));
 }
 
 TEST_F(WatchersTest, TheSilenceOfAFewSaysNothingOfTheController) {
