@@ -7,9 +7,9 @@
 
 #include "agent/node/files.h"
 #include "agent/node/process.h"
-#include "agent/node/utf8.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/node/utf8.h"
+#include "common/base/utf8.h"
 #include "common/metrics/exposition.h"
 #include "common/metrics/process.h"
 

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <utility>
 
-#include "agent/node/utf8.h"
 #include "common/base/log.h"
+#include "common/base/utf8.h"
 
 namespace lockstep {
 
@@ -97,9 +97,9 @@ void WorkerLog::append(std::string_view chunk) {
     partial_ += chunk.substr(0, end);
     chunk.remove_prefix(end == std::string_view::npos ? chunk.size() : end + 1);
     while (partial_.size() > options_.line_bytes_max) {
-      const size_t cut = utf8_cut(partial_, options_.line_bytes_max);
-      take_line(std::string_view(partial_).substr(0, cut));
-      partial_.erase(0, cut);
+      const std::string_view head = utf8_head(partial_, options_.line_bytes_max);
+      take_line(head);
+      partial_.erase(0, head.size());
     }
     if (end != std::string_view::npos) {
       take_line(partial_);

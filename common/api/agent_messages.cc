@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/api/message_fields.h"
+#include "common/base/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -15,11 +16,13 @@ constexpr std::array<std::string_view, 9> kPhaseNames = {"Starting",     "Formin
                                                          "Validating",   "Finishing", "Done"};
 constexpr size_t kLogTailBytesMax = 2048;
 
-// The last bytes of the text, from the beginning of a character on.
-std::string tail(const std::string& text, size_t bytes_max) {
-  size_t at = text.size() > bytes_max ? text.size() - bytes_max : 0;
-  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
-  return text.substr(at);
+constexpr size_t kReasonBytesMax = 64;
+
+// Reasons are words for programs, and labels of metrics.
+bool is_word(std::string_view text) {
+  return text.size() <= kReasonBytesMax && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+         });
 }
 
 template <class Message>
@@ -73,14 +76,20 @@ Result<Assignment> assignment_from_json(const Json& document) {
 Json to_json(const AgentState& state) {
   AgentState bounded = state;
   for (size_t bytes_max = kLogTailBytesMax;; bytes_max /= 2) {
-    for (WorkerState& worker : bounded.workers) worker.log_tail = tail(worker.log_tail, bytes_max);
+    for (WorkerState& worker : bounded.workers) {
+      worker.log_tail = std::string(utf8_tail(worker.log_tail, bytes_max));
+    }
     Json document = write_json(bounded);
     if (bytes_max == 0 || dump_json(document).size() <= kAgentStateBytesMax) return document;
   }
 }
 
 Result<AgentState> agent_state_from_json(const Json& document) {
-  return read_message<AgentState>(document, "state");
+  TRY_ASSIGN(AgentState state, read_message<AgentState>(document, "state"));
+  for (WorkerState& worker : state.workers) {
+    if (!is_word(worker.reason)) worker.reason = "Error";
+  }
+  return state;
 }
 
 }  // namespace lockstep

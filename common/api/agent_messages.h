@@ -114,6 +114,7 @@ Json to_json(const Assignment& assignment);
 Result<Assignment> assignment_from_json(const Json& document);
 // At most kAgentStateBytesMax: log tails are shortened until it fits.
 Json to_json(const AgentState& state);
+// A worker's reason that isn't a word of letters is read as Error.
 Result<AgentState> agent_state_from_json(const Json& document);
 
 }  // namespace lockstep

@@ -57,7 +57,9 @@ void check_integer(int64_t value, const Path& path, const Field& field, Problems
 
 void check_number(double value, const Path& path, const Field& field, Problems& problems) {
   const bool above = field.above_minimum ? value > field.minimum : value >= field.minimum;
-  if (above && value <= field.maximum) return;  // NaN is neither
+  const bool is_high_enough = above || (field.minimum == -kIntegerMax && value < 0);
+  const bool is_low_enough = value <= field.maximum || (field.maximum == kIntegerMax && value > 0);
+  if (is_high_enough && is_low_enough && std::isfinite(value)) return;
   const std::string low = number_text(field.minimum);
   problems.push_back(path.text() + ": " + number_text(value) + " is out of range, expected " +
                      (field.above_minimum ? "more than " + low + " and at most " : low + " to ") +

@@ -42,7 +42,7 @@ inline constexpr size_t kListItemsMax = 100'000;
 struct Field {
   std::string_view name;
   std::string_view meaning = {};  // for people: docs/trainingjob.md and the CRD carry it
-  double minimum = -kIntegerMax;
+  double minimum = -kIntegerMax;  // of a number that is no integer, the default is no bound
   double maximum = kIntegerMax;
   bool above_minimum = false;     // the minimum itself is out
   std::string_view choices = {};  // "a b c": the only values of a string, beside an empty default

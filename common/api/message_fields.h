@@ -51,6 +51,8 @@ struct Schema<Assignment> {
   }
 };
 
+inline constexpr double kSecondsAgoMax = 1e9;  // thirty years
+
 template <>
 struct Schema<WorkerState> {
   template <class Visit>
@@ -59,14 +61,15 @@ struct Schema<WorkerState> {
     visit(Field{.name = "localRank", .minimum = 0}, &WorkerState::local_rank);
     visit(Field{.name = "pid", .minimum = 0}, &WorkerState::pid);
     visit(Field{.name = "running"}, &WorkerState::running);
-    visit(Field{.name = "exitCode"}, &WorkerState::exit_code);
-    visit(Field{.name = "signal"}, &WorkerState::signal);
+    visit(Field{.name = "exitCode", .minimum = 0, .maximum = 255}, &WorkerState::exit_code);
+    visit(Field{.name = "signal", .minimum = 0, .maximum = 255}, &WorkerState::signal);
     visit(Field{.name = "reason", .bytes_max = 256}, &WorkerState::reason);
     visit(Field{.name = "logTail", .bytes_max = 8192}, &WorkerState::log_tail);
     visit(Field{.name = "phase"}, &WorkerState::phase);
     visit(Field{.name = "step", .minimum = 0}, &WorkerState::step);
     visit(Field{.name = "suspectRank", .minimum = -1}, &WorkerState::suspect_rank);
-    visit(Field{.name = "failedSecondsAgo", .minimum = 0}, &WorkerState::failed_seconds_ago);
+    visit(Field{.name = "failedSecondsAgo", .minimum = 0, .maximum = kSecondsAgoMax},
+          &WorkerState::failed_seconds_ago);
   }
 };
 
@@ -92,7 +95,8 @@ struct Schema<AgentState> {
     visit(Field{.name = "workers", .items_max = 128}, &AgentState::workers);
     visit(Field{.name = "progress"}, &AgentState::progress);
     visit(Field{.name = "lastCheckpoint"}, &AgentState::last_checkpoint);
-    visit(Field{.name = "failedSecondsAgo", .minimum = 0}, &AgentState::failed_seconds_ago);
+    visit(Field{.name = "failedSecondsAgo", .minimum = 0, .maximum = kSecondsAgoMax},
+          &AgentState::failed_seconds_ago);
   }
 };
 

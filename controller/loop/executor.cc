@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/utf8.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_template.h"
 
@@ -32,13 +33,6 @@ ApiRequest request_of(const JobContext& job, ApiVerb verb, ResourceType type, st
 constexpr size_t kNoteBytesMax = 1024;
 // That wait for the rate limit or for their answers.
 constexpr size_t kEventsOpenMax = 1000;
-
-std::string cut(const std::string& text) {
-  size_t size = std::min(text.size(), kNoteBytesMax);
-  while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
-    --size;
-  return text.substr(0, size);
-}
 
 bool has(const std::string& text, std::string_view words) {
   return text.find(words) != std::string::npos;
@@ -410,7 +404,8 @@ void Executor::reread_job(const RunPtr& run) {
 }
 
 void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
-  log_info("event", {{"job", run->job.key}, {"reason", action.reason}, {"note", action.message}});
+  const std::string note(utf8_head(action.message, kNoteBytesMax));
+  log_info("event", {{"job", run->job.key}, {"reason", action.reason}, {"note", note}});
   if (events_open_ >= kEventsOpenMax) {
     log_warning("an event was dropped: too many wait", {{"job", run->job.key}});
     return finish_one(run, {});
@@ -429,7 +424,7 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
       {"reportingInstance", options_.instance},
       {"action", action.reason},
       {"reason", action.reason},
-      {"note", cut(action.message)},
+      {"note", note},
       {"type", action.warning ? "Warning" : "Normal"},
       {"regarding",
        {{"apiVersion", kApiVersion},

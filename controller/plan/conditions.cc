@@ -1,5 +1,7 @@
 #include "controller/plan/conditions.h"
 
+#include "common/base/utf8.h"
+
 namespace lockstep {
 
 const Condition* find_condition(const TrainingJobStatus& status, std::string_view type) {
@@ -32,7 +34,7 @@ bool set_condition(TrainingJobStatus& status, ConditionUpdate update) {
   if (flipped) place->lastTransitionTime = std::move(update.time);
   place->status = value;
   place->reason = std::move(update.reason);
-  place->message = std::move(update.message);
+  place->message = std::string(utf8_head(update.message, kMessageBytesMax));
   place->observedGeneration = update.generation;
   return flipped;
 }

@@ -72,7 +72,7 @@ FailureStatus lost_pod(int64_t index, const PodView* pod, const char* reason) {
   failure.reason = reason;
   if (pod == nullptr) return failure;
   failure.node = pod->node_name;
-  failure.exitCode = pod->exit_code.value_or(-1);
+  failure.exitCode = std::max<int64_t>(-1, pod->exit_code.value_or(-1));
   failure.message = pod->message;
   if (pod->phase == "Pending" && failure.message.empty()) {
     failure.message = pod->scheduled ? pod->waiting_message : pod->unscheduled_reason;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "common/base/utf8.h"
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
@@ -13,15 +14,13 @@
 namespace lockstep {
 namespace {
 
-// The last `bytes` of the text, from the beginning of a line where that is not far.
+// The last `bytes` of the text, from the beginning of a line where there is one.
 std::string tail(const std::string& text, size_t bytes) {
-  if (text.size() <= bytes) return text;
-  size_t from = text.size() - bytes;
-  const size_t line = text.find('\n', from);
-  if (line != std::string::npos && line + 1 < text.size()) from = line + 1;
-  // Never in the middle of a character of UTF-8.
-  while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0) == 0x80) ++from;
-  return text.substr(from);
+  std::string_view rest = utf8_tail(text, bytes);
+  if (rest.size() == text.size()) return text;
+  const size_t line = rest.find('\n');
+  if (line != std::string_view::npos && line + 1 < rest.size()) rest.remove_prefix(line + 1);
+  return std::string(rest);
 }
 
 // What status says of progress is of an earlier round until all ranks train, and a round that ended

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "common/base/utf8.h"
 #include "controller/plan/conditions.h"
 
 namespace lockstep {
@@ -43,20 +44,12 @@ double sum(const RecoveryStatus& recovery) {
   return rounded(seconds);
 }
 
-void shorten(std::string& message) {
-  if (message.size() <= kOldMessageBytes) return;
-  size_t from = message.size() - kOldMessageBytes;
-  // Never in the middle of a character of UTF-8.
-  while (from < message.size() && (static_cast<unsigned char>(message[from]) & 0xc0) == 0x80) {
-    ++from;
-  }
-  message.erase(0, from);
-}
-
 void keep(TrainingJobStatus& status) {
   const FailureStatus& newest = *status.lastFailure;
   if (status.failures.empty() || status.failures.back().number != newest.number) {
-    for (FailureStatus& older : status.failures) shorten(older.message);
+    for (FailureStatus& older : status.failures) {
+      older.message = std::string(utf8_tail(older.message, kOldMessageBytes));
+    }
     status.failures.push_back(newest);
   } else {
     status.failures.back() = newest;

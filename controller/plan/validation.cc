@@ -21,13 +21,12 @@ Problems find_problems(const Pass& pass) {
 }
 
 std::string lines(const Problems& problems) {
-  constexpr size_t kMessageBytesMax = 4096;
   std::string text;
   for (const std::string& problem : problems) {
     if (!text.empty()) text += '\n';
     text += problem;
   }
-  return text.substr(0, kMessageBytesMax);
+  return text;
 }
 
 // Before the first round, and before one that may follow upon a change while the job was suspended,

@@ -7,6 +7,7 @@
 #include "common/base/random.h"
 #include "common/base/result.h"
 #include "common/base/sha256.h"
+#include "common/base/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -110,6 +111,30 @@ TEST(Json, ReadersNameTheMember) {
   EXPECT_EQ(int_member(object, "x").error().message, "x: expected an integer, found nothing");
   EXPECT_FALSE(int_member(object, "big").ok());
   EXPECT_EQ(string_or(object, "s", ""), "t");
+}
+
+TEST(Utf8, ReplacesEveryByteThatIsNoCharacter) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"plain", "plain"},
+      {"\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x99\x82", "\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x99\x82"},
+      {"a\xFFz", "a\xEF\xBF\xBDz"},
+      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                                  // overlong
+      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                  // surrogate
+      {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},  // too high
+      {"\xE2\x82", "\xEF\xBF\xBD\xEF\xBF\xBD"},                                  // cut off
+  };
+  for (const auto& [text, clean] : cases) EXPECT_EQ(clean_utf8(text), clean);
+  EXPECT_EQ(clean_utf8(std::string_view("a\0z", 3)), "a\xEF\xBF\xBDz");
+}
+
+TEST(Utf8, CutsBetweenCharacters) {
+  const std::string text = "a\xE2\x82\xAC";  // a, euro
+  EXPECT_EQ(utf8_head(text, 2), "a");
+  EXPECT_EQ(utf8_head(text, 3), "a");
+  EXPECT_EQ(utf8_head(text, 4), text);
+  EXPECT_EQ(utf8_tail(text + "z", 3), "z");
+  EXPECT_EQ(utf8_tail(text + "z", 4), "\xE2\x82\xACz");
+  EXPECT_EQ(utf8_head("\x80\x80\x80\x80\x80\x80", 5).size(), 5u) << "garbage ends as well";
 }
 
 TEST(Clock, WritesTimesAsKubernetesDoes) {

@@ -240,6 +240,15 @@ TEST(FailurePolicy, ALostPodIsMadeAnewAloneAndTheRoundWaitsForIt) {
   EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 2u);
 }
 
+TEST(FailurePolicy, AnExitCodeThatIsNoneIsUnknown) {
+  Scene scene(1);
+  scene.train();
+  scene.seen.pods[0].phase = "Failed";
+  scene.seen.pods[0].exit_code = -7;
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->exitCode, -1);
+}
+
 TEST(FailurePolicy, ALostPodIsNamedByItsNodeBecauseNoRankIsToBlame) {
   Scene scene(2);
   scene.train();

@@ -335,6 +335,24 @@ TEST(StatusPolicy, WhatKeepsAPodFromStartingIsNamedOnceAndTheJobWaits) {
   }
 }
 
+TEST(StatusPolicy, AConditionsMessageIsNeverLongerThanTheServerTakes) {
+  constexpr size_t kHuge = 100'000;
+  Scene scene(2);
+  scene.settle();
+  PodView& pod = scene.add_pod(0);
+  pod.phase = "Pending";
+  pod.waiting = "ErrImagePull";
+  pod.waiting_message = std::string(kHuge, 'm');
+  scene.seen.refusal = PodRefusal{.reason = "PodInvalid", .message = std::string(kHuge, 'r')};
+  scene.settle();
+  for (const Condition& condition : scene.status().conditions) {
+    EXPECT_LE(condition.message.size(), kMessageBytesMax) << condition.type;
+  }
+  EXPECT_EQ(condition(scene.status(), kReady).reason, "ImagePullFailed");
+  EXPECT_EQ(condition(scene.status(), kPodsScheduled).reason, "PodInvalid");
+  EXPECT_EQ(condition(scene.status(), kPodsScheduled).message.size(), kMessageBytesMax);
+}
+
 TEST(Completion, IsRecordedWhenEveryNodeHasCompletedTheRound) {
   Scene scene(2);
   scene.train();
@@ -497,6 +515,22 @@ TEST(Validation, AnInvalidSpecIsNamedAndNothingIsDone) {
   scene.seen.job.spec.train->batch.global = 128;
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kValid));
+}
+
+TEST(Validation, ManyProblemsAreCutBetweenCharactersAndWrittenOnce) {
+  for (const char* start : {"", "x"}) {  // one of them would end within a character
+    Scene scene(1);
+    std::string problem(start);
+    for (int i = 0; i < 5000; ++i) problem += "\u00e9";
+    scene.seen.problems = {problem};
+    scene.settle();
+    const std::string message = condition(scene.status(), kValid).message;
+    EXPECT_EQ(message.find("\ufffd"), std::string::npos);
+    EXPECT_EQ(Json::parse(dump_json(message)), Json(message)) << "as the server keeps it";
+    EXPECT_LE(message.size(), kMessageBytesMax);
+    EXPECT_GE(message.size(), kMessageBytesMax - 1);
+    EXPECT_TRUE(scene.plan().actions.empty());
+  }
 }
 
 TEST(Validation, ARunningJobWhoseSpecBecomesInvalidIsLeftAlone) {

@@ -14,7 +14,6 @@
 #include "agent/node/launch.h"
 #include "agent/node/options.h"
 #include "agent/node/rank_environment.h"
-#include "agent/node/utf8.h"
 #include "agent/node/worker_log.h"
 #include "common/base/json.h"
 #include "tests/agent/node/assignments.h"
@@ -45,29 +44,6 @@ std::string text_of(const std::string& path) {
 void put(const std::string& path, const std::string& text) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream(path) << text;
-}
-
-TEST(Utf8, ReplacesEveryByteThatIsNoCharacter) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"plain", "plain"},
-      {"\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x99\x82", "\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x99\x82"},
-      {"a\xFFz", "a\xEF\xBF\xBDz"},
-      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                                  // overlong
-      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                  // surrogate
-      {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},  // too high
-      {"\xE2\x82", "\xEF\xBF\xBD\xEF\xBF\xBD"},                                  // cut off
-  };
-  for (const auto& [text, clean] : cases) EXPECT_EQ(clean_utf8(text), clean);
-}
-
-TEST(Utf8, CutsBetweenCharacters) {
-  const std::string text = "a\xE2\x82\xAC";  // a, euro
-  EXPECT_EQ(utf8_cut(text, 2), 1u);
-  EXPECT_EQ(utf8_cut(text, 3), 1u);
-  EXPECT_EQ(utf8_cut(text, 4), 4u);
-  EXPECT_EQ(utf8_tail(text + "z", 3), "z");
-  EXPECT_EQ(utf8_tail(text + "z", 4), "\xE2\x82\xACz");
-  EXPECT_EQ(utf8_cut("\x80\x80\x80\x80\x80\x80", 5), 5u) << "garbage ends as well";
 }
 
 TEST(WorkerLog, WritesCleanLinesAndKeepsTheEnd) {

@@ -149,6 +149,46 @@ TEST(AgentMessages, AgentStateStaysWithinItsBoundAndKeepsTheEndsOfTheLogs) {
   EXPECT_TRUE(read->workers[63].log_tail.ends_with("the last words"));
 }
 
+TEST(AgentMessages, AnAgentsWordsAreWithinWhatTheStatusTakes) {
+  const auto error_of = [](const char* pointer, Json value) {
+    Json changed = through_text(a_state());
+    changed[Json::json_pointer(pointer)] = std::move(value);
+    const Result<AgentState> read = agent_state_from_json(changed);
+    return read.ok() ? "" : read.error().message;
+  };
+  EXPECT_EQ(error_of("/workers/0/exitCode", -7),
+            "state.workers[0].exitCode: -7 is out of range, expected 0 to 255");
+  EXPECT_NE(error_of("/workers/0/exitCode", 256), "");
+  EXPECT_NE(error_of("/workers/0/signal", -1), "");
+  EXPECT_NE(error_of("/workers/0/failedSecondsAgo", 1e10), "");
+  EXPECT_NE(error_of("/failedSecondsAgo", 9e15), "");
+  EXPECT_EQ(error_of("/failedSecondsAgo", 86400), "");
+}
+
+TEST(AgentMessages, AReasonIsOneWord) {
+  AgentState state = a_state();
+  for (const std::string& good :
+       {std::string(), std::string("OOMKilled"), std::string("OfALaterVersion")}) {
+    state.workers[0].reason = good;
+    EXPECT_EQ(agent_state_from_json(through_text(state))->workers[0].reason, good);
+  }
+  for (const std::string& bad :
+       {std::string("step 17"), std::string("a\nb"), std::string("x1"), std::string(65, 'a')}) {
+    state.workers[0].reason = bad;
+    EXPECT_EQ(agent_state_from_json(through_text(state))->workers[0].reason, "Error") << bad;
+  }
+}
+
+TEST(AgentMessages, ALossMayBeAnyNumber) {
+  AgentState state = a_state();
+  for (const double loss : {1e20, -3e200, 1e-300}) {
+    state.progress->loss = loss;
+    const Result<AgentState> read = agent_state_from_json(through_text(state));
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(read->progress->loss, loss);
+  }
+}
+
 TEST(AgentMessages, ALogTailIsCutBetweenCharacters) {
   AgentState state = a_state();
   state.workers[0].log_tail.clear();

@@ -1,4 +1,4 @@
-#include "agent/node/utf8.h"
+#include "common/base/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -30,6 +30,7 @@ bool second_byte_fits(uint8_t first, uint8_t second) {
 }
 
 size_t expected_length(uint8_t first) {
+  if (first == 0) return 0;
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first <= 0xDF) return 2;
   if (first >= 0xE0 && first <= 0xEF) return 3;
@@ -69,13 +70,13 @@ std::string_view utf8_tail(std::string_view text, size_t bytes_max) {
   return text;
 }
 
-size_t utf8_cut(std::string_view text, size_t bytes_max) {
-  if (text.size() <= bytes_max) return text.size();
-  size_t cut = bytes_max;
-  for (size_t back = 0; back < kCharacterBytesMax && cut > 0; ++back, --cut) {
-    if (!is_continuation(byte_at(text, cut))) return cut;
+std::string_view utf8_head(std::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  size_t end = bytes_max;
+  for (size_t back = 0; back < kCharacterBytesMax && end > 0; ++back, --end) {
+    if (!is_continuation(byte_at(text, end))) return text.substr(0, end);
   }
-  return bytes_max;  // not text at all
+  return text.substr(0, bytes_max);
 }
 
 }  // namespace lockstep
