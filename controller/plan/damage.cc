@@ -171,9 +171,11 @@ FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& mess
 }
 
 // A pod made after the failure in status is a new one's victim; the others go with the old one.
+// Where nobody knows when it was made, it counts: an endless row of pods would be the alternative.
 bool is_new_loss(const Pass& pass, const PodView* pod) {
   if (pass.formed() || !pass.status.lastFailure || pod == nullptr) return true;
-  return pod->created_in_round >= pass.status.lastFailure->round;
+  if (!pod->created_in_round) return true;
+  return *pod->created_in_round >= pass.status.lastFailure->round;
 }
 
 void find_lost(const Pass& pass, Damage& damage) {

@@ -149,15 +149,17 @@ std::string dotted(std::string_view pointer) {
   return path;
 }
 
-void check_labels(const Json& metadata, Problems& problems) {
-  const Json* labels = find_member(metadata, "labels");
-  if (labels == nullptr || !labels->is_object()) return;
-  for (const auto& [key, value] : labels->items()) {
+void check_marks(const Json& metadata, const char* list, Problems& problems) {
+  const Json* marks = find_member(metadata, list);
+  if (marks == nullptr) return;
+  const std::string path = std::string("spec.podTemplate.metadata.") + list;
+  if (!marks->is_object()) {
+    problems.push_back(path + ": expected an object, found " + marks->type_name());
+    return;
+  }
+  for (const auto& [key, value] : marks->items()) {
     const bool is_ours = key.starts_with(kOurLabelPrefix) || key == kManagedByLabel;
-    if (is_ours) {
-      problems.push_back("spec.podTemplate.metadata.labels." + key +
-                         ": the controller's own label, choose another one");
-    }
+    if (is_ours) problems.push_back(path + "." + key + ": the controller's own, choose another");
   }
 }
 
@@ -345,7 +347,8 @@ Problems pod_template_problems(const Json& pod_template) {
     }
   }
   if (const Json* metadata = find_member(pod_template, "metadata")) {
-    check_labels(*metadata, problems);
+    check_marks(*metadata, "labels", problems);
+    check_marks(*metadata, "annotations", problems);
   }
   if (const Json* spec = find_member(pod_template, "spec")) {
     check_lists(*spec, problems);

@@ -140,7 +140,8 @@ std::optional<PodView> pod_view_from_json(const Json& pod) {
   view.node_index = *index;
   view.incarnation = *incarnation;
   view.created_in_round =
-      number(string_or(member(metadata, "annotations"), kCreatedInRoundAnnotation, "")).value_or(0);
+      number(string_or(member(metadata, "annotations"), kCreatedInRoundAnnotation, ""));
+  if (view.created_in_round.value_or(0) < 0) view.created_in_round.reset();
   view.terminating = !string_or(metadata, "deletionTimestamp", "").empty();
   view.gone_by = time_at(metadata, "deletionTimestamp");
   view.created_at = time_at(metadata, "creationTimestamp");

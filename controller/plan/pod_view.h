@@ -16,8 +16,8 @@ struct PodView {
   std::string owner_uid;  // of its controller, empty: none
   int64_t node_index = -1;
   int64_t incarnation = 0;
-  int64_t created_in_round = 0;  // status.round when it was created
-  std::string phase;             // Pending, Running, Succeeded, Failed, Unknown
+  std::optional<int64_t> created_in_round;  // status.round when it was created; nullopt: unknown
+  std::string phase;                        // Pending, Running, Succeeded, Failed, Unknown
   std::string ip;
   std::string node_name;
   bool scheduled = false;

@@ -280,6 +280,23 @@ TEST(FailurePolicy, PodsOfOneFailureAreCountedOnceAndNewOnesAgain) {
   EXPECT_EQ(scene.status().lastFailure->attempt, 2);
 }
 
+TEST(FailurePolicy, APodOfWhichNobodyKnowsWhenItWasMadeCounts) {
+  Scene scene(1);
+  scene.seen.job.spec.failure.maxRestarts = 3;
+  scene.train();
+  scene.seen.pods[0].terminating = true;
+  scene.settle();
+  for (int64_t restarts = 1; restarts < 3; ++restarts) {
+    ASSERT_EQ(scene.status().restarts, restarts);
+    EXPECT_EQ(scene.status().lastFailure->attempt, restarts);
+    PodView& pod = scene.add_pod(0, restarts + 1);
+    pod.created_in_round.reset();
+    pod.phase = "Failed";
+    scene.settle();
+  }
+  EXPECT_EQ(scene.status().restarts, 3);
+}
+
 TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
   struct Case {
     int64_t exit_code;

@@ -112,6 +112,11 @@ TEST(PodTemplate, RefusesByPathWhatWouldBreakTheJob) {
       {{{"metadata", {{"name", "x"}}}}, "spec.podTemplate.metadata.name"},
       {{{"metadata", {{"labels", {{"lockstep.dev/role", "x"}}}}}},
        "spec.podTemplate.metadata.labels.lockstep.dev/role"},
+      {{{"metadata", {{"labels", nullptr}}}}, "spec.podTemplate.metadata.labels"},
+      {{{"metadata", {{"annotations", {{"lockstep.dev/created-in-round", "-1"}}}}}},
+       "spec.podTemplate.metadata.annotations.lockstep.dev/created-in-round"},
+      {{{"metadata", {{"annotations", nullptr}}}}, "spec.podTemplate.metadata.annotations"},
+      {{{"metadata", {{"annotations", "none"}}}}, "spec.podTemplate.metadata.annotations"},
       {{{"spec", {{"restartPolicy", "Always"}}}}, "spec.podTemplate.spec.restartPolicy"},
       {{{"spec", {{"terminationGracePeriodSeconds", 1}}}},
        "spec.podTemplate.spec.terminationGracePeriodSeconds"},
@@ -175,6 +180,18 @@ TEST(PodView, ReadsWhatWeMadeAndWhatTheKubeletAdded) {
   EXPECT_TRUE(view->scheduled);
   EXPECT_TRUE(view->gone_by.has_value());
   EXPECT_FALSE(view->live());
+}
+
+TEST(PodView, TheRoundOfItsCreationIsUnknownWhereNobodyCanReadIt) {
+  const Scene scene;
+  Json pod = make_worker_pod(scene.seen.job, {.round = 5});
+  Json& annotations = pod["metadata"]["annotations"];
+  for (const char* odd : {"-1", "x", "", "99999999999999999999"}) {
+    annotations[kCreatedInRoundAnnotation] = odd;
+    EXPECT_EQ(pod_view_from_json(pod)->created_in_round, std::nullopt) << odd;
+  }
+  annotations = nullptr;
+  EXPECT_EQ(pod_view_from_json(pod)->created_in_round, std::nullopt);
 }
 
 TEST(PodView, ReadsWhyAPodCannotStartAndWhyItIsDisrupted) {

@@ -31,6 +31,7 @@ PodView& Scene::add_pod(int64_t index, int64_t incarnation) {
   pod.owner_uid = seen.job.metadata.uid;
   pod.node_index = index;
   pod.incarnation = incarnation;
+  pod.created_in_round = 0;
   pod.phase = "Running";
   pod.ip = "10.0.0." + std::to_string(index + 1);
   pod.node_name = "machine-" + std::to_string(index);
