@@ -196,7 +196,9 @@ class RealAgents:
     def start(self, name, number):
         pod = self.pods.by_name[name]
         if self.token is None:
-            secret = self.server.ask("GET", f"/api/v1/namespaces/{self.namespace}/secrets/j-token")
+            name = next(volume["secret"]["secretName"] for volume in pod["spec"]["volumes"]
+                        if volume["name"] == "token")
+            secret = self.server.ask("GET", f"/api/v1/namespaces/{self.namespace}/secrets/{name}")
             self.token = base64.b64decode(secret["data"]["token"]).decode()
         root = self.folder / name
         (root / "work").mkdir(parents=True)

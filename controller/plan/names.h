@@ -4,6 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "common/api/training_job.h"
+#include "common/base/sha256.h"
+
 namespace lockstep {
 
 // Names of a job's children and what marks them: deterministic, so that a stale cache meets
@@ -31,8 +34,11 @@ inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t 
   return std::string(job) + "-worker-" + std::to_string(index) + "-" + std::to_string(incarnation);
 }
 
-inline std::string token_secret_name(std::string_view job) {
-  return std::string(job) + "-token";
+// With the job's UID in it: of a job that was deleted and made again under its name, the garbage
+// collector may not have removed the first one's Secret yet, whose token is another.
+inline std::string token_secret_name(const ObjectMeta& job) {
+  constexpr size_t kHexDigits = 8;
+  return job.name + "-token-" + hex(sha256(job.uid)).substr(0, kHexDigits);
 }
 
 }  // namespace lockstep

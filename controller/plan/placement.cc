@@ -52,7 +52,7 @@ Verdict placement(Pass& pass) {
     if (pass.current[i] == nullptr) missing.push_back(static_cast<int64_t>(i));
   }
   if (!missing.empty() && !held_back(pass) && !is_refused(pass, missing)) {
-    pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata.name),
+    pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata),
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});
     const std::vector<std::string> avoided =
         nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes);

@@ -112,16 +112,15 @@ Json container(const TrainingJob& job, const NewPod& pod) {
 Json pod_spec(const TrainingJob& job, const NewPod& pod) {
   Json security = {{"seccompProfile", {{"type", "RuntimeDefault"}}}};
   if (job.spec.train) security["runAsNonRoot"] = true;
-  return {
-      {"restartPolicy", "Never"},
-      {"terminationGracePeriodSeconds",
-       job.spec.terminationGracePeriodSeconds + kAgentMarginSeconds},
-      {"automountServiceAccountToken", false},
-      {"securityContext", std::move(security)},
-      {"containers", Json::array({container(job, pod)})},
-      {"volumes", Json::array({{{"name", "token"},
-                                {"secret", {{"secretName", token_secret_name(job.metadata.name)}}}},
-                               {{"name", "work"}, {"emptyDir", Json::object()}}})}};
+  return {{"restartPolicy", "Never"},
+          {"terminationGracePeriodSeconds",
+           job.spec.terminationGracePeriodSeconds + kAgentMarginSeconds},
+          {"automountServiceAccountToken", false},
+          {"securityContext", std::move(security)},
+          {"containers", Json::array({container(job, pod)})},
+          {"volumes", Json::array({{{"name", "token"},
+                                    {"secret", {{"secretName", token_secret_name(job.metadata)}}}},
+                                   {{"name", "work"}, {"emptyDir", Json::object()}}})}};
 }
 
 // Members of podTemplate that are ours alone.
@@ -321,7 +320,7 @@ Json make_token_secret(const TrainingJob& job, const std::string& token) {
           {"kind", "Secret"},
           {"type", "Opaque"},
           {"metadata",
-           {{"name", token_secret_name(job.metadata.name)},
+           {{"name", token_secret_name(job.metadata)},
             {"namespace", job.metadata.namespace_},
             {"labels", {{kJobNameLabel, job.metadata.name}, {kManagedByLabel, kManagedByValue}}},
             {"ownerReferences", Json::array({owner_reference(job)})}}},

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "controller/plan/names.h"
 #include "controller/plan/pod_template.h"
 #include "controller/plan/pod_view.h"
@@ -39,7 +41,23 @@ TEST(PodTemplate, TheAgentIsTheContainersCommandAndTheJobOwnsThePod) {
                                                      {"LOCKSTEP_JOB_NAME", "job"},
                                                      {"LOCKSTEP_NODE_INDEX", "1"},
                                                      {"LOCKSTEP_INCARNATION", "3"}}));
-  EXPECT_EQ(spec["volumes"][0]["secret"]["secretName"], "job-token");
+}
+
+TEST(PodTemplate, AJobMadeAgainUnderItsNameHasATokenOfItsOwn) {
+  Scene scene;
+  TrainingJob& job = scene.seen.job;
+  std::set<std::string> names;
+  for (const char* uid : {"11111111-2222-3333-4444-555555555555", "aaaaaaaa-2222", "aaaaaaaa-3"}) {
+    job.metadata.uid = uid;
+    const std::string name = make_token_secret(job, "token")["metadata"]["name"];
+    EXPECT_TRUE(name.starts_with("job-token-")) << name;
+    EXPECT_EQ(make_worker_pod(job, {})["spec"]["volumes"][0]["secret"]["secretName"], name);
+    scene.status() = {};
+    scene.settle();
+    EXPECT_EQ(only<CreateSecret>(scene.plan()).at(0).name, name);
+    names.insert(name);
+  }
+  EXPECT_EQ(names.size(), 3u);
 }
 
 TEST(PodTemplate, GpusAreALimitAndCommandsMayRunAsRoot) {
