@@ -186,10 +186,10 @@ void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoi
   worker.signal = end.signal;
   ended_at_ = now;
   const bool stopping = mode_ == Mode::kStopping || mode_ == Mode::kLeaving;
-  if (end.exit_code == 0) {
+  if (stopping && (ended_by_stop(end) || !assignment_->train)) {
+    worker.reason = "Stopped";  // programs end in many ways when they are told to, also with 0
+  } else if (end.exit_code == 0) {
     worker.reason = "Completed";
-  } else if (stopping && (ended_by_stop(end) || !assignment_->train)) {
-    worker.reason = "Stopped";  // programs end in many ways when they are told to
   } else {
     worker.reason = end.oom_killed ? "OOMKilled" : end.signal != 0 ? "Signal" : "Error";
     worker.log_tail = end.log_tail;

@@ -234,6 +234,37 @@ TEST(RoundMachine, GivesWorkersTheirGraceWhenToldToExitAndKillsTheRest) {
   EXPECT_EQ(bench.state().workers.at(1).reason, "Stopped");
 }
 
+TEST(RoundMachine, ACommandThatEndsWithZeroWhenItIsToldToEndHasNotCompleted) {
+  struct Case {
+    bool is_train;
+    const char* reason;
+    const char* of_the_earlier;
+  };
+  for (const Case& test : {Case{false, "Stopped", "Completed"}, {true, "Completed", "Completed"}}) {
+    Bench bench;
+    Assignment assignment = make_assignment({.processes = 2});
+    if (!test.is_train) {
+      assignment.train.reset();
+      assignment.command = {"python", "train.py"};
+    }
+    ASSERT_TRUE(bench.assign(assignment).ok());
+    bench.step();
+    bench.machine.nothing_left();
+    bench.step();
+    bench.machine.spawned(0, 7);
+    bench.machine.spawned(1, 8);
+    bench.end(0, code(0));
+    bench.machine.terminate(bench.clock.now());
+    bench.step();
+    bench.end(1, code(0));
+    bench.step();
+    EXPECT_EQ(bench.state().workers.at(0).reason, test.of_the_earlier);
+    EXPECT_EQ(bench.state().workers.at(1).reason, test.reason);
+    EXPECT_EQ(bench.state().phase, test.is_train ? "Exiting" : "Stopping");
+    EXPECT_EQ(bench.machine.exit_code(), kExitStopped);
+  }
+}
+
 TEST(RoundMachine, StartsNothingOnceItIsLeaving) {
   Bench bench;
   bench.run({});
