@@ -1,7 +1,7 @@
 #include "controller/plan/pod_view.h"
 
-#include <array>
 #include <charconv>
+#include <initializer_list>
 
 #include "controller/plan/names.h"
 
@@ -92,6 +92,22 @@ const Json& controller_of(const Json& object) {
   return kNobody;
 }
 
+void copy(const Json& from, std::initializer_list<const char*> keys, Json& to) {
+  to = to.is_null() ? Json::object() : std::move(to);
+  for (const char* key : keys) {
+    if (const Json* value = find_member(from, key)) to[key] = *value;
+  }
+}
+
+// Of labels or annotations those that mark our own pods.
+void copy_ours(const Json& metadata, const char* list, Json& to) {
+  const Json& marks = member(metadata, list);
+  if (!marks.is_object()) return;
+  for (const auto& [key, value] : marks.items()) {
+    if (key.starts_with(kOurLabelPrefix) || key == kManagedByLabel) to[list][key] = value;
+  }
+}
+
 }  // namespace
 
 std::string controller_uid(const Json& object) {
@@ -103,27 +119,20 @@ std::string controller_name(const Json& object) {
 }
 
 Json trimmed_pod(const Json& pod) {
-  constexpr std::array kMetadata = {"name",        "namespace",         "uid",
-                                    "labels",      "resourceVersion",   "creationTimestamp",
-                                    "annotations", "deletionTimestamp", "ownerReferences"};
-  constexpr std::array kSpec = {"nodeName"};
-  constexpr std::array kStatus = {"phase",
-                                  "podIP",
-                                  "reason",
-                                  "message",
-                                  "conditions",
-                                  "initContainerStatuses",
-                                  "containerStatuses"};
+  const Json& metadata = member(pod, "metadata");
   Json kept = Json::object();
-  const auto keep = [&](const char* part, const auto& keys) {
-    const Json& from = member(pod, part);
-    for (const char* key : keys) {
-      if (const Json* value = find_member(from, key)) kept[part][key] = *value;
-    }
-  };
-  keep("metadata", kMetadata);
-  keep("spec", kSpec);
-  keep("status", kStatus);
+  copy(metadata, {"name", "namespace", "uid", "resourceVersion"}, kept["metadata"]);
+  const Json& owner = controller_of(pod);
+  if (string_or(owner, "kind", "") != kKind) return kept;
+  copy(metadata, {"creationTimestamp", "deletionTimestamp"}, kept["metadata"]);
+  kept["metadata"]["ownerReferences"] = Json::array({owner});
+  copy_ours(metadata, "labels", kept["metadata"]);
+  copy_ours(metadata, "annotations", kept["metadata"]);
+  copy(member(pod, "spec"), {"nodeName"}, kept["spec"]);
+  copy(member(pod, "status"),
+       {"phase", "podIP", "reason", "message", "conditions", "initContainerStatuses",
+        "containerStatuses"},
+       kept["status"]);
   return kept;
 }
 

@@ -46,8 +46,9 @@ struct PodView {
 // absent: an API server wrote them, and a newer one may write them differently.
 std::optional<PodView> pod_view_from_json(const Json& pod);
 
-// What pod_view_from_json() reads of a Pod, with its versions and all of its labels and
-// annotations: a small part of it.
+// What pod_view_from_json() reads of a TrainingJob's Pod, with its versions, its owner and our own
+// labels and annotations: a small part of it. Of any other Pod, whoever labelled it as ours,
+// nothing but its names and version.
 Json trimmed_pod(const Json& pod);
 
 // metadata.ownerReferences' controller; empty where there is none.

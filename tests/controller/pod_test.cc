@@ -258,7 +258,24 @@ TEST(PodView, WhatIsKeptOfAPodSaysTheSame) {
   EXPECT_EQ(pod["spec"], Json({{"nodeName", "m"}}));
   EXPECT_FALSE(pod["metadata"].contains("managedFields"));
   for (Json odd : {Json(), Json::array({1}), Json{{"metadata", 1}, {"spec", Json::array()}}})
-    EXPECT_EQ(trimmed_pod(odd), Json::object());
+    EXPECT_EQ(trimmed_pod(odd), (Json{{"metadata", Json::object()}}));
+}
+
+TEST(PodView, OfWhatOthersPutOnAPodNothingIsKept) {
+  const Scene scene;
+  Json pod = make_worker_pod(scene.seen.job, {.index = 1, .incarnation = 3, .round = 5});
+  const std::string large(100'000, 'x');
+  pod["metadata"]["annotations"]["other/notes"] = large;
+  pod["metadata"]["labels"]["other"] = large;
+  pod["metadata"]["ownerReferences"].push_back({{"kind", "Thing"}, {"uid", large}});
+  EXPECT_LT(dump_json(trimmed_pod(pod)).size(), 2000u);
+  EXPECT_EQ(pod_view_from_json(trimmed_pod(pod)), pod_view_from_json(pod));
+  pod["metadata"]["ownerReferences"][0]["kind"] = "Job";  // somebody else's, with our labels
+  pod["metadata"]["uid"] = "u";
+  EXPECT_EQ(trimmed_pod(pod), (Json{{"metadata",
+                                     {{"name", "job-worker-1-3"},
+                                      {"namespace", scene.seen.job.metadata.namespace_},
+                                      {"uid", "u"}}}}));
 }
 
 TEST(PodView, DocumentsOfAnyShapeAreBorne) {
