@@ -1,10 +1,12 @@
 #include "common/base/json.h"
 
-#include <set>
+#include <algorithm>
 #include <vector>
 
 namespace lockstep {
 namespace {
+
+constexpr std::string_view kLeftOut = "(left out: ";
 
 // Builds the document event by event, so that limits hold before memory is spent.
 class BoundedReader : public nlohmann::json_sax<Json> {
@@ -38,7 +40,7 @@ class BoundedReader : public nlohmann::json_sax<Json> {
   const std::string& error() const { return error_; }
   Json take() { return std::move(root_); }
 
- private:
+ protected:
   bool fail(std::string message) {
     error_ = std::move(message);
     return false;
@@ -59,25 +61,30 @@ class BoundedReader : public nlohmann::json_sax<Json> {
     return &slot;
   }
 
-  bool add(Json value) {
-    if (++values_ > limits_.values_max)
-      return fail("more than " + std::to_string(limits_.values_max) + " values");
+  virtual bool add(Json value) {
+    if (++values_ > limits_.values_max) return fail(too_many(limits_.values_max));
     place(std::move(value));
     return true;
   }
 
-  bool open(Json container) {
+  virtual bool open(Json container) {
     if (static_cast<int>(stack_.size()) >= limits_.depth_max)
-      return fail("nested deeper than " + std::to_string(limits_.depth_max) + " levels");
-    if (++values_ > limits_.values_max)
-      return fail("more than " + std::to_string(limits_.values_max) + " values");
+      return fail(too_deep(limits_.depth_max));
+    if (++values_ > limits_.values_max) return fail(too_many(limits_.values_max));
     stack_.push_back(place(std::move(container)));
     return true;
   }
 
-  bool close() {
+  virtual bool close() {
     stack_.pop_back();
     return true;
+  }
+
+  static std::string too_many(size_t values_max) {
+    return "more than " + std::to_string(values_max) + " values";
+  }
+  static std::string too_deep(int depth_max) {
+    return "nested deeper than " + std::to_string(depth_max) + " levels";
   }
 
   const JsonLimits limits_;
@@ -88,6 +95,86 @@ class BoundedReader : public nlohmann::json_sax<Json> {
   size_t values_ = 0;
 };
 
+// Of an object lie on the stack, from `objects_at` on: itself, its part, the part's member.
+class ObjectsReader final : public BoundedReader {
+ public:
+  explicit ObjectsReader(const ObjectLimits& limits)
+      : BoundedReader(
+            {.depth_max = limits.objects_at + limits.depth_max, .values_max = limits.values_max}),
+        objects_(limits),
+        part_(static_cast<size_t>(limits.objects_at) + 1) {}
+
+  bool key(string_t& value) override { return skipped_ > 0 || BoundedReader::key(value); }
+
+ private:
+  bool add(Json value) override {
+    if (skipped_ > 0) return true;
+    if (!is_full()) return count() && BoundedReader::add(std::move(value));
+    leave_out(too_many(objects_.part_values_max));
+    return true;
+  }
+
+  bool open(Json container) override {
+    if (skipped_ == 0) {
+      const bool is_too_deep = static_cast<int>(stack_.size()) >= limits_.depth_max;
+      if (!is_too_deep && !is_full()) return count() && BoundedReader::open(std::move(container));
+      leave_out(is_too_deep ? too_deep(objects_.depth_max) : too_many(objects_.part_values_max));
+    }
+    ++skipped_;
+    return true;
+  }
+
+  bool close() override {
+    if (skipped_ == 0) return BoundedReader::close();
+    --skipped_;
+    return true;
+  }
+
+  // However full a part is, there is room for its direct members: names and versions among them.
+  bool is_full() const {
+    if (stack_.size() == part_ + 1) return members_ >= objects_.part_values_max;
+    return stack_.size() > part_ + 1 && within_ >= objects_.part_values_max;
+  }
+
+  // Always true.
+  bool count() {
+    if (stack_.size() == part_) members_ = within_ = 0;
+    if (stack_.size() == part_ + 1) {
+      ++members_;
+      member_begin_ = within_;
+    }
+    if (stack_.size() > part_ + 1) ++within_;
+    return true;
+  }
+
+  // The member of the part that is open, or the part, is done with; what is still to come of it is
+  // skipped.
+  void leave_out(const std::string& why) {
+    const size_t at = std::min(stack_.size() - 1, part_ + 1);
+    skipped_ = stack_.size() - at;
+    *stack_[at] = std::string(kLeftOut) + why + ")";
+    stack_.resize(at);
+    values_ -= at > part_ ? within_ - member_begin_ : within_ + members_;
+    within_ = at > part_ ? member_begin_ : 0;
+  }
+
+  const ObjectLimits objects_;
+  const size_t part_;        // where parts lie
+  size_t members_ = 0;       // of the part that is open
+  size_t within_ = 0;        // values in these
+  size_t member_begin_ = 0;  // of these before the last member
+  size_t skipped_ = 0;       // containers that are open and left out
+};
+
+Result<Json> parse_with(BoundedReader& reader, std::string_view text, size_t bytes_max) {
+  if (text.size() > bytes_max) {
+    return invalid("JSON of " + std::to_string(text.size()) +
+                   " bytes is larger than the limit of " + std::to_string(bytes_max));
+  }
+  if (!Json::sax_parse(text.begin(), text.end(), &reader)) return invalid(reader.error());
+  return reader.take();
+}
+
 Error missing(std::string_view key, std::string_view type, const Json* found) {
   const std::string came = found == nullptr ? "nothing" : std::string(found->type_name());
   return invalid(std::string(key) + ": expected " + std::string(type) + ", found " + came);
@@ -96,13 +183,19 @@ Error missing(std::string_view key, std::string_view type, const Json* found) {
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
-  if (text.size() > limits.bytes_max) {
-    return invalid("JSON of " + std::to_string(text.size()) +
-                   " bytes is larger than the limit of " + std::to_string(limits.bytes_max));
-  }
   BoundedReader reader(limits);
-  if (!Json::sax_parse(text.begin(), text.end(), &reader)) return invalid(reader.error());
-  return reader.take();
+  return parse_with(reader, text, limits.bytes_max);
+}
+
+Result<Json> parse_json_objects(std::string_view text, const ObjectLimits& limits) {
+  ObjectsReader reader(limits);
+  return parse_with(reader, text, limits.bytes_max);
+}
+
+std::string left_out(const Json& value) {
+  const auto* text = value.get_ptr<const std::string*>();
+  if (text == nullptr || !text->starts_with(kLeftOut) || !text->ends_with(')')) return "";
+  return text->substr(kLeftOut.size(), text->size() - kLeftOut.size() - 1);
 }
 
 std::string dump_json(const Json& value) {

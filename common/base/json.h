@@ -21,6 +21,23 @@ struct JsonLimits {
 // duplicate keys, invalid UTF-8 and trailing text. kInvalid with the byte offset; never throws.
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
+// What an answer that carries others' objects is held to: a watch's event, a list.
+struct ObjectLimits {
+  int objects_at = 0;                // levels above an object: 0 where the text is one
+  int depth_max = 64;                // of an object, at least 3
+  size_t part_values_max = 200'000;  // in a part of an object: its metadata, spec or status
+  size_t bytes_max = 3u << 20;       // of the whole text
+  size_t values_max = 1'000'000;     // of it that are kept
+};
+
+// As parse_json(), but an object that is too deep or too large makes nothing else unreadable: the
+// member that is to blame (spec.podTemplate, metadata.managedFields), or the part where none is,
+// becomes a text for left_out().
+Result<Json> parse_json_objects(std::string_view text, const ObjectLimits& limits);
+
+// Why something that was here was left out ("nested deeper than 64 levels"); empty: it wasn't.
+std::string left_out(const Json& value);
+
 // Compact text. Bytes that are not UTF-8 become U+FFFD; never throws.
 std::string dump_json(const Json& value);
 

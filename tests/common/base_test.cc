@@ -104,6 +104,103 @@ TEST(Json, RefusesWhatIsTooDeepTooLargeOrDoubled) {
   EXPECT_EQ(parse_json(R"([[],[1,[2]],"x"])")->dump(), R"([[],[1,[2]],"x"])");
 }
 
+std::string nested(int levels) {
+  std::string text;
+  for (int i = 0; i < levels; ++i) text += R"({"a":)";
+  return text + "1" + std::string(static_cast<size_t>(levels), '}');
+}
+
+std::string values(int count) {
+  std::string text = "[0";
+  for (int i = 1; i < count; ++i) text += ",0";
+  return text + "]";
+}
+
+// An object with that podTemplate, with something before and behind it at every level.
+std::string object_with(const std::string& pod_template) {
+  return R"({"kind":"K","metadata":{"managedFields":[{"f:a":{}}],"name":"n","uid":"u"},)"
+         R"("spec":{"nodes":2,"podTemplate":)" +
+         pod_template + R"(,"suspend":true,"volumes":[{"name":"v"}]},"status":{"round":[7]}})";
+}
+
+constexpr ObjectLimits kSmall{.depth_max = 6, .part_values_max = 20, .values_max = 200};
+
+TEST(JsonObjects, WhatIsTooDeepOrTooMuchIsLeftOutAndTheRestIsRead) {
+  const Json whole = *parse_json(object_with("0"));
+  const std::pair<std::string, std::string> cases[] = {
+      {nested(4), ""},
+      {nested(5), "nested deeper than 6 levels"},
+      {nested(10'000), "nested deeper than 6 levels"},
+      {R"({"x":[1,{"y":)" + nested(60) + R"(}],"z":{"a":2,"a":3}})", "nested deeper than 6 levels"},
+      {values(18), ""},
+      {values(21), "more than 20 values"},
+      {values(100'000), "more than 20 values"},
+      {"[" + values(18) + "," + nested(3) + "," + nested(70) + "]", "more than 20 values"},
+  };
+  for (const auto& [pod_template, why] : cases) {
+    SCOPED_TRACE(pod_template.substr(0, 40));
+    const Result<Json> read = parse_json_objects(object_with(pod_template), kSmall);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(left_out((*read)["spec"]["podTemplate"]), why);
+    Json rest = *read;
+    rest["spec"]["podTemplate"] = 0;
+    EXPECT_EQ(rest, whole);
+  }
+}
+
+TEST(JsonObjects, EachOfManyIsHeldToTheLimitsByItself) {
+  const std::string good = object_with(values(15));
+  const std::string list = R"({"items":[)" + good + "," + object_with(nested(64)) + "," + good +
+                           "," + object_with(values(50)) + "," + good +
+                           R"(],"metadata":{"resourceVersion":"9"}})";
+  ObjectLimits limits = kSmall;
+  limits.objects_at = 2;
+  const Result<Json> read = parse_json_objects(list, limits);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ((*read)["metadata"]["resourceVersion"], "9");
+  ASSERT_EQ((*read)["items"].size(), 5u);
+  for (const size_t i : {0u, 2u, 4u}) EXPECT_EQ((*read)["items"][i], *parse_json(good)) << i;
+  for (const size_t i : {1u, 3u}) {
+    EXPECT_NE(left_out((*read)["items"][i]["spec"]["podTemplate"]), "") << i;
+    EXPECT_EQ((*read)["items"][i]["metadata"]["name"], "n") << i;
+  }
+  limits.values_max = 60;  // what is left out doesn't count
+  EXPECT_FALSE(parse_json_objects(list, limits).ok());
+  limits.objects_at = 1;
+  const Result<Json> event =
+      parse_json_objects(R"({"object":)" + object_with(nested(64)) + R"(,"type":"ADDED"})", limits);
+  ASSERT_TRUE(event.ok()) << event.error().message;
+  EXPECT_EQ((*event)["type"], "ADDED");
+}
+
+TEST(JsonObjects, APartWithTooManyMembersIsLeftOutAndAFullOneStillHasItsNames) {
+  std::string fields;
+  for (int i = 0; i < 30; ++i) fields += "\"x" + std::to_string(i) + "\":0,";
+  const std::string text = R"({"metadata":{"labels":{"a":"b"},"managedFields":)" + values(20) +
+                           R"(,"name":"n","notes":{"c":1},"uid":"u"},"spec":{)" + fields +
+                           R"("z":{"y":[1]}},"status":{"round":7}})";
+  const Result<Json> read = parse_json_objects(text, kSmall);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ((*read)["metadata"]["name"], "n");
+  EXPECT_EQ((*read)["metadata"]["uid"], "u");
+  EXPECT_EQ((*read)["metadata"]["labels"]["a"], "b");
+  EXPECT_EQ(left_out((*read)["metadata"]["managedFields"]), "more than 20 values");
+  EXPECT_EQ((*read)["metadata"]["notes"]["c"], 1);
+  EXPECT_EQ(left_out((*read)["spec"]), "more than 20 values");
+  EXPECT_EQ((*read)["status"]["round"], 7);
+  EXPECT_EQ(left_out(Json("(left out: it seems")), "");
+}
+
+TEST(JsonObjects, WhatIsNoJsonIsRefusedAlsoWhereItIsLeftOut) {
+  for (const char* text : {"", "{", R"({"a":1,"a":2})", "[1] 2", "\"\xff\""})
+    EXPECT_FALSE(parse_json_objects(text, kSmall).ok()) << text;
+  const std::string cut = object_with(nested(64));
+  for (size_t size = 0; size < cut.size(); ++size)
+    EXPECT_FALSE(parse_json_objects(cut.substr(0, size), kSmall).ok()) << size;
+  EXPECT_EQ(*parse_json_objects("3", kSmall), 3);
+  EXPECT_EQ(*parse_json_objects("[[1],[2,[3]]]", kSmall), *parse_json("[[1],[2,[3]]]"));
+}
+
 TEST(Json, ReadersNameTheMember) {
   const Json object = *parse_json(R"({"n":3,"s":"t","big":18446744073709551615})");
   EXPECT_EQ(*int_member(object, "n"), 3);
