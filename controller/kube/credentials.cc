@@ -4,6 +4,12 @@
 #include "common/base/log.h"
 
 namespace lockstep {
+namespace {
+
+constexpr Duration kRest = std::chrono::seconds(20);
+constexpr Duration kAhead = std::chrono::minutes(1);  // what a plugin may take
+
+}  // namespace
 
 Credentials::Credentials(CredentialOptions options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), token_(options_.token_file, clock) {
@@ -20,7 +26,9 @@ const std::string& Credentials::authorization() {
     const std::string& token = token_.token();
     if (!token.empty()) authorization_ = bearer(token);
   }
-  if (options_.exec && expires_ && clock_.wall_now() >= *expires_) run_plugin();
+  take_result();
+  const Duration ahead = options_.waits_for_plugin ? Duration{0} : kAhead;
+  if (options_.exec && expires_ && clock_.wall_now() >= *expires_ - ahead) run_plugin();
   return authorization_;
 }
 
@@ -28,14 +36,35 @@ bool Credentials::refresh() {
   if (!options_.token_file.empty()) return token_.refresh();
   if (!options_.exec) return false;
   const std::string before = authorization_;
-  run_plugin();
+  take_result();
+  if (authorization_ == before) run_plugin();
   return authorization_ != before;
 }
 
 void Credentials::run_plugin() {
-  const Result<ExecCredential> credential = run_exec_plugin(*options_.exec, options_.exec_cluster);
+  if (clock_.now() < rested_at_ || result_.valid()) return;
+  if (options_.waits_for_plugin) {
+    take(run_exec_plugin(*options_.exec, options_.exec_cluster));
+    return;
+  }
+  std::promise<Result<ExecCredential>> promise;
+  result_ = promise.get_future();
+  thread_ = std::jthread([plugin = *options_.exec, cluster = options_.exec_cluster,
+                          promise = std::move(promise)](const std::stop_token& stop) mutable {
+    promise.set_value(run_exec_plugin(plugin, cluster, {.stop = stop}));
+  });
+}
+
+void Credentials::take_result() {
+  if (!result_.valid() || result_.wait_for(Duration{0}) != std::future_status::ready) return;
+  take(result_.get());
+  rested_at_ = clock_.now() + kRest;
+}
+
+void Credentials::take(const Result<ExecCredential>& credential) {
   if (!credential.ok()) {
     log_warning("the credential plugin failed", {{"error", credential.error().message}});
+    rested_at_ = clock_.now() + kRest;
     return;
   }
   authorization_ = bearer(credential->token);

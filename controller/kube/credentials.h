@@ -1,8 +1,9 @@
 #pragma once
 
-#include <memory>
+#include <future>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -22,6 +23,9 @@ struct CredentialOptions {
   Json exec_cluster{};              // for the plugin
   ExecCredential exec_first{};      // what it gave already
   std::vector<HttpField> fields{};  // of each request: impersonation
+  // Whoever must not stand still has the plugin run beside it, from a minute before its credential
+  // expires: until it has ended the last one stays.
+  bool waits_for_plugin = true;
 };
 
 // The Authorization of requests, kept fresh. Used from one thread.
@@ -30,8 +34,8 @@ class Credentials {
   // `clock` outlives it.
   Credentials(CredentialOptions options, const Clock& clock);
 
-  // Empty: none. A plugin whose credential has expired is run (and waited for); where it fails, the
-  // last one stays.
+  // Empty: none. A plugin whose credential has expired is run; where it fails the last one stays,
+  // and it is left in peace for a while.
   const std::string& authorization();
   const std::vector<HttpField>& fields() const { return options_.fields; }
   // The server refused it. Whether there is another one now.
@@ -39,12 +43,17 @@ class Credentials {
 
  private:
   void run_plugin();
+  void take_result();
+  void take(const Result<ExecCredential>& credential);
 
   CredentialOptions options_;
   const Clock& clock_;
   TokenSource token_;
   std::string authorization_;
   std::optional<WallTime> expires_;
+  TimePoint rested_at_{};                       // the plugin isn't run before
+  std::future<Result<ExecCredential>> result_;  // of the plugin that runs beside
+  std::jthread thread_;
 };
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kGroup[] = "client.authentication.k8s.io/";
 constexpr size_t kOutputBytesMax = 1u << 20;
-constexpr auto kPatience = std::chrono::minutes(1);
+constexpr int kTurnMs = 20;  // between two looks at what can't be waited for
 
 Status check_plugin(const ExecPlugin& plugin) {
   if (plugin.api_version.empty()) {
@@ -90,29 +90,61 @@ Result<pid_t> spawn(const ExecPlugin& plugin, const std::string& info, bool with
   return not_found(message);
 }
 
-// What it prints until it ends; the process is reaped.
-Result<std::string> collect(const std::string& name, pid_t pid, int fd) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+class Waiting {
+ public:
+  explicit Waiting(const ExecPatience& patience)
+      : patience_(patience), until_(std::chrono::steady_clock::now() + patience.time) {}
+
+  // Why it is over; empty: it isn't.
+  std::string over() const {
+    if (patience_.stop.stop_requested()) return "was stopped";
+    if (std::chrono::steady_clock::now() < until_) return "";
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience_.time);
+    return "did not end within " + std::to_string(seconds.count()) + " seconds";
+  }
+
+ private:
+  const ExecPatience& patience_;
+  const std::chrono::steady_clock::time_point until_;
+};
+
+// What it prints until it closes its stdout, or why that is of no use.
+std::string read_all(int fd, const Waiting& waiting, std::string& trouble) {
   std::string output;
-  std::string trouble;
   while (trouble.empty()) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        until - std::chrono::steady_clock::now());
+    trouble = waiting.over();
     pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
-    if (left.count() <= 0 || ::poll(&ready, 1, static_cast<int>(left.count())) == 0) {
-      trouble = "did not end within a minute";
-      break;
-    }
+    if (!trouble.empty() || ::poll(&ready, 1, kTurnMs) <= 0) continue;
     char bytes[4096];
     const ssize_t got = ::read(fd, bytes, sizeof bytes);
     if (got == 0) break;
     if (got > 0) output.append(bytes, static_cast<size_t>(got));
     if (output.size() > kOutputBytesMax) trouble = "printed more than 1 MiB";
   }
-  if (!trouble.empty()) ::kill(pid, SIGKILL);
+  return output;
+}
+
+// Its status, once it has ended: of itself, or killed where there was trouble or comes some.
+int reap(pid_t pid, const Waiting& waiting, std::string& trouble) {
   int status = 0;
+  while (trouble.empty() && ::waitpid(pid, &status, WNOHANG) == 0) {
+    trouble = waiting.over();
+    if (trouble.empty()) ::poll(nullptr, 0, kTurnMs);
+  }
+  if (trouble.empty()) return status;
+  ::kill(pid, SIGKILL);
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
+  return status;
+}
+
+// What it prints until it ends; the process is reaped.
+Result<std::string> collect(const std::string& name, pid_t pid, int fd,
+                            const ExecPatience& patience) {
+  const Waiting waiting(patience);
+  std::string trouble;
+  std::string output = read_all(fd, waiting, trouble);
+  const int status = reap(pid, waiting, trouble);
   if (trouble.empty() && WIFEXITED(status) && WEXITSTATUS(status) != 0) {
     trouble = "failed with exit code " + std::to_string(WEXITSTATUS(status));
   }
@@ -162,7 +194,8 @@ Result<ExecCredential> parse_exec_credential(const ExecPlugin& plugin, const std
   return credential;
 }
 
-Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, const Json& cluster) {
+Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, const Json& cluster,
+                                       const ExecPatience& patience) {
   TRY(check_plugin(plugin));
   const bool is_terminal = ::isatty(0) == 1;
   if (plugin.interactive_mode == "Always" && !is_terminal) {
@@ -175,8 +208,8 @@ Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, const Json& clu
   const bool with_input = info["spec"]["interactive"].get<bool>();
   Result<pid_t> pid = spawn(plugin, dump_json(info), with_input, pipe_ends);
   ::close(pipe_ends[1]);
-  Result<std::string> output =
-      pid.ok() ? collect(plugin.command, *pid, pipe_ends[0]) : Result<std::string>(pid.error());
+  Result<std::string> output = pid.ok() ? collect(plugin.command, *pid, pipe_ends[0], patience)
+                                        : Result<std::string>(pid.error());
   ::close(pipe_ends[0]);
   if (!output.ok()) return output.error();
   return parse_exec_credential(plugin, *output);

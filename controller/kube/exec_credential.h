@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,16 @@ Json exec_info(const ExecPlugin& plugin, const Json& cluster, bool is_terminal);
 // with a token, or with certificate and key.
 Result<ExecCredential> parse_exec_credential(const ExecPlugin& plugin, const std::string& output);
 
-// Runs the plugin and waits for it, at most a minute; its stderr is ours, its stdin too where it
-// may ask and ours is a terminal. kInvalid for a version or mode that isn't one, kNotFound with the
-// installHint where there is no such program, kUnavailable where it fails.
-Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, const Json& cluster);
+// How long a plugin is waited for; then, or when it is told to stop, it is killed.
+struct ExecPatience {
+  Duration time = std::chrono::minutes(1);
+  std::stop_token stop{};
+};
+
+// Runs the plugin and waits for its end; its stderr is ours, its stdin too where it may ask and
+// ours is a terminal. kInvalid for a version or mode that isn't one, kNotFound with the installHint
+// where there is no such program, kUnavailable where it fails or takes too long.
+Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, const Json& cluster,
+                                       const ExecPatience& patience = {});
 
 }  // namespace lockstep

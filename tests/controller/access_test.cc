@@ -1,9 +1,13 @@
 // Reaching a server by a kubeconfig: TLS, certificates, credentials, plugins; over real sockets.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <stop_token>
+#include <thread>
 
 #include "common/base/base64.h"
 #include "controller/kube/kube_access.h"
@@ -308,6 +312,79 @@ TEST_F(Access, RunsAPluginAgainWhenItsTokenHasExpired) {
   EXPECT_EQ(credentials.authorization(), "Bearer run-2");
   EXPECT_TRUE(credentials.refresh());
   EXPECT_EQ(credentials.authorization(), "Bearer run-4") << "one for the refusal, one for the date";
+}
+
+// A credential that has expired, whose token says how often the plugin was run.
+constexpr char kCountedRun[] =
+    "echo x >> runs\n"
+    "echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\","
+    "\"status\":{\"token\":\"run-'$(wc -l < runs)'\","
+    "\"expirationTimestamp\":\"2020-01-01T00:00:00Z\"}}'";
+
+TEST_F(Access, APluginThatLivesOnAfterItsLastWordIsKilled) {
+  ExecPlugin lasting{.api_version = "client.authentication.k8s.io/v1",
+                     .command = plugin("echo $$ > " + (folder_.path() / "pid").string() +
+                                       "; exec >&-; exec sleep 1000"),
+                     .interactive_mode = "Never"};
+  const Result<ExecCredential> late =
+      run_exec_plugin(lasting, {}, {.time = std::chrono::milliseconds(300)});
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, Code::kUnavailable);
+  EXPECT_TRUE(has(late.error().message, "did not end")) << late.error().message;
+  const std::string pid = *read_small_file((folder_.path() / "pid").string());
+  EXPECT_EQ(::kill(static_cast<pid_t>(std::stoi(pid)), 0), -1) << "it was reaped";
+  std::stop_source stop;
+  stop.request_stop();
+  const Result<ExecCredential> stopped = run_exec_plugin(lasting, {}, {.stop = stop.get_token()});
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_TRUE(has(stopped.error().message, "was stopped")) << stopped.error().message;
+}
+
+TEST_F(Access, APluginThatFailsIsLeftInPeaceForAWhile) {
+  const std::string folder = folder_.path().string();
+  user_.exec = ExecPlugin{
+      .api_version = "client.authentication.k8s.io/v1",
+      .command = plugin("cd " + folder + "; test -e broken && echo y >> failures && exit 1\n" +
+                        kCountedRun),
+      .interactive_mode = "Never"};
+  const Result<KubeAccess> result = access();
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  ManualClock clock;
+  clock.jump(std::chrono::hours(24 * 365 * 2));  // 2020 is over on it too
+  Credentials credentials(result->credentials, clock);
+  std::ofstream(folder + "/broken") << "";
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(credentials.authorization(), "Bearer run-1");
+  EXPECT_FALSE(credentials.refresh());
+  EXPECT_EQ(*read_small_file(folder + "/failures"), "y");
+  std::filesystem::remove(folder + "/broken");
+  clock.advance(std::chrono::seconds(30));
+  EXPECT_EQ(credentials.authorization(), "Bearer run-2");
+}
+
+TEST_F(Access, WhoMustNotStandStillHasThePluginRunBeside) {
+  const std::string folder = folder_.path().string();
+  user_.exec = ExecPlugin{
+      .api_version = "client.authentication.k8s.io/v1",
+      .command =
+          plugin("cd " + folder + "; while test -e hold; do sleep 0.01; done\n" + kCountedRun),
+      .interactive_mode = "Never"};
+  const Result<KubeAccess> result = access();
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  CredentialOptions options = result->credentials;
+  options.waits_for_plugin = false;
+  std::ofstream(folder + "/hold") << "";
+  {
+    Credentials credentials(options, loop_.clock);
+    EXPECT_EQ(credentials.authorization(), "Bearer run-1");
+    EXPECT_FALSE(credentials.refresh());
+    EXPECT_EQ(credentials.authorization(), "Bearer run-1");
+    std::filesystem::remove(folder + "/hold");
+    while (credentials.authorization() == "Bearer run-1") std::this_thread::yield();
+    EXPECT_EQ(credentials.authorization(), "Bearer run-2");
+  }
+  std::ofstream(folder + "/hold") << "";
+  Credentials ending(options, loop_.clock);
+  EXPECT_EQ(ending.authorization(), "Bearer run-1");  // its end doesn't wait for the plugin's
 }
 
 TEST_F(Access, SaysWhatIsWrongWithAPlugin) {
