@@ -24,15 +24,36 @@ Result<AgentState> read_state(const Result<HttpReply>& reply) {
 
 }  // namespace
 
-HttpClient& AgentHttpClient::client(const std::string& ip) {
-  std::unique_ptr<HttpClient>& client = clients_[ip];
+AgentHttpClient::Client& AgentHttpClient::client(const std::string& ip) {
+  std::unique_ptr<Client>& client = clients_[ip];
   if (client == nullptr) {
     const std::string host = ip.find(':') == std::string::npos ? ip : "[" + ip + "]";
-    client = std::make_unique<HttpClient>(
-        HttpServer{.url = "http://" + host + ":" + std::to_string(options_.port)}, mailbox_,
-        timers_);
+    client.reset(new Client{
+        .http = HttpClient({.url = "http://" + host + ":" + std::to_string(options_.port)},
+                           mailbox_, timers_)});
   }
   return *client;
+}
+
+void AgentHttpClient::send(const AgentAddress& agent, HttpRequest request, Done done) {
+  request.authorization = bearer(agent.token);
+  request.reply_bytes_max = kReplyBytesMax;
+  Client& to = client(agent.ip);
+  to.is_forgotten = false;
+  ++to.open;
+  to.http.send(std::move(request),
+               [this, ip = agent.ip, done = std::move(done)](const Result<HttpReply>& reply) {
+                 const auto from = clients_.find(ip);
+                 if (--from->second->open == 0 && from->second->is_forgotten) clients_.erase(from);
+                 done(read_state(reply));
+               });
+}
+
+void AgentHttpClient::forget(const AgentAddress& agent) {
+  const auto found = clients_.find(agent.ip);
+  if (found == clients_.end()) return;
+  found->second->is_forgotten = true;
+  if (found->second->open == 0) clients_.erase(found);
 }
 
 // Written once for all nodes of a job, which are told one after the other.
@@ -50,30 +71,23 @@ const std::string& AgentHttpClient::text_of(const std::shared_ptr<const Assignme
 void AgentHttpClient::put_assignment(const AgentAddress& agent,
                                      const std::shared_ptr<const Assignment>& assignment,
                                      int64_t node_index, Done done) {
-  HttpRequest request{
-      .method = "PUT",
-      .path_and_query = "/v1/assignment",
-      .authorization = bearer(agent.token),
-      .body = text_of(assignment) + ",\"nodeIndex\":" + std::to_string(node_index) + "}",
-      .deadline = options_.put_deadline,
-      .reply_bytes_max = kReplyBytesMax};
-  client(agent.ip).send(
-      std::move(request),
-      [done = std::move(done)](const Result<HttpReply>& reply) { done(read_state(reply)); });
+  send(agent,
+       {.method = "PUT",
+        .path_and_query = "/v1/assignment",
+        .body = text_of(assignment) + ",\"nodeIndex\":" + std::to_string(node_index) + "}",
+        .deadline = options_.put_deadline},
+       std::move(done));
 }
 
 void AgentHttpClient::poll_state(const AgentAddress& agent, int64_t since, Duration wait,
                                  Done done) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
-  HttpRequest request{.method = "GET",
-                      .path_and_query = "/v1/state?since=" + std::to_string(since) +
-                                        "&timeoutSeconds=" + std::to_string(seconds),
-                      .authorization = bearer(agent.token),
-                      .deadline = wait + options_.poll_margin,
-                      .reply_bytes_max = kReplyBytesMax};
-  client(agent.ip).send(
-      std::move(request),
-      [done = std::move(done)](const Result<HttpReply>& reply) { done(read_state(reply)); });
+  send(agent,
+       {.method = "GET",
+        .path_and_query = "/v1/state?since=" + std::to_string(since) +
+                          "&timeoutSeconds=" + std::to_string(seconds),
+        .deadline = wait + options_.poll_margin},
+       std::move(done));
 }
 
 }  // namespace lockstep

@@ -16,7 +16,9 @@ struct AgentHttpOptions {
   Duration poll_margin = std::chrono::seconds(10);  // beyond a poll's own wait
 };
 
-// The agents over HTTP, a client with its connections for each of them.
+// The agents over HTTP, a client with its connections for each address. An address may be another
+// agent's by now, or several agents' at once (pods in the node's network), so that a client goes
+// only once nothing is open on it.
 class AgentHttpClient final : public AgentClient {
  public:
   AgentHttpClient(AgentHttpOptions options, Mailbox& mailbox, Timers& timers)
@@ -26,16 +28,23 @@ class AgentHttpClient final : public AgentClient {
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       Done done) override;
   void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override;
-  void forget(const AgentAddress& agent) override { clients_.erase(agent.ip); }
+  void forget(const AgentAddress& agent) override;
 
  private:
-  HttpClient& client(const std::string& ip);
+  struct Client {
+    HttpClient http;
+    size_t open = 0;  // requests without an answer
+    bool is_forgotten = false;
+  };
+
+  void send(const AgentAddress& agent, HttpRequest request, Done done);
+  Client& client(const std::string& ip);
   const std::string& text_of(const std::shared_ptr<const Assignment>& assignment);
 
   AgentHttpOptions options_;
   Mailbox& mailbox_;
   Timers& timers_;
-  std::map<std::string, std::unique_ptr<HttpClient>> clients_;  // by address
+  std::map<std::string, std::unique_ptr<Client>> clients_;  // by address
   std::weak_ptr<const Assignment>
       last_;  // that was put, and its document without nodeIndex and end
   std::string last_text_;

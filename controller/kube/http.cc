@@ -20,7 +20,9 @@ namespace {
 
 namespace rest = web::http;
 
-constexpr size_t kLineBytesMax = 8u << 20;  // objects end at 3 MiB, and a watch's line holds one
+// A watch's line holds one object, which has at most 3 MiB where the server takes it; '<', '>' and
+// '&' come as six bytes each.
+constexpr size_t kLineBytesMax = 18u << 20;
 
 // A peer that is gone without a word is noticed within half a minute, however quiet the stream.
 void keep_alive(int fd) {

@@ -10,8 +10,9 @@
 namespace lockstep {
 namespace {
 
-constexpr JsonLimits kListLimits{.bytes_max = 64u << 20, .depth_max = 64, .values_max = 5'000'000};
-constexpr JsonLimits kEventLimits{.bytes_max = 8u << 20, .depth_max = 64, .values_max = 500'000};
+constexpr ObjectLimits kLimits{.bytes_max = 64u << 20, .values_max = 2'000'000};
+constexpr int kInEvent = 1;
+constexpr int kInList = 2;
 constexpr size_t kWarningsTold = 100;
 
 void append_encoded(std::string& out, std::string_view text) {
@@ -94,6 +95,7 @@ ApiOutcome outcome_of(int code, const Json& status, bool has_retry_after) {
     case 422:
       return ApiOutcome::kInvalid;
     case 401:
+      return ApiOutcome::kUnauthorized;
     case 403:
       return ApiOutcome::kForbidden;
     case 404:
@@ -126,9 +128,17 @@ ApiReply from_status(int code, const Json& status, Duration retry_after) {
 
 ApiReply from_error(const Error& error) {
   ApiReply reply;
-  reply.outcome = error.code == Code::kTimeout ? ApiOutcome::kTimeout : ApiOutcome::kUnavailable;
+  reply.outcome = error.code == Code::kTimeout   ? ApiOutcome::kTimeout
+                  : error.code == Code::kInvalid ? ApiOutcome::kUnreadable
+                                                 : ApiOutcome::kUnavailable;
   reply.message = error.message;
   return reply;
+}
+
+Result<Json> parse_objects(std::string_view text, int objects_at) {
+  ObjectLimits limits = kLimits;
+  limits.objects_at = objects_at;
+  return parse_json_objects(text, limits);
 }
 
 }  // namespace
@@ -161,13 +171,13 @@ Duration retry_after(const std::string& header, WallTime now) {
   return std::clamp(then - now, Duration{0}, kMax);
 }
 
-ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now) {
+ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at) {
   if (!reply.ok()) return from_error(reply.error());
-  Result<Json> body = parse_json(reply->body, kListLimits);
+  Result<Json> body = parse_objects(reply->body, objects_at);
   if (reply->status >= 200 && reply->status < 300) {
     // It was done; what it made will be seen by the next read.
     if (!body.ok()) {
-      return {.outcome = ApiOutcome::kUnavailable,
+      return {.outcome = ApiOutcome::kUnreadable,
               .message = "an answer that can't be read: " + body.error().message};
     }
     return {.outcome = ApiOutcome::kOk, .body = std::move(body).value()};
@@ -176,12 +186,28 @@ ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now) {
                      retry_after(reply->retry_after, now));
 }
 
+namespace {
+
+RateLimiter::Options with_open_max(const KubeClientOptions& options) {
+  RateLimiter::Options rate = options.rate;
+  rate.open_max = options.open_max;
+  return rate;
+}
+
+// Leases must be renewed, whatever a plugin is doing.
+CredentialOptions without_waiting(CredentialOptions options) {
+  options.waits_for_plugin = false;
+  return options;
+}
+
+}  // namespace
+
 KubeClient::KubeClient(KubeClientOptions options, Mailbox& mailbox, Timers& timers,
                        const Clock& clock)
     : options_(std::move(options)),
       timers_(timers),
-      credentials_(options_.credentials, clock),
-      limiter_(timers, options_.rate),
+      credentials_(without_waiting(options_.credentials), clock),
+      limiter_(timers, with_open_max(options_)),
       requests_(options_.server, mailbox, timers),
       watches_(options_.server, mailbox, timers) {}
 
@@ -191,45 +217,30 @@ void KubeClient::send(ApiRequest request, Done done) {
     return;
   }
   const ApiPriority priority = request.priority;
-  auto call = [this, request = std::move(request), done = std::move(done)] {
-    if (request.may_send && !request.may_send()) {
-      end_one();
-      return done(not_sent());
-    }
-    send_now(
-        request,
-        [this, done](ApiReply reply) {
-          end_one();
-          done(std::move(reply));
-        },
-        true);
-  };
   limiter_.submit(
-      [this, priority, call = std::move(call), since = timers_.now()] {
+      [this, request = std::move(request), done = std::move(done),
+       since = timers_.now()]() mutable {
         metrics_.waited_seconds.observe(to_seconds(timers_.now() - since));
-        start({priority, call});
+        send_in_turn(std::move(request), std::move(done));
       },
       priority);
 }
 
-void KubeClient::start(Turn turn) {
-  if (open_ >= options_.open_max) {
-    const auto next =
-        std::upper_bound(turns_.begin(), turns_.end(), turn,
-                         [](const Turn& a, const Turn& b) { return a.priority < b.priority; });
-    turns_.insert(next, std::move(turn));
+void KubeClient::send_in_turn(ApiRequest request, Done done) {
+  if (request.may_send && !request.may_send()) {
+    limiter_.end_one();
+    done(not_sent());
     return;
   }
-  ++open_;
-  turn.call();
-}
-
-void KubeClient::end_one() {
-  --open_;
-  if (turns_.empty()) return;
-  Turn turn = std::move(turns_.front());
-  turns_.pop_front();
-  start(std::move(turn));
+  send_now(
+      std::move(request),
+      [this, done = std::move(done)](ApiReply reply) {
+        if (reply.outcome == ApiOutcome::kThrottled)
+          limiter_.hold_until(timers_.now() + std::min(reply.retry_after, options_.hold_max));
+        limiter_.end_one();
+        done(std::move(reply));
+      },
+      true);
 }
 
 void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
@@ -240,18 +251,18 @@ void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
                    .deadline = options_.deadline,
                    .reply_bytes_max = options_.reply_bytes_max};
   if (!request.body.is_null()) http.body = dump_json(request.body);
-  requests_.send(std::move(http),
-                 [this, request = std::move(request), done = std::move(done), may_retry,
-                  since = timers_.now()](Result<HttpReply> reply) mutable {
-                   metrics_.count(verb_name(request.verb), code_of(reply));
-                   metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
-                   if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
-                     send_now(std::move(request), std::move(done), false);
-                     return;
-                   }
-                   if (reply.ok()) tell_warning(reply->warning);
-                   done(to_api_reply(reply, timers_.wall_now()));
-                 });
+  requests_.send(
+      std::move(http), [this, request = std::move(request), done = std::move(done), may_retry,
+                        since = timers_.now()](Result<HttpReply> reply) mutable {
+        metrics_.count(verb_name(request.verb), code_of(reply));
+        metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
+        if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
+          send_now(std::move(request), std::move(done), false);
+          return;
+        }
+        if (reply.ok()) tell_warning(reply->warning);
+        done(to_api_reply(reply, timers_.wall_now(), request.verb == ApiVerb::kList ? kInList : 0));
+      });
 }
 
 void KubeClient::tell_warning(const std::string& warning) {
@@ -295,7 +306,7 @@ class KubeWatch final : public WatchHandle {
 
   // Adds the line's event, or says how the watch ends with it.
   static std::optional<ApiReply> read(const std::string& line, std::vector<WatchEvent>& events) {
-    Result<Json> event = parse_json(line, kEventLimits);
+    Result<Json> event = parse_objects(line, kInEvent);
     if (!event.ok()) return from_error(event.error());
     Json* object = event->is_object() && event->contains("object") ? &(*event)["object"] : nullptr;
     const std::string type = string_or(*event, "type", "");
@@ -320,7 +331,7 @@ class KubeWatch final : public WatchHandle {
       return;
     }
     if (reply.ok() && reply->status == 401) credentials_.refresh();
-    handler_.on_end(to_api_reply(reply, timers_.wall_now()));
+    handler_.on_end(to_api_reply(reply, timers_.wall_now(), 0));
   }
 
   WatchHandler handler_;

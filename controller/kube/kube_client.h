@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
@@ -20,8 +19,9 @@ struct KubeClientOptions {
   RateLimiter::Options rate{};
   Duration deadline = std::chrono::seconds(30);      // of a request
   Duration watch_margin = std::chrono::seconds(15);  // beyond a watch's timeoutSeconds
-  size_t reply_bytes_max = 64u << 20;                // a page of objects
+  size_t reply_bytes_max = 32u << 20;                // a page of objects
   size_t open_max = 16;                              // requests that wait for their answer
+  Duration hold_max = std::chrono::minutes(1);       // for one wish of the server's
 };
 
 // The path and query of a request, percent-encoded.
@@ -30,15 +30,17 @@ std::string request_path(const ApiRequest& request);
 // Retry-After in seconds or as a date; at most five minutes; 0 where there is none.
 Duration retry_after(const std::string& header, WallTime now);
 
-// What an HTTP reply means.
-ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now);
+// What an HTTP reply means. `objects_at`: as in ObjectLimits.
+ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at);
 
 // The Kubernetes API over HTTP. Leases go past the rate limit: a leader that is busy must not lose
 // its lease for it. Watches have connections of their own. At most `open_max` other requests are
 // open at once, the next ones wait for their answers: each has a connection for itself, and to
-// begin one costs some 30 ms of CPU, since every one reads the system's certificates. What the
-// server warns of (a deprecated version of the API, a field that it doesn't know) is logged, the
-// same words once.
+// begin one costs some 30 ms of CPU, since every one reads the system's certificates. Nor does one
+// go out while a server that refused one of them has asked for time (Retry-After). An object that
+// is too deep or too large comes without what makes it so (left_out() in common/base/json.h), and
+// others' objects come whole. What the server warns of (a deprecated version of the API, a field
+// that it doesn't know) is logged, the same words once.
 class KubeClient final : public ApiClient {
  public:
   // References must outlive it.
@@ -49,16 +51,10 @@ class KubeClient final : public ApiClient {
 
   const RequestMetrics& metrics() const { return metrics_; }
   // For the rate limit, or for others' answers.
-  size_t waiting() const { return limiter_.waiting() + turns_.size(); }
+  size_t waiting() const { return limiter_.waiting(); }
 
  private:
-  struct Turn {
-    ApiPriority priority;
-    std::function<void()> call;
-  };
-
-  void start(Turn turn);
-  void end_one();
+  void send_in_turn(ApiRequest request, Done done);
   void send_now(ApiRequest request, Done done, bool may_retry);
   void tell_warning(const std::string& warning);
 
@@ -66,8 +62,6 @@ class KubeClient final : public ApiClient {
   Timers& timers_;
   Credentials credentials_;
   RateLimiter limiter_;
-  size_t open_ = 0;
-  std::deque<Turn> turns_;  // what waits for an answer to another, the most urgent first
   HttpClient requests_;
   HttpClient watches_;
   RequestMetrics metrics_;

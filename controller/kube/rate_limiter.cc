@@ -5,7 +5,11 @@
 namespace lockstep {
 
 RateLimiter::RateLimiter(Timers& timers, Options options)
-    : timers_(timers), options_(options), tokens_(options.burst), filled_at_(timers.now()) {}
+    : timers_(timers),
+      options_(options),
+      tokens_(options.burst),
+      filled_at_(timers.now()),
+      held_until_(timers.now()) {}
 
 RateLimiter::~RateLimiter() {
   if (timer_) timers_.cancel(*timer_);
@@ -14,6 +18,19 @@ RateLimiter::~RateLimiter() {
 void RateLimiter::submit(std::function<void()> call, ApiPriority priority) {
   lanes_[static_cast<size_t>(priority)].calls.push_back(std::move(call));
   if (!timer_) drain();
+}
+
+void RateLimiter::end_one() {
+  --open_;
+  if (!timer_) drain();
+}
+
+void RateLimiter::hold_until(TimePoint time) {
+  if (time <= held_until_) return;
+  held_until_ = time;
+  if (timer_) timers_.cancel(*timer_);
+  timer_.reset();
+  drain();
 }
 
 void RateLimiter::refill() {
@@ -49,14 +66,22 @@ std::function<void()> RateLimiter::take() {
   return call;
 }
 
+// A call that ends at once, or makes another, comes here again from within: the loop goes on to the
+// next ones, however many they are.
 void RateLimiter::drain() {
+  if (is_draining_) return;
+  is_draining_ = true;
   refill();
-  while (waiting() > 0 && tokens_ >= 1) {
+  while (waiting() > 0 && filled_at_ >= held_until_ && tokens_ >= 1 && open_ < options_.open_max) {
     tokens_ -= 1;
+    ++open_;
     take()();
   }
-  if (waiting() == 0) return;
-  timer_ = timers_.after(from_seconds((1 - tokens_) / options_.per_second) + Duration{1}, [this] {
+  is_draining_ = false;
+  if (waiting() == 0 || open_ >= options_.open_max) return;
+  const Duration for_token =
+      from_seconds(std::max(0.0, 1 - tokens_) / options_.per_second) + Duration{1};
+  timer_ = timers_.after(std::max(for_token, held_until_ - filled_at_), [this] {
     timer_.reset();
     drain();
   });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -10,22 +11,26 @@
 
 namespace lockstep {
 
-// A token bucket: at most `burst` calls at once and `per_second` in the long run. Calls of one
-// priority in their order; a higher one passes the lower ones, but after nine that passed one that
-// was passed has its turn.
-// Single-threaded.
+// A token bucket: at most `burst` calls at once and `per_second` in the long run, and no more than
+// `open_max` that have not ended. Calls of one priority in their order; a higher one passes the
+// lower ones, but after nine that passed one that was passed has its turn. Single-threaded.
 class RateLimiter {
  public:
   struct Options {
     double per_second = 50;
     double burst = 100;
+    size_t open_max = SIZE_MAX;
   };
 
   RateLimiter(Timers& timers, Options options);
   ~RateLimiter();
 
-  // Makes the call now, or from a timer when its turn has come.
+  // Makes the call now, or when its turn has come: from a timer or from within end_one().
   void submit(std::function<void()> call, ApiPriority priority = ApiPriority::kRoutine);
+  // A call has come to its end; needed for `open_max` alone. A call may say so itself.
+  void end_one();
+  // Until then no call is made; the longest such wish counts.
+  void hold_until(TimePoint time);
   size_t waiting() const;
 
  private:
@@ -43,6 +48,9 @@ class RateLimiter {
   Options options_;
   double tokens_;
   TimePoint filled_at_;
+  TimePoint held_until_;
+  size_t open_ = 0;
+  bool is_draining_ = false;
   std::array<Lane, 3> lanes_;  // by ApiPriority
   std::optional<Timers::Id> timer_;
 };

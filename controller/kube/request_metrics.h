@@ -14,8 +14,9 @@ namespace lockstep {
 struct RequestMetrics {
   // By verb (GET, LIST, POST, PUT, DELETE, WATCH) and HTTP code; code 0: no answer.
   std::map<std::pair<std::string, int>, uint64_t> requests;
-  std::map<std::string, Histogram> seconds;              // by verb, from sending to the last byte
-  Histogram waited_seconds{bounds_seconds(1e-3, 1000)};  // for the rate limit
+  std::map<std::string, Histogram> seconds;  // by verb, from sending to the last byte
+  Histogram waited_seconds{
+      bounds_seconds(1e-3, 1000)};  // for the rate limit and for others' answers
 
   void count(const std::string& verb, int code) { ++requests[{verb, code}]; }
   void took(const std::string& verb, double duration) {

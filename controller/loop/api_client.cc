@@ -18,12 +18,16 @@ std::string_view outcome_name(ApiOutcome outcome) {
       return "ResourceVersionTooLarge";
     case ApiOutcome::kInvalid:
       return "Invalid";
+    case ApiOutcome::kUnauthorized:
+      return "Unauthorized";
     case ApiOutcome::kForbidden:
       return "Forbidden";
     case ApiOutcome::kThrottled:
       return "TooManyRequests";
     case ApiOutcome::kUnavailable:
       return "Unavailable";
+    case ApiOutcome::kUnreadable:
+      return "Unreadable";
     case ApiOutcome::kTimeout:
       return "Timeout";
   }

@@ -50,13 +50,16 @@ enum class ApiOutcome {
   kOk,
   kNotFound,
   kAlreadyExists,
-  kConflict,     // another resourceVersion, or a UID precondition
-  kExpired,      // 410: the version or the page is gone, list again
-  kTooLarge,     // the resourceVersion is from the future, list without one
-  kInvalid,      // 400, 413, 422: the same again can't succeed
-  kForbidden,    // 401, 403
+  kConflict,      // another resourceVersion, or a UID precondition
+  kExpired,       // 410: the version or the page is gone, list again
+  kTooLarge,      // the resourceVersion is from the future, list without one
+  kInvalid,       // 400, 413, 422: the same again can't succeed
+  kUnauthorized,  // 401: the credentials, whatever was asked
+  kForbidden,
   kThrottled,    // 429, or 5xx with Retry-After
-  kUnavailable,  // 5xx, no connection, an answer that can't be read
+  kUnavailable,  // 5xx, no connection
+  kUnreadable,   // an answer that is larger than is taken, or none of the API's; asked the same way
+                 // it may come the same again
   kTimeout,
 };
 std::string_view outcome_name(ApiOutcome outcome);

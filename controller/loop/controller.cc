@@ -61,14 +61,33 @@ Problems split_lines(const std::string& text) {
   return lines;
 }
 
+// What of the spec the client could not take in.
+Problems parts_left_out(const Json& document) {
+  Problems problems;
+  const auto check = [&problems](const std::string& path, const Json& value) {
+    if (const std::string why = left_out(value); !why.empty())
+      problems.push_back(path + ": found something " + why + ", expected less");
+  };
+  const Json* spec = find_member(document, "spec");
+  if (spec == nullptr) return problems;
+  check("spec", *spec);
+  if (!spec->is_object()) return problems;
+  for (const auto& [key, value] : spec->items()) check(join_path("spec", key), value);
+  return problems;
+}
+
 // A job whose spec can't be read still has a name and a status.
 TrainingJob read_job(const Json& document, Problems& problems) {
-  problems.clear();
-  Result<TrainingJob> job = stored_training_job_from_json(document);
-  if (job.ok()) return std::move(job).value();
-  problems = split_lines(job.error().message);
+  problems = parts_left_out(document);
+  if (problems.empty()) {
+    Result<TrainingJob> job = stored_training_job_from_json(document);
+    if (job.ok()) return std::move(job).value();
+    problems = split_lines(job.error().message);
+  }
   Json without_spec = document;
   without_spec["spec"] = Json::object();
+  if (auto* metadata = without_spec["metadata"].get_ptr<Json::object_t*>())
+    std::erase_if(*metadata, [](const auto& member) { return !left_out(member.second).empty(); });
   Result<TrainingJob> rest = stored_training_job_from_json(without_spec);
   TrainingJob readable = rest.ok() ? std::move(rest).value() : TrainingJob{};
   // Whose it is and whether it may run don't depend on the rest of the spec.

@@ -58,8 +58,7 @@ bool refuses_spec(const ApiReply& reply) {
   if (reply.outcome != ApiOutcome::kForbidden) return false;
   constexpr std::string_view kOfOthers[] = {"cannot create resource",
                                             "cannot set blockOwnerDeletion", "being terminated"};
-  return !is_quota(reply) && !has_any(reply.message, kOfOthers) &&
-         !reply.message.starts_with("HTTP 401");
+  return !is_quota(reply) && !has_any(reply.message, kOfOthers);
 }
 
 bool is_answer(ApiOutcome outcome) {

@@ -22,13 +22,13 @@ std::string uid_of(const Json& object) {
   return string_or(metadata_of(object), "uid", "");
 }
 
-// Whether `incoming` says nothing that `known`, of the same UID, doesn't.
-bool is_stale(const Json& known, const Json& incoming) {
-  const std::string a = version_of(known);
-  const std::string b = version_of(incoming);
-  if (a == b) return true;
-  const auto order = compare_versions(b, a);
+bool is_older(const std::string& version, const std::string& than) {
+  const auto order = compare_versions(version, than);
   return order && *order == std::strong_ordering::less;
+}
+
+bool is_same(const Json& a, const Json& b) {
+  return uid_of(a) == uid_of(b) && version_of(a) == version_of(b);
 }
 
 }  // namespace
@@ -46,7 +46,8 @@ Informer::Informer(ApiClient& api, Timers& timers, Random& random, InformerOptio
       options_(std::move(options)),
       on_change_(std::move(on_change)),
       on_synced_(std::move(on_synced)),
-      retry_(options_.retry, random) {}
+      retry_(options_.retry, random),
+      page_size_(options_.page_size) {}
 
 Informer::~Informer() {
   if (timer_) timers_.cancel(*timer_);
@@ -73,19 +74,27 @@ const Json* Informer::find(const std::string& key) const {
 void Informer::list(std::string continue_token) {
   ApiRequest request{
       .verb = ApiVerb::kList, .type = options_.type, .namespace_ = options_.namespace_};
-  request.query["limit"] = std::to_string(options_.page_size);
+  request.query["limit"] = std::to_string(page_size_);
   if (!options_.label_selector.empty()) request.query["labelSelector"] = options_.label_selector;
   if (continue_token.empty()) {
     listed_.clear();
   } else {
-    request.query["continue"] = std::move(continue_token);
+    request.query["continue"] = continue_token;
   }
-  api_.send(std::move(request), [this, alive = std::weak_ptr(alive_)](ApiReply reply) {
-    if (!alive.expired()) on_page(std::move(reply));
+  api_.send(std::move(request), [this, continue_token = std::move(continue_token),
+                                 alive = std::weak_ptr(alive_)](ApiReply reply) {
+    if (!alive.expired()) on_page(continue_token, std::move(reply));
   });
 }
 
-void Informer::on_page(ApiReply reply) {
+void Informer::on_page(const std::string& continue_token, ApiReply reply) {
+  if (reply.outcome == ApiOutcome::kUnreadable && page_size_ > 1) {
+    page_size_ /= 2;
+    log_info("a page is asked for again, with fewer objects",
+             {{"resource", options_.type.plural}, {"limit", page_size_}, {"error", reply.message}});
+    list(continue_token);
+    return;
+  }
   if (!reply.ok()) {
     log_warning("a list failed", {{"resource", options_.type.plural},
                                   {"outcome", outcome_name(reply.outcome)},
@@ -93,6 +102,7 @@ void Informer::on_page(ApiReply reply) {
     retry_later(true, reply.retry_after);
     return;
   }
+  page_size_ = std::min(page_size_ * 2, options_.page_size);
   const Json* items = find_member(reply.body, "items");
   if (items != nullptr && items->is_array()) {
     for (const Json& item : *items)
@@ -107,19 +117,36 @@ void Informer::on_page(ApiReply reply) {
 }
 
 void Informer::finish_list(const Json& page) {
-  version_ = version_of(page);
+  const std::string before = std::exchange(version_, version_of(page));
+  const bool went_back = std::exchange(went_back_, false) || is_older(version_, before);
+  unreadable_at_.clear();
   const std::map<std::string, SharedJson> listed = std::exchange(listed_, {});
-  std::vector<std::string> vanished;
-  for (const auto& [key, object] : objects_) {
-    const auto order = compare_versions(version_of(object), version_);
-    const bool is_ahead = order && *order == std::strong_ordering::greater;
-    if (!listed.contains(key) && !is_ahead) vanished.push_back(key);
+  if (went_back) {
+    replace_all(listed);
+  } else {
+    std::vector<std::string> vanished;
+    for (const auto& [key, object] : objects_)
+      if (!listed.contains(key) && !is_older(version_, version_of(object))) vanished.push_back(key);
+    for (const std::string& key : vanished) erase(key);
+    for (const auto& [key, object] : listed) put(key, object);
   }
-  for (const std::string& key : vanished) erase(key);
-  for (const auto& [key, object] : listed) put(key, object);
   const bool first = !std::exchange(synced_, true);
   watch();
   if (first) on_synced_();
+}
+
+// What is known is of a future that did not come to be: its versions say nothing.
+void Informer::replace_all(const std::map<std::string, SharedJson>& listed) {
+  log_warning("the server's versions have stepped back",
+              {{"resource", options_.type.plural}, {"version", version_}});
+  std::vector<std::string> vanished;
+  for (const auto& [key, object] : objects_)
+    if (!listed.contains(key)) vanished.push_back(key);
+  for (const std::string& key : vanished) erase(key);
+  for (const auto& [key, object] : listed) {
+    const Json* known = find(key);
+    if (known == nullptr || !is_same(*known, object)) store(key, object);
+  }
 }
 
 void Informer::watch() {
@@ -143,8 +170,7 @@ void Informer::on_events(std::vector<WatchEvent> events) {
   watch_had_events_ = true;
   for (const WatchEvent& event : events) {
     const std::string version = version_of(event.object);
-    const auto order = compare_versions(version, version_);
-    if (!version.empty() && !(order && *order == std::strong_ordering::less)) version_ = version;
+    if (!version.empty() && !is_older(version, version_)) version_ = version;
     if (event.type == WatchEventType::kBookmark) continue;
     const std::string key = object_key(event.object);
     if (event.type != WatchEventType::kDeleted) {
@@ -162,6 +188,7 @@ void Informer::on_watch_end(ApiReply reply) {
   timers_.after(Duration{0}, [handle = std::shared_ptr<WatchHandle>(std::move(watch_))] {});
   if (reply.outcome == ApiOutcome::kExpired || reply.outcome == ApiOutcome::kTooLarge) {
     log_info("a watch is too old, listing again", {{"resource", options_.type.plural}});
+    went_back_ |= reply.outcome == ApiOutcome::kTooLarge;
     retry_later(true, reply.retry_after);
     return;
   }
@@ -173,7 +200,10 @@ void Informer::on_watch_end(ApiReply reply) {
   log_warning("a watch broke", {{"resource", options_.type.plural},
                                 {"outcome", outcome_name(reply.outcome)},
                                 {"error", reply.message}});
-  retry_later(false, reply.retry_after);
+  const bool is_unreadable = reply.outcome == ApiOutcome::kUnreadable;
+  const bool was_unreadable = unreadable_at_ == version_;
+  unreadable_at_ = is_unreadable ? version_ : "";
+  retry_later(is_unreadable && was_unreadable, reply.retry_after);
 }
 
 void Informer::retry_later(bool relist, Duration minimum) {
@@ -192,24 +222,21 @@ SharedJson Informer::trimmed(const SharedJson& object) const {
   return options_.trim ? SharedJson(options_.trim(object)) : object;
 }
 
+// Unless it says nothing new, or is of a namesake that is long gone.
 void Informer::put(const std::string& key, const SharedJson& object) {
-  const auto place = objects_.find(key);
-  if (place == objects_.end()) {
-    const SharedJson kept = objects_[key] = trimmed(object);
-    on_change_(key, nullptr, &*kept);
-    return;
-  }
-  if (uid_of(place->second) != uid_of(object)) {
-    const auto order = compare_versions(version_of(object), version_of(place->second));
-    if (order && *order == std::strong_ordering::less) return;  // of a namesake that is long gone
-    erase(key);
-    put(key, object);
-    return;
-  }
-  if (is_stale(place->second, object)) return;
+  const Json* known = find(key);
+  const bool is_stale = known != nullptr && (is_same(*known, object) ||
+                                             is_older(version_of(object), version_of(*known)));
+  if (!is_stale) store(key, object);
+}
+
+void Informer::store(const std::string& key, const SharedJson& object) {
+  const Json* known = find(key);
+  if (known != nullptr && uid_of(*known) != uid_of(object)) erase(key);
   const SharedJson kept = trimmed(object);
+  const auto [place, is_new] = objects_.try_emplace(key, kept);
   const SharedJson before = std::exchange(place->second, kept);
-  on_change_(key, &*before, &*kept);
+  on_change_(key, is_new ? nullptr : &*before, &*kept);
 }
 
 void Informer::erase(const std::string& key) {
@@ -223,9 +250,7 @@ void Informer::erase(const std::string& key) {
 void Informer::learn_written(const SharedJson& object) {
   const std::string key = object_key(object);
   // What isn't here and isn't beyond the watch's position has come and gone.
-  const auto order = compare_versions(version_of(object), version_);
-  const bool is_ahead = order && *order == std::strong_ordering::greater;
-  if (objects_.contains(key) || is_ahead) put(key, object);
+  if (objects_.contains(key) || is_older(version_, version_of(object))) put(key, object);
 }
 
 void Informer::learn_read(const SharedJson& object) {

@@ -20,7 +20,7 @@ struct InformerOptions {
   ResourceType type{};
   std::string namespace_{};  // empty: all
   std::string label_selector{};
-  int64_t page_size = 500;
+  int64_t page_size = 500;  // halved, down to one, while an answer is too large to be read
   // A watch is asked to end after a time between the two, so that not all end at once.
   int64_t watch_seconds_min = 240;
   int64_t watch_seconds_max = 300;
@@ -32,9 +32,11 @@ struct InformerOptions {
 };
 
 // A copy of all objects of one kind that follows the server's: list in pages, then watch from the
-// list's version; after a clean end watch again from the last version seen; after 410 list again;
-// after errors wait longer and longer. Bookmarks move the version and nothing else. Events that are
-// older than what is known (they repeat after a reconnect) are dropped.
+// list's version; after a clean end watch again from the last version seen; after 410, and after an
+// event that can't be read twice, list again; after errors wait longer and longer. Bookmarks move
+// the version and nothing else. Events that are older than what is known (they repeat after a
+// reconnect) are dropped. Where the server's versions have stepped back (an older copy of its
+// storage was put in place) what it lists is all there is, however old.
 // Single-threaded. Source of the rules: client-go, tools/cache/reflector.go.
 class Informer {
  public:
@@ -67,14 +69,16 @@ class Informer {
 
  private:
   void list(std::string continue_token);
-  void on_page(ApiReply reply);
+  void on_page(const std::string& continue_token, ApiReply reply);
   void finish_list(const Json& page);
+  void replace_all(const std::map<std::string, SharedJson>& listed);
   void watch();
   void on_events(std::vector<WatchEvent> events);
   void on_watch_end(ApiReply reply);
   void retry_later(bool relist, Duration minimum);
   SharedJson trimmed(const SharedJson& object) const;
   void put(const std::string& key, const SharedJson& object);
+  void store(const std::string& key, const SharedJson& object);
   void erase(const std::string& key);
 
   ApiClient& api_;
@@ -87,7 +91,10 @@ class Informer {
 
   std::map<std::string, SharedJson> objects_;
   std::map<std::string, SharedJson> listed_;  // pages of the list under way
+  int64_t page_size_;
   std::string version_;
+  bool went_back_ = false;     // the server doesn't know of version_ yet
+  std::string unreadable_at_;  // version_ when a watch's event couldn't be read
   bool synced_ = false;
   std::unique_ptr<WatchHandle> watch_;
   TimePoint watch_since_{};

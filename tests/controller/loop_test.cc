@@ -180,6 +180,90 @@ TEST_F(InformerTest, TooManyRequestsNeverMeansAList) {
   EXPECT_TRUE(api.asked.empty());
 }
 
+TEST_F(InformerTest, APageThatIsTooLargeIsAskedForAgainWithFewerObjects) {
+  options.page_size = 8;
+  Informer paged(
+      api, timers, random, options, [](const std::string&, const Json*, const Json*) {}, [] {});
+  paged.start();
+  const ApiReply too_large{.outcome = ApiOutcome::kUnreadable};
+  const auto limit = [&] { return api.asked.at(0).request.query.at("limit"); };
+  api.answer(too_large);
+  EXPECT_EQ(limit(), "4");
+  api.answer(page({pod("a", "3")}, "10", "more"));
+  EXPECT_EQ(limit(), "8");
+  api.answer(too_large);
+  api.answer(too_large);
+  EXPECT_EQ(limit(), "2");
+  EXPECT_EQ(api.asked[0].request.query.at("continue"), "more");
+  EXPECT_FALSE(timers.next().has_value());
+  api.answer(too_large);
+  api.answer(too_large);
+  EXPECT_TRUE(api.asked.empty()) << "one alone is tried again after a while";
+  pass(seconds(2));
+  EXPECT_EQ(limit(), "1");
+  EXPECT_FALSE(api.asked[0].request.query.contains("continue"));
+  api.answer(page({pod("a", "3")}, "10", "more"));
+  api.answer(page({pod("b", "4")}, "10"));
+  EXPECT_EQ(paged.objects().size(), 2u);
+}
+
+TEST_F(InformerTest, AnEventThatCanNotBeReadTwiceIsPassedByWithAList) {
+  listed({pod("a", "3")}, "10");
+  end_watch(ApiOutcome::kUnreadable);
+  pass(seconds(2));
+  EXPECT_EQ(api.watches.size(), 2u);
+  EXPECT_EQ(watched_version(), "10");
+  event(WatchEventType::kModified, pod("a", "11"));
+  end_watch(ApiOutcome::kUnreadable);  // another one
+  pass(seconds(4));
+  EXPECT_EQ(api.watches.size(), 3u);
+  end_watch(ApiOutcome::kUnavailable);  // the network is no reason
+  pass(seconds(8));
+  EXPECT_EQ(api.watches.size(), 4u);
+  end_watch(ApiOutcome::kUnreadable);
+  pass(seconds(16));
+  EXPECT_EQ(api.watches.size(), 5u);
+  EXPECT_TRUE(api.asked.empty());
+  end_watch(ApiOutcome::kUnreadable);
+  pass(seconds(40));
+  ASSERT_EQ(api.asked.size(), 1u);
+  api.answer(page({pod("a", "12"), pod("b", "13")}, "20"));
+  EXPECT_EQ(watched_version(), "20");
+  EXPECT_EQ(changes, (std::vector<std::string>{"+a", "~a", "~a", "+b"}));
+}
+
+// An etcd restored from a backup: versions are given again, and what they meant is gone.
+TEST_F(InformerTest, WhenVersionsHaveSteppedBackTheListIsAllThereIs) {
+  for (const ApiOutcome how : {ApiOutcome::kTooLarge, ApiOutcome::kExpired}) {
+    SCOPED_TRACE(outcome_name(how));
+    changes.clear();
+    informer.relist();
+    api.asked.clear();
+    informer.relist();
+    api.answer(page({pod("a", "900"), pod("b", "950"), pod("same", "200")}, "1000"));
+    event(WatchEventType::kAdded, pod("ghost", "1001"));
+    changes.clear();
+    end_watch(how);
+    pass(seconds(40));
+    api.answer(page({pod("a", "500"), pod("b", "510", "another"), pod("same", "200")}, "600"));
+    EXPECT_EQ(changes, (std::vector<std::string>{"-ghost", "~a", "-b", "+b"}));
+    EXPECT_EQ(informer.find("ns/a")->at("metadata").at("resourceVersion"), "500");
+    EXPECT_EQ(watched_version(), "600");
+    informer.learn_written(pod("a", "601"));
+    EXPECT_EQ(informer.find("ns/a")->at("metadata").at("resourceVersion"), "601");
+    pass(minutes(10));
+  }
+}
+
+TEST_F(InformerTest, AVersionFromTheFutureAloneTakesTheListForTheTruth) {
+  listed({pod("a", "900")}, "1000");
+  changes.clear();
+  end_watch(ApiOutcome::kTooLarge);
+  pass(seconds(2));
+  api.answer(page({pod("a", "850")}, "1200"));  // the server has counted on since
+  EXPECT_EQ(changes, (std::vector<std::string>{"~a"}));
+}
+
 TEST_F(InformerTest, EventsThatRepeatOrComeLateAreDropped) {
   listed({}, "10");
   event(WatchEventType::kAdded, pod("a", "11"));

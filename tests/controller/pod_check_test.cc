@@ -237,7 +237,7 @@ TEST_F(CheckedJob, AnswersThatSayNothingOfThePodHoldNothingUp) {
       {ApiOutcome::kForbidden, "HTTP 403: pods \"p\" is forbidden: exceeded quota: team"},
       {ApiOutcome::kForbidden,
        "HTTP 403: pods is forbidden: User \"u\" cannot create resource \"pods\" in API group \"\""},
-      {ApiOutcome::kForbidden, "HTTP 401: Unauthorized"},
+      {ApiOutcome::kUnauthorized, "HTTP 401: Unauthorized"},
       {ApiOutcome::kForbidden,
        "HTTP 403: pods \"p\" is forbidden: cannot set blockOwnerDeletion if an ownerReference "
        "refers "

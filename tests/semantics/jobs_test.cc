@@ -128,6 +128,102 @@ TEST_F(Control, APodWhoseAnswerWasLostIsFoundAndNotMadeTwice) {
   EXPECT_EQ(proxy.count("delete"), 0u);
 }
 
+// What an API server stores for whoever may create a job, and more than is read here.
+Json deeper_or_larger(Json job) {
+  const std::string name = meta(job, "name");
+  Json inner = 0;
+  for (int i = 0; name == "deep" && i < 70; ++i) inner = {{"a", std::move(inner)}};
+  if (name == "large") inner = Json::array_t(250'000, 0);
+  if (inner != 0) job["spec"]["podTemplate"] = {{"x", std::move(inner)}};
+  return job;
+}
+
+TEST_F(Control, AJobThatIsTooDeepOrTooLargeIsInvalidAndHarmsNoOther) {
+  const auto in_answer = [](Exchange& exchange) {
+    Json body = exchange.ask().body;
+    if (body.contains("items")) {
+      for (Json& item : body["items"]) item = deeper_or_larger(std::move(item));
+    } else if (body.contains("spec")) {
+      body = deeper_or_larger(std::move(body));
+    }
+    exchange.answer(200, dump_json(body));
+  };
+  for (const char* verb : {"list", "get"})
+    proxy.on({.verb = verb, .resource = "trainingjobs", .fault = in_answer});
+  proxy.on({.verb = "update", .resource = "trainingjobs/status", .fault = in_answer});
+  proxy.on({.verb = "watch",
+            .resource = "trainingjobs",
+            .fault = filtered([](const std::string& line) {
+              Json event = *parse_json(line);
+              event["object"] = deeper_or_larger(std::move(event["object"]));
+              return std::vector<std::string>{dump_json(event)};
+            })});
+  const auto is_invalid = [&](const char* name) {
+    return condition_reason(job(name), "Valid") == "InvalidSpec";
+  };
+  const Json before = make_job("large", 2);
+  const Json made = make_job("j", 3);
+  std::string wanted = kThree;
+  for (int start = 0; start < 2; ++start) {
+    Loop loop(20);
+    Replica replica(loop, proxy, options());
+    replica.start();
+    ASSERT_TRUE(loop.run_until([&] { return pods_of(made) == wanted && is_invalid("large"); }));
+    // Now by a watch's event.
+    if (start == 0) make_job("deep", 2);
+    EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4 + start}}}}), 200));
+    wanted += " j-worker-" + std::to_string(3 + start) + "-1";
+    ASSERT_TRUE(loop.run_until([&] { return pods_of(made) == wanted && is_invalid("deep"); }));
+    settle(loop);
+  }
+  EXPECT_EQ(pods_of(before), "");
+  EXPECT_EQ(pods_of(job("deep")), "");
+  const std::string stored = dump_json(job("deep")["status"]["conditions"]);
+  EXPECT_NE(stored.find("spec.podTemplate: found something nested deeper than 64 levels"),
+            std::string::npos)
+      << stored;
+  EXPECT_EQ(proxy.count("list"), 4u);
+}
+
+TEST_F(Control, ATokenThatIsRefusedIsNoRefusalOfPods) {
+  const Json made = make_job("j", 3);
+  proxy.on(
+      {.verb = "create", .resource = "pods", .fault = failed(401, "Unauthorized"), .times = 3});
+  Loop loop(20);
+  Replica replica(loop, proxy, options());
+  replica.start();
+  bool is_blamed = false;
+  ASSERT_TRUE(loop.run_until([&] {
+    is_blamed |= condition_reason(job("j"), "PodsScheduled") == "PodForbidden";
+    return pods_of(made) == kThree;
+  }));
+  EXPECT_FALSE(is_blamed);
+}
+
+TEST_F(Control, ANamesakeInheritsNothingOfAJobWhoseDeletionWasNotHeardOf) {
+  const Json first = make_job("j", 3);
+  proxy.on({.verb = "create", .resource = "pods", .fault = failed(403, "Forbidden"), .times = 1});
+  proxy.on({.verb = "watch",
+            .resource = "trainingjobs",
+            .fault = filtered([](const std::string& line) {
+              const bool is_swallowed = line.find("\"DELETED\"") != std::string::npos;
+              return is_swallowed ? std::vector<std::string>() : std::vector<std::string>{line};
+            })});
+  ControllerOptions patient = options();
+  patient.refusal_first = patient.refusal_max = std::chrono::hours(10);
+  Loop loop(20);
+  Replica replica(loop, proxy, patient);
+  replica.start();
+  ASSERT_TRUE(loop.run_until(
+      [&] { return condition_reason(job("j"), "PodsScheduled") == "PodForbidden"; }));
+  settle(loop);
+  EXPECT_EQ(pods_of(first), "");
+  EXPECT_TRUE(is_code(ask("DELETE", jobs() + "/j?propagationPolicy=Background"), 200));
+  const Json second = make_job("j", 3);
+  EXPECT_NE(meta(first, "uid"), meta(second, "uid"));
+  EXPECT_TRUE(makes_three(loop, second));
+}
+
 TEST_F(Control, AServerThatIsBusyGetsItsTime) {
   const Json made = make_job("j", 3);
   proxy.on({.verb = "create",
@@ -137,7 +233,14 @@ TEST_F(Control, AServerThatIsBusyGetsItsTime) {
   Loop loop(20);
   Replica replica(loop, proxy, options());
   replica.start();
-  ASSERT_TRUE(makes_three(loop, made));
+  // Something is always new, and worth a plan.
+  int changes = 0;
+  ASSERT_TRUE(loop.run_until([&] {
+    const Json label = {{"metadata", {{"labels", {{"change", std::to_string(++changes)}}}}}};
+    EXPECT_TRUE(is_code(patch(jobs() + "/j", label), 200));
+    return pods_of(made) == kThree;
+  }));
+  EXPECT_GE(changes, 10);
   const std::vector<Seen> creates = proxy.seen("create", "pods");
   for (size_t i = 0; i < 2; ++i)
     EXPECT_GE(to_seconds(creates[i + 1].at - creates[i].at) * loop.clock.speed(), 5.0);

@@ -12,6 +12,7 @@ using conformance::server;
 using std::chrono::seconds;
 
 constexpr double kSpeed = 8;
+constexpr Duration kSkew = std::chrono::minutes(10);
 constexpr double kSlowSpeed = 3;  // where a second more or less counts
 
 class Leases : public Jobs {
@@ -30,8 +31,8 @@ class Leases : public Jobs {
 
 TEST_F(Leases, WhatAFrozenLeaderStillSendsTakesNoEffect) {
   FaultProxy second_proxy(server().target());
-  Loop first_loop(kSpeed);
-  Loop second_loop(kSpeed);
+  Loop first_loop(kSpeed, kSkew);
+  Loop second_loop(kSpeed, -kSkew);
   Replica first(first_loop, proxy, replica_options("first"));
   Replica second(second_loop, second_proxy, replica_options("second"));
   first.start();

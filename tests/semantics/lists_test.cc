@@ -204,6 +204,22 @@ TEST_F(Lists, WatchesThatTheServerEndsAreFollowedByWatches) {
   EXPECT_EQ(cache.changes.size(), 33u);
 }
 
+TEST_F(Lists, APageThatIsTooLargeIsReadInSmallerOnes) {
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    make(configmaps(), [&] {
+      Json map = named(name, {{"mine", "1"}});
+      map["data"] = {{"much", std::string(10'000, 'x')}};
+      return map;
+    }());
+  KubeClientOptions narrow = client_options(loop, proxy);
+  narrow.reply_bytes_max = 25'000;
+  Cache cache(loop, narrow, of_configmaps());
+  cache.informer.start();
+  ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == 1; }));
+  EXPECT_EQ(cache.names(), "a b c d e");
+  EXPECT_EQ(cache.changes.size(), 5u);
+}
+
 TEST_F(Lists, PagesMakeOneListAndAnExpiredOneMeansTheWholeListAgain) {
   for (const char* name : {"a", "b", "c", "d", "e"}) make_map(name);
   InformerOptions options = of_configmaps();

@@ -20,8 +20,8 @@ Duration stretched(Duration time, double by) {
 
 }  // namespace
 
-FastClock::FastClock(double speed)
-    : speed_(speed), begin_(SystemClock().now()), wall_begin_(SystemClock().wall_now()) {}
+FastClock::FastClock(double speed, Duration skew)
+    : speed_(speed), begin_(SystemClock().now()), wall_begin_(SystemClock().wall_now() + skew) {}
 
 TimePoint FastClock::now() const {
   return begin_ + stretched(SystemClock().now() - begin_, speed_);
@@ -35,7 +35,7 @@ TimePoint FastClock::machine_time(TimePoint time) const {
   return begin_ + stretched(time - begin_, 1 / speed_);
 }
 
-Loop::Loop(double speed) : clock(speed) {
+Loop::Loop(double speed, Duration skew) : clock(speed, skew) {
   [[maybe_unused]] static const bool started = [] {
     start_http_threads(4);
     return true;

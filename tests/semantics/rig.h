@@ -15,10 +15,10 @@
 namespace lockstep::semantics {
 
 // A clock that runs `speed` times as fast as the machine's, from the same beginning, so that
-// client-go's real times can be waited for.
+// client-go's real times can be waited for. For people it shows a time that is wrong by `skew`.
 class FastClock final : public Clock {
  public:
-  explicit FastClock(double speed);
+  explicit FastClock(double speed, Duration skew = {});
   TimePoint now() const override;
   WallTime wall_now() const override;
   // When the machine's clock shows it that this one shows `time`.
@@ -34,7 +34,7 @@ class FastClock final : public Clock {
 // The thread that clients and controllers live on: this one, while it is in here.
 class Loop {
  public:
-  explicit Loop(double speed = 1);
+  explicit Loop(double speed = 1, Duration skew = {});
 
   // False where it doesn't hold within a minute of the machine's time: a guard against hangs.
   bool run_until(const std::function<bool()>& done);
