@@ -409,7 +409,8 @@ struct Schema<TrainingJobSpec> {
                 .maximum = 4096},
           &TrainingJobSpec::threadsPerProcess);
     visit(Field{.name = "image",
-                .meaning = "Container image of the pods; empty is lockstep. lockstep run uses the "
+                .meaning = "Container image of the pods; empty is the controller's --job-image. "
+                           "lockstep run uses the "
                            "machine's own binaries.",
                 .bytes_max = 512},
           &TrainingJobSpec::image);

@@ -60,7 +60,8 @@ Verdict placement(Pass& pass) {
       const NewPod pod{.index = index,
                        .incarnation = pass.members[static_cast<size_t>(index)],
                        .round = pass.status.round,
-                       .avoid = avoided};
+                       .avoid = avoided,
+                       .image = pass.limits.job_image};
       pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, pod.incarnation),
                          .body = make_worker_pod(pass.job(), pod)});
     }

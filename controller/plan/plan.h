@@ -13,6 +13,7 @@
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "controller/plan/names.h"
 #include "controller/plan/pod_view.h"
 
 namespace lockstep {
@@ -81,8 +82,9 @@ struct Limits {
   Duration backoff_first = std::chrono::seconds(1);  // before the second restart without progress
   Duration backoff_max = std::chrono::seconds(120);
   Duration exit_wait =
-      std::chrono::seconds(60);  // from the end of a job until its pods are deleted
-  size_t log_tail_bytes = 1024;  // of a failed worker, in status
+      std::chrono::seconds(60);           // from the end of a job until its pods are deleted
+  size_t log_tail_bytes = 1024;           // of a failed worker, in status
+  std::string job_image = kDefaultImage;  // of jobs that name none
 };
 
 // Whom to dial.

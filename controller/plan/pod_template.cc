@@ -94,7 +94,7 @@ Json container_ports(const TrainingJob& job) {
 Json container(const TrainingJob& job, const NewPod& pod) {
   Json node = {
       {"name", kNodeContainer},
-      {"image", job.spec.image.empty() ? kDefaultImage : job.spec.image},
+      {"image", job.spec.image.empty() ? pod.image : job.spec.image},
       {"command", Json::array({kAgentPath})},
       {"env", environment(job, pod)},
       {"ports", container_ports(job)},

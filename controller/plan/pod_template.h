@@ -7,14 +7,16 @@
 
 #include "common/api/training_job.h"
 #include "common/base/json.h"
+#include "controller/plan/names.h"
 
 namespace lockstep {
 
 struct NewPod {
   int64_t index = 0;
   int64_t incarnation = 1;
-  int64_t round = 0;                 // status.round at its creation
-  std::vector<std::string> avoid{};  // Kubernetes nodes, by required node affinity
+  int64_t round = 0;                  // status.round at its creation
+  std::vector<std::string> avoid{};   // Kubernetes nodes, by required node affinity
+  std::string image = kDefaultImage;  // of a job that names none
 };
 
 // What marks the pod of a node, and how the cache finds it.

@@ -49,7 +49,8 @@ bool is_check_due(const Pass& pass) {
 CheckPod make_check(const Pass& pass) {
   const NewPod pod{.index = 0,
                    .incarnation = pass.members.empty() ? 1 : pass.members.front() + 1,
-                   .round = pass.status.round};
+                   .round = pass.status.round,
+                   .image = pass.limits.job_image};
   return {.body = make_worker_pod(pass.job(), pod), .generation = pass.job().metadata.generation};
 }
 

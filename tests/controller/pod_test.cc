@@ -72,6 +72,17 @@ TEST(PodTemplate, GpusAreALimitAndCommandsMayRunAsRoot) {
   EXPECT_FALSE(spec["securityContext"].contains("runAsNonRoot"));
 }
 
+TEST(PodTemplate, AJobWithoutAnImageGetsTheInstallations) {
+  Scene scene;
+  scene.limits.job_image = "registry/lockstep:2";
+  scene.settle();
+  const std::vector<CreatePod> made = only<CreatePod>(scene.plan());
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_EQ(made[0].body["spec"]["containers"][0]["image"], "registry/lockstep:2");
+  scene.seen.job.spec.image = "mine:1";
+  EXPECT_EQ(only<CreatePod>(scene.plan())[0].body["spec"]["containers"][0]["image"], "mine:1");
+}
+
 TEST(PodTemplate, NamesThePortsOfTheAgentAndOfItsRanks) {
   Scene scene;
   scene.seen.job.spec.processesPerNode = 2;
