@@ -16,7 +16,7 @@ build_packages=(g++ cmake ninja-build ccache nlohmann-json3-dev libcpprest-dev l
   prometheus-cpp-dev libcli11-dev libdnnl-dev libboost-dev libssl-dev libre2-dev
   googletest)
 text_packages=(bible-kjv bible-kjv-text)
-test_packages=(python3 python3-torch clang libclang-rt-14-dev clang-format procps zsh fish)
+test_packages=(python3 python3-torch patchelf binutils clang libclang-rt-14-dev clang-format procps zsh fish)
 go_packages=(golang-go golang-github-masterminds-sprig-dev
   golang-github-xeipuuv-gojsonschema-dev golang-k8s-sigs-yaml-dev golang-gopkg-yaml.v3-dev)
 check_packages=(git python3 clang clang-format clang-tidy)
@@ -115,6 +115,21 @@ build() {
     echo "building failed; all of it in $folder/build.log" >&2
     exit 1
   }
+}
+
+# Free ports below those that the system gives to connections: one that is tried before its server
+# listens must not get the server's own port, and so keep it.
+free_ports() {
+  python3 -c 'import random, socket, sys
+taken = []
+while len(taken) < int(sys.argv[1]):
+    one = socket.socket()
+    try:
+        one.bind(("127.0.0.1", random.randrange(20000, 29000)))
+        taken.append(one)
+    except OSError:
+        pass
+print(*(one.getsockname()[1] for one in taken))' "$1"
 }
 
 # What tests and compilers put into the temporary folder goes below the build folder.

@@ -1,0 +1,30 @@
+# The image with controller, agent and worker, and nothing else: no shell, no package manager.
+#   docker build -t lockstep:0.1.0 .
+# With CUDA, in an image of Debian 12 that has the CUDA Toolkit (the build finds it by itself):
+#   docker build -t lockstep:0.1.0-cuda --build-arg BUILD_IMAGE=IMAGE .
+# Of programs that are built already (tools/bundle build/bin build/bundle), without compiling:
+#   docker build -t lockstep:0.1.0 --build-arg BUNDLE=prebuilt .
+ARG BUILD_IMAGE=debian:bookworm-slim
+ARG BUNDLE=compiled
+
+FROM ${BUILD_IMAGE} AS compiled
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends g++ cmake ninja-build binutils patchelf \
+       nlohmann-json3-dev libcpprest-dev libyaml-cpp-dev prometheus-cpp-dev libcli11-dev \
+       libdnnl-dev libboost-dev libssl-dev libre2-dev googletest \
+    && rm -rf /var/lib/apt/lists/*
+COPY . /src
+WORKDIR /src
+RUN cmake --preset release \
+    && cmake --build build-release --target lockstep-controller lockstep-agent lockstep-worker \
+    && tools/bundle build-release/bin /bundle
+
+FROM scratch AS prebuilt
+COPY build/bundle /bundle
+
+FROM ${BUNDLE} AS bundle
+
+FROM scratch
+COPY --from=bundle /bundle/ /
+USER 65532:65532
+ENTRYPOINT ["/opt/lockstep/bin/lockstep-controller"]

@@ -1,0 +1,27 @@
+#!/bin/sh
+# bundle_test.sh PROGRAMS FOLDER: what tools/bundle makes of the programs runs where nothing else is: below
+# a root that has only the bundle. 77 where that can't be tried.
+command -v patchelf >/dev/null || { echo "skipped: patchelf isn't installed; tools/test installs it"; exit 77; }
+[ "$(id -u)" = 0 ] || { echo "skipped: chroot needs root"; exit 77; }
+
+tools=$(dirname "$0")/../../tools
+rm -rf "$2"
+"$tools/bundle" "$1" "$2" || exit 1
+failed=0
+for program in controller agent worker; do
+  file=/opt/lockstep/bin/lockstep-$program
+  # LD_LIBRARY_PATH is of the user's image, and must not matter.
+  found=$(LD_LIBRARY_PATH=/nowhere chroot "$2" "$file" --help 2>&1)
+  case $found in
+  *lockstep-"$program"*) echo "$file runs" ;;
+  *) echo "$file: expected its usage, found: $found"; failed=1 ;;
+  esac
+done
+for file in "$2"/opt/lockstep/bin/*; do
+  needed=$(readelf -d "$file" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
+  for library in $needed; do
+    [ -f "$2/opt/lockstep/lib/$library" ] || { echo "$file needs $library, which isn't in the bundle"; failed=1; }
+  done
+done
+rm -rf "$2"
+exit $failed

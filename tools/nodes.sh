@@ -1,0 +1,207 @@
+# The nodes of tools/cluster: each a containerd and a kubelet with a bridge, a subnet, a cgroup and a
+# folder of its own, all in this machine's network namespace. Sourced by tools/cluster.
+
+node_packages=(containerd runc containernetworking-plugins iptables conntrack ethtool iproute2 socat
+  buildah gcc libc6-dev)
+state=/var/lib/lockstep-cluster  # short, since the paths of sockets are bounded
+service_address=10.96.0.1        # the API server's, for pods
+pause_image=localhost/lockstep-pause:1
+
+# Why this machine can't run containers; nothing where it can.
+why_no_containers() {
+  [ "$(id -u)" = 0 ] || { echo "not root"; return; }
+  [ -n "$(cgroup_mounts)" ] || { echo "no cgroups are mounted"; return; }
+  unshare --mount --net --pid --uts --ipc --fork true 2>/dev/null ||
+    { echo "no namespaces can be made"; return; }
+  ip link add lockstep0 type bridge 2>/dev/null || { echo "no network bridge can be made"; return; }
+  ip link del lockstep0
+}
+
+# The cgroup hierarchies that are mounted here, of version 1 or 2.
+cgroup_mounts() { awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts; }
+
+# The kubelet wants its cgroup root to be there; a new cpuset of version 1 is empty.
+make_cgroup() {
+  local mount file
+  for mount in $(cgroup_mounts); do
+    mkdir -p "$mount/$1"
+    for file in cpuset.cpus cpuset.mems; do
+      [ ! -f "$mount/$1/$file" ] || cat "$mount/$file" >"$mount/$1/$file"
+    done
+  done
+}
+
+# Ends every process in it as well.
+remove_cgroup() {
+  local mount
+  for mount in $(cgroup_mounts); do
+    for _ in $(seq 100); do
+      [ -d "$mount/$1" ] || break
+      find "$mount/$1" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u |
+        xargs -r kill -9 2>/dev/null || true
+      find "$mount/$1" -depth -type d -exec rmdir {} + 2>/dev/null || true
+      sleep 0.05
+    done
+    [ ! -d "$mount/$1" ] || say "left behind: $mount/$1"
+  done
+}
+
+# A program that waits, as an image in the cache folder.
+make_pause_image() {
+  local pause=$binaries/pause container
+  [ ! -f "$pause/pause.tar" ] || return 0
+  mkdir -p "$pause"
+  gcc -O2 -static -x c -o "$pause/pause" - <<'END'
+#include <signal.h>
+#include <unistd.h>
+
+static void leave(int signal) { _exit(0); }
+
+int main(void) {
+  signal(SIGTERM, leave);
+  signal(SIGINT, leave);
+  for (;;) pause();
+}
+END
+  container=$(buildah --storage-driver vfs from scratch)
+  buildah --storage-driver vfs copy -q "$container" "$pause/pause" /pause >/dev/null
+  buildah --storage-driver vfs config --entrypoint '["/pause"]' --user 65535:65535 "$container"
+  buildah --storage-driver vfs commit -q --rm "$container" "$pause_image" >/dev/null
+  rm -f "$pause/new.tar"
+  buildah --storage-driver vfs push -q "$pause_image" "docker-archive:$pause/new.tar:$pause_image"
+  mv "$pause/new.tar" "$pause/pause.tar"
+}
+
+make_bridge() {
+  ip link show "lockstep$1" >/dev/null 2>&1 || ip link add "lockstep$1" type bridge
+  ip addr replace "10.244.$1.1/24" dev "lockstep$1"
+  ip link set "lockstep$1" up
+}
+
+# Without CAP_SYS_RESOURCE nobody's out-of-memory score can be lowered, hence restrict_oom_score_adj.
+write_containerd_config() {
+  mkdir -p "$2/cni"
+  cat >"$2/cni/10-lockstep.conflist" <<END
+{
+  "cniVersion": "0.4.0",
+  "name": "lockstep$1",
+  "plugins": [
+    {"type": "bridge", "bridge": "lockstep$1", "isGateway": true, "hairpinMode": true,
+     "ipam": {"type": "host-local", "dataDir": "$2/addresses",
+              "ranges": [[{"subnet": "10.244.$1.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+END
+  cat >"$2/containerd.toml" <<END
+version = 2
+root = "$2/containerd"
+state = "$2/run"
+[grpc]
+  address = "$2/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "$2/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "$pause_image"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "$2/cni"
+END
+}
+
+write_kubelet_config() {
+  cat >"$2/kubelet.yaml" <<END
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: 10.244.$1.1
+port: $3
+readOnlyPort: 0
+healthzBindAddress: 127.0.0.1
+healthzPort: $4
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+cgroupDriver: cgroupfs
+cgroupRoot: /lockstep-node-$1
+enforceNodeAllocatable: []
+failSwapOn: false
+oomScoreAdj: 0
+resolvConf: ""
+nodeStatusUpdateFrequency: 4s
+evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}
+imageGCHighThresholdPercent: 100
+END
+}
+
+start_containerd() {
+  start "containerd-node-$1" containerd --config "$2/containerd.toml"
+  for _ in $(seq 200); do
+    ! ctr -a "$2/containerd.sock" version >/dev/null 2>&1 || return 0
+    sleep 0.1
+  done
+  tail -n 20 "$folder/containerd-node-$1.log" >&2
+  echo "containerd of node-$1 did not become ready" >&2
+  exit 1
+}
+
+start_node() {
+  local node=$state/node-$1 port health
+  mkdir -p "$node"
+  make_bridge "$1"
+  make_cgroup "lockstep-node-$1"
+  write_containerd_config "$1" "$node"
+  start_containerd "$1" "$node"
+  ctr -a "$node/containerd.sock" -n k8s.io images import "$binaries/pause/pause.tar" >/dev/null
+  read -r port health < <(free_ports 2)
+  write_kubelet_config "$1" "$node" "$port" "$health"
+  start "kubelet-node-$1" "$binaries/kubelet" --config "$node/kubelet.yaml" --root-dir "$node/kubelet" \
+    --kubeconfig "$state/kubeconfig" --hostname-override "node-$1" --node-ip "10.244.$1.1" \
+    --cert-dir "$node/pki" --container-runtime remote --network-plugin cni \
+    --cni-bin-dir /usr/lib/cni --cni-conf-dir "$node/cni" \
+    --container-runtime-endpoint "unix://$node/containerd.sock"
+  await "kubelet-node-$1" "http://127.0.0.1:$health/healthz"
+}
+
+# Pods find the API server at the service's address, which is this machine's; socat passes it on.
+start_service_address() {
+  ip addr replace "$service_address/32" dev lo
+  start socat socat "TCP-LISTEN:443,bind=$service_address,fork,reuseaddr" "TCP:127.0.0.1:$1"
+}
+
+start_scheduler() {
+  local port
+  port=$(free_ports 1)
+  start kube-scheduler "$binaries/kube-scheduler" --kubeconfig "$folder/kubeconfig" \
+    --leader-elect=false --bind-address 127.0.0.1 --secure-port "$port" --port 0 \
+    --cert-dir "$folder/pki" --authorization-always-allow-paths /healthz,/metrics
+  await kube-scheduler --insecure "https://127.0.0.1:$port/healthz"
+}
+
+start_nodes() {
+  local number
+  mkdir -p "$state"
+  make_pause_image
+  (umask 077 && cp "$folder/kubeconfig" "$state/kubeconfig")
+  echo 1 >/proc/sys/net/ipv4/ip_forward
+  start_service_address "$(sed -n 's|.*server: https://127.0.0.1:||p' "$folder/kubeconfig")"
+  start_scheduler
+  for number in $(seq "$nodes"); do start_node "$number"; done
+}
+
+stop_nodes() {
+  local node number
+  stop kube-scheduler
+  stop socat
+  for node in "$state"/node-*; do
+    [ -d "$node" ] || continue
+    number=${node##*-}
+    stop "kubelet-node-$number"
+    remove_cgroup "lockstep-node-$number"
+    pgrep -f -- "-address $node/containerd.sock" | xargs -r kill -9 2>/dev/null || true
+    stop "containerd-node-$number"
+    awk -v under="$node/" 'index($2, under) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount -l
+    ip link del "lockstep$number" 2>/dev/null || true
+  done
+  ip addr del "$service_address/32" dev lo 2>/dev/null || true
+  rm -rf "$state"
+}
