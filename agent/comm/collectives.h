@@ -2,27 +2,60 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
-#include "agent/comm/core.h"
+#include "agent/comm/communicator.h"
+#include "agent/comm/move_plan.h"
 #include "common/base/result.h"
 
 namespace lockstep {
 
-// The algorithms, for n ranks and S bytes: what every rank sends, and how many times in a row
-// something has to travel from rank to rank (hops). Which one runs depends on n and S alone.
+// The algorithms, for n ranks and S bytes (of the block, that is `count` elements): what a rank
+// sends at most, and how many times in a row something has to travel from rank to rank (hops).
+// Which one kAuto takes depends on operation, n and S alone.
 //
-//   operation   | algorithm | chosen            | bytes a rank sends | hops
-//   all_reduce  | direct    | (n-1)S <= 32 KiB  | (n-1)S             | 1
-//   all_reduce  | ring      | else              | 2(n-1)/n S         | 2(n-1), pipelined
-//   broadcast   | chain     | always            | S (the last none)  | n-1, pipelined
-//   all_gather  | direct    | always            | (n-1)S             | 1
-//   barrier     | direct    | always            | headers alone      | 1
+//   operation      | algorithm | chosen             | bytes a rank sends at most | hops
+//   all_reduce     | direct    | (n-1)S <= 32 KiB   | (n-1)S                     | 1
+//                  | ring      | else               | 2(n-1)/n S                 | 2(n-1),
+//                  pipelined | halving   | by name            | 2(n-1)/n S; n no power of 2: + S |
+//                  2 lg n (+2) | tree      | by name            | 3S (the root 2S)           | 2 lg
+//                  n, pipelined | one-root  | by name            | S, the root (n-1)S         | 2
+//   reduce         | tree      | (n-1)S <= 32 KiB   | S                          | lg n, pipelined
+//                  | ring      | else (a chain)     | S                          | n-1, pipelined
+//                  | one-root  | by name            | S                          | 1
+//   broadcast      | tree      | S <= 32 KiB        | 2S                         | lg n, pipelined
+//                  | ring      | else (a chain)     | S                          | n-1, pipelined
+//                  | one-root  | by name            | the root (n-1)S            | 1
+//   all_gather     | direct    | (n-1)S <= 1 MiB    | (n-1)S                     | 1
+//                  | ring      | else               | (n-1)S                     | n-1, pipelined
+//                  | halving   | by name, n = 2^k   | (n-1)S                     | lg n
+//   reduce_scatter | direct    | (n-1)S <= 1 MiB    | (n-1)S                     | 1
+//                  | ring      | else               | (n-1)S                     | n-1, pipelined
+//                  | halving   | by name, n = 2^k   | (n-1)S                     | lg n
+//   scatter        | one-root  | always             | the root (n-1)S            | 1
+//   gather         | one-root  | always             | S                          | 1
+//   all_to_all     | direct    | always             | (n-1)S                     | 1
+//   barrier        | direct    | n <= 8             | headers alone              | 1
+//                  | halving   | else (by distance) | headers alone              | lg n, rounded up
+//   send           | direct    | always             | S                          | 1
 //
-// Ring: the buffer is cut into n segments; segment j travels j -> j+1 -> ... and is summed up on
-// the way (scatter-reduce), then once more around (all-gather). Bytes are sent on as they come, so
-// hops overlap. Sums are ((x_j + x_j+1) + x_j+2) + ..., in the direct form ((x_0 + x_1) + ...).
-// Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009.
-constexpr size_t kDirectBytesMax = size_t{32} << 10;
+// An algorithm that an operation does not have is refused (kInvalid).
+//
+// The orders of sums, of x_0 ... x_n-1, the same for every rank and run:
+//   direct          all_reduce ((x_0 + x_1) + x_2) + ...; reduce_scatter, at rank j, as the ring
+//   ring            of segment j ((x_j + x_j+1) + x_j+2) + ...; reduce (the chain) from the rank
+//                   that is furthest from the root down to it
+//   tree, one-root  (root + first child) + second child, of one-root + third and so on
+//   halving         pairs n/2 apart, then n/4, ...; ranks beyond the power of 2 first, in pairs
+// Memory beside the caller's, kept by the communicator for the next operation: direct all_reduce
+// nS, reduce S, ring reduce_scatter 2S, halving reduce_scatter nS, all_to_all in place nS.
+//
+// Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009 (ring);
+// Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
+// IJHPCA 2005 (halving, tree, dissemination).
+constexpr size_t kSmallBytesMax = size_t{32} << 10;
+constexpr size_t kDirectBytesMax = size_t{1} << 20;
+constexpr int kDirectBarrierMax = 8;
 
 struct Segment {
   int64_t begin = 0;  // elements
@@ -31,7 +64,25 @@ struct Segment {
 // The `index`-th of `parts` segments of `count` elements: contiguous, sizes differing by at most 1.
 Segment ring_segment(int64_t count, int parts, int index);
 
-// Carries the operation out on this thread. An error has broken the communicator.
-Status run_collective(Core& core, Operation& operation);
+// An operation as one rank of its group sees it.
+struct Task {
+  Collective kind = Collective::kBarrier;
+  Algorithm algorithm = Algorithm::kAuto;
+  int rank = 0;
+  int size = 1;
+  int root = 0;  // of kSend and kReceive: the other side
+  int64_t count = 0;
+  DataType type = DataType::kU8;
+  ReduceOp op = ReduceOp::kSum;
+  bool in_place = false;  // input and output are the same memory (where both are blocks or both n)
+  std::span<const int64_t> send_counts;  // all_to_all by counts, else empty
+  std::span<const int64_t> receive_counts;
+};
+
+// Never kAuto. kInvalid if the operation does not have the algorithm, naming those that it has.
+Result<Algorithm> choose_algorithm(const Task& task);
+
+// The plan of this rank; task.algorithm as chosen. Pure.
+void make_plan(const Task& task, MovePlan& plan);
 
 }  // namespace lockstep

@@ -2,55 +2,90 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "agent/comm/data_type.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
 namespace lockstep {
 
-enum class DataType : uint8_t { kF32, kBf16, kF64, kI32, kI64, kU8 };
-constexpr size_t data_type_bytes(DataType type) {
-  switch (type) {
-    case DataType::kF32:
-    case DataType::kI32:
-      return 4;
-    case DataType::kBf16:
-      return 2;
-    case DataType::kF64:
-    case DataType::kI64:
-      return 8;
-    case DataType::kU8:
-      return 1;
-  }
-  return 0;
-}
-constexpr DataType data_type(DType dtype) {
-  return dtype == DType::kF32 ? DataType::kF32 : DataType::kBf16;
-}
-
-// kAvg is the sum divided by the number of ranks, for floats alone. bf16 is added in fp32 and
-// rounded (to nearest even) once a hop; integers wrap around; kMin and kMax with a NaN give NaN.
-enum class ReduceOp : uint8_t { kSum, kAvg, kMin, kMax };
-
-// `count` elements at `data`, aligned to their type. Owned by the caller, who leaves them alone
-// until the operation's wait() has returned. The backends of today serve memory of the CPU; another
-// device is refused (kInvalid).
+// The memory that an operation works on, aligned to its type. Owned by the caller, who leaves it
+// alone until the operation's wait() has returned. `input` null: in place, the operation takes its
+// values from `data` too. Else the two do not overlap, and `input` is only read. The backends of
+// today serve memory of the CPU; another device is refused (kInvalid).
+//
+// With n ranks and a block of `count` elements:
+//   operation      | takes (input)              | gives (data)               | in place
+//   all_reduce     | a block                    | a block                    |
+//   reduce         | a block                    | the root: a block          | others' is only read
+//   broadcast      | the root: a block          | a block                    |
+//   all_gather     | a block                    | n blocks, by rank          | own block at its
+//   place gather         | a block                    | the root: n blocks         | the root's at
+//   its place reduce_scatter | n blocks                   | a block                    | to the own
+//   block's place scatter        | the root: n blocks         | a block                    | the
+//   root's stays in place all_to_all     | n blocks, one to each rank | n blocks, one of each rank
+//   |
 struct CommBuffer {
   void* data = nullptr;
   int64_t count = 0;
   DataType type = DataType::kF32;
   Device device;
+  const void* input = nullptr;
 };
 
-// Numbers of the collectives of one communicator, counted from 1. They differ while one is under
-// way, and they tell from outside who is missing from what.
+// The ways to carry out an operation; collectives.h has their table of steps and bytes, and says
+// which operation has which. kAuto chooses by operation, size and number of ranks alone.
+enum class Algorithm : uint8_t { kAuto, kDirect, kRing, kTree, kOneRoot, kHalving };
+constexpr int kAlgorithms = 6;
+// "ring"
+const char* name_of(Algorithm algorithm);
+
+enum class Collective : uint8_t {
+  kForm = 1,  // the first barrier of a world; not for callers
+  kBarrier,
+  kBroadcast,
+  kAllReduce,
+  kAllGather,
+  kReduce,
+  kReduceScatter,
+  kScatter,
+  kGather,
+  kAllToAll,
+  kSend,
+  kReceive,
+};
+constexpr int kCollectives = 12;
+// "all_reduce"
+const char* name_of(Collective kind);
+
+// One operation, as data.
+struct Call {
+  Collective kind = Collective::kBarrier;
+  CommBuffer buffer;
+  ReduceOp op = ReduceOp::kSum;  // of those that reduce
+  int rank = 0;                  // the root, or the other side of a send or receive
+  // all_to_all by counts (both, one a rank, `count` 0): the blocks of either side one behind the
+  // other, of these many elements. Read before the call returns. Not in place.
+  std::span<const int64_t> send_counts;
+  std::span<const int64_t> receive_counts;
+  Algorithm algorithm = Algorithm::kAuto;
+  Duration limit{};  // of silence while it runs; zero: the communicator's
+};
+
+// What most calls leave as it is.
+struct How {
+  Algorithm algorithm = Algorithm::kAuto;
+  Duration limit{};
+};
+
+// Numbers of the collectives of one communicator, counted from 1 (send and receive aren't). They
+// differ while one is under way, and they tell from outside who is missing from what.
 struct CollectiveCounts {
   uint64_t entered = 0;    // its execution began here
   uint64_t completed = 0;  // it ended here without an error
@@ -62,37 +97,41 @@ struct Traffic {
   uint64_t bytes_received = 0;
 };
 
-struct Operation;  // the state that a Work and the thread that carries it out share
+class Operation;  // what a Work owns and another thread may carry out
 
-// An operation on its way. Move-only; any one thread at a time may use it. The destructor waits, so
-// that the buffer is free again in any case (the communicator's time limit bounds that).
+// Operations on their way. Move-only; any one thread at a time may use it. The destructor waits, so
+// that the buffers are free again in any case (the communicator's time limit bounds that).
 class Work {
  public:
-  Work() = default;
-  explicit Work(std::shared_ptr<Operation> operation);
+  Work();
+  explicit Work(std::unique_ptr<Operation> first);
   Work(Work&& other) noexcept;
   Work& operator=(Work&& other) noexcept;
   ~Work();
 
   // Whether wait() would return at once.
   bool test() const;
-  // The operation's own result; kTimeout if it is not done after `timeout`, in which case it goes
-  // on, and the buffer isn't free yet.
+  // The operations' result, of several the first error; kTimeout if they are not done after
+  // `timeout`, in which case they go on, and the buffers aren't free yet.
   Status wait(Duration timeout = Duration::max());
 
  private:
-  std::shared_ptr<Operation> operation_;
+  void end();
+
+  std::unique_ptr<Operation> first_;  // each of them owns the next
 };
 
-// An ordered group of ranks that carry out collective operations together.
+// An ordered group of ranks that carry out operations together.
 //
-// Every rank of the group calls the same operations in the same order with the same counts, types,
-// reductions and roots; a mismatch is found and named, not obeyed. Operations run one after the
-// other in the order of the calls, those of sub-groups included, so ranks that share two groups
-// issue the operations of both in one order. start_...() returns at once and the operation goes on
-// while the caller computes; the others wait for it, and run on the caller's thread if nothing else
-// is under way. Results are the same bits on every rank and in every run: the order of sums is a
-// pure function of size, group and layout.
+// Every rank of the group calls the same collectives in the same order with the same counts, types,
+// reductions, roots and algorithms; a mismatch is found and named, not obeyed. The collectives of
+// one group run one after the other in the order of the calls, those of different groups side by
+// side. Sends to and receives from one rank are matched in the order of the calls; all that were
+// started are under way at once. start_...() returns at once and the operation goes on while the
+// caller computes; the others wait for it, and run on the caller's thread if nothing else is under
+// way. Calls given together are issued at once, so that none waits for another of them to return;
+// none is if one of them is wrong. Results are the same bits on every rank and in every run: the
+// order of sums is a pure function of operation, algorithm, size and group.
 //
 // Thread-safe, though only one thread can give operations an order. Outlives its Works; a
 // sub-group's Communicator may outlive the one that it came from.
@@ -111,19 +150,74 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // In place: every rank ends with the reduction of all ranks' buffers.
-  virtual Work start_all_reduce(const CommBuffer& buffer, ReduceOp op) = 0;
-  // In place: every rank ends with the root's buffer.
-  virtual Work start_broadcast(const CommBuffer& buffer, int root) = 0;
+  // Every operation comes down to these.
+  virtual Work start(std::span<const Call> calls) = 0;
+  virtual Status run(std::span<const Call> calls) = 0;
+  Work start(const Call& call) { return start(std::span(&call, 1)); }
+  Status run(const Call& call) { return run(std::span(&call, 1)); }
 
-  virtual Status all_reduce(const CommBuffer& buffer, ReduceOp op) = 0;
-  virtual Status broadcast(const CommBuffer& buffer, int root) = 0;
+  Status all_reduce(const CommBuffer& buffer, ReduceOp op, const How& how = {}) {
+    return run(call(Collective::kAllReduce, buffer, op, 0, how));
+  }
+  Work start_all_reduce(const CommBuffer& buffer, ReduceOp op, const How& how = {}) {
+    return start(call(Collective::kAllReduce, buffer, op, 0, how));
+  }
+  Status broadcast(const CommBuffer& buffer, int root, const How& how = {}) {
+    return run(call(Collective::kBroadcast, buffer, {}, root, how));
+  }
+  Work start_broadcast(const CommBuffer& buffer, int root, const How& how = {}) {
+    return start(call(Collective::kBroadcast, buffer, {}, root, how));
+  }
+  Status reduce(const CommBuffer& buffer, ReduceOp op, int root, const How& how = {}) {
+    return run(call(Collective::kReduce, buffer, op, root, how));
+  }
+  Work start_reduce(const CommBuffer& buffer, ReduceOp op, int root, const How& how = {}) {
+    return start(call(Collective::kReduce, buffer, op, root, how));
+  }
+  Status reduce_scatter(const CommBuffer& buffer, ReduceOp op, const How& how = {}) {
+    return run(call(Collective::kReduceScatter, buffer, op, 0, how));
+  }
+  Work start_reduce_scatter(const CommBuffer& buffer, ReduceOp op, const How& how = {}) {
+    return start(call(Collective::kReduceScatter, buffer, op, 0, how));
+  }
+  Status all_gather(const CommBuffer& buffer, const How& how = {}) {
+    return run(call(Collective::kAllGather, buffer, {}, 0, how));
+  }
+  Work start_all_gather(const CommBuffer& buffer, const How& how = {}) {
+    return start(call(Collective::kAllGather, buffer, {}, 0, how));
+  }
+  Status gather(const CommBuffer& buffer, int root, const How& how = {}) {
+    return run(call(Collective::kGather, buffer, {}, root, how));
+  }
+  Status scatter(const CommBuffer& buffer, int root, const How& how = {}) {
+    return run(call(Collective::kScatter, buffer, {}, root, how));
+  }
+  Status all_to_all(const CommBuffer& buffer, const How& how = {}) {
+    return run(call(Collective::kAllToAll, buffer, {}, 0, how));
+  }
+  Work start_all_to_all(const CommBuffer& buffer, const How& how = {}) {
+    return start(call(Collective::kAllToAll, buffer, {}, 0, how));
+  }
+
+  Status send(const CommBuffer& buffer, int to, const How& how = {}) {
+    return run(call(Collective::kSend, buffer, {}, to, how));
+  }
+  Status receive(const CommBuffer& buffer, int from, const How& how = {}) {
+    return run(call(Collective::kReceive, buffer, {}, from, how));
+  }
+  // What others call isend and irecv.
+  Work start_send(const CommBuffer& buffer, int to, const How& how = {}) {
+    return start(call(Collective::kSend, buffer, {}, to, how));
+  }
+  Work start_receive(const CommBuffer& buffer, int from, const How& how = {}) {
+    return start(call(Collective::kReceive, buffer, {}, from, how));
+  }
+
   // Returns after every rank has called it.
-  virtual Status barrier() = 0;
-  // `mine` of rank r comes to all[r * mine.size()]. For small host values: at most
-  // kGatherBytesMax from each rank, the same from all.
-  virtual Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
-  static constexpr size_t kGatherBytesMax = size_t{64} << 10;
+  Status barrier(const How& how = {}) { return run(call(Collective::kBarrier, {}, {}, 0, how)); }
+
+  // `mine` of rank r comes to all[r * mine.size()].
+  Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all);
 
   // The value of every rank, by rank: losses, norms, what ranks have to agree on.
   template <class T>
@@ -135,9 +229,14 @@ class Communicator {
   }
 
   // A communicator of these ranks of this group; their order gives their new ranks. Sends nothing:
-  // every rank that is in it makes the same call. kInvalid for a rank outside, with a rank that is
-  // not there, or with one named twice.
+  // every rank that is in it makes the same call, in the same order among the calls that name the
+  // same ranks. kInvalid for a rank outside, with a rank that is not there, or with one named
+  // twice.
   virtual Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) = 0;
+
+  // All ranks of the group call it: those who give the same colour make a group, by key and, where
+  // keys are equal, by rank. Null for a rank whose colour is negative.
+  Result<std::unique_ptr<Communicator>> split(int colour, int key);
 
   // Breaks the communicator with this reason on all ranks; waiting ones wake in milliseconds. From
   // any thread; the first reason counts.
@@ -149,6 +248,19 @@ class Communicator {
   virtual Traffic traffic() const = 0;
   // Which transport serves which rank: "rank 0 of 4: shared memory 1; tcp 2-3".
   virtual std::string describe() const = 0;
+
+ private:
+  static Call call(Collective kind, const CommBuffer& buffer, ReduceOp op, int rank,
+                   const How& how) {
+    return {.kind = kind,
+            .buffer = buffer,
+            .op = op,
+            .rank = rank,
+            .send_counts = {},
+            .receive_counts = {},
+            .algorithm = how.algorithm,
+            .limit = how.limit};
+  }
 };
 
 }  // namespace lockstep

@@ -1,40 +1,54 @@
 #include "agent/comm/core.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
-#include "agent/comm/collectives.h"
+#include "common/base/sha256.h"
 
 namespace lockstep {
+namespace {
 
-void Operation::finish(Status status) {
-  {
-    const std::lock_guard lock(mutex_);
-    status_ = std::move(status);
-    done_ = true;
-  }
-  finished_.notify_all();
+// Of frames that came before their operation was called here.
+constexpr size_t kAsideBytesMax = size_t{64} << 20;
+
+TimePoint now() {
+  return SystemClock().now();
 }
 
-bool Operation::done() const {
-  const std::lock_guard lock(mutex_);
-  return done_;
+// Never 0, which is the world's.
+uint64_t group_id(const std::vector<int>& ranks, uint64_t made_before) {
+  std::string text = std::to_string(made_before);
+  for (const int rank : ranks) text += "," + std::to_string(rank);
+  const Digest digest = sha256(text);
+  uint64_t id = 0;
+  std::memcpy(&id, digest.data(), sizeof id);
+  return id | 1;
 }
 
-Status Operation::wait(Duration timeout) const {
-  std::unique_lock lock(mutex_);
-  if (timeout == Duration::max()) {
-    finished_.wait(lock, [this] { return done_; });
-  } else if (!finished_.wait_for(lock, timeout, [this] { return done_; })) {
-    return timed_out("[comm] " + collective_name(header) + ": not done yet");
-  }
-  return status_;
+std::shared_ptr<Group> new_group(std::vector<int> ranks, int place) {
+  auto group = std::make_shared<Group>();
+  group->sends.resize(ranks.size());
+  group->receives.resize(ranks.size());
+  group->ranks = std::move(ranks);
+  group->rank = place;
+  return group;
 }
 
-Core::Core(Options options) : options_(std::move(options)), world_(std::make_shared<Group>()) {
-  world_->ranks.resize(options_.links.size());
-  std::iota(world_->ranks.begin(), world_->ranks.end(), 0);
-  world_->rank = options_.rank;
+std::vector<int> all_ranks(size_t size) {
+  std::vector<int> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+Core::Core(Options options)
+    : options_(std::move(options)),
+      world_(new_group(all_ranks(options_.links.size()), options_.rank)),
+      aside_budget_(kAsideBytesMax) {
+  ports_.reserve(options_.links.size());
+  for (const auto& link : options_.links) ports_.emplace_back(link.get());
 }
 
 Result<std::shared_ptr<Core>> Core::create(Options options) {
@@ -60,7 +74,7 @@ Core::~Core() {
   bool idle = false;
   {
     const std::lock_guard lock(mutex_);
-    idle = queue_.empty() && !busy_;
+    idle = !driving_ && !left_over_ && fresh_.empty();
     stopping_ = true;
   }
   if (!idle) fail({.reason = "rank " + std::to_string(rank()) + " left", .suspect = rank()});
@@ -71,6 +85,13 @@ Core::~Core() {
   if (control_ != nullptr && !fault_.raised()) control_->say_bye();
 }
 
+std::shared_ptr<Group> Core::make_group(std::vector<int> ranks, int place) {
+  auto group = new_group(std::move(ranks), place);
+  const std::lock_guard lock(mutex_);
+  group->id = group_id(group->ranks, groups_made_[group->ranks]++);
+  return group;
+}
+
 void Core::fail(const Fault& fault) {
   if (!fault_.raise(fault)) return;
   if (control_ != nullptr) control_->announce(fault);
@@ -79,72 +100,219 @@ void Core::fail(const Fault& fault) {
 
 Error Core::error_of(const Operation& operation) const {
   const Fault fault = fault_.get();
-  return {fault.code, "[comm] " + collective_name(operation.header) + ": " + fault.reason};
+  return {fault.code, "[comm] " + operation_name(operation.header) + ": " + fault.reason};
 }
 
 void Core::admit(Operation& operation) {
-  if (operation.header.kind != CollectiveKind::kForm) {
-    operation.header.sequence = ++operation.group->issued;
+  FrameHeader& header = operation.header;
+  Group& group = *operation.group();
+  header.round = options_.round;
+  if (!operation.is_collective()) {
+    auto& numbers = operation.receives ? group.receives : group.sends;
+    header.sequence = ++numbers[static_cast<size_t>(operation.other_side)];
+  } else if (header.kind != Collective::kForm) {
+    header.sequence = ++group.issued;
   }
-  operation.header.round = options_.round;
-  operation.header.group = operation.group->id;
+  fresh_.push_back(&operation);
 }
 
-void Core::start(std::shared_ptr<Operation> operation) {
+Status Core::run(const Operation::Start& start) {
+  std::unique_ptr<Operation> operation = pool_->take();
+  operation->begin(start);
+  bool drives = false;
   {
     const std::lock_guard lock(mutex_);
     admit(*operation);
-    queue_.push_back(std::move(operation));
-    if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
+    has_fresh_.store(true);
+    drives = !driving_;
+    driving_ = true;
   }
-  changed_.notify_all();
-}
-
-Status Core::run(std::shared_ptr<Operation> operation) {
-  {
-    std::unique_lock lock(mutex_);
-    if (busy_ || !queue_.empty()) {
-      lock.unlock();
-      start(operation);
-      return operation->wait(Duration::max());
-    }
-    admit(*operation);
-    busy_ = true;
-  }
-  Status status = execute(*operation);
-  bool more = false;
-  {
+  if (drives) {
+    drive(operation.get());
     const std::lock_guard lock(mutex_);
-    busy_ = false;
-    more = !queue_.empty();
+    driving_ = false;
+    left_over_ = !active_.empty();
+    if (left_over_ || has_fresh_) need_driver();
+  } else if (asleep_.load()) {
+    waiter_->wake();
   }
-  if (more) changed_.notify_all();
+  Status status = operation->wait(Duration::max());
+  OperationPool::give_back(std::move(operation));
   return status;
+}
+
+Work Core::start(const std::vector<Operation::Start>& starts) {
+  std::unique_ptr<Operation> first;
+  for (auto start = starts.rbegin(); start != starts.rend(); ++start) {
+    std::unique_ptr<Operation> operation = pool_->take();
+    operation->begin(*start);
+    operation->next = std::move(first);
+    first = std::move(operation);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (Operation* at = first.get(); at != nullptr; at = at->next.get()) admit(*at);
+    has_fresh_.store(true);
+    need_driver();
+  }
+  if (asleep_.load()) waiter_->wake();
+  return Work(std::move(first));
+}
+
+void Core::need_driver() {
+  if (driving_) return;
+  if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
+  changed_.notify_all();
 }
 
 void Core::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock,
-                  [this] { return (stopping_ && queue_.empty()) || (!busy_ && !queue_.empty()); });
-    if (queue_.empty()) return;
-    const std::shared_ptr<Operation> operation = std::move(queue_.front());
-    queue_.pop_front();
-    busy_ = true;
+    const auto pending = [this] { return left_over_ || has_fresh_; };
+    changed_.wait(lock, [&] { return (stopping_ && !pending()) || (!driving_ && pending()); });
+    if (!pending()) return;
+    driving_ = true;
     lock.unlock();
-    operation->finish(execute(*operation));
+    drive(nullptr);
     lock.lock();
-    busy_ = false;
+    driving_ = false;
+    left_over_ = false;
   }
 }
 
-Status Core::execute(Operation& operation) {
-  if (fault_.raised()) return error_of(operation);
-  Group& group = *operation.group;
+void Core::adopt() {
+  const std::lock_guard lock(mutex_);
+  has_fresh_.store(false);
+  active_.insert(active_.end(), fresh_.begin(), fresh_.end());
+  fresh_.clear();
+}
+
+void Core::drive(const Operation* until) {
+  for (;;) {
+    if (has_fresh_.load(std::memory_order_relaxed)) adopt();
+    if (until != nullptr ? until->done() : active_.empty()) break;
+    if (fault_.raised()) {
+      end_all();
+    } else if (step_all()) {
+      if (paused_) waiter_->moved();
+      paused_ = false;
+      looked_after_leaving_ = false;
+    } else if (!fault_.raised() && !put_aside()) {
+      wait();
+    }
+  }
+  if (paused_) waiter_->moved();
+  paused_ = false;
+}
+
+// Its turn has come: nothing of its group that was called before it is under way any more.
+bool Core::may_run(Operation& operation) {
+  if (!operation.is_collective()) return true;
+  Group& group = *operation.group();
+  if (group.running == &operation) return true;
+  if (group.running != nullptr) return false;
+  group.running = &operation;
   group.entered.store(operation.header.sequence);
-  TRY(run_collective(*this, operation));
-  group.completed.store(operation.header.sequence);
-  return {};
+  return true;
+}
+
+void Core::complete(Operation& operation) {
+  if (operation.is_collective()) {
+    Group& group = *operation.group();
+    group.running = nullptr;
+    group.completed.store(operation.header.sequence);
+  }
+  operation.finish({});
+}
+
+// Whether anything moved. An error breaks the communicator.
+bool Core::step_all() {
+  interests_.clear();
+  bool any = false;
+  size_t kept = 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    Operation& operation = *active_[i];
+    active_[kept++] = &operation;
+    if (fault_.raised() || !may_run(operation)) continue;
+    const Result<bool> moved = runner_.step(operation, interests_);
+    if (!moved.ok()) {
+      blame(operation, moved.error());
+      continue;
+    }
+    any = any || *moved;
+    if (*moved) operation.waiting = false;
+    if (!operation.plan().finished()) continue;
+    --kept;
+    any = true;
+    complete(operation);
+  }
+  active_.resize(kept);
+  return any;
+}
+
+void Core::end_all() {
+  for (Operation* operation : active_) {
+    if (operation->is_collective()) operation->group()->running = nullptr;
+    operation->finish(error_of(*operation));
+  }
+  active_.clear();
+}
+
+// What is in the way of what we wait for, on a link where nothing else moves.
+bool Core::put_aside() {
+  bool any = false;
+  for (const Interest& interest : interests_) {
+    if (!interest.input) continue;
+    Port& port = ports_[static_cast<size_t>(interest.link->peer())];
+    if (!port.in_the_way()) continue;
+    const Result<bool> moved = port.put_aside(aside_budget_);
+    if (!moved.ok()) {
+      Operation* waiting = active_.front();
+      waiting->in_hand = interest.link->peer();
+      blame(*waiting, moved.error());
+      return true;
+    }
+    any = any || *moved;
+  }
+  return any;
+}
+
+void Core::wait() {
+  int who = -1;
+  if (waits_for_one_who_left(&who)) {
+    if (looked_after_leaving_) {
+      fail({.reason = "rank " + std::to_string(who) + " left", .suspect = who});
+    }
+    looked_after_leaving_ = true;
+    return;
+  }
+  const TimePoint at = now();
+  Duration rest = Duration::max();
+  for (Operation* operation : active_) {
+    if (operation->is_collective() && operation->group()->running != operation) continue;
+    if (!operation->waiting) {
+      operation->waiting = true;
+      operation->waiting_since = at;
+    }
+    const Duration silent = at - operation->waiting_since;
+    if (silent >= operation->limit()) return blame_silence(*operation, silent);
+    rest = std::min(rest, operation->limit() - silent);
+  }
+  asleep_.store(true);
+  if (!has_fresh_.load()) waiter_->pause(interests_, rest);
+  asleep_.store(false);
+  paused_ = true;
+}
+
+bool Core::waits_for_one_who_left(int* who) const {
+  if (control_ == nullptr) return false;
+  for (const Interest& interest : interests_) {
+    // Over TCP the end of the stream says so, behind all that was sent before it.
+    if (interest.link->fd() >= 0 || !control_->left(interest.link->peer())) continue;
+    *who = interest.link->peer();
+    return true;
+  }
+  return false;
 }
 
 }  // namespace lockstep

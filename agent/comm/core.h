@@ -3,58 +3,28 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "agent/comm/communicator.h"
 #include "agent/comm/control.h"
 #include "agent/comm/fault.h"
-#include "agent/comm/frame.h"
 #include "agent/comm/link.h"
+#include "agent/comm/operation.h"
+#include "agent/comm/port.h"
+#include "agent/comm/runner.h"
 #include "agent/comm/shm.h"
 #include "agent/comm/waiter.h"
 
 namespace lockstep {
 
-// The ranks of one communicator, by their rank in it.
-struct Group {
-  std::vector<int> ranks;  // of the world
-  int rank = 0;            // this process's place
-  uint64_t id = 0;         // 0: the world
-  uint64_t issued = 0;     // collectives asked for; guarded by Core
-  std::atomic<uint64_t> entered{0};
-  std::atomic<uint64_t> completed{0};
-};
-
-// One collective operation, from the call to its end.
-struct Operation {
-  std::shared_ptr<Group> group;
-  FrameHeader header;  // kind, type, reduction, count, root, and its number
-  CommBuffer buffer;   // all_reduce, broadcast
-  std::span<const std::byte> mine;
-  std::span<std::byte> all;  // all_gather
-  Duration limit{};          // of silence
-
-  void finish(Status status);
-  bool done() const;
-  Status wait(Duration timeout) const;
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable finished_;
-  bool done_ = false;
-  Status status_;
-};
-
 // What the communicators of one world in one process share: the links, the control connections, the
-// fault, and the order of operations. Operations run one at a time, in the order in which they were
-// admitted, on the caller's thread where it waits for the result anyway and nothing is under way,
-// else on a thread of the core's own, which starts with the first of them.
+// fault, and the operations under way. One thread at a time drives all of them: the caller's, where
+// it waits for a result anyway and nobody does yet, else one of the core's own, which starts with
+// the first operation that needs it. Of the collectives of a group one is under way at a time.
 class Core {
  public:
   struct Options {
@@ -74,45 +44,69 @@ class Core {
   int rank() const { return options_.rank; }
   int world_size() const { return static_cast<int>(options_.links.size()); }
   std::shared_ptr<Group> world() const { return world_; }
+  // A group of these ranks of the world, in which this rank has that place. Its id is the same on
+  // every rank that has made as many groups of these ranks before.
+  std::shared_ptr<Group> make_group(std::vector<int> ranks, int place);
 
-  void start(std::shared_ptr<Operation> operation);
-  Status run(std::shared_ptr<Operation> operation);
+  Status run(const Operation::Start& start);
+  // Issues all of them at once.
+  Work start(const std::vector<Operation::Start>& starts);
 
   // Breaks the communicator here and, unless it is broken already, on all ranks.
   void fail(const Fault& fault);
   const FaultBox& fault() const { return fault_; }
-  // The fault as the error of an operation.
-  Error error_of(const Operation& operation) const;
 
   Link& link(int world_rank) const { return *options_.links[static_cast<size_t>(world_rank)]; }
-  Waiter& waiter() { return *waiter_; }
-  // Null in a world of one.
-  const Control* control() const { return control_.get(); }
   // Rings the rank over its control connection.
   void ring(int world_rank) { control_->ring(world_rank); }
-  Traffic traffic() const { return {bytes_sent_.load(), bytes_received_.load()}; }
-  void count_sent(uint64_t bytes) { bytes_sent_ += bytes; }
-  void count_received(uint64_t bytes) { bytes_received_ += bytes; }
+  Traffic traffic() const { return runner_.traffic(); }
   Duration operation_limit() const { return options_.operation_limit; }
 
  private:
   explicit Core(Options options);
   void admit(Operation& operation);
+  // Whether somebody drives already. With mutex_ held.
+  void need_driver();
   void work();
-  Status execute(Operation& operation);
+
+  // The driver's: until that operation is done, or, without one, until none is under way.
+  void drive(const Operation* until);
+  void adopt();
+  bool step_all();
+  bool may_run(Operation& operation);
+  void complete(Operation& operation);
+  void end_all();
+  bool put_aside();
+  void wait();
+  bool waits_for_one_who_left(int* who) const;
+  Error error_of(const Operation& operation) const;
+  void blame(const Operation& operation, const Error& error);
+  void blame_silence(const Operation& operation, Duration silent);
 
   Options options_;
   std::shared_ptr<Group> world_;
   FaultBox fault_;
-  std::atomic<uint64_t> bytes_sent_{0};
-  std::atomic<uint64_t> bytes_received_{0};
   std::unique_ptr<Waiter> waiter_;
+  std::vector<Port> ports_;  // by rank of the world
+  Runner runner_{ports_};
+  std::shared_ptr<OperationPool> pool_ = std::make_shared<OperationPool>();
+
+  // The driver's.
+  std::vector<Operation*> active_;  // in the order of the calls
+  std::vector<Interest> interests_;
+  size_t aside_budget_;
+  bool looked_after_leaving_ = false;
+  bool paused_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Operation>> queue_;
-  bool busy_ = false;
+  std::vector<Operation*> fresh_;  // issued, not yet adopted by the driver
+  std::atomic<bool> has_fresh_{false};
+  std::atomic<bool> asleep_{false};  // the driver is about to wait, or waits
+  std::atomic<bool> driving_{false};
+  bool left_over_ = false;  // the last driver has left operations under way
   bool stopping_ = false;
+  std::map<std::vector<int>, uint64_t> groups_made_;
   std::thread worker_;
   std::unique_ptr<Control> control_;  // last: its thread uses the rest
 };

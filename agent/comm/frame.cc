@@ -3,92 +3,112 @@
 namespace lockstep {
 namespace {
 
-const char* kind_name(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kForm:
-      return "forming";
-    case CollectiveKind::kBarrier:
-      return "barrier";
-    case CollectiveKind::kBroadcast:
-      return "broadcast";
-    case CollectiveKind::kAllReduce:
-      return "all_reduce";
-    case CollectiveKind::kAllGather:
-      return "all_gather";
-  }
-  return "an unknown operation";
+bool reduces(Collective kind) {
+  return kind == Collective::kAllReduce || kind == Collective::kReduce ||
+         kind == Collective::kReduceScatter;
 }
 
-const char* type_name(DataType type) {
-  switch (type) {
-    case DataType::kF32:
-      return "f32";
-    case DataType::kBf16:
-      return "bf16";
-    case DataType::kF64:
-      return "f64";
-    case DataType::kI32:
-      return "i32";
-    case DataType::kI64:
-      return "i64";
-    case DataType::kU8:
-      return "u8";
-  }
-  return "unknown type";
+bool has_root(Collective kind) {
+  return kind == Collective::kBroadcast || kind == Collective::kReduce ||
+         kind == Collective::kScatter || kind == Collective::kGather;
 }
 
-const char* op_name(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return "SUM";
-    case ReduceOp::kAvg:
-      return "AVG";
-    case ReduceOp::kMin:
-      return "MIN";
-    case ReduceOp::kMax:
-      return "MAX";
-  }
-  return "unknown reduction";
-}
-
-std::string details(const FrameHeader& header) {
-  std::string text = collective_name(header) + " (" + std::to_string(header.count) + " x " +
-                     type_name(header.type);
-  if (header.kind == CollectiveKind::kAllReduce) text += std::string(" ") + op_name(header.op);
-  if (header.kind == CollectiveKind::kBroadcast) {
-    text += " from rank " + std::to_string(header.root) + " of the group";
-  }
-  return text + ")";
-}
-
-bool same_operation(const FrameHeader& a, const FrameHeader& b) {
-  return a.kind == b.kind && a.type == b.type && a.op == b.op && a.group == b.group &&
-         a.sequence == b.sequence && a.count == b.count && a.root == b.root;
+bool same_call(const FrameHeader& a, const FrameHeader& b) {
+  return a.kind == b.kind && a.type == b.type && a.op == b.op && a.algorithm == b.algorithm &&
+         a.count == b.count && a.root == b.root;
 }
 
 }  // namespace
 
-std::string collective_name(const FrameHeader& header) {
-  std::string name = kind_name(header.kind);
-  if (header.kind != CollectiveKind::kForm) name += " #" + std::to_string(header.sequence);
+const char* name_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+      return "auto";
+    case Algorithm::kDirect:
+      return "direct";
+    case Algorithm::kRing:
+      return "ring";
+    case Algorithm::kTree:
+      return "tree";
+    case Algorithm::kOneRoot:
+      return "one-root";
+    case Algorithm::kHalving:
+      return "halving";
+  }
+  return "an unknown algorithm";
+}
+
+const char* name_of(Collective kind) {
+  switch (kind) {
+    case Collective::kForm:
+      return "forming";
+    case Collective::kBarrier:
+      return "barrier";
+    case Collective::kBroadcast:
+      return "broadcast";
+    case Collective::kAllReduce:
+      return "all_reduce";
+    case Collective::kAllGather:
+      return "all_gather";
+    case Collective::kReduce:
+      return "reduce";
+    case Collective::kReduceScatter:
+      return "reduce_scatter";
+    case Collective::kScatter:
+      return "scatter";
+    case Collective::kGather:
+      return "gather";
+    case Collective::kAllToAll:
+      return "all_to_all";
+    case Collective::kSend:
+      return "send";
+    case Collective::kReceive:
+      return "receive";
+  }
+  return "an unknown operation";
+}
+
+std::string operation_name(const FrameHeader& header) {
+  std::string name = name_of(header.kind);
+  if (header.kind != Collective::kForm) name += " #" + std::to_string(header.sequence);
   if (header.group != 0) name += " of a sub-group";
   return name;
 }
 
-Status check_frame(const FrameHeader& expected, const FrameHeader& got, int sender) {
-  if (got == expected) return {};
-  const std::string who = "rank " + std::to_string(sender);
-  if (got.magic != expected.magic) return corrupt(who + " sent something that is no frame");
+std::string describe(const FrameHeader& header) {
+  std::string text =
+      operation_name(header) + " (" + std::to_string(header.count) + " x " + name_of(header.type);
+  if (reduces(header.kind)) text += std::string(" ") + name_of(header.op);
+  if (has_root(header.kind)) text += ", root " + std::to_string(header.root) + " of the group";
+  return text + ", " + name_of(header.algorithm) + ")";
+}
+
+Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender) {
+  const auto who = [sender] { return "rank " + std::to_string(sender); };
+  if (got.magic != expected.magic) return corrupt(who() + " sent something that is no frame");
   if (got.round != expected.round) {
-    return corrupt(who + " sent a frame of round " + std::to_string(got.round) + " in round " +
+    return corrupt(who() + " sent a frame of round " + std::to_string(got.round) + " in round " +
                    std::to_string(expected.round));
   }
-  if (same_operation(expected, got)) {
-    return corrupt(who + " sent step " + std::to_string(got.step) + " with " +
-                   std::to_string(got.bytes) + " bytes, step " + std::to_string(expected.step) +
-                   " with " + std::to_string(expected.bytes) + " was expected");
+  if (got.bytes > kFrameBytesMax || got.bytes > got.total) {
+    return corrupt(who() + " sent a frame of " + std::to_string(got.bytes) + " of " +
+                   std::to_string(got.total) + " bytes");
   }
-  return conflict("in " + details(expected) + ", " + who + " in " + details(got));
+  const bool sent = expected.kind == Collective::kSend;
+  if (got.group != expected.group || sent != (got.kind == Collective::kSend) ||
+      (sent && got.sequence != expected.sequence)) {
+    return Belonging::kElsewhere;
+  }
+  if (got.sequence == expected.sequence && same_call(expected, got)) {
+    if (got.step == expected.step && got.total == expected.total) return Belonging::kOurs;
+    const std::string differing =
+        got.step == expected.step
+            ? std::to_string(got.total) + " bytes where " + std::to_string(expected.total)
+            : "step " + std::to_string(got.step) + " where step " + std::to_string(expected.step);
+    return conflict("in " + describe(expected) + ", " + who() + " sends " + differing +
+                    " should come");
+  }
+  return conflict("in " + describe(expected) + ", " + who() + " in " + describe(got));
 }
 
 }  // namespace lockstep

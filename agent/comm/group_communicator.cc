@@ -1,37 +1,11 @@
 #include "agent/comm/group_communicator.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 
-#include "agent/comm/reduce.h"
-#include "common/base/sha256.h"
+#include "agent/comm/call_check.h"
 
 namespace lockstep {
 namespace {
-
-Status check_buffer(const CommBuffer& buffer) {
-  if (buffer.count < 0 || buffer.count > std::numeric_limits<int64_t>::max() / int64_t{16} / 4096) {
-    return invalid("[comm] a buffer of " + std::to_string(buffer.count) + " elements");
-  }
-  if (buffer.count > 0 && buffer.data == nullptr) return invalid("[comm] a buffer without memory");
-  if (reinterpret_cast<uintptr_t>(buffer.data) % data_type_bytes(buffer.type) != 0) {
-    return invalid("[comm] a buffer that is not aligned to its type");
-  }
-  if (buffer.device.type != DeviceType::kCpu) {
-    return invalid("[comm] shared memory and TCP serve memory of the CPU, not of a GPU");
-  }
-  return {};
-}
-
-// Never 0, which is the world's.
-uint64_t group_id(const std::vector<int>& ranks) {
-  const Digest digest =
-      sha256({reinterpret_cast<const char*>(ranks.data()), ranks.size() * sizeof(int)});
-  uint64_t id = 0;
-  std::memcpy(&id, digest.data(), sizeof id);
-  return id | 1;
-}
 
 // "1, 4-7"
 std::string rank_list(const std::vector<int>& ranks) {
@@ -49,123 +23,94 @@ std::string rank_list(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Work::Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
-Work::Work(Work&& other) noexcept = default;
-
-Work& Work::operator=(Work&& other) noexcept {
-  if (this != &other) {
-    if (operation_) static_cast<void>(operation_->wait(Duration::max()));
-    operation_ = std::move(other.operation_);
+Status Communicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  const size_t expected = mine.size() * static_cast<size_t>(size());
+  if (all.size() != expected) {
+    return invalid("[comm] all_gather of " + std::to_string(mine.size()) + " bytes into " +
+                   std::to_string(all.size()) + ", not " + std::to_string(expected));
   }
-  return *this;
+  return all_gather({.data = all.data(),
+                     .count = static_cast<int64_t>(mine.size()),
+                     .type = DataType::kU8,
+                     .input = mine.data()});
 }
 
-Work::~Work() {
-  if (operation_) static_cast<void>(operation_->wait(Duration::max()));
-}
-
-bool Work::test() const {
-  return !operation_ || operation_->done();
-}
-
-Status Work::wait(Duration timeout) {
-  if (!operation_) return {};
-  return operation_->wait(timeout);
-}
-
-std::shared_ptr<Operation> GroupCommunicator::operation(CollectiveKind kind) const {
-  auto operation = std::make_shared<Operation>();
-  operation->group = group_;
-  operation->header.kind = kind;
-  operation->limit = core_->operation_limit();
-  return operation;
-}
-
-Result<std::shared_ptr<Operation>> GroupCommunicator::all_reduce_operation(const CommBuffer& buffer,
-                                                                           ReduceOp op) {
-  TRY(check_buffer(buffer));
-  TRY(check_reduction(buffer.type, op));
-  auto made = operation(CollectiveKind::kAllReduce);
-  made->header.type = buffer.type;
-  made->header.op = op;
-  made->header.count = static_cast<uint64_t>(buffer.count);
-  made->buffer = buffer;
-  return made;
-}
-
-Result<std::shared_ptr<Operation>> GroupCommunicator::broadcast_operation(const CommBuffer& buffer,
-                                                                          int root) {
-  TRY(check_buffer(buffer));
-  if (root < 0 || root >= size()) {
-    return invalid("[comm] root " + std::to_string(root) + " is none of the " +
-                   std::to_string(size()) + " ranks");
+Result<std::unique_ptr<Communicator>> Communicator::split(int colour, int key) {
+  struct Choice {
+    int colour;
+    int key;
+  };
+  TRY_ASSIGN(const std::vector<Choice> choices, all_gather_value(Choice{colour, key}));
+  if (colour < 0) return std::unique_ptr<Communicator>();
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (choices[static_cast<size_t>(rank)].colour == colour) ranks.push_back(rank);
   }
-  auto made = operation(CollectiveKind::kBroadcast);
-  made->header.type = buffer.type;
-  made->header.root = static_cast<uint32_t>(root);
-  made->header.count = static_cast<uint64_t>(buffer.count);
-  made->buffer = buffer;
-  return made;
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return choices[static_cast<size_t>(a)].key < choices[static_cast<size_t>(b)].key;
+  });
+  return sub_group(ranks);
 }
 
-Work GroupCommunicator::start(Result<std::shared_ptr<Operation>> operation) {
-  if (!operation.ok()) {
-    auto refused = std::make_shared<Operation>();
-    refused->finish(operation.error());
-    return Work(std::move(refused));
+Result<Operation::Start> GroupCommunicator::prepare(const Call& call) const {
+  TRY_ASSIGN(const CallMemory memory, check_call(call, rank(), size()));
+  const bool rooted = call.kind == Collective::kBroadcast || call.kind == Collective::kReduce ||
+                      call.kind == Collective::kScatter || call.kind == Collective::kGather ||
+                      call.kind == Collective::kSend || call.kind == Collective::kReceive;
+  const bool reduces = call.kind == Collective::kAllReduce || call.kind == Collective::kReduce ||
+                       call.kind == Collective::kReduceScatter;
+  Operation::Start start{
+      .group = group_,
+      .task = {.kind = call.kind,
+               .algorithm = call.algorithm,
+               .rank = rank(),
+               .size = size(),
+               .root = rooted ? call.rank : 0,
+               .count = call.buffer.count,
+               .type = call.buffer.type,
+               .op = reduces ? call.op : ReduceOp::kSum,
+               .in_place = memory.in_place,
+               .send_counts = call.send_counts,
+               .receive_counts = call.receive_counts},
+      .input = memory.input,
+      .output = memory.output,
+      .limit = call.limit > Duration::zero() ? call.limit : core_->operation_limit()};
+  TRY_ASSIGN(start.task.algorithm, choose_algorithm(start.task));
+  return start;
+}
+
+Result<std::vector<Operation::Start>> GroupCommunicator::prepare_all(
+    std::span<const Call> calls) const {
+  std::vector<Operation::Start> starts;
+  starts.reserve(calls.size());
+  for (const Call& call : calls) {
+    TRY_ASSIGN(Operation::Start start, prepare(call));
+    starts.push_back(std::move(start));
   }
-  core_->start(*operation);
-  return Work(std::move(*operation));
+  return starts;
 }
 
-Status GroupCommunicator::run(Result<std::shared_ptr<Operation>> operation) {
-  if (!operation.ok()) return operation.error();
-  return core_->run(std::move(*operation));
+Work GroupCommunicator::start(std::span<const Call> calls) {
+  const auto starts = prepare_all(calls);
+  if (starts.ok()) return core_->start(*starts);
+  auto refused = std::make_unique<Operation>();
+  refused->finish(starts.error());
+  return Work(std::move(refused));
 }
 
-Work GroupCommunicator::start_all_reduce(const CommBuffer& buffer, ReduceOp op) {
-  return start(all_reduce_operation(buffer, op));
-}
-
-Work GroupCommunicator::start_broadcast(const CommBuffer& buffer, int root) {
-  return start(broadcast_operation(buffer, root));
-}
-
-Status GroupCommunicator::all_reduce(const CommBuffer& buffer, ReduceOp op) {
-  return run(all_reduce_operation(buffer, op));
-}
-
-Status GroupCommunicator::broadcast(const CommBuffer& buffer, int root) {
-  return run(broadcast_operation(buffer, root));
-}
-
-Status GroupCommunicator::barrier() {
-  return core_->run(operation(CollectiveKind::kBarrier));
+Status GroupCommunicator::run(std::span<const Call> calls) {
+  if (calls.size() != 1) return start(calls).wait();
+  TRY_ASSIGN(const Operation::Start start, prepare(calls.front()));
+  return core_->run(start);
 }
 
 Status GroupCommunicator::form(Duration limit) {
-  auto first = operation(CollectiveKind::kForm);
-  first->limit = limit;
-  return core_->run(std::move(first));
-}
-
-Status GroupCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
-  const size_t expected = mine.size() * group_->ranks.size();
-  if (mine.size() > kGatherBytesMax || all.size() != expected) {
-    return invalid("[comm] all_gather of " + std::to_string(mine.size()) + " bytes (at most " +
-                   std::to_string(kGatherBytesMax) + ") into " + std::to_string(all.size()) +
-                   ", not " + std::to_string(expected));
-  }
-  auto gathering = operation(CollectiveKind::kAllGather);
-  gathering->header.count = mine.size();
-  gathering->mine = mine;
-  gathering->all = all;
-  return core_->run(std::move(gathering));
+  return run({.kind = Collective::kForm, .buffer = {}, .limit = limit});
 }
 
 Result<std::unique_ptr<Communicator>> GroupCommunicator::sub_group(const std::vector<int>& ranks) {
-  auto group = std::make_shared<Group>();
-  group->rank = -1;
+  std::vector<int> of_world;
+  int place = -1;
   for (const int rank : ranks) {
     if (rank < 0 || rank >= size()) {
       return invalid("[comm] rank " + std::to_string(rank) + " is none of the " +
@@ -174,15 +119,15 @@ Result<std::unique_ptr<Communicator>> GroupCommunicator::sub_group(const std::ve
     if (std::count(ranks.begin(), ranks.end(), rank) > 1) {
       return invalid("[comm] rank " + std::to_string(rank) + " is named twice in a sub-group");
     }
-    if (rank == this->rank()) group->rank = static_cast<int>(group->ranks.size());
-    group->ranks.push_back(group_->ranks[static_cast<size_t>(rank)]);
+    if (rank == this->rank()) place = static_cast<int>(of_world.size());
+    of_world.push_back(group_->ranks[static_cast<size_t>(rank)]);
   }
-  if (group->rank < 0) {
+  if (place < 0) {
     return invalid("[comm] rank " + std::to_string(rank()) + " is not in the sub-group {" +
                    rank_list(ranks) + "}");
   }
-  group->id = group_id(group->ranks);
-  return std::unique_ptr<Communicator>(new GroupCommunicator(core_, std::move(group)));
+  return std::unique_ptr<Communicator>(
+      new GroupCommunicator(core_, core_->make_group(std::move(of_world), place)));
 }
 
 void GroupCommunicator::abort(const std::string& reason) {

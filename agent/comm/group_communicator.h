@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "agent/comm/communicator.h"
 #include "agent/comm/core.h"
@@ -13,14 +15,12 @@ class GroupCommunicator final : public Communicator {
   GroupCommunicator(std::shared_ptr<Core> core, std::shared_ptr<Group> group)
       : core_(std::move(core)), group_(std::move(group)) {}
 
+  using Communicator::run;
+  using Communicator::start;
   int rank() const override { return group_->rank; }
   int size() const override { return static_cast<int>(group_->ranks.size()); }
-  Work start_all_reduce(const CommBuffer& buffer, ReduceOp op) override;
-  Work start_broadcast(const CommBuffer& buffer, int root) override;
-  Status all_reduce(const CommBuffer& buffer, ReduceOp op) override;
-  Status broadcast(const CommBuffer& buffer, int root) override;
-  Status barrier() override;
-  Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override;
+  Work start(std::span<const Call> calls) override;
+  Status run(std::span<const Call> calls) override;
   Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) override;
   void abort(const std::string& reason) override;
   int suspect() const override;
@@ -32,11 +32,8 @@ class GroupCommunicator final : public Communicator {
   Status form(Duration limit);
 
  private:
-  std::shared_ptr<Operation> operation(CollectiveKind kind) const;
-  Result<std::shared_ptr<Operation>> all_reduce_operation(const CommBuffer& buffer, ReduceOp op);
-  Result<std::shared_ptr<Operation>> broadcast_operation(const CommBuffer& buffer, int root);
-  Work start(Result<std::shared_ptr<Operation>> operation);
-  Status run(Result<std::shared_ptr<Operation>> operation);
+  Result<Operation::Start> prepare(const Call& call) const;
+  Result<std::vector<Operation::Start>> prepare_all(std::span<const Call> calls) const;
 
   std::shared_ptr<Core> core_;
   std::shared_ptr<Group> group_;

@@ -1,27 +1,23 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
-#include "agent/comm/communicator.h"
-#include "common/base/result.h"
+#include "agent/comm/data_type.h"
 
 namespace lockstep {
 
-// into[i] = into[i] (op) from[i] for `count` elements of this type; kAvg adds, the division comes
-// at the end (scale_average). The argument order is part of the promise: min and max aside, a + b
-// and b + a are the same bits. Pure, single-threaded.
+// into[i] = a[i] (op) b[i] for `count` elements; kAvg adds, the division comes at the end
+// (divide_by_ranks). `into` may be `a` or `b`, and overlaps them in no other way. The order of the
+// operands matters for the bits of a NaN alone. Pure, single-threaded.
 struct ReduceArgs {
   void* into = nullptr;
-  const void* from = nullptr;
+  const void* a = nullptr;
+  const void* b = nullptr;
   size_t count = 0;
 };
 void reduce(DataType type, ReduceOp op, const ReduceArgs& args);
 
-// data[i] /= ranks, floats only.
-void scale_average(DataType type, void* data, size_t count, int ranks);
-
-// kInvalid for an operation that isn't defined on the type (kAvg of integers).
-Status check_reduction(DataType type, ReduceOp op);
+// data[i] /= ranks.
+void divide_by_ranks(DataType type, void* data, size_t count, int ranks);
 
 }  // namespace lockstep

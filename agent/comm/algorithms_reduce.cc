@@ -1,0 +1,369 @@
+#include <bit>
+
+#include "agent/comm/algorithms.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = Move::Kind;
+constexpr int kNone = Move::kNone;
+
+bool averages(const Task& task) {
+  return task.op == ReduceOp::kAvg;
+}
+
+Span segment(const Task& task, int parts, int index) {
+  const Segment found = ring_segment(task.count, parts, index);
+  return {.at = static_cast<size_t>(found.begin) * element_bytes(task),
+          .bytes = static_cast<size_t>(found.end - found.begin) * element_bytes(task)};
+}
+
+// Segments [from, to), which lie side by side.
+Span segments(const Task& task, int parts, int from, int to) {
+  const Segment first = ring_segment(task.count, parts, from);
+  const Segment last = ring_segment(task.count, parts, to - 1);
+  return {.at = static_cast<size_t>(first.begin) * element_bytes(task),
+          .bytes = static_cast<size_t>(last.end - first.begin) * element_bytes(task)};
+}
+
+// Up the tree; returns the last move at the root, which makes the result.
+int tree_up(const Task& task, MovePlan& plan, Area partial) {
+  const TreePlace tree = tree_place(task);
+  const size_t bytes = block_bytes(task);
+  Place sum = input(0);
+  int last = kNone;
+  for (const int child : tree.children) {
+    if (child < 0) continue;
+    const bool final = child == tree.children[1] || tree.children[1] < 0;
+    last = plan.add({.kind = Kind::kReduce,
+                     .peer = child,
+                     .from = sum,
+                     .into = {partial, 0},
+                     .bytes = bytes,
+                     .after = last,
+                     .averages = averages(task) && tree.parent < 0 && final});
+    sum = {partial, 0};
+  }
+  if (tree.parent >= 0) {
+    plan.add(
+        {.kind = Kind::kSend, .peer = tree.parent, .from = sum, .bytes = bytes, .after = last});
+  }
+  return last;
+}
+
+// To the root; returns the last move there.
+int gather_sums(const Task& task, MovePlan& plan) {
+  const size_t bytes = block_bytes(task);
+  if (task.rank != task.root) {
+    plan.add({.kind = Kind::kSend, .peer = task.root, .from = input(0), .bytes = bytes});
+    return kNone;
+  }
+  int last = kNone;
+  for (int place = 1; place < task.size; ++place) {
+    last = plan.add({.kind = Kind::kReduce,
+                     .peer = rank_at_place(task, place),
+                     .from = place == 1 ? input(0) : output(0),
+                     .into = output(0),
+                     .bytes = bytes,
+                     .after = last,
+                     .averages = averages(task) && place == task.size - 1});
+  }
+  return last;
+}
+
+// What recursive halving does among a power of two of ranks, each of which has a number of its own.
+struct Halving {
+  int ranks = 1;  // power of two
+  int number = 0;
+  Area mine = Area::kInput;  // where this rank's values lie
+  int after = kNone;
+};
+
+}  // namespace
+
+void direct_all_reduce(const Task& task, MovePlan& plan) {
+  const size_t bytes = block_bytes(task);
+  int sent = kNone;
+  for (int i = 1; i < task.size; ++i) {
+    // Everyone begins with its neighbour, so that no rank is everyone's first.
+    sent = plan.add(
+        {.kind = Kind::kSend, .peer = rank_behind(task, -i), .from = input(0), .bytes = bytes});
+  }
+  if (task.size == 2) {
+    plan.add({.kind = Kind::kReduce,
+              .peer = 1 - task.rank,
+              .from = input(0),
+              .into = output(0),
+              .bytes = bytes,
+              .behind = task.in_place ? sent : kNone,
+              .averages = averages(task),
+              .peer_first = task.rank == 1});
+    return;
+  }
+  // ((x_0 + x_1) + x_2) + ..., in memory of its own up to the last, which waits until all is sent.
+  plan.need_scratch(bytes);
+  int last = kNone;
+  for (int rank = 0; rank < task.size; ++rank) {
+    const bool final = rank == task.size - 1;
+    if (rank == 0 && task.rank == 0) continue;
+    const bool first = rank == (task.rank == 0 ? 1 : 0);
+    Move move{.kind = rank == task.rank         ? Kind::kCombine
+                      : first && task.rank != 0 ? Kind::kReceive
+                                                : Kind::kReduce,
+              .peer = rank,
+              .from = first ? input(0) : scratch(0),
+              .with = input(0),
+              .into = final ? output(0) : scratch(0),
+              .bytes = bytes,
+              .after = last,
+              .fenced = final,
+              .averages = averages(task) && final};
+    last = plan.add(move);
+  }
+}
+
+// Both phases are one row of 2(n-1) steps: what comes at one goes on at the next.
+void ring_all_reduce(const Task& task, MovePlan& plan) {
+  const int n = task.size;
+  int came = kNone;
+  for (int step = 0; step < 2 * (n - 1); ++step) {
+    const Span going = segment(task, n, rank_behind(task, step));
+    const Span coming = segment(task, n, rank_behind(task, step + 1));
+    plan.add({.kind = Kind::kSend,
+              .peer = rank_behind(task, -1),
+              .from = {step == 0 ? Area::kInput : Area::kOutput, going.at},
+              .bytes = going.bytes,
+              .after = came});
+    came = plan.add({.kind = step < n - 1 ? Kind::kReduce : Kind::kReceive,
+                     .peer = rank_behind(task, 1),
+                     .from = input(coming.at),
+                     .into = output(coming.at),
+                     .bytes = coming.bytes,
+                     .averages = averages(task) && step == n - 2});
+  }
+}
+
+namespace {
+
+// Halves the range of segments at every step, down to the rank's own; returns the last move.
+int halve(const Task& task, MovePlan& plan, Halving halving, int (*rank_of)(const Task&, int)) {
+  int low = 0;
+  int high = halving.ranks;
+  for (int distance = halving.ranks / 2; distance >= 1; distance /= 2) {
+    const int middle = low + distance;
+    const bool lower = (halving.number & distance) == 0;
+    const Span given = segments(task, halving.ranks, lower ? middle : low, lower ? high : middle);
+    (lower ? high : low) = middle;
+    const Span kept = segments(task, halving.ranks, low, high);
+    const int peer = rank_of(task, halving.number ^ distance);
+    plan.add({.kind = Kind::kSend,
+              .peer = peer,
+              .from = {halving.mine, given.at},
+              .bytes = given.bytes,
+              .after = halving.after});
+    halving.after = plan.add({.kind = Kind::kReduce,
+                              .peer = peer,
+                              .from = {halving.mine, kept.at},
+                              .into = output(kept.at),
+                              .bytes = kept.bytes,
+                              .after = halving.after,
+                              .averages = averages(task) && distance == 1});
+    halving.mine = Area::kOutput;
+  }
+  return halving.after;
+}
+
+void double_up(const Task& task, MovePlan& plan, const Halving& halving,
+               int (*rank_of)(const Task&, int)) {
+  for (int distance = 1; distance < halving.ranks; distance *= 2) {
+    const int mine = halving.number & ~(distance - 1);
+    const int theirs = mine ^ distance;
+    const int peer = rank_of(task, halving.number ^ distance);
+    const Span going = segments(task, halving.ranks, mine, mine + distance);
+    const Span coming = segments(task, halving.ranks, theirs, theirs + distance);
+    plan.add({.kind = Kind::kSend,
+              .peer = peer,
+              .from = output(going.at),
+              .bytes = going.bytes,
+              .fenced = true});
+    plan.add(
+        {.kind = Kind::kReceive, .peer = peer, .into = output(coming.at), .bytes = coming.bytes});
+  }
+}
+
+int power_below(int n) {
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
+}
+
+// With `rest` ranks beyond a power of two, the first 2 * rest are pairs, of which the odd one
+// takes part.
+int rank_of_number(const Task& task, int number) {
+  const int rest = task.size - power_below(task.size);
+  return number < rest ? 2 * number + 1 : number + rest;
+}
+
+}  // namespace
+
+void halving_all_reduce(const Task& task, MovePlan& plan) {
+  const size_t bytes = block_bytes(task);
+  const int ranks = power_below(task.size);
+  const int rest = task.size - ranks;
+  const bool paired = task.rank < 2 * rest;
+  if (paired && task.rank % 2 == 0) {
+    const int peer = task.rank + 1;
+    plan.add({.kind = Kind::kSend, .peer = peer, .from = input(0), .bytes = bytes});
+    plan.add({.kind = Kind::kReceive, .peer = peer, .into = output(0), .bytes = bytes});
+    return;
+  }
+  Halving halving{.ranks = ranks, .number = paired ? task.rank / 2 : task.rank - rest};
+  if (paired) {
+    halving.after = plan.add({.kind = Kind::kReduce,
+                              .peer = task.rank - 1,
+                              .from = input(0),
+                              .into = output(0),
+                              .bytes = bytes});
+    halving.mine = Area::kOutput;
+  }
+  halve(task, plan, halving, rank_of_number);
+  double_up(task, plan, halving, rank_of_number);
+  if (paired) {
+    plan.add({.kind = Kind::kSend,
+              .peer = task.rank - 1,
+              .from = output(0),
+              .bytes = bytes,
+              .fenced = true});
+  }
+}
+
+void tree_all_reduce(const Task& task, MovePlan& plan) {
+  const int summed = tree_up(task, plan, Area::kOutput);
+  tree_down(task, plan, output(0), summed);
+}
+
+void one_root_all_reduce(const Task& task, MovePlan& plan) {
+  const size_t bytes = block_bytes(task);
+  const int summed = gather_sums(task, plan);
+  if (task.rank != task.root) {
+    plan.add({.kind = Kind::kReceive, .peer = task.root, .into = output(0), .bytes = bytes});
+    return;
+  }
+  for (int place = 1; place < task.size; ++place) {
+    plan.add({.kind = Kind::kSend,
+              .peer = rank_at_place(task, place),
+              .from = output(0),
+              .bytes = bytes,
+              .after = summed});
+  }
+}
+
+void tree_reduce(const Task& task, MovePlan& plan) {
+  const bool root = task.rank == task.root;
+  if (!root && tree_place(task).children[0] >= 0) plan.need_scratch(block_bytes(task));
+  tree_up(task, plan, root ? Area::kOutput : Area::kScratch);
+}
+
+void chain_reduce(const Task& task, MovePlan& plan) {
+  const size_t bytes = block_bytes(task);
+  const int place = place_of_rank(task);
+  const bool root = place == 0;
+  const bool end = place == task.size - 1;
+  int summed = kNone;
+  if (!end) {
+    if (!root) plan.need_scratch(bytes);
+    summed = plan.add({.kind = Kind::kReduce,
+                       .peer = rank_behind(task, -1),
+                       .from = input(0),
+                       .into = root ? output(0) : scratch(0),
+                       .bytes = bytes,
+                       .averages = averages(task) && root});
+  }
+  if (!root) {
+    plan.add({.kind = Kind::kSend,
+              .peer = rank_behind(task, 1),
+              .from = end ? input(0) : scratch(0),
+              .bytes = bytes,
+              .after = summed});
+  }
+}
+
+void one_root_reduce(const Task& task, MovePlan& plan) {
+  gather_sums(task, plan);
+}
+
+void direct_reduce_scatter(const Task& task, MovePlan& plan) {
+  const size_t bytes = block_bytes(task);
+  int last = kNone;
+  for (int i = 1; i < task.size; ++i) {
+    const int peer = rank_behind(task, -i);
+    plan.add({.kind = Kind::kSend,
+              .peer = peer,
+              .from = input(static_cast<size_t>(peer) * bytes),
+              .bytes = bytes});
+    last = plan.add({.kind = Kind::kReduce,
+                     .peer = peer,
+                     .from = i == 1 ? input(static_cast<size_t>(task.rank) * bytes) : output(0),
+                     .into = output(0),
+                     .bytes = bytes,
+                     .after = last,
+                     .averages = averages(task) && i == task.size - 1});
+  }
+}
+
+// Partial sums alternate between two blocks: one is sent while the next one comes.
+void ring_reduce_scatter(const Task& task, MovePlan& plan) {
+  const size_t bytes = block_bytes(task);
+  const int n = task.size;
+  if (n > 2) plan.need_scratch(2 * bytes);
+  int came = kNone;
+  int sent = kNone;
+  for (int step = 0; step < n - 1; ++step) {
+    const auto going = static_cast<size_t>(rank_behind(task, step + 1));
+    const auto coming = static_cast<size_t>(rank_behind(task, step + 2));
+    const auto half = static_cast<size_t>(step % 2);
+    const int sending =
+        plan.add({.kind = Kind::kSend,
+                  .peer = rank_behind(task, -1),
+                  .from = step == 0 ? input(going * bytes) : scratch((1 - half) * bytes),
+                  .bytes = bytes,
+                  .after = came});
+    came = plan.add({.kind = Kind::kReduce,
+                     .peer = rank_behind(task, 1),
+                     .from = input(coming * bytes),
+                     .into = step == n - 2 ? output(0) : scratch(half * bytes),
+                     .bytes = bytes,
+                     .behind = step >= 2 && step < n - 2 ? sent : kNone,
+                     .averages = averages(task) && step == n - 2});
+    sent = sending;
+  }
+}
+
+void halving_reduce_scatter(const Task& task, MovePlan& plan) {
+  const size_t bytes = block_bytes(task);
+  const int n = task.size;
+  if (n > 2) plan.need_scratch(static_cast<size_t>(n) * bytes);
+  Area mine = Area::kInput;
+  int low = 0;
+  int last = kNone;
+  for (int distance = n / 2; distance >= 1; distance /= 2) {
+    const bool lower = (task.rank & distance) == 0;
+    const int given = lower ? low + distance : low;
+    if (!lower) low += distance;
+    const size_t half = static_cast<size_t>(distance) * bytes;
+    const size_t kept = static_cast<size_t>(low) * bytes;
+    plan.add({.kind = Kind::kSend,
+              .peer = task.rank ^ distance,
+              .from = {mine, static_cast<size_t>(given) * bytes},
+              .bytes = half,
+              .after = last});
+    last = plan.add({.kind = Kind::kReduce,
+                     .peer = task.rank ^ distance,
+                     .from = {mine, kept},
+                     .into = distance == 1 ? output(0) : scratch(kept),
+                     .bytes = half,
+                     .after = last,
+                     .averages = averages(task) && distance == 1});
+    mine = Area::kScratch;
+  }
+}
+
+}  // namespace lockstep

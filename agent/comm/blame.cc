@@ -1,0 +1,76 @@
+// Who is to blame when an operation goes wrong: what Core says of it.
+#include <cstdio>
+
+#include "agent/comm/core.h"
+
+namespace lockstep {
+namespace {
+
+// How long an operation whose connection broke waits for the control connections to say who it was
+// that ended: the other end may only have closed because of a third.
+constexpr Duration kVerdictLimit = std::chrono::milliseconds(300);
+
+std::string seconds_text(Duration duration) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", to_seconds(duration));
+  return text;
+}
+
+std::string rank_name(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
+}  // namespace
+
+// Names, in this order: a rank that has given no sign of life at all, the rank that is furthest
+// behind in the collectives of the world, the rank that this one waits for.
+void Core::blame_silence(const Operation& operation, Duration silent) {
+  const Duration unheard_of = 4 * control_->heartbeat();
+  int mute = -1;
+  int behind = -1;
+  Duration longest = unheard_of;
+  uint64_t least = operation.header.sequence;
+  const bool of_world = operation.is_collective() && operation.header.group == 0;
+  for (const int rank : operation.group()->ranks) {
+    if (rank == this->rank()) continue;
+    const Control::Health health = control_->health(rank);
+    if (health.silent >= longest) {
+      longest = health.silent;
+      mute = rank;
+    }
+    if (of_world && health.entered < least) {
+      least = health.entered;
+      behind = rank;
+    }
+  }
+  const int suspect = mute >= 0 ? mute : behind >= 0 ? behind : operation.waits_for;
+  std::string reason = rank_name(suspect) + " silent for " + seconds_text(silent);
+  if (mute >= 0) {
+    reason += ", and without a sign of life for " + seconds_text(longest);
+  } else if (behind >= 0) {
+    reason += ": it is alive, but the last collective that it entered is #" + std::to_string(least);
+  }
+  if (suspect >= 0) {
+    const FrameHeader* other = ports_[static_cast<size_t>(suspect)].waiting();
+    if (other != nullptr) reason += "; it has sent " + describe(*other) + ", not called here";
+  }
+  fail({.code = Code::kTimeout, .reason = reason, .suspect = suspect});
+}
+
+void Core::blame(const Operation& operation, const Error& error) {
+  const int in_hand = operation.in_hand;
+  Fault fault{.code = error.code, .reason = error.message, .suspect = in_hand};
+  if (error.code == Code::kConflict) {
+    fault.reason = rank_name(rank()) + " is " + error.message;
+  } else if (error.code == Code::kUnavailable) {
+    const TimePoint until = SystemClock().now() + kVerdictLimit;
+    while (!control_->left(in_hand) && SystemClock().now() < until &&
+           !fault_.wait_for(std::chrono::milliseconds(2))) {
+    }
+    const bool left = control_->left(in_hand);
+    fault.reason = rank_name(in_hand) + (left ? " left" : " is gone: " + error.message);
+  }
+  fail(fault);
+}
+
+}  // namespace lockstep

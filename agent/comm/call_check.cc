@@ -1,0 +1,183 @@
+#include "agent/comm/call_check.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+// So that n blocks of the widest type can be counted in bytes.
+constexpr int64_t kCountMax = std::numeric_limits<int64_t>::max() / 8 / 65536;
+
+Error wrong(const Call& call, const std::string& what) {
+  return invalid(std::string("[comm] ") + name_of(call.kind) + ": " + what);
+}
+
+bool has_other_side(Collective kind) {
+  return kind == Collective::kSend || kind == Collective::kReceive;
+}
+
+bool has_root(Collective kind) {
+  return kind == Collective::kBroadcast || kind == Collective::kReduce ||
+         kind == Collective::kScatter || kind == Collective::kGather;
+}
+
+Status check_rank(const Call& call, int rank, int size) {
+  if (!has_root(call.kind) && !has_other_side(call.kind)) return {};
+  if (call.rank < 0 || call.rank >= size) {
+    return wrong(call, std::string(has_root(call.kind) ? "root " : "rank ") +
+                           std::to_string(call.rank) + " is none of the " + std::to_string(size) +
+                           " ranks");
+  }
+  if (has_other_side(call.kind) && call.rank == rank) {
+    return wrong(call, "rank " + std::to_string(rank) + " is this rank itself");
+  }
+  return {};
+}
+
+Result<int64_t> sum_of(const Call& call, std::span<const int64_t> counts) {
+  int64_t sum = 0;
+  for (const int64_t count : counts) {
+    if (count < 0 || count > kCountMax - sum) {
+      return wrong(call, "a block of " + std::to_string(count) + " elements");
+    }
+    sum += count;
+  }
+  return sum;
+}
+
+// Bytes that this rank takes and gives.
+Status measure(const Call& call, int rank, int size, CallMemory& memory) {
+  const size_t element = data_type_bytes(call.buffer.type);
+  const size_t block = static_cast<size_t>(call.buffer.count) * element;
+  const size_t blocks = static_cast<size_t>(size) * block;
+  const bool is_root = rank == call.rank;
+  switch (call.kind) {
+    case Collective::kForm:
+    case Collective::kBarrier:
+      return {};
+    case Collective::kAllReduce:
+      memory.input_bytes = memory.output_bytes = block;
+      return {};
+    case Collective::kReduce:
+      memory.input_bytes = block;
+      memory.output_bytes = is_root ? block : 0;
+      return {};
+    case Collective::kBroadcast:
+      memory.input_bytes = is_root ? block : 0;
+      memory.output_bytes = block;
+      return {};
+    case Collective::kAllGather:
+      memory.input_bytes = block;
+      memory.output_bytes = blocks;
+      return {};
+    case Collective::kGather:
+      memory.input_bytes = block;
+      memory.output_bytes = is_root ? blocks : 0;
+      return {};
+    case Collective::kReduceScatter:
+      memory.input_bytes = blocks;
+      memory.output_bytes = block;
+      return {};
+    case Collective::kScatter:
+      memory.input_bytes = is_root ? blocks : 0;
+      memory.output_bytes = block;
+      return {};
+    case Collective::kSend:
+      memory.input_bytes = block;
+      return {};
+    case Collective::kReceive:
+      memory.output_bytes = block;
+      return {};
+    case Collective::kAllToAll:
+      break;
+  }
+  memory.input_bytes = memory.output_bytes = blocks;
+  if (call.send_counts.empty() && call.receive_counts.empty()) return {};
+  const auto ranks = static_cast<size_t>(size);
+  const auto own = static_cast<size_t>(rank);
+  if (call.send_counts.size() != ranks || call.receive_counts.size() != ranks ||
+      call.buffer.count != 0 || call.buffer.input == nullptr ||
+      call.send_counts[own] != call.receive_counts[own]) {
+    return wrong(call,
+                 "by counts needs one count a rank in both directions, the same for the own "
+                 "block, `count` 0 and an input of its own");
+  }
+  TRY_ASSIGN(const int64_t sent, sum_of(call, call.send_counts));
+  TRY_ASSIGN(const int64_t received, sum_of(call, call.receive_counts));
+  memory.input_bytes = static_cast<size_t>(sent) * element;
+  memory.output_bytes = static_cast<size_t>(received) * element;
+  return {};
+}
+
+// Where they lie. In place, the smaller of the two is this rank's block of the larger.
+void place(const Call& call, int rank, CallMemory& memory) {
+  auto* data = static_cast<std::byte*>(call.buffer.data);
+  const auto* input = static_cast<const std::byte*>(call.buffer.input);
+  const auto own = static_cast<size_t>(rank);
+  memory.output = data;
+  memory.input = input;
+  if (input != nullptr) return;
+  memory.input = data;
+  if (memory.input_bytes < memory.output_bytes) {
+    if (memory.input_bytes > 0) memory.input = data + own * memory.input_bytes;
+  } else if (memory.output_bytes < memory.input_bytes && memory.output_bytes > 0) {
+    memory.output = data + own * memory.output_bytes;
+  }
+}
+
+bool overlap(const CallMemory& memory) {
+  const auto input = reinterpret_cast<uintptr_t>(memory.input);
+  const auto output = reinterpret_cast<uintptr_t>(memory.output);
+  return memory.input_bytes > 0 && memory.output_bytes > 0 &&
+         input < output + memory.output_bytes && output < input + memory.input_bytes;
+}
+
+Status check_memory(const Call& call, int rank, const CallMemory& memory) {
+  const auto misaligned = [&](const std::byte* at) {
+    return reinterpret_cast<uintptr_t>(at) % data_type_bytes(call.buffer.type) != 0;
+  };
+  if ((memory.input_bytes > 0 && memory.input == nullptr) ||
+      (memory.output_bytes > 0 && memory.output == nullptr)) {
+    return wrong(call, "a buffer without memory");
+  }
+  if ((memory.input_bytes > 0 && misaligned(memory.input)) ||
+      (memory.output_bytes > 0 && misaligned(memory.output))) {
+    return wrong(call, "a buffer that is not aligned to its type");
+  }
+  if (!overlap(memory)) return {};
+  const auto own = static_cast<size_t>(rank);
+  const bool as_in_place = memory.input_bytes == memory.output_bytes ? memory.input == memory.output
+                           : memory.input_bytes < memory.output_bytes
+                               ? memory.input == memory.output + own * memory.input_bytes
+                               : memory.output == memory.input + own * memory.output_bytes;
+  if (!as_in_place || !call.send_counts.empty()) {
+    return wrong(call, "input and output overlap, and not as they do in place");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<CallMemory> check_call(const Call& call, int rank, int size) {
+  const CommBuffer& buffer = call.buffer;
+  if (buffer.count < 0 || buffer.count > kCountMax) {
+    return wrong(call, "a buffer of " + std::to_string(buffer.count) + " elements");
+  }
+  if (buffer.device.type != DeviceType::kCpu) {
+    return wrong(call, "shared memory and TCP serve memory of the CPU, not of a GPU");
+  }
+  if (call.limit < Duration::zero()) return wrong(call, "a negative time limit");
+  const bool has_counts = !call.send_counts.empty() || !call.receive_counts.empty();
+  if (has_counts && call.kind != Collective::kAllToAll) return wrong(call, "has no counts by rank");
+  TRY(check_rank(call, rank, size));
+  CallMemory memory;
+  TRY(measure(call, rank, size, memory));
+  place(call, rank, memory);
+  TRY(check_memory(call, rank, memory));
+  memory.in_place = overlap(memory);
+  return memory;
+}
+
+}  // namespace lockstep

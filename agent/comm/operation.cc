@@ -1,0 +1,123 @@
+#include "agent/comm/operation.h"
+
+#include <utility>
+
+namespace lockstep {
+
+void Operation::begin(const Start& start) {
+  const Task& task = start.task;
+  group_ = start.group;
+  limit_ = start.limit;
+  receives = task.kind == Collective::kReceive;
+  other_side = task.root;
+  header = {.kind = receives ? Collective::kSend : task.kind,
+            .type = task.type,
+            .op = task.op,
+            .algorithm = task.algorithm,
+            .group = group_->id,
+            .count = static_cast<uint64_t>(task.count),
+            .root = static_cast<uint32_t>(task.root)};
+  // The other side of a send sees it from the other end.
+  if (header.kind == Collective::kSend) header.root = 0;
+  make_plan(task, plan_);
+  if (plan_.scratch() > scratch_bytes_) {
+    scratch_ = std::make_unique_for_overwrite<Line[]>(plan_.scratch() / kFrameAlign + 1);
+    scratch_bytes_ = plan_.scratch();
+  }
+  // Plans only read what they call input.
+  bases_ = {const_cast<std::byte*>(start.input), start.output,
+            reinterpret_cast<std::byte*>(scratch_.get())};
+  waiting = false;
+  waits_for = -1;
+  in_hand = -1;
+  status_ = {};
+  done_.store(false, std::memory_order_relaxed);
+}
+
+void Operation::finish(Status status) {
+  const std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+  done_.store(true, std::memory_order_release);
+  // With the lock held: the owner, who takes it too, may be gone right after.
+  finished_.notify_all();
+}
+
+Status Operation::wait(Duration timeout) const {
+  std::unique_lock lock(mutex_);
+  if (timeout == Duration::max()) {
+    finished_.wait(lock, [this] { return done(); });
+  } else if (!finished_.wait_for(lock, timeout, [this] { return done(); })) {
+    return timed_out("[comm] " + operation_name(header) + ": not done yet");
+  }
+  return status_;
+}
+
+std::unique_ptr<Operation> OperationPool::take() {
+  std::unique_ptr<Operation> operation;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      operation = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  if (operation == nullptr) operation = std::make_unique<Operation>();
+  operation->home = shared_from_this();
+  return operation;
+}
+
+void OperationPool::give_back(std::unique_ptr<Operation> operation) {
+  const std::shared_ptr<OperationPool> home = std::move(operation->home);
+  if (home == nullptr) return;
+  const std::lock_guard lock(home->mutex_);
+  home->free_.push_back(std::move(operation));
+}
+
+Work::Work() = default;
+Work::Work(std::unique_ptr<Operation> first) : first_(std::move(first)) {}
+Work::Work(Work&& other) noexcept = default;
+
+Work& Work::operator=(Work&& other) noexcept {
+  if (this != &other) {
+    end();
+    first_ = std::move(other.first_);
+  }
+  return *this;
+}
+
+Work::~Work() {
+  end();
+}
+
+void Work::end() {
+  static_cast<void>(wait());
+  while (first_ != nullptr) {
+    std::unique_ptr<Operation> operation = std::move(first_);
+    first_ = std::move(operation->next);
+    OperationPool::give_back(std::move(operation));
+  }
+}
+
+bool Work::test() const {
+  for (const Operation* at = first_.get(); at != nullptr; at = at->next.get()) {
+    if (!at->done()) return false;
+  }
+  return true;
+}
+
+Status Work::wait(Duration timeout) {
+  const bool bounded = timeout != Duration::max();
+  const SystemClock clock;
+  const TimePoint begin = bounded ? clock.now() : TimePoint{};
+  Status first;
+  for (const Operation* at = first_.get(); at != nullptr; at = at->next.get()) {
+    const bool was_done = at->done();
+    const Duration rest = bounded && !was_done ? timeout - (clock.now() - begin) : Duration::max();
+    Status status = at->wait(rest);
+    if (!status.ok() && !was_done && !at->done()) return status;
+    if (!status.ok() && first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+}  // namespace lockstep

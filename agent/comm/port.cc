@@ -1,0 +1,185 @@
+#include "agent/comm/port.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "common/base/check.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::byte, kFrameAlign> kZeros{};
+
+}  // namespace
+
+void Port::begin(const void* sender, const FrameHeader& header, const std::byte* payload) {
+  CHECK(sender_ == nullptr);
+  sender_ = sender;
+  going_ = header;
+  going_payload_ = payload;
+  going_bytes_ = kFrameAlign + header.bytes + padding_of(header.bytes);
+  sent_ = 0;
+}
+
+Result<bool> Port::push() {
+  const size_t payload_end = kFrameAlign + going_.bytes;
+  bool moved = false;
+  while (sent_ < going_bytes_) {
+    Bytes head;
+    if (sent_ < kFrameAlign) head = std::as_bytes(std::span(&going_, 1)).subspan(sent_);
+    const size_t body_begin = std::clamp(sent_, kFrameAlign, payload_end) - kFrameAlign;
+    const Bytes body(going_payload_ + body_begin, going_.bytes - body_begin);
+    const Bytes tail = Bytes(kZeros).first(going_bytes_ - std::max(sent_, payload_end));
+    TRY_ASSIGN(const size_t taken, link_->write({head, body, tail}));
+    if (taken == 0) return moved;
+    sent_ += taken;
+    moved = true;
+  }
+  sender_ = nullptr;
+  return moved;
+}
+
+Status Port::skip_padding() {
+  while (padding_left_ > 0) {
+    TRY_ASSIGN(const Bytes padding, link_->peek({.at_least = 1, .at_most = padding_left_}));
+    if (padding.empty()) return {};
+    link_->consume(padding.size());
+    padding_left_ -= padding.size();
+  }
+  return {};
+}
+
+Result<bool> Port::read_header() {
+  if (have_header_) return true;
+  TRY(skip_padding());
+  if (padding_left_ > 0) return false;
+  TRY_ASSIGN(const Bytes head, link_->peek({.at_least = kFrameAlign, .at_most = kFrameAlign}));
+  if (head.empty()) return false;
+  std::memcpy(&coming_, head.data(), sizeof coming_);
+  link_->consume(kFrameAlign);
+  have_header_ = true;
+  payload_left_ = coming_.bytes;
+  return true;
+}
+
+Result<Port::Next> Port::look(const FrameHeader& expected) {
+  for (const auto& aside : aside_) {
+    if (aside->taken == aside->held && aside.get() == filling_) continue;
+    TRY_ASSIGN(const Belonging found, belonging(expected, aside->header, link_->peer()));
+    if (found == Belonging::kElsewhere) continue;
+    source_ = {.aside = aside.get(), .left = aside->held - aside->taken};
+    return Next::kOurs;
+  }
+  TRY_ASSIGN(const bool there, read_header());
+  if (!there) return Next::kNone;
+  TRY_ASSIGN(const Belonging found, belonging(expected, coming_, link_->peer()));
+  if (found == Belonging::kElsewhere) {
+    in_the_way_ = true;
+    return Next::kElsewhere;
+  }
+  source_ = {.aside = nullptr, .left = payload_left_};
+  return Next::kOurs;
+}
+
+Result<Bytes> Port::peek(size_t at_least, size_t at_most) {
+  if (source_.aside != nullptr) {
+    const Aside& aside = *source_.aside;
+    return Bytes(aside.data() + aside.taken, std::min(at_most, source_.left));
+  }
+  return link_->peek({.at_least = at_least, .at_most = std::min(at_most, source_.left)});
+}
+
+void Port::drop(const Aside* aside) {
+  *aside->budget += aside->capacity + kFrameAlign;
+  if (filling_ == aside) filling_ = nullptr;
+  std::erase_if(aside_, [aside](const auto& other) { return other.get() == aside; });
+  source_ = {};
+}
+
+Status Port::consume(size_t bytes) {
+  CHECK(bytes <= source_.left);
+  source_.left -= bytes;
+  if (source_.aside != nullptr) {
+    source_.aside->taken += bytes;
+    if (source_.left == 0) drop(source_.aside);
+    return {};
+  }
+  link_->consume(bytes);
+  payload_left_ -= bytes;
+  return payload_left_ == 0 ? finish_empty() : Status();
+}
+
+Result<size_t> Port::read(std::span<std::byte> into) {
+  const size_t wanted = std::min(into.size(), source_.left);
+  if (source_.aside != nullptr) {
+    std::memcpy(into.data(), source_.aside->data() + source_.aside->taken, wanted);
+    TRY(consume(wanted));
+    return wanted;
+  }
+  TRY_ASSIGN(const size_t got, link_->read(into.first(wanted)));
+  source_.left -= got;
+  payload_left_ -= got;
+  if (got > 0 && payload_left_ == 0) TRY(finish_empty());
+  return got;
+}
+
+Status Port::finish_empty() {
+  if (source_.aside != nullptr) {
+    drop(source_.aside);
+    return {};
+  }
+  CHECK(have_header_ && payload_left_ == 0);
+  have_header_ = false;
+  // Its beginning was put aside, and taken from there before the rest.
+  if (filling_ != nullptr) drop(filling_);
+  source_ = {};
+  padding_left_ = padding_of(coming_.bytes);
+  return skip_padding();
+}
+
+size_t Port::missing() const {
+  if (have_header_) return payload_left_ + padding_of(coming_.bytes);
+  return padding_left_ + kFrameAlign;
+}
+
+Result<bool> Port::put_aside(size_t& budget) {
+  in_the_way_ = false;
+  TRY_ASSIGN(const bool there, read_header());
+  if (!there) return false;
+  const bool begins = filling_ == nullptr;
+  if (begins) {
+    const size_t cost = payload_left_ + kFrameAlign;
+    if (payload_left_ > kFrameBytesMax || cost > budget) return false;
+    budget -= cost;
+    auto aside = std::make_unique<Aside>();
+    aside->header = coming_;
+    aside->capacity = payload_left_;
+    aside->memory = std::make_unique<Line[]>(payload_left_ / kFrameAlign + 1);
+    aside->budget = &budget;
+    filling_ = aside.get();
+    aside_.push_back(std::move(aside));
+  }
+  Aside& aside = *filling_;
+  bool moved = begins;
+  // Whole elements, since a reduction takes no others from one place.
+  const size_t element = std::max<size_t>(1, data_type_bytes(coming_.type));
+  while (payload_left_ > 0) {
+    const size_t least = std::min(element, payload_left_);
+    TRY_ASSIGN(const Bytes piece, link_->peek({.at_least = least, .at_most = payload_left_}));
+    if (piece.empty()) return moved;
+    const bool all = piece.size() == payload_left_;
+    const size_t whole = all ? piece.size() : piece.size() - piece.size() % element;
+    std::memcpy(aside.data() + aside.held, piece.data(), whole);
+    link_->consume(whole);
+    aside.held += whole;
+    payload_left_ -= whole;
+    moved = true;
+  }
+  filling_ = nullptr;
+  source_ = {};
+  TRY(finish_empty());
+  return true;
+}
+
+}  // namespace lockstep

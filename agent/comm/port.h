@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "agent/comm/frame.h"
+#include "agent/comm/link.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// The frames of one link. A frame begins when all of its payload is there and goes out whole, so
+// that it waits for nothing but the other side. Frames of several operations may follow one
+// another on a link: an operation that finds another's in front of its own leaves it there, and it
+// is put aside in memory if it belongs to none that can take it. One thread at a time.
+class Port {
+ public:
+  explicit Port(Link* link) : link_(link) {}
+  Link& link() const { return *link_; }
+
+  // Whose frame is on its way out; null: the next one may begin.
+  const void* sender() const { return sender_; }
+  // `payload` stays where it is until sender() is null again.
+  void begin(const void* sender, const FrameHeader& header, const std::byte* payload);
+  // Moves what the link takes; whether anything moved.
+  Result<bool> push();
+
+  // Whether the next frame is the expected operation's. If it is: what is left of its payload is
+  // taken with the calls below, and left() == 0 ends it.
+  enum class Next { kNone, kOurs, kElsewhere };
+  Result<Next> look(const FrameHeader& expected);
+  // Of the payload of the frame that look() found.
+  size_t left() const { return source().left; }
+  Result<Bytes> peek(size_t at_least, size_t at_most);
+  Status consume(size_t bytes);
+  Result<size_t> read(std::span<std::byte> into);
+  // An empty one, which is over once it was seen.
+  Status finish_empty();
+  // Bytes that are certain to come before the frame is complete.
+  size_t missing() const;
+
+  // Copies what is in front into memory, so that what is behind it can be seen; whether anything
+  // moved. `budget`: how many bytes may still be put aside; it is lowered here, and raised again as
+  // they are taken.
+  Result<bool> put_aside(size_t& budget);
+  bool in_the_way() const { return in_the_way_; }
+  void forget_in_the_way() { in_the_way_ = false; }
+  // The header of the first frame that was put aside and not taken; null if there is none.
+  const FrameHeader* waiting() const { return aside_.empty() ? nullptr : &aside_.front()->header; }
+
+ private:
+  struct alignas(kFrameAlign) Line {
+    std::byte bytes[kFrameAlign];
+  };
+  struct Aside {
+    FrameHeader header;
+    std::unique_ptr<Line[]> memory;
+    size_t capacity = 0;
+    size_t held = 0;  // bytes in it; while there is room the rest of the frame is in the link
+    size_t taken = 0;
+    size_t* budget = nullptr;
+
+    std::byte* data() const { return reinterpret_cast<std::byte*>(memory.get()); }
+  };
+  // Where the frame that look() found lies: put aside, or in the link.
+  struct Source {
+    Aside* aside = nullptr;
+    size_t left = 0;
+  };
+  const Source& source() const { return source_; }
+  Status skip_padding();
+  Result<bool> read_header();
+  void drop(const Aside* aside);
+
+  Link* link_;
+  const void* sender_ = nullptr;
+  FrameHeader going_;
+  const std::byte* going_payload_ = nullptr;
+  size_t going_bytes_ = 0;  // of the frame, with header and padding
+  size_t sent_ = 0;
+
+  FrameHeader coming_;
+  bool have_header_ = false;
+  size_t payload_left_ = 0;
+  size_t padding_left_ = 0;
+  Source source_;
+  bool in_the_way_ = false;
+  Aside* filling_ = nullptr;  // of aside_: begins the frame that is first in the link
+  std::vector<std::unique_ptr<Aside>> aside_;
+};
+
+}  // namespace lockstep

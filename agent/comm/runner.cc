@@ -1,0 +1,214 @@
+#include "agent/comm/runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "agent/comm/reduce.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = Move::Kind;
+
+// A frame that does not end its step is at least so long: what comes piece by piece goes on in
+// pieces that are worth their header, and stay in the cache in between.
+constexpr size_t kPiece = size_t{64} << 10;
+
+// How far the move may go, as another one has gone so far: `theirs` is where that one began in the
+// area, `ours` where this one does.
+size_t reach(const Move& other, size_t theirs, size_t ours, size_t bytes) {
+  if (other.finished) return bytes;
+  const size_t end = theirs + other.moved;
+  return end <= ours ? 0 : std::min(bytes, end - ours);
+}
+
+// Up to where the move may go now.
+size_t allowance(MovePlan& plan, int index) {
+  const Move& move = plan.move(index);
+  if (move.fenced && !plan.finished_before(index)) return 0;
+  size_t bytes = move.bytes;
+  if (move.after != Move::kNone) {
+    const Move& other = plan.move(move.after);
+    bytes = std::min(bytes, reach(other, other.into.at, move.from.at, move.bytes));
+  }
+  if (move.behind != Move::kNone) {
+    const Move& other = plan.move(move.behind);
+    bytes = std::min(bytes, reach(other, other.from.at, move.into.at, move.bytes));
+  }
+  return bytes;
+}
+
+// Whether a move without bytes, too, has to wait.
+bool held(MovePlan& plan, int index) {
+  const Move& move = plan.move(index);
+  if (move.fenced && !plan.finished_before(index)) return true;
+  return move.bytes == 0 && move.after != Move::kNone && !plan.move(move.after).finished;
+}
+
+}  // namespace
+
+struct Runner::Turn {
+  Operation& operation;
+  std::vector<Interest>& interests;
+  bool moved = false;
+};
+
+void Runner::finish(Turn& turn, Lane& lane) {
+  turn.operation.plan().finish(lane);
+  turn.moved = true;
+}
+
+Result<bool> Runner::step(Operation& operation, std::vector<Interest>& interests) {
+  Turn turn{.operation = operation, .interests = interests};
+  operation.waits_for = -1;
+  for (Lane& lane : operation.plan().lanes()) {
+    if (lane.head == Move::kNone) continue;
+    switch (lane.way) {
+      case Lane::Way::kHere:
+        TRY(move_here(turn, lane));
+        break;
+      case Lane::Way::kOut:
+        TRY(move_out(turn, lane));
+        break;
+      case Lane::Way::kIn:
+        TRY(move_in(turn, lane));
+        break;
+    }
+  }
+  return turn.moved;
+}
+
+Status Runner::move_here(Turn& turn, Lane& lane) {
+  Operation& operation = turn.operation;
+  MovePlan& plan = operation.plan();
+  while (lane.head != Move::kNone) {
+    Move& move = plan.move(lane.head);
+    // All at once: what it depends on is small, or long over.
+    if (held(plan, lane.head) || allowance(plan, lane.head) < move.bytes) return {};
+    std::byte* into = operation.at(move.into);
+    const std::byte* from = operation.at(move.from);
+    const size_t elements = move.bytes / data_type_bytes(operation.header.type);
+    const int ranks = static_cast<int>(operation.group()->ranks.size());
+    const FrameHeader& header = operation.header;
+    if (move.kind == Kind::kCombine) {
+      reduce(header.type, header.op,
+             {.into = into, .a = from, .b = operation.at(move.with), .count = elements});
+      if (move.averages) divide_by_ranks(header.type, into, elements, ranks);
+    } else if (ranks == 1 && header.op == ReduceOp::kLor) {
+      reduce(header.type, header.op, {.into = into, .a = from, .b = from, .count = elements});
+    } else if (into != from && move.bytes > 0) {
+      std::memcpy(into, from, move.bytes);
+    }
+    move.moved = move.bytes;
+    finish(turn, lane);
+  }
+  return {};
+}
+
+Status Runner::move_out(Turn& turn, Lane& lane) {
+  Operation& operation = turn.operation;
+  MovePlan& plan = operation.plan();
+  const int peer = operation.world_rank(lane.peer);
+  Port& port = ports_[static_cast<size_t>(peer)];
+  operation.in_hand = peer;
+  while (lane.head != Move::kNone) {
+    Move& move = plan.move(lane.head);
+    if (port.sender() == nullptr) {
+      const size_t ready = allowance(plan, lane.head) - move.moved;
+      const size_t rest = move.bytes - move.moved;
+      if (held(plan, lane.head) || (ready < rest && ready < kPiece)) return {};
+      FrameHeader header = operation.header;
+      header.step = move.step;
+      header.total = move.bytes;
+      header.bytes = std::min(ready, kFrameBytesMax);
+      if (header.bytes < rest) header.bytes -= header.bytes % kFrameAlign;
+      lane.going = header.bytes;
+      port.begin(&operation, header, operation.at(move.from) + move.moved);
+    } else if (port.sender() != &operation) {
+      turn.interests.push_back({.link = &port.link(), .input = false});
+      return {};
+    }
+    TRY_ASSIGN(const bool moved, port.push());
+    turn.moved = turn.moved || moved;
+    if (port.sender() != nullptr) {
+      if (operation.waits_for < 0) operation.waits_for = peer;
+      turn.interests.push_back({.link = &port.link(), .input = false});
+      return {};
+    }
+    move.moved += lane.going;
+    sent_.fetch_add(lane.going, std::memory_order_relaxed);
+    if (move.moved == move.bytes) finish(turn, lane);
+  }
+  return {};
+}
+
+Status Runner::move_in(Turn& turn, Lane& lane) {
+  Operation& operation = turn.operation;
+  MovePlan& plan = operation.plan();
+  const int peer = operation.world_rank(lane.peer);
+  Port& port = ports_[static_cast<size_t>(peer)];
+  operation.in_hand = peer;
+  while (lane.head != Move::kNone) {
+    Move& move = plan.move(lane.head);
+    const size_t limit = allowance(plan, lane.head);
+    if (held(plan, lane.head) || (limit == move.moved && move.bytes > 0)) return {};
+    FrameHeader expected = operation.header;
+    expected.step = move.step;
+    expected.total = move.bytes;
+    TRY_ASSIGN(const Port::Next next, port.look(expected));
+    if (next == Port::Next::kOurs) {
+      const size_t before = move.moved;
+      TRY(take(turn, port, move, limit));
+      if (move.moved == move.bytes) {
+        finish(turn, lane);
+        continue;
+      }
+      // Let what came go on before more is taken.
+      if (move.moved > before && move.kind == Kind::kReduce) return {};
+      if (move.moved > before) continue;
+    }
+    if (operation.waits_for < 0) operation.waits_for = peer;
+    turn.interests.push_back({.link = &port.link(), .input = true, .missing = port.missing()});
+    return {};
+  }
+  return {};
+}
+
+// What there is of the frame in front, up to the limit.
+Status Runner::take(Turn& turn, Port& port, Move& move, size_t limit) {
+  Operation& operation = turn.operation;
+  const size_t left = port.left();
+  if (left > move.bytes - move.moved) {
+    return corrupt("rank " + std::to_string(operation.in_hand) + " sent more than it announced");
+  }
+  if (left == 0) return port.finish_empty();
+  const size_t at_most = std::min(left, limit - move.moved);
+  const size_t element = data_type_bytes(operation.header.type);
+  std::byte* into = operation.at(move.into) + move.moved;
+  size_t taken = 0;
+  if (move.kind == Kind::kReceive) {
+    TRY_ASSIGN(taken, port.read({into, at_most}));
+  } else {
+    TRY_ASSIGN(const Bytes piece, port.peek(element, std::min(at_most, kPiece)));
+    const size_t count = piece.size() / element;
+    if (count > 0) {
+      const void* mine = operation.at(move.from) + move.moved;
+      const void* theirs = piece.data();
+      if (move.peer_first) std::swap(mine, theirs);
+      const FrameHeader& header = operation.header;
+      reduce(header.type, header.op, {.into = into, .a = mine, .b = theirs, .count = count});
+      if (move.averages) {
+        const int ranks = static_cast<int>(operation.group()->ranks.size());
+        divide_by_ranks(header.type, into, count, ranks);
+      }
+      taken = count * element;
+      TRY(port.consume(taken));
+    }
+  }
+  move.moved += taken;
+  received_.fetch_add(taken, std::memory_order_relaxed);
+  turn.moved = turn.moved || taken > 0;
+  return {};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "agent/comm/operation.h"
+#include "agent/comm/port.h"
+#include "agent/comm/waiter.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// Carries out plans on ports. One thread at a time.
+class Runner {
+ public:
+  // `ports`: by rank of the world.
+  explicit Runner(std::vector<Port>& ports) : ports_(ports) {}
+
+  // Moves what can move of the operation, once through its lanes; whether anything did. Its
+  // plan().finished() afterwards says whether it is over. Adds to interests what it waits for.
+  Result<bool> step(Operation& operation, std::vector<Interest>& interests);
+
+  // Payload bytes of the frames that went out and came in so far.
+  Traffic traffic() const { return {sent_.load(), received_.load()}; }
+
+ private:
+  struct Turn;
+  Status move_here(Turn& turn, Lane& lane);
+  Status move_out(Turn& turn, Lane& lane);
+  Status move_in(Turn& turn, Lane& lane);
+  Status take(Turn& turn, Port& port, Move& move, size_t limit);
+  void finish(Turn& turn, Lane& lane);
+
+  std::vector<Port>& ports_;
+  std::atomic<uint64_t> sent_{0};
+  std::atomic<uint64_t> received_{0};
+};
+
+}  // namespace lockstep
