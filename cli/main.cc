@@ -1,12 +1,17 @@
 // lockstep: the user's tool.
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/client/completion.h"
 #include "cli/run/run_job.h"
@@ -96,6 +101,24 @@ void add_validate(CLI::App& app, lockstep::ClientContext context) {
   command->callback([files, context] { context.exit_code = lockstep::validate_files(*files); });
 }
 
+void add_bench(CLI::App& app, lockstep::ClientContext context) {
+  CLI::App* command = app.add_subcommand(
+      "bench", "Measure collectives between processes of this machine, as nccl-tests does");
+  command->set_help_flag("");
+  command->prefix_command();
+  // The user's tool links nothing of the agent's, so another program does it, in this one's place.
+  command->callback([command, context] {
+    std::string program = context.environment.program_folder + "/lockstep-bench";
+    std::vector<std::string> arguments = command->remaining();
+    std::vector<char*> pointers{program.data()};
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    ::execv(program.c_str(), pointers.data());
+    std::cerr << "lockstep bench: can't start " << program << ": " << std::strerror(errno) << "\n";
+    context.exit_code = 1;
+  });
+}
+
 void add_version(CLI::App& app) {
   app.add_subcommand("version", "Print the version")->callback([] {
     std::cout << "lockstep " << lockstep::kVersion << "\n";
@@ -124,6 +147,7 @@ int main(int argc, char** argv) {
   add_run(app, context);
   add_up(app, context);
   add_validate(app, context);
+  add_bench(app, context);
   lockstep::add_client_commands(app, context);
   add_version(app);
 

@@ -1,9 +1,6 @@
-// Collectives between processes of this machine, in the manner of nccl-tests: latency and bus
-// bandwidth by size. Every result is checked. Usage:
-//   bench_comm [--ranks 2] [--transport tcp|shm|both] [--op all_reduce|broadcast] [--min 8]
-//              [--max 67108864] [--iterations 0] [--pin]
-// iterations 0: as many as make up about a second. Transports are interleaved, size by size.
-// bus bandwidth = bytes / median time * 2(n-1)/n for all_reduce, * 1 for broadcast.
+// lockstep-bench: collectives between processes of this machine (or threads of one), in the manner
+// of nccl-tests: time, algorithm and bus bandwidth by size, out of place and in place. Every result
+// is checked. `lockstep bench` starts it; settings.h has its arguments.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -14,64 +11,31 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <optional>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
+#include "bench/comm/measure.h"
+#include "bench/comm/settings.h"
 #include "common/base/check.h"
 
 namespace lockstep {
 namespace {
 
-struct Settings {
-  int ranks = 2;
-  std::string transport = "both";
-  std::string op = "all_reduce";
-  int64_t bytes_min = 8;
-  int64_t bytes_max = int64_t{64} << 20;
-  int iterations = 0;
-  bool pin = false;
-};
+constexpr const char* kKey = "bench";
 
-std::optional<Settings> parse(int argc, char** argv) {
-  Settings settings;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--pin") {
-      settings.pin = true;
-      continue;
-    }
-    if (i + 1 >= argc) return std::nullopt;
-    const std::string value = argv[++i];
-    const auto number = std::strtoll(value.c_str(), nullptr, 10);
-    if (flag == "--ranks" && number >= 1 && number <= 64) {
-      settings.ranks = static_cast<int>(number);
-    } else if (flag == "--transport" && (value == "tcp" || value == "shm" || value == "both")) {
-      settings.transport = value;
-    } else if (flag == "--op" && (value == "all_reduce" || value == "broadcast")) {
-      settings.op = value;
-    } else if (flag == "--min" && number >= 4) {
-      settings.bytes_min = number;
-    } else if (flag == "--max" && number >= 4) {
-      settings.bytes_max = number;
-    } else if (flag == "--iterations" && number >= 0) {
-      settings.iterations = static_cast<int>(number);
-    } else {
-      return std::nullopt;
-    }
-  }
-  return settings;
-}
-
-// The options of every rank, with sockets on ports of the system's choice, and shared memory.
-std::vector<CommOptions> meet(int ranks, bool shared) {
+// How the ranks of one backend meet: sockets on ports of the system's choice, and shared memory.
+// Mixed: two hosts, the first half of the ranks and the second.
+std::vector<CommOptions> meet(Backend backend, int ranks) {
   std::vector<CommOptions> all(static_cast<size_t>(ranks));
   std::vector<PeerAddress> peers;
-  const int memory = ::memfd_create("bench", MFD_CLOEXEC);
-  CHECK(memory >= 0 && ::ftruncate(memory, static_cast<off_t>(shm_bytes(ranks))) == 0);
+  const int hosts = backend == Backend::kMixed ? std::min(2, ranks) : 1;
+  const int per_host = (ranks + hosts - 1) / hosts;
+  std::vector<int> memory;
+  for (int host = 0; host < hosts; ++host) memory.push_back(::memfd_create("bench", MFD_CLOEXEC));
   for (CommOptions& options : all) {
     const auto fd = listen_on("127.0.0.1", 0);
     CHECK(fd.ok());
@@ -79,79 +43,14 @@ std::vector<CommOptions> meet(int ranks, bool shared) {
     socklen_t bytes = sizeof address;
     CHECK(::getsockname(*fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
     options.rank = static_cast<int>(peers.size());
+    const int host = options.rank / per_host;
     options.listen_fd = *fd;
-    options.shm_fd = shared ? memory : -1;
-    options.key = "bench";
-    peers.push_back({.host = "127.0.0.1", .port = ntohs(address.sin_port), .node = 0});
+    options.shm_fd = backend == Backend::kTcp ? -1 : memory[static_cast<size_t>(host)];
+    options.key = kKey;
+    peers.push_back({.host = "127.0.0.1", .port = ntohs(address.sin_port), .node = host});
   }
   for (CommOptions& options : all) options.peers = peers;
   return all;
-}
-
-Status run_once(Communicator& comm, const Settings& settings, std::vector<float>& values) {
-  const CommBuffer buffer{.data = values.data(), .count = static_cast<int64_t>(values.size())};
-  if (settings.op == "broadcast") return comm.broadcast(buffer, 0);
-  return comm.all_reduce(buffer, ReduceOp::kSum);
-}
-
-bool result_is_right(Communicator& comm, const Settings& settings, std::vector<float>& values) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(comm.rank() + 1) + static_cast<float>(i % 1000);
-  }
-  CHECK(run_once(comm, settings, values).ok());
-  const auto n = static_cast<float>(comm.size());
-  const bool sums = settings.op == "all_reduce";
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto base = static_cast<float>(i % 1000);
-    if (values[i] != (sums ? n * (n + 1) / 2 + n * base : 1 + base)) return false;
-  }
-  std::fill(values.begin(), values.end(), 0.f);
-  return true;
-}
-
-struct Times {
-  double min = 0;
-  double p50 = 0;
-  double p99 = 0;
-  int iterations = 0;
-};
-
-Times measure(Communicator& comm, const Settings& settings, std::vector<float>& values) {
-  const SystemClock clock;
-  const auto timed = [&] {
-    const TimePoint begin = clock.now();
-    CHECK(run_once(comm, settings, values).ok());
-    return to_seconds(clock.now() - begin);
-  };
-  double warm = 0;
-  const int warm_ups = settings.iterations > 0 ? 1 : 5;
-  for (int i = 0; i < warm_ups; ++i) warm = timed();
-  // Rank 0's guess is everyone's.
-  const auto warm_of_all = comm.all_gather_value(warm);
-  CHECK(warm_of_all.ok());
-  const double guess = 1.0 / std::max(1e-7, warm_of_all->front());
-  const int iterations = settings.iterations > 0
-                             ? settings.iterations
-                             : static_cast<int>(std::clamp(guess, 20.0, 20'000.0));
-  std::vector<double> seconds;
-  CHECK(comm.barrier().ok());
-  for (int i = 0; i < iterations; ++i) seconds.push_back(timed());
-  std::sort(seconds.begin(), seconds.end());
-  return {.min = seconds.front(),
-          .p50 = seconds[seconds.size() / 2],
-          .p99 = seconds[seconds.size() * 99 / 100],
-          .iterations = iterations};
-}
-
-void print_line(const Settings& settings, const char* transport, int64_t bytes,
-                const Times& times) {
-  const double n = settings.ranks;
-  const double factor = settings.op == "all_reduce" ? 2 * (n - 1) / n : 1;
-  const double algorithm_bandwidth = static_cast<double>(bytes) / times.p50 / 1e9;
-  std::printf("%12lld %6s %8d %10.1f %10.1f %10.1f %9.3f %9.3f\n", static_cast<long long>(bytes),
-              transport, times.iterations, times.min * 1e6, times.p50 * 1e6, times.p99 * 1e6,
-              algorithm_bandwidth, algorithm_bandwidth * factor);
-  std::fflush(stdout);
 }
 
 void pin_to_core(int rank) {
@@ -161,51 +60,134 @@ void pin_to_core(int rank) {
   ::sched_setaffinity(0, sizeof cores, &cores);
 }
 
-struct Contender {
-  const char* transport;
-  std::vector<CommOptions> options;
-};
+// What rank 0 tells.
+class Table {
+ public:
+  explicit Table(const BenchSettings& settings) : settings_(settings) {}
 
-int run_rank(const Settings& settings, int rank, std::vector<Contender>& contenders) {
-  if (settings.pin) pin_to_core(rank);
-  std::vector<std::unique_ptr<Communicator>> made;
-  for (Contender& contender : contenders) {
-    auto comm = make_communicator(contender.options[static_cast<size_t>(rank)]);
-    if (!comm.ok()) {
-      std::fprintf(stderr, "bench_comm: %s\n", comm.error().message.c_str());
-      return 1;
+  void head(Collective operation) const {
+    std::printf("# %s, %d ranks, %s, %s, algorithm %s%s\n", name_of(operation), settings_.ranks,
+                name_of(settings_.type), name_of(settings_.op), name_of(settings_.algorithm),
+                settings_.pin ? ", pinned" : "");
+    std::printf("# %-10s %10s %12s %6s %6s %8s | %26s | %26s\n", "", "", "", "", "", "",
+                "out of place", "in place");
+    std::printf("# %-10s %10s %12s %6s %6s %8s", "size", "backend", "count", "type", "redop",
+                "times");
+    for (int i = 0; i < 2; ++i) {
+      std::printf(" | %9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
     }
-    made.push_back(std::move(*comm));
+    std::printf("\n# %-10s %10s %12s %6s %6s %8s", "(B)", "", "(elements)", "", "", "");
+    for (int i = 0; i < 2; ++i) std::printf(" | %9s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
+    std::printf("\n");
+    std::fflush(stdout);
   }
-  for (int64_t bytes = settings.bytes_min; bytes <= settings.bytes_max; bytes *= 4) {
-    std::vector<float> values(static_cast<size_t>(bytes) / sizeof(float));
-    for (size_t i = 0; i < made.size(); ++i) {
-      if (!result_is_right(*made[i], settings, values)) {
-        std::fprintf(stderr, "bench_comm: rank %d: wrong result, %s, %lld bytes\n", rank,
-                     contenders[i].transport, static_cast<long long>(bytes));
+
+  void line(Collective operation, Backend backend, const Measurement (&both)[2]) {
+    std::printf("%12lld %10s %12lld %6s %6s %8d", static_cast<long long>(both[0].bytes),
+                name_of(backend), static_cast<long long>(both[0].count), name_of(settings_.type),
+                name_of(settings_.op), both[0].iterations);
+    for (const Measurement& m : both) {
+      std::printf(" | %9.2f %7.3f %7.3f %6lld", m.p50_us, m.bandwidth / 1e9, m.bus_bandwidth / 1e9,
+                  static_cast<long long>(m.wrong));
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+    for (const Measurement& m : both) {
+      wrong_ = wrong_ || m.wrong > 0;
+      lines_.push_back({{"operation", name_of(operation)},
+                        {"backend", name_of(backend)},
+                        {"algorithm", name_of(settings_.algorithm)},
+                        {"ranks", settings_.ranks},
+                        {"inPlace", &m == &both[1]},
+                        {"bytes", m.bytes},
+                        {"count", m.count},
+                        {"type", name_of(settings_.type)},
+                        {"reduction", name_of(settings_.op)},
+                        {"times", m.iterations},
+                        {"minUs", m.min_us},
+                        {"p50Us", m.p50_us},
+                        {"p99Us", m.p99_us},
+                        {"algorithmBandwidth", m.bandwidth},
+                        {"busBandwidth", m.bus_bandwidth},
+                        {"wrong", m.wrong}});
+    }
+  }
+
+  // The exit code.
+  int end() const {
+    if (!settings_.json.empty()) {
+      std::ofstream file(settings_.json);
+      file << lines_.dump(1) << "\n";
+      if (!file.flush()) {
+        std::fprintf(stderr, "lockstep-bench: can't write %s\n", settings_.json.c_str());
         return 1;
       }
-      const Times times = measure(*made[i], settings, values);
-      if (rank == 0) print_line(settings, contenders[i].transport, bytes, times);
+    }
+    return wrong_ ? 1 : 0;
+  }
+
+ private:
+  const BenchSettings& settings_;
+  nlohmann::json lines_ = nlohmann::json::array();
+  bool wrong_ = false;
+};
+
+using World = std::vector<std::unique_ptr<Communicator>>;  // this rank's, one a backend
+
+Status measure_all(const BenchSettings& settings, const World& world, Table& table) {
+  const bool tells = world.front()->rank() == 0;
+  for (const Collective operation : settings.operations) {
+    if (tells) table.head(operation);
+    const bool sizeless = operation == Collective::kBarrier;
+    const int64_t last = sizeless ? settings.bytes_min : settings.bytes_max;
+    for (int64_t bytes = settings.bytes_min; bytes <= last; bytes *= settings.factor) {
+      for (size_t i = 0; i < world.size(); ++i) {
+        Measurement both[2];
+        for (const bool in_place : {false, true}) {
+          TRY_ASSIGN(both[in_place ? 1 : 0],
+                     measure(*world[i], settings,
+                             {.operation = operation, .bytes = bytes, .in_place = in_place}));
+        }
+        if (tells) table.line(operation, settings.backends[i], both);
+      }
     }
   }
-  return 0;
+  return {};
 }
 
-int run(const Settings& settings) {
-  std::vector<Contender> contenders;
-  if (settings.transport != "tcp") contenders.push_back({"shm", meet(settings.ranks, true)});
-  if (settings.transport != "shm") contenders.push_back({"tcp", meet(settings.ranks, false)});
-  std::printf("# %s, %d processes, f32%s\n", settings.op.c_str(), settings.ranks,
-              settings.pin ? ", pinned" : "");
-  std::printf("%12s %6s %8s %10s %10s %10s %9s %9s\n", "bytes", "over", "runs", "min us", "p50 us",
-              "p99 us", "alg GB/s", "bus GB/s");
-  std::fflush(stdout);
+int run_rank(const BenchSettings& settings, int rank, World world,
+             const std::vector<std::vector<CommOptions>>& meetings) {
+  if (settings.pin) pin_to_core(rank);
+  // Backends of processes form now, those of threads have come formed.
+  for (const auto& meeting : meetings) {
+    auto comm = make_communicator(meeting[static_cast<size_t>(rank)]);
+    if (!comm.ok()) {
+      std::fprintf(stderr, "lockstep-bench: %s\n", comm.error().message.c_str());
+      return 1;
+    }
+    world.push_back(std::move(*comm));
+  }
+  Table table(settings);
+  const Status status = measure_all(settings, world, table);
+  if (!status.ok()) {
+    std::fprintf(stderr, "lockstep-bench: rank %d: %s\n", rank, status.error().message.c_str());
+    return 1;
+  }
+  return rank == 0 ? table.end() : 0;
+}
+
+int run_processes(const BenchSettings& settings) {
+  std::vector<std::vector<CommOptions>> meetings;
+  for (const Backend backend : settings.backends) meetings.push_back(meet(backend, settings.ranks));
   std::vector<pid_t> children;
   for (int rank = 0; rank < settings.ranks; ++rank) {
     const pid_t pid = ::fork();
     CHECK(pid >= 0);
-    if (pid == 0) ::_exit(run_rank(settings, rank, contenders));
+    if (pid == 0) {
+      const int code = run_rank(settings, rank, {}, meetings);
+      std::fflush(stdout);
+      ::_exit(code);
+    }
     children.push_back(pid);
   }
   int worst = 0;
@@ -217,16 +199,48 @@ int run(const Settings& settings) {
   return worst;
 }
 
+int run_threads(const BenchSettings& settings) {
+  auto world = make_thread_world(settings.ranks);
+  if (!world.ok()) {
+    std::fprintf(stderr, "lockstep-bench: %s\n", world.error().message.c_str());
+    return 1;
+  }
+  std::vector<int> codes(static_cast<size_t>(settings.ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < settings.ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      World own;
+      own.push_back(std::move((*world)[static_cast<size_t>(rank)]));
+      codes[static_cast<size_t>(rank)] = run_rank(settings, rank, std::move(own), {});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+int run(const BenchSettings& settings) {
+  if (settings.backends == std::vector<Backend>{Backend::kThreads}) return run_threads(settings);
+  for (const Backend backend : settings.backends) {
+    if (backend != Backend::kThreads) continue;
+    std::fprintf(stderr, "lockstep-bench: --backend threads goes by itself\n");
+    return 2;
+  }
+  return run_processes(settings);
+}
+
 }  // namespace
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  const auto settings = lockstep::parse(argc, argv);
-  if (!settings) {
-    std::fprintf(stderr,
-                 "usage: bench_comm [--ranks N] [--transport tcp|shm|both] "
-                 "[--op all_reduce|broadcast] [--min BYTES] [--max BYTES] [--iterations N] "
-                 "[--pin]\n");
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments == std::vector<std::string>{"--help"}) {
+    std::printf("%s", lockstep::kBenchUsage);
+    return 0;
+  }
+  const auto settings = lockstep::parse_settings(arguments);
+  if (!settings.ok()) {
+    std::fprintf(stderr, "lockstep-bench: %s\n%s", settings.error().message.c_str(),
+                 lockstep::kBenchUsage);
     return 2;
   }
   return lockstep::run(*settings);

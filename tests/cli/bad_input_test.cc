@@ -214,6 +214,20 @@ TEST_F(BadInput, WrongCommandLinesAreBadInput) {
   EXPECT_TRUE(version.text.starts_with("lockstep ")) << version.text;
 }
 
+TEST_F(BadInput, BenchSaysWhatItCanMeasure) {
+  Outcome wrong = run_program("bench all-redoo");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.text.find("'all-redoo' is none of barrier, broadcast, all-reduce"),
+            std::string::npos)
+      << wrong.text;
+  EXPECT_EQ(run_program("bench").exit_code, 2);
+  EXPECT_EQ(run_program("bench all-reduce --sizes 8:x").exit_code, 2);
+  EXPECT_EQ(run_program("bench --help").exit_code, 0);
+  Outcome right = run_program("bench all-reduce --ranks 2 --sizes 8:8K:32 --iterations 2");
+  EXPECT_EQ(right.exit_code, 0) << right.text;
+  EXPECT_NE(right.text.find("busbw"), std::string::npos) << right.text;
+}
+
 TEST_F(BadInput, MissingProgramsAreAFailureInOneLineOfJson) {
   std::filesystem::copy(std::string(LOCKSTEP_BIN_DIR) + "/lockstep", folder_ + "/lockstep");
   Outcome outcome = run_command(folder_ + "/lockstep run " + write(job()) + " -o json --output " +

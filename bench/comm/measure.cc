@@ -1,0 +1,283 @@
+#include "bench/comm/measure.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "common/base/clock.h"
+
+namespace lockstep {
+namespace {
+
+// A whole number of at most 256, which every type holds exactly, as its type has it.
+std::array<std::byte, 8> encoded(DataType type, int value) {
+  std::array<std::byte, 8> memory{};
+  const auto put = [&](auto typed) { std::memcpy(memory.data(), &typed, sizeof typed); };
+  const auto real = static_cast<float>(value);
+  switch (type) {
+    case DataType::kF32:
+      put(real);
+      break;
+    case DataType::kF64:
+      put(double{real});
+      break;
+    case DataType::kBf16:
+      put(static_cast<uint16_t>(std::bit_cast<uint32_t>(real) >> 16));
+      break;
+    case DataType::kF16: {
+      // The exponent's offset is 112 less than a float's.
+      const uint32_t bits = std::bit_cast<uint32_t>(real) >> 13;
+      put(static_cast<uint16_t>(value == 0 ? 0 : bits - (112u << 10)));
+      break;
+    }
+    case DataType::kI32:
+      put(int32_t{value});
+      break;
+    case DataType::kI64:
+      put(int64_t{value});
+      break;
+    case DataType::kU8:
+      put(static_cast<uint8_t>(value));
+      break;
+  }
+  return memory;
+}
+
+// What rank r gives at element i: 0 or 1, so that no sum, product or average is rounded but where
+// the type itself has to.
+int given(int rank, int64_t index) {
+  return static_cast<int>((index * 7 + rank * 3 + index / 5) % 2);
+}
+
+// Of `ones` ones among n values.
+int reduced(ReduceOp op, int ones, int n) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return ones;
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+      return ones == n ? 1 : 0;
+    case ReduceOp::kMax:
+    case ReduceOp::kLor:
+      return ones > 0 ? 1 : 0;
+    case ReduceOp::kAvg:
+      break;
+  }
+  return ones / n;
+}
+
+struct Layout {
+  int64_t in = 0;  // blocks
+  int64_t out = 0;
+  double bus_factor = 1;
+};
+
+Layout layout_of(Collective operation, int64_t n, bool root) {
+  const double others = static_cast<double>(n - 1) / static_cast<double>(n);
+  switch (operation) {
+    case Collective::kAllReduce:
+      return {1, 1, 2 * others};
+    case Collective::kAllGather:
+      return {1, n, others};
+    case Collective::kGather:
+      return {1, root ? n : 0, others};
+    case Collective::kReduceScatter:
+      return {n, 1, others};
+    case Collective::kScatter:
+      return {root ? n : 0, 1, others};
+    case Collective::kAllToAll:
+      return {n, n, others};
+    case Collective::kReduce:
+      return {1, root ? 1 : 0, 1};
+    case Collective::kBroadcast:
+      return {root ? 1 : 0, 1, 1};
+    case Collective::kSend:
+      return {1, 1, 1};
+    default:
+      return {0, 0, 0};
+  }
+}
+
+bool has_blocks(Collective operation) {
+  return operation == Collective::kAllGather || operation == Collective::kGather ||
+         operation == Collective::kReduceScatter || operation == Collective::kScatter ||
+         operation == Collective::kAllToAll;
+}
+
+class Bench {
+ public:
+  Bench(Communicator& comm, const BenchSettings& settings, const MeasureOptions& options)
+      : comm_(comm), settings_(settings), operation_(options.operation) {
+    const auto element = static_cast<int64_t>(data_type_bytes(settings.type));
+    const int64_t n = comm.size();
+    layout_ = layout_of(operation_, n, comm.rank() == settings.root);
+    const int64_t blocks = has_blocks(operation_) ? n : 1;
+    count_ = operation_ == Collective::kBarrier
+                 ? 0
+                 : std::max<int64_t>(1, options.bytes / element / blocks);
+    bytes_ = count_ * blocks * element;
+    // A send and a receive have a buffer each.
+    in_place_ = options.in_place && operation_ != Collective::kSend;
+    block_bytes_ = static_cast<size_t>(count_ * element);
+    const auto of = [&](int64_t count) { return static_cast<size_t>(count) * block_bytes_; };
+    output_.resize(of(in_place_ ? std::max(layout_.in, layout_.out) : layout_.out) + 8);
+    if (!in_place_) input_.resize(of(layout_.in) + 8);
+  }
+
+  Result<Measurement> run() {
+    fill();
+    TRY(once());
+    Measurement measurement{.count = count_, .bytes = bytes_};
+    TRY_ASSIGN(measurement.wrong, wrong_on_all());
+    TRY_ASSIGN(std::vector<double> times, timed());
+    std::sort(times.begin(), times.end());
+    measurement.iterations = static_cast<int>(times.size());
+    measurement.min_us = times.front() * 1e6;
+    measurement.p50_us = times[times.size() / 2] * 1e6;
+    measurement.p99_us = times[times.size() * 99 / 100] * 1e6;
+    measurement.bandwidth = static_cast<double>(bytes_) / times[times.size() / 2];
+    measurement.bus_bandwidth = measurement.bandwidth * layout_.bus_factor;
+    return measurement;
+  }
+
+ private:
+  std::byte* own_block(std::byte* all) const {
+    return all + static_cast<size_t>(comm_.rank()) * block_bytes_;
+  }
+
+  void fill() {
+    std::byte* from = in_place_ ? output_.data() : input_.data();
+    if (in_place_ && layout_.in == 1 && layout_.out > 1) from = own_block(from);
+    const size_t element = data_type_bytes(settings_.type);
+    for (int64_t i = 0; i < layout_.in * count_; ++i) {
+      const auto value = encoded(settings_.type, given(comm_.rank(), i));
+      std::memcpy(from + static_cast<size_t>(i) * element, value.data(), element);
+    }
+  }
+
+  Status once() {
+    const Call call{.kind = operation_,
+                    .buffer = {.data = output_.data(),
+                               .count = count_,
+                               .type = settings_.type,
+                               .input = in_place_ ? nullptr : input_.data()},
+                    .op = settings_.op,
+                    .rank = settings_.root,
+                    .algorithm = settings_.algorithm};
+    if (operation_ != Collective::kSend) return comm_.run(call);
+    // Around the ring.
+    std::array<Call, 2> both = {call, call};
+    both[0].rank = (comm_.rank() + 1) % comm_.size();
+    both[1].kind = Collective::kReceive;
+    both[1].buffer.input = nullptr;
+    both[1].rank = (comm_.rank() - 1 + comm_.size()) % comm_.size();
+    return comm_.run(both);
+  }
+
+  int expected(int64_t index) const {
+    const int n = comm_.size();
+    const int64_t own = comm_.rank() * count_;
+    switch (operation_) {
+      case Collective::kAllReduce:
+      case Collective::kReduce:
+      case Collective::kReduceScatter: {
+        const int64_t at = operation_ == Collective::kReduceScatter ? own + index : index;
+        int ones = 0;
+        for (int rank = 0; rank < n; ++rank) ones += given(rank, at);
+        return reduced(settings_.op, ones, n);
+      }
+      case Collective::kBroadcast:
+        return given(settings_.root, index);
+      case Collective::kScatter:
+        return given(settings_.root, own + index);
+      case Collective::kAllGather:
+      case Collective::kGather:
+        return given(static_cast<int>(index / count_), index % count_);
+      case Collective::kAllToAll:
+        return given(static_cast<int>(index / count_), own + index % count_);
+      default:
+        return given((comm_.rank() - 1 + n) % n, index);
+    }
+  }
+
+  // An average of floats that is no whole number is left to the tests.
+  bool is_checked(int64_t index) const {
+    if (settings_.op != ReduceOp::kAvg || layout_.in == 0) return true;
+    const bool reduces = operation_ == Collective::kAllReduce ||
+                         operation_ == Collective::kReduce ||
+                         operation_ == Collective::kReduceScatter;
+    if (!reduces) return true;
+    const int64_t at =
+        operation_ == Collective::kReduceScatter ? comm_.rank() * count_ + index : index;
+    int ones = 0;
+    for (int rank = 0; rank < comm_.size(); ++rank) ones += given(rank, at);
+    return ones % comm_.size() == 0;
+  }
+
+  Result<int64_t> wrong_on_all() {
+    std::byte* at = output_.data();
+    if (in_place_ && layout_.out == 1 && layout_.in > 1) at = own_block(at);
+    const size_t element = data_type_bytes(settings_.type);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < layout_.out * count_; ++i, at += element) {
+      if (!is_checked(i)) continue;
+      const auto value = encoded(settings_.type, expected(i));
+      if (std::memcmp(at, value.data(), element) != 0) ++wrong;
+    }
+    TRY(comm_.all_reduce({.data = &wrong, .count = 1, .type = DataType::kI64}, ReduceOp::kSum));
+    return wrong;
+  }
+
+  Result<double> seconds_of_one() {
+    const SystemClock clock;
+    const TimePoint begin = clock.now();
+    TRY(once());
+    return to_seconds(clock.now() - begin);
+  }
+
+  Result<std::vector<double>> timed() {
+    // Sums would grow beyond all bounds in place.
+    std::fill(output_.begin(), output_.end(), std::byte{0});
+    double warm = 0;
+    const int warm_ups = settings_.iterations > 0 ? 1 : 20;
+    for (int i = 0; i < warm_ups; ++i) {
+      TRY_ASSIGN(warm, seconds_of_one());
+    }
+    // Rank 0's guess is everyone's.
+    TRY_ASSIGN(const std::vector<double> guesses, comm_.all_gather_value(warm));
+    const double about_a_second = 1.0 / std::max(1e-7, guesses.front());
+    const int iterations = settings_.iterations > 0
+                               ? settings_.iterations
+                               : static_cast<int>(std::clamp(about_a_second, 20.0, 20'000.0));
+    std::vector<double> times;
+    times.reserve(static_cast<size_t>(iterations));
+    TRY(comm_.barrier());
+    for (int i = 0; i < iterations; ++i) {
+      TRY_ASSIGN(const double seconds, seconds_of_one());
+      times.push_back(seconds);
+    }
+    return times;
+  }
+
+  Communicator& comm_;
+  const BenchSettings& settings_;
+  Collective operation_;
+  Layout layout_;
+  int64_t count_ = 0;
+  int64_t bytes_ = 0;
+  size_t block_bytes_ = 0;
+  bool in_place_ = false;
+  std::vector<std::byte> input_;
+  std::vector<std::byte> output_;
+};
+
+}  // namespace
+
+Result<Measurement> measure(Communicator& comm, const BenchSettings& settings,
+                            const MeasureOptions& options) {
+  return Bench(comm, settings, options).run();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/comm/communicator.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+enum class Backend { kThreads, kSharedMemory, kTcp, kMixed };
+const char* name_of(Backend backend);
+
+struct BenchSettings {
+  std::vector<Collective> operations;  // at least one
+  std::vector<Backend> backends;       // likewise; measured in turns, size by size
+  int ranks = 2;
+  int64_t bytes_min = 8;
+  int64_t bytes_max = int64_t{64} << 20;
+  int64_t factor = 4;  // from size to size
+  DataType type = DataType::kF32;
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  Algorithm algorithm = Algorithm::kAuto;
+  int iterations = 0;  // 0: as many as make up about a second
+  bool pin = false;    // rank r on core r
+  std::string json;    // file to write; empty: none
+};
+
+constexpr const char* kBenchUsage =
+    "usage: lockstep bench OPERATION [--ranks N] [--sizes 8:64M[:FACTOR]] [--backend BACKEND]\n"
+    "           [--type TYPE] [--op REDUCTION] [--root RANK] [--algorithm ALGORITHM]\n"
+    "           [--iterations N] [--pin] [--json FILE]\n"
+    "OPERATION: all-reduce, all-gather, reduce-scatter, broadcast, reduce, gather, scatter,\n"
+    "           all-to-all, send-receive, barrier; several with commas\n"
+    "BACKEND:   shm (default), tcp, mixed (two hosts), threads; several with commas\n"
+    "TYPE:      f32 (default), f64, f16, bf16, i32, i64, u8\n"
+    "REDUCTION: sum (default), prod, min, max, lor, avg\n"
+    "ALGORITHM: auto (default), direct, ring, tree, one-root, halving\n"
+    "Size is that of the larger of what a rank gives and what it ends with, as in nccl-tests.\n";
+
+// kInvalid names the argument and what it may be.
+Result<BenchSettings> parse_settings(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep
