@@ -35,7 +35,8 @@ MAY_INCLUDE = {
 # third party -> (what its includes look like, folders that may include it)
 THIRD_PARTIES = {
     "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube", "cli"]),
-    "Boost": (r"boost/", ["common/http", "cli/local"]),
+    "Boost": (r"boost/", ["common/http", "cli/local", "controller/kube/plain_connection",
+                          "controller/kube/reply_body.h"]),
     "OpenSSL": (r"openssl/", ["cli/local/http", "controller/kube"]),
     "nlohmann/json": (r"nlohmann/", ["common/base"]),
     "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),

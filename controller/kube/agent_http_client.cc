@@ -27,10 +27,8 @@ Result<AgentState> read_state(const Result<HttpReply>& reply) {
 AgentHttpClient::Client& AgentHttpClient::client(const std::string& ip) {
   std::unique_ptr<Client>& client = clients_[ip];
   if (client == nullptr) {
-    const std::string host = ip.find(':') == std::string::npos ? ip : "[" + ip + "]";
-    client.reset(new Client{
-        .http = HttpClient({.url = "http://" + host + ":" + std::to_string(options_.port)},
-                           mailbox_, timers_)});
+    const PlainHttpClient::Server server{ip, static_cast<uint16_t>(options_.port)};
+    client.reset(new Client{.http = PlainHttpClient(server, mailbox_, timers_, network_)});
   }
   return *client;
 }

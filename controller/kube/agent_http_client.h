@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/api/agent_messages.h"
-#include "controller/kube/http.h"
+#include "controller/kube/plain_http.h"
 #include "controller/loop/agent_client.h"
 
 namespace lockstep {
@@ -32,7 +32,7 @@ class AgentHttpClient final : public AgentClient {
 
  private:
   struct Client {
-    HttpClient http;
+    PlainHttpClient http;
     size_t open = 0;  // requests without an answer
     bool is_forgotten = false;
   };
@@ -44,6 +44,7 @@ class AgentHttpClient final : public AgentClient {
   AgentHttpOptions options_;
   Mailbox& mailbox_;
   Timers& timers_;
+  const std::shared_ptr<PlainNetwork> network_ = start_plain_network();
   std::map<std::string, std::unique_ptr<Client>> clients_;  // by address
   std::weak_ptr<const Assignment>
       last_;  // that was put, and its document without nodeIndex and end

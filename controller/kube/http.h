@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-// HTTP for clients, over cpprestsdk, which stays behind this header: another library could take its
-// place. Exceptions end here.
+// HTTP for clients of servers that are trusted, over cpprestsdk, which stays behind this header and
+// holds heads and chunks of replies whole: others are asked by plain_http.h. Exceptions end here.
 
 // Before the first client: the number of threads that all clients share. cpprestsdk would start 40.
 void start_http_threads(size_t threads);

@@ -740,7 +740,7 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   ASSERT_TRUE(answer->ok()) << answer->error().message;
   EXPECT_EQ(**answer, state);
   EXPECT_TRUE(seen[0].contains("PUT /v1/assignment HTTP/1.1"));
-  EXPECT_TRUE(seen[0].contains("Authorization:Bearer job-token\r\n"));
+  EXPECT_TRUE(seen[0].contains("Authorization: Bearer job-token\r\n"));
   EXPECT_EQ(Json::parse(seen[0].body), to_json(told));
   answer.reset();
   client.poll_state(agent, 7, seconds(10), done);

@@ -68,6 +68,10 @@ bool ScriptedServer::Peer::chunk(const std::string& bytes) const {
   return write(size + bytes + "\r\n");
 }
 
+void ScriptedServer::Peer::close() const {
+  ::shutdown(fd_, SHUT_RDWR);
+}
+
 void ScriptedServer::Peer::wait_for_close() const {
   char bytes[1024];
   while (::recv(fd_, bytes, sizeof bytes, 0) > 0) {

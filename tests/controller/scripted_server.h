@@ -28,6 +28,8 @@ class ScriptedServer {
     bool begin_chunks() const;
     bool chunk(const std::string& bytes) const;
     bool end_chunks() const { return write("0\r\n\r\n"); }
+    // Ends the connection.
+    void close() const;
     // Blocks until the client has closed the connection.
     void wait_for_close() const;
     // Whether the network would take more within the time.

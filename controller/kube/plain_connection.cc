@@ -1,0 +1,250 @@
+#include "controller/kube/plain_connection.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <cerrno>
+
+#include "common/base/log.h"
+
+namespace lockstep {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast_http = boost::beast::http;
+
+constexpr size_t kHeadBytesMax = 32u << 10;
+constexpr size_t kBufferBytesMax = 64u << 10;
+// An agent's answer mostly fits in the first; thousands of connections wait with no more than that.
+constexpr size_t kFirstReadBytes = 2u << 10, kReadBytes = 16u << 10;
+constexpr size_t kInterimHeadsMax = 8;
+constexpr size_t kIdleMax = 2;  // a poll and an assignment at once
+
+// A peer that is gone without a word is noticed within half a minute.
+void keep_alive(int fd) {
+  const int on = 1, idle = 15, interval = 5, count = 3, unsent_ms = 30'000;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof unsent_ms);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// Of a field that is there several times, the first values.
+std::string field(const beast_http::fields& fields, beast_http::field name) {
+  const auto value = fields[name];
+  return std::string(value.data(), value.size());
+}
+
+Error too_large() {
+  return invalid("[http] the reply is larger than allowed");
+}
+
+}  // namespace
+
+PlainNetwork::PlainNetwork() : work_(asio::make_work_guard(io_)), thread_([this] { run(); }) {}
+
+PlainNetwork::~PlainNetwork() {
+  io_.stop();
+  thread_.join();
+}
+
+// What a call throws, for want of memory, is its exchange's loss, which then ends at its deadline.
+void PlainNetwork::run() {
+  while (!io_.stopped()) {
+    try {
+      io_.run();
+    } catch (const std::exception& exception) {
+      log_error("a call on the network's thread has failed", {{"error", exception.what()}});
+    }
+  }
+}
+
+void PlainNetwork::post(std::function<void()> call) {
+  asio::post(io_, std::move(call));
+}
+
+std::shared_ptr<PlainNetwork> start_plain_network() {
+  return std::make_shared<PlainNetwork>();
+}
+
+void PlainPool::run(std::shared_ptr<PlainExchange> exchange) {
+  if (exchange->is_abandoned()) return;
+  while (!idle_.empty()) {
+    const std::shared_ptr<PlainConnection> connection = std::move(idle_.back());
+    idle_.pop_back();
+    if (connection->is_quiet()) return connection->run(std::move(exchange));
+    connection->close();
+  }
+  run_anew(std::move(exchange));
+}
+
+void PlainPool::run_anew(std::shared_ptr<PlainExchange> exchange) {
+  if (is_closed_ || exchange->is_abandoned()) return;
+  std::make_shared<PlainConnection>(network_, weak_from_this())
+      ->connect(endpoint_, std::move(exchange));
+}
+
+void PlainPool::give_back(const std::shared_ptr<PlainConnection>& connection) {
+  if (is_closed_ || idle_.size() >= kIdleMax) return connection->close();
+  idle_.push_back(connection);
+}
+
+void PlainPool::close() {
+  is_closed_ = true;
+  for (const std::shared_ptr<PlainConnection>& connection : idle_) connection->close();
+  idle_.clear();
+}
+
+PlainConnection::PlainConnection(PlainNetwork& network, std::weak_ptr<PlainPool> pool)
+    : pool_(std::move(pool)), socket_(network.io()), buffer_(kBufferBytesMax) {}
+
+bool PlainConnection::is_quiet() {
+  char byte = 0;
+  const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+void PlainConnection::connect(const PlainPool::Endpoint& endpoint,
+                              std::shared_ptr<PlainExchange> exchange) {
+  carry(std::move(exchange));
+  socket_.async_connect(endpoint, [self = shared_from_this()](ErrorCode error) {
+    if (self->exchange_ == nullptr) return;
+    if (error) return self->fail(error);
+    keep_alive(self->socket_.native_handle());
+    self->send();
+  });
+}
+
+void PlainConnection::run(std::shared_ptr<PlainExchange> exchange) {
+  carry(std::move(exchange));
+  send();
+}
+
+void PlainConnection::carry(std::shared_ptr<PlainExchange> exchange) {
+  exchange_ = std::move(exchange);
+  exchange_->carried_by(weak_from_this());
+  heads_ = 0;
+  received_ = 0;
+}
+
+void PlainConnection::close() {
+  exchange_ = nullptr;
+  ErrorCode ignored;
+  socket_.close(ignored);
+}
+
+void PlainConnection::drop(const PlainExchange& exchange) {
+  if (exchange_.get() == &exchange) close();
+}
+
+void PlainConnection::send() {
+  const PlainExchange::Request& request = exchange_->request();
+  const std::array<asio::const_buffer, 2> bytes = {asio::buffer(request.head),
+                                                   asio::buffer(request.body)};
+  // The exchange owns the bytes, also where it is dropped meanwhile. An error in writing shows in
+  // reading too, unless the server has answered before it left.
+  asio::async_write(socket_, bytes,
+                    [self = shared_from_this(), exchange = exchange_](ErrorCode, size_t) {
+                      if (self->exchange_ == nullptr) return;
+                      self->expect_head();
+                      self->read();
+                    });
+}
+
+void PlainConnection::expect_head() {
+  parser_.emplace();
+  parser_->header_limit(kHeadBytesMax);
+  parser_->body_limit(exchange_->request().reply_bytes_max);
+  parser_->get().body() = [this](std::string_view piece) { return exchange_->take(piece); };
+}
+
+void PlainConnection::read() {
+  const size_t wanted = received_ > 0 ? kReadBytes : kFirstReadBytes;
+  const size_t bytes = std::min(wanted, kBufferBytesMax - buffer_.size());
+  const size_t received_max = 2 * (exchange_->request().reply_bytes_max + kBufferBytesMax);
+  if (bytes == 0 || received_ > received_max) return fail(too_large());
+  socket_.async_read_some(buffer_.prepare(bytes),
+                          [self = shared_from_this()](ErrorCode error, size_t got) {
+                            if (self->exchange_ != nullptr) self->on_read(error, got);
+                          });
+}
+
+void PlainConnection::on_read(ErrorCode error, size_t bytes) {
+  const bool is_end = error == asio::error::eof && received_ > 0;
+  if (error && !is_end) return fail(error);
+  if (is_end) {  // of a body without a length, or within a reply
+    parser_->put_eof(error);
+    if (error) return fail(error);
+    exchange_->end_well();
+    return close();
+  }
+  buffer_.commit(bytes);
+  received_ += bytes;
+  parse();
+}
+
+void PlainConnection::parse() {
+  while (!parser_->is_done()) {
+    if (buffer_.size() == 0) return read();
+    const bool had_head = parser_->is_header_done();
+    ErrorCode error;
+    buffer_.consume(parser_->put(buffer_.data(), error));
+    if (error == beast_http::error::need_more) return read();
+    if (error) return fail(error);
+    if (!had_head && parser_->is_header_done()) on_head();
+  }
+  on_reply();
+}
+
+void PlainConnection::on_head() {
+  const auto& head = parser_->get();
+  exchange_->on_head({.status = static_cast<int>(head.result_int()),
+                      .retry_after = field(head, beast_http::field::retry_after),
+                      .warning = field(head, beast_http::field::warning),
+                      .content_type = field(head, beast_http::field::content_type),
+                      .body = {}});
+}
+
+void PlainConnection::on_reply() {
+  const unsigned status = parser_->get().result_int();
+  if (status < 200) {  // RFC 9110, section 15.2: it may come unasked, and the answer follows
+    if (status == 101 || ++heads_ > kInterimHeadsMax) {
+      return fail(unavailable("[http] HTTP " + std::to_string(status) + ", an answer expected"));
+    }
+    expect_head();
+    return parse();
+  }
+  const bool may_stay = parser_->keep_alive() && buffer_.size() == 0;
+  parser_.reset();
+  if (buffer_.capacity() > 2 * kFirstReadBytes) buffer_.shrink_to_fit();
+  is_used_ = true;
+  std::exchange(exchange_, nullptr)->end_well();
+  const std::shared_ptr<PlainPool> pool = pool_.lock();
+  if (!may_stay || pool == nullptr) return close();
+  pool->give_back(shared_from_this());
+}
+
+void PlainConnection::fail(Error error) {
+  const std::shared_ptr<PlainExchange> exchange = exchange_;
+  close();
+  const std::shared_ptr<PlainPool> pool = pool_.lock();
+  // The server may have closed it before the request came.
+  const bool is_stale = is_used_ && received_ == 0;
+  if (is_stale && exchange->request().may_repeat && pool) return pool->run_anew(exchange);
+  exchange->fail(std::move(error));
+}
+
+void PlainConnection::fail(ErrorCode error) {
+  if (error == beast_http::error::body_limit || error == beast_http::error::header_limit) {
+    return fail(too_large());
+  }
+  fail(unavailable("[http] " + error.message()));
+}
+
+}  // namespace lockstep
