@@ -215,6 +215,7 @@ TEST_F(HostileServer, CanNotAnswerBeforeItIsAsked) {
   is_answered.notify_all();
   is_said.wait(false);
   EXPECT_EQ(ask()->body, "good");
+  server_.reset();  // before what its threads refer to
 }
 
 TEST_F(HostileServer, IsSentTwiceOnlyWhatCanDoNothingTwice) {
@@ -288,6 +289,7 @@ TEST_F(HostileServer, LeavesTheLoopAloneOnceTheClientIsGone) {
   }
   EXPECT_EQ(answers, 0);
   for (int seen = left; seen < server_->requests(); seen = left) left.wait(seen);
+  server_.reset();  // before what its threads refer to
 }
 
 }  // namespace
