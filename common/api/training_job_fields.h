@@ -327,7 +327,8 @@ inline constexpr std::string_view kFailureEvents =
     "Error Signal OOMKilled StartError Suspected AgentSilent PodLost PodDeleted PodFailed "
     "PodStopped "
     "PodEnded PodRejected Evicted Preempted NodeTainted NodeShutdown NodeNotReady NodeDeleted "
-    "NoAddress Unschedulable ImagePullFailed ContainerCreateFailed PodPending";
+    "NoAddress Unschedulable ImagePullFailed ContainerCreateFailed PodPending "
+    "AgentDisagrees";
 
 template <>
 struct Schema<FailureRule> {

@@ -30,17 +30,15 @@ Verdict form(Pass& pass) {
     pass.plan.why = "not every pod runs yet";
     return Verdict::kNext;
   }
-  return start_round(pass, pass.status.round + 1, "every pod has its address");
+  return start_round(pass, next_round(pass), "every pod has its address");
 }
 
+// The round of a restart in place begins no sooner than a new pod would be made.
 bool held_back(Pass& pass) {
   const auto& last = pass.status.lastFailure;
-  if (!last || last->round + 1 != pass.status.round || last->action != "RestartInPlace")
-    return false;
-  const Duration wait = restart_wait(*last, pass.seen.wall_now, pass.limits);
-  if (wait <= Duration{0}) return false;
-  pass.requeue(pass.now + wait);
-  return true;
+  const bool follows = last && last->round < pass.status.round &&
+                       last->action == "RestartInPlace" && is_true(pass.status, kRestarting);
+  return follows && hold_back(pass, *last);
 }
 
 }  // namespace
@@ -54,18 +52,11 @@ Verdict assignment(Pass& pass) {
   }
   const std::string hash = world_hash(*world);
   if (hash != pass.status.worldHash) {
-    return start_round(pass, pass.status.round + 1, "the assignment of the round has changed");
+    return start_round(pass, next_round(pass), "the assignment of the round has changed");
   }
   std::vector<const PodView*> behind;
   for (const PodView* pod : pass.current) {
-    const AgentView* view = pass.agent(pod);
-    const AgentState* state = view != nullptr && view->state ? &*view->state : nullptr;
-    if (state != nullptr && state->round > pass.status.round) {
-      return start_round(pass, state->round + 1, "an agent knows of a later round");
-    }
-    if (state != nullptr && state->round == pass.status.round && state->hash != hash) {
-      return start_round(pass, pass.status.round + 1, "an agent has another hash of this round");
-    }
+    const AgentState* state = pass.words(pod);
     if (state == nullptr || state->round < pass.status.round) behind.push_back(pod);
   }
   if (behind.empty()) {

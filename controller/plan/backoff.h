@@ -2,7 +2,7 @@
 
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
-#include "controller/plan/plan.h"
+#include "controller/plan/pass.h"
 
 namespace lockstep {
 
@@ -13,5 +13,9 @@ Duration restart_delay(int64_t attempt, const Limits& limits);
 // How much of that is still to wait, by the wall clock and the time of the failure in status; never
 // more than the whole, whatever the clocks say.
 Duration restart_wait(const FailureStatus& failure, WallTime wall_now, const Limits& limits);
+
+// Whether the restart after `failure`, which is in status, has to wait; the plan is then made again
+// when it need not.
+bool hold_back(Pass& pass, const FailureStatus& failure);
 
 }  // namespace lockstep

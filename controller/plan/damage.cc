@@ -6,6 +6,7 @@
 #include <map>
 
 #include "common/api/worker_config.h"
+#include "controller/plan/conditions.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_failure.h"
 
@@ -205,6 +206,37 @@ void find_lost(const Pass& pass, Damage& damage) {
   }
 }
 
+// It carries out a later round than the present one, or another assignment of it.
+bool disagrees(const Pass& pass, const PodView* pod) {
+  const AgentState* state = pass.words(pod);
+  if (state == nullptr || !pass.formed()) return false;
+  return state->round > pass.status.round ||
+         (state->round == pass.status.round && state->hash != pass.status.worldHash);
+}
+
+// What agents were told before status was set back, as from a backup, ends with the next round,
+// which is later than all that they know of; so all of them are heard first. Who disagrees with
+// that one too loses its pod.
+void find_disagreement(const Pass& pass, Damage& damage) {
+  if (damage.culprit) return;
+  const auto& last = pass.status.lastFailure;
+  const bool is_again =
+      last && last->reason == kAgentDisagrees && is_true(pass.status, kRestarting);
+  for (const PodView* pod : pass.current) {
+    if (pass.words(pod) == nullptr) return;
+  }
+  for (const PodView* pod : pass.current) {
+    if (!disagrees(pass, pod)) continue;
+    if (!damage.culprit) {
+      damage.culprit = lost_pod(pod->node_index, pod, kAgentDisagrees);
+      damage.culprit->message = "its agent is in round " + std::to_string(pass.words(pod)->round) +
+                                " with hash " + pass.words(pod)->hash;
+    }
+    damage.is_new = true;
+    if (is_again) damage.lost.push_back(pod->node_index);
+  }
+}
+
 // A pod that ended well with a round that now has to be done again is needed anew.
 void add_ended(const Pass& pass, Damage& damage) {
   for (size_t i = 0; i < pass.current.size(); ++i) {
@@ -242,6 +274,7 @@ Duration patience(const Pass& pass) {
 Damage assess_damage(const Pass& pass) {
   Damage damage;
   find_lost(pass, damage);
+  find_disagreement(pass, damage);
   const std::vector<WorkerFailure> failures = worker_failures(pass);
   if (!failures.empty()) {
     const WorkerFailure& first = first_of(failures, pass);

@@ -10,6 +10,7 @@
 namespace lockstep {
 
 inline constexpr char kAgentSilent[] = "AgentSilent";  // the reason of a pod that was given up
+inline constexpr char kAgentDisagrees[] = "AgentDisagrees";
 
 // What is broken in a job's present round, or among the pods gathered for the next one.
 struct Damage {

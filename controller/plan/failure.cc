@@ -223,7 +223,7 @@ Verdict decide(Pass& pass, const Damage& damage) {
   }
   const Verdict verdict = restart(pass, std::move(failure), how);
   replace_lost(pass, how.lost);
-  begin_round(pass, pass.status.round + 1);
+  begin_round(pass, next_round(pass));
   if (pass.formed()) note_pods(pass.status, pass.seen.wall_now);
   pass.plan.why = "a failure calls for the next round";
   return verdict;

@@ -29,6 +29,8 @@ struct Pass {
   const AgentView* agent(const PodView* pod) const;
   // The agent's last report, if it is of the current round and hash.
   const AgentState* report(const PodView* pod) const;
+  // Its last words about this job, of whatever round.
+  const AgentState* words(const PodView* pod) const;
   void requeue(TimePoint at);
   void act(Action action) { plan.actions.push_back(std::move(action)); }
   void event(bool warning, std::string reason, std::string message) {

@@ -34,11 +34,7 @@ bool is_refused(Pass& pass, std::vector<int64_t>& missing) {
 
 bool held_back(Pass& pass) {
   const auto& last = pass.status.lastFailure;
-  if (!last || last->round != pass.status.round) return false;
-  const Duration wait = restart_wait(*last, pass.seen.wall_now, pass.limits);
-  if (wait <= Duration{0}) return false;
-  pass.requeue(pass.now + wait);
-  return true;
+  return last && last->round == pass.status.round && hold_back(pass, *last);
 }
 
 }  // namespace

@@ -57,13 +57,17 @@ const AgentView* Pass::agent(const PodView* pod) const {
   return found == seen.agents.end() ? nullptr : &found->second;
 }
 
-const AgentState* Pass::report(const PodView* pod) const {
+const AgentState* Pass::words(const PodView* pod) const {
   const AgentView* view = agent(pod);
-  if (view == nullptr || !view->state || !formed()) return nullptr;
-  const bool is_current = view->state->round == status.round &&
-                          view->state->hash == status.worldHash &&
-                          view->state->job_uid == job().metadata.uid;
-  return is_current ? &*view->state : nullptr;
+  const bool is_ours = view != nullptr && view->state && view->state->job_uid == job().metadata.uid;
+  return is_ours ? &*view->state : nullptr;
+}
+
+const AgentState* Pass::report(const PodView* pod) const {
+  const AgentState* state = words(pod);
+  const bool is_current = state != nullptr && formed() && state->round == status.round &&
+                          state->hash == status.worldHash;
+  return is_current ? state : nullptr;
 }
 
 bool has_completed(const AgentState& state) {

@@ -1,5 +1,6 @@
 #include "controller/plan/world.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace lockstep {
@@ -57,6 +58,16 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
 
 AgentTarget target_of(const PodView& pod) {
   return {.pod_uid = pod.uid, .pod_name = pod.name, .ip = pod.ip};
+}
+
+int64_t next_round(const Pass& pass) {
+  constexpr int64_t kRoundMax = 1'000'000'000;  // who says more is not believed
+  int64_t round = pass.status.round;
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.words(pod);
+    if (state != nullptr && state->round <= kRoundMax) round = std::max(round, state->round);
+  }
+  return round + 1;
 }
 
 void begin_round(Pass& pass, int64_t round) {

@@ -16,6 +16,10 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
 
 AgentTarget target_of(const PodView& pod);
 
+// Above the present one and every one that an agent of the job speaks of: where status was set
+// back, as from a backup, agents are ahead of it.
+int64_t next_round(const Pass& pass);
+
 // Records `round` as the next one, with the assignment that follows from the pods seen now; where
 // they are not all there it stays unformed, with the old number, until they are.
 void begin_round(Pass& pass, int64_t round);
