@@ -12,6 +12,15 @@ std::string number_text(double value) {
   return {text, end.ptr};
 }
 
+std::string spoken_choices(std::string_view choices) {
+  std::string text;
+  for (const char c : choices) text += c == ' ' ? std::string(", ") : std::string(1, c);
+  const size_t last = text.rfind(", ");
+  return last == std::string::npos ? text : text.replace(last, 2, " or ");
+}
+
+}  // namespace
+
 bool has_choice(std::string_view choices, std::string_view value) {
   while (!choices.empty()) {
     const size_t space = choices.find(' ');
@@ -21,15 +30,6 @@ bool has_choice(std::string_view choices, std::string_view value) {
   }
   return false;
 }
-
-std::string spoken_choices(std::string_view choices) {
-  std::string text;
-  for (const char c : choices) text += c == ' ' ? std::string(", ") : std::string(1, c);
-  const size_t last = text.rfind(", ");
-  return last == std::string::npos ? text : text.replace(last, 2, " or ");
-}
-
-}  // namespace
 
 std::string Path::text() const {
   if (parent_ == nullptr) return std::string(text_);

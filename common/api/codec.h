@@ -319,6 +319,9 @@ void read_json(const Json& document, T& value, const codec::Path& path, const Re
 
 namespace codec {
 
+// Whether `choices` ("a b c") has that one.
+bool has_choice(std::string_view choices, std::string_view value);
+
 void check_integer(int64_t value, const Path& path, const Field& field, Problems& problems);
 void check_number(double value, const Path& path, const Field& field, Problems& problems);
 void check_string(const std::string& value, const std::string& fallback, const Path& path,

@@ -6,6 +6,18 @@
 #include "common/base/log.h"
 
 namespace lockstep {
+namespace {
+
+// Two requests are open at times, and the answer to the earlier one may come last: a number that
+// isn't above the known one is of an old state. But rounds only grow, and an answer is never older
+// than its question, which named the state `since`: an agent that answers with less has counted
+// wrongly, and would not be heard any more.
+bool is_news(const AgentState& state, const AgentState& known, int64_t since) {
+  if (state.boot_id != known.boot_id || state.sequence > known.sequence) return true;
+  return state.round > known.round || (state.round == known.round && state.sequence < since);
+}
+
+}  // namespace
 
 struct AgentWatchers::Agent {
   std::string job;
@@ -101,15 +113,16 @@ size_t AgentWatchers::agents() const {
 void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
   const int64_t since = agent->view.state ? agent->view.state->sequence : 0;
   agents_.poll_state(agent->address, since, options_.wait,
-                     [this, agent](Result<AgentState> answer) {
-                       if (!agent->is_dropped) on_answer(agent, std::move(answer));
+                     [this, agent, since](Result<AgentState> answer) {
+                       if (!agent->is_dropped) on_answer(agent, since, std::move(answer));
                      });
 }
 
-void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, Result<AgentState> answer) {
+void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since,
+                              Result<AgentState> answer) {
   if (answer.ok()) {
     agent->retry.reset();
-    hear(*agent, *answer);
+    hear(*agent, since, *answer);
     poll_after(agent, options_.pause);
     return;
   }
@@ -127,12 +140,9 @@ void AgentWatchers::poll_after(const std::shared_ptr<Agent>& agent, Duration del
   });
 }
 
-void AgentWatchers::hear(Agent& agent, const AgentState& state) {
+void AgentWatchers::hear(Agent& agent, int64_t since, const AgentState& state) {
   agent.view.last_heard = timers_.now();
-  const auto& known = agent.view.state;
-  const bool is_same_boot = known && known->boot_id == state.boot_id;
-  // Two requests are open at times, and the answer to the earlier one may come last.
-  if (is_same_boot && state.sequence <= known->sequence) return;
+  if (agent.view.state && !is_news(state, *agent.view.state, since)) return;
   agent.view.state = state;
   agent.view.state_at = timers_.now();
   on_change_(agent.job, state.failed_seconds_ago > 0 ? Urgency::kUrgent : Urgency::kRoutine);
@@ -143,7 +153,7 @@ void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
   const auto agents = jobs_.find(job);
   if (agents == jobs_.end()) return;
   const auto agent = agents->second.find(pod_uid);
-  if (agent != agents->second.end()) hear(*agent->second, state);
+  if (agent != agents->second.end()) hear(*agent->second, 0, state);
 }
 
 bool AgentWatchers::most_are_silent() const {

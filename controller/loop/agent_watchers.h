@@ -67,8 +67,8 @@ class AgentWatchers {
 
   void poll(const std::shared_ptr<Agent>& agent);
   void poll_after(const std::shared_ptr<Agent>& agent, Duration delay);
-  void on_answer(const std::shared_ptr<Agent>& agent, Result<AgentState> answer);
-  void hear(Agent& agent, const AgentState& state);
+  void on_answer(const std::shared_ptr<Agent>& agent, int64_t since, Result<AgentState> answer);
+  void hear(Agent& agent, int64_t since, const AgentState& state);
   void drop(Agent& agent);
   bool most_are_silent() const;
   void look_for_standstill();

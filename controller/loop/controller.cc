@@ -188,9 +188,14 @@ void Controller::on_job(const std::string& key, const Json* before, const Json* 
 }
 
 void Controller::on_pod(const std::string& key, const Json* before, const Json* after) {
+  std::optional<TimePoint> seen_at;
   if (before != nullptr) {
     const auto owner = pods_by_owner_.find(controller_uid(*before));
     if (owner != pods_by_owner_.end()) {
+      const auto known = owner->second.find(key);
+      const bool is_same = after != nullptr && known != owner->second.end() &&
+                           known->second.uid == metadata_text(*after, "uid");
+      if (is_same) seen_at = known->second.seen_at;
       owner->second.erase(key);
       if (owner->second.empty()) pods_by_owner_.erase(owner);
     }
@@ -200,6 +205,7 @@ void Controller::on_pod(const std::string& key, const Json* before, const Json* 
     if (std::optional<PodView> view = pod_view_from_json(pod); view && !view->owner_uid.empty()) {
       const auto memory = memory_.find(view->owner_uid);
       if (memory != memory_.end()) memory->second.absent_pods.erase(view->name);
+      view->seen_at = seen_at ? *seen_at : timers_.now();
       pods_by_owner_[view->owner_uid][key] = std::move(*view);
     }
   }

@@ -72,6 +72,7 @@ class Controller final : private Knowledge {
   // Every job that this process has looked at and that is still there, as last read.
   void visit_jobs(const std::function<void(const TrainingJob&)>& visit) const;
   const Informer& pods() const { return pods_; }
+  size_t plans_at_server_max() const { return options_.plans_at_server_max; }
   size_t agents_watched() const { return watchers_.agents(); }
 
  private:

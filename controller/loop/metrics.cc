@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/api/training_job_fields.h"
 #include "controller/plan/conditions.h"
 
 namespace lockstep {
@@ -10,6 +11,11 @@ namespace {
 double seconds_from(const std::string& time, WallTime now) {
   const Result<WallTime> from = wall_time_from_rfc3339(time);
   return from.ok() ? std::max(0.0, to_seconds(now - *from)) : 0;
+}
+
+// Agents and kubelets name reasons, and each one that was ever seen is a series for ever.
+std::string label_of(const std::string& reason) {
+  return codec::has_choice(kFailureEvents, reason) ? reason : "Other";
 }
 
 }  // namespace
@@ -36,7 +42,7 @@ void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatu
     return status.lastFailure ? status.lastFailure->number : 0;
   };
   if (failures(after) > failures(before) && after.lastFailure->action != "Fail") {
-    restarts_[after.lastFailure->reason] +=
+    restarts_[label_of(after.lastFailure->reason)] +=
         static_cast<uint64_t>(failures(after) - failures(before));
   }
   const double recovery = after.lastFailure ? after.lastFailure->recoverySeconds : 0;
@@ -49,11 +55,11 @@ void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatu
       part_seconds_[i].observe(part.value_or(0));
     }
   }
-  const bool first_ready = after.round == 1 && after.restarts == 0 && is_true(after, kRunning) &&
-                           !is_true(before, kRunning);
-  if (!first_ready) return;
-  const Result<WallTime> since = wall_time_from_rfc3339(created);
-  if (since.ok()) ready_seconds_.observe(std::max(0.0, to_seconds(now - *since)));
+  const bool is_first = failures(after) == 0 && after.trainedSeconds == 0;
+  if (!is_first || !is_true(after, kRunning) || is_true(before, kRunning)) return;
+  const Condition* suspended = find_condition(after, kSuspended);
+  const std::string& begun = suspended == nullptr ? created : suspended->lastTransitionTime;
+  if (wall_time_from_rfc3339(begun).ok()) ready_seconds_.observe(seconds_from(begun, now));
 }
 
 }  // namespace lockstep

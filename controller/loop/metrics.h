@@ -57,10 +57,13 @@ class JobMetrics {
   void observe(const TrainingJobStatus& before, const TrainingJobStatus& after,
                const std::string& created, WallTime now);
 
-  const std::map<std::string, uint64_t>& restarts() const { return restarts_; }  // by reason
+  // By the reason of the failure, where it is one that Lockstep knows; else "Other".
+  const std::map<std::string, uint64_t>& restarts() const { return restarts_; }
   // Of recoveries that are over: the whole, and each of kRecoveryParts.
   const Histogram& recovery_seconds() const { return recovery_seconds_; }
   const Histogram& part_seconds(size_t part) const { return part_seconds_.at(part); }
+  // From the creation, or the end of its suspension, until all ranks of a job first trained: of
+  // those that didn't fail before.
   const Histogram& ready_seconds() const { return ready_seconds_; }
 
  private:

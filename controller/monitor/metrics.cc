@@ -57,6 +57,10 @@ void add_reconciles(const Controller& controller, Exposition& out) {
   out.family("controller_runtime_reconcile_time_seconds",
              "Seconds from looking at a job to the last answer", Type::kHistogram);
   out.add(controller.queue().metrics().work_seconds, {{"controller", kController}});
+  out.family("controller_runtime_max_concurrent_reconciles",
+             "Jobs in work that may wait for the API server before only urgent ones are begun",
+             Type::kGauge);
+  out.add(number(controller.plans_at_server_max()), {{"controller", kController}});
   out.family("controller_runtime_active_workers", "Jobs in work", Type::kGauge);
   out.add(number(controller.queue().working()), {{"controller", kController}});
 }
@@ -114,7 +118,9 @@ void add_jobs(const Controller& controller, Exposition& out) {
              Type::kHistogram);
   out.add(metrics.recovery_seconds());
   out.family("lockstep_time_to_ready_seconds",
-             "Seconds from a job's creation until all its ranks train", Type::kHistogram);
+             "Seconds from a job's creation, or the end of its suspension, until all its ranks "
+             "first train",
+             Type::kHistogram);
   out.add(metrics.ready_seconds());
 }
 

@@ -264,7 +264,9 @@ std::optional<Duration> pending_left(const Pass& pass, const PodView* pod) {
   const bool is_pending =
       pod != nullptr && pod->live() && pod->phase == "Pending" && pod->created_at;
   if (allowed <= 0 || !is_pending) return std::nullopt;
-  return *pod->created_at + std::chrono::seconds(allowed) - pass.seen.wall_now;
+  const Duration by_server = *pod->created_at - pass.seen.wall_now;
+  const Duration by_own_clock = pod->seen_at ? *pod->seen_at - pass.now : by_server;
+  return std::chrono::seconds(allowed) + std::max(by_server, by_own_clock);
 }
 
 Duration patience(const Pass& pass) {

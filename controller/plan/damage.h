@@ -35,7 +35,8 @@ double failed_seconds_ago(const AgentState& state, const WorkerState& worker);
 bool is_repeated_by_a_restart(int64_t exit_code);
 
 // What is left of spec.failure.pendingTimeoutSeconds for a pod that doesn't run yet; nullopt where
-// nothing limits it.
+// nothing limits it. It is over only when it is by both the server's clock and our own, which
+// counts from when this process first saw the pod: the two may differ by more than a pod has.
 std::optional<Duration> pending_left(const Pass& pass, const PodView* pod);
 
 // How long an agent may be silent before its pod is given up.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/base/sha256.h"
+#include "controller/plan/names.h"
 
 namespace lockstep {
 namespace {
@@ -12,7 +13,8 @@ namespace {
 constexpr std::string_view kFixed[] = {"gpusPerNode",   "processesPerNode", "threadsPerProcess",
                                        "image",         "command",          "parallelism",
                                        "processGroups", "rendezvous",       "checkpoint",
-                                       "podTemplate",   "successPolicy",    "train"};
+                                       "podTemplate",   "successPolicy",    "managedBy",
+                                       "train"};
 constexpr size_t kHexDigits = 8;
 
 using Fingerprints = std::map<std::string, std::string>;  // by path below spec
@@ -36,7 +38,9 @@ void add(const std::string& path, const Json& value, Fingerprints& prints) {
 
 Fingerprints fingerprints(const TrainingJobSpec& spec) {
   Fingerprints prints;
-  const Json document = spec_to_json(spec);
+  Json document = spec_to_json(spec);
+  // Two names of the same one.
+  if (spec.managedBy == kControllerName) document.erase("managedBy");
   const Json defaults = spec_to_json(TrainingJobSpec{});
   const Json train_defaults = train_to_json(TrainSpec{});
   for (const std::string_view name : kFixed) {

@@ -51,7 +51,7 @@ enum class Verdict {
 };
 
 // The policies, in the order in which they are asked. Each says why in plan.why when it stops.
-Verdict deletion(Pass& pass);    // being deleted, or managed by somebody else
+Verdict deletion(Pass& pass);    // being deleted, or managed by somebody else from the start
 Verdict ending(Pass& pass);      // Complete and Failed are for ever; the pods are sent home
 Verdict completion(Pass& pass);  // right after ending: what comes after the work changes nothing
 Verdict validation(Pass& pass);

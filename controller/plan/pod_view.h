@@ -23,8 +23,9 @@ struct PodView {
   bool scheduled = false;
   std::string unscheduled_reason;  // the scheduler's own words
   bool terminating = false;
-  std::optional<WallTime> gone_by;  // when a terminating pod's grace period ends
-  std::optional<WallTime> created_at;
+  std::optional<WallTime> gone_by;     // when a terminating pod's grace period ends
+  std::optional<WallTime> created_at;  // by the server's clock
+  std::optional<TimePoint> seen_at{};  // since when this process knows of it; not of the document
   // Of the container `node`, once it has ended.
   std::optional<int64_t> exit_code;
   std::optional<WallTime> ended_at;

@@ -280,6 +280,22 @@ TEST(FailurePolicy, PodsOfOneFailureAreCountedOnceAndNewOnesAgain) {
   EXPECT_EQ(scene.status().lastFailure->attempt, 2);
 }
 
+TEST(FailurePolicy, AClockThatIsAheadOfTheServersGivesNoPodUpAtBirth) {
+  Scene scene(1);
+  scene.seen.job.spec.failure.pendingTimeoutSeconds = 5;
+  scene.settle();
+  PodView& pod = scene.add_pod(0);
+  pod.phase = "Pending";
+  pod.created_at = scene.seen.wall_now - seconds(600);
+  pod.seen_at = scene.now;
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(5));
+  scene.advance(seconds(5));
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 1);
+  scene.seen.pods[0].created_at = scene.seen.wall_now + seconds(1);
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0) << "nor by our own clock alone";
+}
+
 TEST(Disagreement, OfAnAgentIsAFailureAndTheNextRoundIsAboveAll) {
   struct Case {
     const char* name;

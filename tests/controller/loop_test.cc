@@ -403,6 +403,25 @@ TEST_F(WatchersTest, PollFromTheLastSequenceAndTellOnlyWhatIsNew) {
   EXPECT_EQ(changed.size(), 2u);
 }
 
+TEST_F(WatchersTest, AnAgentThatCountedWronglyIsHeardAgain) {
+  watchers.set_targets("job", "token", {target("x")});
+  agents.answer("x", state(int64_t{1} << 53));
+  pass(seconds(1));
+  AgentState failed = state(5);
+  failed.phase = "Failed";
+  watchers.learn("job", "x-uid", failed);
+  EXPECT_EQ(changed.size(), 1u) << "the answer to a request that was open before may be old";
+  agents.answer("x", failed);
+  EXPECT_EQ(changed.size(), 2u);
+  EXPECT_EQ(watchers.views("job").at("x-uid").state->phase, "Failed");
+  pass(seconds(1));
+  EXPECT_EQ(agents.polls.at("x").first, 5);
+  AgentState next = state(4);
+  next.round = 2;
+  watchers.learn("job", "x-uid", next);
+  EXPECT_EQ(watchers.views("job").at("x-uid").state->round, 2);
+}
+
 TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
   const TimePoint begin = timers.now();
   watchers.set_targets("job", "token", {target("x")});

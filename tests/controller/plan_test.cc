@@ -584,6 +584,32 @@ TEST(Deletion, DeletesThePodsOfAJobThatIsGoing) {
   EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-1");
 }
 
+TEST(Deletion, AJobThatHasPodsIsNotGivenToAnotherController) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.job.spec.managedBy = "kueue.x-k8s.io/multikueue";
+  ++scene.seen.job.metadata.generation;
+  scene.settle();
+  EXPECT_EQ(condition(scene.status(), kValid).message.substr(0, 15), "spec.managedBy:");
+  EXPECT_EQ(scene.plan().watch.size(), 2u) << "what runs goes on";
+  scene.seen.job.spec.managedBy = kControllerName;  // the same as none
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kValid));
+}
+
+TEST(Deletion, ASuspendedJobThatIsGivenToAnotherControllerLeavesNoPods) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.job.spec.suspend = true;
+  scene.settle();
+  scene.seen.job.spec.suspend = false;
+  scene.seen.job.spec.managedBy = "kueue.x-k8s.io/multikueue";
+  EXPECT_EQ(only<DeletePod>(scene.plan()).size(), 2u);
+  EXPECT_TRUE(only<WriteStatus>(scene.plan()).empty());
+  scene.seen.pods.clear();
+  EXPECT_TRUE(scene.plan().actions.empty());
+}
+
 TEST(Deletion, AJobOfAnotherControllerIsNotTouched) {
   Scene scene(1);
   scene.seen.job.spec.managedBy = "kueue.x-k8s.io/multikueue";

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "controller/loop/metrics.h"
 #include "controller/loop/timers.h"
 
@@ -157,6 +160,51 @@ TEST(JobMetrics, CountARestartOnceAndARecoveryWhenItIsOver) {
   }
   EXPECT_DOUBLE_EQ(parts, 1.5);
   EXPECT_DOUBLE_EQ(metrics.part_seconds(4).sum(), 1) << "form";
+}
+
+TEST(JobMetrics, AReasonThatNobodyKnowsMakesNoSeriesOfItsOwn) {
+  JobMetrics metrics;
+  for (int i = 1; i <= 100; ++i) {
+    TrainingJobStatus after;
+    after.lastFailure = FailureStatus{.number = 1, .reason = "Odd" + std::string(i, 'x')};
+    metrics.observe({}, after, "", WallTime{});
+  }
+  EXPECT_EQ(metrics.restarts(), (std::map<std::string, uint64_t>{{"Other", 100}}));
+}
+
+TEST(JobMetrics, TheTimeToReadyIsThatOfTheFirstRoundThatTrainsWhateverItsNumber) {
+  const WallTime now = *wall_time_from_rfc3339("2026-01-01T00:01:00Z");
+  const char* const created = "2026-01-01T00:00:18Z";
+  struct Case {
+    const char* name;
+    std::function<void(TrainingJobStatus&)> change;
+    double seconds;  // -1: none
+  };
+  const Case cases[] = {
+      {"the second round", [](TrainingJobStatus& status) { status.round = 2; }, 42},
+      {"after a failure",
+       [](TrainingJobStatus& status) { status.lastFailure = FailureStatus{.number = 1}; }, -1},
+      {"after a suspension while it trained",
+       [](TrainingJobStatus& status) { status.trainedSeconds = 1; }, -1},
+      {"born suspended",
+       [](TrainingJobStatus& status) {
+         status.conditions.push_back({.type = "Suspended",
+                                      .status = "False",
+                                      .lastTransitionTime = "2026-01-01T00:00:55Z"});
+       },
+       5},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.name);
+    TrainingJobStatus after;
+    after.round = 1;
+    after.conditions = {{.type = "Running", .status = "True"}};
+    test.change(after);
+    JobMetrics metrics;
+    metrics.observe({}, after, created, now);
+    EXPECT_EQ(metrics.ready_seconds().count(), test.seconds < 0 ? 0u : 1u);
+    EXPECT_DOUBLE_EQ(metrics.ready_seconds().sum(), std::max(test.seconds, 0.0));
+  }
 }
 
 TEST(Goodput, IsTheShareOfTheTimeInStepsThatCount) {
