@@ -408,6 +408,23 @@ void Controller::pod_checked(const JobContext& job, int64_t generation, const st
   queue_.add(job.key);
 }
 
+// A short trouble is nobody's business but ours; a longer one is said where users look.
+void Controller::create_failed(const JobContext& job, const std::string& message) {
+  constexpr int kTroublesBorne = 2;
+  Memory* memory = memory_of(job);
+  if (memory == nullptr || ++memory->creates_failed <= kTroublesBorne) return;
+  pod_refused(job, "PodCreateFailed", message);
+  // The next plan comes before the next pod is due, so that it says why there is none.
+  queue_.add(job.key);
+}
+
+bool Controller::status_refused(const JobContext& job) {
+  Memory* memory = memory_of(job);
+  if (memory == nullptr || memory->version_refused == memory->version) return false;
+  memory->version_refused = memory->version;
+  return true;
+}
+
 Controller::Memory* Controller::memory_of(const JobContext& job) {
   const auto found = memory_.find(job.uid);
   return found == memory_.end() ? nullptr : &found->second;
@@ -422,7 +439,7 @@ TimePoint Controller::next_try(int refusals) const {
 void Controller::pod_taken(const JobContext& job) {
   Memory* memory = memory_of(job);
   if (memory == nullptr) return;
-  memory->refusals = 0;
+  memory->refusals = memory->creates_failed = 0;
   if (!memory->refusal) return;
   memory->refusal.reset();
   queue_.add(job.key);

@@ -87,6 +87,8 @@ class Controller final : private Knowledge {
     std::optional<PodRefusal> refusal;
     int64_t refused_generation = 0;  // of the job, for which it holds
     int refusals = 0;                // in a row
+    int creates_failed = 0;          // in a row
+    std::string version_refused;     // of the document whose status the server would not take
     std::optional<PodCheck> pod_check;
     int64_t checked_generation = 0;  // of the job, for which it holds
     int checks_refused = 0;          // in a row
@@ -118,6 +120,8 @@ class Controller final : private Knowledge {
                    const std::string& message) override;
   void pod_checked(const JobContext& job, int64_t generation, const std::string& refusal,
                    bool is_answered) override;
+  void create_failed(const JobContext& job, const std::string& message) override;
+  bool status_refused(const JobContext& job) override;
   void pod_taken(const JobContext& job) override;
   void agent_said(const JobContext& job, const std::string& pod_uid,
                   const AgentState& state) override;

@@ -187,8 +187,15 @@ void Executor::create_secret(const RunPtr& run, const CreateSecret& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kSecrets, "");
   request.body = action.body;
   api_.send(std::move(request), [this, run](ApiReply reply) {
-    const bool ok = reply.ok() || reply.outcome == ApiOutcome::kAlreadyExists;
-    finish_one(run, ok ? Execution{} : failed("creating the Secret", reply));
+    if (reply.ok() || reply.outcome == ApiOutcome::kAlreadyExists) return finish_one(run, {});
+    const bool is_refused =
+        reply.outcome == ApiOutcome::kInvalid || reply.outcome == ApiOutcome::kForbidden;
+    if (is_refused) {
+      refuse_pod(run, "SecretRefused", reply);
+    } else {
+      note_failure(run, reply);
+    }
+    finish_one(run, failed("creating the Secret", reply));
   });
 }
 
@@ -204,9 +211,12 @@ void Executor::create_pod(const RunPtr& run, const CreatePod& action) {
     } else if (reply.outcome == ApiOutcome::kAlreadyExists) {
       adopt_pod(run, name);
     } else {
-      if (reply.outcome == ApiOutcome::kInvalid) refuse_pod(run, "PodInvalid", reply);
-      if (reply.outcome == ApiOutcome::kForbidden) {
+      if (reply.outcome == ApiOutcome::kInvalid) {
+        refuse_pod(run, "PodInvalid", reply);
+      } else if (reply.outcome == ApiOutcome::kForbidden) {
         refuse_pod(run, is_quota(reply) ? "QuotaExceeded" : "PodForbidden", reply);
+      } else {
+        note_failure(run, reply);
       }
       finish_one(run, failed("creating a pod", reply));
     }
@@ -238,6 +248,12 @@ void Executor::refuse_pod(const RunPtr& run, const char* reason, const ApiReply&
   log_info("a pod was refused",
            {{"job", run->job.key}, {"reason", reason}, {"error", reply.message}});
   knowledge_.pod_refused(run->job, reason, reply.message);
+}
+
+// A server that only asks for time gets it.
+void Executor::note_failure(const RunPtr& run, const ApiReply& reply) {
+  if (reply.outcome == ApiOutcome::kThrottled || std::exchange(run->is_refused, true)) return;
+  knowledge_.create_failed(run->job, reply.message);
 }
 
 // The name is taken: by our own pod, which the cache has yet to see, or by a stranger's.
@@ -366,6 +382,10 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
       reread_job(run);
     } else {
       if (reply.outcome == ApiOutcome::kNotFound) knowledge_.job_gone(run->job);
+      if (reply.outcome == ApiOutcome::kInvalid && knowledge_.status_refused(run->job)) {
+        ++run->open;
+        emit_event(run, {.warning = true, .reason = "StatusRefused", .message = reply.message});
+      }
       finish_one(run, failed("writing status", reply));
     }
   });

@@ -48,6 +48,11 @@ class Knowledge {
   // The server would not take a pod; `reason` as in PodRefusal. At most once a plan.
   virtual void pod_refused(const JobContext& job, const std::string& reason,
                            const std::string& message) = 0;
+  // The server could not make a pod (or the Secret that it needs), which says nothing of the pod:
+  // it, or a webhook that it asks, is in trouble. At most once a plan.
+  virtual void create_failed(const JobContext& job, const std::string& message) = 0;
+  // The server would not take the job's status; whether that is new.
+  virtual bool status_refused(const JobContext& job) = 0;
   // The server was asked to check a pod of that generation of the job; `refusal` as in PodCheck.
   // Not answered: it was in trouble, which says nothing of the pod.
   virtual void pod_checked(const JobContext& job, int64_t generation, const std::string& refusal,
@@ -90,6 +95,7 @@ class Executor {
   void create_secret(const RunPtr& run, const CreateSecret& action);
   void create_pod(const RunPtr& run, const CreatePod& action);
   void refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply);
+  void note_failure(const RunPtr& run, const ApiReply& reply);
   void adopt_pod(const RunPtr& run, const std::string& name);
   void check_pod(const RunPtr& run, const CheckPod& action);
   void confirm_pod(const RunPtr& run, const ConfirmPod& action);

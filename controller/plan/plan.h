@@ -30,7 +30,8 @@ struct AgentView {
 
 // The server would not take the job's last pod.
 struct PodRefusal {
-  std::string reason;  // QuotaExceeded, PodForbidden, PodInvalid, NameTaken
+  // QuotaExceeded, PodForbidden, PodInvalid, NameTaken, SecretRefused, PodCreateFailed
+  std::string reason;
   std::string message;
   TimePoint retry_at{};  // until then no other one is sent
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/loop/controller.h"
+#include "tests/controller/one_job.h"
 #include "tests/controller/scene.h"
 #include "tests/controller/sim/connection.h"
 
@@ -87,66 +88,6 @@ TEST(PodCheck, WhatIsChangedWhileAJobIsSuspendedIsCheckedBeforeItGoesOn) {
   scene.settle();
   EXPECT_FALSE(is_true(scene.status(), kSuspended));
 }
-
-// An API server with one job, whose answers to checks are the test's; it makes nothing.
-class OneJob final : public ApiClient {
- public:
-  explicit OneJob(Timers& timers) : timers_(timers) {
-    TrainingJob job = Scene(1).seen.job;
-    job.status.observedGeneration = 0;
-    document = to_json(job);
-    document["metadata"]["namespace"] = "default";
-    document["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z";
-  }
-
-  void send(ApiRequest request, Done done) override {
-    timers_.after(Duration{0}, [this, request = std::move(request), done = std::move(done)] {
-      done(answer(request));
-    });
-  }
-  std::unique_ptr<WatchHandle> watch(WatchRequest, WatchHandler) override {
-    return std::make_unique<WatchHandle>();
-  }
-
-  Json document;
-  ApiReply next_check{.outcome = ApiOutcome::kOk, .body = Json::object()};
-  int checked = 0;
-  int made = 0;
-
- private:
-  ApiReply answer(const ApiRequest& request) {
-    const bool is_pod = request.type.plural == kPods.plural;
-    if (request.verb == ApiVerb::kList) {
-      const Json items = is_pod ? Json::array() : Json::array({document});
-      return {.outcome = ApiOutcome::kOk,
-              .body = {{"metadata", {{"resourceVersion", "9"}}}, {"items", items}}};
-    }
-    if (request.verb == ApiVerb::kReplaceStatus) {
-      document["status"] = request.body["status"];
-      const std::string version = document["metadata"]["resourceVersion"];
-      document["metadata"]["resourceVersion"] = std::to_string(std::stoi(version) + 1);
-      return {.outcome = ApiOutcome::kOk, .body = document};
-    }
-    if (is_pod && request.query.contains("dryRun")) {
-      ++checked;
-      EXPECT_EQ(request.query.at("dryRun"), "All");
-      return next_check;
-    }
-    if (is_pod) ++made;
-    if (is_pod) return {.outcome = ApiOutcome::kUnavailable};
-    return {.outcome = ApiOutcome::kOk, .body = request.body};
-  }
-
-  Timers& timers_;
-};
-
-class NoAgents final : public AgentClient {
- public:
-  void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
-                      Done) override {}
-  void poll_state(const AgentAddress&, int64_t, Duration, Done) override {}
-  void forget(const AgentAddress&) override {}
-};
 
 struct CheckedJob : ::testing::Test {
   ManualClock clock;
