@@ -14,6 +14,7 @@ constexpr Duration kLatency = milliseconds(40);
 constexpr Duration kTimeout = seconds(5);
 constexpr Duration kDelayMax = milliseconds(200);  // of events
 constexpr Duration kLagMax = seconds(60);
+constexpr Duration kTurnMax = seconds(20);
 constexpr int64_t kVersionsRepeated = 20;
 
 int64_t number_in(const WatchRequest& request, const char* key) {
@@ -131,15 +132,28 @@ void Connection::answer(ApiClient::Done done, ApiReply reply) {
           [done = std::move(done), reply = std::move(reply)]() mutable { done(std::move(reply)); });
 }
 
-void Connection::answer(const std::string& ip, AgentClient::Done done, Result<AgentState> result) {
+void Connection::answer(const AgentAddress& agent, AgentClient::Done done,
+                        Result<AgentState> result) {
   const bool is_lost = world_.chance.happens(Fault::kLostReply);
   if (is_lost) result = timed_out("the answer was lost");
-  if (result.ok()) world_.nodes.heard(ip);
+  if (result.ok()) world_.nodes.heard(agent);
   deliver(is_lost ? kTimeout : world_.chance.delay(kLatency),
           [done = std::move(done), result = std::move(result)] { done(result); });
 }
 
 void Connection::send(ApiRequest request, ApiClient::Done done) {
+  const bool is_limited = is_write(request.verb) && request.type.plural != kLeases.plural;
+  if (!is_limited || !world_.chance.happens(Fault::kHeldBack)) {
+    return send_now(std::move(request), std::move(done));
+  }
+  deliver(world_.chance.delay(kTurnMax),
+          [this, request = std::move(request), done = std::move(done)] {
+            if (!request.may_send || request.may_send()) return send_now(request, done);
+            done(not_sent());
+          });
+}
+
+void Connection::send_now(ApiRequest request, ApiClient::Done done) {
   if (world_.chance.happens(Fault::kLostRequest)) {
     return deliver(kTimeout, [done = std::move(done)] {
       done({.outcome = ApiOutcome::kTimeout, .message = "lost"});
@@ -171,27 +185,26 @@ void Connection::put_assignment(const AgentAddress& agent,
   sent.node_index = node_index;
   const bool never_arrives = world_.chance.happens(Fault::kLostRequest);
   world_.chance.timers.after(world_.chance.delay(kLatency),
-                             [this, &world = world_, alive = std::weak_ptr(alive_), ip = agent.ip,
-                              sent, never_arrives, done = std::move(done)] {
+                             [this, &world = world_, alive = std::weak_ptr(alive_), agent, sent,
+                              never_arrives, done = std::move(done)] {
                                Result<AgentState> result = timed_out("lost");
-                               if (!never_arrives) result = world.nodes.put(ip, sent);
-                               if (!alive.expired()) answer(ip, done, std::move(result));
+                               if (!never_arrives) result = world.nodes.put(agent, sent);
+                               if (!alive.expired()) answer(agent, done, std::move(result));
                              });
 }
 
 void Connection::poll_state(const AgentAddress& agent, int64_t since, Duration wait,
                             AgentClient::Done done) {
   const TimePoint until = world_.chance.clock.now() + wait;
-  deliver(world_.chance.delay(kLatency), [this, ip = agent.ip, since, until,
-                                          done = std::move(done)] {
-    world_.nodes.poll(ip, since, until,
-                      [this, alive = std::weak_ptr(alive_), ip, done](Result<AgentState> result) {
-                        if (alive.expired()) return;
-                        const std::optional<AgentState> old = world_.nodes.old_report(ip);
-                        if (result.ok() && old && world_.chance.happens(Fault::kOldReport))
-                          result = *old;
-                        answer(ip, done, std::move(result));
-                      });
+  deliver(world_.chance.delay(kLatency), [this, agent, since, until, done = std::move(done)] {
+    world_.nodes.poll(
+        agent, since, until,
+        [this, alive = std::weak_ptr(alive_), agent, done](Result<AgentState> result) {
+          if (alive.expired()) return;
+          const std::optional<AgentState> old = world_.nodes.old_report(agent);
+          if (result.ok() && old && world_.chance.happens(Fault::kOldReport)) result = *old;
+          answer(agent, done, std::move(result));
+        });
   });
 }
 

@@ -36,10 +36,11 @@ class Connection final : public ApiClient, public AgentClient {
   class Watch;
   class Handle;
 
+  void send_now(ApiRequest request, ApiClient::Done done);
   // After `delay`, or when the controller goes on, if it still is there.
   void deliver(Duration delay, std::function<void()> call);
   void answer(ApiClient::Done done, ApiReply reply);
-  void answer(const std::string& ip, AgentClient::Done done, Result<AgentState> result);
+  void answer(const AgentAddress& agent, AgentClient::Done done, Result<AgentState> result);
 
   World& world_;
   std::string identity_;

@@ -10,11 +10,12 @@ constexpr std::array<std::string_view, kFaults> kFaultNames = {
     "lost request",     "lost reply",    "server error",    "throttled",     "quota",
     "webhook",          "pod refused",   "storm",           "server away",   "conflict",
     "watch cut",        "watch expired", "watch too large", "lagging watch", "repeated events",
-    "coalesced events", "label lost",    "crash",           "stall",         "old report",
-    "worker killed",    "worker OOM",    "pod deleted",     "pod removed",   "pod evicted",
-    "container exit",   "worker exit",   "bad machine",     "unschedulable", "image pull",
-    "node lost",        "clock jump",    "suspend",         "resume",        "scale",
-    "illegal edit",     "correction",    "job replaced",    "job deleted",   "job held"};
+    "coalesced events", "label lost",    "crash",           "stall",         "told to end",
+    "held back",        "old report",    "worker killed",   "worker OOM",    "pod deleted",
+    "pod removed",      "pod evicted",   "container exit",  "worker exit",   "bad machine",
+    "unschedulable",    "image pull",    "node lost",       "clock jump",    "suspend",
+    "resume",           "scale",         "illegal edit",    "correction",    "job replaced",
+    "job deleted",      "job held"};
 
 constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
     "pod created",      "pod removed",       "round formed",     "restart in place",
@@ -22,7 +23,7 @@ constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
     "suspended",        "resumed",           "spec invalid",     "valid again",
     "resized",          "deadline exceeded", "failed by rule",   "ignored by rule",
     "recreate by rule", "node avoided",      "pending given up", "complete by rank 0",
-    "expired",          "another leader"};
+    "expired",          "another leader",    "released"};
 
 static_assert(!kFaultNames.back().empty() && !kTransitionNames.back().empty());
 

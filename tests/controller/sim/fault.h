@@ -29,6 +29,8 @@ enum class Fault : size_t {
   kLabelLost,        // somebody takes the label off a pod by which it is watched, for a while
   kCrash,            // of the controller, after a write
   kStall,            // the controller stands still for a while, and wakes up
+  kToldToEnd,        // the controller is sent SIGTERM
+  kHeldBack,         // a write waits for its turn at the rate limit
   kOldReport,        // an agent repeats what it said in an earlier round
   kWorkerKilled,
   kWorkerOom,
@@ -77,8 +79,9 @@ enum class Transition : size_t {
   kNodeAvoided,     // a pod that is kept from machines on which others failed
   kPendingGivenUp,
   kCompleteByRankZero,
-  kExpired,  // deleted by ttlSecondsAfterFinished
-  kLeader,   // another replica leads
+  kExpired,   // deleted by ttlSecondsAfterFinished
+  kLeader,    // another replica leads
+  kReleased,  // the lease was given up
   kCount,
 };
 inline constexpr size_t kTransitions = static_cast<size_t>(Transition::kCount);

@@ -22,6 +22,10 @@ const Json& status_of(const Json& job) {
   return member(job, "status");
 }
 
+std::string uid_of_regarding(const Json& event) {
+  return string_or(member(event, "regarding"), "uid", "");
+}
+
 bool restarts_in_place(const Json& status) {
   return string_or(member(status, "lastFailure"), "action", "") == "RestartInPlace";
 }
@@ -86,9 +90,20 @@ void Invariants::check_leader(const ApiRequest& request, std::string_view sender
   if (request.type.plural == kLeases.plural) {
     const std::string next = string_or(member(request.body, "spec"), "holderIdentity", "");
     if (next != holder && !next.empty()) chance_.count(Transition::kLeader, next);
+    if (next.empty() && !holder.empty()) chance_.count(Transition::kReleased, holder);
   } else if (!leases.empty() && holder != sender) {
     chance_.violate("I3", std::string(sender) + " wrote " + std::string(request.type.plural) +
                               " while " + holder + " led");
+  }
+}
+
+// Whoever tells of something has recorded it, and tells of it once.
+void Invariants::check_event(const Json& event) {
+  constexpr int64_t kEventsOfAWriteMax = 4;
+  const auto told = events_.find(uid_of_regarding(event));
+  if (told == events_.end()) return chance_.violate("events", "one before any status");
+  if (++told->second > kEventsOfAWriteMax) {
+    chance_.violate("events", "too many: " + string_or(event, "reason", ""));
   }
 }
 
@@ -312,13 +327,16 @@ void Invariants::check_write(const ApiRequest& request, const Json* stored,
                              std::string_view sender) {
   chance_.note("write", request.type.plural);
   check_leader(request, sender);
+  if (request.type.plural == kEvents.plural) check_event(request.body);
   const bool is_pod = request.type.plural == kPods.plural;
   if (is_pod && request.verb == ApiVerb::kCreate) check_pod(request.body);
   if (is_pod && request.verb == ApiVerb::kDelete) check_delete(request, *stored);
   const bool is_job = request.type.plural == kTrainingJobs.plural;
   if (is_job && request.verb == ApiVerb::kDelete) check_expiry(request, *stored);
-  if (request.verb == ApiVerb::kReplaceStatus)
+  if (request.verb == ApiVerb::kReplaceStatus) {
     check_status(*stored, member(request.body, "status"));
+    events_[uid_of(*stored)] = 0;
+  }
 }
 
 }  // namespace lockstep::sim

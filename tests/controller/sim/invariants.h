@@ -47,6 +47,7 @@ class Invariants {
 
  private:
   void check_leader(const ApiRequest& request, std::string_view sender);
+  void check_event(const Json& event);
   void check_pod(const Json& pod);
   void check_delete(const ApiRequest& request, const Json& pod);
   void check_status(const Json& job, const Json& after);
@@ -79,6 +80,8 @@ class Invariants {
   std::map<std::string, int64_t> causes_;        // by job UID: what may be counted as a restart
   std::map<std::string, TimePoint> deleted_at_;  // by job UID: of those that a finalizer keeps
   std::map<std::string, bool> refused_;          // by job UID: the pod that was checked last
+  // By job UID: events since the last write of its status; a job has none before the first one.
+  std::map<std::string, int64_t> events_;
   int64_t stalls_ = 0;
 };
 

@@ -163,6 +163,7 @@ void add_missing(std::vector<Mutant>& mutants) {
   add("pods are never deleted", never_doing<DeletePod>());
   add("agents are never told", never_doing<PutAssignment>());
   add("no pod is made", never_doing<CreatePod>());
+  add("no Secret is made", never_doing<CreateSecret>());
 }
 
 void add_views(std::vector<Mutant>& mutants) {
@@ -317,6 +318,16 @@ void add_revivals(std::vector<Mutant>& mutants) {
     plan.actions.assign(1, DeleteJob{.uid = seen.job.metadata.uid,
                                      .resource_version = seen.job.metadata.resourceVersion});
   };
+  const auto tell_first = [](Plan& plan, const Observed&) {
+    std::stable_partition(plan.actions.begin(), plan.actions.end(), [](const Action& action) {
+      return std::holds_alternative<EmitEvent>(action);
+    });
+  };
+  mutants.push_back({"events come before what they tell", Mutation{.plan = doing(tell_first)}});
+  const auto tell_always = [](Plan& plan, const Observed&) {
+    plan.actions.push_back(EmitEvent{.reason = "Planned", .message = plan.why});
+  };
+  mutants.push_back({"every plan is told", Mutation{.plan = doing(tell_always)}});
   mutants.push_back({"jobs that run expire", Mutation{.plan = doing(expire)}});
   mutants.push_back({"jobs are deleted whoever they are by now", api([](ApiRequest& request) {
                        if (is(request, ApiVerb::kDelete, kTrainingJobs)) {
@@ -364,6 +375,11 @@ void add_requests(std::vector<Mutant>& mutants) {
   add("deletes without a UID", api([](ApiRequest& request) {
         if (is(request, ApiVerb::kDelete, kPods)) request.body.erase("preconditions");
       }));
+  add("another's token", api([](ApiRequest& request) {
+        if (is(request, ApiVerb::kCreate, kSecrets)) request.body["stringData"][kTokenKey] = "x";
+      }));
+  add("a write goes out however long it waited",
+      api([](ApiRequest& request) { request.may_send = nullptr; }));
   add("pods that are nobody's", api([](ApiRequest& request) {
         if (is(request, ApiVerb::kCreate, kPods)) {
           request.body["metadata"].erase("ownerReferences");

@@ -20,6 +20,7 @@ constexpr Duration kRemovalMin = std::chrono::minutes(10);
 constexpr Duration kRemovalMax = std::chrono::minutes(20);
 constexpr int kMachines = 7;
 constexpr int64_t kCheckpointEvery = 5;
+constexpr Duration kMountRetry = seconds(2);
 constexpr Duration kHeldUpMin = seconds(10);
 constexpr Duration kHeldUpMax = std::chrono::minutes(4);
 constexpr int64_t kStepsApart = 2;  // of a command's ranks
@@ -52,6 +53,15 @@ Work work_of(const Assignment& assignment) {
 
 WorkerState& worker_of(Node& node) {
   return node.state.workers.front();
+}
+
+// Where the Secret that the pod mounts is.
+std::string secret_key_of(const Json& pod) {
+  for (const Json& volume : member(member(pod, "spec"), "volumes")) {
+    const std::string name = string_or(member(volume, "secret"), "secretName", "");
+    if (!name.empty()) return string_or(member(pod, "metadata"), "namespace", "") + "/" + name;
+  }
+  return "";
 }
 
 Json terminated(int exit_code) {
@@ -118,11 +128,11 @@ void Nodes::on_pod(const FakeStore::Event& event) {
   const bool was_live = std::exchange(
       node.is_live, event.type == WatchEventType::kModified && is_live_pod(*event.object));
   if (was_live && !node.is_live) {
+    free_ip(node);
     answer_waiters(node);
     follow(node.job_uid, kNoticed);
   }
   if (event.type == WatchEventType::kDeleted) {
-    by_ip_.erase(node.ip);
     waiters_.erase(uid);
     nodes_.erase(found);
   } else if (is_terminating(*event.object) && !is_terminating(*event.before)) {
@@ -135,10 +145,18 @@ void Nodes::start(const std::string& uid) {
   const auto found = nodes_.find(uid);
   if (found == nodes_.end() || !found->second->is_live) return;
   Node& node = *found->second;
-  node.machine = machine_for(*store_.find(kPods, node.key));
+  const Json& pod = *store_.find(kPods, node.key);
+  node.machine = machine_for(pod);
   if (hold_up(node)) return;
+  const Json* secret = store_.find(kSecrets, secret_key_of(pod));
+  if (secret == nullptr) {
+    chance_.timers.after(kMountRetry, [this, uid] { start(uid); });
+    return;
+  }
+  node.token = string_or(member(*secret, "stringData"), kTokenKey, "");
+  ++starts_;
   node.started_at = node.heard_at = chance_.clock.now();
-  node.ip = "10.0.0." + std::to_string(++ips_);
+  node.ip = take_ip();
   by_ip_[node.ip] = &node;
   node.state.sequence = 1;
   node.state.boot_id = uid;
@@ -152,14 +170,29 @@ void Nodes::start(const std::string& uid) {
   });
 }
 
+// Of a pod that is gone, at times.
+std::string Nodes::take_ip() {
+  if (free_ips_.empty() || chance_.flip(0.5)) return "10.0.0." + std::to_string(++ips_);
+  std::string ip = free_ips_.front();
+  free_ips_.erase(free_ips_.begin());
+  return ip;
+}
+
+void Nodes::free_ip(const Node& node) {
+  const auto found = by_ip_.find(node.ip);
+  if (found == by_ip_.end() || found->second != &node) return;
+  free_ips_.push_back(node.ip);
+  by_ip_.erase(found);
+}
+
 // One after the other in turn; where a pod is kept from all of them, a new one.
 std::string Nodes::machine_for(const Json& pod) const {
   const std::set<std::string> avoided = avoided_by(pod);
   for (int64_t i = 0; i < kMachines; ++i) {
-    const std::string machine = "machine-" + std::to_string((ips_ + i) % kMachines);
+    const std::string machine = "machine-" + std::to_string((starts_ + i) % kMachines);
     if (!avoided.contains(machine)) return machine;
   }
-  return "machine-" + std::to_string(kMachines + ips_);
+  return "machine-" + std::to_string(kMachines + starts_);
 }
 
 // Whether the pod can't start now. It tries again, but for some of jobs that
@@ -213,9 +246,10 @@ void Nodes::end(Node& node, const char* reason, int exit_code) {
   });
 }
 
-Node* Nodes::at(const std::string& ip) {
-  const auto found = by_ip_.find(ip);
-  return found != by_ip_.end() && found->second->answers() ? found->second : nullptr;
+Node* Nodes::at(const AgentAddress& agent) {
+  const auto found = by_ip_.find(agent.ip);
+  if (found == by_ip_.end() || found->second->token != agent.token) return nullptr;
+  return found->second->answers() ? found->second : nullptr;
 }
 
 AgentState Nodes::report(const Node& node) const {
@@ -226,13 +260,13 @@ AgentState Nodes::report(const Node& node) const {
   return state;
 }
 
-void Nodes::heard(const std::string& ip) {
-  Node* node = at(ip);
+void Nodes::heard(const AgentAddress& agent) {
+  Node* node = at(agent);
   if (node != nullptr) node->heard_at = chance_.clock.now();
 }
 
-std::optional<AgentState> Nodes::old_report(const std::string& ip) {
-  const Node* node = at(ip);
+std::optional<AgentState> Nodes::old_report(const AgentAddress& agent) {
+  const Node* node = at(agent);
   return node == nullptr ? std::nullopt : node->old_report;
 }
 
@@ -253,22 +287,22 @@ void Nodes::changed(Node& node) {
   answer_waiters(node);
 }
 
-void Nodes::poll(const std::string& ip, int64_t since, TimePoint until, Answer answer) {
-  const Node* node = at(ip);
+void Nodes::poll(const AgentAddress& agent, int64_t since, TimePoint until, Answer answer) {
+  const Node* node = at(agent);
   if (node == nullptr) return answer(unavailable("nobody answers"));
   if (node->state.sequence > since) return answer(report(*node));
   auto waiter = std::make_shared<Answer>(std::move(answer));
   waiters_[node->uid].push_back(waiter);
-  chance_.timers.at(until, [this, ip, waiter] {
+  chance_.timers.at(until, [this, agent, waiter] {
     const Answer late = std::exchange(*waiter, nullptr);
     if (!late) return;
-    const Node* same = at(ip);
+    const Node* same = at(agent);
     late(same != nullptr ? Result<AgentState>(report(*same)) : timed_out("no answer"));
   });
 }
 
-Result<AgentState> Nodes::put(const std::string& ip, const Assignment& assignment) {
-  Node* node = at(ip);
+Result<AgentState> Nodes::put(const AgentAddress& agent, const Assignment& assignment) {
+  Node* node = at(agent);
   if (node == nullptr) return unavailable("nobody answers");
   const int64_t round = assignment.world.round;
   if (on_told) on_told(assignment);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/api/agent_messages.h"
+#include "controller/loop/agent_client.h"
 #include "tests/controller/sim/chance.h"
 #include "tests/controller/sim/fake_store.h"
 
@@ -29,7 +30,8 @@ struct Node {
   TimePoint started_at{};
   TimePoint heard_at{};  // an answer of its agent got through
   std::string machine{};
-  std::string ip{};  // empty: not started yet
+  std::string ip{};     // empty: not started yet
+  std::string token{};  // of its Secret, when it started
   AgentState state{};
   std::optional<AgentState> old_report{};  // of an earlier round
   Assignment assignment{};
@@ -71,13 +73,14 @@ class Nodes {
   // The store's events of pods.
   void on_pod(const FakeStore::Event& event);
 
-  // An agent's interface; what it answers is not on its way yet.
-  Result<AgentState> put(const std::string& ip, const Assignment& assignment);
-  void poll(const std::string& ip, int64_t since, TimePoint until, Answer answer);
-  // What the agent at that address answers gets through.
-  void heard(const std::string& ip);
-  // What the agent at that address said in an earlier round.
-  std::optional<AgentState> old_report(const std::string& ip);
+  // An agent's interface; what it answers is not on its way yet. Who has another token than its own
+  // hears nothing.
+  Result<AgentState> put(const AgentAddress& agent, const Assignment& assignment);
+  void poll(const AgentAddress& agent, int64_t since, TimePoint until, Answer answer);
+  // What that agent answers gets through.
+  void heard(const AgentAddress& agent);
+  // What that agent said in an earlier round.
+  std::optional<AgentState> old_report(const AgentAddress& agent);
 
   const std::map<std::string, std::unique_ptr<Node>>& all() const { return nodes_; }
   const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
@@ -93,7 +96,9 @@ class Nodes {
   std::string machine_for(const Json& pod) const;
   void end(Node& node, const char* reason, int exit_code);
   void leave(const std::string& uid);
-  Node* at(const std::string& ip);
+  std::string take_ip();
+  void free_ip(const Node& node);
+  Node* at(const AgentAddress& agent);
   AgentState report(const Node& node) const;
   void carry_out(Node& node, const Assignment& assignment);
   void changed(Node& node);
@@ -120,6 +125,8 @@ class Nodes {
   std::map<std::string, std::optional<Timers::Id>> looks_;  // by job UID: when one is due
   std::map<std::string, int64_t> checkpoints_;              // by job UID: step
   int64_t ips_ = 0;
+  std::vector<std::string> free_ips_;
+  int64_t starts_ = 0;
   std::string bad_machine_ = "machine-1";
   int64_t failures_caused_ = 0;
 };

@@ -30,6 +30,7 @@ struct Simulation::Replica {
   std::unique_ptr<AgentClient> agents;
   Random random;
   bool is_lost = false;  // another leads
+  bool is_told_to_end = false;
   Controller controller;
 };
 
@@ -64,6 +65,13 @@ void Simulation::end(size_t place) {
                             [this, place] { start(place); });
 }
 
+// As SIGTERM does: it gives its lease back, and has three seconds for that.
+void Simulation::tell_to_end(Replica& replica) {
+  if (std::exchange(replica.is_told_to_end, true)) return;
+  replica.controller.stop([&replica] { replica.is_lost = true; });
+  replica.timers.after(std::chrono::seconds(3), [&replica] { replica.is_lost = true; });
+}
+
 void Simulation::stall() {
   Chance& chance = world.chance;
   if (chance.is_quiet) return;
@@ -71,6 +79,9 @@ void Simulation::stall() {
   if (replicas_[place] && chance.happens(Fault::kStall)) {
     replicas_[place]->connection.stall(clock_.now() + chance.delay(std::chrono::minutes(2)));
     world.invariants.stalled();
+  }
+  if (replicas_[place] && !replicas_[place]->is_stalled() && chance.happens(Fault::kToldToEnd)) {
+    tell_to_end(*replicas_[place]);
   }
   chance.timers.after(kTick, [this] { stall(); });
 }

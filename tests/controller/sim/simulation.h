@@ -45,6 +45,7 @@ class Simulation {
   void start(size_t place);
   void end(size_t place);
   void stall();
+  static void tell_to_end(Replica& replica);
   TimePoint next_turn(TimePoint end) const;
 
   const Mutation mutation_;
