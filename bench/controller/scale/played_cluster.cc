@@ -1,0 +1,254 @@
+#include "bench/controller/scale/played_cluster.h"
+
+#include <algorithm>
+
+#include "common/api/training_job.h"
+#include "controller/loop/informer.h"
+#include "controller/plan/names.h"
+#include "controller/plan/pod_view.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr std::string_view kSender = "controller";
+
+std::string name_of(const ApiRequest& request) {
+  switch (request.verb) {
+    case ApiVerb::kCreate:
+      return "create " + std::string(request.type.plural);
+    case ApiVerb::kReplace:
+      return "update " + std::string(request.type.plural);
+    case ApiVerb::kReplaceStatus:
+      return "update " + std::string(request.type.plural) + "/status";
+    case ApiVerb::kDelete:
+      return "delete " + std::string(request.type.plural);
+    default:
+      return "read " + std::string(request.type.plural);
+  }
+}
+
+std::string address(int64_t number) {
+  return "10." + std::to_string(number >> 16) + "." + std::to_string((number >> 8) & 255) + "." +
+         std::to_string(number & 255);
+}
+
+}  // namespace
+
+struct PlayedCluster::Watching {
+  WatchRequest request;
+  WatchHandler handler;
+  int64_t version = 0;
+  bool is_open = true;
+  bool is_told = false;  // soon
+};
+
+struct PlayedCluster::Handle final : WatchHandle {
+  explicit Handle(std::shared_ptr<Watching> watching) : watching(std::move(watching)) {}
+  ~Handle() override { watching->is_open = false; }
+  std::shared_ptr<Watching> watching;
+};
+
+PlayedCluster::PlayedCluster(Timers& world, Timers& loop, PlayedOptions options)
+    : world_(world), loop_(loop), options_(options), limiter_(loop, options.rate) {
+  store_.on_change = [this](ResourceType type, const sim::FakeStore::Event& event) {
+    on_change(type, event);
+  };
+}
+
+void PlayedCluster::add_job(const std::string& name, int64_t nodes) {
+  TrainingJob job;
+  job.spec.nodes = nodes;
+  TrainSpec train;
+  train.model.layers = train.model.heads = 1;
+  train.model.width = train.model.context = 8;
+  train.data.path = "/data";
+  train.steps = 1'000'000;
+  train.batch.global = nodes;
+  job.spec.train = train;
+  store_.create(kTrainingJobs,
+                {{"apiVersion", kApiVersion},
+                 {"kind", kKind},
+                 {"metadata", {{"name", name}, {"namespace", "default"}}},
+                 {"spec", to_json(job)["spec"]}},
+                world_.wall_now());
+}
+
+void PlayedCluster::send(ApiRequest request, ApiClient::Done done) {
+  const ApiPriority priority = request.priority;
+  limiter_.submit(
+      [this, request = std::move(request), done = std::move(done)] {
+        if (request.may_send && !request.may_send()) {
+          loop_.after(Duration{0}, [done] { done(not_sent()); });
+          return;
+        }
+        ++requests_[name_of(request)];
+        world_.after(options_.latency, [this, request, done] { serve(request, done); });
+      },
+      priority);
+}
+
+void PlayedCluster::serve(const ApiRequest& request, ApiClient::Done done) {
+  ApiReply reply = request.query.contains("dryRun")
+                       ? ApiReply{.outcome = ApiOutcome::kOk, .body = request.body}
+                       : store_.serve(request, world_.wall_now(), kSender);
+  loop_.after(options_.latency,
+              [done = std::move(done), reply = std::move(reply)] { done(reply); });
+}
+
+std::unique_ptr<WatchHandle> PlayedCluster::watch(WatchRequest request, WatchHandler handler) {
+  auto watching = std::make_shared<Watching>(
+      Watching{.request = std::move(request), .handler = std::move(handler), .version = 0});
+  watching->version = std::stoll(watching->request.query.at("resourceVersion"));
+  watches_.push_back(watching);
+  tell(watching);
+  return std::make_unique<Handle>(std::move(watching));
+}
+
+// What has happened meanwhile, a moment later and all at once.
+void PlayedCluster::tell(const std::shared_ptr<Watching>& watching) {
+  if (std::exchange(watching->is_told, true)) return;
+  loop_.after(options_.latency, [this, watching] {
+    watching->is_told = false;
+    if (!watching->is_open) return;
+    std::vector<sim::FakeStore::Event> events;
+    if (!store_.events_since(watching->request, watching->version, events)) {
+      watching->is_open = false;
+      return watching->handler.on_end({.outcome = ApiOutcome::kExpired, .message = "too old"});
+    }
+    if (events.empty()) return;
+    watching->version = events.back().version;
+    std::vector<WatchEvent> batch;
+    for (const auto& event : events) batch.push_back({event.type, event.object});
+    watching->handler.on_events(std::move(batch));
+  });
+}
+
+void PlayedCluster::on_change(ResourceType type, const sim::FakeStore::Event& event) {
+  std::erase_if(watches_, [](const auto& watching) { return !watching->is_open; });
+  for (const auto& watching : watches_) {
+    if (watching->request.type.plural == type.plural) tell(watching);
+  }
+  if (type.plural != kPods.plural || event.type != WatchEventType::kAdded) return;
+  world_.after(options_.startup, [this, key = object_key(*event.object)] { run_pod(key); });
+}
+
+void PlayedCluster::run_pod(const std::string& key) {
+  const Json* pod = store_.find(kPods, key);
+  if (pod == nullptr) return;
+  const std::optional<PodView> view = pod_view_from_json(*pod);
+  if (!view) return;
+  const std::string ip = address(++ips_);
+  Agent& agent = agents_[ip];
+  agent.job = controller_name(*pod);
+  agent.state.sequence = 1;
+  agent.state.boot_id = view->uid;
+  agent.state.job_uid = view->owner_uid;
+  agent.state.node_index = view->node_index;
+  agent.state.incarnation = view->incarnation;
+  agent.state.phase = "Idle";
+  store_.update(kPods, key, [&](Json& running) {
+    running["spec"]["nodeName"] = "machine-" + std::to_string(ips_ % 1000);
+    running["status"] = {{"phase", "Running"}, {"podIP", ip}};
+  });
+}
+
+void PlayedCluster::answer(AgentClient::Done done, Result<AgentState> state) {
+  loop_.after(options_.latency,
+              [done = std::move(done), state = std::move(state)] { done(state); });
+}
+
+void PlayedCluster::changed(Agent& agent) {
+  ++agent.state.sequence;
+  if (agent.waiting) answer(std::exchange(agent.waiting, nullptr), agent.state);
+}
+
+void PlayedCluster::put_assignment(const AgentAddress& agent,
+                                   const std::shared_ptr<const Assignment>& assignment,
+                                   int64_t node_index, AgentClient::Done done) {
+  world_.after(options_.latency, [this, ip = agent.ip, assignment, node_index,
+                                  done = std::move(done)] {
+    const auto found = agents_.find(ip);
+    if (found == agents_.end()) return answer(done, unavailable("nobody answers"));
+    Agent& told = found->second;
+    if (assignment->world.round > told.state.round) {
+      if (told.state.workers.size() == 1 && told.state.workers[0].phase == WorkerPhase::kTraining) {
+        --training_;
+      }
+      told.state.round = assignment->world.round;
+      told.state.hash = assignment->hash;
+      told.state.phase = "Running";
+      told.state.failed_seconds_ago = 0;
+      WorkerState worker;
+      worker.rank = node_index;
+      worker.running = true;
+      worker.phase = WorkerPhase::kForming;
+      told.state.workers = {worker};
+      ++told.state.sequence;
+    }
+    answer(done, told.state);
+    Round& round = rounds_[told.state.job_uid];
+    if (assignment->world.round > round.number) round = {.number = assignment->world.round};
+    round.told.insert(ip);
+    if (round.told.size() == assignment->world.nodes.size()) begin_round(*assignment);
+  });
+}
+
+void PlayedCluster::begin_round(const Assignment& assignment) {
+  for (const std::string& ip : rounds_[assignment.world.job_uid].told) {
+    Agent& agent = agents_.at(ip);
+    agent.state.workers[0].phase = WorkerPhase::kTraining;
+    agent.state.progress.emplace().steps = 1'000'000;
+    ++training_;
+    changed(agent);
+    if (std::exchange(agent.reports, true)) continue;
+    // Spread over the time between two reports.
+    const auto first = options_.report_every * static_cast<int64_t>(polls_++ % 997) / 997;
+    world_.after(first, [this, ip] { report(ip); });
+  }
+}
+
+void PlayedCluster::report(const std::string& ip) {
+  Agent& agent = agents_.at(ip);
+  if (!agent.state.workers.empty() && agent.state.workers[0].phase == WorkerPhase::kTraining) {
+    agent.state.progress->step += 10;
+    agent.state.workers[0].step = agent.state.progress->step;
+    changed(agent);
+  }
+  world_.after(options_.report_every, [this, ip] { report(ip); });
+}
+
+void PlayedCluster::fail_rank(const std::string& name, int64_t node_index) {
+  for (auto& [ip, agent] : agents_) {
+    if (agent.job != name || agent.state.node_index != node_index) continue;
+    WorkerState& worker = agent.state.workers[0];
+    worker.phase = WorkerPhase::kForming;
+    worker.running = false;
+    worker.exit_code = 137;
+    worker.signal = 9;
+    worker.reason = "Signal";
+    agent.state.phase = "Failed";
+    agent.state.failed_seconds_ago = 0.01;
+    --training_;
+    changed(agent);
+  }
+}
+
+void PlayedCluster::poll_state(const AgentAddress& agent, int64_t since, Duration wait,
+                               AgentClient::Done done) {
+  const auto found = agents_.find(agent.ip);
+  if (found == agents_.end()) return answer(std::move(done), unavailable("nobody answers"));
+  Agent& asked = found->second;
+  if (asked.state.sequence > since) return answer(std::move(done), asked.state);
+  asked.waiting = std::move(done);
+  asked.poll = ++polls_;
+  world_.after(wait, [this, ip = agent.ip, poll = asked.poll] {
+    Agent& waiting = agents_.at(ip);
+    if (waiting.poll == poll && waiting.waiting) {
+      answer(std::exchange(waiting.waiting, nullptr), waiting.state);
+    }
+  });
+}
+
+void PlayedCluster::forget(const AgentAddress&) {}
+
+}  // namespace lockstep::bench
