@@ -140,13 +140,14 @@ Json deeper_or_larger(Json job) {
 
 TEST_F(Control, AJobThatIsTooDeepOrTooLargeIsInvalidAndHarmsNoOther) {
   const auto in_answer = [](Exchange& exchange) {
-    Json body = exchange.ask().body;
+    const conformance::Reply reply = exchange.ask();
+    Json body = reply.body;
     if (body.contains("items")) {
       for (Json& item : body["items"]) item = deeper_or_larger(std::move(item));
     } else if (body.contains("spec")) {
       body = deeper_or_larger(std::move(body));
     }
-    exchange.answer(200, dump_json(body));
+    exchange.answer(reply.code, dump_json(body));
   };
   for (const char* verb : {"list", "get"})
     proxy.on({.verb = verb, .resource = "trainingjobs", .fault = in_answer});
@@ -240,7 +241,7 @@ TEST_F(Control, AServerThatIsBusyGetsItsTime) {
     EXPECT_TRUE(is_code(patch(jobs() + "/j", label), 200));
     return pods_of(made) == kThree;
   }));
-  EXPECT_GE(changes, 10);
+  EXPECT_GE(changes, 3);
   const std::vector<Seen> creates = proxy.seen("create", "pods");
   for (size_t i = 0; i < 2; ++i)
     EXPECT_GE(to_seconds(creates[i + 1].at - creates[i].at) * loop.clock.speed(), 5.0);
