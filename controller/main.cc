@@ -1,10 +1,13 @@
 #include <malloc.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <random>
 #include <thread>
@@ -117,6 +120,15 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   return options;
 }
 
+// Every agent is a connection, and the soft limit is 1,024 on many machines.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    log_warning("the limit of open files stays", {{"error", std::strerror(errno)}});
+}
+
 // A burst of jobs leaves free memory between what is still used; what can goes back to the system.
 void trim_memory_from_time_to_time(Timers& timers) {
   timers.after(kTrimInterval, [&timers] {
@@ -145,6 +157,7 @@ Result<std::unique_ptr<http::Server>> listen(const Flags& flags, Probes& probes)
 // Everything that lives as long as the process. One thread runs it all; SIGTERM and SIGINT are
 // waited for by another, which only leaves word in the mailbox.
 int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::string key) {
+  raise_descriptor_limit();
   start_http_threads(kHttpThreads);
   SystemClock clock;
   Timers timers(clock);
