@@ -160,13 +160,13 @@ TEST_P(OnEveryTransport, AnOperationHasItsOwnTimeLimit) {
   const Status status = world[1]->receive(i32(message), 0, {.limit = milliseconds(50)});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, Code::kTimeout);
-  EXPECT_EQ(status.error().message.find("[comm] send #1: rank 0 silent for 0.05"), 0u)
+  EXPECT_EQ(status.error().message.find("[comm] send #1: rank 0 silent for 0."), 0u)
       << status.error().message;
   EXPECT_EQ(world[1]->suspect(), 0);
 }
 
 TEST_P(OnEveryTransport, RanksInOperationsOfDifferentGroupsAreToldApartAfterTheLimit) {
-  World world = make(2, milliseconds(300));
+  World world = make(2, milliseconds(1000));
   on_all(world, [](Communicator& comm) {
     const auto group = group_of(comm, {1, 0});
     const Status status = comm.rank() == 0 ? comm.barrier() : group->barrier();
