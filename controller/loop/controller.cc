@@ -165,11 +165,13 @@ void Controller::start() {
 void Controller::stop(std::function<void()> done) {
   leads_ = false;
   is_stopped_ = true;
-  if (election_) {
-    election_->release(std::move(done));
-  } else {
-    done();
-  }
+  fence_.when_quiet([this, done = std::move(done)]() mutable {
+    if (election_) {
+      election_->release(std::move(done));
+    } else {
+      done();
+    }
+  });
 }
 
 void Controller::visit_jobs(const std::function<void(const TrainingJob&)>& visit) const {

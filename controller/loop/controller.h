@@ -58,7 +58,8 @@ class Controller final : private Knowledge {
   ~Controller() override;
 
   void start();
-  // Makes no more plans and gives the lease back; plans in flight are not waited for.
+  // Makes no more plans, and gives the lease back once its writes on their way are answered; what
+  // waits for its turn is not sent any more.
   void stop(std::function<void()> done);
 
   bool is_leading() const { return leads_; }

@@ -1,19 +1,38 @@
 #include "controller/loop/fence.h"
 
+#include <utility>
+
 namespace lockstep {
 
 void Fence::send(ApiRequest request, Done done) {
   const bool is_read = request.verb == ApiVerb::kGet || request.verb == ApiVerb::kList;
   if (is_read) return api_.send(std::move(request), std::move(done));
   if (may_write_()) {
-    request.may_send = [this, alive = std::weak_ptr(alive_), own = std::move(request.may_send)] {
-      return !alive.expired() && may_write_() && (!own || own());
+    const auto is_out = std::make_shared<bool>(false);
+    request.may_send = [this, is_out, alive = std::weak_ptr(alive_),
+                        own = std::move(request.may_send)] {
+      if (alive.expired() || !may_write_() || (own && !own())) return false;
+      if (!std::exchange(*is_out, true)) ++open_;
+      return true;
     };
-    return api_.send(std::move(request), std::move(done));
+    return api_.send(std::move(request), [this, is_out, alive = std::weak_ptr(alive_),
+                                          done = std::move(done)](ApiReply reply) {
+      if (*is_out && !alive.expired()) answered();
+      done(std::move(reply));
+    });
   }
   timers_.after(Duration{0}, [alive = std::weak_ptr(alive_), done = std::move(done)] {
     if (!alive.expired()) done(not_sent());
   });
+}
+
+void Fence::answered() {
+  if (--open_ == 0 && on_quiet_) std::exchange(on_quiet_, nullptr)();
+}
+
+void Fence::when_quiet(std::function<void()> done) {
+  if (open_ == 0) return done();
+  on_quiet_ = std::move(done);
 }
 
 }  // namespace lockstep

@@ -186,6 +186,24 @@ TEST_F(LeaderTest, WhoWritesOnTheLeaseOrRemovesItTakesNoLeadershipAway) {
   ASSERT_NE(world.store.find(kLeases, key), nullptr);
 }
 
+TEST_F(LeaderTest, TheLastWordsOfWhoGivesUpItsLeaseComeBeforeThat) {
+  begin();
+  Fence fence(a.connection, a.timers, [] { return true; });
+  ApiRequest request{.verb = ApiVerb::kCreate, .type = kSecrets, .namespace_ = "default"};
+  request.body = {{"metadata", {{"namespace", "default"}, {"name", "s"}}}};
+  bool is_written = false;
+  bool is_quiet = false;
+  fence.send(std::move(request), [&](const ApiReply&) { is_written = true; });
+  fence.when_quiet([&] { is_quiet = true; });
+  EXPECT_FALSE(is_quiet);
+  run(seconds(1));
+  EXPECT_TRUE(is_written);
+  EXPECT_TRUE(is_quiet);
+  is_quiet = false;
+  fence.when_quiet([&] { is_quiet = true; });
+  EXPECT_TRUE(is_quiet);
+}
+
 TEST_F(LeaderTest, ALeaseThatAnotherHoldsIsLostAtTheNextRenewal) {
   begin();
   world.store.update(kLeases, "default/lockstep-controller",

@@ -142,13 +142,15 @@ void Connection::answer(const AgentAddress& agent, AgentClient::Done done,
 }
 
 void Connection::send(ApiRequest request, ApiClient::Done done) {
+  const auto may_send = [](const ApiRequest& asked) { return !asked.may_send || asked.may_send(); };
   const bool is_limited = is_write(request.verb) && request.type.plural != kLeases.plural;
   if (!is_limited || !world_.chance.happens(Fault::kHeldBack)) {
-    return send_now(std::move(request), std::move(done));
+    if (may_send(request)) return send_now(std::move(request), std::move(done));
+    return deliver(Duration{0}, [done = std::move(done)] { done(not_sent()); });
   }
   deliver(world_.chance.delay(kTurnMax),
-          [this, request = std::move(request), done = std::move(done)] {
-            if (!request.may_send || request.may_send()) return send_now(request, done);
+          [this, may_send, request = std::move(request), done = std::move(done)] {
+            if (may_send(request)) return send_now(request, done);
             done(not_sent());
           });
 }

@@ -271,14 +271,22 @@ void Invariants::check_obedience(const Json& job, const Json& after) {
   check_validity(job, after);
 }
 
+void Invariants::checked(const std::string& job_uid, bool is_refused) {
+  checked_.insert(job_uid);
+  if (is_refused) refused_at_[job_uid] = chance_.clock.now();
+}
+
 void Invariants::check_validity(const Json& job, const Json& after) {
-  const auto check = refused_.find(uid_of(job));
-  const bool is_refused = check != refused_.end() && check->second;
+  // What the server said of a pod is written later, when it may say something else already.
+  const auto refusal = refused_at_.find(uid_of(job));
+  const bool is_refused =
+      refusal != refused_at_.end() && chance_.clock.now() - refusal->second < kNewsMax;
   const bool is_wrong = is_illegal(member(job, "spec"));
   if (is_set(after, kValid) ? is_wrong : !is_wrong && !is_refused) {
     chance_.violate("validation", "Valid is not what the spec is");
   }
-  const bool is_unchecked = check == refused_.end() && chance_.counts.controllers_are_well();
+  const bool is_unchecked =
+      !checked_.contains(uid_of(job)) && chance_.counts.controllers_are_well();
   if (int_or(after, "round", 0) > 0 && is_unchecked) {
     chance_.violate("validation", "the server was asked to check no pod");
   }

@@ -40,7 +40,7 @@ class Invariants {
   // The controller stood still: agents that it didn't ask may be taken for silent.
   void stalled() { ++stalls_; }
   // What the server said of a job's pod that it was to check.
-  void checked(const std::string& job_uid, bool is_refused) { refused_[job_uid] = is_refused; }
+  void checked(const std::string& job_uid, bool is_refused);
   void check_plan(const Observed& observed, const Plan& plan);
 
   bool has_been_a_job(const std::string& uid) const { return jobs_.contains(uid); }
@@ -79,7 +79,8 @@ class Invariants {
   std::map<std::string, int64_t> trained_;       // by job UID: the newest round
   std::map<std::string, int64_t> causes_;        // by job UID: what may be counted as a restart
   std::map<std::string, TimePoint> deleted_at_;  // by job UID: of those that a finalizer keeps
-  std::map<std::string, bool> refused_;          // by job UID: the pod that was checked last
+  std::map<std::string, TimePoint> refused_at_;  // by job UID: a pod that was checked
+  std::set<std::string> checked_;                // UIDs of jobs
   // By job UID: events since the last write of its status; a job has none before the first one.
   std::map<std::string, int64_t> events_;
   int64_t stalls_ = 0;
