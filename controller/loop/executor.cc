@@ -142,7 +142,7 @@ void Executor::next_group(const RunPtr& run) {
   size_t most = options_.side_by_side;
   if (std::holds_alternative<CreatePod>(run->actions[begin])) {
     most = std::min(most, run->pods_at_once);
-    run->pods_at_once *= 2;
+    run->pods_at_once = std::min(2 * run->pods_at_once, options_.side_by_side);
   }
   while (run->next < run->actions.size() && run->actions[run->next].index() == kind &&
          run->next - begin < most) {

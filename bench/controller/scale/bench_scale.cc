@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 
@@ -82,8 +83,12 @@ class Run {
       const std::string what =
           round == 1 ? "one job of " + std::to_string(flags_.large) + " nodes, to training"
                      : "a rank of it killed, to training";
-      phase(what, 1e7, [&] { return cluster_.training() == all; });
-      phase("(pause)", 15, [] { return false; });
+      phase(what, 1e4, [&] { return cluster_.training() == all; });
+      if (cluster_.training() != all) {
+        std::printf("not all nodes train: %zu\n", cluster_.training());
+        std::exit(EXIT_FAILURE);
+      }
+      phase("(pause)", 5, [] { return false; });
       cluster_.fail_rank("large", 7 * round);
     }
   }
@@ -132,7 +137,8 @@ class Run {
                 what.c_str(), took, static_cast<unsigned long long>(reconciles),
                 quantile_ms(work_now, work, 0.5), quantile_ms(work_now, work, 0.99),
                 quantile_ms(wait_now, wait, 0.5), quantile_ms(wait_now, wait, 0.99),
-                requests() - requests_before, 100 * cpu / took, resident_bytes() / 1e6);
+                requests() - requests_before, took > 0 ? 100 * cpu / took : 0,
+                resident_bytes() / 1e6);
     for (const auto& [name, count] : cluster_.requests()) {
       const auto before = each_before.find(name);
       const int64_t since = count - (before == each_before.end() ? 0 : before->second);
@@ -175,6 +181,7 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", flags.jobs, "Jobs")->capture_default_str();
   app.add_option("--nodes", flags.nodes, "Pods of each")->capture_default_str();
   app.add_option("--large", flags.large, "Nodes of one job; 0: none")->capture_default_str();
+  app.add_option("--restarts", flags.restarts, "Of the large job")->capture_default_str();
   app.add_option("--qps", flags.qps, "As the controller's")->capture_default_str();
   app.add_option("--burst", flags.burst, "As the controller's")->capture_default_str();
   app.add_option("--seconds", flags.seconds, "Simulated, of each phase that has no end")

@@ -219,7 +219,8 @@ void PlayedCluster::report(const std::string& ip) {
 
 void PlayedCluster::fail_rank(const std::string& name, int64_t node_index) {
   for (auto& [ip, agent] : agents_) {
-    if (agent.job != name || agent.state.node_index != node_index) continue;
+    const bool is_meant = agent.job == name && agent.state.node_index == node_index;
+    if (!is_meant || agent.state.workers.empty()) continue;
     WorkerState& worker = agent.state.workers[0];
     worker.phase = WorkerPhase::kForming;
     worker.running = false;
