@@ -1,10 +1,7 @@
 #include "controller/kube/http.h"
 
 #include <cpprest/http_client.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pplx/threadpool.h>
-#include <sys/socket.h>
 
 #include <map>
 #include <mutex>
@@ -13,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "controller/kube/body_buffer.h"
+#include "controller/kube/keep_alive.h"
 #include "controller/kube/line_framer.h"
 
 namespace lockstep {
@@ -23,16 +21,6 @@ namespace rest = web::http;
 // A watch's line holds one object, which has at most 3 MiB where the server takes it; '<', '>' and
 // '&' come as six bytes each.
 constexpr size_t kLineBytesMax = 18u << 20;
-
-// A peer that is gone without a word is noticed within half a minute, however quiet the stream.
-void keep_alive(int fd) {
-  const int on = 1, idle = 15, interval = 5, count = 3, unsent_ms = 30'000;
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof unsent_ms);
-}
 
 // The URL without its path, and the path without a slash at its end.
 std::pair<std::string, std::string> split_url(const std::string& url) {

@@ -1,15 +1,12 @@
 #include "controller/kube/plain_connection.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
 
 #include "common/base/log.h"
+#include "controller/kube/keep_alive.h"
 
 namespace lockstep {
 namespace {
@@ -23,17 +20,6 @@ constexpr size_t kBufferBytesMax = 64u << 10;
 constexpr size_t kFirstReadBytes = 2u << 10, kReadBytes = 16u << 10;
 constexpr size_t kInterimHeadsMax = 8;
 constexpr size_t kIdleMax = 2;  // a poll and an assignment at once
-
-// A peer that is gone without a word is noticed within half a minute.
-void keep_alive(int fd) {
-  const int on = 1, idle = 15, interval = 5, count = 3, unsent_ms = 30'000;
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof unsent_ms);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
 
 // Of a field that is there several times, the first values.
 std::string field(const beast_http::fields& fields, beast_http::field name) {
@@ -117,6 +103,8 @@ void PlainConnection::connect(const PlainPool::Endpoint& endpoint,
     if (self->exchange_ == nullptr) return;
     if (error) return self->fail(error);
     keep_alive(self->socket_.native_handle());
+    ErrorCode ignored;  // without it an answer is only later
+    self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
     self->send();
   });
 }

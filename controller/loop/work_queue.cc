@@ -61,16 +61,6 @@ void WorkQueue::retry(const std::string& key, Duration minimum) {
   add_at(key, timers_.now() + std::max(minimum, std::min(delay, options_.retry_max)));
 }
 
-void WorkQueue::remove(const std::string& key) {
-  drop_timer(key);
-  failures_.erase(key);
-  again_.erase(key);
-  const auto found = waiting_.find(key);
-  if (found == waiting_.end()) return;
-  lane(found->second.urgency).erase(found->second.number);
-  waiting_.erase(found);
-}
-
 WorkQueue::Lane* WorkQueue::next_lane(Urgency least) {
   constexpr int kUrgentInARowMax = 15;
   Lane& urgent = lane(Urgency::kUrgent);

@@ -38,8 +38,6 @@ class WorkQueue {
   void retry(const std::string& key, Duration minimum = Duration{0});
   // The key's work succeeded: its delays begin anew.
   void forget(const std::string& key) { failures_.erase(key); }
-  // The key is gone for good.
-  void remove(const std::string& key);
 
   // The longest waiting key of those that are at least so urgent; the caller works on it until
   // done().

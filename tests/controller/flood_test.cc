@@ -4,6 +4,7 @@
 
 #include "controller/loop/controller.h"
 #include "tests/controller/fake_api.h"
+#include "tests/controller/no_agents.h"
 
 namespace lockstep {
 namespace {
@@ -38,14 +39,6 @@ Json failed_pod_of(const std::string& name) {
                {"controller", true}}}}}},
           {"status", {{"phase", "Failed"}}}};
 }
-
-class NoAgents final : public AgentClient {
- public:
-  void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
-                      Done) override {}
-  void poll_state(const AgentAddress&, int64_t, Duration, Done) override {}
-  void forget(const AgentAddress&) override {}
-};
 
 struct FloodTest : ::testing::Test {
   FloodTest() {

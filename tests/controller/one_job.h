@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "controller/loop/agent_client.h"
 #include "controller/loop/api_client.h"
+#include "controller/loop/controller.h"
 #include "controller/loop/timers.h"
+#include "tests/controller/no_agents.h"
 #include "tests/controller/scene.h"
 
 namespace lockstep {
@@ -81,12 +82,21 @@ class OneJob final : public ApiClient {
   Timers& timers_;
 };
 
-class NoAgents final : public AgentClient {
- public:
-  void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
-                      Done) override {}
-  void poll_state(const AgentAddress&, int64_t, Duration, Done) override {}
-  void forget(const AgentAddress&) override {}
+// The controller with that job.
+struct OneJobTest : ::testing::Test {
+  ManualClock clock;
+  Timers timers{clock};
+  Random random{1};
+  OneJob api{timers};
+  NoAgents agents;
+  Controller controller{api, agents, timers, random, {}, [] {}};
+
+  void pass(Duration time) {
+    for (const TimePoint end = clock.now() + time; clock.now() < end;) {
+      clock.advance(std::chrono::milliseconds(50));
+      timers.run_due();
+    }
+  }
 };
 
 }  // namespace lockstep

@@ -89,20 +89,7 @@ TEST(PodCheck, WhatIsChangedWhileAJobIsSuspendedIsCheckedBeforeItGoesOn) {
   EXPECT_FALSE(is_true(scene.status(), kSuspended));
 }
 
-struct CheckedJob : ::testing::Test {
-  ManualClock clock;
-  Timers timers{clock};
-  Random random{1};
-  OneJob api{timers};
-  NoAgents agents;
-  Controller controller{api, agents, timers, random, {}, [] {}};
-
-  void pass(Duration time) {
-    for (const TimePoint end = clock.now() + time; clock.now() < end;) {
-      clock.advance(std::chrono::milliseconds(50));
-      timers.run_due();
-    }
-  }
+struct CheckedJob : OneJobTest {
   std::string valid() const {
     const Json* status = find_member(api.document, "status");
     if (status == nullptr) return "";

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "controller/loop/controller.h"
 #include "tests/controller/one_job.h"
 
 namespace lockstep {
@@ -11,20 +10,7 @@ namespace {
 
 using std::chrono::seconds;
 
-struct RefusedWrites : ::testing::Test {
-  ManualClock clock;
-  Timers timers{clock};
-  Random random{1};
-  OneJob api{timers};
-  NoAgents agents;
-  Controller controller{api, agents, timers, random, {}, [] {}};
-
-  void pass(Duration time) {
-    for (const TimePoint end = clock.now() + time; clock.now() < end;) {
-      clock.advance(std::chrono::milliseconds(50));
-      timers.run_due();
-    }
-  }
+struct RefusedWrites : OneJobTest {
   int64_t told(std::string_view reason) const {
     return std::count_if(api.events.begin(), api.events.end(),
                          [reason](const Json& event) { return event["reason"] == reason; });
