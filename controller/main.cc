@@ -44,7 +44,7 @@ struct Flags {
   double qps = 50;
   double burst = 100;
   std::string listen;
-  std::string job_image = kDefaultImage;
+  std::string job_image;
   bool log_json = false;
   bool verbose = false;
 };
@@ -109,7 +109,8 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   options.key = std::move(key);
   options.identity = identity();
   options.progress.per_second = flags.qps * 0.1;
-  options.limits.job_image = flags.job_image;
+  if (!flags.job_image.empty()) options.limits.job_image = flags.job_image;
+  options.limits.agent_image = flags.job_image;
   if (flags.leader_elect) {
     options.lease.emplace();
     options.lease->namespace_ = lease_namespace(flags);
@@ -242,8 +243,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--listen", flags.listen,
                  "Serve /metrics, /healthz and /readyz there, as in :8080; default: nowhere");
-  app.add_option("--job-image", flags.job_image, "Image of jobs that name none")
-      ->capture_default_str();
+  app.add_option("--job-image", flags.job_image,
+                 "Lockstep's image: of jobs that name none, and where the agent for other images "
+                 "comes from; default: \"lockstep\" for the first, and images have the agent");
   app.add_flag("--log-json", flags.log_json, "Log lines as JSON");
   app.add_flag("--verbose", flags.verbose, "Log every plan");
   try {

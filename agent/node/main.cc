@@ -9,6 +9,7 @@
 #include "agent/node/api.h"
 #include "agent/node/cgroup.h"
 #include "agent/node/files.h"
+#include "agent/node/install.h"
 #include "agent/node/options.h"
 #include "agent/node/process.h"
 #include "common/base/log.h"
@@ -102,6 +103,11 @@ int main_with(const std::vector<std::string>& arguments) {
     return 0;
   }
   set_log_options({.json = options->log_json, .program = "lockstep-agent"});
+  if (!options->install_folder.empty()) {
+    const Status installed = install_bundle(binary, options->install_folder);
+    if (!installed.ok()) log_error("cannot install", {{"error", installed.error().message}});
+    return installed.ok() ? 0 : 1;
+  }
   const Result<int> exit_code = run_agent(*options);
   if (exit_code.ok()) return *exit_code;
   log_error("cannot run", {{"error", exit_code.error().message}});

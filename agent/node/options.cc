@@ -80,6 +80,12 @@ const Flag kFlags[] = {
        TRY_ASSIGN(options.hold_seconds, read_number("--hold-seconds", text, 86400));
        return {};
      }},
+    {"--install", "FOLDER", "copies this program's bundle there and ends",
+     [](const std::string& text, AgentOptions& options) -> Status {
+       if (text.empty()) return invalid("--install: a folder expected, found nothing");
+       options.install_folder = text;
+       return {};
+     }},
     {"--log-json", nullptr, "one JSON object a line on stderr",
      [](const std::string&, AgentOptions& options) -> Status {
        options.log_json = true;
@@ -138,7 +144,8 @@ Result<AgentOptions> read_agent_options(const std::vector<std::string>& argument
   options.create_termination = !root.empty();
   options.worker_binary = binary.substr(0, binary.rfind('/') + 1) + "lockstep-worker";
   TRY(read_flags(arguments, options));
-  if (!options.help) TRY(read_identity(environment, options));
+  const bool runs = !options.help && options.install_folder.empty();
+  if (runs) TRY(read_identity(environment, options));
   return options;
 }
 

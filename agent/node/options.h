@@ -24,6 +24,7 @@ struct AgentOptions {
   std::string termination_path;
   bool create_termination = false;
   int64_t hold_seconds = 600;
+  std::string install_folder;  // copy the bundle there, and no more
   bool log_json = false;
   bool help = false;
 };

@@ -410,8 +410,8 @@ struct Schema<TrainingJobSpec> {
                 .maximum = 4096},
           &TrainingJobSpec::threadsPerProcess);
     visit(Field{.name = "image",
-                .meaning = "Container image of the pods; empty is the controller's --job-image. "
-                           "lockstep run uses the "
+                .meaning = "Container image of the pods, any one, since the agent is put into it; "
+                           "empty is the controller's --job-image. lockstep run uses the "
                            "machine's own binaries.",
                 .bytes_max = 512},
           &TrainingJobSpec::image);

@@ -22,7 +22,9 @@ inline constexpr char kOurLabelPrefix[] = "lockstep.dev/";
 inline constexpr char kControllerName[] = "lockstep.dev/controller";  // spec.managedBy of our own
 
 inline constexpr char kNodeContainer[] = "node";
+inline constexpr char kBundleFolder[] = "/opt/lockstep";
 inline constexpr char kAgentPath[] = "/opt/lockstep/bin/lockstep-agent";
+inline constexpr char kAgentCopier[] = "lockstep-agent";  // init container, and its volume
 inline constexpr char kDefaultImage[] = "lockstep";
 inline constexpr char kTokenFolder[] = "/var/run/lockstep/token";
 inline constexpr char kTokenKey[] = "token";

@@ -57,7 +57,8 @@ Verdict placement(Pass& pass) {
                        .incarnation = pass.members[static_cast<size_t>(index)],
                        .round = pass.status.round,
                        .avoid = avoided,
-                       .image = pass.limits.job_image};
+                       .image = pass.limits.job_image,
+                       .agent_image = pass.limits.agent_image};
       pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, pod.incarnation),
                          .body = make_worker_pod(pass.job(), pod)});
     }

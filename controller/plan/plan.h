@@ -86,6 +86,7 @@ struct Limits {
       std::chrono::seconds(60);           // from the end of a job until its pods are deleted
   size_t log_tail_bytes = 1024;           // of a failed worker, in status
   std::string job_image = kDefaultImage;  // of jobs that name none
+  std::string agent_image{};  // whose agent is put into jobs' other images; empty: they have it
 };
 
 // Whom to dial.

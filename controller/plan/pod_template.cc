@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "common/api/agent_messages.h"
+#include "controller/plan/agent_injection.h"
 #include "controller/plan/names.h"
 
 namespace lockstep {
@@ -193,10 +194,17 @@ void check_lists(const Json& spec, Problems& problems) {
   if (const Json* volumes = find_member(spec, "volumes"); volumes && volumes->is_array()) {
     for (const Json& volume : *volumes) {
       const std::string name = string_or(volume, "name", "");
-      if (name == "token" || name == "work") {
+      if (name == "token" || name == "work" || name == kAgentCopier) {
         problems.push_back("spec.podTemplate.spec.volumes: \"" + name +
                            "\" is the controller's own, choose another name");
       }
+    }
+  }
+  if (const Json* first = find_member(spec, "initContainers"); first && first->is_array()) {
+    for (const Json& container : *first) {
+      if (string_or(container, "name", "") != kAgentCopier) continue;
+      problems.push_back(std::string("spec.podTemplate.spec.initContainers: \"") + kAgentCopier +
+                         "\" is the controller's own, choose another name");
     }
   }
   const Json* containers = find_member(spec, "containers");
@@ -311,6 +319,7 @@ Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
   if (pod_template_problems(job.spec.podTemplate).empty()) {
     merge_template(result, job.spec.podTemplate);
   }
+  inject_agent(pod.agent_image, result["spec"]);
   avoid_nodes(pod.avoid, result["spec"]);
   return result;
 }

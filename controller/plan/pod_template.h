@@ -17,6 +17,7 @@ struct NewPod {
   int64_t round = 0;                  // status.round at its creation
   std::vector<std::string> avoid{};   // Kubernetes nodes, by required node affinity
   std::string image = kDefaultImage;  // of a job that names none
+  std::string agent_image{};          // whose agent other images get; empty: they have it
 };
 
 // What marks the pod of a node, and how the cache finds it.
@@ -26,7 +27,8 @@ std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view
 
 // The Pod of one node as it is POSTed: the agent as the container `node`, PodSecurity `restricted`
 // (jobs with `command` but for runAsNonRoot, since most images run as root), then spec.podTemplate
-// merged in, then the nodes to avoid. Deterministic.
+// merged in, then the agent put into an image of the user's, then the nodes to avoid.
+// Deterministic.
 Json make_worker_pod(const TrainingJob& job, const NewPod& pod);
 
 // The Secret with the job's token, owned by the job.

@@ -52,6 +52,18 @@ void read_waiting(const Json& container, PodView& view) {
   view.waiting_message = string_or(*waiting, "message", "");
 }
 
+// An init container ends a pod only by failing.
+void read_init_failure(const Json& container, PodView& view) {
+  const Json* ended = find_member(member(container, "state"), "terminated");
+  if (ended == nullptr || !view.message.empty()) return;
+  const int64_t code = int_or(*ended, "exitCode", 0);
+  if (code == 0) return;
+  view.message = "init container " + string_or(container, "name", "?") + " ended with exit code " +
+                 std::to_string(code);
+  const std::string message = string_or(*ended, "message", "");
+  if (!message.empty()) view.message += ": " + message;
+}
+
 void read_container(const Json& container, PodView& view) {
   if (string_or(container, "name", "") != kNodeContainer) return;
   const Json& state = member(container, "state");
@@ -76,6 +88,7 @@ void read_status(const Json& status, PodView& view) {
     const Json& containers = member(status, list);
     if (!containers.is_array()) continue;
     for (const Json& container : containers) {
+      if (list == std::string_view("initContainerStatuses")) read_init_failure(container, view);
       read_container(container, view);
       read_waiting(container, view);
     }

@@ -50,7 +50,8 @@ CheckPod make_check(const Pass& pass) {
   const NewPod pod{.index = 0,
                    .incarnation = pass.members.empty() ? 1 : pass.members.front() + 1,
                    .round = pass.status.round,
-                   .image = pass.limits.job_image};
+                   .image = pass.limits.job_image,
+                   .agent_image = pass.limits.agent_image};
   return {.body = make_worker_pod(pass.job(), pod), .generation = pass.job().metadata.generation};
 }
 

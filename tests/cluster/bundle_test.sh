@@ -23,5 +23,11 @@ for file in "$2"/opt/lockstep/bin/*; do
     [ -f "$2/opt/lockstep/lib/$library" ] || { echo "$file needs $library, which isn't in the bundle"; failed=1; }
   done
 done
+# What the init container of a pod with another image does. It finds itself in /proc, which isn't below
+# that root.
+mkdir "$2/copy"
+lib=$2/opt/lockstep/lib
+"$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$2/opt/lockstep/bin/lockstep-agent" --install "$2/copy" || { echo "--install failed"; failed=1; }
+diff -r "$2/opt/lockstep" "$2/copy" || { echo "what --install copied is not the bundle"; failed=1; }
 rm -rf "$2"
 exit $failed
