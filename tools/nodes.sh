@@ -49,6 +49,7 @@ remove_cgroup() {
 # A program that waits, as an image in the cache folder.
 make_pause_image() {
   local pause=$binaries/pause container
+  local store=(buildah --storage-driver vfs --root "$pause/store" --runroot "$pause/run")
   [ ! -f "$pause/pause.tar" ] || return 0
   mkdir -p "$pause"
   gcc -O2 -static -x c -o "$pause/pause" - <<'END'
@@ -63,17 +64,21 @@ int main(void) {
   for (;;) pause();
 }
 END
-  container=$(buildah --storage-driver vfs from scratch)
-  buildah --storage-driver vfs copy -q "$container" "$pause/pause" /pause >/dev/null
-  buildah --storage-driver vfs config --entrypoint '["/pause"]' --user 65535:65535 "$container"
-  buildah --storage-driver vfs commit -q --rm "$container" "$pause_image" >/dev/null
+  container=$("${store[@]}" from scratch)
+  "${store[@]}" copy -q "$container" "$pause/pause" /pause >/dev/null
+  "${store[@]}" config --entrypoint '["/pause"]' --user 65535:65535 "$container"
+  "${store[@]}" commit -q --rm "$container" "$pause_image" >/dev/null
   rm -f "$pause/new.tar"
-  buildah --storage-driver vfs push -q "$pause_image" "docker-archive:$pause/new.tar:$pause_image"
+  "${store[@]}" push -q "$pause_image" "docker-archive:$pause/new.tar:$pause_image"
+  rm -rf "$pause/store" "$pause/run"
   mv "$pause/new.tar" "$pause/pause.tar"
 }
 
+# With a link address of its own: else it is the lowest of its ports', and changes as pods come and go,
+# for whose neighbours the gateway then is silent until their tables expire.
 make_bridge() {
-  ip link show "lockstep$1" >/dev/null 2>&1 || ip link add "lockstep$1" type bridge
+  ip link show "lockstep$1" >/dev/null 2>&1 ||
+    ip link add "lockstep$1" address "0a:58:0a:f4:0$1:01" type bridge
   ip addr replace "10.244.$1.1/24" dev "lockstep$1"
   ip link set "lockstep$1" up
 }
@@ -104,9 +109,14 @@ state = "$2/run"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "$pause_image"
   restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$2/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      Root = "$2/runc"
 END
 }
 
@@ -133,8 +143,13 @@ imageGCHighThresholdPercent: 100
 END
 }
 
+# With a view of the file system in which the folders of pods' logs are the node's own: kubelets remove
+# there what is not of their pods, and can't be told another folder.
 start_containerd() {
-  start "containerd-node-$1" containerd --config "$2/containerd.toml"
+  mkdir -p /var/log/pods /var/log/containers "$2/pods" "$2/containers"
+  start "containerd-node-$1" unshare --mount --propagation slave sh -c \
+    'mount --bind "$1/pods" /var/log/pods && mount --bind "$1/containers" /var/log/containers &&
+     exec containerd --config "$1/containerd.toml"' sh "$2"
   for _ in $(seq 200); do
     ! ctr -a "$2/containerd.sock" version >/dev/null 2>&1 || return 0
     sleep 0.1
@@ -154,7 +169,8 @@ start_node() {
   ctr -a "$node/containerd.sock" -n k8s.io images import "$binaries/pause/pause.tar" >/dev/null
   read -r port health < <(free_ports 2)
   write_kubelet_config "$1" "$node" "$port" "$health"
-  start "kubelet-node-$1" "$binaries/kubelet" --config "$node/kubelet.yaml" --root-dir "$node/kubelet" \
+  start "kubelet-node-$1" nsenter --mount --target "$(cat "$folder/containerd-node-$1.pid")" -- \
+    "$binaries/kubelet" --config "$node/kubelet.yaml" --root-dir "$node/kubelet" \
     --kubeconfig "$state/kubeconfig" --hostname-override "node-$1" --node-ip "10.244.$1.1" \
     --cert-dir "$node/pki" --container-runtime remote --network-plugin cni \
     --cni-bin-dir /usr/lib/cni --cni-conf-dir "$node/cni" \
@@ -182,10 +198,20 @@ start_nodes() {
   mkdir -p "$state"
   make_pause_image
   (umask 077 && cp "$folder/kubeconfig" "$state/kubeconfig")
+  cp /proc/sys/net/ipv4/ip_forward "$state/ip_forward"
+  ! iptables-save 2>/dev/null | grep -q KUBE- || touch "$state/has-kubernetes"
   echo 1 >/proc/sys/net/ipv4/ip_forward
   start_service_address "$(sed -n 's|.*server: https://127.0.0.1:||p' "$folder/kubeconfig")"
   start_scheduler
   for number in $(seq "$nodes"); do start_node "$number"; done
+}
+
+# As a machine is lost: without a word to anybody.
+stop_node() {
+  stop "kubelet-node-$1" 9
+  stop "containerd-node-$1" 9
+  remove_cgroup "lockstep-node-$1"
+  pgrep -f -- "-address $state/node-$1/containerd.sock" | xargs -r kill -9 2>/dev/null || true
 }
 
 stop_nodes() {
@@ -195,13 +221,15 @@ stop_nodes() {
   for node in "$state"/node-*; do
     [ -d "$node" ] || continue
     number=${node##*-}
-    stop "kubelet-node-$number"
-    remove_cgroup "lockstep-node-$number"
-    pgrep -f -- "-address $node/containerd.sock" | xargs -r kill -9 2>/dev/null || true
-    stop "containerd-node-$number"
+    stop_node "$number"
     awk -v under="$node/" 'index($2, under) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount -l
     ip link del "lockstep$number" 2>/dev/null || true
   done
+  [ -d "$state" ] || return 0
   ip addr del "$service_address/32" dev lo 2>/dev/null || true
+  cat "$state/ip_forward" >/proc/sys/net/ipv4/ip_forward
+  # What kubelets and CNI's portmap have written there, unless another Kubernetes had before.
+  [ -e "$state/has-kubernetes" ] ||
+    iptables-save 2>/dev/null | grep -vE 'KUBE-|CNI-|cni' | iptables-restore
   rm -rf "$state"
 }

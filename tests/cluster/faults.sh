@@ -1,0 +1,82 @@
+# Cases of tools/e2e about jobs to which something happens.
+
+case_worker_killed() {
+  say "a worker is killed: the next round, in the same pods"
+  local before worker began
+  job hurt "$endless"
+  await_step hurt 100
+  before=$(pods_of hurt '{.metadata.uid}')
+  worker=$(processes_of node-1 lockstep-worker | head -n 1)
+  [ -n "$worker" ] || fails "no lockstep-worker runs on node-1"
+  began=$(milliseconds)
+  kill -9 "$worker"
+  await_running_again hurt 2 "$began" "the kill"
+  [ "$(pods_of hurt '{.metadata.uid}')" = "$before" ] || fails "expected the same pods"
+  forget hurt
+}
+
+# of_first UIDS: that of node 0's pod.
+of_first() { echo "${1%% *}"; }
+
+case_pod_deleted() {
+  say "a pod is deleted: only that pod is made anew"
+  local before began
+  job robbed "$endless"
+  await_step robbed 100
+  before=$(pods_of robbed '{.metadata.uid}')
+  began=$(milliseconds)
+  "$kubectl" delete pod robbed-worker-1-1 --wait=false >/dev/null
+  await_running_again robbed 2 "$began" "the deletion"
+  [ "$(of_first "$(pods_of robbed '{.metadata.uid}')")" = "$(of_first "$before")" ] || fails "the other pod was replaced as well"
+  forget robbed
+}
+
+case_evicted() {
+  say "a pod is evicted by the API: only that pod is made anew"
+  local before began
+  job moved "$endless"
+  await_step moved 100
+  before=$(pods_of moved '{.metadata.uid}')
+  began=$(milliseconds)
+  echo '{"apiVersion":"policy/v1beta1","kind":"Eviction","metadata":{"name":"moved-worker-1-1","namespace":"default"}}' |
+    "$kubectl" create --raw /api/v1/namespaces/default/pods/moved-worker-1-1/eviction -f - >/dev/null ||
+    fails "the eviction was refused"
+  await_running_again moved 2 "$began" "the eviction"
+  [ "$(of_first "$(pods_of moved '{.metadata.uid}')")" = "$(of_first "$before")" ] || fails "the other pod was replaced as well"
+  forget moved
+}
+
+leader() { "$kubectl" -n "$system" get lease lockstep-controller -o 'jsonpath={.spec.holderIdentity}'; }
+
+case_leader_killed() {
+  say "the leading controller is killed: the other replica takes over, and the job goes on"
+  local before
+  job led 's/steps: 3000/steps: 1500/'
+  await_step led 0
+  before=$(leader)
+  "$kubectl" -n "$system" delete pod "${before%%_*}" --grace-period=0 --force >/dev/null 2>&1
+  await_complete led
+  [ "$before" != "$(leader)" ] || fails "$before still leads"
+  [ "$(field led .status.round)" = 1 ] || fails "expected round 1, found $(field led .status.round)"
+  forget led
+  "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null
+}
+
+case_node_lost() {
+  say "a node is lost: its pod is replaced on the other node, and the job goes on from the volume"
+  local victim began step
+  empty_volume
+  job lost "$endless" "$on_any_node" "$on_volume"
+  await_step lost 200
+  victim=$("$kubectl" get pod lost-worker-1-1 -o 'jsonpath={.spec.nodeName}')
+  began=$(milliseconds)
+  step=$(field lost .status.lastCheckpoint.step)
+  [ "${step:-0}" -gt 0 ] || fails "expected a checkpoint"
+  tools/cluster stop-node "${victim#node-}"
+  await_running_again lost 2 "$began" "the loss"
+  [ "$("$kubectl" get pod lost-worker-1-2 -o 'jsonpath={.spec.nodeName}')" != "$victim" ] ||
+    fails "the new pod is on the lost node"
+  eventually "expected to resume from step $step or later" resumed_at lost "$step"
+  "$kubectl" get trainingjob lost
+  forget lost
+}

@@ -1,0 +1,150 @@
+# Cases of tools/e2e about jobs that nobody disturbs.
+
+case_train() {
+  say "a job on two nodes trains to its end, and kubectl get -w shows it"
+  local began watch used steps
+  began=$(milliseconds)
+  job trains 's/steps: 3000/steps: 1000/'
+  "$kubectl" get trainingjob trains -w >build/e2e-watch.log 2>&1 &
+  watch=$!
+  await_step trains 0
+  say "first step seen $(($(milliseconds) - began)) ms after kubectl apply"
+  used=$(pods_of trains '{.spec.nodeName}')
+  [ "$(tr ' ' '\n' <<<"$used" | sed '/^$/d' | sort -u | wc -l)" = 2 ] || fails "expected two nodes, found $used"
+  "$kubectl" logs trains-worker-0-1 | grep -q training || fails "kubectl logs shows no training"
+  await_complete trains
+  eventually "kubectl get -w shows no end" grep -q Complete build/e2e-watch.log
+  kill "$watch"
+  steps=$(awk '$2 == "Running" { print $4 }' build/e2e-watch.log | sort -u | wc -l)
+  [ "$steps" -gt 5 ] || fails "kubectl get -w showed $steps different steps: build/e2e-watch.log"
+  [ "$(field trains .status.progress.step)" = 1000 ] || fails "expected step 1000"
+  [ "$(field trains .status.restarts)" = 0 ] || fails "expected no restarts"
+  "$kubectl" get trainingjob trains
+  forget trains
+}
+
+# A Prometheus as Debian has it scrapes controller and agents where the chart's monitors would have it.
+start_prometheus() {
+  local targets port each
+  port=$(free_ports 1)
+  targets=$(for each in $(pods_of "$1" '{.status.podIP}:29400') \
+    $("$kubectl" -n "$system" get pods -o 'jsonpath={range .items[*]}{.status.podIP}:8080{" "}{end}'); do
+    echo "\"$each\","
+  done)
+  cat >build/e2e-prometheus.yaml <<YAML
+global: {scrape_interval: 2s}
+scrape_configs:
+- job_name: lockstep
+  honor_labels: true
+  static_configs: [{targets: [$targets]}]
+YAML
+  rm -rf build/e2e-prometheus
+  prometheus --config.file build/e2e-prometheus.yaml --storage.tsdb.path build/e2e-prometheus \
+    --web.listen-address "127.0.0.1:$port" >build/e2e-prometheus.log 2>&1 </dev/null &
+  prometheus=$!
+  prometheus_url=http://127.0.0.1:$port
+  eventually "Prometheus did not become ready: build/e2e-prometheus.log" \
+    curl -fsS -o /dev/null "$prometheus_url/-/ready" 2>/dev/null
+}
+
+case_dashboard() {
+  say "the dashboard and the alerts show something on a Prometheus that scrapes a job"
+  local status=0
+  job seen "$endless"
+  await_step seen 0
+  start_prometheus seen
+  python3 tests/cluster/panels.py "$prometheus_url" default seen || status=1
+  kill "$prometheus"
+  [ "$status" = 0 ] || fails "panels of the dashboard show nothing"
+  forget seen
+}
+
+case_fails() {
+  say "a job that can't succeed fails, says why, and goes by itself"
+  local message
+  job fails 's/kjv.txt/missing.txt/' '/^  checkpoint/i\  failure: {maxRestarts: 0}'
+  "$kubectl" wait --for=condition=Failed trainingjob/fails --timeout=60s >/dev/null || fails "expected it to fail"
+  message=$(field fails '.status.conditions[?(@.type=="Failed")].message')
+  grep -q /data/missing.txt <<<"$message" || fails "expected the path in the condition, found $message"
+  "$kubectl" patch trainingjob fails --type=merge -p '{"spec":{"ttlSecondsAfterFinished":1}}' >/dev/null
+  "$kubectl" wait --for=delete trainingjob/fails --timeout=60s >/dev/null || fails "it is still there"
+}
+
+says_image() { field nowhere '.status.conditions[*].message' | grep -q registry.invalid/none:1; }
+
+case_no_image() {
+  say "a job whose image can't be pulled says so"
+  job nowhere '/^  checkpoint/i\  image: registry.invalid/none:1'
+  eventually "expected the image in a condition" says_image
+  forget nowhere
+}
+
+case_suspend() {
+  say "suspend ends the pods; resume goes on from the checkpoint on the volume"
+  local step
+  empty_volume
+  job pauses "$endless" "$on_volume"
+  await_step pauses 200
+  "$kubectl" patch trainingjob pauses --type=merge -p '{"spec":{"suspend":true}}' >/dev/null
+  await_field pauses .status.state Suspended
+  eventually "pauses: pods are left" no_pods pauses
+  step=$(field pauses .status.lastCheckpoint.step)
+  [ "${step:-0}" -ge 200 ] || fails "expected a checkpoint of step 200 or later, found ${step:-none}"
+  "$kubectl" patch trainingjob pauses --type=merge -p '{"spec":{"suspend":false}}' >/dev/null
+  await_field pauses .status.state Running
+  "$kubectl" wait --for=condition=Ready pod -l lockstep.dev/job-name=pauses --timeout=60s >/dev/null
+  eventually "expected to resume from step $step or later" resumed_at pauses "$step"
+  forget pauses
+}
+
+# Kubelets of before 1.22 remove a pod when they collect its containers, once a minute.
+no_pods() { [ -z "$(pods_of "$1" '{.metadata.name}')" ]; }
+
+# resumed_at JOB STEP: whether what the first worker said last of a checkpoint is of that step or later.
+resumed_at() {
+  local name found
+  name=$("$kubectl" get pods -l "lockstep.dev/job-name=$1,lockstep.dev/node-index=0" -o 'jsonpath={.items[-1:].metadata.name}')
+  found=$("$kubectl" logs "$name" 2>/dev/null | sed -n 's/.*resuming.* step=\([0-9]*\).*/\1/p' | tail -n 1)
+  [ "${found:-0}" -ge "$2" ]
+}
+
+case_one_port() {
+  say "two jobs side by side on one port number"
+  local name
+  for name in left right; do job "$name" "$endless"; done
+  for name in left right; do await_step "$name" 0; done
+  [ "$(field left .status.rendezvous.port)" = "$(field right .status.rendezvous.port)" ] || fails "expected one port"
+  [ "$(pods_of left '{.spec.nodeName}' | tr ' ' '\n' | sort)" = "$(pods_of right '{.spec.nodeName}' | tr ' ' '\n' | sort)" ] ||
+    fails "expected the same nodes"
+  for name in left right left right; do await_step "$name" "$(field "$name" .status.progress.step)"; done
+  for name in left right; do
+    [ "$(field "$name" .status.round)" = 1 ] || fails "$name: expected round 1, found $(field "$name" .status.round)"
+  done
+  forget left right
+}
+
+waits_for_room() { "$kubectl" get pods | grep -q 'queue-.* Pending '; }
+
+case_queue() {
+  say "20 small jobs, of which a few have room at a time"
+  local names began
+  mapfile -t names < <(printf 'queue-%s\n' {1..20})
+  began=$(milliseconds)
+  for name in "${names[@]}"; do
+    job "$name" "$one_node" 's/steps: 3000/steps: 20/' 's/- name: node/&\n        resources: {requests: {cpu: 800m}}/'
+  done
+  eventually "expected that some have to wait" waits_for_room
+  await_complete "${names[@]}"
+  say "20 jobs complete $(($(milliseconds) - began)) ms after the first kubectl apply"
+  forget "${names[@]}"
+}
+
+case_delete() {
+  say "deletion in mid-run leaves nothing"
+  job deleted "$endless"
+  await_step deleted 0
+  forget deleted
+  eventually "pods or secrets are left behind" nothing_left deleted
+}
+
+nothing_left() { [ -z "$("$kubectl" get pods,secrets -l "lockstep.dev/job-name=$1" -o name)" ]; }

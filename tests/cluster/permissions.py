@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""permissions.py AUDIT_LOG ACCOUNT: what the account asked for, beside what its roles allow.
+
+AUDIT_LOG is kube-apiserver's; the rules of the roles come as JSON (kubectl get -o json) on standard
+input. Nothing may have been forbidden, and nothing be allowed that was not asked for, but for what
+RARE names with the reason.
+"""
+import json
+import sys
+
+# What no ordinary run asks for: resource and verb, and when the controller does.
+RARE = {
+    ("lockstep.dev", "trainingjobs", "get"): "a write of status met another's: the job is read again",
+    ("lockstep.dev", "trainingjobs/finalizers", "update"): "asked by the server, about owner references",
+    ("", "pods", "get"): "a pod to be created was there already, or one to be changed is looked at",
+    ("", "pods", "update"): "a pod that lost its owner reference or labels gets them again",
+}
+
+
+def allowed(documents):
+    for document in documents["items"]:
+        for rule in document.get("rules", []):
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for verb in rule["verbs"]:
+                        yield group, resource, verb
+
+
+def asked(file, account):
+    with open(file, encoding="utf-8") as lines:
+        for line in lines:
+            event = json.loads(line)
+            if event["user"]["username"] != account or "objectRef" not in event:
+                continue
+            ref = event["objectRef"]
+            resource = ref["resource"] + ("/" + ref["subresource"] if "subresource" in ref else "")
+            code = event.get("responseStatus", {}).get("code", 0)
+            yield (ref.get("apiGroup", ""), resource, event["verb"]), code
+
+
+def main():
+    file, account = sys.argv[1:]
+    may = set(allowed(json.load(sys.stdin)))
+    did = {}
+    forbidden = set()
+    for what, code in asked(file, account):
+        did[what] = did.get(what, 0) + 1
+        if code == 403:
+            forbidden.add(what)
+    unused = may - set(did) - set(RARE)
+    for what in sorted(forbidden):
+        print("forbidden:", *what, file=sys.stderr)
+    for what in sorted(unused):
+        print("allowed, and not asked for:", *what, file=sys.stderr)
+    rare = sorted(may & set(RARE) - set(did))
+    print(f"{sum(did.values())} requests of {len(did)} kinds, all of them allowed; allowed beside them: "
+          + (", ".join(f"{verb} {resource}" for _, resource, verb in rare) or "nothing"))
+    sys.exit(1 if forbidden or unused or len(did) < 8 else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+# What the cases of tools/e2e share; sourced by it.
+
+milliseconds() { echo $(($(date +%s%N) / 1000000)); }
+
+# fails WORDS: with what helps to see why.
+fails() {
+  {
+    "$kubectl" get pods --all-namespaces -o wide
+    "$kubectl" get trainingjobs -o yaml
+    "$kubectl" get events --sort-by=.metadata.creationTimestamp | tail -n 20
+    "$kubectl" -n "$system" logs deployment/lockstep-controller | tail -n 20
+  } >&2 2>&1 || true
+  echo "e2e: $*" >&2
+  exit 1
+}
+
+# eventually WORDS COMMAND...: until it succeeds, for two minutes.
+eventually() {
+  local words=$1
+  shift
+  for _ in $(seq 600); do
+    ! "$@" || return 0
+    sleep 0.2
+  done
+  fails "$words"
+}
+
+field() { "$kubectl" get trainingjob "$1" -o "jsonpath={$2}"; }
+
+# await_field JOB PATH VALUE: until it is so, for two minutes.
+await_field() {
+  local found=
+  for _ in $(seq 600); do
+    found=$(field "$1" "$2")
+    [ "$found" != "$3" ] || return 0
+    sleep 0.2
+  done
+  fails "$1: $2: expected $3, found $found"
+}
+
+# await_step JOB NUMBER: until it has done more steps than that.
+await_step() {
+  local found
+  for _ in $(seq 600); do
+    found=$(field "$1" .status.progress.step)
+    [ "${found:-0}" -le "$2" ] || return 0
+    [ "$(field "$1" .status.state)" != Failed ] || fails "$1 failed"
+    sleep 0.2
+  done
+  fails "$1: no step after $2"
+}
+
+# await_complete JOB...
+await_complete() {
+  "$kubectl" wait --for=condition=Complete "${@/#/trainingjob/}" --timeout=300s >/dev/null || fails "not complete"
+}
+
+# await_running_again JOB ROUND BEGAN CAUSE: says how long after BEGAN.
+await_running_again() {
+  await_field "$1" .status.round "$2"
+  await_field "$1" .status.state Running
+  await_step "$1" "$(field "$1" .status.progress.step)"
+  say "steps again $(($(milliseconds) - $3)) ms after $4; seconds by part: $(field "$1" .status.lastFailure.recovery)"
+}
+
+# job NAME SED...: applies tests/cluster/kjv-gpt.yaml under another name, changed by the sed scripts.
+job() {
+  local scripts=() each
+  for each in "${@:2}"; do scripts+=(-e "$each"); done
+  sed -e "s/kjv-gpt/$1/" "${scripts[@]}" tests/cluster/kjv-gpt.yaml | "$kubectl" apply -f - >/dev/null
+}
+
+# Scripts for it.
+endless='s/steps: 3000/steps: 1000000/'
+one_node='s/^  nodes: 2/  nodes: 1/'
+on_any_node='s/DoNotSchedule/ScheduleAnyway/'
+on_volume='s/emptyDir: {}/persistentVolumeClaim: {claimName: checkpoints}/'
+
+# forget JOB...
+forget() { "$kubectl" delete trainingjob "$@" --timeout=60s >/dev/null || fails "$* can't be deleted"; }
+
+empty_volume() { find "$state/volume" -mindepth 1 -delete; }
+
+# pods_of JOB PATH: of each of its pods, in the order of their names.
+pods_of() {
+  "$kubectl" get pods -l "lockstep.dev/job-name=$1" --sort-by=.metadata.name \
+    -o "jsonpath={range .items[*]}$2{\" \"}{end}"
+}
+
+# The processes of that name in containers of the node.
+processes_of() {
+  local mount id
+  mount=$(cgroup_mounts | grep -E '/pids$|/cgroup$|/unified$' | head -n 1)
+  find "$mount/lockstep-$1" -name cgroup.procs -exec cat {} + | sort -u | while read -r id; do
+    [ "$(cat "/proc/$id/comm" 2>/dev/null)" != "$2" ] || echo "$id"
+  done
+}
