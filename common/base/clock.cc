@@ -1,7 +1,6 @@
 #include "common/base/clock.h"
 
-#include <cstdio>
-#include <ctime>
+#include <algorithm>
 
 namespace lockstep {
 namespace {
@@ -55,12 +54,31 @@ struct Digits {
   }
 };
 
-std::tm utc(WallTime time) {
-  const std::time_t seconds = static_cast<std::time_t>(
-      std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count());
-  std::tm fields{};
-  gmtime_r(&seconds, &fields);
-  return fields;
+// Its decimal digits, with zeros in front.
+void put(uint64_t value, size_t digits, char* to) {
+  for (; digits > 0; value /= 10) to[--digits] = static_cast<char>('0' + value % 10);
+}
+
+// "2026-01-02T03:04:05", of the 24 hours of a day without leap seconds. Every status and log line
+// has some of them.
+std::string date_and_time(WallTime time) {
+  const auto second = std::chrono::floor<std::chrono::seconds>(time);
+  const auto day = std::chrono::floor<std::chrono::days>(second);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss<std::chrono::seconds> clock(second - day);
+  std::string text = "0000-00-00T00:00:00";
+  put(static_cast<uint64_t>(std::max(0, int(date.year()))), 4, &text[0]);
+  put(unsigned(date.month()), 2, &text[5]);
+  put(unsigned(date.day()), 2, &text[8]);
+  put(static_cast<uint64_t>(clock.hours().count()), 2, &text[11]);
+  put(static_cast<uint64_t>(clock.minutes().count()), 2, &text[14]);
+  put(static_cast<uint64_t>(clock.seconds().count()), 2, &text[17]);
+  return text;
+}
+
+Error unreadable(std::string_view text) {
+  return invalid("[clock] expected a time as 2026-01-02T03:04:05Z, found \"" +
+                 std::string(text.substr(0, 40)) + "\"");
 }
 
 }  // namespace
@@ -82,27 +100,18 @@ Duration from_seconds(double seconds) {
 }
 
 std::string rfc3339(WallTime time) {
-  const std::tm fields = utc(time);
-  char text[32];
-  const size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &fields);
-  return {text, size};
+  return date_and_time(time) + "Z";
 }
 
 std::string rfc3339_micro(WallTime time) {
-  const std::tm fields = utc(time);
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(
       time - std::chrono::floor<std::chrono::seconds>(time));
-  char date[32];
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &fields);
-  char text[64];
-  const int size =
-      std::snprintf(text, sizeof text, "%s.%06dZ", date, static_cast<int>(micros.count()));
-  return {text, static_cast<size_t>(size)};
+  std::string text = date_and_time(time) + ".000000Z";
+  put(static_cast<uint64_t>(micros.count()), 6, &text[20]);
+  return text;
 }
 
 Result<WallTime> wall_time_from_rfc3339(std::string_view text) {
-  const Error error = invalid("[clock] expected a time as 2026-01-02T03:04:05Z, found \"" +
-                              std::string(text.substr(0, 40)) + "\"");
   Digits digits{text};
   const int year = digits.take(4, '-');
   const int month = digits.take(2, '-');
@@ -117,7 +126,7 @@ Result<WallTime> wall_time_from_rfc3339(std::string_view text) {
                                          std::chrono::day(unsigned(day))};
   if (!digits.good || !digits.rest.empty() || !date.ok() || year < 1970 || year > 2200 ||
       hour > 23 || minute > 59 || second > 60) {
-    return error;
+    return unreadable(text);
   }
   return WallTime(std::chrono::sys_days(date).time_since_epoch() + std::chrono::hours(hour) +
                   std::chrono::minutes(minute) + std::chrono::seconds(second) + fraction - offset);

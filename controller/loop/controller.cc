@@ -14,11 +14,11 @@ namespace {
 constexpr int kPlansInARowMax = 64;
 
 // A write without them leaves them as they are.
-Json without_managed_fields(const Json& object) {
+SharedJson without_managed_fields(const SharedJson& object) {
   const Json* metadata = find_member(object, "metadata");
   if (metadata == nullptr || !metadata->contains("managedFields")) return object;
   Json kept = Json::object();
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& [key, value] : object->items()) {
     if (key != "metadata") kept[key] = value;
   }
   for (const auto& [key, value] : metadata->items()) {

@@ -154,19 +154,19 @@ void Executor::next_group(const RunPtr& run) {
   for (size_t i = begin; i < end; ++i) start(run, run->actions[i]);
 }
 
-void Executor::start(const RunPtr& run, const Action& action) {
+void Executor::start(const RunPtr& run, Action& action) {
   struct Visitor {
     Executor& self;
     const RunPtr& run;
-    void operator()(const CreateSecret& action) { self.create_secret(run, action); }
-    void operator()(const CreatePod& action) { self.create_pod(run, action); }
-    void operator()(const CheckPod& action) { self.check_pod(run, action); }
-    void operator()(const ConfirmPod& action) { self.confirm_pod(run, action); }
-    void operator()(const DeletePod& action) { self.delete_pod(run, action); }
-    void operator()(const DeleteJob& action) { self.delete_job(run, action); }
-    void operator()(const PutAssignment& action) { self.put_assignment(run, action); }
-    void operator()(const WriteStatus& action) { self.write_status(run, action); }
-    void operator()(const EmitEvent& action) { self.emit_event(run, action); }
+    void operator()(CreateSecret& action) { self.create_secret(run, action); }
+    void operator()(CreatePod& action) { self.create_pod(run, action); }
+    void operator()(CheckPod& action) { self.check_pod(run, action); }
+    void operator()(ConfirmPod& action) { self.confirm_pod(run, action); }
+    void operator()(DeletePod& action) { self.delete_pod(run, action); }
+    void operator()(DeleteJob& action) { self.delete_job(run, action); }
+    void operator()(PutAssignment& action) { self.put_assignment(run, action); }
+    void operator()(WriteStatus& action) { self.write_status(run, action); }
+    void operator()(EmitEvent& action) { self.emit_event(run, action); }
   };
   std::visit(Visitor{*this, run}, action);
 }
@@ -183,9 +183,9 @@ void Executor::finish_one(const RunPtr& run, Execution execution) {
   if (--run->open == 0) next_group(run);
 }
 
-void Executor::create_secret(const RunPtr& run, const CreateSecret& action) {
+void Executor::create_secret(const RunPtr& run, CreateSecret& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kSecrets, "");
-  request.body = action.body;
+  request.body = std::move(action.body);
   api_.send(std::move(request), [this, run](ApiReply reply) {
     if (reply.ok() || reply.outcome == ApiOutcome::kAlreadyExists) return finish_one(run, {});
     const bool is_refused =
@@ -199,9 +199,9 @@ void Executor::create_secret(const RunPtr& run, const CreateSecret& action) {
   });
 }
 
-void Executor::create_pod(const RunPtr& run, const CreatePod& action) {
+void Executor::create_pod(const RunPtr& run, CreatePod& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kPods, "");
-  request.body = action.body;
+  request.body = std::move(action.body);
   api_.send(std::move(request), [this, run, name = action.name](ApiReply reply) {
     if (reply.ok()) {
       log_info("created a pod", {{"job", run->job.key}, {"pod", name}});
@@ -223,10 +223,10 @@ void Executor::create_pod(const RunPtr& run, const CreatePod& action) {
   });
 }
 
-void Executor::check_pod(const RunPtr& run, const CheckPod& action) {
+void Executor::check_pod(const RunPtr& run, CheckPod& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kPods, "");
   request.query = {{"dryRun", "All"}};
-  request.body = action.body;
+  request.body = std::move(action.body);
   api_.send(std::move(request), [this, run, generation = action.generation](ApiReply reply) {
     if (reply.outcome == ApiOutcome::kThrottled) {
       finish_one(run, failed("checking a pod", reply));

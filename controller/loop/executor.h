@@ -89,15 +89,16 @@ class Executor {
 
   void next_group(const RunPtr& run);
   void enter_server(Run& run, bool is_in);
-  void start(const RunPtr& run, const Action& action);
+  // An action is carried out once: what it brings along goes out with its request.
+  void start(const RunPtr& run, Action& action);
   void finish_one(const RunPtr& run, Execution execution);
 
-  void create_secret(const RunPtr& run, const CreateSecret& action);
-  void create_pod(const RunPtr& run, const CreatePod& action);
+  void create_secret(const RunPtr& run, CreateSecret& action);
+  void create_pod(const RunPtr& run, CreatePod& action);
   void refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply);
   void note_failure(const RunPtr& run, const ApiReply& reply);
   void adopt_pod(const RunPtr& run, const std::string& name);
-  void check_pod(const RunPtr& run, const CheckPod& action);
+  void check_pod(const RunPtr& run, CheckPod& action);
   void confirm_pod(const RunPtr& run, const ConfirmPod& action);
   void learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod);
   void delete_pod(const RunPtr& run, const DeletePod& action);

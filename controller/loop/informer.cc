@@ -105,8 +105,7 @@ void Informer::on_page(const std::string& continue_token, ApiReply reply) {
   page_size_ = std::min(page_size_ * 2, options_.page_size);
   const Json* items = find_member(reply.body, "items");
   if (items != nullptr && items->is_array()) {
-    for (const Json& item : *items)
-      listed_[object_key(item)] = options_.trim ? options_.trim(item) : item;
+    for (const Json& item : *items) listed_[object_key(item)] = trimmed(item);
   }
   std::string next = string_or(metadata_of(reply.body), "continue", "");
   if (!next.empty()) {
@@ -219,7 +218,7 @@ void Informer::retry_later(bool relist, Duration minimum) {
 }
 
 SharedJson Informer::trimmed(const SharedJson& object) const {
-  return options_.trim ? SharedJson(options_.trim(object)) : object;
+  return options_.trim ? options_.trim(object) : object;
 }
 
 // Unless it says nothing new, or is of a namesake that is long gone.

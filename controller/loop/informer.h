@@ -27,8 +27,8 @@ struct InformerOptions {
   Duration short_watch = std::chrono::seconds(1);  // shorter and without an event: an error
   RetryOptions retry{};
   // What is kept of an object, with its metadata's name, namespace, uid and resourceVersion; none:
-  // all of it.
-  std::function<Json(const Json& object)> trim{};
+  // all of it. Where nothing is left out, the same document.
+  std::function<SharedJson(const SharedJson& object)> trim{};
 };
 
 // A copy of all objects of one kind that follows the server's: list in pages, then watch from the

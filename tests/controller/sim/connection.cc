@@ -165,8 +165,9 @@ void Connection::send_now(ApiRequest request, ApiClient::Done done) {
       world_.chance.delay(kLatency),
       [this, &world = world_, sender = identity_, alive = std::weak_ptr(alive_),
        request = std::move(request), done = std::move(done)]() mutable {
-        ApiReply reply = world.serve(request, sender);
-        const bool dies = is_write(request.verb) && world.chance.happens(Fault::kCrash, sender);
+        const bool writes = is_write(request.verb);
+        ApiReply reply = world.serve(std::move(request), sender);
+        const bool dies = writes && world.chance.happens(Fault::kCrash, sender);
         if (alive.expired()) return;
         crash_wanted_ = crash_wanted_ || dies;
         answer(std::move(done), std::move(reply));

@@ -30,6 +30,14 @@ bool has_finalizers(const Json& object) {
   return !member(member(object, "metadata"), "finalizers").empty();
 }
 
+// Kubelets and agents here go by the rest of a pod, and objects are copied often.
+void leave_out_containers(Json& pod) {
+  Json& spec = pod["spec"];
+  for (const char* key : {"containers", "initContainers", "securityContext", "tolerations"}) {
+    spec.erase(key);
+  }
+}
+
 std::string text_in(const std::map<std::string, std::string>& query, const char* key) {
   const auto found = query.find(key);
   return found == query.end() ? std::string() : found->second;
@@ -169,38 +177,38 @@ void FakeStore::compact() {
   for (auto& [plural, kind] : kinds_) kind.log.clear();
 }
 
-ApiReply FakeStore::create(const ApiRequest& request, WallTime now, std::string_view sender) {
+ApiReply FakeStore::create(ApiRequest& request, WallTime now, std::string_view sender) {
   const std::string key = object_key(request.body);
   if (find(request.type, key) != nullptr) {
     return refuse(ApiOutcome::kAlreadyExists, key + " is taken");
   }
-  if (is_dry_run(request)) return {.outcome = ApiOutcome::kOk, .body = request.body};
+  if (is_dry_run(request)) return {.outcome = ApiOutcome::kOk, .body = std::move(request.body)};
   if (on_write) on_write(request, nullptr, sender);
   // Nobody here reads them.
   if (request.type.plural == kEvents.plural) return {.outcome = ApiOutcome::kOk};
-  create(request.type, request.body, now);
+  if (request.type.plural == kPods.plural) leave_out_containers(request.body);
+  create(request.type, std::move(request.body), now);
   return {.outcome = ApiOutcome::kOk, .body = find_shared(request.type, key)};
 }
 
-void FakeStore::replace_status(ResourceType type, const Object& before, const Json& status) {
+void FakeStore::replace_status(ResourceType type, const Object& before, Json status) {
   if (member(*before, "status") == status) return;
   Json after = Json::object();
   for (const auto& [key, value] : before->items()) {
     if (key != "status") after[key] = value;
   }
-  after["status"] = status;
+  after["status"] = std::move(status);
   record(type, WatchEventType::kModified, std::move(after), before);
 }
 
-ApiReply FakeStore::replace(const ApiRequest& request, const Object& stored,
-                            std::string_view sender) {
+ApiReply FakeStore::replace(ApiRequest& request, const Object& stored, std::string_view sender) {
   if (version_of(request.body) != version_of(*stored)) {
     return refuse(ApiOutcome::kConflict, "the object has been modified");
   }
   if (on_write) on_write(request, &*stored, sender);
   const std::string key = request.namespace_ + "/" + request.name;
   if (request.verb == ApiVerb::kReplaceStatus) {
-    replace_status(request.type, stored, member(request.body, "status"));
+    replace_status(request.type, stored, std::move(request.body["status"]));
   } else {
     update(request.type, key, [&](Json& next) {
       next["spec"] = member(request.body, "spec");
@@ -229,7 +237,7 @@ ApiReply FakeStore::erase(const ApiRequest& request, const Json& stored, WallTim
   return {.outcome = ApiOutcome::kOk, .body = left};
 }
 
-ApiReply FakeStore::serve(const ApiRequest& request, WallTime now, std::string_view sender) {
+ApiReply FakeStore::serve(ApiRequest request, WallTime now, std::string_view sender) {
   if (request.verb == ApiVerb::kList) return page_of(all(request.type), request, version_);
   if (request.verb == ApiVerb::kCreate) return create(request, now, sender);
   const std::string key = request.namespace_ + "/" + request.name;

@@ -31,7 +31,8 @@ class FakeStore {
   // Before a request of that sender changes something.
   std::function<void(const ApiRequest&, const Json* stored, std::string_view sender)> on_write;
 
-  ApiReply serve(const ApiRequest& request, WallTime now, std::string_view sender);
+  // A request is served once: what it brings along is moved.
+  ApiReply serve(ApiRequest request, WallTime now, std::string_view sender);
   // Events of a kind after `version` as a watch with that selector has them; false: compacted.
   bool events_since(const WatchRequest& request, int64_t version, std::vector<Event>& events) const;
   void compact();
@@ -57,9 +58,9 @@ class FakeStore {
   Kind& kind(ResourceType type) { return kinds_[type.plural]; }
   const Kind& kind(ResourceType type) const;
   static ApiReply page_of(const Objects& objects, const ApiRequest& request, int64_t version);
-  ApiReply create(const ApiRequest& request, WallTime now, std::string_view sender);
-  ApiReply replace(const ApiRequest& request, const Object& stored, std::string_view sender);
-  void replace_status(ResourceType type, const Object& before, const Json& status);
+  ApiReply create(ApiRequest& request, WallTime now, std::string_view sender);
+  ApiReply replace(ApiRequest& request, const Object& stored, std::string_view sender);
+  void replace_status(ResourceType type, const Object& before, Json status);
   ApiReply erase(const ApiRequest& request, const Json& stored, WallTime now,
                  std::string_view sender);
   void record(ResourceType type, WatchEventType event, Json object, Object before);

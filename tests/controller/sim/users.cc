@@ -29,6 +29,20 @@ TrainSpec tiny_training(int64_t steps) {
   return train;
 }
 
+// As people write it: without what is so anyway, which would be copied with each status.
+Json without_defaults(const Json& value, const Json& defaults) {
+  Json rest = Json::object();
+  for (const auto& [key, member] : value.items()) {
+    const Json* fallback = find_member(defaults, key);
+    if (fallback == nullptr) {
+      rest[key] = member;
+    } else if (member != *fallback) {
+      rest[key] = member.is_object() ? without_defaults(member, *fallback) : member;
+    }
+  }
+  return rest;
+}
+
 void correct(Json& spec) {
   spec["suspend"] = false;
   spec["rendezvous"]["port"] = kPort;
@@ -59,8 +73,10 @@ std::string Users::add_job(const JobOptions& options) {
   } else {
     job.spec.train = tiny_training(options.steps);
   }
-  store_.create(kTrainingJobs, fresh_job(options.name, to_json(job)["spec"]),
-                chance_.clock.wall_now());
+  Json spec = without_defaults(spec_to_json(job.spec), spec_to_json(TrainingJobSpec{}));
+  spec["nodes"] = options.nodes;  // somebody may write the same again, which is no change
+  correct(spec);
+  store_.create(kTrainingJobs, fresh_job(options.name, std::move(spec)), chance_.clock.wall_now());
   ++chance_.counts.jobs;
   return "default/" + options.name;
 }

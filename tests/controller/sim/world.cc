@@ -90,13 +90,13 @@ void World::write_before(const ApiRequest& request) {
   });
 }
 
-ApiReply World::serve(const ApiRequest& request, std::string_view sender) {
+ApiReply World::serve(ApiRequest request, std::string_view sender) {
   if (is_write(request.verb) && request.type.plural != kLeases.plural) ++attempts_;
   if (std::optional<ApiReply> refusal = refuse(request)) return *std::move(refusal);
   if (request.verb == ApiVerb::kReplaceStatus && chance.happens(Fault::kConflict)) {
     write_before(request);
   }
-  return store.serve(request, chance.clock.wall_now(), sender);
+  return store.serve(std::move(request), chance.clock.wall_now(), sender);
 }
 
 void World::subscribe(ResourceType type, std::weak_ptr<bool> alive, std::function<void()> changed) {

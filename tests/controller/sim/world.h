@@ -30,7 +30,7 @@ class World {
   Users users;
 
   // What the server does now with a request that has reached it, faults included.
-  ApiReply serve(const ApiRequest& request, std::string_view sender);
+  ApiReply serve(ApiRequest request, std::string_view sender);
   // Writes that were asked for, of all but leases.
   int64_t attempts() const { return attempts_; }
   bool is_server_away() const { return chance.clock.now() < away_until_; }
