@@ -148,60 +148,60 @@ bool is(const ApiRequest& request, ApiVerb verb, ResourceType type) {
 }
 
 void add_missing(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, PlanFunction plan) {
-    mutants.push_back({name, Mutation{.plan = std::move(plan)}});
+  const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
+    mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("no policy of ending", without(ending));
-  add("no validation", without(validation));
-  add("no suspension", without(suspension));
-  add("no membership", without(membership));
-  add("no policy of failure", without(failure));
-  add("no completion", without(completion));
-  add("no placement", without(placement));
-  add("no assignment", without(assignment));
-  add("pods are never confirmed", never_doing<ConfirmPod>());
-  add("pods are never deleted", never_doing<DeletePod>());
-  add("agents are never told", never_doing<PutAssignment>());
-  add("no pod is made", never_doing<CreatePod>());
-  add("no Secret is made", never_doing<CreateSecret>());
+  add("no policy of ending", "terminal", without(ending));
+  add("no validation", "validation", without(validation));
+  add("no suspension", "suspension", without(suspension));
+  add("no membership", "convergence", without(membership));
+  add("no policy of failure", "convergence", without(failure));
+  add("no completion", "convergence", without(completion));
+  add("no placement", "convergence", without(placement));
+  add("no assignment", "convergence", without(assignment));
+  add("pods are never confirmed", "convergence", never_doing<ConfirmPod>());
+  add("pods are never deleted", "convergence", never_doing<DeletePod>());
+  add("agents are never told", "convergence", never_doing<PutAssignment>());
+  add("no pod is made", "convergence", never_doing<CreatePod>());
+  add("no Secret is made", "convergence", never_doing<CreateSecret>());
 }
 
 void add_views(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, PlanFunction plan) {
-    mutants.push_back({name, Mutation{.plan = std::move(plan)}});
+  const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
+    mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("reports are believed whatever their round", seeing([](Observed& seen) {
+  add("reports are believed whatever their round", "restarts", seeing([](Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (!agent.state) continue;
           agent.state->round = seen.job.status.round;
           agent.state->hash = seen.job.status.worldHash;
         }
       }));
-  add("agents are silent from the first", seeing([](Observed& seen) {
+  add("agents are silent from the first", "members", seeing([](Observed& seen) {
         for (auto& [uid, agent] : seen.agents) agent.last_heard = TimePoint{};
       }));
-  add("silence is never noticed",
+  add("silence is never noticed", "convergence",
       [](const Observed& observed, TimePoint now, const Limits& limits) {
         Observed seen = observed;
         for (auto& [uid, agent] : seen.agents) agent.last_heard = now;
         return plan(seen, now, limits);
       });
-  add("terminating pods count", seeing([](Observed& seen) {
+  add("terminating pods count", "I10", seeing([](Observed& seen) {
         for (PodView& pod : seen.pods) pod.terminating = false;
       }));
-  add("ended pods count", seeing([](Observed& seen) {
+  add("ended pods count", "convergence", seeing([](Observed& seen) {
         for (PodView& pod : seen.pods) {
           if (pod.phase == "Failed") pod.phase = "Running";
         }
       }));
-  add("an unseen pod is a lost pod", seeing([](Observed& seen) {
+  add("an unseen pod is a lost pod", "members", seeing([](Observed& seen) {
         const std::vector<int64_t> members = members_from_text(seen.job.status.members);
         for (size_t i = 0; i < members.size(); ++i) {
           seen.absent_pods.insert(
               worker_pod_name(seen.job.metadata.name, static_cast<int64_t>(i), members[i]));
         }
       }));
-  add("finished jobs forget that they are", seeing([](Observed& seen) {
+  add("finished jobs forget that they are", "terminal", seeing([](Observed& seen) {
         std::erase_if(seen.job.status.conditions,
                       [](const Condition& condition) { return condition.type == kComplete; });
       }));
@@ -210,47 +210,49 @@ void add_views(std::vector<Mutant>& mutants) {
 using Status = TrainingJobStatus;
 
 void add_statuses(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, std::function<void(Status&, const Status&)> wrong) {
-    mutants.push_back({name, Mutation{.plan = writing(std::move(wrong))}});
+  const auto add = [&mutants](const char* name, const char* found_by,
+                              std::function<void(Status&, const Status&)> wrong) {
+    mutants.push_back({name, found_by, Mutation{.plan = writing(std::move(wrong))}});
   };
-  add("a restart counts twice", [](Status& status, const Status& before) {
+  add("a restart counts twice", "restarts", [](Status& status, const Status& before) {
     status.restarts += status.restarts - before.restarts;
   });
-  add("every round counts as a restart", [](Status& status, const Status& before) {
+  add("every round counts as a restart", "restarts", [](Status& status, const Status& before) {
     if (status.round > before.round && status.restarts == before.restarts) ++status.restarts;
   });
-  add("restarts begin anew", [](Status& status, const Status& before) {
+  add("restarts begin anew", "restarts", [](Status& status, const Status& before) {
     if (status.restarts > before.restarts) status.restarts = 1;
   });
-  add("rounds go back", [](Status& status, const Status&) {
+  add("rounds go back", "rounds", [](Status& status, const Status&) {
     if (status.round > 2) status.round = 1;
   });
-  add("a round keeps its number", [](Status& status, const Status& before) {
+  add("a round keeps its number", "rounds", [](Status& status, const Status& before) {
     if (before.round > 0) status.round = before.round;
   });
 }
 
 void add_wrong_members(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, std::function<void(Status&, const Status&)> wrong) {
-    mutants.push_back({name, Mutation{.plan = writing(std::move(wrong))}});
+  const auto add = [&mutants](const char* name, const char* found_by,
+                              std::function<void(Status&, const Status&)> wrong) {
+    mutants.push_back({name, found_by, Mutation{.plan = writing(std::move(wrong))}});
   };
-  add("a process failure replaces the pods", [](Status& status, const Status& before) {
+  add("a process failure replaces the pods", "members", [](Status& status, const Status& before) {
     if (status.restarts == before.restarts || status.members != before.members) return;
     std::vector<int64_t> members = members_from_text(status.members);
     for (int64_t& incarnation : members) ++incarnation;
     status.members = members_to_text(members);
     status.worldHash.clear();
   });
-  add("one lost pod replaces all", [](Status& status, const Status& before) {
+  add("one lost pod replaces all", "members", [](Status& status, const Status& before) {
     std::vector<int64_t> members = members_from_text(status.members);
     const std::vector<int64_t> old = members_from_text(before.members);
     if (members == old || members.size() != old.size()) return;
     for (size_t i = 0; i < old.size(); ++i) members[i] = old[i] + 1;
     status.members = members_to_text(members);
   });
-  add("observedGeneration runs ahead",
+  add("observedGeneration runs ahead", "I7",
       [](Status& status, const Status&) { ++status.observedGeneration; });
-  add("the first node to finish completes the job", [](Status& status, const Status&) {
+  add("the first node to finish completes the job", "I5", [](Status& status, const Status&) {
     if (status.progress && status.progress->step > 7) {
       set_condition(
           status,
@@ -264,49 +266,53 @@ PlanFunction believing(std::function<void(TrainingJobSpec&)> wrong) {
 }
 
 void add_wishes(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, PlanFunction plan) {
-    mutants.push_back({name, Mutation{.plan = std::move(plan)}});
+  const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
+    mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
   using Spec = TrainingJobSpec;
-  add("no deadline", without(deadline));
-  add("a deadline that comes too early", believing([](Spec& spec) {
+  add("no deadline", "deadline", without(deadline));
+  add("a deadline that comes too early", "deadline", believing([](Spec& spec) {
         spec.activeDeadlineSeconds = std::max<int64_t>(spec.activeDeadlineSeconds - 10, 0);
       }));
-  add("everybody has a deadline", believing([](Spec& spec) { spec.activeDeadlineSeconds = 15; }));
-  add("failure rules are not read", believing([](Spec& spec) { spec.failure.rules.clear(); }));
-  add("the last rule decides", believing([](Spec& spec) {
+  add("everybody has a deadline", "deadline",
+      believing([](Spec& spec) { spec.activeDeadlineSeconds = 15; }));
+  add("failure rules are not read", "rules",
+      believing([](Spec& spec) { spec.failure.rules.clear(); }));
+  add("the last rule decides", "rules", believing([](Spec& spec) {
         std::reverse(spec.failure.rules.begin(), spec.failure.rules.end());
       }));
-  add("bad machines are not avoided", believing([](Spec& spec) { spec.failure.avoidNodes = 0; }));
-  add("machines are avoided too soon", believing([](Spec& spec) {
+  add("bad machines are not avoided", "machines",
+      believing([](Spec& spec) { spec.failure.avoidNodes = 0; }));
+  add("machines are avoided too soon", "members", believing([](Spec& spec) {
         spec.failure.avoidNodes = std::min<int64_t>(spec.failure.avoidNodes, 1);
       }));
-  add("pods may be pending for ever",
+  add("pods may be pending for ever", "convergence",
       believing([](Spec& spec) { spec.failure.pendingTimeoutSeconds = 0; }));
-  add("no patience with pending pods",
+  add("no patience with pending pods", "members",
       believing([](Spec& spec) { spec.failure.pendingTimeoutSeconds = 1; }));
-  add("all ranks have to end, whatever was asked for",
+  add("all ranks have to end, whatever was asked for", "convergence",
       believing([](Spec& spec) { spec.successPolicy = "AllRanks"; }));
-  add("rank 0 always speaks for all",
+  add("rank 0 always speaks for all", "I5",
       believing([](Spec& spec) { spec.successPolicy = kRankZero; }));
-  add("jobs never expire", never_doing<DeleteJob>());
-  add("jobs expire at once", believing([](Spec& spec) {
+  add("jobs never expire", "silence", never_doing<DeleteJob>());
+  add("jobs expire at once", "ttl", believing([](Spec& spec) {
         if (spec.ttlSecondsAfterFinished > 0) spec.ttlSecondsAfterFinished = 0;
       }));
-  add("every job expires", believing([](Spec& spec) { spec.ttlSecondsAfterFinished = 5; }));
-  add("what is being deleted goes on", without(deletion));
+  add("every job expires", "ttl", believing([](Spec& spec) { spec.ttlSecondsAfterFinished = 5; }));
+  add("what is being deleted goes on", "deletion", without(deletion));
 }
 
 void add_revivals(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, std::function<void(Status&, const Status&)> wrong) {
-    mutants.push_back({name, Mutation{.plan = writing(std::move(wrong))}});
+  const auto add = [&mutants](const char* name, const char* found_by,
+                              std::function<void(Status&, const Status&)> wrong) {
+    mutants.push_back({name, found_by, Mutation{.plan = writing(std::move(wrong))}});
   };
-  add("a job is revived after its deadline", [](Status& status, const Status& before) {
+  add("a job is revived after its deadline", "terminal", [](Status& status, const Status& before) {
     const Condition* failed = find_condition(before, kFailed);
     if (failed == nullptr || failed->reason != "DeadlineExceeded") return;
     std::erase_if(status.conditions, [](const Condition& c) { return c.type == kFailed; });
   });
-  add("ignored failures count", [](Status& status, const Status& before) {
+  add("ignored failures count", "restarts", [](Status& status, const Status& before) {
     const bool is_new =
         status.lastFailure &&
         (!before.lastFailure || before.lastFailure->number != status.lastFailure->number);
@@ -323,18 +329,19 @@ void add_revivals(std::vector<Mutant>& mutants) {
       return std::holds_alternative<EmitEvent>(action);
     });
   };
-  mutants.push_back({"events come before what they tell", Mutation{.plan = doing(tell_first)}});
+  mutants.push_back(
+      {"events come before what they tell", "events", Mutation{.plan = doing(tell_first)}});
   const auto tell_always = [](Plan& plan, const Observed&) {
     plan.actions.push_back(EmitEvent{.reason = "Planned", .message = plan.why});
   };
-  mutants.push_back({"every plan is told", Mutation{.plan = doing(tell_always)}});
-  mutants.push_back({"jobs that run expire", Mutation{.plan = doing(expire)}});
-  mutants.push_back({"jobs are deleted whoever they are by now", api([](ApiRequest& request) {
+  mutants.push_back({"every plan is told", "events", Mutation{.plan = doing(tell_always)}});
+  mutants.push_back({"jobs that run expire", "ttl", Mutation{.plan = doing(expire)}});
+  mutants.push_back({"jobs are deleted whoever they are by now", "I4", api([](ApiRequest& request) {
                        if (is(request, ApiVerb::kDelete, kTrainingJobs)) {
                          request.body.erase("preconditions");
                        }
                      })});
-  mutants.push_back({"pods go anywhere", api([](ApiRequest& request) {
+  mutants.push_back({"pods go anywhere", "machines", api([](ApiRequest& request) {
                        if (is(request, ApiVerb::kCreate, kPods)) {
                          request.body["spec"].erase("affinity");
                        }
@@ -343,7 +350,7 @@ void add_revivals(std::vector<Mutant>& mutants) {
 
 void add_habits(std::vector<Mutant>& mutants) {
   mutants.push_back(
-      {"status is written every time",
+      {"status is written every time", "silence",
        Mutation{.plan = doing([](Plan& plan, const Observed& seen) {
                   TrainingJobStatus status = seen.job.status;
                   status.completionTime += "x";
@@ -353,7 +360,7 @@ void add_habits(std::vector<Mutant>& mutants) {
                   }
                 })}});
   // A cache that never forgets, and an executor that takes what isn't there for an error.
-  mutants.push_back({"what is gone is never forgotten",
+  mutants.push_back({"what is gone is never forgotten", "silence",
                      api(
                          {},
                          [](const ApiRequest& asked, ApiReply& reply) {
@@ -369,33 +376,33 @@ void add_habits(std::vector<Mutant>& mutants) {
 }
 
 void add_requests(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, Mutation mutation) {
-    mutants.push_back({name, std::move(mutation)});
+  const auto add = [&mutants](const char* name, const char* found_by, Mutation mutation) {
+    mutants.push_back({name, found_by, std::move(mutation)});
   };
-  add("deletes without a UID", api([](ApiRequest& request) {
+  add("deletes without a UID", "I4", api([](ApiRequest& request) {
         if (is(request, ApiVerb::kDelete, kPods)) request.body.erase("preconditions");
       }));
-  add("another's token", api([](ApiRequest& request) {
+  add("another's token", "convergence", api([](ApiRequest& request) {
         if (is(request, ApiVerb::kCreate, kSecrets)) request.body["stringData"][kTokenKey] = "x";
       }));
-  add("a write goes out however long it waited",
+  add("a write goes out however long it waited", "I3",
       api([](ApiRequest& request) { request.may_send = nullptr; }));
-  add("pods that are nobody's", api([](ApiRequest& request) {
+  add("pods that are nobody's", "I4", api([](ApiRequest& request) {
         if (is(request, ApiVerb::kCreate, kPods)) {
           request.body["metadata"].erase("ownerReferences");
         }
       }));
-  add("a taken name is no pod", api({}, [](const ApiRequest& asked, ApiReply& reply) {
+  add("a taken name is no pod", "restarts", api({}, [](const ApiRequest& asked, ApiReply& reply) {
         if (is(asked, ApiVerb::kGet, kPods)) reply.outcome = ApiOutcome::kNotFound;
       }));
-  add("another's lease is free", api({}, [](const ApiRequest& asked, ApiReply& reply) {
+  add("another's lease is free", "I3", api({}, [](const ApiRequest& asked, ApiReply& reply) {
         if (is(asked, ApiVerb::kGet, kLeases) && reply.ok()) {
           Json free = reply.body;
           free["spec"]["holderIdentity"] = "";
           reply.body = std::move(free);
         }
       }));
-  add("a lease is never lost", api({}, [](const ApiRequest& asked, ApiReply& reply) {
+  add("a lease is never lost", "I3", api({}, [](const ApiRequest& asked, ApiReply& reply) {
         if (!is(asked, ApiVerb::kReplace, kLeases)) return;
         reply = {.outcome = ApiOutcome::kOk, .body = {{"spec", Json::object()}}};
       }));
@@ -418,55 +425,56 @@ Mutation old_lists() {
 }
 
 void add_checks(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, Mutation mutation) {
-    mutants.push_back({name, std::move(mutation)});
+  const auto add = [&mutants](const char* name, const char* found_by, Mutation mutation) {
+    mutants.push_back({name, found_by, std::move(mutation)});
   };
-  add("no pod is checked", {.plan = seeing([](Observed& seen) {
-                              if (!seen.pod_check) seen.pod_check.emplace();
-                            })});
-  add("what a check said is forgotten",
+  add("no pod is checked", "validation", {.plan = seeing([](Observed& seen) {
+                                            if (!seen.pod_check) seen.pod_check.emplace();
+                                          })});
+  add("what a check said is forgotten", "I10",
       {.plan = seeing([](Observed& seen) { seen.pod_check.reset(); })});
-  add("a pod that was refused once is not checked again",
+  add("a pod that was refused once is not checked again", "convergence",
       {.plan = seeing([](Observed& seen) {
          if (seen.pod_check) seen.pod_check->retry_at = TimePoint(std::chrono::hours(100'000));
        })});
-  add("a pod that is to be checked is kept",
+  add("a pod that is to be checked is kept", "members",
       api([](ApiRequest& request) { request.query.erase("dryRun"); }));
-  add("a webhook that can't check refuses the pod", api({}, [](const ApiRequest&, ApiReply& reply) {
+  add("a webhook that can't check refuses the pod", "validation",
+      api({}, [](const ApiRequest&, ApiReply& reply) {
         if (reply.message.find("dry run") != std::string::npos) reply.message = "denied";
       }));
 }
 
 void add_caches(std::vector<Mutant>& mutants) {
-  const auto deaf_to = [&mutants](const char* name, WatchEventType type) {
+  const auto deaf_to = [&mutants](const char* name, const char* found_by, WatchEventType type) {
     mutants.push_back(
-        {name, api({}, {}, [type](std::vector<WatchEvent>& events) {
+        {name, found_by, api({}, {}, [type](std::vector<WatchEvent>& events) {
            std::erase_if(events, [type](const WatchEvent& event) { return event.type == type; });
          })});
   };
-  mutants.push_back({"lists are as old as the process", old_lists()});
-  deaf_to("a cache that never forgets", WatchEventType::kDeleted);
-  deaf_to("a cache that hears of no change", WatchEventType::kModified);
-  deaf_to("a cache that hears of nothing new", WatchEventType::kAdded);
+  mutants.push_back({"lists are as old as the process", "convergence", old_lists()});
+  deaf_to("a cache that never forgets", "silence", WatchEventType::kDeleted);
+  deaf_to("a cache that hears of no change", "convergence", WatchEventType::kModified);
+  deaf_to("a cache that hears of nothing new", "convergence", WatchEventType::kAdded);
 }
 
 void add_reports(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, Mutation mutation) {
-    mutants.push_back({name, std::move(mutation)});
+  const auto add = [&mutants](const char* name, const char* found_by, Mutation mutation) {
+    mutants.push_back({name, found_by, std::move(mutation)});
   };
-  add("assignments of another round",
+  add("assignments of another round", "rounds",
       agents([](Assignment& assignment) { ++assignment.world.round; }));
-  add("assignments with another hash",
+  add("assignments with another hash", "rounds",
       agents([](Assignment& assignment) { assignment.hash = "0000000000000000"; }));
-  add("every report sounds well", agents({}, [](AgentState& state) {
+  add("every report sounds well", "convergence", agents({}, [](AgentState& state) {
         for (WorkerState& worker : state.workers) worker.exit_code = 0;
       }));
-  add("every report sounds complete", agents({}, [](AgentState& state) {
+  add("every report sounds complete", "I5", agents({}, [](AgentState& state) {
         if (state.round > 0) state.phase = "Completed";
       }));
   Mutation hasty;
   hasty.limits.agent_silence = std::chrono::seconds(1);
-  add("no patience with agents", std::move(hasty));
+  add("no patience with agents", "restarts", std::move(hasty));
 }
 
 }  // namespace

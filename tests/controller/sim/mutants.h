@@ -11,6 +11,7 @@ namespace lockstep::sim {
 // have. The simulation has to find every one of them.
 struct Mutant {
   std::string name;
+  std::string found_by;  // the invariant that it breaks: what the violation begins with
   Mutation mutation;
 };
 
