@@ -242,6 +242,10 @@ class Communicator {
   // any thread; the first reason counts.
   virtual void abort(const std::string& reason) = 0;
 
+  // Operations that are called from now on, here and in the groups that share these links, wait as
+  // long for a rank from which nothing comes; until then what the communicator was made with.
+  virtual void set_silence_limit(Duration limit) = 0;
+
   // The rank of the world that the first error blames; -1 if there is none, or nobody to blame.
   virtual int suspect() const = 0;
   virtual CollectiveCounts counts() const = 0;

@@ -46,6 +46,7 @@ std::vector<int> all_ranks(size_t size) {
 Core::Core(Options options)
     : options_(std::move(options)),
       world_(new_group(all_ranks(options_.links.size()), options_.rank)),
+      operation_limit_(options_.operation_limit),
       aside_budget_(kAsideBytesMax) {
   ports_.reserve(options_.links.size());
   for (const auto& link : options_.links) ports_.emplace_back(link.get());

@@ -60,7 +60,8 @@ class Core {
   // Rings the rank over its control connection.
   void ring(int world_rank) { control_->ring(world_rank); }
   Traffic traffic() const { return runner_.traffic(); }
-  Duration operation_limit() const { return options_.operation_limit; }
+  Duration operation_limit() const { return operation_limit_.load(); }
+  void set_operation_limit(Duration limit) { operation_limit_.store(limit); }
 
  private:
   explicit Core(Options options);
@@ -86,6 +87,7 @@ class Core {
   Options options_;
   std::shared_ptr<Group> world_;
   FaultBox fault_;
+  std::atomic<Duration> operation_limit_;
   std::unique_ptr<Waiter> waiter_;
   std::vector<Port> ports_;  // by rank of the world
   Runner runner_{ports_};

@@ -15,9 +15,6 @@
 namespace lockstep {
 namespace {
 
-// A peer may save a checkpoint or compute a long step meanwhile; that it ended is known at once, by
-// its connection.
-constexpr Duration kSilenceLimit = std::chrono::minutes(10);
 constexpr size_t kTokenBytesMax = 4096;
 
 Result<std::string> read_token(const std::string& path) {

@@ -23,13 +23,21 @@ struct StartingPoint {
 }  // namespace
 
 Worker::Worker(WorkerConfig config, ProgressReporter& progress, const Clock& clock)
-    : config_(std::move(config)), progress_(progress), clock_(clock) {}
+    : config_(std::move(config)),
+      progress_(progress),
+      clock_(clock),
+      hang_limit_(std::chrono::seconds(config_.hang_seconds), kSilenceLimit) {}
 
 int Worker::run() {
   const Status status = run_phases();
   progress_.publish();  // with the suspect, if there is one
   progress_.follow(nullptr);
   if (status.ok()) return stopping_ ? kExitStopped : 0;
+  // A peer that came to a collective too late was there: its connection had not ended.
+  const bool is_hang = status.error().code == Code::kTimeout && world_ != nullptr;
+  if (is_hang && reason_.exit_code() == kExitPeerLost) {
+    (void)reason_.note(kExitPeerHung, status);
+  }
   log_error("worker failed", {{"rank", config_.rank},
                               {"step", position_.step},
                               {"exitCode", reason_.exit_code()},
@@ -206,8 +214,11 @@ Status Worker::train() {
 }
 
 Status Worker::step_once() {
+  world_->set_silence_limit(hang_limit_.of_next_step());
   TRY_ASSIGN(const TrainStep::Outcome outcome,
              step_->run(position_.step + 1, StopSignal::requested()));
+  hang_limit_.add_step(from_seconds(outcome.metrics.seconds.total));
+  world_->set_silence_limit(hang_limit_.of_pause());
   position_.step += 1;
   position_.samples += batch_.global();
   stopping_ = outcome.stop;
@@ -244,10 +255,15 @@ Status Worker::report(const StepMetrics& step) {
   return metrics_ ? reason_.note(kExitStorageError, metrics_->add(metrics)) : Status();
 }
 
-Status Worker::save_if_due() {
+bool Worker::saves_now() const {
   const int64_t every = config_.checkpoint.everySteps;
-  const bool due = at_end() || stopping_ || (every > 0 && position_.step % every == 0);
-  if (!stores() || !due) return {};
+  return at_end() || stopping_ || (every > 0 && position_.step % every == 0);
+}
+
+Status Worker::save_if_due() {
+  if (!saves_now()) return {};
+  hang_limit_.note_pause();  // the others wait in the next step
+  if (!stores()) return {};
   progress_.enter(WorkerPhase::kSaving);
   const Status saved = checkpoints_->save({.position = position_,
                                            .loss = progress_.numbers().loss,
@@ -264,6 +280,7 @@ Status Worker::validate_if_due() {
   const int64_t every = config_.train.validation.everySteps;
   const bool due = at_end() || (every > 0 && position_.step % every == 0);
   if (!validator_ || !due) return {};
+  hang_limit_.note_pause();
   progress_.enter(WorkerPhase::kValidating);
   TRY_ASSIGN(const std::optional<double> loss, validator_->run());
   if (!loss) {

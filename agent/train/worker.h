@@ -10,6 +10,7 @@
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/exit_reason.h"
 #include "agent/train/forming.h"
+#include "agent/train/hang_limit.h"
 #include "agent/train/metrics_file.h"
 #include "agent/train/progress_reporter.h"
 #include "agent/train/train_step.h"
@@ -49,6 +50,7 @@ class Worker {
   Status report(const StepMetrics& metrics);
   ModelState model_state();
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
+  bool saves_now() const;  // rank 0 does
   bool at_end() const { return position_.step >= config_.train.steps; }
 
   const WorkerConfig config_;
@@ -61,6 +63,7 @@ class Worker {
   Agreement agreement_;
   TrainingPosition position_;
   int64_t saved_step_ = -1;  // of the newest checkpoint in storage
+  HangLimit hang_limit_;
   double smoothed_seconds_ = 0;
   bool stopping_ = false;
 

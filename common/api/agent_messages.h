@@ -48,7 +48,8 @@ struct Assignment {
   CheckpointSpec checkpoint;
   int64_t threads_per_process = 0;
   int64_t rendezvous_timeout_seconds = 60;
-  int64_t grace_period_seconds = 30;  // from SIGTERM to SIGKILL of the workers
+  int64_t hang_seconds = kHangSeconds;  // as in WorkerConfig
+  int64_t grace_period_seconds = 30;    // from SIGTERM to SIGKILL of the workers
 
   bool operator==(const Assignment&) const = default;
 };

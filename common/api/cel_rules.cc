@@ -216,6 +216,14 @@ void add_rules_of_lists(std::vector<CelRule>& rules) {
                        list_of(kProcessEvents),
                    "action: RestartInPlace can't follow an event that takes the pod away; expected "
                    "RecreatePod, Ignore or Fail"});
+  rules.push_back({"spec.failure.rules[]",
+                   "!has(self.after) || self.after == '' || (has(self.event) && self.event == " +
+                       quoted(kHang) + ")",
+                   "after is for event: Hang alone"});
+  rules.push_back({"spec.failure.rules[]",
+                   "!has(self.after) || self.after == '' || "
+                   "self.after.matches('^0*[1-9][0-9]*[smh]$')",
+                   "after: expected a whole number with s, m or h"});
   rules.push_back({"spec.processGroups[]", "self.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
                    "name: expected lower-case letters, digits and hyphens, from a letter to a "
                    "letter or digit"});

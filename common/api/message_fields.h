@@ -46,6 +46,8 @@ struct Schema<Assignment> {
           &Assignment::threads_per_process);
     visit(Field{.name = "rendezvousTimeoutSeconds", .minimum = 1, .maximum = 86400},
           &Assignment::rendezvous_timeout_seconds);
+    visit(Field{.name = "hangSeconds", .minimum = 1, .maximum = kHangSecondsMax},
+          &Assignment::hang_seconds);
     visit(Field{.name = "gracePeriodSeconds", .minimum = 0, .maximum = 86400},
           &Assignment::grace_period_seconds);
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/api/problems.h"
@@ -132,6 +133,7 @@ struct FailureRule {
   std::vector<int64_t> exitCodes;  // 128 + signal where a signal ended the process
   std::string event;               // a reason as in status.lastFailure; empty: any
   std::string action;              // Fail, RestartInPlace, RecreatePod, Ignore
+  std::string after;               // of event Hang: "90s", "10m", "1h"; empty: kHangSeconds
 
   bool operator==(const FailureRule&) const = default;
 };
@@ -144,6 +146,11 @@ struct FailureSpec {
 
   bool operator==(const FailureSpec&) const = default;
 };
+
+// Of the built-in loop: how long the others wait in a step for a rank until it hangs.
+inline constexpr char kHang[] = "Hang";
+inline constexpr int64_t kHangSeconds = 20;
+inline constexpr int64_t kHangSecondsMax = 86400;
 
 inline constexpr char kRankZero[] = "RankZero";  // of successPolicy
 
@@ -338,6 +345,11 @@ Result<TrainingJob> valid_training_job_from_json(const Json& document);
 ModelConfig model_config(const TrainSpec& train);
 // Processes on each node, after defaults.
 int64_t processes_per_node(const TrainingJobSpec& spec);
+// What the first rule about a hang says, or kHangSeconds.
+int64_t hang_seconds(const TrainingJobSpec& spec);
+// 600 of "10m": a whole number and s, m or h; nullopt for what is none, or not 1 s to
+// kHangSecondsMax.
+std::optional<int64_t> seconds_from_text(std::string_view text);
 // Ranks listen on port_count() ports from rendezvous.port on: one each, and for a command one each
 // in kPortRounds windows that its rounds take in turn. So the store of a new round is never met by
 // a rank of the last one that is still to be killed, nor its port by a connection's TIME_WAIT.

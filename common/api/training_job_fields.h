@@ -322,9 +322,10 @@ struct Schema<CheckpointSpec> {
 
 // Reasons of failures: what the agents say of processes, what became of pods, and why pods didn't
 // start.
-inline constexpr std::string_view kProcessEvents = "Error Signal OOMKilled StartError Suspected";
+inline constexpr std::string_view kProcessEvents =
+    "Error Signal OOMKilled StartError Suspected Hang";
 inline constexpr std::string_view kFailureEvents =
-    "Error Signal OOMKilled StartError Suspected AgentSilent PodLost PodDeleted PodFailed "
+    "Error Signal OOMKilled StartError Suspected Hang AgentSilent PodLost PodDeleted PodFailed "
     "PodStopped "
     "PodEnded PodRejected Evicted Preempted NodeTainted NodeShutdown NodeNotReady NodeDeleted "
     "NoAddress Unschedulable ImagePullFailed ContainerCreateFailed PodPending "
@@ -353,7 +354,12 @@ struct Schema<FailureRule> {
                 .choices = "Fail RestartInPlace RecreatePod Ignore",
                 .required = true},
           &FailureRule::action);
-    visit.refused({"after", "string", "How long a hang lasts until it is one."});
+    visit(Field{.name = "after",
+                .meaning = "Of event Hang: how long the others wait in a step for a rank until it "
+                           "hangs, such as 90s, 10m or 1h, and at least 5 times as long as the "
+                           "median step; 20s, if left out.",
+                .bytes_max = 8},
+          &FailureRule::after);
   }
 };
 

@@ -41,6 +41,7 @@ struct Rules {
   void check_batch(const BatchSpec& batch);
   void check_steps(const TrainSpec& train);
   void check_failure_rules();
+  void check_hang(const FailureRule& rule, const std::string& path);
   void check_managed_by();
   void check_version();
 };
@@ -155,6 +156,20 @@ void Rules::check_groups() {
   }
 }
 
+void Rules::check_hang(const FailureRule& rule, const std::string& path) {
+  if (rule.event == kHang && !spec.train.has_value()) {
+    not_in_this_version(path + ".event", "Hang of a command",
+                        "another event (the program's own "
+                        "time limits end it)");
+  }
+  if (rule.after.empty()) return;
+  if (rule.event != kHang) add(path + ".after", "is for event: Hang alone");
+  if (!seconds_from_text(rule.after)) {
+    add(path + ".after",
+        "found " + in_quotes(rule.after) + ", expected a whole number with s, m or h, 1s to 24h");
+  }
+}
+
 void Rules::check_failure_rules() {
   for (size_t i = 0; i < spec.failure.rules.size(); ++i) {
     const FailureRule& rule = spec.failure.rules[i];
@@ -165,6 +180,7 @@ void Rules::check_failure_rules() {
     if (rule.action.empty()) {
       add(path + ".action", "found \"\", expected Fail, RestartInPlace, RecreatePod or Ignore");
     }
+    check_hang(rule, path);
     const bool is_of_process = rule.event.empty() || has_word(kProcessEvents, rule.event);
     if (rule.action == "RestartInPlace" && !is_of_process) {
       add(path + ".action", "found RestartInPlace, but " + rule.event +

@@ -18,6 +18,8 @@ struct Schema<WorkerConfig> {
     visit(Field{.name = "tokenFile"}, &WorkerConfig::token_file);
     visit(Field{.name = "rendezvousTimeoutSeconds", .minimum = 1, .maximum = 86400},
           &WorkerConfig::rendezvous_timeout_seconds);
+    visit(Field{.name = "hangSeconds", .minimum = 1, .maximum = kHangSecondsMax},
+          &WorkerConfig::hang_seconds);
     visit(Field{.name = "progressFd", .minimum = -1, .maximum = 1 << 20},
           &WorkerConfig::progress_fd);
     visit(Field{.name = "shmFd", .minimum = -1, .maximum = 1 << 20}, &WorkerConfig::shm_fd);

@@ -22,6 +22,8 @@ struct WorkerConfig {
   int64_t threads = 1;
   std::string token_file;  // the job's token; the key of a round's transport is derived from it
   int64_t rendezvous_timeout_seconds = 60;
+  // Until a rank for which the others wait in a step counts as hung, at least; see hang_limit.h.
+  int64_t hang_seconds = kHangSeconds;
   int64_t progress_fd = -1;  // inherited memfd with this rank's ProgressPage; -1: none
   int64_t shm_fd = -1;  // inherited memfd shared by the ranks of this node, empty at first, sized
                         // by them; -1: none
@@ -36,10 +38,11 @@ Result<WorkerConfig> worker_config_from_json(const Json& document);
 // the controller doesn't blame the messenger.
 inline constexpr int kExitBadConfig = 2;
 inline constexpr int kExitDataError = 3;
-inline constexpr int kExitPeerLost = 4;      // another rank left, timed out or refused
+inline constexpr int kExitPeerLost = 4;      // another rank left, or refused
 inline constexpr int kExitStorageError = 5;  // a checkpoint couldn't be written
 inline constexpr int kExitNotFinite = 6;     // the loss is NaN or infinite
 inline constexpr int kExitPortTaken = 7;     // its rendezvous port is in use
+inline constexpr int kExitPeerHung = 8;      // another rank did not come to a collective in time
 inline constexpr int kExitStopped =
     143;  // SIGTERM: it saved a checkpoint, if it has a path, and left
 

@@ -33,10 +33,9 @@ bool is_being_stopped(const AgentState& state) {
   });
 }
 
-bool is_silent(const Pass& pass, const PodView& pod) {
+bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
   const AgentView* view = pass.agent(&pod);
-  if (view == nullptr) return false;
-  return pass.now - view->last_heard >= patience(pass);
+  return view != nullptr && pass.now - view->last_heard >= time;
 }
 
 // Why a member's pod can't go on, or nullptr.
@@ -44,7 +43,7 @@ const char* loss_of(const Pass& pass, const PodView& pod) {
   if (pod.phase == "Failed" || pod.terminating) return end_of_pod(pod);
   if (pod.phase == "Succeeded") return pass.formed() ? nullptr : "PodEnded";
   if (!pass.formed()) return nullptr;
-  if (is_silent(pass, pod)) return kAgentSilent;
+  if (is_silent_for(pass, pod, patience(pass))) return kAgentSilent;
   const AgentState* state = pass.report(&pod);
   return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
 }
@@ -94,6 +93,10 @@ FailureStatus failed_worker(const WorkerFailure& source) {
   return failure;
 }
 
+bool is_of_another(const WorkerState& worker) {
+  return worker.exit_code == kExitPeerLost || worker.exit_code == kExitPeerHung;
+}
+
 std::vector<WorkerFailure> worker_failures(const Pass& pass) {
   std::vector<WorkerFailure> failures;
   for (const PodView* pod : pass.current) {
@@ -105,7 +108,7 @@ std::vector<WorkerFailure> worker_failures(const Pass& pass) {
       failures.push_back({.pod = pod,
                           .worker = &worker,
                           .at = reported_at - from_seconds(failed_seconds_ago(*state, worker)),
-                          .is_messenger = pass.spec().train && worker.exit_code == kExitPeerLost});
+                          .is_messenger = pass.spec().train && is_of_another(worker)});
     }
   }
   // Those who failed by themselves first, the earliest of them in front; by rank where that ties.
@@ -138,19 +141,25 @@ const WorkerFailure& first_of(const std::vector<WorkerFailure>& failures, const 
   return earliest;
 }
 
-// Nobody runs any more, so nobody guilty is still to be heard.
-bool all_have_ended(const Pass& pass) {
+const PodView* pod_of(const Pass& pass, int64_t node_index) {
+  const auto index = static_cast<size_t>(node_index);
+  return index < pass.current.size() ? pass.current[index] : nullptr;
+}
+
+// Nobody runs any more, but for this rank: so nobody guilty is still to be heard.
+bool all_have_ended(const Pass& pass, int64_t but_for = -1) {
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.report(pod);
     if (state == nullptr) return false;
     for (const WorkerState& worker : state->workers) {
-      if (worker.running) return false;
+      if (worker.running && worker.rank != but_for) return false;
     }
   }
   return true;
 }
 
-// Whom most messengers blame; the messenger itself where they blame nobody.
+// Whom most messengers blame; the messenger itself where they blame nobody. A rank that hangs is
+// there, and the message says which collective it did not come to.
 FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& messengers) {
   std::map<int64_t, int64_t> votes;
   for (const WorkerFailure& messenger : messengers) {
@@ -164,11 +173,38 @@ FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& mess
   failure.nodeIndex = most->first / std::max<int64_t>(1, processes_per_node(pass.spec()));
   failure.node.clear();
   failure.exitCode = -1;
-  failure.reason = "Suspected";
-  for (const PodView* pod : pass.current) {
-    if (pod != nullptr && pod->node_index == failure.nodeIndex) failure.node = pod->node_name;
-  }
+  const bool is_hang = std::any_of(
+      messengers.begin(), messengers.end(),
+      [](const WorkerFailure& messenger) { return messenger.worker->exit_code == kExitPeerHung; });
+  failure.reason = is_hang ? kHang : "Suspected";
+  if (const PodView* pod = pod_of(pass, failure.nodeIndex)) failure.node = pod->node_name;
   return failure;
+}
+
+// Until when the guilty one may still be heard, or found to be lost with its pod; nullopt: decide.
+std::optional<TimePoint> blame_waits(const Pass& pass, const FailureStatus& blamed,
+                                     TimePoint failed_at) {
+  const bool is_hang = blamed.reason == kHang;
+  const TimePoint until = failed_at + pass.limits.culprit_wait;
+  // Of a rank that hangs no word is to come.
+  if (pass.now < until && !all_have_ended(pass, is_hang ? blamed.rank : -1)) return until;
+  if (!is_hang) return std::nullopt;
+  const PodView* pod = pod_of(pass, blamed.nodeIndex);
+  const AgentView* agent = pass.agent(pod);
+  if (agent == nullptr) return std::nullopt;
+  const bool is_heard = agent->state && !is_silent_for(pass, *pod, pass.limits.agent_quiet);
+  return is_heard ? std::nullopt : std::optional(agent->last_heard + patience(pass));
+}
+
+// Whom messengers blame, if it can be known by now. Who hangs is there: where its pod is not in the
+// cache nobody is guilty yet, for that is looked for first.
+void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& messengers, Damage& damage) {
+  const FailureStatus blamed = blamed_by(pass, messengers);
+  const bool is_there = pod_of(pass, blamed.nodeIndex) != nullptr || damage.unseen.empty();
+  if (blamed.reason == kHang && !is_there) return;
+  damage.culprit = blamed;
+  damage.is_new = true;
+  damage.undecided_until = blame_waits(pass, blamed, messengers.front().at);
 }
 
 // A pod made after the failure in status is a new one's victim; the others go with the old one.
@@ -289,10 +325,7 @@ Damage assess_damage(const Pass& pass) {
                                   !is_certainly_its_own(*first.worker) && !all_have_ended(pass);
       if (may_be_another && pass.now < until) damage.undecided_until = until;
     } else if (damage.lost.empty()) {
-      damage.culprit = blamed_by(pass, failures);
-      damage.is_new = true;
-      const TimePoint until = first.at + pass.limits.culprit_wait;
-      if (pass.now < until && !all_have_ended(pass)) damage.undecided_until = until;
+      find_blamed(pass, failures, damage);
     }
   }
   if (damage.culprit) add_ended(pass, damage);

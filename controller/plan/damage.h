@@ -18,10 +18,11 @@ struct Damage {
   bool is_new = false;              // false: all of it belongs to the failure in status
   std::vector<std::string> unseen;  // members' pods that the cache doesn't have
   // rank, nodeIndex, node, exitCode, reason, message of the guilty one: the earliest worker that
-  // failed by itself, else a lost pod, else whom the messengers (kExitPeerLost) blame most.
+  // failed by itself, else a lost pod, else whom the messengers (kExitPeerLost, kExitPeerHung)
+  // blame most.
   std::optional<FailureStatus> culprit;
   // Only messengers have spoken so far (or, with a command, who may have died of another one's
-  // failure), and somebody guilty may yet: wait until then.
+  // failure), and somebody guilty may yet, or may be gone with its machine: wait until then.
   std::optional<TimePoint> undecided_until;
 };
 

@@ -71,6 +71,9 @@ struct Observed {
 struct Limits {
   Duration agent_silence = std::chrono::seconds(30);       // until a silent agent's pod is given up
   Duration agent_silence_all = std::chrono::seconds(300);  // the same while suspect_self
+  // An agent that is well has been heard of within this time; a machine that is gone is not taken
+  // for a rank that hangs.
+  Duration agent_quiet = std::chrono::seconds(15);
   // How long one waits for the guilty one once only messengers (kExitPeerLost, kExitPeerHung) have
   // spoken.
   Duration culprit_wait = std::chrono::seconds(5);

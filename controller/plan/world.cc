@@ -53,6 +53,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
           .checkpoint = spec.checkpoint,
           .threads_per_process = spec.threadsPerProcess,
           .rendezvous_timeout_seconds = spec.rendezvous.timeoutSeconds,
+          .hang_seconds = hang_seconds(spec),
           .grace_period_seconds = spec.terminationGracePeriodSeconds};
 }
 

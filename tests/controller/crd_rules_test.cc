@@ -199,6 +199,12 @@ const std::vector<Case>& cases() {
       {"action: RestartInPlace can't",
        "{command: [a], failure: {rules: [{action: RestartInPlace, event: Evicted}]}}",
        "spec.failure.rules[0].action: "},
+      {"after is for event",
+       "{command: [a], failure: {rules: [{action: Fail, event: Error, after: 5m}]}}",
+       "spec.failure.rules[0].after: "},
+      {"after: expected a whole number",
+       "{command: [a], failure: {rules: [{action: Fail, event: Hang, after: '5'}]}}",
+       "spec.failure.rules[0].after: "},
       {"name: expected lower-case letters",
        "{command: [a], processGroups: [{name: a-, ranks: '0'}]}", "spec.processGroups[0].name: "},
       {"name: world, pipeline", "{command: [a], processGroups: [{name: world, ranks: '0'}]}",
@@ -235,8 +241,8 @@ TEST(CrdRules, RefuseWhatTheControllerRefusesByItsPath) {
 
 // A value that the schema allows; members that the controller keeps as they are stay away.
 Json any_value(const Json& schema, Random& random) {
-  static const std::vector<std::string> kWords = {"",      "a",   "/data", "team/x", "A-b",
-                                                  "world", "0-1", "0::2",  "a-",     "a/b/c"};
+  static const std::vector<std::string> kWords = {"",    "a",    "/data", "team/x", "A-b", "world",
+                                                  "0-1", "0::2", "a-",    "a/b/c",  "10m", "0s"};
   const std::string type = schema.at("type");
   const auto pick = [&random](size_t size) { return static_cast<size_t>(random.below(size)); };
   if (const Json* choices = find_member(schema, "enum")) return choices->at(pick(choices->size()));

@@ -123,6 +123,14 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
          s.agent(2).workers[0].suspect_rank = 1;
        },
        1, -1, "Suspected", "1,1,1"},
+      {"who hangs, at once when all others have ended and say so",
+       [](Scene& s) {
+         for (const int64_t i : {0, 2}) {
+           s.fail_worker(i, kExitPeerHung, 1);
+           s.agent(i).workers[0].suspect_rank = 1;
+         }
+       },
+       1, -1, "Hang", "1,1,1"},
       {"a program that could not be started",
        [](Scene& s) { s.fail_worker(1, 127, 1, "StartError"); }, 1, 127, "StartError", "1,1,1"},
   };
@@ -209,6 +217,35 @@ TEST(FailurePolicy, WaitsForTheGuiltyOneWhileOnlyMessengersHaveSpoken) {
   scene.now = *plan.requeue_at;
   plan = scene.plan();
   EXPECT_EQ(written(scene, plan).restarts, 1);
+}
+
+TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(seconds(20));
+  scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
+  scene.fail_worker(0, kExitPeerHung, 1);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
+  EXPECT_EQ(plan.requeue_at, scene.now + seconds(10)) << "then the agent is silent for too long";
+  scene.advance(seconds(10));
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(scene.status().members, "1,2");
+  EXPECT_EQ(scene.status().restarts, 1);
+}
+
+TEST(FailurePolicy, ARankWhosePodIsNotInTheCacheIsLookedForBeforeItIsSaidToHang) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.pods.pop_back();
+  scene.fail_worker(0, kExitPeerHung, 10);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  const Plan plan = scene.plan();
+  EXPECT_EQ(written(scene, plan).restarts, 0);
+  ASSERT_EQ(only<ConfirmPod>(plan).size(), 1u);
+  EXPECT_EQ(only<ConfirmPod>(plan)[0].name, "job-worker-1-1");
 }
 
 TEST(FailurePolicy, AMissingPodIsLookedForBeforeItIsGivenUp) {

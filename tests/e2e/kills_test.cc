@@ -20,7 +20,8 @@ constexpr int kRanks = 4;
 
 // 2 nodes x 2 processes, several buckets, accumulation and clipping; wide enough that broadcast and
 // saving last long enough to be hit.
-std::string job_yaml(int max_restarts) {
+std::string job_yaml(int max_restarts, int save_every = kSaveEvery,
+                     const std::string& rules = "[]") {
   return R"(apiVersion: lockstep.dev/v1alpha1
 kind: TrainingJob
 metadata: {name: kills}
@@ -37,9 +38,9 @@ spec:
     bucketBytes: 262144
     optimizer: {learningRate: 1.0e-3, warmupSteps: 4, clipNorm: 0.5}
   checkpoint: {everySteps: )" +
-         std::to_string(kSaveEvery) + R"(}
+         std::to_string(save_every) + R"(}
   failure: {maxRestarts: )" +
-         std::to_string(max_restarts) + "}\n";
+         std::to_string(max_restarts) + ", rules: " + rules + "}\n";
 }
 
 struct Target {
@@ -79,9 +80,9 @@ Target target_of(uint64_t seed) {
   return target;
 }
 
-// Watches the run's workers and kills the target's rank when its own page says the phase is there.
-// False where the moment passed unseen: the phase can be shorter than a look.
-bool kill_at(JobRun& run, const Target& target) {
+// Watches the run's workers and kills (or stops) the target's rank when its own page says the phase
+// is there. False where the moment passed unseen: the phase can be shorter than a look.
+bool kill_at(JobRun& run, const Target& target, int signal = SIGKILL) {
   std::map<pid_t, WorkerView> seen;
   while (run.running()) {
     std::erase_if(seen, [](const auto& entry) { return !alive(entry.first); });
@@ -95,7 +96,8 @@ bool kill_at(JobRun& run, const Target& target) {
       ProgressNumbers numbers;
       if (!view.page->read(numbers)) continue;
       if (numbers.phase == target.phase && numbers.step >= target.step) {
-        ::kill(pid, SIGKILL);
+        ::kill(pid, signal);
+        if (signal == SIGSTOP) return true;
         return eventually([pid] { return !alive(pid); });
       }
       if (numbers.phase > target.phase && target.phase < WorkerPhase::kTraining) return false;
@@ -169,6 +171,18 @@ TEST_F(KillsTest, MoreKillsThanMaxRestartsFailTheJobWithRankCodeAndLog) {
   const std::string log = log_of("once");
   EXPECT_NE(log.find("rank 3"), std::string::npos) << log;
   EXPECT_NE(log.find("137"), std::string::npos) << log;
+}
+
+TEST_F(KillsTest, ARankThatStandsStillIsNamedAsHangingAndTheRoundIsDoneAgain) {
+  write_file(folder_.path() / "hang.yaml",
+             job_yaml(1, 0, "[{event: Hang, after: 6s, action: RestartInPlace}]"));
+  JobRun run(options("hang", "hang.yaml"));
+  const Target target{.phase = WorkerPhase::kTraining, .step = 5, .rank = 2};
+  ASSERT_TRUE(kill_at(run, target, SIGSTOP)) << log_of("hang");
+  EXPECT_EQ(run.wait(), 0) << log_of("hang");
+  EXPECT_EQ(run.result().value("restarts", -1), 1) << log_of("hang");
+  const std::string log = log_of("hang");
+  EXPECT_NE(log.find("rank 2: Hang on node 1 -> RestartInPlace"), std::string::npos) << log;
 }
 
 }  // namespace

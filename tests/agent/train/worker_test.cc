@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/train/checkpoint/tensor_file.h"
+#include "agent/train/hang_limit.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep {
@@ -216,6 +217,50 @@ TEST(Worker, SavesAndLeavesOnSigtermAndGoesOnLater) {
   EXPECT_EQ(world.progress(0).checkpoint_step, step);
   ASSERT_NO_FATAL_FAILURE(world.run());
   expect_same_end(undisturbed(), world);
+}
+
+TEST(Worker, ARankThatStandsStillIsNamedWithTheCollectiveThatItMisses) {
+  for (const int64_t victim : {0, 1}) {
+    WorkerWorld::Options options = small_world(2);
+    options.hang_seconds = 1;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.start());
+    world.wait_until(victim, [](const ProgressNumbers& numbers) { return numbers.step >= 5; });
+    world.kill(victim, SIGSTOP);
+    const int64_t other = 1 - victim;
+    world.wait_until(other,
+                     [](const ProgressNumbers& numbers) { return numbers.suspect_rank >= 0; });
+    EXPECT_EQ(world.progress(other).suspect_rank, victim) << world.log(other);
+    world.kill(victim, SIGKILL);
+    const std::vector<int> codes = world.wait();
+    EXPECT_EQ(codes[static_cast<size_t>(other)], kExitPeerHung) << world.log(other);
+    const std::string log = world.log(other);
+    EXPECT_NE(log.find(": rank " + std::to_string(victim) + " silent for "), std::string::npos)
+        << log;
+    EXPECT_NE(log.find("[comm] all_"), std::string::npos) << log;
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    expect_same_end(undisturbed(), world);
+  }
+}
+
+TEST(HangLimit, IsFiveMedianStepsButNotBelowTheFloor) {
+  using std::chrono::seconds;
+  HangLimit limit(seconds(20), seconds(600));
+  EXPECT_EQ(limit.of_next_step(), seconds(600)) << "nothing is known of the steps yet";
+  for (int i = 0; i < 3; ++i) limit.add_step(seconds(1));
+  EXPECT_EQ(limit.of_next_step(), seconds(20));
+  for (int i = 0; i < 6; ++i) limit.add_step(seconds(8));
+  EXPECT_EQ(limit.of_next_step(), seconds(40));
+  limit.add_step(seconds(300));
+  EXPECT_EQ(limit.of_next_step(), seconds(40)) << "a median";
+  limit.note_pause();
+  EXPECT_EQ(limit.of_next_step(), seconds(600));
+  limit.add_step(seconds(8));
+  EXPECT_EQ(limit.of_next_step(), seconds(40));
+  for (int i = 0; i < 30; ++i) limit.add_step(seconds(1));
+  EXPECT_EQ(limit.of_next_step(), seconds(20)) << "the last steps alone";
+  for (int i = 0; i < 15; ++i) limit.add_step(seconds(500));
+  EXPECT_EQ(limit.of_next_step(), seconds(600));
 }
 
 TEST(Worker, StopsWhenTheLossIsNotFinite) {

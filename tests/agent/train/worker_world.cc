@@ -86,6 +86,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   config.threads = 1;
   config.token_file = folder_.file("token");
   config.rendezvous_timeout_seconds = 60;
+  config.hang_seconds = options_.hang_seconds;
   config.progress_fd = pages_[static_cast<size_t>(rank)].fd();
   return config;
 }

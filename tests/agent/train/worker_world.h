@@ -24,6 +24,7 @@ class WorkerWorld {
     TrainSpec train;
     int64_t checkpoint_every = 0;
     int64_t checkpoint_keep = 3;
+    int64_t hang_seconds = kHangSeconds;
     bool stores = true;  // false: there is no checkpoint.path
   };
   explicit WorkerWorld(Options options);

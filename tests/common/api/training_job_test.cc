@@ -334,7 +334,25 @@ TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
             at + ".action: found RestartInPlace, but Evicted takes the pod away; expected "
                  "RecreatePod, Ignore or Fail");
   EXPECT_EQ(error_of({{"event", "Error"}, {"after", "10m"}, {"action", "Fail"}}),
-            at + ".after: not in this version");
+            at + ".after: is for event: Hang alone");
+  EXPECT_EQ(error_of({{"event", "Hang"}, {"after", "10m"}, {"action", "RestartInPlace"}}),
+            "no error");
+  for (const char* text : {"10", "m", "-5s", "0s", "1.5h", "25h", "1 m", "10d", "999999m"}) {
+    EXPECT_EQ(
+        error_of({{"event", "Hang"}, {"after", text}, {"action", "Fail"}}),
+        at + ".after: found \"" + text + "\", expected a whole number with s, m or h, 1s to 24h");
+  }
+}
+
+TEST(TrainingJob, AHangLastsAsLongAsTheFirstRuleAboutItSays) {
+  TrainingJobSpec spec;
+  EXPECT_EQ(hang_seconds(spec), 20);
+  spec.failure.rules = {{.event = "Error", .action = "Fail"},
+                        {.event = "Hang", .action = "Fail", .after = "2m"},
+                        {.event = "Hang", .action = "Fail", .after = "1h"}};
+  EXPECT_EQ(hang_seconds(spec), 120);
+  spec.failure.rules[1].after.clear();
+  EXPECT_EQ(hang_seconds(spec), 20);
 }
 
 TEST(TrainingJob, TimesAndPoliciesOfItsEndAreChecked) {

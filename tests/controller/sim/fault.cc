@@ -12,18 +12,20 @@ constexpr std::array<std::string_view, kFaults> kFaultNames = {
     "watch cut",        "watch expired", "watch too large", "lagging watch", "repeated events",
     "coalesced events", "label lost",    "crash",           "stall",         "told to end",
     "held back",        "old report",    "worker killed",   "worker OOM",    "pod deleted",
-    "pod removed",      "pod evicted",   "container exit",  "worker exit",   "bad machine",
-    "unschedulable",    "image pull",    "node lost",       "clock jump",    "suspend",
-    "resume",           "scale",         "illegal edit",    "correction",    "job replaced",
-    "job deleted",      "job held"};
+    "pod removed",      "pod evicted",   "container exit",  "worker exit",   "worker hung",
+    "bad machine",      "unschedulable", "image pull",      "node lost",     "clock jump",
+    "suspend",          "resume",        "scale",           "illegal edit",  "correction",
+    "job replaced",     "job deleted",   "job held"};
 
 constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
-    "pod created",      "pod removed",       "round formed",     "restart in place",
-    "recreate pod",     "recovered",         "complete",         "failed",
-    "suspended",        "resumed",           "spec invalid",     "valid again",
-    "resized",          "deadline exceeded", "failed by rule",   "ignored by rule",
-    "recreate by rule", "node avoided",      "pending given up", "complete by rank 0",
-    "expired",          "another leader",    "released"};
+    "pod created",      "pod removed",      "round formed",
+    "restart in place", "hang named",       "recreate pod",
+    "recovered",        "complete",         "failed",
+    "suspended",        "resumed",          "spec invalid",
+    "valid again",      "resized",          "deadline exceeded",
+    "failed by rule",   "ignored by rule",  "recreate by rule",
+    "node avoided",     "pending given up", "complete by rank 0",
+    "expired",          "another leader",   "released"};
 
 static_assert(!kFaultNames.back().empty() && !kTransitionNames.back().empty());
 

@@ -39,6 +39,7 @@ enum class Fault : size_t {
   kEvicted,
   kContainerExit,
   kWorkerExit,     // with an exit code of which a job's rules may speak
+  kWorkerHung,     // it stands still, and the others wait for it
   kBadMachine,     // a worker dies, on one machine alone
   kUnschedulable,  // a pod waits for room, for a while or, where the job limits that, for ever
   kImagePull,      // the same with its image
@@ -63,6 +64,7 @@ enum class Transition : size_t {
   kPodRemoved,
   kRoundFormed,
   kRestartInPlace,
+  kHangNamed,
   kRecreatePod,
   kRecovered,
   kComplete,

@@ -212,12 +212,26 @@ void Invariants::check_failure(const Json& job, const Json& after) {
                          : nullptr;
   check_rules(job, after);
   check_given_up(job, after, node);
+  check_hang(failure, node);
   if (string_or(failure, "reason", "") != "AgentSilent") return;
   if (node != nullptr && !node->is_silent && is_unheard(*node)) ++causes_[uid_of(job)];
   const bool is_told_all = chance_.counts.controllers_are_well();
   if (!is_told_all) return;
   if (node == nullptr || !node->is_silent) {
     chance_.violate("failures", "silence was noticed where something else had happened");
+  }
+}
+
+// A rank that hangs is there: what its machine does is another failure.
+void Invariants::check_hang(const Json& failure, const Node* node) {
+  if (string_or(failure, "reason", "") != kHang) return;
+  chance_.count(Transition::kHangNamed);
+  if (node == nullptr) return;
+  if (!node->hung_at && chance_.counts.controllers_are_well()) {
+    chance_.violate("failures", "a rank that is well was said to hang");
+  }
+  if (node->is_silent && node->hung_at == node->lost_at && stalls_ == 0) {
+    chance_.violate("failures", "a lost machine was taken for a hang");
   }
 }
 

@@ -54,6 +54,7 @@ class Invariants {
   void check_members(const Json& job, const Json& after);
   void check_restarts(const Json& job, const Json& after);
   void check_failure(const Json& job, const Json& after);
+  void check_hang(const Json& failure, const Node* node);
   void check_round(const Json& job, const Json& after);
   void check_end(const Json& job, const Json& after);
   void check_obedience(const Json& job, const Json& after);

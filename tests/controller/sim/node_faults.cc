@@ -1,4 +1,6 @@
 // What goes wrong with nodes.
+#include <algorithm>
+
 #include "controller/plan/names.h"
 #include "tests/controller/sim/nodes.h"
 
@@ -15,6 +17,15 @@ constexpr Fault kFaultsOfPods[] = {Fault::kPodDeleted, Fault::kPodForceDeleted, 
 void Nodes::count_failure(const std::string& job_uid) {
   ++failures_caused_;
   if (on_failure) on_failure(job_uid);
+}
+
+// One of the built-in loop's workers, of whose round another one is left to notice it.
+bool Nodes::can_hang(const Node& node) const {
+  return node.trains() && std::any_of(nodes_.begin(), nodes_.end(), [&node](const auto& entry) {
+           const Node& other = *entry.second;
+           return &other != &node && other.job_uid == node.job_uid && other.answers() &&
+                  other.state.hash == node.state.hash && other.trains();
+         });
 }
 
 void Nodes::cause_failures() {
@@ -40,6 +51,9 @@ void Nodes::cause_failure(Node& node) {
   } else if (node.state.phase == "Running" && chance_.happens(Fault::kWorkerExit, node.key)) {
     count_failure(node.job_uid);
     fail(node, kExitOfRules, "Error");
+  } else if (can_hang(node) && chance_.happens(Fault::kWorkerHung, node.key)) {
+    count_failure(node.job_uid);
+    node.hung_at = chance_.clock.now();
   } else if (node.state.phase == "Running" && node.machine == bad_machine_ &&
              chance_.happens(Fault::kBadMachine, node.key)) {
     count_failure(node.job_uid);
@@ -70,6 +84,9 @@ void Nodes::lose(Node& node, Fault fault) {
       break;
     default:
       node.is_silent = true;
+      node.lost_at = chance_.clock.now();
+      // Its connections end, or nobody hears of them.
+      if (can_hang(node) && chance_.flip(0.5)) node.hung_at = node.lost_at;
       follow(node.job_uid, Duration{0});
   }
 }

@@ -324,6 +324,7 @@ void Nodes::carry_out(Node& node, const Assignment& assignment) {
   if (node.state.round > 0) node.old_report = report(node);
   node.assignment = assignment;
   node.assigned_at = chance_.clock.now();
+  node.hung_at.reset();
   node.state.round = assignment.world.round;
   node.state.hash = assignment.hash;
   node.state.phase = "Running";
@@ -365,7 +366,8 @@ void Nodes::look_at(const std::string& job_uid) {
   for (auto& [uid, node] : nodes_) {
     const std::string& phase = node->state.phase;
     const bool takes_part = phase == "Running" || phase == "Failed" || phase == "Completed";
-    if (node->job_uid == job_uid && node->answers() && takes_part) {
+    const bool is_there = node->answers() || node->is_waited_for();
+    if (node->job_uid == job_uid && is_there && takes_part) {
       rounds[node->state.hash].push_back(node.get());
     }
   }
@@ -376,14 +378,19 @@ void Nodes::look_at(const std::string& job_uid) {
 
 // Whether anybody still runs.
 bool Nodes::proceed(const Round& round) {
-  const auto runs = [](const Node* node) { return node->state.phase == "Running"; };
+  const auto runs = [](const Node* node) {
+    return node->state.phase == "Running" && !node->hung_at;
+  };
   const auto is_well = [](const Node* node) { return node->state.phase != "Failed"; };
+  const auto is_hung = [](const Node* node) { return node->hung_at.has_value(); };
   const bool is_whole = round.size() == round.front()->assignment.world.nodes.size();
   if (std::none_of(round.begin(), round.end(), runs)) return false;
-  if (is_whole && std::all_of(round.begin(), round.end(), is_well)) {
-    train(round);
-  } else {
+  if (!is_whole || !std::all_of(round.begin(), round.end(), is_well)) {
     break_up(round);
+  } else if (std::any_of(round.begin(), round.end(), is_hung)) {
+    wait_for_hung(round);
+  } else {
+    train(round);
   }
   return std::any_of(round.begin(), round.end(), runs);
 }
@@ -419,13 +426,25 @@ void Nodes::train(const Round& round) {
   }
 }
 
+void Nodes::wait_for_hung(const Round& round) {
+  const auto hung = std::find_if(round.begin(), round.end(),
+                                 [](const Node* node) { return node->hung_at.has_value(); });
+  if (chance_.clock.now() - *(*hung)->hung_at < seconds(kHangSeconds)) return;
+  for (Node* node : round) {
+    if (node->hung_at || !worker_of(*node).running) continue;
+    worker_of(*node).suspect_rank = worker_of(**hung).rank;
+    fail(*node, kExitPeerHung, "Error");
+  }
+}
+
 // Someone is missing: at once for those who trained with him, else when forming takes too long.
 void Nodes::break_up(const Round& round) {
   Round waiting;
   for (Node* node : round) {
     const bool had_formed = worker_of(*node).phase >= WorkerPhase::kTraining;
     const bool is_late = chance_.clock.now() - node->assigned_at > kFormingMax;
-    if (worker_of(*node).running && (had_formed || is_late)) waiting.push_back(node);
+    const bool waits = worker_of(*node).running && !node->hung_at;
+    if (waits && (had_formed || is_late)) waiting.push_back(node);
   }
   const bool nobody_failed = std::none_of(
       round.begin(), round.end(), [](const Node* node) { return node->state.phase == "Failed"; });

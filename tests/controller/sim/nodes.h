@@ -37,9 +37,16 @@ struct Node {
   Assignment assignment{};
   TimePoint assigned_at{};
   TimePoint failed_at{};
-  TimePoint marked_at{};  // for deletion
+  std::optional<TimePoint> hung_at{};  // its worker stands still, or its machine is off the network
+  TimePoint lost_at{};                 // since then silent
+  TimePoint marked_at{};               // for deletion
 
   bool answers() const { return is_live && !is_silent && !ip.empty(); }
+  bool is_waited_for() const { return is_live && hung_at; }
+  bool trains() const {
+    return state.phase == "Running" && assignment.train && !hung_at &&
+           state.workers.front().phase == WorkerPhase::kTraining;
+  }
 };
 
 // The command whose ranks end after `steps` and a bit each, rank 0 first; or, `by_rank_zero`, whose
@@ -54,8 +61,9 @@ inline constexpr int kExitKilled = 137;
 std::set<std::string> avoided_by(const Json& pod);
 
 // Kubelets, agents and workers of all pods. Workers of one round form once all of them were told
-// the same, then make a step every two seconds; if one is missing, the others leave. A command
-// (command_of()) does the same, but its ranks don't end together.
+// the same, then make a step every two seconds; if one is missing, the others leave: at once, or
+// when they have waited for one that hangs. A command (command_of()) does the same, but its ranks
+// don't end together, and none of them hangs.
 class Nodes {
  public:
   static constexpr Duration kFailureTick = std::chrono::milliseconds(500);
@@ -110,6 +118,8 @@ class Nodes {
   bool proceed(const Round& round);
   void train(const Round& round);
   void break_up(const Round& round);
+  void wait_for_hung(const Round& round);
+  bool can_hang(const Node& node) const;
   void fail(Node& node, int exit_code, const char* reason);
 
   void cause_failures();
