@@ -191,7 +191,10 @@ void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoi
   } else if (end.exit_code == 0) {
     worker.reason = "Completed";
   } else {
-    worker.reason = end.oom_killed ? "OOMKilled" : end.signal != 0 ? "Signal" : "Error";
+    worker.reason = end.hung          ? kHang
+                    : end.oom_killed  ? "OOMKilled"
+                    : end.signal != 0 ? "Signal"
+                                      : "Error";
     worker.log_tail = end.log_tail;
     failed_at_[static_cast<size_t>(worker.local_rank)] = now;
     if (first_failed_local_rank_ < 0) first_failed_local_rank_ = worker.local_rank;

@@ -39,6 +39,7 @@ struct WorkerEnd {
   int64_t signal = 0;
   bool oom_killed = false;
   std::string log_tail;
+  bool hung = false;  // the agent ended it, because it stood still
 };
 
 // What an agent does and says, as data: assignments, exits, progress, signals and time go in;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "agent/node/files.h"
+#include "agent/node/hang_watch.h"
 #include "agent/node/rank_environment.h"
 #include "common/base/log.h"
 
@@ -33,6 +34,12 @@ int make_shared_memory(int64_t local_size) {
   return fd;
 }
 
+// Other ranks wait for one, with limits of their own, of which the longest is kSilenceLimit.
+Duration hang_floor(const Assignment& assignment) {
+  const Duration alone = std::chrono::seconds(assignment.hang_seconds);
+  return assignment.world.world_size() == 1 ? alone : std::max(alone, 2 * kSilenceLimit);
+}
+
 }  // namespace
 
 struct WorkerSet::Worker {
@@ -50,6 +57,8 @@ struct WorkerSet::Worker {
   std::optional<ProgressFile> file;  // of a command's program
   GrowthRate samples;
   GrowthRate tokens;
+  std::optional<HangWatch> watch;  // of a lockstep-worker
+  bool hung = false;
   pid_t pid = 0;       // 0: doesn't run
   int output_fd = -1;  // the pipe's reading end
 };
@@ -75,6 +84,7 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
     workers_.push_back(std::make_unique<Worker>(std::move(launch), output_));
     Worker& worker = *workers_.back();
     ++started_;
+    if (assignment.train) worker.watch.emplace(hang_floor(assignment));
     if (const Status status = start_one(worker, assignment, shm_fd); status.ok()) {
       machine.spawned(local_rank, worker.pid);
     } else {
@@ -157,9 +167,16 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
     totals.running_cpu_seconds = 0;
     drain(worker);
     worker.log.finish();
-    WorkerEnd end = {ended.exit_code, ended.signal, false, worker.log.tail()};
+    WorkerEnd end = {.exit_code = ended.exit_code,
+                     .signal = ended.signal,
+                     .log_tail = worker.log.tail(),
+                     .hung = worker.hung};
+    if (end.hung) {
+      end.log_tail += "rank " + std::to_string(worker.launch.rank) + " stood still after step " +
+                      std::to_string(worker.numbers.step);
+    }
     const int64_t kills = cgroup_.oom_kills();
-    if (ended.signal == SIGKILL && kills > oom_kills_ && oom_kills_ >= 0) {
+    if (!end.hung && ended.signal == SIGKILL && kills > oom_kills_ && oom_kills_ >= 0) {
       end.oom_killed = true;
       ++oom_kills_;
     }
@@ -202,6 +219,7 @@ void WorkerSet::drain(Worker& worker) {
 void WorkerSet::read_progress(RoundMachine& machine, TimePoint now, WallTime wall) {
   for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
     if (workers_[local_rank]->page) read_page(local_rank, machine, wall);
+    if (workers_[local_rank]->watch) watch_for_hang(*workers_[local_rank], now);
     if (workers_[local_rank]->file) read_file(local_rank, machine, now, wall);
   }
 }
@@ -217,6 +235,15 @@ void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, WallTime wal
   worker.reported = true;
   if (local_rank == 0) counters_.observe(numbers, share_);
   machine.progress(round, static_cast<int64_t>(local_rank), numbers, wall);
+}
+
+void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {
+  if (!worker.reported || worker.pid <= 0 || worker.hung) return;
+  if (!worker.watch->is_hung(worker.numbers, now)) return;
+  log_warning("a worker stands still after a step, and is killed",
+              {{"rank", worker.launch.rank}, {"step", worker.numbers.step}});
+  worker.hung = true;
+  kill(worker.pid, SIGKILL);
 }
 
 void WorkerSet::read_file(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "agent/comm/make_communicator.h"
+#include "common/api/hang_limit.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "kernels/ops/op_table.h"

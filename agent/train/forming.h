@@ -7,16 +7,11 @@
 #include "agent/train/data/windows.h"
 #include "agent/train/exit_reason.h"
 #include "common/api/worker_config.h"
-#include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/layout/mesh.h"
 #include "kernels/ops/matmul.h"
 
 namespace lockstep {
-
-// How long an operation waits for a rank from which nothing comes, but within steps (hang_limit.h):
-// a peer may save a checkpoint meanwhile. That it ended is known at once, by its connection.
-inline constexpr Duration kSilenceLimit = std::chrono::minutes(10);
 
 // Connects this rank with all others of its round, on the addresses of the assignment.
 Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason);

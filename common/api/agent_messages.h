@@ -77,7 +77,7 @@ struct WorkerState {
   int64_t exit_code = 0;  // once not running; 128 + signal where a signal ended it
   int64_t signal = 0;     // that ended it, 0 if none
   std::string
-      reason;  // "", Completed, Error, Signal, OOMKilled, StartError, Stopped (by the agent)
+      reason;  // "", Completed, Error, Signal, OOMKilled, StartError, Hang, Stopped (by the agent)
   std::string log_tail;  // the end of its stderr, at most 2 KiB, once it failed
   WorkerPhase phase = WorkerPhase::kStarting;
   int64_t step = 0;

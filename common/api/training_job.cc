@@ -197,22 +197,21 @@ void add_counts(const ProgressStatus& others, ProgressStatus& progress) {
   progress.samples = std::min(progress.samples + others.samples, kMax);
 }
 
-std::optional<int64_t> seconds_from_text(std::string_view text) {
+std::optional<int64_t> hang_seconds_from_text(std::string_view text) {
   if (text.empty()) return std::nullopt;
   const char unit = text.back();
   const int64_t factor = unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
   int64_t number = 0;
   const char* end = text.data() + text.size() - 1;
   const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (factor == 0 || stop != end || error != std::errc() || text.front() == '-')
-    return std::nullopt;
-  if (number < 1 || number > kHangSecondsMax / factor) return std::nullopt;
+  if (factor == 0 || stop != end || error != std::errc()) return std::nullopt;
+  if (number > kHangSecondsMax / factor || number * factor < kHangSecondsMin) return std::nullopt;
   return number * factor;
 }
 
 int64_t hang_seconds(const TrainingJobSpec& spec) {
   for (const FailureRule& rule : spec.failure.rules) {
-    if (rule.event == kHang) return seconds_from_text(rule.after).value_or(kHangSeconds);
+    if (rule.event == kHang) return hang_seconds_from_text(rule.after).value_or(kHangSeconds);
   }
   return kHangSeconds;
 }

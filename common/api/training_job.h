@@ -150,6 +150,7 @@ struct FailureSpec {
 // Of the built-in loop: how long the others wait in a step for a rank until it hangs.
 inline constexpr char kHang[] = "Hang";
 inline constexpr int64_t kHangSeconds = 20;
+inline constexpr int64_t kHangSecondsMin = 5;  // several signs of life
 inline constexpr int64_t kHangSecondsMax = 86400;
 
 inline constexpr char kRankZero[] = "RankZero";  // of successPolicy
@@ -347,9 +348,9 @@ ModelConfig model_config(const TrainSpec& train);
 int64_t processes_per_node(const TrainingJobSpec& spec);
 // What the first rule about a hang says, or kHangSeconds.
 int64_t hang_seconds(const TrainingJobSpec& spec);
-// 600 of "10m": a whole number and s, m or h; nullopt for what is none, or not 1 s to
+// 600 of "10m": a whole number and s, m or h; nullopt for what is none, or not kHangSecondsMin to
 // kHangSecondsMax.
-std::optional<int64_t> seconds_from_text(std::string_view text);
+std::optional<int64_t> hang_seconds_from_text(std::string_view text);
 // Ranks listen on port_count() ports from rendezvous.port on: one each, and for a command one each
 // in kPortRounds windows that its rounds take in turn. So the store of a new round is never met by
 // a rank of the last one that is still to be killed, nor its port by a connection's TIME_WAIT.

@@ -159,14 +159,13 @@ void Rules::check_groups() {
 void Rules::check_hang(const FailureRule& rule, const std::string& path) {
   if (rule.event == kHang && !spec.train.has_value()) {
     not_in_this_version(path + ".event", "Hang of a command",
-                        "another event (the program's own "
-                        "time limits end it)");
+                        "another event (the program's own time limits end it)");
   }
   if (rule.after.empty()) return;
   if (rule.event != kHang) add(path + ".after", "is for event: Hang alone");
-  if (!seconds_from_text(rule.after)) {
+  if (!hang_seconds_from_text(rule.after)) {
     add(path + ".after",
-        "found " + in_quotes(rule.after) + ", expected a whole number with s, m or h, 1s to 24h");
+        "found " + in_quotes(rule.after) + ", expected a whole number with s, m or h, 5s to 24h");
   }
 }
 

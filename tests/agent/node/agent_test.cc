@@ -79,6 +79,17 @@ TEST_F(AgentTest, NamesAWorkerThatIsKilledFromOutside) {
   EXPECT_GT(state.sequence, running.sequence);
 }
 
+TEST_F(AgentTest, EndsAWorkerThatIsAloneAndStandsStillInAStep) {
+  AgentProcess agent({.job_uid = uid_});
+  Assignment assignment = order("ignore+steps:6");
+  assignment.hang_seconds = 1;
+  ASSERT_EQ(agent.put(assignment).status, 200);
+  const AgentState state = agent.wait_for_phase("Failed");
+  EXPECT_EQ(state.workers.at(0).reason, "Hang");
+  EXPECT_EQ(state.workers.at(0).log_tail, "rank 0 stood still after step 6");
+  EXPECT_EQ(state.workers.at(0).exit_code, 128 + SIGKILL);
+}
+
 TEST_F(AgentTest, SaysThatTheWorkerProgramCannotBeStarted) {
   AgentProcess agent({.job_uid = uid_, .worker_binary = "/nowhere/lockstep-worker"});
   agent.put(order("wait"));

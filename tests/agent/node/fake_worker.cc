@@ -18,11 +18,12 @@
 
 // Stands in for lockstep-worker in the agent's tests: `--config FILE`, and does what the config's
 // job name says, orders joined by '+', each for all ranks or, with `@R`, for one:
-//   print:TEXT     a line on stdout           error:TEXT   bytes on stderr, without an end of line
-//   flood:N        N lines on stdout          env:NAME     its value on stdout
-//   step:N         N steps on the page        fds          its open descriptors on stdout
-//   ignore         SIGTERM has no effect      orphans      a child, and one in a session of its
-//   own, shm            adds 1 to shared memory                 both deaf to SIGTERM exit:N ends so
+//   print:TEXT   a line on stdout             error:TEXT  bytes on stderr, without an end of line
+//   flood:N      N lines on stdout            env:NAME    its value on stdout
+//   step:N       N steps on the page          steps:N     the same one after the other
+//   fds          its open descriptors         shm         adds 1 to shared memory
+//   ignore       SIGTERM has no effect        orphans     a child, and one in a session of its own,
+//   exit:N       ends so                                  both deaf to SIGTERM
 //   signal:N     ends by that signal
 // Then it waits for SIGTERM and ends with kExitStopped.
 
@@ -43,9 +44,14 @@ WorkerConfig read_config(const std::string& path) {
   return std::move(config).value();
 }
 
-void write_progress(const WorkerConfig& config, int64_t step) {
+// Once: it takes the descriptor.
+ProgressPage page_of(const WorkerConfig& config) {
   auto page = ProgressPage::attach(static_cast<int>(config.progress_fd));
   if (!page.ok()) std::exit(kExitBadConfig);
+  return *std::move(page);
+}
+
+void write_progress(ProgressPage& page, const WorkerConfig& config, int64_t step) {
   ProgressNumbers numbers;
   numbers.round = static_cast<uint64_t>(config.world.round);
   numbers.phase = WorkerPhase::kTraining;
@@ -64,7 +70,7 @@ void write_progress(const WorkerConfig& config, int64_t step) {
   numbers.communication_seconds = 0.004;
   numbers.update_seconds = 0.005;
   numbers.checkpoint_step = 5;
-  page->write(numbers);
+  page.write(numbers);
 }
 
 void wait_for_ever() {
@@ -113,7 +119,17 @@ void obey(const std::string& order, const std::string& value, const WorkerConfig
   }
   if (order == "env") std::printf("%s=%s\n", value.c_str(), std::getenv(value.c_str()));
   if (order == "fds") list_descriptors();
-  if (order == "step") write_progress(config, number());
+  if (order == "step") {
+    ProgressPage page = page_of(config);
+    write_progress(page, config, number());
+  }
+  if (order == "steps") {
+    ProgressPage page = page_of(config);
+    for (int64_t step = 0; step <= number(); ++step) {
+      write_progress(page, config, step);
+      usleep(100'000);  // a step takes so long
+    }
+  }
   if (order == "shm") count_in_shared_memory(config);
   if (order == "ignore") signal(SIGTERM, SIG_IGN);
   if (order == "orphans") leave_orphans();

@@ -11,6 +11,7 @@
 
 #include "agent/node/cgroup.h"
 #include "agent/node/files.h"
+#include "agent/node/hang_watch.h"
 #include "agent/node/launch.h"
 #include "agent/node/options.h"
 #include "agent/node/rank_environment.h"
@@ -44,6 +45,59 @@ std::string text_of(const std::string& path) {
 void put(const std::string& path, const std::string& text) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream(path) << text;
+}
+
+struct WatchedPage {
+  HangWatch watch{std::chrono::seconds(20)};
+  ProgressNumbers numbers;
+  TimePoint now{std::chrono::hours(1)};
+
+  // Looks every second for so long; whether it was found to hang.
+  bool look_for(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      now += std::chrono::seconds(1);
+      if (watch.is_hung(numbers, now)) return true;
+    }
+    return false;
+  }
+  void train(int steps, int seconds_each) {
+    numbers.phase = WorkerPhase::kTraining;
+    for (int i = 0; i < steps; ++i) {
+      ++numbers.step;
+      EXPECT_FALSE(look_for(seconds_each));
+    }
+  }
+};
+
+TEST(HangWatch, FindsAStepThatTakesFarLongerThanTheLastOnes) {
+  WatchedPage page;
+  page.train(8, 1);
+  EXPECT_FALSE(page.look_for(18));
+  EXPECT_TRUE(page.look_for(3));
+  WatchedPage slow;
+  slow.train(8, 30);
+  EXPECT_FALSE(slow.look_for(110)) << "five steps";
+  EXPECT_TRUE(slow.look_for(50));
+  WatchedPage slower;
+  slower.train(8, 1000);
+  EXPECT_FALSE(slower.look_for(3900));
+}
+
+TEST(HangWatch, LeavesFirstStepsAndWhatIsNoStepAlone) {
+  WatchedPage page;
+  page.train(1, 500);
+  page.train(8, 1);
+  page.numbers.phase = WorkerPhase::kSaving;
+  EXPECT_FALSE(page.look_for(2000));
+  page.train(1, 15);
+}
+
+TEST(HangWatch, TimeInWhichNobodyLookedDoesNotCount) {
+  WatchedPage page;
+  page.train(8, 1);
+  page.now += std::chrono::hours(1);
+  EXPECT_FALSE(page.look_for(17)) << "the whole pod stood still";
+  EXPECT_TRUE(page.look_for(5));
 }
 
 TEST(WorkerLog, WritesCleanLinesAndKeepsTheEnd) {

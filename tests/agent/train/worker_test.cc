@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/train/checkpoint/tensor_file.h"
-#include "agent/train/hang_limit.h"
+#include "common/api/hang_limit.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep {

@@ -337,10 +337,10 @@ TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
             at + ".after: is for event: Hang alone");
   EXPECT_EQ(error_of({{"event", "Hang"}, {"after", "10m"}, {"action", "RestartInPlace"}}),
             "no error");
-  for (const char* text : {"10", "m", "-5s", "0s", "1.5h", "25h", "1 m", "10d", "999999m"}) {
+  for (const char* text : {"10", "m", "-5s", "0s", "4s", "1.5h", "25h", "1 m", "10d", "999999m"}) {
     EXPECT_EQ(
         error_of({{"event", "Hang"}, {"after", text}, {"action", "Fail"}}),
-        at + ".after: found \"" + text + "\", expected a whole number with s, m or h, 1s to 24h");
+        at + ".after: found \"" + text + "\", expected a whole number with s, m or h, 5s to 24h");
   }
 }
 

@@ -7,7 +7,12 @@
 
 namespace lockstep {
 
-// How long the others may wait in a collective for a rank until it counts as hung:
+// How long an operation waits for a rank from which nothing comes, but within steps: a peer may
+// save a checkpoint meanwhile. That it ended is known at once, by its connection.
+inline constexpr Duration kSilenceLimit = std::chrono::minutes(10);
+
+// How long a step may stand still until a rank counts as hung, as the others see it that wait for
+// it in a collective, or its agent:
 //   max(floor, 5 x median of the last steps' seconds),
 // and `pause` where what a step takes isn't known: in a round's first steps, and in the step after
 // one rank may have saved a checkpoint or all have validated. Every rank makes the same calls in

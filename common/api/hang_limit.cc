@@ -1,4 +1,4 @@
-#include "agent/train/hang_limit.h"
+#include "common/api/hang_limit.h"
 
 #include <algorithm>
 

@@ -1,0 +1,28 @@
+#include "agent/node/hang_watch.h"
+
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr Duration kLookMax = std::chrono::seconds(2);  // from one look to the next
+
+}  // namespace
+
+bool HangWatch::is_hung(const ProgressNumbers& numbers, TimePoint now) {
+  const Duration unseen = now - std::exchange(looked_at_, now);
+  if (numbers.phase != WorkerPhase::kTraining) {
+    since_.reset();
+    return false;
+  }
+  if (!since_ || numbers.step != step_) {
+    if (since_ && numbers.step > step_) limit_.add_step((now - *since_) / (numbers.step - step_));
+    since_ = now;
+    step_ = numbers.step;
+    return false;
+  }
+  if (unseen > kLookMax) *since_ += unseen;
+  return now - *since_ >= limit_.of_next_step();
+}
+
+}  // namespace lockstep
