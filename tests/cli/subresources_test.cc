@@ -43,7 +43,7 @@ TEST_F(ApiTest, BodiesOfAnotherShapeAreRefusedNotFatal) {
     EXPECT_EQ(ask("POST", std::string(kPods) + "/p/binding", body).code, 400) << body;
     EXPECT_EQ(ask("POST", std::string(kPods) + "/p/eviction", body).code, 400) << body;
   }
-  EXPECT_EQ(ask("PUT", kScale, {{"metadata", 5}, {"spec", {{"replicas", 2}}}}).code, 200);
+  EXPECT_EQ(ask("PUT", kScale, {{"metadata", 5}, {"spec", {{"replicas", 2}}}}).code, 400);
   Json odd = get(std::string(kPods) + "/p").body;
   odd["status"] = 5;
   ask("PUT", std::string(kPods) + "/p/status", odd);

@@ -132,6 +132,21 @@ TEST_F(Scale, AWriteFromAnOldVersionIs409) {
   EXPECT_TRUE(is_failure(ask("PUT", widgets() + "/a/scale", old), 409, "Conflict"));
 }
 
+TEST_F(Scale, ABodyWhoseMetadataIsWrongIs400) {
+  make(widgets(), widget("a", {{"size", 3}}));
+  const Json scale = get(widgets() + "/a/scale").body;
+  for (const Json& metadata :
+       {Json(5), Json::array(), Json("a"), Json({{"name", 5}}), Json({{"name", "b"}}),
+        Json::object(), Json({{"name", "a"}, {"resourceVersion", 7}}),
+        Json({{"name", "a"}, {"labels", {{"x", 1}}}})}) {
+    Json wrong = scale;
+    wrong["metadata"] = metadata;
+    EXPECT_TRUE(is_failure(ask("PUT", widgets() + "/a/scale", wrong), 400, "BadRequest"))
+        << metadata;
+  }
+  EXPECT_EQ(get(widgets() + "/a").body["spec"]["size"], 3);
+}
+
 TEST_F(Scale, FewerThanNoneAndMoreThanTheSchemaAllowsAreRefused) {
   make(widgets(), widget("a", {{"size", 3}}));
   EXPECT_TRUE(

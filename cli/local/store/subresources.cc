@@ -5,6 +5,7 @@
 
 #include "cli/local/store/api.h"
 #include "cli/local/store/event_view.h"
+#include "cli/local/store/object_rules.h"
 #include "cli/local/store/write.h"
 
 namespace lockstep::local {
@@ -85,8 +86,11 @@ ApiResponse Api::write_scale(Write& write, const ApiRequest& request) {
   std::variant<Json, ApiResponse> given =
       request.method == "PUT" ? parse_body(request) : patched(scale_type(), request, before);
   if (auto* error = std::get_if<ApiResponse>(&given)) return *error;
-  const Json& scale = std::get<Json>(given);
-  if (!scale.is_object()) return bad_request("the body is not an object");
+  Json& scale = std::get<Json>(given);
+  if (auto error = check_kind(scale_type(), scale)) return *std::move(error);
+  if (std::string name = string_or(scale["metadata"], "name", ""); name != path.name)
+    return bad_request("the name of the object (" + name +
+                       ") does not match the name on the URL (" + path.name + ")");
   const Json* spec = find_member(scale, "spec");
   const Json* replicas = spec == nullptr ? nullptr : find_member(*spec, "replicas");
   if (replicas != nullptr && !replicas->is_number_integer())
@@ -102,10 +106,8 @@ ApiResponse Api::write_scale(Write& write, const ApiRequest& request) {
   if (!set_replicas(object, path.type->scale->spec_replicas, count))
     return bad_request(path.type->scale->spec_replicas + ": lies in what is no object");
   Json& metadata = object["metadata"];
-  const Json* given_metadata = find_member(scale, "metadata");
   for (const char* key : {"resourceVersion", "uid"}) {
-    if (given_metadata == nullptr) break;
-    if (std::string asked = string_or(*given_metadata, key, ""); !asked.empty())
+    if (std::string asked = string_or(scale["metadata"], key, ""); !asked.empty())
       metadata[key] = asked;
   }
   ApiPath main = path;  // the object itself is written
