@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "common/base/log.h"
 
@@ -172,8 +173,11 @@ bool AgentWatchers::suspect_self() {
   constexpr Duration kCountInterval = std::chrono::seconds(1);
   const TimePoint now = timers_.now();
   if (suspects_self_ || now - counted_at_ >= kCountInterval) {
-    suspects_self_ = most_are_silent();
+    const bool did = std::exchange(suspects_self_, most_are_silent());
     counted_at_ = now;
+    if (suspects_self_ && !did)
+      log_warning("most agents are silent: their pods are kept for longer");
+    if (did && !suspects_self_) log_info("most agents are heard again");
   }
   return suspects_self_;
 }

@@ -1,6 +1,7 @@
 // Every failure of a job that Kubernetes knows, on the server of this run, with real processes.
 #include <signal.h>
 
+#include "controller/plan/plan.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/processes.h"
 
@@ -8,6 +9,18 @@ namespace lockstep::integration {
 namespace {
 
 using Failures = ClusterCase;
+
+// The agent's process of each pod.
+std::vector<pid_t> agents_of(const std::map<std::string, std::string>& pods) {
+  std::vector<pid_t> agents;
+  for (const auto& [name, uid] : pods) {
+    for (const pid_t pid : test::processes_with_environment(uid + "-node")) {
+      const std::vector<std::string> words = test::arguments(pid);
+      if (!words.empty() && words[0].ends_with("lockstep-agent")) agents.push_back(pid);
+    }
+  }
+  return agents;
+}
 
 TEST_F(Failures, ARankThatExitsIsStartedAgainInTheSamePods) {
   make_job("a", running_script("[ $RANK-$LOCKSTEP_ROUND != 1-1 ] || { sleep 0.2; exit 7; }; "
@@ -95,14 +108,35 @@ TEST_F(LostPods, OneWhoseMachineLosesItsPowerGoesToAnother) {
 
 TEST_F(LostPods, OneWhoseAgentIsKilledIsReplaced) {
   start_job();
-  const std::string uid = before_.rbegin()->second;
-  for (const pid_t pid : test::processes_with_environment(uid + "-node")) {
-    const std::vector<std::string> words = test::arguments(pid);
-    if (!words.empty() && words[0].ends_with("lockstep-agent")) kill(pid, SIGKILL);
-  }
+  for (const pid_t pid : agents_of({*before_.rbegin()})) kill(pid, SIGKILL);
   expect_complete("a");
   EXPECT_EQ(status("a")["restarts"], 1) << status("a");
   EXPECT_EQ(uids("a").begin()->second, before_.begin()->second);
+}
+
+TEST_F(Failures, AgentsThatAreAllSilentAtOnceCostNoProcess) {
+  make_job("a", running_script(), {{"nodes", 3}});
+  ASSERT_TRUE(wait_for("three ranks", [&] { return starts() == 3; }));
+  ASSERT_TRUE(wait_for("Running", [&] { return is("a", "Running"); }));
+  const auto before = uids("a");
+  const std::vector<pid_t> agents = agents_of(before);
+  ASSERT_EQ(agents.size(), 3u);
+  const auto has_logged = [&](const char* words) {
+    return test::read_file(here() / "controller.log").find(words) != std::string::npos;
+  };
+  for (const pid_t pid : agents) kill(pid, SIGSTOP);
+  ASSERT_TRUE(wait_for("doubt", [&] { return has_logged("most agents are silent"); }));
+  // One that was silent alone would have lost its pod by then.
+  const auto until = std::chrono::steady_clock::now() + Limits().agent_silence;
+  ASSERT_TRUE(wait_for("patience", [&] { return std::chrono::steady_clock::now() >= until; }));
+  EXPECT_EQ(uids("a"), before);
+  for (const pid_t pid : agents) kill(pid, SIGCONT);
+  ASSERT_TRUE(wait_for("trust", [&] { return has_logged("most agents are heard again"); }));
+  let_end();
+  expect_complete("a");
+  EXPECT_EQ(status("a")["restarts"], 0) << status("a");
+  EXPECT_EQ(starts(), 3);
+  EXPECT_EQ(uids("a"), before);
 }
 
 TEST_F(Failures, APodThatWaitsForADeadMachineIsReplaced) {
