@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "common/base/sha256.h"
 
@@ -11,6 +12,9 @@ namespace {
 
 // Of frames that came before their operation was called here.
 constexpr size_t kAsideBytesMax = size_t{64} << 20;
+// From one look at who is silent to the next. Where it was far longer, this process stood still
+// itself, perhaps with all others of its machine: that is nobody's silence.
+constexpr Duration kLook = std::chrono::seconds(1);
 
 TimePoint now() {
   return SystemClock().now();
@@ -288,12 +292,15 @@ void Core::wait() {
     return;
   }
   const TimePoint at = now();
-  Duration rest = Duration::max();
+  const Duration unseen = at - std::exchange(looked_at_, at);
+  Duration rest = kLook;
   for (Operation* operation : active_) {
     if (operation->is_collective() && operation->group()->running != operation) continue;
     if (!operation->waiting) {
       operation->waiting = true;
       operation->waiting_since = at;
+    } else if (unseen > 2 * kLook) {
+      operation->waiting_since += unseen;
     }
     const Duration silent = at - operation->waiting_since;
     if (silent >= operation->limit()) return blame_silence(*operation, silent);

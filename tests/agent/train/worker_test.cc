@@ -243,6 +243,25 @@ TEST(Worker, ARankThatStandsStillIsNamedWithTheCollectiveThatItMisses) {
   }
 }
 
+TEST(Worker, AMachineThatStoodStillAsAWholeIsNoHang) {
+  WorkerWorld::Options options = small_world(2);
+  options.hang_seconds = 3;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  world.wait_until(0, [](const ProgressNumbers& numbers) { return numbers.step >= 5; });
+  const auto let_pass = [&world](std::chrono::milliseconds time) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    world.wait_until(0, [until](const auto&) { return std::chrono::steady_clock::now() >= until; });
+  };
+  world.kill(0, SIGSTOP);
+  let_pass(std::chrono::milliseconds(300));  // rank 1 waits for it
+  world.kill(1, SIGSTOP);
+  let_pass(std::chrono::seconds(7));
+  for (const int64_t rank : {0, 1}) world.kill(rank, SIGCONT);
+  EXPECT_EQ(world.wait(), (std::vector<int>{0, 0})) << world.log(1);
+  expect_same_end(undisturbed(), world);
+}
+
 TEST(HangLimit, IsFiveMedianStepsButNotBelowTheFloor) {
   using std::chrono::seconds;
   HangLimit limit(seconds(20), seconds(600));
