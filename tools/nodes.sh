@@ -77,8 +77,8 @@ END
 # With a link address of its own: else it is the lowest of its ports', and changes as pods come and go,
 # for whose neighbours the gateway then is silent until their tables expire.
 make_bridge() {
-  ip link show "lockstep$1" >/dev/null 2>&1 ||
-    ip link add "lockstep$1" address "0a:58:0a:f4:0$1:01" type bridge
+  ip link show "lockstep$1" >/dev/null 2>&1 || ip link add "lockstep$1" type bridge
+  ip link set "lockstep$1" address "0a:58:0a:f4:0$1:01"
   ip addr replace "10.244.$1.1/24" dev "lockstep$1"
   ip link set "lockstep$1" up
 }
@@ -196,6 +196,7 @@ start_scheduler() {
 start_nodes() {
   local number
   mkdir -p "$state"
+  echo "$folder" >"$state/owner"
   make_pause_image
   (umask 077 && cp "$folder/kubeconfig" "$state/kubeconfig")
   cp /proc/sys/net/ipv4/ip_forward "$state/ip_forward"
@@ -214,8 +215,13 @@ stop_node() {
   pgrep -f -- "-address $state/node-$1/containerd.sock" | xargs -r kill -9 2>/dev/null || true
 }
 
+# The folder of the cluster whose nodes this machine has now; nothing where it has none.
+owner_of_nodes() { cat "$state/owner" 2>/dev/null || true; }
+
+# Those of this cluster: other checkouts' nodes stay.
 stop_nodes() {
   local node number
+  [ "$(owner_of_nodes)" = "$folder" ] || return 0
   stop kube-scheduler
   stop socat
   for node in "$state"/node-*; do
@@ -225,7 +231,6 @@ stop_nodes() {
     awk -v under="$node/" 'index($2, under) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount -l
     ip link del "lockstep$number" 2>/dev/null || true
   done
-  [ -d "$state" ] || return 0
   ip addr del "$service_address/32" dev lo 2>/dev/null || true
   cat "$state/ip_forward" >/proc/sys/net/ipv4/ip_forward
   # What kubelets and CNI's portmap have written there, unless another Kubernetes had before.
