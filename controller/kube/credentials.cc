@@ -18,6 +18,7 @@ Credentials::Credentials(CredentialOptions options, const Clock& clock)
   } else {
     authorization_ = bearer(options_.exec ? options_.exec_first.token : options_.token);
   }
+  certificate_ = {options_.exec_first.certificate_pem, options_.exec_first.key_pem};
   expires_ = options_.exec_first.expires;
 }
 
@@ -37,8 +38,14 @@ bool Credentials::refresh() {
   if (!options_.exec) return false;
   const std::string before = authorization_;
   take_result();
-  if (authorization_ == before) run_plugin();
-  return authorization_ != before;
+  const auto is_other = [&] { return authorization_ != before || has_new_certificate_; };
+  if (!is_other()) run_plugin();
+  return is_other();
+}
+
+std::optional<std::pair<std::string, std::string>> Credentials::take_certificate() {
+  if (!std::exchange(has_new_certificate_, false)) return std::nullopt;
+  return certificate_;
 }
 
 void Credentials::run_plugin() {
@@ -62,10 +69,18 @@ void Credentials::take_result() {
 }
 
 void Credentials::take(const Result<ExecCredential>& credential) {
-  if (!credential.ok()) {
-    log_warning("the credential plugin failed", {{"error", credential.error().message}});
+  const Status status =
+      credential.ok() ? check_client_certificate(credential->certificate_pem, credential->key_pem)
+                      : Status(credential.error());
+  if (!status.ok()) {
+    log_warning("the credential plugin failed", {{"error", status.error().message}});
     rested_at_ = clock_.now() + kRest;
     return;
+  }
+  std::pair certificate(credential->certificate_pem, credential->key_pem);
+  if (!certificate.first.empty() && certificate != certificate_) {
+    certificate_ = std::move(certificate);
+    has_new_certificate_ = true;
   }
   authorization_ = bearer(credential->token);
   expires_ = credential->expires;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -40,6 +41,8 @@ class Credentials {
   const std::vector<HttpField>& fields() const { return options_.fields; }
   // The server refused it. Whether there is another one now.
   bool refresh();
+  // The client certificate and its key, if the plugin has given others since this was last asked.
+  std::optional<std::pair<std::string, std::string>> take_certificate();
 
  private:
   void run_plugin();
@@ -50,6 +53,8 @@ class Credentials {
   const Clock& clock_;
   TokenSource token_;
   std::string authorization_;
+  std::pair<std::string, std::string> certificate_;
+  bool has_new_certificate_ = false;
   std::optional<WallTime> expires_;
   TimePoint rested_at_{};                       // the plugin isn't run before
   std::future<Result<ExecCredential>> result_;  // of the plugin that runs beside

@@ -414,6 +414,12 @@ void HttpClient::send(HttpRequest request, std::function<void(Result<HttpReply>)
   impl_->start(request, std::move(options));
 }
 
+void HttpClient::use_certificate(std::string certificate_pem, std::string key_pem) {
+  impl_->server.tls.certificate_pem = std::move(certificate_pem);
+  impl_->server.tls.key_pem = std::move(key_pem);
+  impl_->connect();
+}
+
 std::unique_ptr<HttpHandle> HttpClient::stream(HttpRequest request, HttpStreamHandler handler,
                                                size_t pending_bytes_max) {
   Exchange::Options options{.is_stream = true,

@@ -92,6 +92,9 @@ class HttpClient {
   // doesn't take waits in the network.
   std::unique_ptr<HttpHandle> stream(HttpRequest request, HttpStreamHandler handler,
                                      size_t pending_bytes_max = 4u << 20);
+  // Who this is to the server from now on, over new connections; the old ones end with what is open
+  // on them. The two fit together.
+  void use_certificate(std::string certificate_pem, std::string key_pem);
 
  private:
   struct Impl;

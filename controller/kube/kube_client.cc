@@ -246,7 +246,7 @@ void KubeClient::send_in_turn(ApiRequest request, Done done) {
 void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
   HttpRequest http{.method = method_of(request.verb),
                    .path_and_query = request_path(request),
-                   .authorization = credentials_.authorization(),
+                   .authorization = authorization(),
                    .fields = credentials_.fields(),
                    .deadline = options_.deadline,
                    .reply_bytes_max = options_.reply_bytes_max};
@@ -263,6 +263,16 @@ void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
         if (reply.ok()) tell_warning(reply->warning);
         done(to_api_reply(reply, timers_.wall_now(), request.verb == ApiVerb::kList ? kInList : 0));
       });
+}
+
+const std::string& KubeClient::authorization() {
+  const std::string& text = credentials_.authorization();
+  if (const auto certificate = credentials_.take_certificate()) {
+    log_info("the credential plugin gave another client certificate");
+    requests_.use_certificate(certificate->first, certificate->second);
+    watches_.use_certificate(certificate->first, certificate->second);
+  }
+  return text;
 }
 
 void KubeClient::tell_warning(const std::string& warning) {
@@ -354,7 +364,7 @@ std::unique_ptr<WatchHandle> KubeClient::watch(WatchRequest request, WatchHandle
   }
   HttpRequest http{.method = "GET",
                    .path_and_query = std::move(path),
-                   .authorization = credentials_.authorization(),
+                   .authorization = authorization(),
                    .fields = credentials_.fields(),
                    .deadline = std::chrono::seconds(seconds) + options_.watch_margin};
   auto watch = std::make_unique<KubeWatch>(std::move(handler), timers_, credentials_, metrics_);

@@ -56,6 +56,8 @@ class KubeClient final : public ApiClient {
  private:
   void send_in_turn(ApiRequest request, Done done);
   void send_now(ApiRequest request, Done done, bool may_retry);
+  // Of the next request; also sees to its client certificate.
+  const std::string& authorization();
   void tell_warning(const std::string& warning);
 
   KubeClientOptions options_;

@@ -11,6 +11,7 @@
 
 #include "common/base/base64.h"
 #include "controller/kube/kube_access.h"
+#include "controller/kube/kube_client.h"
 #include "tests/controller/tls_server.h"
 
 namespace lockstep {
@@ -385,6 +386,69 @@ TEST_F(Access, WhoMustNotStandStillHasThePluginRunBeside) {
   std::ofstream(folder + "/hold") << "";
   Credentials ending(options, loop_.clock);
   EXPECT_EQ(ending.authorization(), "Bearer run-1");  // its end doesn't wait for the plugin's
+}
+
+class CertificatePlugin : public Access {
+ protected:
+  // It has expired, so that the plugin is asked again.
+  void give(const std::string& name, const std::string& key_name) {
+    const Json credential = {{"kind", "ExecCredential"},
+                             {"apiVersion", "client.authentication.k8s.io/v1"},
+                             {"status",
+                              {{"clientCertificateData", certificates().text(name + ".crt")},
+                               {"clientKeyData", certificates().text(key_name + ".key")},
+                               {"expirationTimestamp", "2020-01-01T00:00:00Z"}}}};
+    test::write_file(folder_.path() / "new", dump_json(credential));
+    std::filesystem::rename(folder_.path() / "new", folder_.path() / "document");
+  }
+  Result<KubeAccess> access_by_plugin() {
+    user_.exec = ExecPlugin{.api_version = "client.authentication.k8s.io/v1",
+                            .command = plugin("cat " + (folder_.path() / "document").string()),
+                            .interactive_mode = "Never"};
+    return access();
+  }
+};
+
+TEST_F(CertificatePlugin, RequestsPresentWhatItGivesLater) {
+  give("client", "client");
+  const Result<KubeAccess> found = access_by_plugin();
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  give("second", "second");
+  KubeClient client({.server = found->server, .credentials = found->credentials}, loop_.mailbox,
+                    loop_.timers, loop_.clock);
+  const auto name = [&] {
+    bool is_answered = false;
+    client.send({.verb = ApiVerb::kGet, .type = kPods, .namespace_ = "ns", .name = "p"},
+                [&](const ApiReply&) { is_answered = true; });
+    while (!is_answered) {
+      loop_.timers.run_due();
+      loop_.mailbox.run();
+      if (!is_answered) loop_.mailbox.wait(loop_.timers.next());
+    }
+    return server_.requests().back().client_name;
+  };
+  std::string presented = name();
+  EXPECT_EQ(presented, "jane") << "the plugin runs beside";
+  while (presented == "jane") presented = name();
+  EXPECT_EQ(presented, "joan");
+}
+
+TEST_F(CertificatePlugin, APairThatDoesNotFitChangesNothing) {
+  give("client", "client");
+  const Result<KubeAccess> found = access_by_plugin();
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  Credentials credentials(found->credentials, loop_.clock);
+  EXPECT_FALSE(credentials.refresh()) << "the same pair";
+  EXPECT_FALSE(credentials.take_certificate());
+  give("second", "second");
+  EXPECT_TRUE(credentials.refresh());
+  const auto second = credentials.take_certificate();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->first, certificates().text("second.crt"));
+  EXPECT_FALSE(credentials.take_certificate()) << "taken";
+  give("client", "second");
+  EXPECT_FALSE(credentials.refresh());
+  EXPECT_FALSE(credentials.take_certificate());
 }
 
 TEST_F(Access, SaysWhatIsWrongWithAPlugin) {
