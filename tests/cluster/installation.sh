@@ -11,19 +11,49 @@ case_secrets() {
   done
 }
 
+# apply_chart [VALUE]: until its controllers are the ones that run.
+apply_chart() {
+  render_chart "$@" | "$kubectl" apply -f - >build/e2e-upgrade.log || fails "build/e2e-upgrade.log"
+  "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null || fails "no rollout"
+}
+
+# check_undisturbed JOB UIDS: it goes on, in its first round and with those pods.
+check_undisturbed() {
+  await_step "$1" "$(field "$1" .status.progress.step)"
+  [ "$(pods_of "$1" '{.metadata.uid}')" = "$2" ] || fails "expected the same pods"
+  [ "$(field "$1" .status.round)" = 1 ] || fails "expected round 1, found $(field "$1" .status.round)"
+}
+
 case_upgrade() {
-  say "an upgrade of the chart leaves a running job alone"
-  local before round
+  say "an upgrade of the chart and its rollback leave a running job alone"
+  local before
   job stays "$endless"
   await_step stays 0
   before=$(pods_of stays '{.metadata.uid}')
-  round=$(field stays .status.round)
-  render_chart "controller: {verbose: true}" | "$kubectl" apply -f - >build/e2e-upgrade.log || fails "build/e2e-upgrade.log"
-  "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null || fails "no rollout"
-  await_step stays "$(field stays .status.progress.step)"
-  [ "$(pods_of stays '{.metadata.uid}')" = "$before" ] || fails "expected the same pods"
-  [ "$(field stays .status.round)" = "$round" ] || fails "expected round $round, found $(field stays .status.round)"
+  apply_chart "controller: {verbose: true}"
+  check_undisturbed stays "$before"
+  apply_chart
+  check_undisturbed stays "$before"
   forget stays
+}
+
+# What helm leaves where it uninstalls: the definition and the controller's key.
+without_kept() { awk -v RS='\n---\n' '!/resource-policy: keep/ { print "---"; print }'; }
+
+no_controllers() { [ -z "$("$kubectl" -n "$system" get pods -o name)" ]; }
+
+case_uninstall() {
+  say "a running job outlives the chart, and is led on once that is installed again"
+  local before
+  job outlives "$endless"
+  await_step outlives 0
+  before=$(pods_of outlives '{.metadata.uid}')
+  render_chart | without_kept | "$kubectl" delete -f - >build/e2e-uninstall.log
+  eventually "controllers are left" no_controllers
+  "$kubectl" get trainingjob outlives >/dev/null || fails "the job is gone"
+  apply_chart
+  check_undisturbed outlives "$before"
+  forget outlives
 }
 
 case_permissions() {

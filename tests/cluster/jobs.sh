@@ -123,22 +123,6 @@ case_one_port() {
   forget left right
 }
 
-waits_for_room() { "$kubectl" get pods | grep -q 'queue-.* Pending '; }
-
-case_queue() {
-  say "20 small jobs, of which a few have room at a time"
-  local names began
-  mapfile -t names < <(printf 'queue-%s\n' {1..20})
-  began=$(milliseconds)
-  for name in "${names[@]}"; do
-    job "$name" "$one_node" 's/steps: 3000/steps: 20/' 's/- name: node/&\n        resources: {requests: {cpu: 800m}}/'
-  done
-  eventually "expected that some have to wait" waits_for_room
-  await_complete "${names[@]}"
-  say "20 jobs complete $(($(milliseconds) - began)) ms after the first kubectl apply"
-  forget "${names[@]}"
-}
-
 case_delete() {
   say "deletion in mid-run leaves nothing"
   job deleted "$endless"
