@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/base/random.h"
+#include "controller/loop/accepted_pods.h"
 #include "controller/loop/agent_client.h"
 #include "controller/loop/agent_watchers.h"
 #include "controller/loop/api_client.h"
@@ -93,6 +94,7 @@ class Controller final : private Knowledge {
     std::optional<PodCheck> pod_check;
     int64_t checked_generation = 0;  // of the job, for which it holds
     int checks_refused = 0;          // in a row
+    std::string likeness;            // of the pod that was last to be checked
     std::shared_ptr<void> plan;      // the last one that writes status
   };
 
@@ -106,6 +108,7 @@ class Controller final : private Knowledge {
   Observed observe(const std::string& key, const Json& document);
   void forget(const std::string& key);
   void after_plan(const std::string& key, const std::string& uid, Execution execution);
+  bool knows_answer(const Plan& plan, const std::string& uid);
   TimePoint next_try(int refusals) const;
   // nullptr: the job has gone meanwhile.
   Memory* memory_of(const JobContext& job);
@@ -135,6 +138,7 @@ class Controller final : private Knowledge {
   Executor executor_;
   AgentWatchers watchers_;
   ProgressBudget budget_;
+  AcceptedPods accepted_;
   ReconcileMetrics reconcile_metrics_;
   JobMetrics job_metrics_;
   Informer jobs_;

@@ -112,6 +112,7 @@ struct CreatePod {  // AlreadyExists: the pod that is there is read, and counts 
 };
 struct CheckPod {  // has the server check a pod as if it were created
   Json body;
+  std::string likeness;    // the same for pods that differ in nothing but whose they are
   int64_t generation = 0;  // of the job, for which the answer holds
 };
 struct ConfirmPod {  // reads the pod from the server: is it gone, or is the cache behind?

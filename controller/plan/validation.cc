@@ -1,3 +1,4 @@
+#include "common/base/sha256.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/pass.h"
@@ -45,6 +46,13 @@ bool is_check_due(const Pass& pass) {
   return !check || (!check->refusal.empty() && pass.now >= check->retry_at);
 }
 
+// The digest of the pod as it would be, were its job nameless and new.
+std::string likeness(TrainingJob job, const Limits& limits) {
+  job.metadata.name = job.metadata.uid = "";
+  const NewPod pod{.incarnation = 1, .image = limits.job_image, .agent_image = limits.agent_image};
+  return hex(sha256(dump_json(make_worker_pod(job, pod))));
+}
+
 // The next pod of node 0.
 CheckPod make_check(const Pass& pass) {
   const NewPod pod{.index = 0,
@@ -52,7 +60,9 @@ CheckPod make_check(const Pass& pass) {
                    .round = pass.status.round,
                    .image = pass.limits.job_image,
                    .agent_image = pass.limits.agent_image};
-  return {.body = make_worker_pod(pass.job(), pod), .generation = pass.job().metadata.generation};
+  return {.body = make_worker_pod(pass.job(), pod),
+          .likeness = likeness(pass.job(), pass.limits),
+          .generation = pass.job().metadata.generation};
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kPlansMax = 3;
 
-Json job(const std::string& name, const std::string& version) {
+Json job(const std::string& name, const std::string& version, const std::string& image = "i") {
   return {{"apiVersion", "lockstep.dev/v1alpha1"},
           {"kind", "TrainingJob"},
           {"metadata",
@@ -21,7 +21,7 @@ Json job(const std::string& name, const std::string& version) {
             {"resourceVersion", version},
             {"creationTimestamp", "2026-01-01T00:00:00Z"},
             {"generation", 1}}},
-          {"spec", {{"nodes", 1}, {"image", "i"}, {"command", {"train"}}}}};
+          {"spec", {{"nodes", 1}, {"image", image}, {"command", {"train"}}}}};
 }
 
 // Somebody put another job's label on it.
@@ -64,6 +64,26 @@ struct FloodTest : ::testing::Test {
     return request.name.empty() ? string_or(request.body["metadata"], "name", "") : request.name;
   }
 
+  // Takes every check, and nothing else; the names of the jobs whose pods were checked.
+  std::string checked() {
+    std::string names;
+    for (int i = 0; i < 100 && !api.asked.empty(); ++i) {
+      const bool is_check = api.asked.front().request.query.contains("dryRun");
+      if (is_check) names += asked_for(0).substr(0, 1);
+      api.answer({.outcome = is_check ? ApiOutcome::kOk : ApiOutcome::kUnavailable,
+                  .body = Json::object()});
+      timers.run_due();
+    }
+    return names;
+  }
+  void add(const Json& job) {
+    for (const auto& watching : api.watches) {
+      if (watching->request.type.plural != kTrainingJobs.plural) continue;
+      watching->handler.on_events({{.type = WatchEventType::kAdded, .object = job}});
+    }
+    timers.run_due();
+  }
+
   ManualClock clock;
   Timers timers{clock};
   Random random{1};
@@ -94,6 +114,17 @@ TEST_F(FloodTest, AJobThatLostAPodPassesTheOthers) {
   ASSERT_EQ(api.asked.size(), kPlansMax + 1);
   EXPECT_EQ(asked_for(kPlansMax).substr(0, 1), "f");
   EXPECT_EQ(api.asked.back().request.priority, ApiPriority::kUrgent);
+}
+
+TEST_F(FloodTest, OfManyJobsAlikeTheFirstFewAreChecked) {
+  EXPECT_EQ(checked(), "abc") << "three at once, before there was an answer";
+  add(job("g", "60", "another"));
+  EXPECT_EQ(checked(), "g") << "whose pods have another image";
+  add(job("h", "61", "another"));
+  EXPECT_EQ(checked(), "");
+  clock.advance(std::chrono::seconds(61));
+  add(job("k", "62", "another"));
+  EXPECT_EQ(checked().substr(0, 1), "k") << "what was right a minute ago may be so no more";
 }
 
 }  // namespace

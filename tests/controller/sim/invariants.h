@@ -81,6 +81,7 @@ class Invariants {
   std::map<std::string, int64_t> causes_;        // by job UID: what may be counted as a restart
   std::map<std::string, TimePoint> deleted_at_;  // by job UID: of those that a finalizer keeps
   std::map<std::string, TimePoint> refused_at_;  // by job UID: a pod that was checked
+  std::optional<TimePoint> accepted_at_;         // the last pod that was checked and taken
   std::set<std::string> checked_;                // UIDs of jobs
   // By job UID: events since the last write of its status; a job has none before the first one.
   std::map<std::string, int64_t> events_;

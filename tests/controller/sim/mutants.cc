@@ -189,7 +189,7 @@ void add_views(std::vector<Mutant>& mutants) {
   add("terminating pods count", "I10", seeing([](Observed& seen) {
         for (PodView& pod : seen.pods) pod.terminating = false;
       }));
-  add("ended pods count", "convergence", seeing([](Observed& seen) {
+  add("ended pods count", "failures", seeing([](Observed& seen) {
         for (PodView& pod : seen.pods) {
           if (pod.phase == "Failed") pod.phase = "Running";
         }

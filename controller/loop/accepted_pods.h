@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "common/base/clock.h"
+
+namespace lockstep {
+
+// What pods the API server was asked about of late and had nothing against, by their likeness
+// (CheckPod): of many jobs alike that come at once, only the first few are checked. That rules,
+// webhooks or accounts changed meanwhile is met by the pods themselves, as it is after a check.
+class AcceptedPods {
+ public:
+  void add(const std::string& likeness, TimePoint now) {
+    std::erase_if(until_, [now](const auto& each) { return each.second <= now; });
+    if (until_.size() < kMax) until_[likeness] = now + kLifetime;
+  }
+  bool has(const std::string& likeness, TimePoint now) const {
+    const auto found = until_.find(likeness);
+    return found != until_.end() && now < found->second;
+  }
+
+ private:
+  static constexpr size_t kMax = 1000;
+  static constexpr std::chrono::seconds kLifetime{60};
+
+  std::map<std::string, TimePoint> until_;
+};
+
+}  // namespace lockstep
