@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "common/base/log.h"
 
@@ -173,13 +172,24 @@ bool AgentWatchers::suspect_self() {
   constexpr Duration kCountInterval = std::chrono::seconds(1);
   const TimePoint now = timers_.now();
   if (suspects_self_ || now - counted_at_ >= kCountInterval) {
-    const bool did = std::exchange(suspects_self_, most_are_silent());
+    count_silent(now);
     counted_at_ = now;
-    if (suspects_self_ && !did)
-      log_warning("most agents are silent: their pods are kept for longer");
-    if (did && !suspects_self_) log_info("most agents are heard again");
   }
   return suspects_self_;
+}
+
+void AgentWatchers::count_silent(TimePoint now) {
+  const bool did = suspects_self_;
+  if (most_are_silent()) {
+    suspects_self_ = true;
+    heard_again_at_.reset();
+  } else if (suspects_self_) {
+    if (!heard_again_at_) heard_again_at_ = now;
+    suspects_self_ = now - *heard_again_at_ < options_.trust_after;
+    if (!suspects_self_) heard_again_at_.reset();
+  }
+  if (suspects_self_ && !did) log_warning("most agents are silent: their pods are kept for longer");
+  if (did && !suspects_self_) log_info("most agents are heard again");
 }
 
 }  // namespace lockstep

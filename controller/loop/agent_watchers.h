@@ -25,6 +25,9 @@ struct AgentWatchOptions {
   // many says more of them than of the controller.
   Duration silent_after = std::chrono::seconds(15);
   size_t silent_min = 3;
+  // Until the others are heard too, once it isn't most of them any more: their open polls have to
+  // end before they are asked again.
+  Duration trust_after = std::chrono::seconds(30);
   // Whether this process stood still is looked at so often; and a turn so much later than wanted
   // means that it did: the agents' silence in that time was its own.
   Duration standstill_look = std::chrono::seconds(2);
@@ -55,8 +58,8 @@ class AgentWatchers {
   std::map<std::string, AgentView> views(const std::string& job) const;
   // What an agent said in answer to something else than a poll.
   void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
-  // Most agents of all jobs, and not a few, are silent at once. Found out with a delay of at most a
-  // second, since all of them are counted for it.
+  // Most agents of all jobs, and not a few, are silent at once, or were until a moment ago. Found
+  // out with a delay of at most a second, since all of them are counted for it.
   bool suspect_self();
   size_t jobs() const { return jobs_.size(); }
   size_t agents() const;
@@ -71,6 +74,7 @@ class AgentWatchers {
   void hear(Agent& agent, int64_t since, const AgentState& state);
   void drop(Agent& agent);
   bool most_are_silent() const;
+  void count_silent(TimePoint now);
   void look_for_standstill();
 
   AgentClient& agents_;
@@ -80,6 +84,7 @@ class AgentWatchers {
   OnChange on_change_;
   std::map<std::string, Agents> jobs_;
   bool suspects_self_ = false;
+  std::optional<TimePoint> heard_again_at_;  // most of them; none: they are silent, or never were
   TimePoint counted_at_{};
   std::optional<Timers::Id> standstill_timer_;
 };
