@@ -191,7 +191,11 @@ std::optional<TimePoint> blame_waits(const Pass& pass, const FailureStatus& blam
   if (!is_hang) return std::nullopt;
   const PodView* pod = pod_of(pass, blamed.nodeIndex);
   const AgentView* agent = pass.agent(pod);
-  if (agent == nullptr) return std::nullopt;
+  if (agent == nullptr) {
+    const bool is_asked_now =
+        pod != nullptr && pod->live() && pod->phase == "Running" && !pod->ip.empty();
+    return is_asked_now ? std::optional(pass.now + patience(pass)) : std::nullopt;
+  }
   const bool is_heard = agent->state && !is_silent_for(pass, *pod, pass.limits.agent_quiet);
   return is_heard ? std::nullopt : std::optional(agent->last_heard + patience(pass));
 }

@@ -236,6 +236,19 @@ TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
   EXPECT_EQ(scene.status().restarts, 1);
 }
 
+TEST(FailurePolicy, AnAgentThatIsNotAskedYetIsHeardBeforeItsRankIsSaidToHang) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(seconds(20));
+  scene.seen.agents.erase("job-worker-1-1-uid");  // its pod was out of the cache for a while
+  scene.fail_worker(0, kExitPeerHung, 10);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
+  EXPECT_EQ(plan.watch.size(), 2u) << "both are asked from now on";
+  EXPECT_TRUE(plan.requeue_at) << "as it may never answer";
+}
+
 TEST(FailurePolicy, ARankWhosePodIsNotInTheCacheIsLookedForBeforeItIsSaidToHang) {
   Scene scene(2);
   scene.train();
