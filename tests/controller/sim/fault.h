@@ -30,8 +30,15 @@ enum class Fault : size_t {
   kCrash,            // of the controller, after a write
   kStall,            // the controller stands still for a while, and wakes up
   kToldToEnd,        // the controller is sent SIGTERM
+  kSkewedClock,      // the controller's clock on the wall is minutes off, and runs fast or slow
   kHeldBack,         // a write waits for its turn at the rate limit
   kOldReport,        // an agent repeats what it said in an earlier round
+  kOtherHash,        // an agent tells of its round with another hash
+  kLaterRound,       // an agent tells of a round that nobody began
+  kOtherJob,         // an agent tells what another job's does
+  kWildNumbers,      // an agent tells of a failure that wasn't, with numbers beyond all bounds
+  kFalseEnd,         // an agent says that its ranks have ended well
+  kCutOff,           // no agent hears the controller, nor it them, for a while
   kWorkerKilled,
   kWorkerOom,
   kPodDeleted,

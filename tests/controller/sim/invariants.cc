@@ -11,8 +11,6 @@ namespace {
 
 // After which nobody has an excuse not to have heard of something.
 constexpr Duration kNewsMax = std::chrono::minutes(8);
-// Answers of an agent may be lost in a row until it is taken for silent.
-constexpr Duration kSilence = std::chrono::seconds(20);
 
 std::vector<int64_t> members_of(const Json& status) {
   return members_from_text(string_or(status, "members", ""));
@@ -65,12 +63,15 @@ void Invariants::told(const Assignment& assignment) {
   }
 }
 
-void Invariants::trained(const std::string& job_uid, const Assignment& assignment, bool is_last) {
+void Invariants::trained(const std::string& job_uid, const Assignment& assignment) {
   const int64_t round = assignment.world.round;
   int64_t& newest = trained_[job_uid];
   if (round < newest) chance_.violate("I2", "an older round trains after a newer one");
   newest = std::max(newest, round);
-  if (is_last) completed_[job_uid].insert({round, assignment.hash});
+}
+
+void Invariants::ended(const Node& node) {
+  ended_[node.job_uid][{node.state.round, node.state.hash}].insert(node.index);
 }
 
 void Invariants::check_plan(const Observed& observed, const Plan& plan) {
@@ -163,6 +164,9 @@ void Invariants::check_members(const Json& job, const Json& after) {
   const std::vector<int64_t> old = members_of(before);
   const std::vector<int64_t> now = members_of(after);
   const bool resumes = is_set(before, kSuspended) && !is_set(after, kSuspended);
+  // One that comes again may have the number of one that is gone.
+  std::erase_if(pods_lost_[uid_of(job)],
+                [&](const auto& pod) { return pod.first >= std::ssize(now); });
   for (size_t i = 0; i < std::min(old.size(), now.size()); ++i) {
     if (now[i] < old[i]) chance_.violate("members", "an incarnation went back");
     if (now[i] == old[i] || resumes || stalls_ > 0) continue;
@@ -170,15 +174,11 @@ void Invariants::check_members(const Json& job, const Json& after) {
     if (node == nullptr || !node->is_live || node->is_silent) continue;
     if (waits_too_long(job, *node)) continue;
     if (is_unheard(*node)) continue;
+    if (nodes_.has_lied(node->job_uid, node->index, node->incarnation)) continue;
     if (!is_to_be_replaced(job, after, static_cast<int64_t>(i))) {
       chance_.violate("members", "a pod that is well was replaced: " + node->key);
     }
   }
-}
-
-// None of its answers has got through for a while.
-bool Invariants::is_unheard(const Node& node) const {
-  return !node.ip.empty() && chance_.clock.now() - node.heard_at > kSilence;
 }
 
 void Invariants::check_restarts(const Json& job, const Json& after) {
@@ -200,41 +200,6 @@ void Invariants::check_restarts(const Json& job, const Json& after) {
   }
 }
 
-// A failure that was written down counts, and says what happened.
-void Invariants::check_failure(const Json& job, const Json& after) {
-  const Json& before = status_of(job);
-  const Json& failure = new_failure(before, after);
-  if (failure.is_null()) return;
-  const std::vector<int64_t> members = members_of(before);
-  const auto index = static_cast<size_t>(int_or(failure, "nodeIndex", 0));
-  const Node* node = index < members.size()
-                         ? nodes_.find(uid_of(job), static_cast<int64_t>(index), members[index])
-                         : nullptr;
-  check_rules(job, after);
-  check_given_up(job, after, node);
-  check_hang(failure, node);
-  if (string_or(failure, "reason", "") != "AgentSilent") return;
-  if (node != nullptr && !node->is_silent && is_unheard(*node)) ++causes_[uid_of(job)];
-  const bool is_told_all = chance_.counts.controllers_are_well();
-  if (!is_told_all) return;
-  if (node == nullptr || !node->is_silent) {
-    chance_.violate("failures", "silence was noticed where something else had happened");
-  }
-}
-
-// A rank that hangs is there: what its machine does is another failure.
-void Invariants::check_hang(const Json& failure, const Node* node) {
-  if (string_or(failure, "reason", "") != kHang) return;
-  chance_.count(Transition::kHangNamed);
-  if (node == nullptr) return;
-  if (!node->hung_at && chance_.counts.controllers_are_well()) {
-    chance_.violate("failures", "a rank that is well was said to hang");
-  }
-  if (node->is_silent && node->hung_at == node->lost_at && stalls_ == 0) {
-    chance_.violate("failures", "a lost machine was taken for a hang");
-  }
-}
-
 void Invariants::check_round(const Json& job, const Json& after) {
   const Json& before = status_of(job);
   const int64_t round = int_or(after, "round", 0);
@@ -245,6 +210,9 @@ void Invariants::check_round(const Json& job, const Json& after) {
     chance_.violate("rounds", "one with two hashes");
   }
   if (!hash.empty()) known = hash;
+  if (!hash.empty() && string_or(before, "worldHash", "") != hash) {
+    formed_at_[uid_of(job)] = chance_.clock.now();
+  }
   const int64_t observed = int_or(after, "observedGeneration", 0);
   if (observed > int_or(member(job, "metadata"), "generation", 0) ||
       observed < int_or(before, "observedGeneration", 0)) {
@@ -264,11 +232,20 @@ void Invariants::check_end(const Json& job, const Json& after) {
   if (is_finished(before) && goes_on) chance_.violate("terminal", "a finished job went on");
   if (!is_set(after, kComplete)) return;
   if (is_set(after, kFailed)) chance_.violate("terminal", "Complete and Failed");
-  const std::pair<int64_t, std::string> round{int_or(after, "round", 0),
-                                              string_or(after, "worldHash", "")};
-  if (!completed_[uid_of(job)].contains(round)) {
+  if (!has_completed(job, after)) {
     chance_.violate("I5", "Complete, but the round was not completed");
   }
+}
+
+bool Invariants::has_completed(const Json& job, const Json& after) const {
+  const auto rounds = ended_.find(uid_of(job));
+  if (rounds == ended_.end()) return false;
+  const auto round =
+      rounds->second.find({int_or(after, "round", 0), string_or(after, "worldHash", "")});
+  if (round == rounds->second.end()) return false;
+  const bool by_rank_zero = string_or(member(job, "spec"), "successPolicy", "") == kRankZero;
+  return by_rank_zero ? round->second.contains(0)
+                      : round->second.size() == members_of(status_of(job)).size();
 }
 
 // What users write is what status says from the first write on that has observed it.
@@ -348,6 +325,7 @@ void Invariants::check_status(const Json& job, const Json& after) {
   check_end(job, after);
   check_deadline(job, after);
   check_obedience(job, after);
+  check_numbers(after);
 }
 
 void Invariants::check_write(const ApiRequest& request, const Json* stored,

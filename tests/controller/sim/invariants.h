@@ -35,7 +35,9 @@ class Invariants {
   void check_write(const ApiRequest& request, const Json* stored, std::string_view sender);
   void job_changed(const FakeStore::Event& event);
   void told(const Assignment& assignment);
-  void trained(const std::string& job_uid, const Assignment& assignment, bool is_last);
+  void trained(const std::string& job_uid, const Assignment& assignment);
+  // All ranks of the node have ended well in its round, or its agent says so.
+  void ended(const Node& node);
   void failed(const std::string& job_uid) { ++causes_[job_uid]; }
   // The controller stood still: agents that it didn't ask may be taken for silent.
   void stalled() { ++stalls_; }
@@ -66,9 +68,15 @@ class Invariants {
   void check_avoided(const Json& job, const Json& pod);
   void check_expiry(const ApiRequest& request, const Json& job);
   bool is_unheard(const Node& node) const;
+  void check_counted(const Json& job, const Json& after, const Json& failure);
+  void check_numbers(const Json& after);
+  void check_silence(const Json& job, const Node* node);
+  void check_lateness(const Json& job, const Node& node);
+  bool has_completed(const Json& job, const Json& after) const;
   bool is_to_be_replaced(const Json& job, const Json& after, int64_t index) const;
   bool waits_too_long(const Json& job, const Node& node) const;
   bool has_clock_jumped() const;
+  Duration clock_error() const;
   void count_transitions(const Json& before, const Json& after);
 
   Chance& chance_;
@@ -76,9 +84,14 @@ class Invariants {
   const Nodes& nodes_;
   std::set<std::string> jobs_;                                    // UIDs of all that ever were
   std::map<std::string, std::map<int64_t, std::string>> hashes_;  // by job UID: round -> hash
-  std::map<std::string, std::set<std::pair<int64_t, std::string>>> completed_;  // by job UID
-  std::map<std::string, int64_t> trained_;       // by job UID: the newest round
-  std::map<std::string, int64_t> causes_;        // by job UID: what may be counted as a restart
+  // By job UID and round and hash: the indices of the nodes that have ended well.
+  std::map<std::string, std::map<std::pair<int64_t, std::string>, std::set<int64_t>>> ended_;
+  std::map<std::string, int64_t> trained_;  // by job UID: the newest round
+  std::map<std::string, int64_t> causes_;   // by job UID: what may be counted as a restart
+  // By job UID: of the failures that were counted, the rounds that they ended, and the index and
+  // incarnation of pods that were lost before there was one.
+  std::map<std::string, std::set<int64_t>> rounds_lost_;
+  std::map<std::string, std::set<std::pair<int64_t, int64_t>>> pods_lost_;
   std::map<std::string, TimePoint> deleted_at_;  // by job UID: of those that a finalizer keeps
   std::map<std::string, TimePoint> refused_at_;  // by job UID: a pod that was checked
   std::optional<TimePoint> accepted_at_;         // the last pod that was checked and taken
@@ -86,6 +99,7 @@ class Invariants {
   // By job UID: events since the last write of its status; a job has none before the first one.
   std::map<std::string, int64_t> events_;
   int64_t stalls_ = 0;
+  std::map<std::string, TimePoint> formed_at_;  // by job UID: its newest round
 };
 
 }  // namespace lockstep::sim

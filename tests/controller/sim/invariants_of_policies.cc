@@ -4,6 +4,7 @@
 #include "controller/plan/conditions.h"
 #include "controller/plan/members.h"
 #include "tests/controller/sim/invariants.h"
+#include "tests/controller/sim/skewed_clock.h"
 #include "tests/controller/sim/users.h"
 
 namespace lockstep::sim {
@@ -72,6 +73,12 @@ std::string action_of_rule(const Json& job, const Json& failure) {
 
 bool Invariants::has_clock_jumped() const {
   return chance_.counts.faults[static_cast<size_t>(Fault::kClockJump)] > 0;
+}
+
+// Between a time that one replica wrote and the present of another, or of the server.
+Duration Invariants::clock_error() const {
+  const bool are_right = chance_.counts.faults[static_cast<size_t>(Fault::kSkewedClock)] == 0;
+  return are_right ? Duration{0} : 2 * (SkewedClock::kAheadMax + SkewedClock::kDriftedMax);
 }
 
 // The first rule that speaks of a failure decides what follows, and whether it
@@ -175,10 +182,10 @@ void Invariants::check_deadline(const Json& job, const Json& after) {
   }
   if (allowed <= 0 || !started || has_clock_jumped()) return;
   const Duration left = *started + seconds(allowed) - chance_.clock.wall_now();
-  if (fails && left > Duration{0}) chance_.violate("deadline", "a job failed before its time");
+  if (fails && left > clock_error()) chance_.violate("deadline", "a job failed before its time");
   const bool is_held =
       is_set(before, kSuspended) || is_set(after, kSuspended) || is_illegal(member(job, "spec"));
-  if (!fails && !is_finished(before) && !is_held && left < -kActMax) {
+  if (!fails && !is_finished(before) && !is_held && left < -kActMax - clock_error()) {
     chance_.violate("deadline", "a job goes on after its time");
   }
 }
@@ -197,7 +204,7 @@ void Invariants::check_expiry(const ApiRequest& request, const Json& job) {
   if (!is_finished(status) || allowed < 0 || !ended) {
     return chance_.violate("ttl", "a job was deleted that was to stay");
   }
-  if (!has_clock_jumped() && *ended + seconds(allowed) > chance_.clock.wall_now()) {
+  if (!has_clock_jumped() && *ended + seconds(allowed) > chance_.clock.wall_now() + clock_error()) {
     chance_.violate("ttl", "a job was deleted before its time");
   }
 }

@@ -480,13 +480,57 @@ void add_reports(std::vector<Mutant>& mutants) {
   add("a lost machine is a rank that hangs", "failures", std::move(rash));
 }
 
+void add_gullible(std::vector<Mutant>& mutants) {
+  const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
+    mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
+  };
+  add("another job's agent is believed", "failures", seeing([](Observed& seen) {
+        for (auto& [uid, agent] : seen.agents) {
+          if (agent.state) agent.state->job_uid = seen.job.metadata.uid;
+        }
+      }));
+  add("another hash is as good", "I5", seeing([](Observed& seen) {
+        for (auto& [uid, agent] : seen.agents) {
+          if (agent.state && agent.state->round == seen.job.status.round) {
+            agent.state->hash = seen.job.status.worldHash;
+          }
+        }
+      }));
+  add("the controller always suspects itself", "failures",
+      seeing([](Observed& seen) { seen.suspect_self = true; }));
+  add("a pod is as old as the server's clock says", "members", seeing([](Observed& seen) {
+        for (PodView& pod : seen.pods) pod.seen_at.reset();
+      }));
+  add("a failure that is over counts again", "restarts: a failure of another round",
+      writing([](Status& status, const Status& before) {
+        const bool is_waiting = before.lastFailure && is_true(before, kRestarting) &&
+                                status.lastFailure == before.lastFailure &&
+                                status.round > before.lastFailure->round;
+        if (!is_waiting || status.restarts != before.restarts) return;
+        ++status.lastFailure->number;
+        ++status.restarts;
+      }));
+  add("failures are blamed on the next node", "restarts: a worker's failure that wasn't",
+      writing([](Status& status, const Status& before) {
+        const bool is_new =
+            status.lastFailure &&
+            (!before.lastFailure || before.lastFailure->number != status.lastFailure->number);
+        const auto nodes = static_cast<int64_t>(members_from_text(before.members).size());
+        if (!is_new || status.lastFailure->rank < 0) return;
+        status.lastFailure->nodeIndex = (status.lastFailure->nodeIndex + 1) % nodes;
+      }));
+  add("steps below zero", "numbers", writing([](Status& status, const Status&) {
+        if (status.progress) status.progress->step = -1;
+      }));
+}
+
 }  // namespace
 
 std::vector<Mutant> all_mutants() {
   std::vector<Mutant> mutants;
   for (const auto& add :
        {add_missing, add_views, add_statuses, add_wrong_members, add_wishes, add_revivals,
-        add_habits, add_requests, add_checks, add_caches, add_reports}) {
+        add_habits, add_requests, add_checks, add_caches, add_reports, add_gullible}) {
     add(mutants);
   }
   return mutants;

@@ -39,9 +39,6 @@ struct Work {
     if (by_rank_zero && rank > 0) return false;
     return step >= steps + (is_command ? kStepsApart * rank : 0);
   }
-  bool ends_round(int64_t ranks, int64_t step) const {
-    return ends(by_rank_zero ? 0 : ranks - 1, step);
-  }
 };
 
 Work work_of(const Assignment& assignment) {
@@ -98,6 +95,12 @@ const Node* Nodes::find(const std::string& job_uid, int64_t index, int64_t incar
     }
   }
   return nullptr;
+}
+
+bool Nodes::has_failed(const std::string& job_uid, int64_t index, int64_t incarnation,
+                       int64_t round) const {
+  const auto rounds = failed_.find({job_uid, index, incarnation});
+  return rounds != failed_.end() && rounds->second.contains(round);
 }
 
 size_t Nodes::live() const {
@@ -262,7 +265,10 @@ AgentState Nodes::report(const Node& node) const {
 
 void Nodes::heard(const AgentAddress& agent) {
   Node* node = at(agent);
-  if (node != nullptr) node->heard_at = chance_.clock.now();
+  if (node == nullptr) return;
+  const TimePoint now = chance_.clock.now();
+  if (now - node->heard_at > Node::kUnheard) node->heard_again_at = now;
+  node->heard_at = now;
 }
 
 std::optional<AgentState> Nodes::old_report(const AgentAddress& agent) {
@@ -344,6 +350,7 @@ void Nodes::fail(Node& node, int exit_code, const char* reason) {
   worker.signal = exit_code > 128 ? exit_code - 128 : 0;
   worker.reason = reason;
   worker.log_tail = "ended by the simulation";
+  failed_[{node.job_uid, node.index, node.incarnation}].insert(node.state.round);
   node.state.phase = "Failed";
   node.failed_at = chance_.clock.now();
   changed(node);
@@ -404,10 +411,7 @@ void Nodes::train(const Round& round) {
   ++step;
   if (step % kCheckpointEvery == 0)
     checkpoint = std::max(checkpoint, std::min(step, work.steps - 1));
-  if (on_trained) {
-    const bool is_last = work.ends_round(static_cast<int64_t>(round.size()), step);
-    on_trained(first.job_uid, first.assignment, is_last);
-  }
+  if (on_trained) on_trained(first.job_uid, first.assignment);
   for (Node* node : round) {
     if (node->state.phase != "Running") continue;
     const bool ends = work.ends(node->index, step);
@@ -421,6 +425,7 @@ void Nodes::train(const Round& round) {
       worker.running = false;
       worker.reason = "Completed";
       node->state.phase = "Completed";
+      if (on_ended) on_ended(*node);
     }
     changed(*node);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "common/api/agent_messages.h"
@@ -17,6 +18,8 @@ namespace lockstep::sim {
 
 // The pod of one job's node, from its creation until it is gone: what its kubelet and its agent do.
 struct Node {
+  static constexpr Duration kUnheard = std::chrono::seconds(20);
+
   std::string key;  // of the pod: namespace/name
   std::string uid;  // of the pod
   std::string job_uid;
@@ -28,7 +31,8 @@ struct Node {
   bool is_held_up = false;  // it was, or is, kept from starting
   TimePoint created_at{};
   TimePoint started_at{};
-  TimePoint heard_at{};  // an answer of its agent got through
+  TimePoint heard_at{};        // an answer of its agent got through
+  TimePoint heard_again_at{};  // after nobody had for so long that it may be taken for silent
   std::string machine{};
   std::string ip{};     // empty: not started yet
   std::string token{};  // of its Secret, when it started
@@ -72,10 +76,11 @@ class Nodes {
 
   Nodes(Chance& chance, FakeStore& store);
 
-  // An agent was told to carry out a round; one trained in it, and whether it was the last step; a
-  // failure that may be counted as a restart.
+  // An agent was told to carry out a round; one trained in it; the ranks of a node have ended well
+  // in it, or its agent says so; a failure that may be counted as a restart.
   std::function<void(const Assignment&)> on_told;
-  std::function<void(const std::string& job_uid, const Assignment&, bool is_last)> on_trained;
+  std::function<void(const std::string& job_uid, const Assignment&)> on_trained;
+  std::function<void(const Node&)> on_ended;
   std::function<void(const std::string& job_uid)> on_failure;
 
   // The store's events of pods.
@@ -89,6 +94,16 @@ class Nodes {
   void heard(const AgentAddress& agent);
   // What that agent said in an earlier round.
   std::optional<AgentState> old_report(const AgentAddress& agent);
+
+  // What that agent says when it is asked, which need not be so; as the controller's client reads
+  // it.
+  Result<AgentState> tell(const AgentAddress& agent, AgentState state);
+  // Whether a worker of that node failed in that round.
+  bool has_failed(const std::string& job_uid, int64_t index, int64_t incarnation,
+                  int64_t round) const;
+  // Whether that agent has ever told of a failure that wasn't, or of another assignment than its
+  // own.
+  bool has_lied(const std::string& job_uid, int64_t index, int64_t incarnation) const;
 
   const std::map<std::string, std::unique_ptr<Node>>& all() const { return nodes_; }
   const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
@@ -122,6 +137,8 @@ class Nodes {
   bool can_hang(const Node& node) const;
   void fail(Node& node, int exit_code, const char* reason);
 
+  std::optional<AgentState> state_of_another_job(const Node& node) const;
+
   void cause_failures();
   void cause_failure(Node& node);
   void lose(Node& node, Fault fault);
@@ -138,6 +155,9 @@ class Nodes {
   std::vector<std::string> free_ips_;
   int64_t starts_ = 0;
   std::string bad_machine_ = "machine-1";
+  using Member = std::tuple<std::string, int64_t, int64_t>;  // job UID, index, incarnation
+  std::set<Member> liars_;
+  std::map<Member, std::set<int64_t>> failed_;  // the rounds in which its worker did
   int64_t failures_caused_ = 0;
 };
 

@@ -26,21 +26,30 @@ struct Rate {
   double most;
 };
 
-constexpr Rate kRates[] = {
-    {Fault::kLostRequest, 0.1},       {Fault::kLostReply, 0.1},     {Fault::kServerError, 0.1},
-    {Fault::kThrottled, 0.1},         {Fault::kQuota, 0.1},         {Fault::kStorm, 0.005},
-    {Fault::kWebhook, 0.3},           {Fault::kPodRefused, 0.3},    {Fault::kServerAway, 0.002},
-    {Fault::kConflict, 0.3},          {Fault::kWatchCut, 0.1},      {Fault::kWatchExpired, 0.5},
-    {Fault::kWatchTooLarge, 0.02},    {Fault::kLaggingWatch, 0.1},  {Fault::kRepeatedEvents, 0.5},
-    {Fault::kCoalescedEvents, 0.5},   {Fault::kLabelLost, 0.005},   {Fault::kToldToEnd, 0.01},
-    {Fault::kHeldBack, 0.1},          {Fault::kCrash, 0.1},         {Fault::kStall, 0.005},
-    {Fault::kWorkerKilled, 0.02},     {Fault::kWorkerOom, 0.01},    {Fault::kPodDeleted, 0.01},
-    {Fault::kPodForceDeleted, 0.005}, {Fault::kEvicted, 0.005},     {Fault::kContainerExit, 0.005},
-    {Fault::kNodeLost, 0.005},        {Fault::kOldReport, 0.2},     {Fault::kClockJump, 0.005},
-    {Fault::kSuspend, 0.005},         {Fault::kScale, 0.005},       {Fault::kIllegalEdit, 0.005},
-    {Fault::kJobReplaced, 0.002},     {Fault::kWorkerExit, 0.02},   {Fault::kWorkerHung, 0.01},
-    {Fault::kBadMachine, 0.2},        {Fault::kUnschedulable, 0.2}, {Fault::kImagePull, 0.2},
-    {Fault::kJobDeleted, 0.001},      {Fault::kJobHeld, 0.001}};
+constexpr Rate kRates[] = {{Fault::kLostRequest, 0.1},    {Fault::kLostReply, 0.1},
+                           {Fault::kServerError, 0.1},    {Fault::kThrottled, 0.1},
+                           {Fault::kQuota, 0.1},          {Fault::kStorm, 0.005},
+                           {Fault::kWebhook, 0.3},        {Fault::kPodRefused, 0.3},
+                           {Fault::kServerAway, 0.002},   {Fault::kConflict, 0.3},
+                           {Fault::kWatchCut, 0.1},       {Fault::kWatchExpired, 0.5},
+                           {Fault::kWatchTooLarge, 0.02}, {Fault::kLaggingWatch, 0.1},
+                           {Fault::kRepeatedEvents, 0.5}, {Fault::kCoalescedEvents, 0.5},
+                           {Fault::kLabelLost, 0.005},    {Fault::kToldToEnd, 0.01},
+                           {Fault::kSkewedClock, 1.0},    {Fault::kHeldBack, 0.1},
+                           {Fault::kCrash, 0.1},          {Fault::kStall, 0.005},
+                           {Fault::kWorkerKilled, 0.02},  {Fault::kWorkerOom, 0.01},
+                           {Fault::kPodDeleted, 0.01},    {Fault::kPodForceDeleted, 0.005},
+                           {Fault::kEvicted, 0.005},      {Fault::kContainerExit, 0.005},
+                           {Fault::kNodeLost, 0.005},     {Fault::kOldReport, 0.2},
+                           {Fault::kOtherHash, 0.01},     {Fault::kLaterRound, 0.01},
+                           {Fault::kOtherJob, 0.05},      {Fault::kWildNumbers, 0.01},
+                           {Fault::kFalseEnd, 0.02},      {Fault::kCutOff, 0.01},
+                           {Fault::kClockJump, 0.005},    {Fault::kSuspend, 0.005},
+                           {Fault::kScale, 0.005},        {Fault::kIllegalEdit, 0.005},
+                           {Fault::kJobReplaced, 0.002},  {Fault::kWorkerExit, 0.02},
+                           {Fault::kWorkerHung, 0.01},    {Fault::kBadMachine, 0.2},
+                           {Fault::kUnschedulable, 0.2},  {Fault::kImagePull, 0.2},
+                           {Fault::kJobDeleted, 0.001},   {Fault::kJobHeld, 0.001}};
 
 // Each kind of fault in every other seed, rare or frequent. In one seed of four controllers are
 // well and told everything; in another nothing happens to nodes and jobs.
@@ -208,6 +217,7 @@ SeedResult run_seed(uint64_t seed, const Mutation& mutation) {
   Simulation simulation(seed, mutation, replicas);
   Chance& chance = simulation.world.chance;
   chance.rates = some_rates(random);
+  simulation.skew_clocks();
   const TimePoint begin = chance.clock.now();
   SeedResult result{.seed = seed, .violation = Play(simulation, random).run()};
   if (!result.violation.empty()) result.violation += "\n" + simulation.describe();

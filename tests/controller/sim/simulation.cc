@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tests/controller/sim/skewed_clock.h"
+
 namespace lockstep::sim {
 namespace {
 
@@ -14,7 +16,8 @@ constexpr Duration kTick = std::chrono::milliseconds(500);
 
 struct Simulation::Replica {
   Replica(World& world, const Mutation& mutation, ControllerOptions options)
-      : timers(world.chance.clock),
+      : clock(world.chance.clock),
+        timers(clock),
         connection(world, options.identity),
         api(mutation.api ? mutation.api(connection) : nullptr),
         agents(mutation.agents ? mutation.agents(connection) : nullptr),
@@ -24,6 +27,7 @@ struct Simulation::Replica {
 
   bool is_stalled() const { return timers.now() < connection.stalled_until(); }
 
+  SkewedClock clock;
   Timers timers;
   Connection connection;
   std::unique_ptr<ApiClient> api;
@@ -56,7 +60,21 @@ void Simulation::start(size_t place) {
   };
   if (replicas_.size() > 1) options.lease.emplace().identity = options.identity;
   replicas_[place] = std::make_unique<Replica>(world, mutation_, std::move(options));
+  skew(*replicas_[place]);
   replicas_[place]->controller.start();
+}
+
+void Simulation::skew_clocks() {
+  for (const auto& replica : replicas_) skew(*replica);
+}
+
+void Simulation::skew(Replica& replica) {
+  Chance& chance = world.chance;
+  if (!chance.happens(Fault::kSkewedClock)) return;
+  const Duration most = SkewedClock::kAheadMax;
+  const auto drifts = static_cast<uint64_t>(2 * SkewedClock::kDriftMax + 1);
+  replica.clock.skew(chance.between(-most, most),
+                     static_cast<int64_t>(chance.random.below(drifts)) - SkewedClock::kDriftMax);
 }
 
 void Simulation::end(size_t place) {

@@ -34,6 +34,8 @@ class Simulation {
 
   // Until `done` holds, an invariant breaks, or the time is over; whether it holds.
   bool run(Duration time, const std::function<bool()>& done);
+  // Of those that run now, as of each one that starts later, by chance.
+  void skew_clocks();
   bool is_over(const std::string& key) const;
   TrainingJobStatus status(const std::string& key) const;
   // Broken invariants and all jobs, in words.
@@ -44,6 +46,7 @@ class Simulation {
 
   void start(size_t place);
   void end(size_t place);
+  void skew(Replica& replica);
   void stall();
   static void tell_to_end(Replica& replica);
   TimePoint next_turn(TimePoint end) const;

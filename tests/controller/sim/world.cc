@@ -30,9 +30,10 @@ World::World(ManualClock& clock, uint64_t seed)
     changed(type, event);
   };
   nodes.on_told = [this](const Assignment& assignment) { invariants.told(assignment); };
-  nodes.on_trained = [this](const std::string& uid, const Assignment& assignment, bool is_last) {
-    invariants.trained(uid, assignment, is_last);
+  nodes.on_trained = [this](const std::string& uid, const Assignment& assignment) {
+    invariants.trained(uid, assignment);
   };
+  nodes.on_ended = [this](const Node& node) { invariants.ended(node); };
   nodes.on_failure = [this](const std::string& uid) { invariants.failed(uid); };
   chance.timers.after(kTick, [this] { shake(); });
 }
@@ -43,6 +44,9 @@ void World::shake() {
   const TimePoint now = chance.clock.now();
   if (chance.happens(Fault::kServerAway)) away_until_ = now + chance.delay(std::chrono::minutes(3));
   if (chance.happens(Fault::kStorm)) stormy_until_ = now + chance.delay(seconds(30));
+  if (!are_agents_cut_off() && chance.happens(Fault::kCutOff)) {
+    cut_off_until_ = now + chance.between(seconds(40), std::chrono::minutes(3));
+  }
   if (chance.happens(Fault::kClockJump)) {
     chance.clock.jump(seconds(static_cast<int64_t>(chance.random.below(7200)) - 3600));
   }
@@ -142,7 +146,7 @@ void World::collect_garbage(const std::string& job_uid) {
 
 void World::calm_down() {
   chance.is_quiet = true;
-  away_until_ = stormy_until_ = {};
+  away_until_ = stormy_until_ = cut_off_until_ = {};
   users.calm_down();
 }
 

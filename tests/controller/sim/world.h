@@ -34,6 +34,7 @@ class World {
   // Writes that were asked for, of all but leases.
   int64_t attempts() const { return attempts_; }
   bool is_server_away() const { return chance.clock.now() < away_until_; }
+  bool are_agents_cut_off() const { return chance.clock.now() < cut_off_until_; }
   // Whom to tell of changes of a kind of object, until `alive` is gone.
   void subscribe(ResourceType type, std::weak_ptr<bool> alive, std::function<void()> changed);
   // Nothing more goes wrong; users put right what they did.
@@ -59,6 +60,7 @@ class World {
   int64_t attempts_ = 0;
   TimePoint away_until_{};
   TimePoint stormy_until_{};
+  TimePoint cut_off_until_{};
 };
 
 }  // namespace lockstep::sim

@@ -1,0 +1,133 @@
+// What is recorded of failures, and what agents say of them.
+#include "controller/plan/damage.h"
+#include "controller/plan/members.h"
+#include "tests/controller/sim/invariants.h"
+
+namespace lockstep::sim {
+namespace {
+
+// What was decided because nobody heard an agent may be written after it was heard again.
+constexpr Duration kWritten = std::chrono::seconds(60);
+// So many silent agents may be the controller's own fault.
+constexpr int64_t kManySilent = 3;
+
+std::vector<int64_t> members_of(const Json& status) {
+  return members_from_text(string_or(status, "members", ""));
+}
+
+const Json& status_of(const Json& job) {
+  return member(job, "status");
+}
+
+}  // namespace
+
+// None of its answers has got through for a while, or had when what is written now was decided.
+bool Invariants::is_unheard(const Node& node) const {
+  const TimePoint now = chance_.clock.now();
+  const bool was_unheard =
+      node.heard_again_at != TimePoint{} && now - node.heard_again_at < kWritten;
+  return !node.ip.empty() && (was_unheard || now - node.heard_at > Node::kUnheard);
+}
+
+// A failure that was written down counts, and says what happened.
+void Invariants::check_failure(const Json& job, const Json& after) {
+  const Json& before = status_of(job);
+  const Json& failure = new_failure(before, after);
+  if (failure.is_null()) return;
+  const std::vector<int64_t> members = members_of(before);
+  const auto index = static_cast<size_t>(int_or(failure, "nodeIndex", 0));
+  const Node* node = index < members.size()
+                         ? nodes_.find(uid_of(job), static_cast<int64_t>(index), members[index])
+                         : nullptr;
+  check_rules(job, after);
+  check_given_up(job, after, node);
+  check_counted(job, after, failure);
+  check_hang(failure, node);
+  const std::string reason = string_or(failure, "reason", "");
+  const bool is_liars = index < members.size() &&
+                        nodes_.has_lied(uid_of(job), static_cast<int64_t>(index), members[index]);
+  if (is_liars) ++causes_[uid_of(job)];
+  if (reason == kAgentDisagrees && !is_liars) {
+    chance_.violate("failures", "an agent disagrees that never said so");
+  }
+  if (reason == kAgentSilent) check_silence(job, node);
+}
+
+// A round ends by one failure, whoever saw it, and a pod is lost once; a worker that failed did so
+// in that round.
+void Invariants::check_counted(const Json& job, const Json& after, const Json& failure) {
+  const Json& before = status_of(job);
+  const std::string uid = uid_of(job);
+  const std::vector<int64_t> members = members_of(before);
+  const int64_t index = int_or(failure, "nodeIndex", -1);
+  const int64_t round = int_or(failure, "round", -1);
+  if (round != int_or(before, "round", 0) || index < 0 || index >= std::ssize(members)) {
+    return chance_.violate("restarts", "a failure of another round, or of nobody");
+  }
+  const int64_t incarnation = members[static_cast<size_t>(index)];
+  const bool is_formed = !string_or(before, "worldHash", "").empty();
+  const bool is_new = int_or(after, "restarts", 0) == int_or(before, "restarts", 0) ||
+                      (is_formed ? rounds_lost_[uid].insert(round).second
+                                 : pods_lost_[uid].insert({index, incarnation}).second);
+  if (!is_new) chance_.violate("restarts", "one failure was counted twice");
+  const std::string reason = string_or(failure, "reason", "");
+  const bool is_by_others = reason == kHang || reason == "Suspected";
+  const bool is_of_worker = int_or(failure, "rank", -1) >= 0 && !is_by_others;
+  if (is_of_worker && !nodes_.has_failed(uid, index, incarnation, round) &&
+      !nodes_.has_lied(uid, index, incarnation)) {
+    chance_.violate("restarts", "a worker's failure that wasn't");
+  }
+}
+
+// A rank that hangs is there: what its machine does is another failure.
+void Invariants::check_hang(const Json& failure, const Node* node) {
+  if (string_or(failure, "reason", "") != kHang) return;
+  chance_.count(Transition::kHangNamed);
+  if (node == nullptr) return;
+  if (!node->hung_at && chance_.counts.controllers_are_well()) {
+    chance_.violate("failures", "a rank that is well was said to hang");
+  }
+  if (node->is_silent && node->hung_at == node->lost_at && stalls_ == 0) {
+    chance_.violate("failures", "a lost machine was taken for a hang");
+  }
+}
+
+void Invariants::check_silence(const Json& job, const Node* node) {
+  const bool is_lost = node != nullptr && node->is_silent;
+  if (node != nullptr && !is_lost && is_unheard(*node)) ++causes_[uid_of(job)];
+  if (!chance_.counts.controllers_are_well()) return;
+  if (!is_lost) {
+    chance_.violate("failures", "silence was noticed where something else had happened");
+  } else {
+    check_lateness(job, *node);
+  }
+}
+
+// Silence counts once the round is formed; a job whose spec is wrong is left as it is.
+void Invariants::check_lateness(const Json& job, const Node& node) {
+  constexpr Duration kNoticedMax = std::chrono::seconds(90);
+  const TimePoint since = std::max(node.lost_at, formed_at_[uid_of(job)]);
+  const auto& faults = chance_.counts.faults;
+  const bool was_wrong = faults[static_cast<size_t>(Fault::kIllegalEdit)] > 0;
+  const bool are_many = faults[static_cast<size_t>(Fault::kNodeLost)] >= kManySilent;
+  if (chance_.clock.now() - since > kNoticedMax && !was_wrong && !are_many) {
+    chance_.violate("failures", "silence was noticed late");
+  }
+}
+
+// Whatever agents say, what is written is what the CRD allows.
+void Invariants::check_numbers(const Json& after) {
+  constexpr int64_t kStepMax = int64_t{1} << 53;
+  constexpr int64_t kCodeMax = 255;
+  const Json& failure = member(after, "lastFailure");
+  const int64_t code = int_or(failure, "exitCode", 0);
+  for (const Json* part : {&failure, &member(after, "progress")}) {
+    const int64_t step = int_or(*part, "step", 0);
+    if (step < 0 || step > kStepMax) chance_.violate("numbers", "step " + std::to_string(step));
+  }
+  if (code < -1 || code > kCodeMax || int_or(failure, "rank", 0) < -1) {
+    chance_.violate("numbers", "a failure's, exit code " + std::to_string(code));
+  }
+}
+
+}  // namespace lockstep::sim

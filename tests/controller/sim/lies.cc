@@ -1,0 +1,77 @@
+// What agents say that isn't so.
+#include "common/api/worker_config.h"
+#include "tests/controller/sim/nodes.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr int64_t kWildest = int64_t{1} << 53;
+
+void end_well(AgentState& state) {
+  state.phase = "Completed";
+  for (WorkerState& worker : state.workers) {
+    worker.running = false;
+    worker.exit_code = 0;
+    worker.signal = 0;
+    worker.reason = "Completed";
+    worker.phase = WorkerPhase::kDone;
+  }
+}
+
+// Within what is read of a message, and beyond it.
+void go_wild(AgentState& state, Random& random) {
+  constexpr int64_t kCodes[] = {255, 256, -9, kWildest};
+  WorkerState& worker = state.workers.front();
+  state.phase = "Failed";
+  worker.running = false;
+  worker.exit_code = kCodes[random.below(std::size(kCodes))];
+  worker.reason = std::string(1 + random.below(300), 'W');
+  worker.log_tail = std::string(4096, '\xff');
+  worker.failed_seconds_ago = static_cast<double>(random.below(2'000'000'000));
+  worker.step = kWildest - static_cast<int64_t>(random.below(2));
+  ProgressStatus& progress = state.progress.emplace();
+  progress.step = progress.steps = worker.step;
+}
+
+}  // namespace
+
+std::optional<AgentState> Nodes::state_of_another_job(const Node& node) const {
+  for (const auto& [uid, other] : nodes_) {
+    if (other->job_uid != node.job_uid && other->state.round > 0) return report(*other);
+  }
+  return std::nullopt;
+}
+
+// What is said of another job is no lie by which anything may happen to this one.
+Result<AgentState> Nodes::tell(const AgentAddress& agent, AgentState state) {
+  const Node* node = at(agent);
+  if (node == nullptr || state.round == 0 || state.round != node->state.round) return state;
+  if (chance_.happens(Fault::kOtherJob, node->key)) {
+    const std::optional<AgentState> other = state_of_another_job(*node);
+    return other ? *other : state;
+  }
+  if (chance_.happens(Fault::kFalseEnd, node->key)) {
+    end_well(state);
+    if (on_ended) on_ended(*node);
+    return state;
+  }
+  const AgentState truth = state;
+  if (chance_.happens(Fault::kOtherHash, node->key)) {
+    state.hash = std::string(state.hash.rbegin(), state.hash.rend());
+    if (chance_.flip(0.5)) end_well(state);
+  } else if (chance_.happens(Fault::kLaterRound, node->key)) {
+    state.round += chance_.flip(0.1) ? kWildest / 2 : 1;
+    if (chance_.flip(0.5)) end_well(state);
+  } else if (chance_.happens(Fault::kWildNumbers, node->key)) {
+    go_wild(state, chance_.random);
+  }
+  if (state == truth) return state;
+  liars_.insert({node->job_uid, node->index, node->incarnation});
+  return agent_state_from_json(to_json(state));
+}
+
+bool Nodes::has_lied(const std::string& job_uid, int64_t index, int64_t incarnation) const {
+  return liars_.contains({job_uid, index, incarnation});
+}
+
+}  // namespace lockstep::sim
