@@ -14,6 +14,7 @@ namespace {
 
 // build/bin/simulate has more of them, as a test of its own: 2,000.
 constexpr uint64_t kSeeds = 300;
+// Most are found by the first few; what needs a lease to end while a write waits, by the 685th.
 constexpr uint64_t kSeedsOfAMutant = 1500;
 constexpr int kThreads = 2;
 
