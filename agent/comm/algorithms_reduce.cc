@@ -295,9 +295,10 @@ void direct_reduce_scatter(const Task& task, MovePlan& plan) {
   int last = kNone;
   for (int i = 1; i < task.size; ++i) {
     const int peer = rank_behind(task, -i);
+    const int waiting = rank_behind(task, i);  // for this rank at its i-th turn
     plan.add({.kind = Kind::kSend,
-              .peer = peer,
-              .from = input(static_cast<size_t>(peer) * bytes),
+              .peer = waiting,
+              .from = input(static_cast<size_t>(waiting) * bytes),
               .bytes = bytes});
     last = plan.add({.kind = Kind::kReduce,
                      .peer = peer,

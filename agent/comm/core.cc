@@ -76,13 +76,12 @@ Result<std::shared_ptr<Core>> Core::create(Options options) {
 }
 
 Core::~Core() {
-  bool idle = false;
   {
     const std::lock_guard lock(mutex_);
-    idle = !driving_ && !left_over_ && fresh_.empty();
     stopping_ = true;
   }
-  if (!idle) fail({.reason = "rank " + std::to_string(rank()) + " left", .suspect = rank()});
+  if (unfinished_ > 0)
+    fail({.reason = "rank " + std::to_string(rank()) + " left", .suspect = rank()});
   changed_.notify_all();
   if (worker_.joinable()) worker_.join();
   // After a fault its announcement, which may still be on the control thread, has to be what the
@@ -119,6 +118,7 @@ void Core::admit(Operation& operation) {
     header.sequence = ++group.issued;
   }
   fresh_.push_back(&operation);
+  ++unfinished_;
 }
 
 Status Core::run(const Operation::Start& start) {
@@ -227,6 +227,7 @@ void Core::complete(Operation& operation) {
     group.running = nullptr;
     group.completed.store(operation.header.sequence);
   }
+  --unfinished_;
   operation.finish({});
 }
 
@@ -258,6 +259,7 @@ bool Core::step_all() {
 void Core::end_all() {
   for (Operation* operation : active_) {
     if (operation->is_collective()) operation->group()->running = nullptr;
+    --unfinished_;
     operation->finish(error_of(*operation));
   }
   active_.clear();

@@ -107,7 +107,8 @@ class Core {
   std::atomic<bool> has_fresh_{false};
   std::atomic<bool> asleep_{false};  // the driver is about to wait, or waits
   std::atomic<bool> driving_{false};
-  bool left_over_ = false;  // the last driver has left operations under way
+  bool left_over_ = false;          // the last driver has left operations under way
+  std::atomic<int> unfinished_{0};  // issued, and their owners don't know yet that they are over
   bool stopping_ = false;
   std::map<std::vector<int>, uint64_t> groups_made_;
   std::thread worker_;

@@ -15,6 +15,7 @@ namespace {
 
 using test::make_world;
 using test::on_all;
+using test::on_ranks;
 using test::Transport;
 using test::World;
 
@@ -306,6 +307,21 @@ TEST(Calls, WrongOnesAreRefusedAndTheCommunicatorStaysUsable) {
   EXPECT_FALSE(comm.sub_group({0, 2}).ok());
   EXPECT_FALSE(comm.sub_group({0, 0}).ok());
   on_all(world, [](Communicator& rank) { EXPECT_TRUE(rank.barrier().ok()); });
+}
+
+TEST(Communicator, IsNoFaultWhereItIsDroppedRightAfterItsLastOperation) {
+  for (int turn = 0; turn < 100; ++turn) {
+    World world = make_world(Transport::kThreads, 3);
+    on_ranks(3, [&](int rank) {
+      auto comm = std::move(world[static_cast<size_t>(rank)]);
+      std::vector<float> values(20'000, 1.f);
+      const auto count = static_cast<int64_t>(values.size());
+      Work work = comm->start_broadcast({.data = values.data(), .count = count}, 0);
+      const Status status = work.wait();
+      ASSERT_TRUE(status.ok()) << "turn " << turn << ": " << status.error().message;
+    });
+    if (HasFailure()) return;
+  }
 }
 
 TEST(Communicator, SaysWhichTransportServesWhom) {
