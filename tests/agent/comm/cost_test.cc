@@ -1,0 +1,182 @@
+// The cost model's table beside the plans that are carried out.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "agent/comm/collectives.h"
+#include "common/layout/collective_cost.h"
+
+namespace lockstep {
+namespace {
+
+struct Pair {
+  CollectiveKind kind;
+  Collective collective;
+};
+constexpr Pair kKinds[] = {{CollectiveKind::kAllReduce, Collective::kAllReduce},
+                           {CollectiveKind::kReduceScatter, Collective::kReduceScatter},
+                           {CollectiveKind::kAllGather, Collective::kAllGather},
+                           {CollectiveKind::kBroadcast, Collective::kBroadcast},
+                           {CollectiveKind::kAllToAll, Collective::kAllToAll}};
+constexpr std::pair<CollectiveWay, Algorithm> kWays[] = {
+    {CollectiveWay::kDirect, Algorithm::kDirect},
+    {CollectiveWay::kRing, Algorithm::kRing},
+    {CollectiveWay::kTree, Algorithm::kTree},
+    {CollectiveWay::kHalving, Algorithm::kHalving}};
+
+constexpr int64_t kCount = 55440;  // elements of a byte; divisible by every n here
+
+// The plans of all ranks, carried out move by move where a message takes one unit of time and one
+// can leave a rank in a unit; what comes before it is waited for lies in a buffer.
+class Play {
+ public:
+  explicit Play(Task task) {
+    for (task.rank = 0; task.rank < task.size; ++task.rank) {
+      plans_.emplace_back();
+      make_plan(task, plans_.back());
+      ends_.emplace_back(plans_.back().moves().size(), -1);
+    }
+    out_free_.resize(plans_.size());
+  }
+
+  // Units until all is done.
+  int64_t run() {
+    for (bool any = true; any;) {
+      any = false;
+      for (size_t rank = 0; rank < plans_.size(); ++rank) {
+        for (size_t i = 0; i < ends_[rank].size(); ++i) any = try_move(rank, i) || any;
+      }
+    }
+    int64_t last = 0;
+    for (const auto& ends : ends_) {
+      for (const int64_t end : ends) {
+        EXPECT_GE(end, 0) << "a plan does not end";
+        last = std::max(last, end);
+      }
+    }
+    return last;
+  }
+
+ private:
+  // When what this move waits for was there; -1: not yet.
+  int64_t ready(size_t rank, size_t index) const {
+    const auto& moves = plans_[rank].moves();
+    const auto& ends = ends_[rank];
+    int64_t at = 0;
+    const auto needs = [&](size_t other) {
+      at = at < 0 || ends[other] < 0 ? -1 : std::max(at, ends[other]);
+    };
+    const Move& move = moves[index];
+    if (move.after != Move::kNone) needs(static_cast<size_t>(move.after));
+    for (size_t other = 0; other < index; ++other) {
+      const bool same_lane = moves[other].peer == move.peer && moves[other].kind == move.kind;
+      if (move.fenced || (same_lane && ends[other] < 0)) needs(other);
+    }
+    return at;
+  }
+
+  bool try_move(size_t rank, size_t index) {
+    int64_t& end = ends_[rank][index];
+    if (end >= 0) return false;
+    int64_t at = ready(rank, index);
+    if (at < 0) return false;
+    const Move& move = plans_[rank].moves()[index];
+    const auto peer = static_cast<size_t>(move.peer);
+    if (move.kind == Move::Kind::kSend) {
+      at = std::max(at, out_free_[rank]);
+      out_free_[rank] = at + 1;
+      on_the_way_[{rank, peer}].push_back(at + 1);
+      end = at;
+    } else if (move.kind == Move::Kind::kReceive || move.kind == Move::Kind::kReduce) {
+      auto& coming = on_the_way_[{peer, rank}];
+      if (coming.empty()) return false;
+      end = std::max(at, coming.front());
+      coming.pop_front();
+    } else {
+      end = at;
+    }
+    return true;
+  }
+
+  std::vector<MovePlan> plans_;
+  std::vector<std::vector<int64_t>> ends_;
+  std::vector<int64_t> out_free_;
+  std::map<std::pair<size_t, size_t>, std::deque<int64_t>> on_the_way_;
+};
+
+template <class Body>
+void on_every_case(Body body) {
+  for (const Pair& kind : kKinds) {
+    for (const auto& [way, algorithm] : kWays) {
+      for (int n = 2; n <= 12; ++n) {
+        const Task task{.kind = kind.collective,
+                        .algorithm = algorithm,
+                        .size = n,
+                        .count = kCount,
+                        .type = DataType::kU8};
+        const CollectiveCase what{
+            .kind = kind.kind, .way = way, .ranks = n, .block_bytes = double{kCount}};
+        body(task, what);
+      }
+    }
+  }
+}
+
+std::string name(const CollectiveCase& what) {
+  return std::string(name_of(what.kind)) + ", " + std::string(name_of(what.way)) + ", " +
+         std::to_string(what.ranks) + " ranks";
+}
+
+TEST(CollectiveCost, HasTheWaysThatTheCommunicatorHas) {
+  on_every_case([](const Task& task, const CollectiveCase& what) {
+    EXPECT_EQ(collective_steps(what).ok(), choose_algorithm(task).ok()) << name(what);
+  });
+}
+
+TEST(CollectiveCost, CountsTheStepsThatThePlansTake) {
+  on_every_case([](const Task& task, const CollectiveCase& what) {
+    const auto steps = collective_steps(what);
+    if (!steps.ok()) return;
+    const auto played = static_cast<double>(Play(task).run());
+    if (what.way == CollectiveWay::kTree) {  // full levels are the bound
+      EXPECT_LE(played, steps->steps) << name(what);
+      EXPECT_GE(played, steps->steps / 2) << name(what);
+    } else {
+      EXPECT_EQ(played, steps->steps) << name(what);
+    }
+  });
+}
+
+TEST(CollectiveCost, CountsTheBytesThatTheBusiestRankSendsOrReceives) {
+  on_every_case([](const Task& task, const CollectiveCase& what) {
+    CollectiveCase unpipelined = what;
+    unpipelined.block_bytes = 1e15;  // beside which a piece is nothing
+    const auto steps = collective_steps(unpipelined);
+    if (!steps.ok()) return;
+    double most = 0;
+    Task at = task;
+    for (at.rank = 0; at.rank < at.size; ++at.rank) {
+      MovePlan plan;
+      make_plan(at, plan);
+      double sent = 0;
+      double received = 0;
+      for (const Move& move : plan.moves()) {
+        const auto bytes = static_cast<double>(move.bytes) / double{kCount};
+        if (move.kind == Move::Kind::kSend) sent += bytes;
+        if (move.kind == Move::Kind::kReceive || move.kind == Move::Kind::kReduce)
+          received += bytes;
+      }
+      most = std::max({most, sent, received});
+    }
+    // Of halving with ranks beyond the power of two the two phases beside follow each other.
+    const bool paired = what.kind == CollectiveKind::kAllReduce &&
+                        what.way == CollectiveWay::kHalving && (what.ranks & (what.ranks - 1)) != 0;
+    EXPECT_NEAR(steps->bytes / 1e15, most + (paired ? 1 : 0), 1e-6) << name(what);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
