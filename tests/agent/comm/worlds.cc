@@ -5,8 +5,11 @@
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <map>
 #include <thread>
 
 #include "common/base/check.h"
@@ -28,6 +31,20 @@ int make_memory() {
   return fd;
 }
 
+std::vector<Meeting::Place> places_of(Transport transport, int size) {
+  const int nodes = transport == Transport::kTcp ? size : transport == Transport::kMixed ? 2 : 1;
+  const int per_node = (size + nodes - 1) / nodes;
+  std::vector<Meeting::Place> places;
+  for (int rank = 0; rank < size; ++rank) {
+    const int node = rank / per_node;
+    const std::string host = "127.0.0." + std::to_string(2 + node);
+    auto fd = listen_on(host, 0);
+    CHECK(fd.ok());
+    places.push_back({.host = host, .listen_fd = *fd, .node = node});
+  }
+  return places;
+}
+
 }  // namespace
 
 std::string name_of(Transport transport) {
@@ -44,33 +61,29 @@ std::string name_of(Transport transport) {
   return "Unknown";
 }
 
-Meeting::Meeting(Transport transport, int size) : options_(static_cast<size_t>(size)) {
-  const int nodes = transport == Transport::kTcp ? size : transport == Transport::kMixed ? 2 : 1;
-  const int per_node = (size + nodes - 1) / nodes;
+Meeting::Meeting(Transport transport, int size) : Meeting(places_of(transport, size)) {}
+
+Meeting::Meeting(const std::vector<Place>& places) : options_(places.size()) {
   std::vector<PeerAddress> peers;
-  for (int rank = 0; rank < size; ++rank) {
-    const int node = rank / per_node;
-    const std::string host = "127.0.0." + std::to_string(2 + node);
-    auto fd = listen_on(host, 0);
-    CHECK(fd.ok());
-    options(rank).listen_fd = *fd;
-    peers.push_back({.host = host, .port = port_of(*fd), .node = node});
+  std::map<int, std::vector<size_t>> by_node;
+  for (const Place& place : places) {
+    by_node[place.node].push_back(peers.size());
+    peers.push_back({.host = place.host, .port = port_of(place.listen_fd), .node = place.node});
   }
-  for (int node = 0; node < nodes && transport != Transport::kTcp; ++node) {
-    const int local = std::min(per_node, size - node * per_node);
-    if (local > 1) memory_.push_back(make_memory());
-    for (int rank = node * per_node; rank < node * per_node + local; ++rank) {
-      options(rank).shm_fd = local > 1 ? memory_.back() : -1;
-    }
-  }
-  for (int rank = 0; rank < size; ++rank) {
-    CommOptions& mine = options(rank);
-    mine.rank = rank;
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    CommOptions& mine = options_[rank];
+    mine.rank = static_cast<int>(rank);
+    mine.listen_fd = places[rank].listen_fd;
     mine.peers = peers;
     mine.job_uid = "0b5e-job";
     mine.round = 7;
     mine.world_hash = "9f2c";
     mine.key = transport_key("token", mine.round, mine.world_hash);
+  }
+  for (const auto& [node, ranks] : by_node) {
+    if (ranks.size() < 2) continue;
+    memory_.push_back(make_memory());
+    for (const size_t rank : ranks) options_[rank].shm_fd = memory_.back();
   }
 }
 
@@ -108,6 +121,34 @@ World make_world(Transport transport, int size, Duration operation_limit) {
     world[static_cast<size_t>(rank)] = std::move(*made);
   });
   return world;
+}
+
+void on_processes(Meeting& meeting, const std::function<void(int)>& prepare,
+                  const std::function<void(Communicator&)>& body) {
+  std::vector<pid_t> pids;
+  std::fflush(stdout);
+  for (int rank = 0; rank < meeting.size(); ++rank) {
+    const pid_t pid = ::fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+      meeting.keep_only(rank);
+      prepare(rank);
+      auto made = make_communicator(meeting.options(rank));
+      EXPECT_TRUE(made.ok()) << made.error().message;
+      if (made.ok()) body(**made);
+      if (made.ok()) made->reset();
+      std::fflush(stdout);
+      ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    pids.push_back(pid);
+  }
+  for (int rank = 0; rank < meeting.size(); ++rank) ::close(meeting.options(rank).listen_fd);
+  for (size_t rank = 0; rank < pids.size(); ++rank) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(pids[rank], &status, 0), pids[rank]);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        << "rank " << rank << " ended with status " << status;
+  }
 }
 
 void on_ranks(int size, const std::function<void(int)>& body) {

@@ -17,6 +17,13 @@ std::string name_of(Transport transport);
 class Meeting {
  public:
   Meeting(Transport transport, int size);
+  // Where each rank listens, which is taken over; ranks of one node share memory.
+  struct Place {
+    std::string host;
+    int listen_fd = -1;
+    int node = 0;
+  };
+  explicit Meeting(const std::vector<Place>& places);
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -43,6 +50,11 @@ World make_world(Transport transport, int size,
 
 // Runs body(communicator) on a thread for every rank, and joins them.
 void on_all(World& world, const std::function<void(Communicator&)>& body);
+// Runs body(communicator) in a process for every rank, which begins with prepare(rank) and then
+// meets the others; waits for all of them. A rank that can't meet, ends otherwise or fails an
+// assertion fails the test.
+void on_processes(Meeting& meeting, const std::function<void(int)>& prepare,
+                  const std::function<void(Communicator&)>& body);
 // Runs body(rank) on a thread for every rank, and joins them.
 void on_ranks(int size, const std::function<void(int)>& body);
 

@@ -1,0 +1,124 @@
+// The covering array between processes: over shared memory, over TCP, and across hosts that are
+// network namespaces, whose packets come late and are lost.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <thread>
+
+#include "tests/agent/comm/cases.h"
+#include "tests/agent/comm/namespaces.h"
+#include "tests/agent/comm/worlds.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::Case;
+using test::Meeting;
+using test::Namespaces;
+using test::Transport;
+
+std::map<int, std::vector<Case>> cases_by_world(uint64_t seed) {
+  std::map<int, std::vector<Case>> by_world;
+  for (const Case& c : test::covering_array(seed)) by_world[c.shape.world].push_back(c);
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  return by_world;
+}
+
+// All cases of a world, until one fails.
+void run_all(Communicator& comm, const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    test::run_case(c, comm);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+class ForkedRanks : public testing::TestWithParam<Transport> {};
+
+TEST_P(ForkedRanks, EveryPairOfFactorsGivesWhatAPlainLoopGives) {
+  const uint64_t seed = 20261122 + static_cast<uint64_t>(GetParam());
+  for (const auto& [size, cases] : cases_by_world(seed)) {
+    Meeting meeting(GetParam(), size);
+    test::on_processes(
+        meeting, [](int) {}, [&](Communicator& comm) { run_all(comm, cases); });
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Comm, ForkedRanks, testing::Values(Transport::kShared, Transport::kTcp),
+                         [](const auto& info) { return name_of(info.param); });
+
+// So many ranks on each host, one host after the other.
+Meeting meet_across(const Namespaces& network, int size) {
+  const int per_host = (size + network.hosts() - 1) / network.hosts();
+  std::vector<Meeting::Place> places;
+  for (int rank = 0; rank < size; ++rank) {
+    const int host = rank / per_host;
+    auto listener = network.listen_on_host(host);
+    EXPECT_TRUE(listener.ok()) << listener.error().message;
+    places.push_back({.host = Namespaces::address(host),
+                      .listen_fd = listener.ok() ? listener->release() : -1,
+                      .node = host});
+  }
+  return Meeting(places);
+}
+
+class ForkedHosts : public testing::Test {
+ protected:
+  void make(const Namespaces::Options& options) {
+    auto made = Namespaces::create(options);
+    if (!made.ok()) GTEST_SKIP() << made.error().message;
+    network_ = std::move(*made);
+  }
+
+  void run(int size, Duration limit, const std::function<void(Communicator&)>& body) {
+    Meeting meeting = meet_across(*network_, size);
+    meeting.set_limits(seconds(60), limit);
+    const int per_host = (size + network_->hosts() - 1) / network_->hosts();
+    const auto enter = [&](int rank) { ASSERT_TRUE(network_->enter(rank / per_host).ok()); };
+    test::on_processes(meeting, enter, body);
+  }
+
+  std::unique_ptr<Namespaces> network_;
+};
+
+TEST_F(ForkedHosts, EveryPairOfFactorsGivesWhatAPlainLoopGivesThoughPacketsAreLateAndLost) {
+  constexpr uint64_t kSeed = 20261130;
+  make({.hosts = 3, .delay = microseconds(200), .loss = 0.01, .seed = kSeed});
+  if (IsSkipped()) return;
+  for (const auto& [size, cases] : cases_by_world(kSeed)) {
+    run(size, seconds(60), [&](Communicator& comm) { run_all(comm, cases); });
+    if (HasFailure()) return;
+  }
+  std::printf("%llu packets carried, %llu lost\n",
+              static_cast<unsigned long long>(network_->carried()),
+              static_cast<unsigned long long>(network_->lost()));
+  EXPECT_GT(network_->carried(), 0u);
+  EXPECT_GT(network_->lost(), 0u);
+}
+
+TEST_F(ForkedHosts, BehindACutLinkTheRanksOfTheOtherHostAreNamedAfterTheTimeLimit) {
+  make({.hosts = 2, .delay = microseconds(100)});
+  if (IsSkipped()) return;
+  // When the ranks have met and are at work.
+  std::thread cutter([&] {
+    while (network_->carried() < 2000) std::this_thread::yield();
+    network_->cut(1);
+  });
+  run(4, milliseconds(1000), [](Communicator& comm) {
+    std::vector<float> values(1000, 1.f);
+    Status status;
+    while (status.ok()) {
+      status = comm.all_reduce({.data = values.data(), .count = 1000}, ReduceOp::kMax);
+    }
+    const bool first_host = comm.rank() < 2;
+    EXPECT_EQ(status.error().code, Code::kTimeout) << status.error().message;
+    EXPECT_EQ(comm.suspect() >= 2, first_host) << comm.rank() << ": " << status.error().message;
+  });
+  cutter.join();
+}
+
+}  // namespace
+}  // namespace lockstep
