@@ -1,11 +1,6 @@
 // lockstep-bench: collectives between processes of this machine (or threads of one), in the manner
 // of nccl-tests: time, algorithm and bus bandwidth by size, out of place and in place. Every result
 // is checked. `lockstep bench` starts it; settings.h has its arguments.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sched.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,46 +14,12 @@
 
 #include "agent/comm/make_communicator.h"
 #include "bench/comm/measure.h"
+#include "bench/comm/meeting.h"
 #include "bench/comm/settings.h"
 #include "common/base/check.h"
 
 namespace lockstep {
 namespace {
-
-constexpr const char* kKey = "bench";
-
-// How the ranks of one backend meet: sockets on ports of the system's choice, and shared memory.
-// Mixed: two hosts, the first half of the ranks and the second.
-std::vector<CommOptions> meet(Backend backend, int ranks) {
-  std::vector<CommOptions> all(static_cast<size_t>(ranks));
-  std::vector<PeerAddress> peers;
-  const int hosts = backend == Backend::kMixed ? std::min(2, ranks) : 1;
-  const int per_host = (ranks + hosts - 1) / hosts;
-  std::vector<int> memory;
-  for (int host = 0; host < hosts; ++host) memory.push_back(::memfd_create("bench", MFD_CLOEXEC));
-  for (CommOptions& options : all) {
-    const auto fd = listen_on("127.0.0.1", 0);
-    CHECK(fd.ok());
-    sockaddr_in address{};
-    socklen_t bytes = sizeof address;
-    CHECK(::getsockname(*fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
-    options.rank = static_cast<int>(peers.size());
-    const int host = options.rank / per_host;
-    options.listen_fd = *fd;
-    options.shm_fd = backend == Backend::kTcp ? -1 : memory[static_cast<size_t>(host)];
-    options.key = kKey;
-    peers.push_back({.host = "127.0.0.1", .port = ntohs(address.sin_port), .node = host});
-  }
-  for (CommOptions& options : all) options.peers = peers;
-  return all;
-}
-
-void pin_to_core(int rank) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(static_cast<size_t>(rank % std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))), &cores);
-  ::sched_setaffinity(0, sizeof cores, &cores);
-}
 
 // What rank 0 tells.
 class Table {

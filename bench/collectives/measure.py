@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""Collectives beside Gloo and Open MPI on this machine: the same processes, buffers and protocol.
+
+  apt-get install libgloo-dev libopenmpi-dev openmpi-bin      # then configure and build again
+  bench/collectives/measure.py --build build --pin                            # 2 ranks, one per core
+  bench/collectives/measure.py --build build --ranks 4                        # oversubscribed
+  python3 -m venv env && env/bin/pip install torch numpy      # a current release
+  bench/collectives/measure.py --build build --pin --python env/bin/python    # its Gloo too
+
+Every library has its ranks as processes that live as long as the measurement and sleep while another
+one has its turn: operation by operation and size by size the libraries take turns, ROUNDS times. In a
+turn each rank warms up and times each operation by itself; a turn counts as the slowest rank's median,
+a cell is the median of the turns. The first turn of each size compares the result with a plain loop.
+Nothing is installed; what is missing is said. Ends with 1 if a result was wrong or a library failed.
+"""
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+OPERATIONS = ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "all-reduce-lor"]
+SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
+# Which library's transport is compared with which of ours: TCP with TCP, memory with memory.
+BESIDE = {"gloo": "lockstep-tcp", "torch": "lockstep-tcp", "mpi-tcp": "lockstep-tcp",
+          "mpi-shm": "lockstep-shm"}
+NAMES = {"lockstep-tcp": "Lockstep tcp", "lockstep-shm": "Lockstep shm", "gloo": "Gloo (Debian)",
+         "torch": "Gloo (PyTorch)", "mpi-tcp": "Open MPI tcp", "mpi-shm": "Open MPI shm"}
+START_LIMIT_S = 120
+TURN_LIMIT_S = 300
+
+
+def times_of(size):
+    """Samples of a turn: some 20 to 100 ms."""
+    for limit, times in ((4 << 10, 1000), (64 << 10, 300), (1 << 20, 50), (4 << 20, 20), (16 << 20, 8)):
+        if size <= limit:
+            return times
+    return 4
+
+
+def mpirun(options, transport):
+    yields = ["--mca", "mpi_yield_when_idle", "1"] if options.ranks > os.cpu_count() else []
+    network = ["--mca", "btl_tcp_if_include", "lo"] if transport == "tcp" else []
+    return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
+            str(options.ranks), "--mca", "pml", "ob1", "--mca", "btl", f"{transport},self",
+            *network, *yields]
+
+
+def contestants(options):
+    """Name -> the command that starts its ranks; and what is missing, in words."""
+    program = str(options.build / "bin/bench_collectives_ranks")
+    built = subprocess.run([program, "--libraries"], capture_output=True, text=True,
+                           check=True).stdout.split()
+    own = ["--ranks", str(options.ranks)]
+    found = {name: [program, name, *own] for name in ("lockstep-tcp", "lockstep-shm")}
+    missing = []
+    if "gloo" in built:
+        found["gloo"] = [program, "gloo", *own]
+    else:
+        missing.append("Gloo: install libgloo-dev, then configure and build again")
+    if "mpi" in built and shutil.which("mpirun"):
+        found["mpi-tcp"] = [*mpirun(options, "tcp"), program, "mpi"]
+        found["mpi-shm"] = [*mpirun(options, "vader"), program, "mpi"]
+    else:
+        missing.append("Open MPI: install libopenmpi-dev openmpi-bin, then configure and build again")
+    if options.python:
+        found["torch"] = [options.python, str(HERE / "torch_gloo.py"), *own]
+    else:
+        missing.append("PyTorch's Gloo: give --python of an environment that has torch")
+    if options.only:
+        found = {name: found[name] for name in options.only if name in found}
+    return found, missing
+
+
+class World:
+    """The ranks of one library, connected and asleep."""
+
+    def __init__(self, command, options, folder):
+        path = str(folder / "socket")
+        (folder / "store").mkdir()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(options.ranks)
+            listener.settimeout(START_LIMIT_S)
+            self.process = subprocess.Popen(
+                [*command, "--socket", path, "--folder", str(folder / "store"),
+                 *(["--pin"] if options.pin else [])], stdin=subprocess.DEVNULL, stdout=sys.stderr)
+            self.streams = [self.accept(listener) for _ in range(options.ranks)]
+        self.hello = [self.read(stream) for stream in self.streams]
+
+    @staticmethod
+    def accept(listener):
+        connection, _ = listener.accept()
+        connection.settimeout(TURN_LIMIT_S)
+        with connection:
+            return connection.makefile("rw", encoding="utf-8")
+
+    @staticmethod
+    def read(stream):
+        line = stream.readline()
+        if not line:
+            raise RuntimeError("a rank ended")
+        return json.loads(line)
+
+    def turn(self, operation, size, times, check):
+        for stream in self.streams:
+            stream.write(f"{operation} {size} {times} {int(check)}\n")
+            stream.flush()
+        return [self.read(stream) for stream in self.streams]
+
+    def close(self):
+        for stream in self.streams:
+            stream.close()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def measure_cell(worlds, options, operation, size):
+    """Name -> {"us", "iqrUs", "minUs", "p99Us", "wrong"}, or {"lacks"}."""
+    turns = {name: [] for name in worlds}
+    lacks = {}
+    times = 3 if options.tiny else times_of(size)
+    for turn in range(options.rounds):
+        names = list(worlds)
+        for name in names[turn % len(names):] + names[:turn % len(names)]:
+            if name in lacks:
+                continue
+            answers = worlds[name].turn(operation, size, times, turn == 0)
+            if "lacks" in answers[0]:
+                lacks[name] = answers[0]["lacks"]
+                continue
+            turns[name].append({key: max(answer[key] for answer in answers) for key in answers[0]})
+    cell = {name: {"lacks": why} for name, why in lacks.items()}
+    for name, measured in turns.items():
+        if not measured:
+            continue
+        p50 = sorted(turn["p50Us"] for turn in measured)
+        cell[name] = {"us": statistics.median(p50), "quartilesUs": [p50[len(p50) // 4], p50[(3 * len(p50)) // 4]],
+                      "minUs": min(turn["minUs"] for turn in measured),
+                      "p99Us": statistics.median(turn["p99Us"] for turn in measured),
+                      "wrong": measured[0]["wrong"]}
+    return cell
+
+
+def figure(us):
+    return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:,.0f}"
+
+
+def size_name(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def ratio(cell, name):
+    """How many times as fast we are on the same transport."""
+    ours = cell.get(BESIDE.get(name))
+    if not ours or "us" not in ours or "us" not in cell[name]:
+        return None
+    return cell[name]["us"] / ours["us"]
+
+
+def table(operation, cells, names):
+    lines = [f"\n### {operation}\n", "| size | " + " | ".join(NAMES[name] for name in names) + " |",
+             "|---:|" + "---:|" * len(names)]
+    lacks = {}
+    for size, cell in cells.items():
+        row = []
+        for name in names:
+            if "lacks" in cell[name]:
+                lacks[name] = cell[name]["lacks"]
+                row.append("-")
+                continue
+            times = ratio(cell, name)
+            text = figure(cell[name]["us"]) + (f" ({times:.2f}x)" if times else "")
+            row.append(text + (" WRONG" if cell[name]["wrong"] else ""))
+        lines.append(f"| {size_name(size)} | " + " | ".join(row) + " |")
+    lines += [f"\n{NAMES[name]}: {why}." for name, why in lacks.items()]
+    return "\n".join(lines)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--pin", action="store_true", help="rank r on core r")
+    parser.add_argument("--operations", type=lambda text: text.split(","), default=OPERATIONS)
+    parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=SIZES)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", type=lambda text: text.split(","), help="some of " + ", ".join(NAMES))
+    parser.add_argument("--python", help="of an environment with torch")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--tiny", action="store_true", help="whether it works, not how fast it is")
+    options = parser.parse_args()
+    if options.tiny:
+        options.rounds, options.sizes, options.ranks = 1, [8, 4 << 10, 1 << 20], 3
+    return options
+
+
+def main():
+    options = parse()
+    commands, missing = contestants(options)
+    load = os.getloadavg()
+    cells = {}
+    with tempfile.TemporaryDirectory() as folder:
+        worlds = {}
+        try:
+            for name, command in commands.items():
+                place = pathlib.Path(folder) / name
+                place.mkdir()
+                worlds[name] = World(command, options, place)
+            for operation, size in itertools.product(options.operations, options.sizes):
+                print(f"{operation} {size_name(size)}", file=sys.stderr)
+                cells.setdefault(operation, {})[size] = measure_cell(worlds, options, operation, size)
+        finally:
+            for world in worlds.values():
+                world.close()
+    print(f"{options.ranks} ranks{', pinned' if options.pin else ''}, {os.cpu_count()} cores, Linux "
+          f"{platform.release()}, load {load[0]:.2f} before and {os.getloadavg()[0]:.2f} after; "
+          f"microseconds, medians of {options.rounds} turns; (x): how many times as fast Lockstep is "
+          "on the same transport")
+    for name, world in worlds.items():
+        print(f"- {NAMES[name]}: {world.hello[0]['library']}")
+    for text in missing:
+        print(f"- missing: {text}")
+    for operation, by_size in cells.items():
+        print(table(operation, by_size, list(worlds)))
+    if options.json:
+        options.json.write_text(json.dumps(
+            {"ranks": options.ranks, "pinned": options.pin, "rounds": options.rounds, "load": load,
+             "libraries": {name: world.hello[0]["library"] for name, world in worlds.items()},
+             "cells": cells}, indent=1) + "\n")
+    wrong = [(operation, size, name) for operation, by_size in cells.items()
+             for size, cell in by_size.items() for name, got in cell.items() if got.get("wrong")]
+    for operation, size, name in wrong:
+        print(f"wrong: {NAMES[name]}, {operation}, {size_name(size)}", file=sys.stderr)
+    return 1 if wrong or not cells else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+#include "bench/collectives/library.h"
+
+namespace lockstep {
+
+bool has_mpi() {
+  return false;
+}
+
+Result<std::unique_ptr<Library>> join_mpi() {
+  return unavailable("built without Open MPI: install libopenmpi-dev and configure again");
+}
+
+}  // namespace lockstep

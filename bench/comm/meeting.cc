@@ -1,0 +1,47 @@
+#include "bench/comm/meeting.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace lockstep {
+
+std::vector<CommOptions> meet(Backend backend, int ranks) {
+  std::vector<CommOptions> all(static_cast<size_t>(ranks));
+  std::vector<PeerAddress> peers;
+  const int hosts = backend == Backend::kMixed ? std::min(2, ranks) : 1;
+  const int per_host = (ranks + hosts - 1) / hosts;
+  std::vector<int> memory;
+  for (int host = 0; host < hosts; ++host) memory.push_back(::memfd_create("bench", MFD_CLOEXEC));
+  for (CommOptions& options : all) {
+    const auto fd = listen_on("127.0.0.1", 0);
+    CHECK(fd.ok());
+    sockaddr_in address{};
+    socklen_t bytes = sizeof address;
+    CHECK(::getsockname(*fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
+    options.rank = static_cast<int>(peers.size());
+    const int host = options.rank / per_host;
+    options.listen_fd = *fd;
+    options.shm_fd = backend == Backend::kTcp ? -1 : memory[static_cast<size_t>(host)];
+    options.key = "bench";
+    peers.push_back({.host = "127.0.0.1", .port = ntohs(address.sin_port), .node = host});
+  }
+  for (CommOptions& options : all) options.peers = peers;
+  return all;
+}
+
+void pin_to_core(int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<size_t>(rank % std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))), &cores);
+  ::sched_setaffinity(0, sizeof cores, &cores);
+}
+
+}  // namespace lockstep
