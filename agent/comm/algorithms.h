@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "agent/comm/collectives.h"
+#include "agent/comm/host_map.h"
 #include "agent/comm/move_plan.h"
 
 namespace lockstep {
@@ -32,6 +33,13 @@ void one_root_gather(const Task& task, MovePlan& plan);
 void direct_all_to_all(const Task& task, MovePlan& plan);
 void direct_barrier(const Task& task, MovePlan& plan);
 void dissemination_barrier(const Task& task, MovePlan& plan);
+
+// With task.hosts.
+void hosts_all_reduce(const Task& task, MovePlan& plan);
+void hosts_reduce_scatter(const Task& task, MovePlan& plan);
+void hosts_all_gather(const Task& task, MovePlan& plan);
+void hosts_broadcast(const Task& task, MovePlan& plan);
+void hosts_reduce(const Task& task, MovePlan& plan);
 
 // What they have in common.
 struct Span {

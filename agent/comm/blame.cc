@@ -9,6 +9,8 @@ namespace {
 // How long an operation whose connection broke waits for the control connections to say who it was
 // that ended: the other end may only have closed because of a third.
 constexpr Duration kVerdictLimit = std::chrono::milliseconds(300);
+// So many heartbeats that did not come are no chance any more.
+constexpr int kUnheardBeats = 4;
 
 std::string seconds_text(Duration duration) {
   char text[32];
@@ -22,13 +24,26 @@ std::string rank_name(int rank) {
 
 }  // namespace
 
-// Names, in this order: a rank that has given no sign of life at all, the rank that is furthest
-// behind in the collectives of the world, the rank that this one waits for.
+// From this rank on, from each to the one that it waits for, who waits for nobody or gives no sign
+// of life; -1: they wait for each other.
+int Core::end_of_chain(int rank) const {
+  for (int steps = 0; steps < world_size() && rank >= 0 && rank < world_size(); ++steps) {
+    if (rank == this->rank()) return -1;
+    const Control::Health health = control_->health(rank);
+    const bool is_mute = health.silent >= kUnheardBeats * control_->heartbeat();
+    if (is_mute || health.pulse.waits_for < 0) return rank;
+    rank = health.pulse.waits_for;
+  }
+  return -1;
+}
+
+// Names, in this order: a rank that has given no sign of life at all; the one that, at the end of
+// the chain of those who wait for each other in whatever groups, waits for nobody; the rank that is
+// furthest behind in the collectives of the world; the rank that this one waits for.
 void Core::blame_silence(const Operation& operation, Duration silent) {
-  const Duration unheard_of = 4 * control_->heartbeat();
   int mute = -1;
   int behind = -1;
-  Duration longest = unheard_of;
+  Duration longest = kUnheardBeats * control_->heartbeat();
   uint64_t least = operation.header.sequence;
   const bool of_world = operation.is_collective() && operation.header.group == 0;
   for (const int rank : operation.group()->ranks) {
@@ -38,16 +53,23 @@ void Core::blame_silence(const Operation& operation, Duration silent) {
       longest = health.silent;
       mute = rank;
     }
-    if (of_world && health.entered < least) {
-      least = health.entered;
+    if (of_world && health.pulse.entered < least) {
+      least = health.pulse.entered;
       behind = rank;
     }
   }
-  const int suspect = mute >= 0 ? mute : behind >= 0 ? behind : operation.waits_for;
+  const int end = end_of_chain(operation.waits_for);
+  const int suspect = mute >= 0     ? mute
+                      : end >= 0    ? end
+                      : behind >= 0 ? behind
+                                    : operation.waits_for;
   std::string reason = rank_name(suspect) + " silent for " + seconds_text(silent);
   if (mute >= 0) {
     reason += ", and without a sign of life for " + seconds_text(longest);
-  } else if (behind >= 0) {
+  } else if (suspect != operation.waits_for && suspect == end) {
+    reason += ": it waits for nobody, and " + rank_name(operation.waits_for) +
+              ", for which this one waits, is held up by it";
+  } else if (behind >= 0 && suspect == behind) {
     reason += ": it is alive, but the last collective that it entered is #" + std::to_string(least);
   }
   if (suspect >= 0) {

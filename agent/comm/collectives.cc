@@ -16,6 +16,7 @@ struct Entry {
   Algorithm algorithm;
   void (*make)(const Task&, MovePlan&);
   bool powers_of_two = false;
+  bool two_levels = false;
 };
 
 constexpr Entry kEntries[] = {
@@ -36,6 +37,11 @@ constexpr Entry kEntries[] = {
     {Collective::kReduceScatter, Algorithm::kDirect, direct_reduce_scatter},
     {Collective::kReduceScatter, Algorithm::kRing, ring_reduce_scatter},
     {Collective::kReduceScatter, Algorithm::kHalving, halving_reduce_scatter, true},
+    {Collective::kAllReduce, Algorithm::kByHost, hosts_all_reduce, false, true},
+    {Collective::kReduce, Algorithm::kByHost, hosts_reduce, false, true},
+    {Collective::kBroadcast, Algorithm::kByHost, hosts_broadcast, false, true},
+    {Collective::kAllGather, Algorithm::kByHost, hosts_all_gather, false, true},
+    {Collective::kReduceScatter, Algorithm::kByHost, hosts_reduce_scatter, false, true},
     {Collective::kScatter, Algorithm::kOneRoot, one_root_scatter},
     {Collective::kGather, Algorithm::kOneRoot, one_root_gather},
     {Collective::kAllToAll, Algorithm::kDirect, direct_all_to_all},
@@ -48,6 +54,19 @@ bool is_power_of_two(int n) {
   return std::has_single_bit(static_cast<unsigned>(n));
 }
 
+bool has_two_levels(const Task& task) {
+  return task.hosts != nullptr && task.hosts->has_two_levels();
+}
+
+// Why the task can't have it; empty: it can.
+const char* lacking(const Entry& entry, const Task& task) {
+  if (entry.powers_of_two && !is_power_of_two(task.size)) return " (it is for powers of two)";
+  if (entry.two_levels && !has_two_levels(task)) {
+    return " (it is for several hosts, of which one at least has several ranks)";
+  }
+  return "";
+}
+
 const Entry* find(Collective kind, Algorithm algorithm) {
   const auto* found = std::find_if(std::begin(kEntries), std::end(kEntries), [&](const Entry& e) {
     return e.kind == kind && e.algorithm == algorithm;
@@ -56,19 +75,23 @@ const Entry* find(Collective kind, Algorithm algorithm) {
 }
 
 Algorithm choose(const Task& task) {
+  const Algorithm large = has_two_levels(task) ? Algorithm::kByHost : Algorithm::kRing;
   const size_t others = static_cast<size_t>(task.size - 1);
   const size_t block = block_bytes(task);
   const bool small = others * block <= kSmallBytesMax;
   switch (task.kind) {
     case Collective::kAllReduce:
-      return small ? Algorithm::kDirect : Algorithm::kRing;
+      return small ? Algorithm::kDirect : large;
     case Collective::kReduce:
-      return small ? Algorithm::kTree : Algorithm::kRing;
+      return small ? Algorithm::kTree : large;
     case Collective::kBroadcast:
-      return block <= kSmallBytesMax ? Algorithm::kTree : Algorithm::kRing;
+      return block <= kSmallBytesMax ? Algorithm::kTree : large;
     case Collective::kAllGather:
     case Collective::kReduceScatter:
-      return others * block <= kDirectBytesMax ? Algorithm::kDirect : Algorithm::kRing;
+      if (small || (!has_two_levels(task) && others * block <= kDirectBytesMax)) {
+        return Algorithm::kDirect;
+      }
+      return large;
     case Collective::kScatter:
     case Collective::kGather:
       return Algorithm::kOneRoot;
@@ -87,7 +110,7 @@ Error no_such_algorithm(const Task& task, const char* because) {
   std::string has;
   for (const Entry& entry : kEntries) {
     if (entry.kind != task.kind) continue;
-    if (entry.powers_of_two && !is_power_of_two(task.size)) continue;
+    if (*lacking(entry, task) != '\0') continue;
     has += std::string(has.empty() ? "" : ", ") + name_of(entry.algorithm);
   }
   return invalid(std::string("[comm] ") + name_of(task.kind) + " of " + std::to_string(task.size) +
@@ -121,8 +144,8 @@ Result<Algorithm> choose_algorithm(const Task& task) {
   }
   const Entry* entry = find(task.kind, task.algorithm);
   if (entry == nullptr) return no_such_algorithm(task, "");
-  if (entry->powers_of_two && !is_power_of_two(task.size)) {
-    return no_such_algorithm(task, " (it is for powers of two)");
+  if (const char* because = lacking(*entry, task); *because != '\0') {
+    return no_such_algorithm(task, because);
   }
   return task.algorithm;
 }

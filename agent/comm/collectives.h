@@ -5,39 +5,61 @@
 #include <span>
 
 #include "agent/comm/communicator.h"
+#include "agent/comm/host_map.h"
 #include "agent/comm/move_plan.h"
 #include "common/base/result.h"
 
 namespace lockstep {
 
+// clang-format off
 // The algorithms, for n ranks and S bytes (of the block, that is `count` elements): what a rank
 // sends at most, and how many times in a row something has to travel from rank to rank (hops).
-// Which one kAuto takes depends on operation, n and S alone.
+// Which one kAuto takes depends on operation, n, S and the hosts alone. Two levels: the group is on
+// several hosts, of which one at least has several ranks.
 //
-//   operation      | algorithm | chosen             | bytes a rank sends at most | hops
-//   all_reduce     | direct    | (n-1)S <= 32 KiB   | (n-1)S                     | 1
-//                  | ring      | else               | 2(n-1)/n S                 | 2(n-1),
-//                  pipelined | halving   | by name            | 2(n-1)/n S; n no power of 2: + S |
-//                  2 lg n (+2) | tree      | by name            | 3S (the root 2S)           | 2 lg
-//                  n, pipelined | one-root  | by name            | S, the root (n-1)S         | 2
-//   reduce         | tree      | (n-1)S <= 32 KiB   | S                          | lg n, pipelined
-//                  | ring      | else (a chain)     | S                          | n-1, pipelined
-//                  | one-root  | by name            | S                          | 1
-//   broadcast      | tree      | S <= 32 KiB        | 2S                         | lg n, pipelined
-//                  | ring      | else (a chain)     | S                          | n-1, pipelined
-//                  | one-root  | by name            | the root (n-1)S            | 1
-//   all_gather     | direct    | (n-1)S <= 1 MiB    | (n-1)S                     | 1
-//                  | ring      | else               | (n-1)S                     | n-1, pipelined
-//                  | halving   | by name, n = 2^k   | (n-1)S                     | lg n
-//   reduce_scatter | direct    | (n-1)S <= 1 MiB    | (n-1)S                     | 1
-//                  | ring      | else               | (n-1)S                     | n-1, pipelined
-//                  | halving   | by name, n = 2^k   | (n-1)S                     | lg n
-//   scatter        | one-root  | always             | the root (n-1)S            | 1
-//   gather         | one-root  | always             | S                          | 1
-//   all_to_all     | direct    | always             | (n-1)S                     | 1
-//   barrier        | direct    | n <= 8             | headers alone              | 1
-//                  | halving   | else (by distance) | headers alone              | lg n, rounded up
-//   send           | direct    | always             | S                          | 1
+//   operation      | algorithm | chosen               | bytes a rank sends at most       | hops
+//   all_reduce     | direct    | (n-1)S <= 32 KiB     | (n-1)S                           | 1
+//                  | by-host   | else, two levels     | see below                        | 2m, pipelined
+//                  | ring      | else                 | 2(n-1)/n S                       | 2(n-1), pipelined
+//                  | halving   | by name              | 2(n-1)/n S; n no power of 2: + S | 2 lg n (+2)
+//                  | tree      | by name              | 3S (the root 2S)                 | 2 lg n, pipelined
+//                  | one-root  | by name              | S, the root (n-1)S               | 2
+//   reduce         | tree      | (n-1)S <= 32 KiB     | S                                | lg n, pipelined
+//                  | by-host   | else, two levels     | S                                | m-1 + k-1, pipelined
+//                  | ring      | else (a chain)       | S                                | n-1, pipelined
+//                  | one-root  | by name              | S                                | 1
+//   broadcast      | tree      | S <= 32 KiB          | 2S                               | lg n, pipelined
+//                  | by-host   | else, two levels     | 2S                               | m-1 + k-1, pipelined
+//                  | ring      | else (a chain)       | S                                | n-1, pipelined
+//                  | one-root  | by name              | the root (n-1)S                  | 1
+//   all_gather     | direct    | (n-1)S <= 1 MiB, with two levels 32 KiB | (n-1)S        | 1
+//                  | by-host   | else, two levels     | (n-1)S                           | 2
+//                  | ring      | else                 | (n-1)S                           | n-1, pipelined
+//                  | halving   | by name, n = 2^k     | (n-1)S                           | lg n
+//   reduce_scatter | direct    | (n-1)S <= 1 MiB, with two levels 32 KiB | (n-1)S        | 1
+//                  | by-host   | else, two levels     | (n-1)S                           | 2
+//                  | ring      | else                 | (n-1)S                           | n-1, pipelined
+//                  | halving   | by name, n = 2^k     | (n-1)S                           | lg n
+//   scatter        | one-root  | always               | the root (n-1)S                  | 1
+//   gather         | one-root  | always               | S                                | 1
+//   all_to_all     | direct    | always               | (n-1)S                           | 1
+//   barrier        | direct    | n <= 8               | headers alone                    | 1
+//                  | halving   | else (by distance)   | headers alone                    | lg n, rounded up
+//   send           | direct    | always               | S                                | 1
+//
+// What leaves a host, of m hosts with k ranks each (n = mk), at most; the others for ranks that are
+// numbered host by host, and more where they are not:
+//   operation      | by-host     | ring        | direct
+//   all_reduce     | 2(m-1)/m S  | 2(n-1)/n S  | k(n-k) S
+//   reduce         | S           | S           |
+//   broadcast      | S           | S           |
+//   all_gather     | (n-k) S     | (n-1) S     | k(n-k) S
+//   reduce_scatter | (n-k) S     | (n-1) S     | k(n-k) S
+// By-host, a rank sends 2(k-1)/k S + 2(m-1)/n S in an all_reduce: the second part leaves the host.
+// Where hosts have different numbers of ranks, the ones with fewer do several ranks' part between
+// hosts; what leaves a host stays the same, but for all_gather and reduce_scatter, where it is
+// (m-1) k S and (n-k) S for its own k.
+// clang-format on
 //
 // An algorithm that an operation does not have is refused (kInvalid).
 //
@@ -47,8 +69,12 @@ namespace lockstep {
 //                   that is furthest from the root down to it
 //   tree, one-root  (root + first child) + second child, of one-root + third and so on
 //   halving         pairs n/2 apart, then n/4, ...; ranks beyond the power of 2 first, in pairs
+//   by-host         first those of each host: the rank that adds them, then the others in order;
+//                   then the hosts': all_reduce and reduce (the chain) as the ring does,
+//                   reduce_scatter the receiver's host, then the others in order behind it
 // Memory beside the caller's, kept by the communicator for the next operation: direct all_reduce
-// nS, reduce S, ring reduce_scatter 2S, halving reduce_scatter nS, all_to_all in place nS.
+// nS, reduce S, ring reduce_scatter 2S, halving reduce_scatter nS, by-host reduce_scatter n/k S,
+// all_to_all in place nS.
 //
 // Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009 (ring);
 // Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
@@ -77,6 +103,7 @@ struct Task {
   bool in_place = false;  // input and output are the same memory (where both are blocks or both n)
   std::span<const int64_t> send_counts;  // all_to_all by counts, else empty
   std::span<const int64_t> receive_counts;
+  const HostMap* hosts = nullptr;  // null: all ranks are on one
 };
 
 // Never kAuto. kInvalid if the operation does not have the algorithm, naming those that it has.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/comm/data_type.h"
+#include "agent/comm/host_map.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "kernels/device/device.h"
@@ -40,10 +41,11 @@ struct CommBuffer {
 };
 
 // The ways to carry out an operation; collectives.h has their table of steps and bytes, and says
-// which operation has which. kAuto chooses by operation, size and number of ranks alone.
-enum class Algorithm : uint8_t { kAuto, kDirect, kRing, kTree, kOneRoot, kHalving };
-constexpr int kAlgorithms = 6;
-// "ring"
+// which operation has which. kAuto chooses by operation, size, number of ranks and the hosts that
+// they are on alone.
+enum class Algorithm : uint8_t { kAuto, kDirect, kRing, kTree, kOneRoot, kHalving, kByHost };
+constexpr int kAlgorithms = 7;
+// "ring", "by-host"
 const char* name_of(Algorithm algorithm);
 
 enum class Collective : uint8_t {
@@ -95,6 +97,7 @@ struct CollectiveCounts {
 struct Traffic {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
+  uint64_t bytes_sent_to_other_hosts = 0;  // of bytes_sent
 };
 
 class Operation;  // what a Work owns and another thread may carry out
@@ -250,6 +253,11 @@ class Communicator {
   virtual int suspect() const = 0;
   virtual CollectiveCounts counts() const = 0;
   virtual Traffic traffic() const = 0;
+  // The ranks of the group by host.
+  virtual const HostMap& hosts() const = 0;
+  // Which way bytes go from here to a rank of the group: "itself", "shared memory", "tcp 10.0.1.4
+  // to 10.0.2.7 (eth0, 25000 Mb/s)".
+  virtual std::string path_to(int rank) const = 0;
   // Which transport serves which rank: "rank 0 of 4: shared memory 1; tcp 2-3".
   virtual std::string describe() const = 0;
 

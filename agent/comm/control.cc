@@ -22,13 +22,14 @@ TimePoint now() {
 }  // namespace
 
 struct Control::Message {
-  static constexpr uint32_t kMagic = 0x3143434c;  // "LCC1"
+  static constexpr uint32_t kMagic = 0x3243434c;  // "LCC2"
   uint32_t magic = kMagic;
   MessageType type = MessageType::kHeartbeat;
   int32_t suspect = -1;
   Code code = Code::kUnavailable;
   uint64_t entered = 0;
-  std::array<char, 232> reason{};  // ends with a zero
+  int32_t waits_for = -1;
+  std::array<char, 228> reason{};  // ends with a zero
 };
 
 struct Control::Peer {
@@ -44,6 +45,7 @@ struct Control::Peer {
   std::atomic<bool> left{false};
   std::atomic<int64_t> heard{0};  // steady nanoseconds
   std::atomic<uint64_t> entered{0};
+  std::atomic<int> waits_for{-1};
 };
 
 Control::Control(Options options, UniqueFd stop)
@@ -105,11 +107,13 @@ bool Control::left(int rank) const {
 Control::Health Control::health(int rank) const {
   const Peer& peer = *peers_[static_cast<size_t>(rank)];
   return {.silent = Duration(now().time_since_epoch().count() - peer.heard.load()),
-          .entered = peer.entered.load()};
+          .pulse = {.entered = peer.entered.load(), .waits_for = peer.waits_for.load()}};
 }
 
 void Control::beat() {
-  const Message message{.type = MessageType::kHeartbeat, .entered = options_.entered()};
+  const Pulse pulse = options_.before_beat();
+  const Message message{
+      .type = MessageType::kHeartbeat, .entered = pulse.entered, .waits_for = pulse.waits_for};
   for (auto& peer : peers_) send(*peer, message);
 }
 
@@ -179,6 +183,7 @@ void Control::handle(int rank, const Message& message) {
   switch (message.type) {
     case MessageType::kHeartbeat:
       peer.entered = message.entered;
+      peer.waits_for = message.waits_for;
       return;
     case MessageType::kBell:
       options_.on_wake();

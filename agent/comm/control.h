@@ -20,6 +20,11 @@ namespace lockstep {
 // for a rank that waits in poll. One thread reads them; any thread may send.
 class Control {
  public:
+  // What heartbeats tell of a rank.
+  struct Pulse {
+    uint64_t entered = 0;  // the last collective of the world
+    int waits_for = -1;    // the rank of the world for which its program stands still
+  };
   struct Options {
     int rank = 0;
     std::vector<UniqueFd> peers;  // by rank of the world; this rank's own is empty
@@ -27,8 +32,7 @@ class Control {
     // Called on the control thread.
     std::function<void(const Fault&)> on_fault;
     std::function<void()> on_wake;  // a bell rang, or a rank left
-    // The last collective of the world that this rank has entered, for its heartbeats.
-    std::function<uint64_t()> entered;
+    std::function<Pulse()> before_beat;
   };
   static Result<std::unique_ptr<Control>> create(Options options);
   // Starts the thread. Once.
@@ -44,8 +48,8 @@ class Control {
   bool left(int rank) const;
 
   struct Health {
-    Duration silent{};     // since it was last heard of
-    uint64_t entered = 0;  // as of then
+    Duration silent{};  // since it was last heard of
+    Pulse pulse;        // as of then
   };
   Health health(int rank) const;
   Duration heartbeat() const { return options_.heartbeat; }

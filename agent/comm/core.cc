@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "agent/comm/rank_list.h"
 #include "common/base/sha256.h"
 
 namespace lockstep {
@@ -15,6 +16,8 @@ constexpr size_t kAsideBytesMax = size_t{64} << 20;
 // From one look at who is silent to the next. Where it was far longer, this process stood still
 // itself, perhaps with all others of its machine: that is nobody's silence.
 constexpr Duration kLook = std::chrono::seconds(1);
+// A wait that has lasted as long is told to the others.
+constexpr Duration kTold = std::chrono::milliseconds(20);
 
 TimePoint now() {
   return SystemClock().now();
@@ -30,10 +33,13 @@ uint64_t group_id(const std::vector<int>& ranks, uint64_t made_before) {
   return id | 1;
 }
 
-std::shared_ptr<Group> new_group(std::vector<int> ranks, int place) {
+std::shared_ptr<Group> new_group(std::vector<int> ranks, int place, const std::vector<int>& nodes) {
   auto group = std::make_shared<Group>();
   group->sends.resize(ranks.size());
   group->receives.resize(ranks.size());
+  std::vector<int> nodes_of_group;
+  for (const int rank : ranks) nodes_of_group.push_back(nodes[static_cast<size_t>(rank)]);
+  group->hosts = make_host_map(nodes_of_group);
   group->ranks = std::move(ranks);
   group->rank = place;
   return group;
@@ -49,11 +55,14 @@ std::vector<int> all_ranks(size_t size) {
 
 Core::Core(Options options)
     : options_(std::move(options)),
-      world_(new_group(all_ranks(options_.links.size()), options_.rank)),
+      world_(new_group(all_ranks(options_.links.size()), options_.rank, options_.nodes)),
       operation_limit_(options_.operation_limit),
       aside_budget_(kAsideBytesMax) {
   ports_.reserve(options_.links.size());
-  for (const auto& link : options_.links) ports_.emplace_back(link.get());
+  const int own_node = options_.nodes[static_cast<size_t>(options_.rank)];
+  for (size_t rank = 0; rank < options_.links.size(); ++rank) {
+    ports_.emplace_back(options_.links[rank].get(), options_.nodes[rank] != own_node);
+  }
 }
 
 Result<std::shared_ptr<Core>> Core::create(Options options) {
@@ -70,7 +79,7 @@ Result<std::shared_ptr<Core>> Core::create(Options options) {
                               .heartbeat = heartbeat,
                               .on_fault = [raw](const Fault& fault) { raw->fail(fault); },
                               .on_wake = [raw] { raw->waiter_->wake(); },
-                              .entered = [raw] { return raw->world_->entered.load(); }}));
+                              .before_beat = [raw] { return raw->pulse(); }}));
   core->control_->start();
   return core;
 }
@@ -90,10 +99,44 @@ Core::~Core() {
 }
 
 std::shared_ptr<Group> Core::make_group(std::vector<int> ranks, int place) {
-  auto group = new_group(std::move(ranks), place);
+  auto group = new_group(std::move(ranks), place, options_.nodes);
   const std::lock_guard lock(mutex_);
   group->id = group_id(group->ranks, groups_made_[group->ranks]++);
   return group;
+}
+
+void Core::close_group(Group& group) {
+  const std::lock_guard lock(mutex_);
+  if (std::erase(shown_, &group) == 0) return;
+  options_.board->remove(group.board_place.exchange(CollectiveBoard::kNowhere));
+}
+
+// Where there is no room, a group in which nothing is under way gives its place.
+void Core::show(Group& group) {
+  CollectiveBoard* board = options_.board;
+  if (board == nullptr || group.board_place.load() != CollectiveBoard::kNowhere) return;
+  const GroupActivity shown{.group = group.id,
+                            .size = static_cast<int64_t>(group.ranks.size()),
+                            .ranks = rank_list(group.ranks),
+                            .operation = "",
+                            .entered = group.entered.load(),
+                            .completed = group.completed.load()};
+  int place = board->add(shown);
+  for (size_t i = 0; place == CollectiveBoard::kNowhere && i < shown_.size(); ++i) {
+    Group& other = *shown_[i];
+    if (other.issued != other.completed.load()) continue;
+    board->remove(other.board_place.exchange(CollectiveBoard::kNowhere));
+    shown_.erase(shown_.begin() + static_cast<std::ptrdiff_t>(i));
+    place = board->add(shown);
+  }
+  if (place == CollectiveBoard::kNowhere) return;
+  group.board_place.store(place);
+  shown_.push_back(&group);
+}
+
+Control::Pulse Core::pulse() const {
+  if (options_.board != nullptr) options_.board->beat();
+  return {.entered = world_->entered.load(), .waits_for = waits_for_.load()};
 }
 
 void Core::fail(const Fault& fault) {
@@ -115,6 +158,7 @@ void Core::admit(Operation& operation) {
     auto& numbers = operation.receives ? group.receives : group.sends;
     header.sequence = ++numbers[static_cast<size_t>(operation.other_side)];
   } else if (header.kind != Collective::kForm) {
+    show(group);
     header.sequence = ++group.issued;
   }
   fresh_.push_back(&operation);
@@ -124,6 +168,7 @@ void Core::admit(Operation& operation) {
 Status Core::run(const Operation::Start& start) {
   std::unique_ptr<Operation> operation = pool_->take();
   operation->begin(start);
+  operation->stand();
   bool drives = false;
   {
     const std::lock_guard lock(mutex_);
@@ -218,6 +263,10 @@ bool Core::may_run(Operation& operation) {
   if (group.running != nullptr) return false;
   group.running = &operation;
   group.entered.store(operation.header.sequence);
+  if (options_.board != nullptr) {
+    options_.board->enter(group.board_place.load(std::memory_order_relaxed),
+                          name_of(operation.header.kind), operation.header.sequence);
+  }
   return true;
 }
 
@@ -226,7 +275,12 @@ void Core::complete(Operation& operation) {
     Group& group = *operation.group();
     group.running = nullptr;
     group.completed.store(operation.header.sequence);
+    if (options_.board != nullptr) {
+      options_.board->complete(group.board_place.load(std::memory_order_relaxed),
+                               operation.header.sequence);
+    }
   }
+  if (told_ == &operation) tell_wait(nullptr);
   --unfinished_;
   operation.finish({});
 }
@@ -246,7 +300,10 @@ bool Core::step_all() {
       continue;
     }
     any = any || *moved;
-    if (*moved) operation.waiting = false;
+    if (*moved) {
+      operation.waiting = false;
+      if (told_ == &operation) tell_wait(nullptr);
+    }
     if (!operation.plan().finished()) continue;
     --kept;
     any = true;
@@ -257,6 +314,7 @@ bool Core::step_all() {
 }
 
 void Core::end_all() {
+  tell_wait(nullptr);
   for (Operation* operation : active_) {
     if (operation->is_collective()) operation->group()->running = nullptr;
     --unfinished_;
@@ -296,6 +354,7 @@ void Core::wait() {
   const TimePoint at = now();
   const Duration unseen = at - std::exchange(looked_at_, at);
   Duration rest = kLook;
+  const Operation* standing = nullptr;
   for (Operation* operation : active_) {
     if (operation->is_collective() && operation->group()->running != operation) continue;
     if (!operation->waiting) {
@@ -307,11 +366,39 @@ void Core::wait() {
     const Duration silent = at - operation->waiting_since;
     if (silent >= operation->limit()) return blame_silence(*operation, silent);
     rest = std::min(rest, operation->limit() - silent);
+    if (!operation->is_stood_in() || operation->waits_for < 0) continue;
+    const bool is_longest =
+        standing == nullptr || operation->waiting_since < standing->waiting_since;
+    if (silent < kTold) {
+      rest = std::min(rest, kTold - silent);
+    } else if (is_longest) {
+      standing = operation;
+    }
   }
+  tell_wait(standing);
   asleep_.store(true);
   if (!has_fresh_.load()) waiter_->pause(interests_, rest);
   asleep_.store(false);
   paused_ = true;
+}
+
+// Tells the others, or that there is nothing to be told any more.
+void Core::tell_wait(const Operation* standing) {
+  const int waits_for = standing == nullptr ? -1 : standing->waits_for;
+  if (told_ == standing && waits_for_.load(std::memory_order_relaxed) == waits_for) return;
+  told_ = standing;
+  waits_for_.store(waits_for);
+  if (options_.board == nullptr) return;
+  if (standing == nullptr) return options_.board->end_wait();
+  const Group& group = *standing->group();
+  options_.board->tell_wait(
+      {.operation = name_of(standing->receives ? Collective::kReceive : standing->header.kind),
+       .number = standing->header.sequence,
+       .group = group.id,
+       .size = static_cast<int64_t>(group.ranks.size()),
+       .ranks = rank_list(group.ranks),
+       .waits_for = waits_for,
+       .since_nanoseconds = standing->waiting_since.time_since_epoch().count()});
 }
 
 bool Core::waits_for_one_who_left(int* who) const {

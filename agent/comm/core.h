@@ -18,6 +18,7 @@
 #include "agent/comm/runner.h"
 #include "agent/comm/shm.h"
 #include "agent/comm/waiter.h"
+#include "common/api/collective_board.h"
 
 namespace lockstep {
 
@@ -33,8 +34,10 @@ class Core {
     Duration operation_limit{};
     std::vector<std::unique_ptr<Link>> links;  // by rank of the world; this rank's own is null
     std::vector<UniqueFd> controls;            // likewise
+    std::vector<int> nodes;                    // by rank of the world: its host
     std::shared_ptr<ShmRegion> region;         // null: none
     int local_rank = 0;                        // place in it
+    CollectiveBoard* board = nullptr;          // where this rank tells of itself; null: nowhere
   };
   static Result<std::shared_ptr<Core>> create(Options options);
   ~Core();
@@ -47,6 +50,8 @@ class Core {
   // A group of these ranks of the world, in which this rank has that place. Its id is the same on
   // every rank that has made as many groups of these ranks before.
   std::shared_ptr<Group> make_group(std::vector<int> ranks, int place);
+  // Nothing more of it is told.
+  void close_group(Group& group);
 
   Status run(const Operation::Start& start);
   // Issues all of them at once.
@@ -65,9 +70,13 @@ class Core {
 
  private:
   explicit Core(Options options);
+  // For the heartbeats; also the sign of life on the board.
+  Control::Pulse pulse() const;
   void admit(Operation& operation);
-  // Whether somebody drives already. With mutex_ held.
+  // With mutex_ held: sees to it that somebody drives.
   void need_driver();
+  // With mutex_ held: gives it a place on the board, if there is one.
+  void show(Group& group);
   void work();
 
   // The driver's: until that operation is done, or, without one, until none is under way.
@@ -79,10 +88,12 @@ class Core {
   void end_all();
   bool put_aside();
   void wait();
+  void tell_wait(const Operation* standing);
   bool waits_for_one_who_left(int* who) const;
   Error error_of(const Operation& operation) const;
   void blame(const Operation& operation, const Error& error);
   void blame_silence(const Operation& operation, Duration silent);
+  int end_of_chain(int rank) const;
 
   Options options_;
   std::shared_ptr<Group> world_;
@@ -100,6 +111,8 @@ class Core {
   TimePoint looked_at_{};  // by wait()
   bool looked_after_leaving_ = false;
   bool paused_ = false;
+  const Operation* told_ = nullptr;  // its wait is known to the others
+  std::atomic<int> waits_for_{-1};   // in it; rank of the world
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -111,6 +124,7 @@ class Core {
   std::atomic<int> unfinished_{0};  // issued, and their owners don't know yet that they are over
   bool stopping_ = false;
   std::map<std::vector<int>, uint64_t> groups_made_;
+  std::vector<Group*> shown_;  // those that have a place on the board
   std::thread worker_;
   std::unique_ptr<Control> control_;  // last: its thread uses the rest
 };

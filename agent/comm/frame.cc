@@ -34,6 +34,8 @@ const char* name_of(Algorithm algorithm) {
       return "one-root";
     case Algorithm::kHalving:
       return "halving";
+    case Algorithm::kByHost:
+      return "by-host";
   }
   return "an unknown algorithm";
 }

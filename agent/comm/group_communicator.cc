@@ -3,25 +3,9 @@
 #include <algorithm>
 
 #include "agent/comm/call_check.h"
+#include "agent/comm/rank_list.h"
 
 namespace lockstep {
-namespace {
-
-// "1, 4-7"
-std::string rank_list(const std::vector<int>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (!text.empty()) text += ", ";
-    text += std::to_string(ranks[i]);
-    if (last > i) text += "-" + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-}  // namespace
 
 Status Communicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   const size_t expected = mine.size() * static_cast<size_t>(size());
@@ -71,7 +55,8 @@ Result<Operation::Start> GroupCommunicator::prepare(const Call& call) const {
                .op = reduces ? call.op : ReduceOp::kSum,
                .in_place = memory.in_place,
                .send_counts = call.send_counts,
-               .receive_counts = call.receive_counts},
+               .receive_counts = call.receive_counts,
+               .hosts = &group_->hosts},
       .input = memory.input,
       .output = memory.output,
       .limit = call.limit > Duration::zero() ? call.limit : core_->operation_limit()};
@@ -141,6 +126,11 @@ int GroupCommunicator::suspect() const {
 
 CollectiveCounts GroupCommunicator::counts() const {
   return {.entered = group_->entered.load(), .completed = group_->completed.load()};
+}
+
+std::string GroupCommunicator::path_to(int rank) const {
+  const int world_rank = group_->ranks[static_cast<size_t>(rank)];
+  return world_rank == core_->rank() ? "itself" : core_->link(world_rank).describe();
 }
 
 std::string GroupCommunicator::describe() const {

@@ -14,6 +14,7 @@ class GroupCommunicator final : public Communicator {
  public:
   GroupCommunicator(std::shared_ptr<Core> core, std::shared_ptr<Group> group)
       : core_(std::move(core)), group_(std::move(group)) {}
+  ~GroupCommunicator() override { core_->close_group(*group_); }
 
   using Communicator::run;
   using Communicator::start;
@@ -27,6 +28,8 @@ class GroupCommunicator final : public Communicator {
   int suspect() const override;
   CollectiveCounts counts() const override;
   Traffic traffic() const override { return core_->traffic(); }
+  const HostMap& hosts() const override { return group_->hosts; }
+  std::string path_to(int rank) const override;
   std::string describe() const override;
 
   // The first operation of a world: returns when all ranks are there, within this time.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <span>
+#include <string>
 
 #include "common/base/result.h"
 
@@ -39,6 +40,8 @@ class Link {
 
   // A descriptor to poll; -1 if the other side rings this rank's bell in shared memory.
   virtual int fd() const { return -1; }
+  // Which way the bytes go, for people: "shared memory", "tcp 10.0.1.4 to 10.0.2.7 (eth0)".
+  virtual std::string describe() const = 0;
   // Before polling for input: at least this many bytes more are certain to come, so that the kernel
   // need not wake us for less than a good part of them.
   virtual void expect(size_t /*bytes*/) {}

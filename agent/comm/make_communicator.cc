@@ -107,9 +107,12 @@ Core::Options core_options(const CommOptions& options, std::shared_ptr<ShmRegion
                      .operation_limit = options.operation_limit,
                      .links = {},
                      .controls = {},
+                     .nodes = {},
                      .region = region,
-                     .local_rank = std::max(0, place_of(local, options.rank))};
+                     .local_rank = std::max(0, place_of(local, options.rank)),
+                     .board = options.board};
   core.links.resize(options.peers.size());
+  for (const PeerAddress& peer : options.peers) core.nodes.push_back(peer.node);
   for (const int peer : local) {
     if (peer == options.rank) continue;
     core.links[static_cast<size_t>(peer)] = std::make_unique<ShmLink>(
@@ -165,14 +168,19 @@ Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& optio
   return std::unique_ptr<Communicator>(std::move(world));
 }
 
-Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(int size,
-                                                                     Duration operation_limit) {
+Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(
+    int size, Duration operation_limit, const std::vector<int>& nodes) {
   if (size < 1 || size > 4096) return invalid("[comm] threads: 1 to 4096 ranks");
+  if (!nodes.empty() && nodes.size() != static_cast<size_t>(size)) {
+    return invalid("[comm] threads: a node for each of " + std::to_string(size) + " ranks, not " +
+                   std::to_string(nodes.size()));
+  }
   TRY_ASSIGN(const std::shared_ptr<ShmRegion> region, ShmRegion::anonymous(size));
   std::vector<int> local(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) local[static_cast<size_t>(rank)] = rank;
   CommOptions options;
   options.peers.resize(local.size());
+  for (size_t rank = 0; rank < nodes.size(); ++rank) options.peers[rank].node = nodes[rank];
   options.operation_limit = operation_limit;
   std::vector<Core::Options> cores;
   std::vector<std::shared_ptr<Bells>> bells;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/comm/communicator.h"
+#include "common/api/collective_board.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
@@ -30,6 +31,8 @@ struct CommOptions {
   uint64_t round = 0;
   std::string world_hash;
   std::string key;  // shared secret of the round: transport_key()
+  // Where this rank tells what it is doing; outlives the communicator and its sub-groups.
+  CollectiveBoard* board = nullptr;
 
   Duration forming_limit = std::chrono::seconds(60);    // from the call to the complete world
   Duration operation_limit = std::chrono::seconds(60);  // of silence while an operation waits
@@ -61,7 +64,9 @@ size_t shm_bytes(int local_ranks);
 Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& options);
 
 // A world of threads of this process, by rank, over the same shared-memory code. For tests.
+// `nodes`: on which host each rank is taken to be, for the choice of algorithms; empty: on one.
 Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(
-    int size, Duration operation_limit = std::chrono::seconds(60));
+    int size, Duration operation_limit = std::chrono::seconds(60),
+    const std::vector<int>& nodes = {});
 
 }  // namespace lockstep

@@ -31,6 +31,7 @@ void Operation::begin(const Start& start) {
   waits_for = -1;
   in_hand = -1;
   status_ = {};
+  standing_.store(0, std::memory_order_relaxed);
   done_.store(false, std::memory_order_relaxed);
 }
 
@@ -44,9 +45,12 @@ void Operation::finish(Status status) {
 
 Status Operation::wait(Duration timeout) const {
   std::unique_lock lock(mutex_);
+  if (done()) return status_;
+  stand();
   if (timeout == Duration::max()) {
     finished_.wait(lock, [this] { return done(); });
   } else if (!finished_.wait_for(lock, timeout, [this] { return done(); })) {
+    standing_.fetch_sub(1, std::memory_order_relaxed);
     return timed_out("[comm] " + operation_name(header) + ": not done yet");
   }
   return status_;

@@ -25,7 +25,8 @@ class OperationPool;
 struct Group {
   std::vector<int> ranks;  // of the world
   int rank = 0;            // this process's place
-  uint64_t id = 0;         // 0: the world
+  HostMap hosts;
+  uint64_t id = 0;  // 0: the world
   // Numbers given out; guarded by Core.
   uint64_t issued = 0;
   std::vector<uint64_t> sends;  // by rank of the group
@@ -34,6 +35,7 @@ struct Group {
   const Operation* running = nullptr;
   std::atomic<uint64_t> entered{0};
   std::atomic<uint64_t> completed{0};
+  std::atomic<int> board_place{-1};  // CollectiveBoard's
 };
 
 // One operation, from the call to its end. Owned by whoever waits for it, and driven by one thread,
@@ -62,6 +64,9 @@ class Operation {
   bool done() const { return done_.load(std::memory_order_acquire); }
   // The owner's, and to be called with success before the end of its life.
   Status wait(Duration timeout) const;
+  // Somebody's program stands in it until it is done.
+  void stand() const { standing_.fetch_add(1, std::memory_order_relaxed); }
+  bool is_stood_in() const { return standing_.load(std::memory_order_relaxed) > 0; }
 
   std::unique_ptr<Operation> next;      // of those that one Work waits for
   std::shared_ptr<OperationPool> home;  // where it goes when that is over; null: nowhere
@@ -89,6 +94,7 @@ class Operation {
   Duration limit_{};
 
   std::atomic<bool> done_{false};
+  mutable std::atomic<int> standing_{0};
   mutable std::mutex mutex_;
   mutable std::condition_variable finished_;
   Status status_;

@@ -17,8 +17,10 @@ namespace lockstep {
 // is put aside in memory if it belongs to none that can take it. One thread at a time.
 class Port {
  public:
-  explicit Port(Link* link) : link_(link) {}
+  Port(Link* link, bool leaves_host) : link_(link), leaves_host_(leaves_host) {}
   Link& link() const { return *link_; }
+  // Its other side is on another host.
+  bool leaves_host() const { return leaves_host_; }
 
   // Whose frame is on its way out; null: the next one may begin.
   const void* sender() const { return sender_; }
@@ -75,6 +77,7 @@ class Port {
   void drop(const Aside* aside);
 
   Link* link_;
+  bool leaves_host_;
   const void* sender_ = nullptr;
   FrameHeader going_;
   const std::byte* going_payload_ = nullptr;

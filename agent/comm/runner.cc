@@ -137,6 +137,7 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
     }
     move.moved += lane.going;
     sent_.fetch_add(lane.going, std::memory_order_relaxed);
+    if (port.leaves_host()) sent_away_.fetch_add(lane.going, std::memory_order_relaxed);
     if (move.moved == move.bytes) finish(turn, lane);
   }
   return {};

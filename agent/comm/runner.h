@@ -21,7 +21,7 @@ class Runner {
   Result<bool> step(Operation& operation, std::vector<Interest>& interests);
 
   // Payload bytes of the frames that went out and came in so far.
-  Traffic traffic() const { return {sent_.load(), received_.load()}; }
+  Traffic traffic() const { return {sent_.load(), received_.load(), sent_away_.load()}; }
 
  private:
   struct Turn;
@@ -34,6 +34,7 @@ class Runner {
   std::vector<Port>& ports_;
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> received_{0};
+  std::atomic<uint64_t> sent_away_{0};
 };
 
 }  // namespace lockstep

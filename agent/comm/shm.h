@@ -76,6 +76,7 @@ class ShmLink final : public Link {
   Result<Bytes> peek(Want want) override;
   void consume(size_t bytes) override;
   Result<size_t> read(std::span<std::byte> into) override;
+  std::string describe() const override { return "shared memory"; }
 
  private:
   void notify();

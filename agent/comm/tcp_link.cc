@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "agent/comm/frame.h"
+#include "agent/comm/network.h"
 #include "common/base/check.h"
 
 namespace lockstep {
@@ -28,6 +29,10 @@ Error gone(int error) {
 
 TcpLink::TcpLink(int peer, UniqueFd fd)
     : Link(peer), fd_(std::move(fd)), staging_(std::make_unique<Staging>()) {}
+
+std::string TcpLink::describe() const {
+  return describe_connection(fd_.get());
+}
 
 Result<size_t> TcpLink::write(std::initializer_list<Bytes> parts) {
   std::array<iovec, 4> pieces{};

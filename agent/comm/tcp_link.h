@@ -20,6 +20,7 @@ class TcpLink final : public Link {
   void consume(size_t bytes) override;
   Result<size_t> read(std::span<std::byte> into) override;
   int fd() const override { return fd_.get(); }
+  std::string describe() const override;
   void expect(size_t bytes) override;
 
  private:

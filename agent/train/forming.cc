@@ -44,7 +44,8 @@ std::vector<PeerAddress> peers_of(const WorldAssignment& world) {
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason) {
+Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason,
+                                                 CollectiveBoard* board) {
   const auto round = static_cast<uint64_t>(config.world.round);
   TRY_ASSIGN(const std::string token, reason.note(kExitBadConfig, read_token(config.token_file)));
   CommOptions options{
@@ -55,6 +56,7 @@ Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, Exi
       .round = round,
       .world_hash = config.hash,
       .key = transport_key(token, round, config.hash),
+      .board = board,
       .forming_limit = std::chrono::seconds(config.rendezvous_timeout_seconds),
       .operation_limit = kSilenceLimit,
   };

@@ -6,6 +6,7 @@
 #include "agent/comm/communicator.h"
 #include "agent/train/data/windows.h"
 #include "agent/train/exit_reason.h"
+#include "common/api/collective_board.h"
 #include "common/api/worker_config.h"
 #include "common/base/result.h"
 #include "common/layout/mesh.h"
@@ -13,8 +14,10 @@
 
 namespace lockstep {
 
-// Connects this rank with all others of its round, on the addresses of the assignment.
-Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason);
+// Connects this rank with all others of its round, on the addresses of the assignment. What it does
+// is told on the board, if there is one, which outlives it.
+Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason,
+                                                 CollectiveBoard* board);
 
 // What all ranks compute with: machines differ, results must not.
 struct Agreement {

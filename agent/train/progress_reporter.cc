@@ -7,6 +7,7 @@ namespace lockstep {
 
 ProgressReporter::ProgressReporter(std::optional<ProgressPage> page, int64_t round)
     : page_(std::move(page)) {
+  if (page_) board_ = page_->board();
   numbers_.round = static_cast<uint64_t>(round);
   numbers_.loss = std::numeric_limits<double>::quiet_NaN();
   numbers_.validation_loss = std::numeric_limits<double>::quiet_NaN();
@@ -15,9 +16,6 @@ ProgressReporter::ProgressReporter(std::optional<ProgressPage> page, int64_t rou
 void ProgressReporter::publish() {
   if (!page_) return;
   if (world_ != nullptr) {
-    const CollectiveCounts counts = world_->counts();
-    numbers_.collectives_entered = counts.entered;
-    numbers_.collectives_completed = counts.completed;
     numbers_.suspect_rank = world_->suspect();
   }
   page_->write(numbers_);

@@ -13,7 +13,9 @@ class ProgressReporter {
   // Without a page nothing is written.
   ProgressReporter(std::optional<ProgressPage> page, int64_t round);
 
-  // From now on its counts and its suspect are written too; it outlives the reporter or follow() is
+  // For the communicator; null without a page.
+  CollectiveBoard* board() { return board_ ? &*board_ : nullptr; }
+  // From now on its suspect is written too; it outlives the reporter or follow() is
   // called again with null.
   void follow(const Communicator* world) { world_ = world; }
 
@@ -24,6 +26,7 @@ class ProgressReporter {
 
  private:
   std::optional<ProgressPage> page_;
+  std::optional<CollectiveBoard> board_;
   const Communicator* world_ = nullptr;
   ProgressNumbers numbers_;
 };

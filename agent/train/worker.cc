@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "agent/comm/topology.h"
 #include "agent/model/init.h"
 #include "agent/train/sample_text.h"
 #include "agent/train/stop_signal.h"
@@ -62,7 +63,7 @@ Status Worker::form() {
   TRY(reason_.note(kExitBadConfig, validate(model_config_, 1, "spec.train.model")));
   TRY_ASSIGN(batch_,
              reason_.note(kExitBadConfig, batch_shape(config_.train.batch, config_.world.data)));
-  TRY_ASSIGN(world_, form_world(config_, reason_));
+  TRY_ASSIGN(world_, form_world(config_, reason_, progress_.board()));
   progress_.follow(world_.get());
   TRY_ASSIGN(agreement_, agree(*world_, traits_of_this_machine(config_),
                                config_.train.precision == "bf16", reason_));
@@ -194,7 +195,7 @@ Status Worker::train() {
   StopSignal::arm();
   progress_.enter(WorkerPhase::kTraining);
   if (config_.rank == 0) {
-    log_info("training", {{"world", world_->describe()},
+    log_info("training", {{"world", topology_summary(*world_)},
                           {"parameters", parameter_count(model_config_)},
                           {"threads", agreement_.threads},
                           {"precision", agreement_.precision == Precision::kBf16 ? "bf16" : "fp32"},

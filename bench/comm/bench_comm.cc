@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
+#include "agent/comm/topology.h"
 #include "bench/comm/measure.h"
 #include "bench/comm/meeting.h"
 #include "bench/comm/settings.h"
@@ -116,6 +117,20 @@ Status measure_all(const BenchSettings& settings, const World& world, Table& tab
   return {};
 }
 
+int tell_topology(const BenchSettings& settings, const World& world) {
+  for (size_t i = 0; i < world.size(); ++i) {
+    const Result<std::string> table = topology_table(*world[i]);
+    if (!table.ok()) {
+      std::fprintf(stderr, "lockstep-bench: %s\n", table.error().message.c_str());
+      return 1;
+    }
+    if (world[i]->rank() != 0) continue;
+    std::printf("# topology, %d ranks, %s\n%s", settings.ranks, name_of(settings.backends[i]),
+                table->c_str());
+  }
+  return 0;
+}
+
 int run_rank(const BenchSettings& settings, int rank, World world,
              const std::vector<std::vector<CommOptions>>& meetings) {
   if (settings.pin) pin_to_core(rank);
@@ -128,6 +143,7 @@ int run_rank(const BenchSettings& settings, int rank, World world,
     }
     world.push_back(std::move(*comm));
   }
+  if (settings.topology) return tell_topology(settings, world);
   Table table(settings);
   const Status status = measure_all(settings, world, table);
   if (!status.ok()) {

@@ -153,6 +153,8 @@ Result<BenchSettings> parse_settings(const std::vector<std::string>& arguments) 
     const std::string& argument = arguments[i];
     if (argument == "--pin") {
       settings.pin = true;
+    } else if (argument == "topology") {
+      settings.topology = true;
     } else if (argument.rfind("--", 0) != 0) {
       TRY(take_operations(settings, argument));
     } else if (i + 1 == arguments.size()) {
@@ -161,7 +163,10 @@ Result<BenchSettings> parse_settings(const std::vector<std::string>& arguments) 
       TRY(take(settings, argument, arguments[++i]));
     }
   }
-  if (settings.operations.empty()) return invalid("no operation is named");
+  if (settings.operations.empty() == !settings.topology) {
+    return invalid(settings.topology ? "topology goes without an operation"
+                                     : "no operation is named");
+  }
   if (settings.backends.empty()) settings.backends = {Backend::kSharedMemory};
   if (settings.root >= settings.ranks) {
     return invalid("--root: there are " + std::to_string(settings.ranks) + " ranks");

@@ -13,7 +13,8 @@ enum class Backend { kThreads, kSharedMemory, kTcp, kMixed };
 const char* name_of(Backend backend);
 
 struct BenchSettings {
-  std::vector<Collective> operations;  // at least one
+  bool topology = false;               // print it, measure nothing
+  std::vector<Collective> operations;  // else at least one
   std::vector<Backend> backends;       // likewise; measured in turns, size by size
   int ranks = 2;
   int64_t bytes_min = 8;
@@ -33,11 +34,12 @@ constexpr const char* kBenchUsage =
     "           [--type TYPE] [--op REDUCTION] [--root RANK] [--algorithm ALGORITHM]\n"
     "           [--iterations N] [--pin] [--json FILE]\n"
     "OPERATION: all-reduce, all-gather, reduce-scatter, broadcast, reduce, gather, scatter,\n"
-    "           all-to-all, send-receive, barrier; several with commas\n"
+    "           all-to-all, send-receive, barrier; several with commas; or topology: which\n"
+    "           backend and path each pair of ranks has\n"
     "BACKEND:   shm (default), tcp, mixed (two hosts), threads; several with commas\n"
     "TYPE:      f32 (default), f64, f16, bf16, i32, i64, u8\n"
     "REDUCTION: sum (default), prod, min, max, lor, avg\n"
-    "ALGORITHM: auto (default), direct, ring, tree, one-root, halving\n"
+    "ALGORITHM: auto (default), direct, ring, tree, one-root, halving, by-host\n"
     "Size is that of the larger of what a rank gives and what it ends with, as in nccl-tests.\n";
 
 // kInvalid names the argument and what it may be.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 constexpr int kReadTries = 1000;
-constexpr uint64_t kMagic = 0x4c4b53'50524f47'01;  // "LKSPROG" and the layout's version
+constexpr uint64_t kMagic = 0x4c4b53'50524f47'02;  // "LKSPROG" and the layout's version
 // The agent may neither lose the page under its feet (a shrunk file raises SIGBUS) nor see it grow.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -36,6 +36,13 @@ struct ProgressPage::Layout {
   std::array<std::atomic<uint64_t>, std::tuple_size_v<Words>> words;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+CollectiveBoard ProgressPage::board() const {
+  constexpr size_t kBoardAt = 1024;
+  static_assert(sizeof(Layout) <= kBoardAt && kBoardAt + CollectiveBoard::kBytes <= kPageBytes);
+  CHECK(page_ != nullptr);
+  return CollectiveBoard(reinterpret_cast<std::byte*>(page_) + kBoardAt);
+}
 
 Result<ProgressPage> ProgressPage::create() {
   const int fd = memfd_create("lockstep-progress", MFD_ALLOW_SEALING);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/api/agent_messages.h"
+#include "common/api/collective_board.h"
 #include "common/base/result.h"
 
 namespace lockstep {
@@ -30,16 +31,14 @@ struct ProgressNumbers {
   double communication_seconds = 0;
   double update_seconds = 0;
   double step_seconds = 0;
-  int64_t checkpoint_step = -1;  // newest complete one in storage; -1: none
-  int64_t suspect_rank = -1;     // blamed by the communicator
-  uint64_t collectives_entered = 0;
-  uint64_t collectives_completed = 0;
+  int64_t checkpoint_step = -1;        // newest complete one in storage; -1: none
+  int64_t suspect_rank = -1;           // blamed by the communicator
   double first_step_unix_seconds = 0;  // wall clock at the end of the round's first step
 };
 
 // A memfd of one page, made by the agent and inherited by descriptor, with ProgressNumbers under a
 // sequence lock: one writer, any readers, no system call, and nothing that a writer killed in
-// mid-write can block.
+// mid-write can block. Behind them is the communicator's board.
 class ProgressPage {
  public:
   // Agent's side: a new, zeroed memfd (close-on-exec off).
@@ -56,6 +55,8 @@ class ProgressPage {
   // The last complete write; false while the writer is in mid-write (or died there) after a bounded
   // number of tries, with `numbers` unchanged.
   bool read(ProgressNumbers& numbers) const;
+  // Valid as long as the page is mapped, wherever the page object moves.
+  CollectiveBoard board() const;
 
  private:
   struct Layout;

@@ -51,22 +51,54 @@ PairTraffic taken(const std::vector<MovePlan>& plans) {
   return traffic;
 }
 
-// Calls body(task) for every operation, algorithm, number of ranks and some counts.
+// How ranks lie on hosts: all on one, in pairs, in turns on three, and the first half on one host
+// and each of the others alone.
+int node_of(int layout, int rank, int size) {
+  switch (layout) {
+    case 0:
+      return 0;
+    case 1:
+      return rank / 2;
+    case 2:
+      return rank % 3;
+    default:
+      return rank < size / 2 ? 0 : rank;
+  }
+}
+
+HostMap host_map(int layout, int size) {
+  std::vector<int> nodes;
+  for (int rank = 0; rank < size; ++rank) nodes.push_back(node_of(layout, rank, size));
+  return make_host_map(nodes);
+}
+
+// The algorithms that don't look at hosts are tried on the first layout alone.
 template <class Body>
-void on_every_task(Body body) {
+void on_every_task_of(const HostMap& hosts, int layout, int size, const Body& body) {
   for (const Collective kind : kKinds) {
     for (int algorithm = 1; algorithm < kAlgorithms; ++algorithm) {
-      for (int size = 1; size <= 33; ++size) {
-        for (const int64_t count : {0, 1, 31, 1000}) {
-          const Task task{.kind = kind,
-                          .algorithm = static_cast<Algorithm>(algorithm),
-                          .size = size,
-                          .root = kind == Collective::kAllReduce ? 0 : size / 2,
-                          .count = kind == Collective::kBarrier ? 0 : count,
-                          .type = DataType::kF32};
-          if (choose_algorithm(task).ok()) body(task);
-        }
+      if (layout > 0 && static_cast<Algorithm>(algorithm) != Algorithm::kByHost) continue;
+      for (const int64_t count : {0, 1, 31, 1000}) {
+        const Task task{.kind = kind,
+                        .algorithm = static_cast<Algorithm>(algorithm),
+                        .size = size,
+                        .root = kind == Collective::kAllReduce ? 0 : size / 2,
+                        .count = kind == Collective::kBarrier ? 0 : count,
+                        .type = DataType::kF32,
+                        .hosts = &hosts};
+        if (choose_algorithm(task).ok()) body(task);
       }
+    }
+  }
+}
+
+// Calls body(task) for every operation, algorithm, number of ranks, layout and some counts.
+template <class Body>
+void on_every_task(const Body& body) {
+  for (int layout = 0; layout < 4; ++layout) {
+    for (int size = 1; size <= 33; ++size) {
+      const HostMap hosts = host_map(layout, size);
+      on_every_task_of(hosts, layout, size, body);
     }
   }
 }

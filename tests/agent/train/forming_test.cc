@@ -90,7 +90,7 @@ TEST_F(FormWorldTest, SaysThatAPortIsTaken) {
   ASSERT_EQ(getsockname(*taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
   config_.world.nodes[0].port = ntohs(address.sin_port);
   ExitReason reason;
-  const auto world = form_world(config_, reason);
+  const auto world = form_world(config_, reason, nullptr);
   ASSERT_FALSE(world.ok());
   EXPECT_EQ(reason.exit_code(), kExitPortTaken);
   EXPECT_NE(world.error().message.find(std::to_string(ntohs(address.sin_port))), std::string::npos);
@@ -102,7 +102,7 @@ TEST_F(FormWorldTest, NeedsTheJobsToken) {
        {std::string(), folder_.file("missing"), folder_.write("empty", "\n")}) {
     config_.token_file = file;
     ExitReason reason;
-    EXPECT_FALSE(form_world(config_, reason).ok());
+    EXPECT_FALSE(form_world(config_, reason, nullptr).ok());
     EXPECT_EQ(reason.exit_code(), kExitBadConfig);
   }
 }

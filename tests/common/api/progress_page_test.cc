@@ -19,7 +19,7 @@ ProgressNumbers numbers_of(int64_t n) {
   numbers.round = static_cast<uint64_t>(n);
   numbers.step = n;
   numbers.loss = static_cast<double>(n);
-  numbers.collectives_completed = static_cast<uint64_t>(n);
+  numbers.checkpoint_step = n;
   numbers.first_step_unix_seconds = static_cast<double>(n);
   return numbers;
 }
@@ -27,8 +27,7 @@ ProgressNumbers numbers_of(int64_t n) {
 bool is_whole(const ProgressNumbers& numbers) {
   const int64_t n = numbers.step;
   return numbers.round == static_cast<uint64_t>(n) && numbers.loss == static_cast<double>(n) &&
-         numbers.collectives_completed == static_cast<uint64_t>(n) &&
-         numbers.first_step_unix_seconds == static_cast<double>(n);
+         numbers.checkpoint_step == n && numbers.first_step_unix_seconds == static_cast<double>(n);
 }
 
 TEST(ProgressPage, AReaderSeesTheLastWriteOfAnotherMapping) {

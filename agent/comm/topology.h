@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "agent/comm/communicator.h"
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// In a sentence, as this rank sees it: "4 ranks on 2 hosts: shared memory within, tcp 127.0.0.2 to
+// 127.0.0.3 (lo) between". Sends nothing.
+std::string topology_summary(const Communicator& group);
+
+// For people, the same on every rank: which backend serves each pair of ranks, then the paths
+// between hosts and the devices of each host that could be used but are not. A collective. Groups
+// of more than kTopologyRanksMax ranks get the hosts alone, without the pairs.
+constexpr int kTopologyRanksMax = 64;
+Result<std::string> topology_table(Communicator& group);
+
+}  // namespace lockstep
