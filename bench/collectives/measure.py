@@ -8,9 +8,9 @@
   bench/collectives/measure.py --build build --pin --python env/bin/python    # its Gloo too
 
 Every library has its ranks as processes that live as long as the measurement and sleep while another
-one has its turn: operation by operation and size by size the libraries take turns, ROUNDS times. In a
+one has its turn: in each round the libraries take turns, operation by operation and size by size. In a
 turn each rank warms up and times each operation by itself; a turn counts as the slowest rank's median,
-a cell is the median of the turns. The first turn of each size compares the result with a plain loop.
+a cell is the median of the turns. The first turn of each cell compares the result with a plain loop.
 Nothing is installed; what is missing is said. Ends with 1 if a result was wrong or a library failed.
 """
 import argparse
@@ -25,24 +25,26 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 OPERATIONS = ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "all-reduce-lor"]
 SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 # Which library's transport is compared with which of ours: TCP with TCP, memory with memory.
 BESIDE = {"gloo": "lockstep-tcp", "torch": "lockstep-tcp", "mpi-tcp": "lockstep-tcp",
-          "mpi-shm": "lockstep-shm"}
+          "mpi-shm": "lockstep-shm", "before-tcp": "lockstep-tcp", "before-shm": "lockstep-shm"}
 NAMES = {"lockstep-tcp": "Lockstep tcp", "lockstep-shm": "Lockstep shm", "gloo": "Gloo (Debian)",
-         "torch": "Gloo (PyTorch)", "mpi-tcp": "Open MPI tcp", "mpi-shm": "Open MPI shm"}
+         "torch": "Gloo (PyTorch)", "mpi-tcp": "Open MPI tcp", "mpi-shm": "Open MPI shm",
+         "before-tcp": "before, tcp", "before-shm": "before, shm"}
 START_LIMIT_S = 120
-TURN_LIMIT_S = 300
+TURN_LIMIT_S = 60
 
 
-def times_of(size):
-    """Samples of a turn: some 20 to 100 ms."""
+def times_of(size, ranks):
+    """Samples of a turn: some 20 to 100 ms, where ranks share cores too."""
     for limit, times in ((4 << 10, 1000), (64 << 10, 300), (1 << 20, 50), (4 << 20, 20), (16 << 20, 8)):
         if size <= limit:
-            return times
+            return max(4, times // max(1, ranks // os.cpu_count()) ** 2)
     return 4
 
 
@@ -75,6 +77,9 @@ def contestants(options):
         found["torch"] = [options.python, str(HERE / "torch_gloo.py"), *own]
     else:
         missing.append("PyTorch's Gloo: give --python of an environment that has torch")
+    if options.before:
+        other = str(options.before / "bin/bench_collectives_ranks")
+        found |= {"before-tcp": [other, "lockstep-tcp", *own], "before-shm": [other, "lockstep-shm", *own]}
     if options.only:
         found = {name: found[name] for name in options.only if name in found}
     return found, missing
@@ -126,31 +131,35 @@ class World:
             self.process.wait()
 
 
-def measure_cell(worlds, options, operation, size):
-    """Name -> {"us", "iqrUs", "minUs", "p99Us", "wrong"}, or {"lacks"}."""
-    turns = {name: [] for name in worlds}
-    lacks = {}
-    times = 3 if options.tiny else times_of(size)
-    for turn in range(options.rounds):
-        names = list(worlds)
-        for name in names[turn % len(names):] + names[:turn % len(names)]:
-            if name in lacks:
-                continue
-            answers = worlds[name].turn(operation, size, times, turn == 0)
-            if "lacks" in answers[0]:
-                lacks[name] = answers[0]["lacks"]
-                continue
-            turns[name].append({key: max(answer[key] for answer in answers) for key in answers[0]})
-    cell = {name: {"lacks": why} for name, why in lacks.items()}
-    for name, measured in turns.items():
-        if not measured:
-            continue
-        p50 = sorted(turn["p50Us"] for turn in measured)
-        cell[name] = {"us": statistics.median(p50), "quartilesUs": [p50[len(p50) // 4], p50[(3 * len(p50)) // 4]],
-                      "minUs": min(turn["minUs"] for turn in measured),
-                      "p99Us": statistics.median(turn["p99Us"] for turn in measured),
-                      "wrong": measured[0]["wrong"]}
-    return cell
+def take_turns(worlds, options):
+    """(operation, size) -> name -> turns, or what the library lacks. Round by round, all of it."""
+    cells = {cell: {name: [] for name in worlds} for cell in itertools.product(options.operations, options.sizes)}
+    begin = time.monotonic()
+    for round_ in range(options.rounds):
+        spent = time.monotonic() - begin
+        if round_ > 0 and spent * (round_ + 1) / round_ > options.budget:
+            break
+        print(f"round {round_ + 1} of {options.rounds}, {spent:.0f} s", file=sys.stderr)
+        for (operation, size), turns in cells.items():
+            names = list(worlds)
+            for name in names[round_ % len(names):] + names[:round_ % len(names)]:
+                if isinstance(turns[name], str):
+                    continue
+                answers = worlds[name].turn(operation, size, options.times(size), round_ == 0)
+                if "lacks" in answers[0]:
+                    turns[name] = answers[0]["lacks"]
+                else:
+                    turns[name].append({key: max(answer[key] for answer in answers) for key in answers[0]})
+    return cells
+
+
+def summed_up(turns):
+    if isinstance(turns, str):
+        return {"lacks": turns}
+    p50 = sorted(turn["p50Us"] for turn in turns)
+    return {"us": statistics.median(p50), "quartilesUs": [p50[len(p50) // 4], p50[(3 * len(p50)) // 4]],
+            "turns": len(turns), "minUs": min(turn["minUs"] for turn in turns),
+            "p99Us": statistics.median(turn["p99Us"] for turn in turns), "wrong": turns[0]["wrong"]}
 
 
 def figure(us):
@@ -199,13 +208,17 @@ def parse():
     parser.add_argument("--operations", type=lambda text: text.split(","), default=OPERATIONS)
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=SIZES)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--budget", type=float, default=3600, help="seconds; no round begins that would go beyond")
     parser.add_argument("--only", type=lambda text: text.split(","), help="some of " + ", ".join(NAMES))
     parser.add_argument("--python", help="of an environment with torch")
+    parser.add_argument("--before", type=pathlib.Path, help="another build of ours, to see what a change does")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--tiny", action="store_true", help="whether it works, not how fast it is")
     options = parser.parse_args()
+    options.times = lambda size: times_of(size, options.ranks)
     if options.tiny:
         options.rounds, options.sizes, options.ranks = 1, [8, 4 << 10, 1 << 20], 3
+        options.times = lambda size: 3
     return options
 
 
@@ -221,15 +234,16 @@ def main():
                 place = pathlib.Path(folder) / name
                 place.mkdir()
                 worlds[name] = World(command, options, place)
-            for operation, size in itertools.product(options.operations, options.sizes):
-                print(f"{operation} {size_name(size)}", file=sys.stderr)
-                cells.setdefault(operation, {})[size] = measure_cell(worlds, options, operation, size)
+            for (operation, size), turns in take_turns(worlds, options).items():
+                cells.setdefault(operation, {})[size] = {name: summed_up(of) for name, of in turns.items()}
         finally:
             for world in worlds.values():
                 world.close()
+    turns = max((got.get("turns", 0) for by_size in cells.values() for cell in by_size.values()
+                 for got in cell.values()), default=0)
     print(f"{options.ranks} ranks{', pinned' if options.pin else ''}, {os.cpu_count()} cores, Linux "
           f"{platform.release()}, load {load[0]:.2f} before and {os.getloadavg()[0]:.2f} after; "
-          f"microseconds, medians of {options.rounds} turns; (x): how many times as fast Lockstep is "
+          f"microseconds, medians of {turns} turns; (x): how many times as fast Lockstep is "
           "on the same transport")
     for name, world in worlds.items():
         print(f"- {NAMES[name]}: {world.hello[0]['library']}")
@@ -239,7 +253,7 @@ def main():
         print(table(operation, by_size, list(worlds)))
     if options.json:
         options.json.write_text(json.dumps(
-            {"ranks": options.ranks, "pinned": options.pin, "rounds": options.rounds, "load": load,
+            {"ranks": options.ranks, "pinned": options.pin, "rounds": turns, "load": load,
              "libraries": {name: world.hello[0]["library"] for name, world in worlds.items()},
              "cells": cells}, indent=1) + "\n")
     wrong = [(operation, size, name) for operation, by_size in cells.items()

@@ -1,0 +1,189 @@
+// bench_collectives_model: how collectives grow with the world. Reads what measure.py --json wrote
+// for several numbers of ranks, fits latency and bandwidth (common/layout/collective_cost.h), and
+// prints the measured times beside the modelled ones, and predictions for larger worlds.
+//
+//   for n in 2 3 4 6 8; do
+//     bench/collectives/measure.py --ranks $n --only lockstep-tcp,lockstep-shm --json $n.json; done
+//   build/bin/bench_collectives_model 2.json 3.json 4.json 6.json 8.json
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/comm/collectives.h"
+#include "common/layout/collective_cost.h"
+
+namespace lockstep {
+namespace {
+
+struct Operation {
+  const char* name;  // of measure.py
+  CollectiveKind kind;
+  Collective collective;
+  bool has_blocks;  // the size counts one for each rank
+};
+constexpr Operation kOperations[] = {
+    {"all-reduce", CollectiveKind::kAllReduce, Collective::kAllReduce, false},
+    {"all-gather", CollectiveKind::kAllGather, Collective::kAllGather, true},
+    {"reduce-scatter", CollectiveKind::kReduceScatter, Collective::kReduceScatter, true},
+    {"broadcast", CollectiveKind::kBroadcast, Collective::kBroadcast, false},
+    {"all-to-all", CollectiveKind::kAllToAll, Collective::kAllToAll, true},
+};
+
+constexpr std::pair<Algorithm, CollectiveWay> kWays[] = {
+    {Algorithm::kDirect, CollectiveWay::kDirect},
+    {Algorithm::kRing, CollectiveWay::kRing},
+    {Algorithm::kTree, CollectiveWay::kTree},
+    {Algorithm::kHalving, CollectiveWay::kHalving}};
+
+struct Sample {
+  std::string operation;
+  int64_t size = 0;
+  TimedCollective timed;
+};
+using Samples = std::map<std::string, std::vector<Sample>>;  // by library
+
+// As the communicator chooses by itself.
+bool choose_way(const Operation& operation, CollectiveCase& what) {
+  const auto chosen = choose_algorithm({.kind = operation.collective,
+                                        .size = static_cast<int>(what.ranks),
+                                        .count = static_cast<int64_t>(what.block_bytes),
+                                        .type = DataType::kU8});
+  if (!chosen.ok()) return false;
+  for (const auto& [algorithm, way] : kWays) {
+    if (algorithm != *chosen) continue;
+    what.way = way;
+    return true;
+  }
+  return false;
+}
+
+void take(const nlohmann::json& document, Samples& samples) {
+  const int64_t ranks = document.at("ranks");
+  for (const Operation& operation : kOperations) {
+    const auto& cells = document.at("cells");
+    if (!cells.contains(operation.name)) continue;
+    for (const auto& [size, cell] : cells.at(operation.name).items()) {
+      for (const auto& [library, measured] : cell.items()) {
+        if (!measured.contains("us")) continue;
+        const int64_t bytes = std::stoll(size);
+        CollectiveCase what{
+            .kind = operation.kind,
+            .ranks = ranks,
+            .block_bytes = static_cast<double>(operation.has_blocks ? bytes / ranks : bytes)};
+        if (!choose_way(operation, what)) continue;
+        samples[library].push_back(
+            {operation.name, bytes, {what, measured.at("us").get<double>() / 1e6}});
+      }
+    }
+  }
+}
+
+std::string microseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, seconds < 99.5e-6 ? "%.1f" : "%.0f", seconds * 1e6);
+  return text;
+}
+
+std::string bytes_text(int64_t bytes) {
+  if (bytes >= 1 << 20) return std::to_string(bytes >> 20) + " MiB";
+  if (bytes >= 1 << 10) return std::to_string(bytes >> 10) + " KiB";
+  return std::to_string(bytes) + " B";
+}
+
+void print_fit(const std::string& library, const std::vector<Sample>& samples,
+               const Network& network) {
+  std::printf("\n### %s: latency %.1f us, %.2f GB/s\n\n", library.c_str(), network.latency_s * 1e6,
+              network.bytes_per_s / 1e9);
+  std::printf(
+      "| operation | size | ranks | way | measured us | modelled us | modelled / measured |\n");
+  std::printf("|---|---:|---:|---|---:|---:|---:|\n");
+  std::vector<double> factors;
+  for (const Sample& sample : samples) {
+    const CollectiveCase& what = sample.timed.what;
+    const double modelled = *collective_seconds(what, network);
+    factors.push_back(std::exp(std::fabs(std::log(modelled / sample.timed.seconds))));
+    std::printf("| %s | %s | %lld | %s | %s | %s | %.2f |\n", sample.operation.c_str(),
+                bytes_text(sample.size).c_str(), static_cast<long long>(what.ranks),
+                std::string(name_of(what.way)).c_str(), microseconds(sample.timed.seconds).c_str(),
+                microseconds(modelled).c_str(), modelled / sample.timed.seconds);
+  }
+  std::sort(factors.begin(), factors.end());
+  std::printf("\nOff by a factor of %.2f in the median, %.2f at most, of %zu.\n",
+              factors[factors.size() / 2], factors.back(), factors.size());
+}
+
+// Of an all-reduce; a rank has a core and a host of its own.
+void predict(const char* of_what, Network network) {
+  network.cores = 0;
+  std::printf(
+      "\n### Prediction, not measured: all-reduce, one rank a host, %s "
+      "(%.1f us, %.2f GB/s)\n\n",
+      of_what, network.latency_s * 1e6, network.bytes_per_s / 1e9);
+  std::printf("| ranks |");
+  constexpr double kSizes[] = {8, 64 << 10, 1 << 20, 64 << 20};
+  for (const double size : kSizes) {
+    const std::string text = bytes_text(static_cast<int64_t>(size));
+    std::printf(" ring %s, us | best %s, us |", text.c_str(), text.c_str());
+  }
+  std::printf("\n|---:|");
+  for (size_t i = 0; i < 2 * std::size(kSizes); ++i) std::printf("---:|");
+  std::printf("\n");
+  for (int64_t ranks = 2; ranks <= 4096; ranks *= 2) {
+    std::printf("| %lld |", static_cast<long long>(ranks));
+    for (const double size : kSizes) {
+      CollectiveCase what{.ranks = ranks, .block_bytes = size};
+      std::printf(" %s |", microseconds(*collective_seconds(what, network)).c_str());
+      what.way = fastest_way(what, network);
+      std::printf(" %s %s |", microseconds(*collective_seconds(what, network)).c_str(),
+                  std::string(name_of(what.way)).c_str());
+    }
+    std::printf("\n");
+  }
+}
+
+int run(const std::vector<std::string>& files) {
+  Samples samples;
+  for (const std::string& name : files) {
+    std::ifstream file(name);
+    const auto document = nlohmann::json::parse(file, nullptr, false);
+    if (!document.is_object() || !document.contains("cells") || !document.contains("ranks")) {
+      std::fprintf(stderr, "bench_collectives_model: %s is no JSON of measure.py\n", name.c_str());
+      return 2;
+    }
+    take(document, samples);
+  }
+  const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  for (const auto& [library, of_library] : samples) {
+    std::vector<TimedCollective> timed;
+    for (const Sample& sample : of_library) timed.push_back(sample.timed);
+    const auto network = fit_network(timed, cores);
+    if (!network.ok()) {
+      std::fprintf(stderr, "bench_collectives_model: %s: %s\n", library.c_str(),
+                   network.error().message.c_str());
+      return 1;
+    }
+    print_fit(library, of_library, *network);
+    if (library == "lockstep-tcp") predict("links as this machine's loopback", *network);
+  }
+  predict("an assumed network of 100 Gb/s", {.latency_s = 10e-6, .bytes_per_s = 12.5e9});
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> files(argv + 1, argv + argc);
+  if (files.empty()) {
+    std::fprintf(stderr, "usage: bench_collectives_model FILE...   # of measure.py --json\n");
+    return 2;
+  }
+  return lockstep::run(files);
+}
