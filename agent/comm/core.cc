@@ -65,9 +65,17 @@ Core::Core(Options options)
   }
 }
 
+int Core::ranks_of_node() const {
+  const std::vector<int>& nodes = options_.nodes;
+  const int own = nodes.empty() ? 0 : nodes[static_cast<size_t>(rank())];
+  return nodes.empty() ? 1 : static_cast<int>(std::count(nodes.begin(), nodes.end(), own));
+}
+
 Result<std::shared_ptr<Core>> Core::create(Options options) {
   std::shared_ptr<Core> core(new Core(std::move(options)));
-  TRY_ASSIGN(core->waiter_, Waiter::create(core->options_.region, core->options_.local_rank));
+  TRY_ASSIGN(core->waiter_, Waiter::create({.region = core->options_.region,
+                                            .local_rank = core->options_.local_rank,
+                                            .local_ranks = core->ranks_of_node()}));
   if (core->world_size() == 1) return core;
   // Often enough to know, within the limit, who stands still; seldom enough to cost nothing.
   const Duration heartbeat = std::clamp<Duration>(

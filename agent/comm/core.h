@@ -70,6 +70,7 @@ class Core {
 
  private:
   explicit Core(Options options);
+  int ranks_of_node() const;
   // For the heartbeats; also the sign of life on the board.
   Control::Pulse pulse() const;
   void admit(Operation& operation);

@@ -1,6 +1,7 @@
 #include "agent/comm/waiter.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -13,6 +14,8 @@ constexpr Duration kSpinMin = std::chrono::microseconds(1);
 constexpr Duration kSpinMax = std::chrono::microseconds(50);
 // Looks at the clock once in so many pauses.
 constexpr int kPausesPerLook = 32;
+// Once in so many sleeps it is tried anew whether looking pays off.
+constexpr int kSleepsPerTrial = 16;
 
 void pause_core() {
 #if defined(__x86_64__)
@@ -33,12 +36,14 @@ bool all_in_memory(const std::vector<Interest>& interests) {
 
 }  // namespace
 
-Result<std::unique_ptr<Waiter>> Waiter::create(std::shared_ptr<ShmRegion> region, int local_rank) {
+Result<std::unique_ptr<Waiter>> Waiter::create(Options options) {
   TRY_ASSIGN(UniqueFd event, make_event_fd());
-  return std::unique_ptr<Waiter>(new Waiter(std::move(region), local_rank, std::move(event)));
+  const bool shares_cores = options.local_ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
+  return std::unique_ptr<Waiter>(new Waiter(std::move(options), shares_cores, std::move(event)));
 }
 
 bool Waiter::spin() {
+  if (shares_cores_) return false;
   if (state_ == State::kRunning) {
     state_ = State::kSpinning;
     began_ = now();
@@ -50,7 +55,7 @@ bool Waiter::spin() {
 void Waiter::pause(const std::vector<Interest>& interests, Duration timeout) {
   const bool in_memory = region_ != nullptr && all_in_memory(interests);
   if (state_ != State::kLyingDown) {
-    if (in_memory && spin()) return;
+    if (spin()) return;
     state_ = State::kLyingDown;
     if (region_ != nullptr) {
       bell_seen_ = region_->lie_down(local_rank_, in_memory ? Sleep::kFutex : Sleep::kPoll);
@@ -69,11 +74,15 @@ void Waiter::pause(const std::vector<Interest>& interests, Duration timeout) {
 void Waiter::moved() {
   if (state_ == State::kRunning) return;
   if (state_ == State::kLyingDown && region_ != nullptr) region_->get_up(local_rank_);
+  const bool paid = state_ == State::kSpinning;
   state_ = State::kRunning;
-  if (region_ == nullptr) return;
-  const bool would_have_paid = now() - began_ <= 2 * kSpinMax;
-  spin_budget_ =
-      would_have_paid ? std::min(kSpinMax, spin_budget_ * 2) : std::max(kSpinMin, spin_budget_ / 2);
+  if (paid) {
+    spin_budget_ = std::min(kSpinMax, spin_budget_ * 2);
+  } else if (++sleeps_ % kSleepsPerTrial == 0) {
+    spin_budget_ = kSpinMax;
+  } else {
+    spin_budget_ = sleeps_ % kSleepsPerTrial == 1 ? kSpinMin : std::max(kSpinMin, spin_budget_ / 2);
+  }
 }
 
 void Waiter::sleep_in_poll(const std::vector<Interest>& interests, Duration timeout) {

@@ -20,12 +20,17 @@ struct Interest {
 };
 
 // How the thread that carries out an operation waits when nothing moves: first it looks again for
-// a moment (shared memory alone, as long as that pays off), then it sleeps, in a futex if all that
-// it waits for is in shared memory, else in poll.
+// a moment, as long as that pays off, then it sleeps, in a futex if all that it waits for is in
+// shared memory, else in poll. Where the ranks of a node share cores it sleeps at once: the one
+// that is waited for may need this one's core.
 class Waiter {
  public:
-  // `region` may be null; `local_rank` is this rank's place in it.
-  static Result<std::unique_ptr<Waiter>> create(std::shared_ptr<ShmRegion> region, int local_rank);
+  struct Options {
+    std::shared_ptr<ShmRegion> region;  // may be null
+    int local_rank = 0;                 // this rank's place in it
+    int local_ranks = 1;                // of this node, in memory or not
+  };
+  static Result<std::unique_ptr<Waiter>> create(Options options);
 
   // Called while nothing moves, between two tries. Returns at once at first, then sleeps for at
   // most `timeout`. May wake for no reason.
@@ -37,19 +42,24 @@ class Waiter {
   void wake();
 
  private:
-  Waiter(std::shared_ptr<ShmRegion> region, int local_rank, UniqueFd event)
-      : region_(std::move(region)), local_rank_(local_rank), event_(std::move(event)) {}
+  Waiter(Options options, bool shares_cores, UniqueFd event)
+      : region_(std::move(options.region)),
+        local_rank_(options.local_rank),
+        shares_cores_(shares_cores),
+        event_(std::move(event)) {}
   bool spin();
   void sleep_in_poll(const std::vector<Interest>& interests, Duration timeout);
 
   std::shared_ptr<ShmRegion> region_;
   int local_rank_;
+  bool shares_cores_;
   UniqueFd event_;
 
   enum class State { kRunning, kSpinning, kLyingDown, kSlept };
   State state_ = State::kRunning;
   TimePoint began_{};  // of this wait
   Duration spin_budget_ = std::chrono::microseconds(20);
+  int sleeps_ = 0;
   uint32_t bell_seen_ = 0;
 };
 
