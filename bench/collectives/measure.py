@@ -41,11 +41,11 @@ TURN_LIMIT_S = 60
 
 
 def times_of(size, ranks):
-    """Samples of a turn: some 20 to 100 ms, where ranks share cores too."""
-    for limit, times in ((4 << 10, 1000), (64 << 10, 300), (1 << 20, 50), (4 << 20, 20), (16 << 20, 8)):
+    """Samples of a turn: some 10 to 100 ms, where ranks share cores too; Gloo takes a second for some."""
+    for limit, times in ((4 << 10, 300), (64 << 10, 150), (1 << 20, 40), (4 << 20, 15), (16 << 20, 6)):
         if size <= limit:
-            return max(4, times // max(1, ranks // os.cpu_count()) ** 2)
-    return 4
+            return max(3, times // max(1, ranks // os.cpu_count()) ** 2)
+    return 3
 
 
 def mpirun(options, transport):
