@@ -1,5 +1,6 @@
 // Who is to blame when an operation goes wrong: what Core says of it.
 #include <cstdio>
+#include <vector>
 
 #include "agent/comm/core.h"
 
@@ -24,15 +25,25 @@ std::string rank_name(int rank) {
 
 }  // namespace
 
-// From this rank on, from each to the one that it waits for, who waits for nobody or gives no sign
-// of life; -1: they wait for each other.
-int Core::end_of_chain(int rank) const {
-  for (int steps = 0; steps < world_size() && rank >= 0 && rank < world_size(); ++steps) {
-    if (rank == this->rank()) return -1;
-    const Control::Health health = control_->health(rank);
+// The nearest rank that waits for nobody or gives no sign of life, from these on, from each to
+// those that it waits for; -1: they all wait for each other.
+int Core::end_of_chain(const AwaitedRanks& from) const {
+  std::vector<bool> seen(static_cast<size_t>(world_size()));
+  std::vector<int> row;
+  const auto add = [&](const AwaitedRanks& awaited) {
+    for (const int rank : awaited.ranks) {
+      if (rank < 0 || rank >= world_size() || rank == this->rank()) continue;
+      if (seen[static_cast<size_t>(rank)]) continue;
+      seen[static_cast<size_t>(rank)] = true;
+      row.push_back(rank);
+    }
+  };
+  add(from);
+  for (size_t i = 0; i < row.size(); ++i) {
+    const Control::Health health = control_->health(row[i]);
     const bool is_mute = health.silent >= kUnheardBeats * control_->heartbeat();
-    if (is_mute || health.pulse.waits_for < 0) return rank;
-    rank = health.pulse.waits_for;
+    if (is_mute || health.pulse.waits_for.empty()) return row[i];
+    add(health.pulse.waits_for);
   }
   return -1;
 }
@@ -62,12 +73,12 @@ void Core::blame_silence(const Operation& operation, Duration silent) {
   const int suspect = mute >= 0     ? mute
                       : end >= 0    ? end
                       : behind >= 0 ? behind
-                                    : operation.waits_for;
+                                    : operation.waits_for.first();
   std::string reason = rank_name(suspect) + " silent for " + seconds_text(silent);
   if (mute >= 0) {
     reason += ", and without a sign of life for " + seconds_text(longest);
-  } else if (suspect != operation.waits_for && suspect == end) {
-    reason += ": it waits for nobody, and " + rank_name(operation.waits_for) +
+  } else if (suspect != operation.waits_for.first() && suspect == end) {
+    reason += ": it waits for nobody, and " + rank_name(operation.waits_for.first()) +
               ", for which this one waits, is held up by it";
   } else if (behind >= 0 && suspect == behind) {
     reason += ": it is alive, but the last collective that it entered is #" + std::to_string(least);

@@ -28,8 +28,8 @@ struct Control::Message {
   int32_t suspect = -1;
   Code code = Code::kUnavailable;
   uint64_t entered = 0;
-  int32_t waits_for = -1;
-  std::array<char, 228> reason{};  // ends with a zero
+  AwaitedRanks waits_for;
+  std::array<char, 200> reason{};  // ends with a zero
 };
 
 struct Control::Peer {
@@ -44,8 +44,8 @@ struct Control::Peer {
 
   std::atomic<bool> left{false};
   std::atomic<int64_t> heard{0};  // steady nanoseconds
-  std::atomic<uint64_t> entered{0};
-  std::atomic<int> waits_for{-1};
+  std::mutex hearing;
+  Pulse pulse;  // guarded by `hearing`
 };
 
 Control::Control(Options options, UniqueFd stop)
@@ -105,9 +105,10 @@ bool Control::left(int rank) const {
 }
 
 Control::Health Control::health(int rank) const {
-  const Peer& peer = *peers_[static_cast<size_t>(rank)];
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  const std::lock_guard lock(peer.hearing);
   return {.silent = Duration(now().time_since_epoch().count() - peer.heard.load()),
-          .pulse = {.entered = peer.entered.load(), .waits_for = peer.waits_for.load()}};
+          .pulse = peer.pulse};
 }
 
 void Control::beat() {
@@ -181,10 +182,11 @@ void Control::handle(int rank, const Message& message) {
     return;
   }
   switch (message.type) {
-    case MessageType::kHeartbeat:
-      peer.entered = message.entered;
-      peer.waits_for = message.waits_for;
+    case MessageType::kHeartbeat: {
+      const std::lock_guard lock(peer.hearing);
+      peer.pulse = {.entered = message.entered, .waits_for = message.waits_for};
       return;
+    }
     case MessageType::kBell:
       options_.on_wake();
       return;

@@ -10,6 +10,7 @@
 
 #include "agent/comm/fault.h"
 #include "agent/comm/socket.h"
+#include "common/api/collective_board.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
@@ -22,8 +23,8 @@ class Control {
  public:
   // What heartbeats tell of a rank.
   struct Pulse {
-    uint64_t entered = 0;  // the last collective of the world
-    int waits_for = -1;    // the rank of the world for which its program stands still
+    uint64_t entered = 0;    // the last collective of the world
+    AwaitedRanks waits_for;  // where its program stands still
   };
   struct Options {
     int rank = 0;

@@ -144,7 +144,8 @@ void Core::show(Group& group) {
 
 Control::Pulse Core::pulse() const {
   if (options_.board != nullptr) options_.board->beat();
-  return {.entered = world_->entered.load(), .waits_for = waits_for_.load()};
+  const std::lock_guard lock(pulse_mutex_);
+  return {.entered = world_->entered.load(), .waits_for = pulse_ranks_};
 }
 
 void Core::fail(const Fault& fault) {
@@ -374,7 +375,7 @@ void Core::wait() {
     const Duration silent = at - operation->waiting_since;
     if (silent >= operation->limit()) return blame_silence(*operation, silent);
     rest = std::min(rest, operation->limit() - silent);
-    if (!operation->is_stood_in() || operation->waits_for < 0) continue;
+    if (!operation->is_stood_in() || operation->waits_for.empty()) continue;
     const bool is_longest =
         standing == nullptr || operation->waiting_since < standing->waiting_since;
     if (silent < kTold) {
@@ -392,10 +393,14 @@ void Core::wait() {
 
 // Tells the others, or that there is nothing to be told any more.
 void Core::tell_wait(const Operation* standing) {
-  const int waits_for = standing == nullptr ? -1 : standing->waits_for;
-  if (told_ == standing && waits_for_.load(std::memory_order_relaxed) == waits_for) return;
+  const AwaitedRanks waits_for = standing == nullptr ? AwaitedRanks() : standing->waits_for;
+  if (told_ == standing && told_ranks_ == waits_for) return;
   told_ = standing;
-  waits_for_.store(waits_for);
+  told_ranks_ = waits_for;
+  {
+    const std::lock_guard lock(pulse_mutex_);
+    pulse_ranks_ = waits_for;
+  }
   if (options_.board == nullptr) return;
   if (standing == nullptr) return options_.board->end_wait();
   const Group& group = *standing->group();

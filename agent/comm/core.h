@@ -94,7 +94,7 @@ class Core {
   Error error_of(const Operation& operation) const;
   void blame(const Operation& operation, const Error& error);
   void blame_silence(const Operation& operation, Duration silent);
-  int end_of_chain(int rank) const;
+  int end_of_chain(const AwaitedRanks& from) const;
 
   Options options_;
   std::shared_ptr<Group> world_;
@@ -113,7 +113,10 @@ class Core {
   bool looked_after_leaving_ = false;
   bool paused_ = false;
   const Operation* told_ = nullptr;  // its wait is known to the others
-  std::atomic<int> waits_for_{-1};   // in it; rank of the world
+  AwaitedRanks told_ranks_;          // for whom
+
+  mutable std::mutex pulse_mutex_;
+  AwaitedRanks pulse_ranks_;  // told_ranks_, for the heartbeats
 
   std::mutex mutex_;
   std::condition_variable changed_;

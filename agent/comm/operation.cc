@@ -28,7 +28,7 @@ void Operation::begin(const Start& start) {
   bases_ = {const_cast<std::byte*>(start.input), start.output,
             reinterpret_cast<std::byte*>(scratch_.get())};
   waiting = false;
-  waits_for = -1;
+  waits_for = {};
   in_hand = -1;
   status_ = {};
   standing_.store(0, std::memory_order_relaxed);

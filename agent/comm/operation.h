@@ -13,6 +13,7 @@
 #include "agent/comm/communicator.h"
 #include "agent/comm/frame.h"
 #include "agent/comm/move_plan.h"
+#include "common/api/collective_board.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
@@ -78,8 +79,8 @@ class Operation {
   // The driving thread's.
   bool waiting = false;  // nothing has moved since
   TimePoint waiting_since{};
-  int waits_for = -1;  // rank of the world
-  int in_hand = -1;    // the rank of the world whose frame is being moved
+  AwaitedRanks waits_for;
+  int in_hand = -1;  // the rank of the world whose frame is being moved
 
  private:
   struct alignas(kFrameAlign) Line {

@@ -60,7 +60,7 @@ void Runner::finish(Turn& turn, Lane& lane) {
 
 Result<bool> Runner::step(Operation& operation, std::vector<Interest>& interests) {
   Turn turn{.operation = operation, .interests = interests};
-  operation.waits_for = -1;
+  operation.waits_for = {};
   for (Lane& lane : operation.plan().lanes()) {
     if (lane.head == Move::kNone) continue;
     switch (lane.way) {
@@ -131,7 +131,7 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
     TRY_ASSIGN(const bool moved, port.push());
     turn.moved = turn.moved || moved;
     if (port.sender() != nullptr) {
-      if (operation.waits_for < 0) operation.waits_for = peer;
+      operation.waits_for.add(peer);
       turn.interests.push_back({.link = &port.link(), .input = false});
       return {};
     }
@@ -168,7 +168,7 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
       if (move.moved > before && move.kind == Kind::kReduce) return {};
       if (move.moved > before) continue;
     }
-    if (operation.waits_for < 0) operation.waits_for = peer;
+    operation.waits_for.add(peer);
     turn.interests.push_back({.link = &port.link(), .input = true, .missing = port.missing()});
     return {};
   }

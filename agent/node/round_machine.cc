@@ -132,6 +132,7 @@ void RoundMachine::begin_round(const Assignment& assignment) {
   }
   spawned_ = 0;
   failed_at_.assign(static_cast<size_t>(local_size), TimePoint{});
+  waits_since_.assign(static_cast<size_t>(local_size), TimePoint{});
   first_failed_local_rank_ = -1;
   mode_ = Mode::kClearing;
   actions_ = {Action::kKill};
@@ -184,6 +185,8 @@ void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoi
   worker.running = false;
   worker.exit_code = end.exit_code;
   worker.signal = end.signal;
+  worker.wait.reset();
+  worker.is_lifeless = false;
   ended_at_ = now;
   const bool stopping = mode_ == Mode::kStopping || mode_ == Mode::kLeaving;
   if (stopping && (ended_by_stop(end) || !assignment_->train)) {
@@ -215,6 +218,14 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
         CheckpointStatus{numbers.checkpoint_step,
                          checkpoint_path(assignment_->checkpoint.path, numbers.checkpoint_step)};
   }
+}
+
+void RoundMachine::standing(int64_t round, int64_t local_rank, const BoardWatch::Sight& sight) {
+  WorkerState* worker = find(local_rank);
+  if (round != live_.round || worker == nullptr || !worker->running) return;
+  worker->wait = sight.wait;
+  worker->is_lifeless = sight.is_lifeless;
+  waits_since_[static_cast<size_t>(local_rank)] = sight.waits_since;
 }
 
 void RoundMachine::program_progress(int64_t round, int64_t local_rank, int64_t step,
@@ -291,6 +302,9 @@ AgentState RoundMachine::state(TimePoint now) const {
     const auto index = static_cast<size_t>(worker.local_rank);
     const bool has_failed = index < failed_at_.size() && failed_at_[index] != TimePoint{};
     if (has_failed) worker.failed_seconds_ago = to_seconds(now - failed_at_[index]);
+    if (worker.wait && index < waits_since_.size()) {
+      worker.wait->seconds = std::max(0.0, to_seconds(now - waits_since_[index]));
+    }
     if (worker.local_rank == first_failed_local_rank_) {
       state.failed_seconds_ago = worker.failed_seconds_ago;
     }

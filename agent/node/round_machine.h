@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/node/board_watch.h"
 #include "common/api/agent_messages.h"
 #include "common/api/progress_page.h"
 #include "common/base/clock.h"
@@ -69,6 +70,8 @@ class RoundMachine {
   // What the programs of a command have said: the rank's own steps, and the node's progress.
   void program_progress(int64_t round, int64_t local_rank, int64_t step,
                         const ProgressStatus& of_node);
+  // What its board says: whether it waits, since when, and whether it lives.
+  void standing(int64_t round, int64_t local_rank, const BoardWatch::Sight& sight);
   void nothing_left();  // no process is left below the agent
 
   std::vector<Action> step(TimePoint now);
@@ -120,7 +123,8 @@ class RoundMachine {
   int exit_code_ = 0;
   bool nothing_left_ = false;
   int64_t first_failed_local_rank_ = -1;
-  std::vector<TimePoint> failed_at_;  // by local rank; what is default has not failed
+  std::vector<TimePoint> failed_at_;    // by local rank; what is default has not failed
+  std::vector<TimePoint> waits_since_;  // by local rank, of those that wait
   TimePoint heard_{};
   TimePoint ended_at_{};
   TimePoint stop_deadline_{};

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "agent/node/board_watch.h"
 #include "agent/node/files.h"
 #include "agent/node/hang_watch.h"
 #include "agent/node/rank_environment.h"
@@ -52,6 +53,7 @@ struct WorkerSet::Worker {
   Launch launch;
   WorkerLog log;
   std::optional<ProgressPage> page;  // of a lockstep-worker
+  BoardWatch board;
   ProgressNumbers numbers;
   bool reported = false;             // numbers are of this round
   std::optional<ProgressFile> file;  // of a command's program
@@ -218,7 +220,10 @@ void WorkerSet::drain(Worker& worker) {
 
 void WorkerSet::read_progress(RoundMachine& machine, TimePoint now, WallTime wall) {
   for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
-    if (workers_[local_rank]->page) read_page(local_rank, machine, wall);
+    if (workers_[local_rank]->page) {
+      read_page(local_rank, machine, wall);
+      read_board(local_rank, machine, now);
+    }
     if (workers_[local_rank]->watch) watch_for_hang(*workers_[local_rank], now);
     if (workers_[local_rank]->file) read_file(local_rank, machine, now, wall);
   }
@@ -235,6 +240,13 @@ void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, WallTime wal
   worker.reported = true;
   if (local_rank == 0) counters_.observe(numbers, share_);
   machine.progress(round, static_cast<int64_t>(local_rank), numbers, wall);
+}
+
+void WorkerSet::read_board(size_t local_rank, RoundMachine& machine, TimePoint now) {
+  Worker& worker = *workers_[local_rank];
+  if (worker.pid <= 0) return;
+  machine.standing(worker.launch.round, static_cast<int64_t>(local_rank),
+                   worker.board.look(worker.page->board(), now));
 }
 
 void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {

@@ -62,6 +62,7 @@ class WorkerSet {
   Status start_one(Worker& worker, const Assignment& assignment, int shm_fd);
   void drain(Worker& worker);
   void read_page(size_t local_rank, RoundMachine& machine, WallTime wall);
+  void read_board(size_t local_rank, RoundMachine& machine, TimePoint now);
   static void watch_for_hang(Worker& worker, TimePoint now);
   void read_file(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall);
   ProgressStatus node_progress(WallTime wall) const;

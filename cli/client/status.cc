@@ -14,6 +14,7 @@ struct StatusOptions {
   std::string name;
   std::string format;
   bool watch = false;
+  bool stuck = false;
 };
 
 int columns() {
@@ -78,7 +79,19 @@ Result<int> watch_status(Connection& connection, const StatusOptions& options) {
   }
 }
 
+Result<int> stuck(Connection& connection, const StatusOptions& options) {
+  if (options.watch || !options.format.empty()) {
+    return invalid("--stuck goes without -w and -o; programs read the condition Stuck");
+  }
+  TRY_ASSIGN(const Json object,
+             connection.call({.path = job_path(connection.namespace_(), options.name)}));
+  TRY_ASSIGN(const TrainingJob job, stored_training_job_from_json(object));
+  print(stuck_page(job, connection.clock().wall_now()));
+  return 0;
+}
+
 Result<int> status(Connection& connection, const StatusOptions& options) {
+  if (options.stuck) return stuck(connection, options);
   TRY_ASSIGN(const OutputFormat format, output_format(options.format));
   const bool is_page = format == OutputFormat::kTable || format == OutputFormat::kWide;
   if (options.watch && is_page) return watch_status(connection, options);
@@ -103,6 +116,8 @@ void add_status(CLI::App& app, ClientContext context) {
   command->add_option("NAME", options->name, "A job")->required();
   command->add_option("-o,--output", options->format, "json, yaml or name");
   command->add_flag("-w,--watch", options->watch, "Anew until the job has ended");
+  command->add_flag("--stuck", options->stuck,
+                    "Which rank holds the others up, and in what, if any does");
   add_connection_flags(*command, options->flags);
   command->callback([options, context] {
     run_client(context, options->flags,

@@ -5,6 +5,7 @@
 
 #include "cli/client/output.h"
 #include "cli/run/progress_line.h"
+#include "controller/plan/conditions.h"
 
 namespace lockstep {
 namespace {
@@ -271,6 +272,32 @@ std::string status_page(const StatusInput& input) {
           pod_lines(input.pods, input.now) + event_lines(input.events, input.now);
   if (!input.trouble.empty()) page += "Not shown: " + clean(input.trouble) + "\n";
   return page;
+}
+
+std::string stuck_page(const TrainingJob& job, WallTime now) {
+  const std::string name = job.metadata.name;
+  if (!job.spec.train) {
+    return name +
+           " runs a program of its own, which tells nothing of its collectives: see `lockstep "
+           "logs " +
+           name + "`.\n";
+  }
+  const Condition* stuck = find_condition(job.status, kStuck);
+  if (is_finished(job.status) || is_true(job.status, kSuspended)) {
+    return name + " is " + job.status.state + ": nothing is stuck.\n";
+  }
+  if (stuck != nullptr && stuck->status == "True") {
+    return clean(name + ": " + stuck->message) + " (noticed " +
+           since(stuck->lastTransitionTime, now) + ").\n";
+  }
+  if (!is_true(job.status, kRunning)) {
+    return name + " is " + (job.status.state.empty() ? "not begun" : job.status.state) +
+           ": its ranks don't train yet, and none is known to be stuck.\n";
+  }
+  std::string text = name + ": nothing is stuck. No rank has waited for another one for 10 s";
+  text += " (round " + std::to_string(job.status.round);
+  if (job.status.progress) text += ", step " + std::to_string(job.status.progress->step);
+  return text + ").\n";
 }
 
 }  // namespace lockstep

@@ -21,4 +21,8 @@ struct StatusInput {
 // pods and the last events. Control characters of what comes from a server are taken out.
 std::string status_page(const StatusInput& input);
 
+// For --stuck: which rank holds the others up, what it is missing from and who waits for it, since
+// when; that nothing is stuck; or why that can't be known.
+std::string stuck_page(const TrainingJob& job, WallTime now);
+
 }  // namespace lockstep

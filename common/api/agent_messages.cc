@@ -25,6 +25,10 @@ bool is_word(std::string_view text) {
          });
 }
 
+void make_printable(std::string& text) {
+  for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
+}
+
 template <class Message>
 Result<Message> read_message(const Json& document, const std::string& name) {
   Message message;
@@ -88,6 +92,9 @@ Result<AgentState> agent_state_from_json(const Json& document) {
   TRY_ASSIGN(AgentState state, read_message<AgentState>(document, "state"));
   for (WorkerState& worker : state.workers) {
     if (!is_word(worker.reason)) worker.reason = "Error";
+    if (!worker.wait) continue;
+    make_printable(worker.wait->operation);
+    make_printable(worker.wait->ranks);
   }
   return state;
 }

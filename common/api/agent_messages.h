@@ -68,6 +68,17 @@ enum class WorkerPhase : uint32_t {  // in the order in which a worker passes th
 std::string_view worker_phase_name(WorkerPhase phase);
 Result<WorkerPhase> worker_phase_from_name(std::string_view name);
 
+// A rank's program stands in an operation, in which nothing has moved for a while.
+struct WorkerWait {
+  std::string operation;           // "all_reduce #17", of the built-in loop's communicator
+  std::string ranks;               // of the group, "0-3"; cut where it is long
+  int64_t group_size = 0;          // ranks of the group
+  std::vector<int64_t> waits_for;  // ranks of the world; of many, some
+  double seconds = 0;              // so far
+
+  bool operator==(const WorkerWait&) const = default;
+};
+
 // One process of the current (or last) round.
 struct WorkerState {
   int64_t rank = 0;
@@ -83,6 +94,8 @@ struct WorkerState {
   int64_t step = 0;
   int64_t suspect_rank = -1;      // whom its communicator blames, -1: nobody
   double failed_seconds_ago = 0;  // once it failed
+  std::optional<WorkerWait> wait;
+  bool is_lifeless = false;  // it runs, but has given no sign of life for a while
 
   bool operator==(const WorkerState&) const = default;
 };
@@ -115,7 +128,7 @@ Json to_json(const Assignment& assignment);
 Result<Assignment> assignment_from_json(const Json& document);
 // At most kAgentStateBytesMax: log tails are shortened until it fits.
 Json to_json(const AgentState& state);
-// A worker's reason that isn't a word of letters is read as Error.
+// A worker's reason that isn't a word of letters is read as Error; what it waits for is printable.
 Result<AgentState> agent_state_from_json(const Json& document);
 
 }  // namespace lockstep

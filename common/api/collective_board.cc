@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "common/base/check.h"
@@ -67,7 +68,7 @@ struct CollectiveBoard::Memory {
     Word number;
     Word group;
     Word size;
-    Word waits_for;
+    std::array<Word, AwaitedRanks::kMost> waits_for;
     Word since;
     Text<5> ranks;
     Text<2> operation;
@@ -151,7 +152,10 @@ void CollectiveBoard::tell_wait(const RankWait& told) {
     wait.number.store(told.number, std::memory_order_release);
     wait.group.store(told.group, std::memory_order_release);
     wait.size.store(static_cast<uint64_t>(told.size), std::memory_order_release);
-    wait.waits_for.store(static_cast<uint64_t>(told.waits_for), std::memory_order_release);
+    for (size_t i = 0; i < AwaitedRanks::kMost; ++i) {
+      const int64_t rank = told.waits_for.ranks[i];
+      wait.waits_for[i].store(static_cast<uint64_t>(rank), std::memory_order_release);
+    }
     wait.since.store(static_cast<uint64_t>(told.since_nanoseconds), std::memory_order_release);
     wait.ranks.store(told.ranks);
     wait.operation.store(told.operation);
@@ -195,8 +199,13 @@ std::optional<RankWait> CollectiveBoard::wait() const {
             .group = wait.group.load(std::memory_order_acquire),
             .size = as_signed(wait.size.load(std::memory_order_acquire)),
             .ranks = wait.ranks.load(),
-            .waits_for = as_signed(wait.waits_for.load(std::memory_order_acquire)),
+            .waits_for = {},
             .since_nanoseconds = as_signed(wait.since.load(std::memory_order_acquire))};
+    for (size_t i = 0; i < AwaitedRanks::kMost; ++i) {
+      const int64_t rank = as_signed(wait.waits_for[i].load(std::memory_order_acquire));
+      const bool is_rank = rank >= 0 && rank < std::numeric_limits<int32_t>::max();
+      if (is_rank) seen.waits_for.add(static_cast<int>(rank));
+    }
   });
   return is_whole && is_set ? std::optional(seen) : std::nullopt;
 }

@@ -22,6 +22,25 @@ struct GroupActivity {
   bool operator==(const GroupActivity&) const = default;
 };
 
+// For whom a rank waits: for all of these ranks of the world. Of more, the first ones that it
+// found.
+struct AwaitedRanks {
+  static constexpr size_t kMost = 8;
+  std::array<int32_t, kMost> ranks = {-1, -1, -1, -1, -1, -1, -1, -1};  // -1: no more
+
+  bool empty() const { return ranks[0] < 0; }
+  int first() const { return ranks[0]; }
+  void add(int rank) {
+    for (int32_t& one : ranks) {
+      if (one == rank) return;
+      if (one >= 0) continue;
+      one = rank;
+      return;
+    }
+  }
+  bool operator==(const AwaitedRanks&) const = default;
+};
+
 // An operation in which the rank's program stands, and nothing has moved for a while.
 struct RankWait {
   std::string operation;  // "all_reduce"
@@ -29,7 +48,7 @@ struct RankWait {
   uint64_t group = 0;
   int64_t size = 0;
   std::string ranks;
-  int64_t waits_for = -1;         // rank of the world
+  AwaitedRanks waits_for;
   int64_t since_nanoseconds = 0;  // when something last moved, on the machine's steady clock
 
   bool operator==(const RankWait&) const = default;

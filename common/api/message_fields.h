@@ -56,6 +56,18 @@ struct Schema<Assignment> {
 inline constexpr double kSecondsAgoMax = 1e9;  // thirty years
 
 template <>
+struct Schema<WorkerWait> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "operation", .bytes_max = 64}, &WorkerWait::operation);
+    visit(Field{.name = "ranks", .bytes_max = 64}, &WorkerWait::ranks);
+    visit(Field{.name = "groupSize", .minimum = 0}, &WorkerWait::group_size);
+    visit(Field{.name = "waitsFor", .items_max = 8}, &WorkerWait::waits_for);
+    visit(Field{.name = "seconds", .minimum = 0, .maximum = kSecondsAgoMax}, &WorkerWait::seconds);
+  }
+};
+
+template <>
 struct Schema<WorkerState> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -72,6 +84,8 @@ struct Schema<WorkerState> {
     visit(Field{.name = "suspectRank", .minimum = -1}, &WorkerState::suspect_rank);
     visit(Field{.name = "failedSecondsAgo", .minimum = 0, .maximum = kSecondsAgoMax},
           &WorkerState::failed_seconds_ago);
+    visit(Field{.name = "wait"}, &WorkerState::wait);
+    visit(Field{.name = "lifeless"}, &WorkerState::is_lifeless);
   }
 };
 

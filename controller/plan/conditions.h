@@ -17,6 +17,7 @@ inline constexpr char kRestarting[] = "Restarting";
 inline constexpr char kSuspended[] = "Suspended";
 inline constexpr char kComplete[] = "Complete";
 inline constexpr char kFailed[] = "Failed";
+inline constexpr char kStuck[] = "Stuck";  // ranks wait for one that does not come (stuck.h)
 
 const Condition* find_condition(const TrainingJobStatus& status, std::string_view type);
 bool is_true(const TrainingJobStatus& status, std::string_view type);

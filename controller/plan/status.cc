@@ -7,6 +7,7 @@
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_failure.h"
+#include "controller/plan/stuck.h"
 
 namespace lockstep {
 namespace {
@@ -205,6 +206,7 @@ void derive_status(Pass& pass) {
     derive_scheduled(pass);
     derive_ready(pass);
     if (!is_true(pass.status, kSuspended)) derive_running(pass);
+    derive_stuck(pass);
   }
   pass.status.state = display_state(pass.status);
 }

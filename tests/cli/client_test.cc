@@ -257,5 +257,34 @@ TEST_F(Documents, AreNamedWithWhatIsWrong) {
   EXPECT_TRUE(has(read(job("a") + "---\na: [\n"), "document 2: line"));
 }
 
+TEST(ClientStuck, SaysWhoHoldsUpTheOthersOrWhyThatIsNotKnown) {
+  const WallTime now = *wall_time_from_rfc3339("2026-01-01T01:00:00Z");
+  TrainingJob job;
+  job.metadata.name = "gpt";
+  job.spec.command = {"python"};
+  EXPECT_TRUE(has(stuck_page(job, now), "gpt runs a program of its own"));
+  job.spec.command.clear();
+  job.spec.train.emplace();
+  EXPECT_EQ(stuck_page(job, now),
+            "gpt is not begun: its ranks don't train yet, and none is known to be stuck.\n");
+  job.status.state = "Running";
+  job.status.round = 2;
+  job.status.progress = ProgressStatus{.step = 25, .steps = 100};
+  job.status.conditions = {{.type = "Running", .status = "True"},
+                           {.type = "Stuck", .status = "False", .reason = "Moving"}};
+  EXPECT_EQ(stuck_page(job, now),
+            "gpt: nothing is stuck. No rank has waited for another one for 10 s (round 2, step "
+            "25).\n");
+  job.status.conditions[1] = {.type = "Stuck",
+                              .status = "True",
+                              .reason = "RankMissing",
+                              .message = "rank 3 is missing\x1b",
+                              .lastTransitionTime = "2026-01-01T00:59:00Z"};
+  EXPECT_EQ(stuck_page(job, now), "gpt: rank 3 is missing  (noticed 60s ago).\n");
+  job.status.state = "Complete";
+  job.status.conditions.push_back({.type = "Complete", .status = "True"});
+  EXPECT_EQ(stuck_page(job, now), "gpt is Complete: nothing is stuck.\n");
+}
+
 }  // namespace
 }  // namespace lockstep

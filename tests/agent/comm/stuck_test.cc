@@ -98,7 +98,7 @@ TEST(Boards, TellWhatARankStandsInAndForWhom) {
       EXPECT_EQ(wait.number, 1u);
       EXPECT_EQ(wait.ranks, "1, 0");
       EXPECT_EQ(wait.size, 2);
-      EXPECT_EQ(wait.waits_for, 1);
+      EXPECT_EQ(wait.waits_for.first(), 1);
       const auto group = boards.group(0, "1, 0");
       ASSERT_TRUE(group);
       EXPECT_EQ(group->entered, 1u);

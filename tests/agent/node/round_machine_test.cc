@@ -383,5 +383,28 @@ TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
   EXPECT_EQ(state.last_checkpoint->path, "/ckpt/step-00000030");
 }
 
+TEST(RoundMachine, AWaitChangesTheStateOnceAndItsTimeIsThatOfTheAsking) {
+  Bench bench;
+  bench.run({.processes = 2});
+  const int64_t before = bench.machine.sequence();
+  BoardWatch::Sight sight{.wait = WorkerWait{.operation = "barrier #3", .waits_for = {0}},
+                          .waits_since = bench.clock.now() - seconds(10)};
+  bench.machine.standing(bench.machine.round(), 1, sight);
+  bench.step();
+  EXPECT_EQ(bench.machine.sequence(), before + 1);
+  bench.clock.advance(seconds(5));
+  bench.machine.standing(bench.machine.round(), 1, sight);
+  bench.step();
+  EXPECT_EQ(bench.machine.sequence(), before + 1);
+  ASSERT_TRUE(bench.state().workers[1].wait);
+  EXPECT_EQ(bench.state().workers[1].wait->seconds, 15);
+  EXPECT_FALSE(bench.state().workers[0].wait);
+  bench.machine.standing(bench.machine.round() - 1, 1, {.is_lifeless = true});
+  EXPECT_FALSE(bench.state().workers[1].is_lifeless) << "of an earlier round";
+  bench.end(1, killed_by(SIGKILL));
+  bench.step();
+  EXPECT_FALSE(bench.state().workers[1].wait);
+}
+
 }  // namespace
 }  // namespace lockstep

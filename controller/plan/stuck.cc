@@ -1,0 +1,213 @@
+#include "controller/plan/stuck.h"
+
+#include <algorithm>
+#include <map>
+
+#include "controller/plan/conditions.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kRangesNamed = 12;
+
+// "0-2, 5", cut where there are too many.
+std::string rank_ranges(const std::vector<int64_t>& ranks) {
+  std::string text;
+  size_t ranges = 0;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (++ranges > kRangesNamed) return text + " and " + std::to_string(ranks.size() - i) + " more";
+    text += (text.empty() ? "" : ", ") + std::to_string(ranks[i]);
+    if (last > i) text += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string named(const std::vector<int64_t>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_ranges(ranks);
+}
+
+const WorkerState* state_of(const RankStates& ranks, int64_t rank) {
+  const bool is_there = rank >= 0 && rank < static_cast<int64_t>(ranks.size());
+  return is_there ? ranks[static_cast<size_t>(rank)] : nullptr;
+}
+
+// What it waits in, if it does.
+const WorkerWait* wait_of(const RankStates& ranks, int64_t rank) {
+  const WorkerState* state = state_of(ranks, rank);
+  if (state == nullptr || !state->running || state->is_lifeless || !state->wait) return nullptr;
+  const auto is_there = [&](int64_t other) {
+    return other >= 0 && other < static_cast<int64_t>(ranks.size());
+  };
+  const auto& others = state->wait->waits_for;
+  return std::any_of(others.begin(), others.end(), is_there) ? &*state->wait : nullptr;
+}
+
+constexpr int64_t kCircle = -1;
+
+// By rank, for those that wait: the nearest one that waits for nobody, on the way from each to
+// those that it waits for; kCircle where there is none.
+std::vector<int64_t> who_holds_up(const RankStates& ranks) {
+  std::vector<std::vector<int64_t>> waiting_for(ranks.size());  // by who is awaited
+  std::vector<int64_t> holder(ranks.size(), kCircle);
+  std::vector<int64_t> row;
+  for (int64_t rank = 0; rank < static_cast<int64_t>(ranks.size()); ++rank) {
+    const WorkerWait* wait = wait_of(ranks, rank);
+    if (wait == nullptr) {
+      holder[static_cast<size_t>(rank)] = rank;
+      row.push_back(rank);
+      continue;
+    }
+    for (const int64_t other : wait->waits_for) {
+      const bool is_there = other >= 0 && other < static_cast<int64_t>(ranks.size());
+      if (is_there) waiting_for[static_cast<size_t>(other)].push_back(rank);
+    }
+  }
+  for (size_t i = 0; i < row.size(); ++i) {
+    const auto awaited = static_cast<size_t>(row[i]);
+    for (const int64_t rank : waiting_for[awaited]) {
+      if (holder[static_cast<size_t>(rank)] != kCircle) continue;
+      holder[static_cast<size_t>(rank)] = holder[awaited];
+      row.push_back(rank);
+    }
+  }
+  return holder;
+}
+
+std::string group_of(const WorkerWait& wait, size_t world) {
+  if (wait.group_size == static_cast<int64_t>(world)) {
+    return "all " + std::to_string(world) + " ranks";
+  }
+  return "the group of ranks " + wait.ranks;
+}
+
+// What is known of the one that holds the others up.
+std::string condition_of(const WorkerState* state) {
+  if (state == nullptr) return ", of which nothing is heard,";
+  if (!state->running) return ", which has ended,";
+  if (state->is_lifeless) return ", which gives no sign of life,";
+  if (state->phase == WorkerPhase::kTraining) return "";
+  return ", in phase " + std::string(worker_phase_name(state->phase)) + ",";
+}
+
+std::string circle_text(const StuckRank& stuck, const RankStates& ranks) {
+  std::string text = named(stuck.waiting) + " wait for each other:";
+  size_t told = 0;
+  for (const int64_t rank : stuck.waiting) {
+    const WorkerWait* wait = wait_of(ranks, rank);
+    if (wait == nullptr || ++told > kRangesNamed) continue;
+    text += (told == 1 ? " rank " : "; rank ") + std::to_string(rank) + " in " + wait->operation +
+            " of " + group_of(*wait, ranks.size()) + " for " + named(wait->waits_for);
+  }
+  return text;
+}
+
+RankStates states_of(const Pass& pass) {
+  const auto each = static_cast<size_t>(std::max<int64_t>(1, processes_per_node(pass.spec())));
+  RankStates ranks(pass.members.size() * each);
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    if (state == nullptr) continue;
+    for (const WorkerState& worker : state->workers) {
+      if (worker.rank < 0 || worker.rank >= static_cast<int64_t>(ranks.size())) continue;
+      ranks[static_cast<size_t>(worker.rank)] = &worker;
+    }
+  }
+  return ranks;
+}
+
+// Of most plans that is all there is to know.
+bool any_waits(const Pass& pass) {
+  return std::any_of(pass.current.begin(), pass.current.end(), [&](const PodView* pod) {
+    const AgentState* state = pass.report(pod);
+    return state != nullptr && std::any_of(state->workers.begin(), state->workers.end(),
+                                           [](const WorkerState& w) { return w.wait.has_value(); });
+  });
+}
+
+bool all_report(const Pass& pass) {
+  return std::all_of(pass.current.begin(), pass.current.end(),
+                     [&](const PodView* pod) { return pass.report(pod) != nullptr; });
+}
+
+std::string node_of(const Pass& pass, int64_t rank) {
+  const int64_t each = std::max<int64_t>(1, processes_per_node(pass.spec()));
+  const auto index = static_cast<size_t>(std::max<int64_t>(rank, 0) / each);
+  if (rank < 0 || index >= pass.current.size() || pass.current[index] == nullptr) return "";
+  return pass.current[index]->node_name;
+}
+
+}  // namespace
+
+std::optional<StuckRank> find_stuck(const RankStates& ranks) {
+  std::map<int64_t, StuckRank> by_culprit;
+  const std::vector<int64_t> holders = who_holds_up(ranks);
+  for (int64_t rank = 0; rank < static_cast<int64_t>(ranks.size()); ++rank) {
+    const WorkerWait* wait = wait_of(ranks, rank);
+    if (wait == nullptr) continue;
+    const int64_t culprit = holders[static_cast<size_t>(rank)];
+    StuckRank& stuck = by_culprit[culprit];
+    stuck.rank = culprit;
+    stuck.waiting.push_back(rank);
+    const auto& awaited = wait->waits_for;
+    const bool is_direct =
+        culprit == kCircle || std::find(awaited.begin(), awaited.end(), culprit) != awaited.end();
+    if (is_direct &&
+        (stuck.missing_from.operation.empty() || wait->seconds > stuck.missing_from.seconds)) {
+      stuck.missing_from = *wait;
+    }
+  }
+  if (by_culprit.empty()) return std::nullopt;
+  // A circle is nobody's doing that others are not caught in: it comes last where it ties.
+  const auto most =
+      std::max_element(by_culprit.begin(), by_culprit.end(), [](const auto& a, const auto& b) {
+        if (a.second.waiting.size() != b.second.waiting.size()) {
+          return a.second.waiting.size() < b.second.waiting.size();
+        }
+        return a.first < 0 || (b.first >= 0 && a.first > b.first);
+      });
+  return most->second;
+}
+
+std::string stuck_text(const StuckRank& stuck, const StuckNames& names) {
+  if (stuck.rank < 0) return circle_text(stuck, names.ranks);
+  std::string text = "rank " + std::to_string(stuck.rank);
+  if (!names.node.empty()) text += " on " + names.node;
+  text += condition_of(state_of(names.ranks, stuck.rank)) + " is missing from " +
+          stuck.missing_from.operation + " of " + group_of(stuck.missing_from, names.ranks.size());
+  return text + "; " + named(stuck.waiting) + (stuck.waiting.size() == 1 ? " waits" : " wait") +
+         " for it";
+}
+
+void derive_stuck(Pass& pass) {
+  const Condition* before = find_condition(pass.status, kStuck);
+  const bool was_stuck = before != nullptr && before->status == "True";
+  const bool waits = pass.formed() && any_waits(pass);
+  if (!waits && !was_stuck) return;
+  const RankStates ranks = states_of(pass);
+  const std::optional<StuckRank> stuck = waits ? find_stuck(ranks) : std::nullopt;
+  ConditionUpdate update{.type = kStuck,
+                         .time = rfc3339(pass.seen.wall_now),
+                         .generation = pass.job().metadata.generation};
+  if (!stuck) {
+    const bool round_ended = !pass.formed() || is_true(pass.status, kRestarting);
+    // Those of whom nothing is heard may still wait, in the same round.
+    if (!round_ended && !all_report(pass)) return;
+    update.reason = round_ended ? "RoundEnded" : "Moving";
+    set_condition(pass.status, std::move(update));
+    return;
+  }
+  update.value = true;
+  update.reason = stuck->rank < 0 ? "RanksWaitForEachOther" : "RankMissing";
+  const std::string text =
+      stuck_text(*stuck, {.ranks = ranks, .node = node_of(pass, stuck->rank)}) + ", since ";
+  const bool is_told = was_stuck && before->message.compare(0, text.size(), text) == 0;
+  const WallTime since = pass.seen.wall_now - from_seconds(stuck->missing_from.seconds);
+  update.message = is_told ? before->message : text + rfc3339(since);
+  if (!was_stuck) pass.event(true, "Stuck", update.message);
+  set_condition(pass.status, std::move(update));
+}
+
+}  // namespace lockstep

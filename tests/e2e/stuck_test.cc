@@ -1,0 +1,80 @@
+// `lockstep status --stuck` against whole jobs: a rank that is stopped is named, with what it is
+// missing from, and is let go again.
+#include "tests/e2e/client_fixture.h"
+#include "tests/support/processes.h"
+
+namespace lockstep::test {
+namespace {
+
+class StuckTest : public ClientFixture {
+ protected:
+  static void SetUpTestSuite() { start(2); }
+
+  // 2 nodes of 2 ranks that train until they are ended.
+  static std::string endless_job(const std::string& name) {
+    const std::string file = path(name + ".yaml");
+    write_file(file,
+               "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
+                   "}\nspec:\n  nodes: 2\n  processesPerNode: 2\n  threadsPerProcess: 1\n"
+                   "  terminationGracePeriodSeconds: 5\n  checkpoint: {path: " +
+                   path(name) + "}\n" +
+                   "  train:\n    model: {layers: 1, width: 64, heads: 2, context: 64}\n"
+                   "    data: {path: " +
+                   path("text.txt") + "}\n    steps: 10000000\n    batch: {global: 8}\n");
+    return file;
+  }
+  // The process of a rank, once it trains.
+  static pid_t process_of(int64_t rank) {
+    pid_t found = 0;
+    eventually([&] {
+      for (const WorkerView& view : workers_below(up_->pid())) {
+        ProgressNumbers numbers;
+        const bool is_it = view.config.rank == rank && view.page && view.page->read(numbers);
+        if (is_it && numbers.step > 3) found = view.pid;
+      }
+      return found != 0;
+    });
+    return found;
+  }
+  static bool stuck_says(const std::string& name, const std::string& words) {
+    return eventually([&] { return has(tool({"status", name, "--stuck"}).output, words); });
+  }
+};
+
+TEST_F(StuckTest, AStoppedRankIsNamedWithWhatItIsMissingFromAndWhoWaits) {
+  ASSERT_EQ(tool({"submit", endless_job("still")}).code, 0);
+  const pid_t pid = process_of(2);
+  ASSERT_NE(pid, 0) << tool({"status", "still"}).output;
+  ASSERT_TRUE(stuck_says("still", "still: nothing is stuck."))
+      << tool({"status", "still", "--stuck"}).output;
+
+  ::kill(pid, SIGSTOP);
+  ASSERT_TRUE(stuck_says("still", "rank 2 on ")) << tool({"status", "still", "--stuck"}).output;
+  ASSERT_TRUE(stuck_says("still", "no sign of life")) << tool({"status", "still"}).output;
+  const std::string page = tool({"status", "still", "--stuck"}).output;
+  EXPECT_TRUE(has(page, " is missing from all_")) << page;  // all_reduce or all_gather
+  EXPECT_TRUE(has(page, " of all 4 ranks; ranks 0-1, 3 wait for it, since 20")) << page;
+  EXPECT_TRUE(has(tool({"status", "still"}).output, "RankMissing"));
+
+  ::kill(pid, SIGCONT);
+  EXPECT_TRUE(stuck_says("still", "still: nothing is stuck."))
+      << tool({"status", "still", "--stuck"}).output;
+  EXPECT_EQ(tool({"delete", "still"}).code, 0);
+}
+
+TEST_F(StuckTest, OfACommandItIsNotKnown) {
+  const std::string file = path("own.yaml");
+  write_file(file,
+             "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: own}\n"
+             "spec:\n  nodes: 1\n  terminationGracePeriodSeconds: 5\n"
+             "  command: [sleep, '1000']\n");
+  ASSERT_EQ(tool({"submit", file}).code, 0);
+  const Outcome outcome = tool({"status", "own", "--stuck"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(has(outcome.output, "own runs a program of its own")) << outcome.output;
+  EXPECT_NE(tool({"status", "own", "--stuck", "-w"}).code, 0);
+  EXPECT_EQ(tool({"delete", "own"}).code, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::test
