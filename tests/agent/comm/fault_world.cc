@@ -1,0 +1,324 @@
+#include "tests/agent/comm/fault_world.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <thread>
+
+#include "agent/comm/collectives.h"
+#include "agent/comm/make_communicator.h"
+#include "common/base/check.h"
+#include "common/base/random.h"
+
+namespace lockstep::test {
+namespace {
+
+using std::chrono::seconds;
+
+enum class Order : int { kListen, kWork };
+struct Message {
+  Order order = Order::kListen;
+  int node = 0;
+  int size = 0;
+  uint64_t round = 0;
+  uint64_t seed = 0;
+  int64_t limit_nanoseconds = 0;
+  int memory = -1;  // a descriptor of the test's
+  int ports[FaultWorld::kRanksMax] = {};
+  int nodes[FaultWorld::kRanksMax] = {};
+};
+
+template <class T>
+bool send_to(int pipe, const T& value) {
+  return ::send(pipe, &value, sizeof value, MSG_NOSIGNAL) == sizeof value;
+}
+template <class T>
+bool receive_from(int pipe, T& value) {
+  return ::recv(pipe, &value, sizeof value, MSG_WAITALL) == sizeof value;
+}
+bool is_readable(int pipe) {
+  pollfd readable{.fd = pipe, .events = POLLIN, .revents = 0};
+  return ::poll(&readable, 1, 60'000) == 1;
+}
+
+int count_entries(const char* folder) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    static_cast<void>(entry);
+    ++count;
+  }
+  return count;
+}
+
+int count_memories() {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("memfd:comm-faults") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+// What a process holds.
+struct Holdings {
+  int descriptors = count_entries("/proc/self/fd");
+  int threads = count_entries("/proc/self/task");
+  int mappings = count_memories();
+  int64_t heap_bytes = static_cast<int64_t>(::mallinfo2().uordblks);
+};
+
+int port_of(int fd) {
+  sockaddr_in address{};
+  socklen_t bytes = sizeof address;
+  CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
+  return ntohs(address.sin_port);
+}
+
+Algorithm any_algorithm(Collective kind, const Communicator& comm, Random& random) {
+  const auto drawn = static_cast<Algorithm>(random.below(kAlgorithms));
+  const Task task{.kind = kind, .algorithm = drawn, .size = comm.size(), .hosts = &comm.hosts()};
+  return choose_algorithm(task).ok() ? drawn : Algorithm::kAuto;
+}
+
+// Some operations in a row that all ranks draw from one seed: of the world, issued together, a
+// message to the next rank, and one of this rank's sub-group beside them.
+Status run_step(Communicator& comm, Communicator& group, Random& random) {
+  constexpr Collective kKinds[] = {
+      Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
+      Collective::kAllToAll,  Collective::kBroadcast,     Collective::kReduce,
+      Collective::kGather,    Collective::kScatter,       Collective::kBarrier};
+  std::vector<Call> calls;
+  std::vector<std::vector<float>> memory;
+  for (uint64_t i = 1 + random.below(4); i > 0; --i) {
+    const auto count =
+        static_cast<int64_t>(1 + random.below(uint64_t{1} << (1 + random.below(15))));
+    const Collective kind = kKinds[random.below(std::size(kKinds))];
+    memory.emplace_back(static_cast<size_t>(count * comm.size()), 1.f);
+    calls.push_back({.kind = kind,
+                     .buffer = {.data = memory.back().data(), .count = count},
+                     .rank = static_cast<int>(random.below(static_cast<uint64_t>(comm.size()))),
+                     .algorithm = any_algorithm(kind, comm, random)});
+  }
+  const int next = (comm.rank() + 1) % comm.size();
+  const int before = (comm.rank() + comm.size() - 1) % comm.size();
+  std::vector<float> going(1 + random.below(100'000), 1.f);
+  std::vector<float> coming(going.size());
+  const auto count = static_cast<int64_t>(going.size());
+  calls.push_back(
+      {.kind = Collective::kSend, .buffer = {.data = going.data(), .count = count}, .rank = next});
+  calls.push_back({.kind = Collective::kReceive,
+                   .buffer = {.data = coming.data(), .count = count},
+                   .rank = before});
+  std::vector<float> shared(1 + random.below(30'000), 1.f);
+  Work of_group = group.start_all_reduce(
+      {.data = shared.data(), .count = static_cast<int64_t>(shared.size())}, ReduceOp::kSum);
+  TRY(comm.run(calls));
+  TRY(of_group.wait());
+  if (coming != going) return corrupt("a wrong message");
+  if (shared.back() != static_cast<float>(group.size())) return corrupt("a wrong sum");
+  return {};
+}
+
+Status work(const CommOptions& options, uint64_t seed, std::atomic<uint64_t>& steps, int& suspect) {
+  TRY_ASSIGN(const std::unique_ptr<Communicator> comm, make_communicator(options));
+  Random random(seed);
+  const int colours = 1 + static_cast<int>(random.below(3));
+  Status status;
+  {
+    auto group = comm->split(comm->rank() % colours, -comm->rank());
+    if (!group.ok()) status = group.error();
+    while (status.ok()) {
+      status = run_step(*comm, **group, random);
+      if (status.ok()) steps.fetch_add(1);
+    }
+  }
+  suspect = comm->suspect();
+  return status;
+}
+
+// Threads that were joined may be seen for a moment still.
+Holdings holdings_once_quiet(int threads) {
+  const SystemClock clock;
+  const TimePoint deadline = clock.now() + seconds(10);
+  Holdings now;
+  while (now.threads > threads && clock.now() < deadline) {
+    std::this_thread::yield();
+    now = Holdings();
+  }
+  return now;
+}
+
+}  // namespace
+
+struct FaultWorld::Shared {
+  struct Rank {
+    alignas(64) std::atomic<uint64_t> steps;
+    alignas(64) std::array<std::byte, CollectiveBoard::kBytes> board;
+  };
+  std::array<Rank, kRanksMax> ranks;
+};
+
+FaultWorld::FaultWorld(Options options) : options_(std::move(options)) {
+  CHECK(options_.size <= kRanksMax);
+  void* memory =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  shared_ = static_cast<Shared*>(memory);
+  ranks_.resize(static_cast<size_t>(options_.size));
+  for (int rank = 0; rank < options_.size; ++rank) {
+    boards_.emplace_back(shared_->ranks[static_cast<size_t>(rank)].board.data());
+    start(rank);
+  }
+}
+
+FaultWorld::~FaultWorld() {
+  for (int rank = 0; rank < options_.size; ++rank) end(rank);
+  for (const int fd : memory_) ::close(fd);
+  ::munmap(shared_, sizeof(Shared));
+}
+
+void FaultWorld::start(int rank) {
+  std::fflush(nullptr);  // else what is buffered comes twice
+  int ends[2];
+  CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+  const pid_t pid = ::fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    for (const Rank& other : ranks_) {
+      if (other.pipe >= 0) ::close(other.pipe);
+    }
+    for (const int fd : memory_) ::close(fd);
+    ::close(ends[0]);
+    serve(rank, ends[1]);
+  }
+  ::close(ends[1]);
+  ranks_[static_cast<size_t>(rank)] = {.pid = pid, .pipe = ends[0]};
+}
+
+// An idle process leaves by itself once its pipe is closed, and a sanitizer says what it has left.
+void FaultWorld::end(int rank) {
+  Rank& one = ranks_[static_cast<size_t>(rank)];
+  ::close(std::exchange(one.pipe, -1));
+  ::waitpid(one.pid, nullptr, 0);
+}
+
+void FaultWorld::replace(int rank) {
+  send_signal(rank, SIGKILL);
+  end(rank);
+  start(rank);
+}
+
+void FaultWorld::send_signal(int rank, int signal) const {
+  ::kill(ranks_[static_cast<size_t>(rank)].pid, signal);
+}
+
+uint64_t FaultWorld::steps(int rank) const {
+  return shared_->ranks[static_cast<size_t>(rank)].steps.load();
+}
+
+bool FaultWorld::begin(const Round& round) {
+  for (const int fd : memory_) ::close(fd);
+  memory_.clear();
+  Message message{.size = options_.size,
+                  .round = ++round_,
+                  .seed = round.seed,
+                  .limit_nanoseconds = round.limit.count()};
+  std::array<int, kRanksMax> memory_of_node{};
+  memory_of_node.fill(-1);
+  for (int rank = 0; rank < options_.size; ++rank) {
+    const auto i = static_cast<size_t>(rank);
+    new (&shared_->ranks[i]) Shared::Rank();
+    message.nodes[i] = round.nodes[i];
+    message.node = round.nodes[i];
+    if (!send_to(ranks_[i].pipe, message)) return false;
+    int& memory = memory_of_node[static_cast<size_t>(round.nodes[i])];
+    if (memory >= 0) continue;
+    memory = ::memfd_create("comm-faults", MFD_CLOEXEC);
+    memory_.push_back(memory);
+  }
+  for (int rank = 0; rank < options_.size; ++rank) {
+    const auto i = static_cast<size_t>(rank);
+    if (!is_readable(ranks_[i].pipe) || !receive_from(ranks_[i].pipe, message.ports[i])) {
+      return false;
+    }
+  }
+  message.order = Order::kWork;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    const auto i = static_cast<size_t>(rank);
+    message.memory = memory_of_node[static_cast<size_t>(round.nodes[i])];
+    if (!send_to(ranks_[i].pipe, message)) return false;
+  }
+  return true;
+}
+
+FaultReport FaultWorld::report(int rank) const {
+  const int pipe = ranks_[static_cast<size_t>(rank)].pipe;
+  FaultReport report;
+  if (!is_readable(pipe) || !receive_from(pipe, report)) return {};
+  return report;
+}
+
+void FaultWorld::serve(int rank, int pipe) const {
+  if (options_.prepare) options_.prepare(rank);
+  auto& own = shared_->ranks[static_cast<size_t>(rank)];
+  CollectiveBoard board(own.board.data());
+  const Holdings before;
+  int listener = -1;
+  for (Message message; receive_from(pipe, message);) {
+    if (message.order == Order::kListen) {
+      const auto made = listen_on(options_.host_of(message.node), 0);
+      CHECK(made.ok());
+      listener = *made;
+      if (!send_to(pipe, port_of(listener))) break;
+      continue;
+    }
+    const std::string memory =
+        "/proc/" + std::to_string(::getppid()) + "/fd/" + std::to_string(message.memory);
+    FaultReport report{.heard = true};
+    Error error;
+    {
+      CommOptions options{.rank = rank,
+                          .listen_fd = listener,
+                          .shm_fd = ::open(memory.c_str(), O_RDWR | O_CLOEXEC),
+                          .job_uid = "faults",
+                          .round = message.round,
+                          .world_hash = std::to_string(message.seed),
+                          .key = "key",
+                          .board = &board,
+                          .operation_limit = Duration(message.limit_nanoseconds)};
+      for (int peer = 0; peer < message.size; ++peer) {
+        options.peers.push_back({.host = options_.host_of(message.nodes[peer]),
+                                 .port = message.ports[peer],
+                                 .node = message.nodes[peer]});
+      }
+      const int memory_fd = options.shm_fd;
+      error = work(options, message.seed, own.steps, report.suspect).error();
+      ::close(memory_fd);
+    }
+    report.at_nanoseconds = SystemClock().now().time_since_epoch().count();
+    report.code = static_cast<int>(error.code);
+    std::strncpy(report.message, error.message.c_str(), sizeof report.message - 1);
+    const Holdings after = holdings_once_quiet(before.threads);
+    report.descriptors = after.descriptors - before.descriptors;
+    report.threads = after.threads - before.threads;
+    report.mappings = after.mappings - before.mappings;
+    report.heap_bytes = after.heap_bytes - before.heap_bytes;
+    if (!send_to(pipe, report)) break;
+  }
+  std::exit(0);
+}
+
+}  // namespace lockstep::test
