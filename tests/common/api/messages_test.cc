@@ -48,17 +48,24 @@ AgentState a_state() {
                    .round = 7,
                    .hash = "0123456789abcdef",
                    .phase = "Failed"};
-  state.workers = {{.rank = 2,
-                    .local_rank = 0,
-                    .pid = 100,
-                    .running = false,
-                    .exit_code = 137,
-                    .signal = 9,
-                    .reason = "Signal",
-                    .log_tail = "no\nmemory\n",
-                    .phase = WorkerPhase::kSaving,
-                    .step = 40,
-                    .suspect_rank = 1}};
+  state.workers = {
+      {.rank = 2,
+       .local_rank = 0,
+       .pid = 100,
+       .running = false,
+       .exit_code = 137,
+       .signal = 9,
+       .reason = "Signal",
+       .log_tail = "no\nmemory\n",
+       .phase = WorkerPhase::kSaving,
+       .step = 40,
+       .suspect_rank = 1,
+       .wait = WorkerWait{.operation = "reduce_scatter #123456789",
+                          .ranks = "0, 2, 4, 6, 8, 10, 12, 14, 16, ...",
+                          .group_size = 4096,
+                          .waits_for = {4088, 4089, 4090, 4091, 4092, 4093, 4094, 4095},
+                          .seconds = 12.5},
+       .is_lifeless = true}};
   state.progress = ProgressStatus{
       .step = 40, .steps = 100, .loss = 2.5, .tokensPerSecond = 1e5, .samplesPerSecond = 12.5};
   state.last_checkpoint = CheckpointStatus{.step = 30, .path = "/ckpt/step-00000030"};
@@ -137,7 +144,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
 
 TEST(AgentMessages, AgentStateStaysWithinItsBoundAndKeepsTheEndsOfTheLogs) {
   AgentState state = a_state();
-  state.workers.assign(64, state.workers[0]);
+  state.workers.assign(128, state.workers[0]);
   for (WorkerState& worker : state.workers) {
     worker.log_tail = std::string(100'000, '\x01') + "the last words";  // 6 bytes each in JSON
   }
@@ -145,8 +152,8 @@ TEST(AgentMessages, AgentStateStaysWithinItsBoundAndKeepsTheEndsOfTheLogs) {
   EXPECT_LE(dump_json(document).size(), kAgentStateBytesMax);
   const Result<AgentState> read = agent_state_from_json(document);
   ASSERT_TRUE(read.ok()) << read.error().message;
-  EXPECT_EQ(read->workers.size(), 64u);
-  EXPECT_TRUE(read->workers[63].log_tail.ends_with("the last words"));
+  EXPECT_EQ(read->workers.size(), 128u);
+  EXPECT_TRUE(read->workers[127].log_tail.ends_with("the last words"));
 }
 
 TEST(AgentMessages, AnAgentsWordsAreWithinWhatTheStatusTakes) {
