@@ -10,8 +10,8 @@
 
 #include "common/base/log.h"
 #include "controller/kube/body_buffer.h"
-#include "controller/kube/keep_alive.h"
 #include "controller/kube/line_framer.h"
+#include "controller/kube/socket_options.h"
 
 namespace lockstep {
 namespace {
@@ -39,6 +39,24 @@ std::string host_of(const std::string& url) {
   return host;
 }
 
+using Socket = boost::asio::ip::tcp::socket;
+
+// What the URL's host is, unless it is a name.
+std::optional<boost::asio::ip::address> address_of(const std::string& url) {
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(host_of(url), error);
+  return error ? std::nullopt : std::make_optional(address);
+}
+
+// Before each request. cpprestsdk opens a new connection's socket only later: where the address is
+// known, as in a pod, that is done here; else its options are set from the second request on.
+void prepare(Socket& socket, const std::optional<boost::asio::ip::address>& address) {
+  using boost::asio::ip::tcp;
+  boost::system::error_code ignored;  // connecting says it again
+  if (!socket.is_open() && address) socket.open(address->is_v4() ? tcp::v4() : tcp::v6(), ignored);
+  if (socket.is_open()) set_socket_options(socket.native_handle());
+}
+
 web::web_proxy proxy_for(const std::string& url) {
   const web::uri uri(url);
   web::web_proxy proxy(uri);
@@ -58,13 +76,12 @@ rest::client::http_client_config config_for(const HttpServer& server,
   config.set_max_redirects(0);
   if (!server.proxy_url.empty()) config.set_proxy(proxy_for(server.proxy_url));
   const bool is_tls = server.url.starts_with("https:");
-  config.set_nativehandle_options([is_tls](rest::client::native_handle handle) {
-    using Socket = boost::asio::ip::tcp::socket;
+  const auto address = address_of(server.proxy_url.empty() ? server.url : server.proxy_url);
+  config.set_nativehandle_options([is_tls, address](rest::client::native_handle handle) {
     if (is_tls) {
-      keep_alive(
-          static_cast<boost::asio::ssl::stream<Socket&>*>(handle)->lowest_layer().native_handle());
+      prepare(static_cast<boost::asio::ssl::stream<Socket&>*>(handle)->next_layer(), address);
     } else {
-      keep_alive(static_cast<Socket*>(handle)->native_handle());
+      prepare(*static_cast<Socket*>(handle), address);
     }
   });
   if (!is_tls) return config;

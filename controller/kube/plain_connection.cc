@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "common/base/log.h"
-#include "controller/kube/keep_alive.h"
+#include "controller/kube/socket_options.h"
 
 namespace lockstep {
 namespace {
@@ -102,9 +102,7 @@ void PlainConnection::connect(const PlainPool::Endpoint& endpoint,
   socket_.async_connect(endpoint, [self = shared_from_this()](ErrorCode error) {
     if (self->exchange_ == nullptr) return;
     if (error) return self->fail(error);
-    keep_alive(self->socket_.native_handle());
-    ErrorCode ignored;  // without it an answer is only later
-    self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+    set_socket_options(self->socket_.native_handle());
     self->send();
   });
 }

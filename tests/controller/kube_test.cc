@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -113,6 +116,39 @@ TEST(KubeClient, SendsMethodPathTokenAndBody) {
   EXPECT_TRUE(seen[0].contains("Authorization:Bearer secret\r\n"));
   EXPECT_TRUE(seen[0].contains("User-Agent:lockstep-controller/1\r\n"));
   EXPECT_EQ(seen[0].body, R"({"preconditions":{"uid":"u"}})");
+}
+
+// Of the connections of this process to that port.
+std::vector<int> connections_to(int port) {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_in peer{};
+    socklen_t bytes = sizeof peer;
+    const bool is_connected = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0;
+    if (is_connected && peer.sin_family == AF_INET && ntohs(peer.sin_port) == port)
+      found.push_back(fd);
+  }
+  return found;
+}
+
+int option_of(int fd, int level, int name) {
+  int value = 0;
+  socklen_t bytes = sizeof value;
+  return ::getsockopt(fd, level, name, &value, &bytes) == 0 ? value : -1;
+}
+
+TEST(KubeClient, SendsABodyWithoutWaitingForAnAcknowledgementAndNoticesADeadServer) {
+  Loop loop;
+  ScriptedServer server([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  ASSERT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kOk);
+  const std::vector<int> connections = connections_to(server.port());
+  ASSERT_FALSE(connections.empty());
+  for (const int fd : connections) {
+    EXPECT_EQ(option_of(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+    EXPECT_EQ(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+  }
 }
 
 TEST(KubeClient, KeepsFewRequestsOpenAndTheLeaseWaitsForNone) {
