@@ -2,6 +2,7 @@
 import base64
 import http.client
 import json
+import math
 import os
 import pathlib
 import re
@@ -21,8 +22,8 @@ LIMITER = "rest_client_rate_limiter_duration_seconds"
 
 
 def milliseconds(before, after, histogram):
-    return " and ".join(f"{quantile(before, after, histogram, share) * 1000:.2f}"
-                        for share in (0.5, 0.99))
+    values = [quantile(before, after, histogram, share) * 1000 for share in (0.5, 0.99)]
+    return "none" if math.isnan(values[0]) else " and ".join(f"{value:.2f}" for value in values)
 
 
 def observed(what, before, after, program, seconds, cpu):
