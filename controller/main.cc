@@ -45,6 +45,7 @@ struct Flags {
   double burst = 100;
   std::string listen;
   std::string job_image;
+  bool scrape_annotations = false;
   bool log_json = false;
   bool verbose = false;
 };
@@ -111,6 +112,7 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   options.progress.per_second = flags.qps * 0.1;
   if (!flags.job_image.empty()) options.limits.job_image = flags.job_image;
   options.limits.agent_image = flags.job_image;
+  options.limits.scrape_annotations = flags.scrape_annotations;
   if (flags.leader_elect) {
     options.lease.emplace();
     options.lease->namespace_ = lease_namespace(flags);
@@ -222,6 +224,7 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   Flags flags;
   CLI::App app("Runs TrainingJobs: pods, rounds, recovery and status.", "lockstep-controller");
+  app.option_defaults()->take_last();  // so that a patch of a Deployment can append to its args
   app.add_option("--server", flags.server, "The API server's URL; default: that of this pod");
   app.add_option("--kubeconfig", flags.kubeconfig,
                  "A kubeconfig that says where the API server is and who this is to it")
@@ -246,6 +249,8 @@ int main(int argc, char** argv) {
   app.add_option("--job-image", flags.job_image,
                  "Lockstep's image: of jobs that name none, and where the agent for other images "
                  "comes from; default: \"lockstep\" for the first, and images have the agent");
+  app.add_flag("--scrape-annotations", flags.scrape_annotations,
+               "Jobs' pods say prometheus.io/scrape, port and path");
   app.add_flag("--log-json", flags.log_json, "Log lines as JSON");
   app.add_flag("--verbose", flags.verbose, "Log every plan");
   try {

@@ -58,7 +58,8 @@ Verdict placement(Pass& pass) {
                        .round = pass.status.round,
                        .avoid = avoided,
                        .image = pass.limits.job_image,
-                       .agent_image = pass.limits.agent_image};
+                       .agent_image = pass.limits.agent_image,
+                       .scrape_annotations = pass.limits.scrape_annotations};
       pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, pod.incarnation),
                          .body = make_worker_pod(pass.job(), pod)});
     }

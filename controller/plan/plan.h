@@ -90,6 +90,7 @@ struct Limits {
   size_t log_tail_bytes = 1024;           // of a failed worker, in status
   std::string job_image = kDefaultImage;  // of jobs that name none
   std::string agent_image{};  // whose agent is put into jobs' other images; empty: they have it
+  bool scrape_annotations = false;  // of pods, for a Prometheus that goes by prometheus.io/scrape
 };
 
 // Whom to dial.

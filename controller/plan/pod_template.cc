@@ -307,13 +307,19 @@ std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view
 }
 
 Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
+  Json annotations = {{kCreatedInRoundAnnotation, std::to_string(pod.round)}};
+  if (pod.scrape_annotations) {
+    annotations["prometheus.io/scrape"] = "true";
+    annotations["prometheus.io/port"] = std::to_string(kAgentPort);
+    annotations["prometheus.io/path"] = "/metrics";
+  }
   Json result = {{"apiVersion", "v1"},
                  {"kind", "Pod"},
                  {"metadata",
                   {{"name", worker_pod_name(job.metadata.name, pod.index, pod.incarnation)},
                    {"namespace", job.metadata.namespace_},
                    {"labels", worker_labels(job.metadata.name, pod.index, pod.incarnation)},
-                   {"annotations", {{kCreatedInRoundAnnotation, std::to_string(pod.round)}}},
+                   {"annotations", std::move(annotations)},
                    {"ownerReferences", Json::array({owner_reference(job)})}}},
                  {"spec", pod_spec(job, pod)}};
   if (pod_template_problems(job.spec.podTemplate).empty()) {

@@ -18,6 +18,7 @@ struct NewPod {
   std::vector<std::string> avoid{};   // Kubernetes nodes, by required node affinity
   std::string image = kDefaultImage;  // of a job that names none
   std::string agent_image{};          // whose agent other images get; empty: they have it
+  bool scrape_annotations = false;    // prometheus.io/scrape, port and path
 };
 
 // What marks the pod of a node, and how the cache finds it.

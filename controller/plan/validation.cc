@@ -59,7 +59,8 @@ CheckPod make_check(const Pass& pass) {
                    .incarnation = pass.members.empty() ? 1 : pass.members.front() + 1,
                    .round = pass.status.round,
                    .image = pass.limits.job_image,
-                   .agent_image = pass.limits.agent_image};
+                   .agent_image = pass.limits.agent_image,
+                   .scrape_annotations = pass.limits.scrape_annotations};
   return {.body = make_worker_pod(pass.job(), pod),
           .likeness = likeness(pass.job(), pass.limits),
           .generation = pass.job().metadata.generation};

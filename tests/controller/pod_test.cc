@@ -83,6 +83,20 @@ TEST(PodTemplate, AJobWithoutAnImageGetsTheInstallations) {
   EXPECT_EQ(only<CreatePod>(scene.plan())[0].body["spec"]["containers"][0]["image"], "mine:1");
 }
 
+TEST(PodTemplate, SaysWhereItsMetricsAreIfThatIsWanted) {
+  Scene scene;
+  scene.settle();
+  const auto annotations = [&] {
+    return only<CreatePod>(scene.plan())[0].body["metadata"]["annotations"];
+  };
+  EXPECT_FALSE(annotations().contains("prometheus.io/scrape"));
+  scene.limits.scrape_annotations = true;
+  const Json said = annotations();
+  EXPECT_EQ(said["prometheus.io/scrape"], "true");
+  EXPECT_EQ(said["prometheus.io/port"], "29400");
+  EXPECT_EQ(said["prometheus.io/path"], "/metrics");
+}
+
 TEST(PodTemplate, NamesThePortsOfTheAgentAndOfItsRanks) {
   Scene scene;
   scene.seen.job.spec.processesPerNode = 2;
