@@ -51,6 +51,11 @@ app.kubernetes.io/component: controller
 {{- end -}}
 {{- end -}}
 
+{{- /* As the controller names it: those of different namespaces don't follow each other. */ -}}
+{{- define "lockstep.lease" -}}
+lockstep-controller{{ with .Values.watchNamespace }}-{{ . }}{{ end }}
+{{- end -}}
+
 {{- define "lockstep.keySecret" -}}
 {{- .Values.key.existingSecret | default (printf "%s-key" (include "lockstep.controllerName" .)) -}}
 {{- end -}}
