@@ -62,6 +62,8 @@ case_leader_killed() {
   "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null
 }
 
+has_pod() { "$kubectl" get pod "$1" >/dev/null 2>&1; }
+
 case_node_lost() {
   say "a node is lost: its pod is replaced on the other node, and the job goes on from the volume"
   local victim began step
@@ -73,7 +75,8 @@ case_node_lost() {
   step=$(field lost .status.lastCheckpoint.step)
   [ "${step:-0}" -gt 0 ] || fails "expected a checkpoint"
   tools/cluster stop-node "${victim#node-}"
-  await_running_again lost 2 "$began" "the loss"
+  eventually "expected a pod in the place of that which is lost" has_pod lost-worker-1-2
+  await_running_again lost "" "$began" "the loss"
   [ "$("$kubectl" get pod lost-worker-1-2 -o 'jsonpath={.spec.nodeName}')" != "$victim" ] ||
     fails "the new pod is on the lost node"
   eventually "expected to resume from step $step or later" resumed_at lost "$step"

@@ -11,7 +11,7 @@ case_secrets() {
   done
 }
 
-# apply_chart [VALUE]: until its controllers are the ones that run.
+# apply_chart [TAG]: until its controllers are the ones that run.
 apply_chart() {
   render_chart "$@" | "$kubectl" apply -f - >build/e2e-upgrade.log || fails "build/e2e-upgrade.log"
   "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null || fails "no rollout"
@@ -24,17 +24,56 @@ check_undisturbed() {
   [ "$(field "$1" .status.round)" = 1 ] || fails "expected round 1, found $(field "$1" .status.round)"
 }
 
+# The image once more on every node, as that of a later version.
+next_tag=next
+tag_next_image() {
+  local node
+  for node in "$state"/node-*; do
+    ctr -a "$node/containerd.sock" -n k8s.io images tag --force "docker.io/library/$image" \
+      "docker.io/library/${image%:*}:$next_tag" >/dev/null
+  done
+}
+
 case_upgrade() {
-  say "an upgrade of the chart and its rollback leave a running job alone"
-  local before
+  say "an upgrade of the chart to another image and its rollback leave a running job alone"
+  local before began
+  tag_next_image
   job stays "$endless"
   await_step stays 0
   before=$(pods_of stays '{.metadata.uid}')
-  apply_chart "controller: {verbose: true}"
+  apply_chart "$next_tag"
+  [ "$("$kubectl" -n "$system" get deployment lockstep-controller -o 'jsonpath={.spec.template.spec.containers[0].image}')" = \
+    "${image%:*}:$next_tag" ] || fails "expected the next image"
   check_undisturbed stays "$before"
+  began=$(milliseconds)
+  "$kubectl" delete pod stays-worker-1-1 --wait=false >/dev/null
+  await_running_again stays 2 "$began" "the deletion of a pod"
+  forget stays
+  job stays "$endless"
+  await_step stays 0
+  before=$(pods_of stays '{.metadata.uid}')
   apply_chart
   check_undisturbed stays "$before"
   forget stays
+}
+
+case_namespaced() {
+  say "an installation for one namespace alone runs that namespace's jobs"
+  local team=(-n team-a)
+  "$kubectl" -n "$system" scale deployment lockstep-controller --replicas=0 >/dev/null
+  eventually "controllers are left" no_controllers
+  "$kubectl" create namespace team-a >/dev/null
+  "$kubectl" "${team[@]}" create configmap kjv --from-file=kjv.txt=build/e2e-kjv.txt >/dev/null
+  tools/chart render tests/cluster/namespaced.yaml | "$kubectl" apply -f - >build/e2e-namespaced.log || fails "build/e2e-namespaced.log"
+  sed -e 's/name: kjv-gpt/name: alone, namespace: team-a/' -e "$one_node" -e 's/steps: 3000/steps: 20/' \
+    tests/cluster/kjv-gpt.yaml | "$kubectl" apply -f - >/dev/null
+  "$kubectl" "${team[@]}" wait --for=condition=Complete trainingjob/alone --timeout=120s >/dev/null || {
+    "$kubectl" "${team[@]}" logs deployment/team-lockstep-controller | tail -n 20 >&2
+    fails "not complete"
+  }
+  "$kubectl" delete namespace team-a >/dev/null
+  "$kubectl" -n "$system" scale deployment lockstep-controller --replicas=2 >/dev/null
+  "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null
 }
 
 # What helm leaves where it uninstalls: the definition and the controller's key.
@@ -48,8 +87,10 @@ case_uninstall() {
   job outlives "$endless"
   await_step outlives 0
   before=$(pods_of outlives '{.metadata.uid}')
-  render_chart | without_kept | "$kubectl" delete -f - >build/e2e-uninstall.log
+  # As helm does, the Deployment before the roles.
+  "$kubectl" -n "$system" delete deployment lockstep-controller >build/e2e-uninstall.log
   eventually "controllers are left" no_controllers
+  render_chart | without_kept | "$kubectl" delete --ignore-not-found -f - >>build/e2e-uninstall.log
   "$kubectl" get trainingjob outlives >/dev/null || fails "the job is gone"
   apply_chart
   check_undisturbed outlives "$before"

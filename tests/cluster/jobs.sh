@@ -23,20 +23,32 @@ case_train() {
   forget trains
 }
 
-# A Prometheus as Debian has it scrapes controller and agents where the chart's monitors would have it.
+case_example() {
+  say "the example for clusters, as it is"
+  empty_volume
+  "$kubectl" apply -f examples/cluster/checkpoints.yaml -f examples/cluster/kjv-gpt.yaml >/dev/null
+  await_complete kjv-gpt
+  "$kubectl" get trainingjob kjv-gpt
+  [ -n "$(find "$state/volume" -name '*.safetensors' | head -n 1)" ] || fails "expected a checkpoint on the volume"
+  forget kjv-gpt
+}
+
+# A Prometheus as Debian has it scrapes the pods that ask for it by their annotations.
 start_prometheus() {
-  local targets port each
+  local port
   port=$(free_ports 1)
-  targets=$(for each in $(pods_of "$1" '{.status.podIP}:29400') \
-    $("$kubectl" -n "$system" get pods -o 'jsonpath={range .items[*]}{.status.podIP}:8080{" "}{end}'); do
-    echo "\"$each\","
-  done)
   cat >build/e2e-prometheus.yaml <<YAML
 global: {scrape_interval: 2s}
 scrape_configs:
-- job_name: lockstep
+- job_name: annotated
   honor_labels: true
-  static_configs: [{targets: [$targets]}]
+  kubernetes_sd_configs: [{role: pod, kubeconfig_file: $KUBECONFIG}]
+  relabel_configs:
+  - {source_labels: [__meta_kubernetes_pod_annotation_prometheus_io_scrape], regex: "true", action: keep}
+  - {source_labels: [__meta_kubernetes_pod_annotation_prometheus_io_path], target_label: __metrics_path__}
+  - source_labels: [__meta_kubernetes_pod_ip, __meta_kubernetes_pod_annotation_prometheus_io_port]
+    separator: ":"
+    target_label: __address__
 YAML
   rm -rf build/e2e-prometheus
   prometheus --config.file build/e2e-prometheus.yaml --storage.tsdb.path build/e2e-prometheus \
@@ -52,7 +64,7 @@ case_dashboard() {
   local status=0
   job seen "$endless"
   await_step seen 0
-  start_prometheus seen
+  start_prometheus
   python3 tests/cluster/panels.py "$prometheus_url" default seen || status=1
   kill "$prometheus"
   [ "$status" = 0 ] || fails "panels of the dashboard show nothing"
@@ -121,6 +133,22 @@ case_one_port() {
     [ "$(field "$name" .status.round)" = 1 ] || fails "$name: expected round 1, found $(field "$name" .status.round)"
   done
   forget left right
+}
+
+waits_for_room() { "$kubectl" get pods | grep -q 'queue-.* Pending '; }
+
+case_queue() {
+  say "20 small jobs, of which a few have room at a time"
+  local names began
+  mapfile -t names < <(printf 'queue-%s\n' {1..20})
+  began=$(milliseconds)
+  for name in "${names[@]}"; do
+    job "$name" "$one_node" 's/steps: 3000/steps: 20/' 's/- name: node/&\n        resources: {requests: {cpu: 800m}}/'
+  done
+  eventually "expected that some have to wait" waits_for_room
+  await_complete "${names[@]}"
+  say "20 jobs complete $(($(milliseconds) - began)) ms after the first kubectl apply"
+  forget "${names[@]}"
 }
 
 case_delete() {

@@ -55,9 +55,9 @@ await_complete() {
   "$kubectl" wait --for=condition=Complete "${@/#/trainingjob/}" --timeout=300s >/dev/null || fails "not complete"
 }
 
-# await_running_again JOB ROUND BEGAN CAUSE: says how long after BEGAN.
+# await_running_again JOB ROUND BEGAN CAUSE: says how long after BEGAN. ROUND may be empty: any.
 await_running_again() {
-  await_field "$1" .status.round "$2"
+  [ -z "$2" ] || await_field "$1" .status.round "$2"
   await_field "$1" .status.state Running
   await_step "$1" "$(field "$1" .status.progress.step)"
   say "steps again $(($(milliseconds) - $3)) ms after $4; seconds by part: $(field "$1" .status.lastFailure.recovery)"

@@ -1,0 +1,118 @@
+# Measurements, as cases of tools/e2e that only run when they are named: a TrainingJob beside a plain Job
+# with torchrun, the same program (examples/ddp.py, 2 pods of 2 ranks) on the same cluster.
+#   tools/e2e beside_job          apply, a rank killed, a pod deleted: to the next step, in turns
+#   tools/e2e beside_job_loses_lockstep, tools/e2e beside_job_loses_plain
+#                                 a node lost, each on a cluster of its own
+# A step counts once the program's log has its line, by the container runtime's time stamp.
+
+turns=${LOCKSTEP_TURNS:-3}
+
+# start_measured lockstep|plain INTERVAL: the endless job; INTERVAL is torchrun's between two looks.
+start_measured() {
+  empty_volume
+  if [ "$1" = plain ]; then
+    sed "s/INTERVAL/$2/" bench/cluster/plain-job.yaml
+  else
+    sed -e 's/torch-ddp/measured/' -e 's/--steps, "300", --every, "20"/--steps, "1000000", --every, "1"/' \
+      tests/cluster/torch-ddp.yaml
+  fi | "$kubectl" apply -f - >/dev/null
+}
+
+end_measured() {
+  if [ "$1" = plain ]; then "$kubectl" delete job plain --timeout=90s >/dev/null; else forget measured; fi
+  eventually "pods are left" none_measured "$1"
+}
+
+selector_of() { if [ "$1" = plain ]; then echo bench=plain; else echo lockstep.dev/job-name=measured; fi; }
+
+none_measured() { [ -z "$("$kubectl" get pods -l "$(selector_of "$1")" -o name)" ]; }
+
+# time_stamp MILLISECONDS: as logs have it.
+time_stamp() { date -u -d "@$(($1 / 1000)).$(printf %03d $(($1 % 1000)))" +%Y-%m-%dT%H:%M:%S.%3N; }
+
+# step_after KIND BEGAN: the time stamp of the first step of ranks that began after that, if there is one.
+step_after() {
+  local pod since
+  since=$(time_stamp "$2")
+  for pod in $("$kubectl" get pods -l "$(selector_of "$1")" -o 'jsonpath={.items[*].metadata.name}'); do
+    "$kubectl" logs "$pod" --timestamps --since-time="${since%.*}Z" 2>/dev/null |
+      awk -v since="$since" '$1 >= since && /ranks begin after step/ { begun = 1 }
+        begun && /step [0-9]+ loss/ { print $1; exit }' || true
+  done | sort | head -n 1
+}
+
+# measure KIND INTERVAL BEGAN CAUSE: waits for the next step, and says how long that took.
+measure() {
+  local found
+  for _ in $(seq 3000); do
+    found=$(step_after "$1" "$3")
+    if [ -n "$found" ]; then
+      echo "measured: $1 $2 $4 $(($(date -d "$found" +%s%3N) - $3)) ms"
+      return
+    fi
+    sleep 0.2
+  done
+  fails "$1: no step after $4"
+}
+
+# The pod that another than the first one's is: the Job's first one keeps the meeting point.
+second_pod() {
+  if [ "$1" = lockstep ]; then
+    "$kubectl" get pods -l "$(selector_of "$1"),lockstep.dev/node-index=1" -o 'jsonpath={.items[-1:].metadata.name}'
+  else
+    "$kubectl" get pods -l "$(selector_of "$1")" -o 'jsonpath={range .items[*]}{.status.podIP} {.metadata.name}{"\n"}{end}' |
+      grep -v "^$(cat "$state/volume/address") " | tail -n 1 | cut -d' ' -f2
+  fi
+}
+
+node_of() { "$kubectl" get pod "$1" -o 'jsonpath={.spec.nodeName}'; }
+
+# A rank of the program on that node.
+rank_on() {
+  local id
+  for id in $(processes_of "$1" python3); do
+    ! tr '\0' ' ' <"/proc/$id/cmdline" | grep -q ' /ddp.py ' ||
+      tr '\0' ' ' <"/proc/$id/cmdline" | grep -q torch.distributed.run || { echo "$id" && return; }
+  done
+}
+
+one_turn() {
+  local began
+  began=$(milliseconds)
+  start_measured "$1" "$2"
+  measure "$1" "$2" "$began" apply
+  sleep 3
+  began=$(milliseconds)
+  kill -9 "$(rank_on "$(node_of "$(second_pod "$1")")")"
+  measure "$1" "$2" "$began" rank-killed
+  sleep 3
+  began=$(milliseconds)
+  "$kubectl" delete pod "$(second_pod "$1")" --wait=false >/dev/null
+  measure "$1" "$2" "$began" pod-deleted
+  end_measured "$1"
+}
+
+case_beside_job() {
+  say "a TrainingJob beside a plain Job with torchrun"
+  local turn
+  make_torch_image
+  for turn in $(seq "$turns"); do
+    one_turn lockstep -
+    one_turn plain 5
+    one_turn plain 0.1
+  done
+}
+
+lose_node() {
+  local began victim
+  start_measured "$1" "$2"
+  measure "$1" "$2" 0 start
+  victim=$(node_of "$(second_pod "$1")")
+  sleep 3
+  began=$(milliseconds)
+  tools/cluster stop-node "${victim#node-}"
+  measure "$1" "$2" "$began" node-lost
+}
+
+case_beside_job_loses_lockstep() { make_torch_image && lose_node lockstep -; }
+case_beside_job_loses_plain() { make_torch_image && lose_node plain 5; }
