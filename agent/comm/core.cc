@@ -375,7 +375,7 @@ void Core::wait() {
     const Duration silent = at - operation->waiting_since;
     if (silent >= operation->limit()) return blame_silence(*operation, silent);
     rest = std::min(rest, operation->limit() - silent);
-    if (!operation->is_stood_in() || operation->waits_for.empty()) continue;
+    if (operation->waits_for.empty() || !is_stood_in(*operation)) continue;
     const bool is_longest =
         standing == nullptr || operation->waiting_since < standing->waiting_since;
     if (silent < kTold) {
@@ -389,6 +389,14 @@ void Core::wait() {
   if (!has_fresh_.load()) waiter_->pause(interests_, rest);
   asleep_.store(false);
   paused_ = true;
+}
+
+// Whoever stands in a collective that queues behind another of its group stands in that one too.
+bool Core::is_stood_in(const Operation& operation) const {
+  if (!operation.is_collective()) return operation.is_stood_in();
+  return std::any_of(active_.begin(), active_.end(), [&operation](const Operation* other) {
+    return other->is_stood_in() && other->is_collective() && other->group() == operation.group();
+  });
 }
 
 // Tells the others, or that there is nothing to be told any more.

@@ -89,6 +89,7 @@ class Core {
   void end_all();
   bool put_aside();
   void wait();
+  bool is_stood_in(const Operation& operation) const;
   void tell_wait(const Operation* standing);
   bool waits_for_one_who_left(int* who) const;
   Error error_of(const Operation& operation) const;

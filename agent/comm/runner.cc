@@ -125,6 +125,7 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
       lane.going = header.bytes;
       port.begin(&operation, header, operation.at(move.from) + move.moved);
     } else if (port.sender() != &operation) {
+      operation.waits_for.add(peer);
       turn.interests.push_back({.link = &port.link(), .input = false});
       return {};
     }

@@ -128,6 +128,23 @@ TEST(Boards, WhatGoesOnInTheBackgroundIsNoWait) {
   EXPECT_EQ(value, 3.f);
 }
 
+TEST(Boards, WhoStandsInWhatQueuesBehindAnotherWaitsForThatOne) {
+  Boards boards(2, seconds(60));
+  World& world = boards.world();
+  float value = 1;
+  Work work = world[0]->start_all_reduce({.data = &value, .count = 1}, ReduceOp::kSum);
+  std::thread waiting([&] { EXPECT_TRUE(world[0]->barrier().ok()); });
+  eventually([&] { return boards.board(0).wait().has_value(); });
+  const RankWait wait = *boards.board(0).wait();
+  EXPECT_EQ(wait.operation, "all_reduce");
+  EXPECT_EQ(wait.waits_for.first(), 1);
+  float other = 2;
+  EXPECT_TRUE(world[1]->all_reduce({.data = &other, .count = 1}, ReduceOp::kSum).ok());
+  EXPECT_TRUE(world[1]->barrier().ok());
+  EXPECT_TRUE(work.wait().ok());
+  waiting.join();
+}
+
 TEST(Boards, MoreGroupsThanThereIsRoomForTakeTurnsAndThoseUnderWayAreShown) {
   Boards boards(2, seconds(60));
   on_all(boards.world(), [&](Communicator& comm) {
