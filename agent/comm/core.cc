@@ -67,8 +67,8 @@ Core::Core(Options options)
 
 int Core::ranks_of_node() const {
   const std::vector<int>& nodes = options_.nodes;
-  const int own = nodes.empty() ? 0 : nodes[static_cast<size_t>(rank())];
-  return nodes.empty() ? 1 : static_cast<int>(std::count(nodes.begin(), nodes.end(), own));
+  const int own = nodes[static_cast<size_t>(rank())];
+  return static_cast<int>(std::count(nodes.begin(), nodes.end(), own));
 }
 
 Result<std::shared_ptr<Core>> Core::create(Options options) {

@@ -54,11 +54,13 @@ bool Waiter::spin() {
 
 void Waiter::pause(const std::vector<Interest>& interests, Duration timeout) {
   const bool in_memory = region_ != nullptr && all_in_memory(interests);
-  if (state_ != State::kLyingDown) {
-    if (spin()) return;
+  const Sleep how = in_memory ? Sleep::kFutex : Sleep::kPoll;
+  if (state_ != State::kLyingDown || lies_ != how) {
+    if (state_ != State::kLyingDown && spin()) return;
     state_ = State::kLyingDown;
+    lies_ = how;
     if (region_ != nullptr) {
-      bell_seen_ = region_->lie_down(local_rank_, in_memory ? Sleep::kFutex : Sleep::kPoll);
+      bell_seen_ = region_->lie_down(local_rank_, how);
       return;  // the caller looks once more: what moved before this has rung no bell
     }
   }

@@ -1,0 +1,66 @@
+#include "agent/comm/waiter.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+// A link that has nothing; with a descriptor it is one to poll.
+class Silent final : public Link {
+ public:
+  explicit Silent(int fd) : Link(1), fd_(fd) {}
+  Result<size_t> write(std::initializer_list<Bytes>) override { return size_t{0}; }
+  Result<Bytes> peek(Want) override { return Bytes{}; }
+  void consume(size_t) override {}
+  Result<size_t> read(std::span<std::byte>) override { return size_t{0}; }
+  int fd() const override { return fd_; }
+  std::string describe() const override { return "nothing"; }
+
+ private:
+  int fd_;
+};
+
+class Waiting : public testing::Test {
+ protected:
+  Waiting() {
+    auto region = ShmRegion::anonymous(2);
+    EXPECT_TRUE(region.ok());
+    region_ = *region;
+    // More ranks than any machine has cores: no look before the sleep.
+    auto waiter = Waiter::create({.region = region_, .local_rank = 0, .local_ranks = 1 << 20});
+    EXPECT_TRUE(waiter.ok());
+    waiter_ = std::move(*waiter);
+  }
+
+  std::vector<Interest> memory() { return {{.link = &in_memory_, .input = true}}; }
+  std::vector<Interest> both() {
+    return {{.link = &in_memory_, .input = true}, {.link = &polled_, .input = true}};
+  }
+
+  std::shared_ptr<ShmRegion> region_;
+  std::unique_ptr<Waiter> waiter_;
+  UniqueFd event_ = std::move(make_event_fd()).value();
+  Silent in_memory_{-1};
+  Silent polled_{event_.get()};
+};
+
+TEST_F(Waiting, WhereRanksShareCoresItLiesDownAtTheFirstPause) {
+  waiter_->pause(both(), Duration::zero());
+  EXPECT_TRUE(region_->wake(0)) << "a neighbour has to ring the bell of who polls";
+}
+
+TEST_F(Waiting, WhoBeginsToPollAfterItLayDownForMemoryTellsItsNeighbours) {
+  waiter_->pause(memory(), Duration::zero());
+  waiter_->pause(both(), Duration::zero());
+  EXPECT_TRUE(region_->wake(0)) << "it sleeps in poll, and its neighbours think in a futex";
+}
+
+TEST_F(Waiting, AWakeUpBetweenLyingDownAndSleepingIsNotLost) {
+  waiter_->pause(memory(), Duration::zero());
+  EXPECT_FALSE(region_->wake(0));
+  // Would sleep for an hour if the bell were not looked at.
+  waiter_->pause(memory(), std::chrono::hours(1));
+}
+
+}  // namespace
+}  // namespace lockstep
