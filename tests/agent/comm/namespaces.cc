@@ -7,8 +7,12 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,8 +21,11 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <new>
+#include <thread>
 
 #include "agent/comm/make_communicator.h"
+#include "common/base/check.h"
 #include "common/base/random.h"
 
 namespace lockstep::test {
@@ -75,23 +82,21 @@ Status configure(const std::string& address) {
 
 }  // namespace
 
-// Carries packets until stop_ is signalled.
+// Carries packets until its process is ended.
 class Namespaces::Relay {
  public:
   explicit Relay(Namespaces& network)
       : network_(network), random_(network.options_.seed), queues_(network.hosts_.size()) {}
 
-  void run() {
+  [[noreturn]] void run() {
     std::vector<pollfd> polled;
     for (const auto& host : network_.hosts_) {
-      polled.push_back({.fd = host->wire.get(), .events = POLLIN, .revents = 0});
+      polled.push_back({.fd = host.wire.get(), .events = POLLIN, .revents = 0});
     }
-    polled.push_back({.fd = network_.stop_.get(), .events = POLLIN, .revents = 0});
     for (;;) {
       deliver();
       const timespec rest = until_next();
       ::ppoll(polled.data(), polled.size(), &rest, nullptr);
-      if (polled.back().revents != 0) return;
       for (size_t host = 0; host < network_.hosts_.size(); ++host) take_from(host);
     }
   }
@@ -104,18 +109,19 @@ class Namespaces::Relay {
 
   void take_from(size_t from) {
     std::array<std::byte, kMtu + 64> memory;
-    Host& host = *network_.hosts_[from];
     for (;;) {
-      const ssize_t got = ::read(host.wire.get(), memory.data(), memory.size());
+      const ssize_t got = ::read(network_.hosts_[from].wire.get(), memory.data(), memory.size());
       if (got < 20) return;
       // IPv4; the last byte of the destination tells the host.
       const auto version = std::to_integer<int>(memory[0]) >> 4;
       const auto to = static_cast<size_t>(std::to_integer<int>(memory[19])) - 1;
       if (version != 4 || to >= queues_.size()) continue;
       const bool by_chance = random_.uniform() < network_.options_.loss;
-      const bool is_cut = host.cut || network_.hosts_[to]->cut;
+      const uint64_t cut_after = network_.options_.cut_after;
+      const bool is_cut = cut_after > 0 && network_.counts_->carried >= cut_after &&
+                          std::max(from, to) + 1 == queues_.size();
       if (by_chance || is_cut || queues_[to].size() >= kQueueMax) {
-        ++network_.lost_;
+        ++network_.counts_->lost;
         continue;
       }
       queues_[to].push_back({.due = clock_.now() + network_.options_.delay,
@@ -128,9 +134,9 @@ class Namespaces::Relay {
     for (size_t to = 0; to < queues_.size(); ++to) {
       while (!queues_[to].empty() && queues_[to].front().due <= now) {
         const auto& bytes = queues_[to].front().bytes;
-        const int wire = network_.hosts_[to]->wire.get();
+        const int wire = network_.hosts_[to].wire.get();
         const bool gone = ::write(wire, bytes.data(), bytes.size()) < 0;
-        ++(gone ? network_.lost_ : network_.carried_);
+        ++(gone ? network_.counts_->lost : network_.counts_->carried);
         queues_[to].pop_front();
       }
     }
@@ -153,24 +159,29 @@ class Namespaces::Relay {
   std::vector<std::deque<Packet>> queues_;
 };
 
-Namespaces::Namespaces(const Options& options) : options_(options) {}
+Namespaces::Namespaces(const Options& options) : options_(options) {
+  void* memory =
+      ::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  counts_ = new (memory) Counts{};
+}
 
 std::string Namespaces::address(int host) {
   return "10.77.0." + std::to_string(host + 1);
 }
 
-Result<std::unique_ptr<Namespaces::Host>> Namespaces::make_host(int host) {
-  auto made = std::make_unique<Host>();
+Result<Namespaces::Host> Namespaces::make_host(int host) {
+  Host made;
   TRY(on_thread_of_its_own([&]() -> Status {
     if (::unshare(CLONE_NEWNET) != 0) return named("a network namespace");
-    made->space = UniqueFd(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
-    if (!made->space) return named("/proc/thread-self/ns/net");
-    made->wire = UniqueFd(::open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK));
-    if (!made->wire) return named("/dev/net/tun");
+    made.space = UniqueFd(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+    if (!made.space) return named("/proc/thread-self/ns/net");
+    made.wire = UniqueFd(::open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    if (!made.wire) return named("/dev/net/tun");
     ifreq request{};
     std::strncpy(request.ifr_name, "wire", IFNAMSIZ - 1);
     request.ifr_flags = IFF_TUN | IFF_NO_PI;
-    if (::ioctl(made->wire.get(), TUNSETIFF, &request) != 0) return named("TUNSETIFF");
+    if (::ioctl(made.wire.get(), TUNSETIFF, &request) != 0) return named("TUNSETIFF");
     return configure(address(host));
   }));
   return made;
@@ -179,22 +190,28 @@ Result<std::unique_ptr<Namespaces::Host>> Namespaces::make_host(int host) {
 Result<std::unique_ptr<Namespaces>> Namespaces::create(const Options& options) {
   std::unique_ptr<Namespaces> network(new Namespaces(options));
   for (int host = 0; host < options.hosts; ++host) {
-    TRY_ASSIGN(auto made, make_host(host));
+    TRY_ASSIGN(Host made, make_host(host));
     network->hosts_.push_back(std::move(made));
   }
-  TRY_ASSIGN(network->stop_, make_event_fd());
-  network->relay_ = std::thread([raw = network.get()] { Relay(*raw).run(); });
+  network->relay_ = ::fork();
+  CHECK(network->relay_ >= 0);
+  if (network->relay_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    Relay(*network).run();
+  }
   return network;
 }
 
 Namespaces::~Namespaces() {
-  if (!relay_.joinable()) return;
-  signal_event(stop_.get());
-  relay_.join();
+  if (relay_ > 0) {
+    ::kill(relay_, SIGKILL);
+    ::waitpid(relay_, nullptr, 0);
+  }
+  ::munmap(counts_, sizeof(Counts));
 }
 
 Status Namespaces::enter(int host) const {
-  if (::setns(hosts_[static_cast<size_t>(host)]->space.get(), CLONE_NEWNET) != 0) {
+  if (::setns(hosts_[static_cast<size_t>(host)].space.get(), CLONE_NEWNET) != 0) {
     return named("entering a network namespace");
   }
   return {};
@@ -209,13 +226,6 @@ Result<UniqueFd> Namespaces::listen_on_host(int host) const {
     return {};
   }));
   return listener;
-}
-
-void Namespaces::cut(int host) {
-  hosts_[static_cast<size_t>(host)]->cut = true;
-}
-void Namespaces::mend(int host) {
-  hosts_[static_cast<size_t>(host)]->cut = false;
 }
 
 }  // namespace lockstep::test

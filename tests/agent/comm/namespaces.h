@@ -1,10 +1,11 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "agent/comm/socket.h"
@@ -14,9 +15,9 @@
 namespace lockstep::test {
 
 // Hosts of a network of their own: each is a network namespace of Linux, with one interface (a TUN
-// device) whose other end is held by a relay, a thread of this process, which carries the packets
-// from host to host: later by the delay, and not at all by chance or where a link is cut. What TCP
-// does about that, the kernels do.
+// device) whose other end is held by a relay, a process of its own, which carries the packets from
+// host to host: later by the delay, and not at all by chance or where a link is cut. What TCP does
+// about that, the kernels do.
 class Namespaces {
  public:
   struct Options {
@@ -24,6 +25,7 @@ class Namespaces {
     Duration delay{};  // of each packet
     double loss = 0;   // of packets, by chance
     uint64_t seed = 1;
+    uint64_t cut_after = 0;  // packets carried: then the last host is cut off; 0: never
   };
   // kUnavailable where this process may make no namespaces (it needs root and /dev/net/tun).
   static Result<std::unique_ptr<Namespaces>> create(const Options& options);
@@ -39,29 +41,26 @@ class Namespaces {
   // A socket that listens on that host, on a port of the system's choice.
   Result<UniqueFd> listen_on_host(int host) const;
 
-  // From all others, in both directions.
-  void cut(int host);
-  void mend(int host);
-
-  uint64_t carried() const { return carried_; }
-  uint64_t lost() const { return lost_; }
+  uint64_t carried() const { return counts_->carried; }
+  uint64_t lost() const { return counts_->lost; }
 
  private:
   struct Host {
     UniqueFd space;
     UniqueFd wire;
-    std::atomic<bool> cut{false};
+  };
+  struct Counts {  // in memory that the relay shares
+    std::atomic<uint64_t> carried;
+    std::atomic<uint64_t> lost;
   };
   class Relay;
   explicit Namespaces(const Options& options);
-  static Result<std::unique_ptr<Host>> make_host(int host);
+  static Result<Host> make_host(int host);
 
   Options options_;
-  std::vector<std::unique_ptr<Host>> hosts_;
-  UniqueFd stop_;
-  std::atomic<uint64_t> carried_{0};
-  std::atomic<uint64_t> lost_{0};
-  std::thread relay_;
+  std::vector<Host> hosts_;
+  Counts* counts_;
+  pid_t relay_ = -1;
 };
 
 }  // namespace lockstep::test
