@@ -14,12 +14,14 @@ a cell is the median of the turns. The first turn of each cell compares the resu
 Nothing is installed; what is missing is said. Ends with 1 if a result was wrong or a library failed.
 """
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import pathlib
 import platform
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -97,9 +99,15 @@ class World:
             listener.settimeout(START_LIMIT_S)
             self.process = subprocess.Popen(
                 [*command, "--socket", path, "--folder", str(folder / "store"),
-                 *(["--pin"] if options.pin else [])], stdin=subprocess.DEVNULL, stdout=sys.stderr)
-            self.streams = [self.accept(listener) for _ in range(options.ranks)]
-        self.hello = [self.read(stream) for stream in self.streams]
+                 *(["--pin"] if options.pin else [])], stdin=subprocess.DEVNULL, stdout=sys.stderr,
+                start_new_session=True)
+            self.streams = []
+            try:
+                self.streams += [self.accept(listener) for _ in range(options.ranks)]
+                self.hello = [self.read(stream) for stream in self.streams]
+            except BaseException:
+                self.end()
+                raise
 
     @staticmethod
     def accept(listener):
@@ -127,8 +135,12 @@ class World:
         try:
             self.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.end()
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
 
 def take_turns(worlds, options):
@@ -157,7 +169,7 @@ def summed_up(turns):
     if isinstance(turns, str):
         return {"lacks": turns}
     p50 = sorted(turn["p50Us"] for turn in turns)
-    return {"us": statistics.median(p50), "quartilesUs": [p50[len(p50) // 4], p50[(3 * len(p50)) // 4]],
+    return {"us": statistics.median(p50), "bytes": turns[0]["bytes"], "quartilesUs": [p50[len(p50) // 4], p50[(3 * len(p50)) // 4]],
             "turns": len(turns), "minUs": min(turn["minUs"] for turn in turns),
             "p99Us": statistics.median(turn["p99Us"] for turn in turns), "wrong": turns[0]["wrong"]}
 
@@ -196,7 +208,10 @@ def table(operation, cells, names):
             text = figure(cell[name]["us"]) + (f" ({times:.2f}x)" if times else "")
             row.append(text + (" WRONG" if cell[name]["wrong"] else ""))
         lines.append(f"| {size_name(size)} | " + " | ".join(row) + " |")
-    lines += [f"\n{NAMES[name]}: {why}." for name, why in lacks.items()]
+        moved = max((got.get("bytes", size) for got in cell.values()), default=size)
+        if moved != size:
+            lacks[size_name(size)] = f"{moved} bytes, an element a block"
+    lines += [f"\n{NAMES.get(name, name)}: {why}." for name, why in lacks.items()]
     return "\n".join(lines)
 
 
@@ -253,7 +268,7 @@ def main():
         print(table(operation, by_size, list(worlds)))
     if options.json:
         options.json.write_text(json.dumps(
-            {"ranks": options.ranks, "pinned": options.pin, "rounds": turns, "load": load,
+            {"ranks": options.ranks, "cores": os.cpu_count(), "pinned": options.pin, "rounds": turns, "load": load,
              "libraries": {name: world.hello[0]["library"] for name, world in worlds.items()},
              "cells": cells}, indent=1) + "\n")
     wrong = [(operation, size, name) for operation, by_size in cells.items()

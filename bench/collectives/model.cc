@@ -7,13 +7,14 @@
 //   build/bin/bench_collectives_model 2.json 3.json 4.json 6.json 8.json
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "agent/comm/collectives.h"
@@ -47,7 +48,13 @@ struct Sample {
   int64_t size = 0;
   TimedCollective timed;
 };
-using Samples = std::map<std::string, std::vector<Sample>>;  // by library
+// By library, and apart where ranks share cores: there a message costs a change of process too.
+struct World {
+  std::string library;
+  int64_t shared_cores = 0;  // 0: a rank has one of its own
+  auto operator<=>(const World&) const = default;
+};
+using Samples = std::map<World, std::vector<Sample>>;
 
 // As the communicator chooses by itself.
 bool choose_way(const Operation& operation, CollectiveCase& what) {
@@ -66,19 +73,21 @@ bool choose_way(const Operation& operation, CollectiveCase& what) {
 
 void take(const nlohmann::json& document, Samples& samples) {
   const int64_t ranks = document.at("ranks");
+  const int64_t cores = document.at("cores");
   for (const Operation& operation : kOperations) {
     const auto& cells = document.at("cells");
     if (!cells.contains(operation.name)) continue;
-    for (const auto& [size, cell] : cells.at(operation.name).items()) {
+    for (const auto& cell : cells.at(operation.name)) {
       for (const auto& [library, measured] : cell.items()) {
-        if (!measured.contains("us")) continue;
-        const int64_t bytes = std::stoll(size);
+        // What others choose isn't known.
+        if (!measured.contains("us") || library.rfind("lockstep", 0) != 0) continue;
+        const int64_t bytes = measured.at("bytes");
         CollectiveCase what{
             .kind = operation.kind,
             .ranks = ranks,
             .block_bytes = static_cast<double>(operation.has_blocks ? bytes / ranks : bytes)};
         if (!choose_way(operation, what)) continue;
-        samples[library].push_back(
+        samples[{library, ranks > cores ? cores : 0}].push_back(
             {operation.name, bytes, {what, measured.at("us").get<double>() / 1e6}});
       }
     }
@@ -97,9 +106,9 @@ std::string bytes_text(int64_t bytes) {
   return std::to_string(bytes) + " B";
 }
 
-void print_fit(const std::string& library, const std::vector<Sample>& samples,
-               const Network& network) {
-  std::printf("\n### %s: latency %.1f us, %.2f GB/s\n\n", library.c_str(), network.latency_s * 1e6,
+void print_fit(const World& world, const std::vector<Sample>& samples, const Network& network) {
+  std::printf("\n### %s%s: latency %.1f us, %.2f GB/s\n\n", world.library.c_str(),
+              world.shared_cores > 0 ? ", ranks share cores" : "", network.latency_s * 1e6,
               network.bytes_per_s / 1e9);
   std::printf(
       "| operation | size | ranks | way | measured us | modelled us | modelled / measured |\n");
@@ -153,24 +162,30 @@ int run(const std::vector<std::string>& files) {
   for (const std::string& name : files) {
     std::ifstream file(name);
     const auto document = nlohmann::json::parse(file, nullptr, false);
-    if (!document.is_object() || !document.contains("cells") || !document.contains("ranks")) {
+    if (!document.is_object() || !document.contains("cells") || !document.contains("ranks") ||
+        !document.contains("cores")) {
       std::fprintf(stderr, "bench_collectives_model: %s is no JSON of measure.py\n", name.c_str());
       return 2;
     }
     take(document, samples);
   }
-  const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  for (const auto& [library, of_library] : samples) {
+  for (auto& [world, of_world] : samples) {
+    std::stable_sort(of_world.begin(), of_world.end(), [](const Sample& a, const Sample& b) {
+      return std::tie(a.timed.what.kind, a.size, a.timed.what.ranks) <
+             std::tie(b.timed.what.kind, b.size, b.timed.what.ranks);
+    });
     std::vector<TimedCollective> timed;
-    for (const Sample& sample : of_library) timed.push_back(sample.timed);
-    const auto network = fit_network(timed, cores);
+    for (const Sample& sample : of_world) timed.push_back(sample.timed);
+    const auto network = fit_network(timed, world.shared_cores);
     if (!network.ok()) {
-      std::fprintf(stderr, "bench_collectives_model: %s: %s\n", library.c_str(),
+      std::fprintf(stderr, "bench_collectives_model: %s: %s\n", world.library.c_str(),
                    network.error().message.c_str());
       return 1;
     }
-    print_fit(library, of_library, *network);
-    if (library == "lockstep-tcp") predict("links as this machine's loopback", *network);
+    print_fit(world, of_world, *network);
+    if (world == World{"lockstep-tcp", 0}) {
+      predict("links as this machine's loopback", *network);
+    }
   }
   predict("an assumed network of 100 Gb/s", {.latency_s = 10e-6, .bytes_per_s = 12.5e9});
   return 0;

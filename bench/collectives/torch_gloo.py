@@ -72,7 +72,7 @@ def answer(words, rank, ranks):
     for _ in range(max(2, times // 10)):
         turn.sample()
     us = sorted(turn.sample() for _ in range(times))
-    return {"wrong": wrong, "minUs": us[0], "p50Us": us[len(us) // 2], "p99Us": us[len(us) * 99 // 100],
+    return {"bytes": 4 * max(turn.input.numel(), turn.output.numel()), "wrong": wrong, "minUs": us[0], "p50Us": us[len(us) // 2], "p99Us": us[len(us) * 99 // 100],
             "meanUs": statistics.fmean(us)}
 
 

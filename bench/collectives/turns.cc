@@ -51,6 +51,8 @@ class Buffers {
   }
 
   Turn& turn() { return turn_; }
+  // Of the larger side.
+  size_t bytes() const { return std::max(input_.size(), output_.size()) * sizeof(int32_t); }
 
   void fill() {
     std::vector<int32_t>& from = in_place_ ? output_ : input_;
@@ -141,7 +143,8 @@ Result<json> answer(Library& library, const Request& request) {
     sum += us.back();
   }
   std::sort(us.begin(), us.end());
-  return json{{"wrong", wrong},
+  return json{{"bytes", buffers.bytes()},
+              {"wrong", wrong},
               {"minUs", us.front()},
               {"p50Us", us[us.size() / 2]},
               {"p99Us", us[us.size() * 99 / 100]},

@@ -38,10 +38,17 @@ std::vector<CommOptions> meet(Backend backend, int ranks) {
 }
 
 void pin_to_core(int rank) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(static_cast<size_t>(rank % std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))), &cores);
-  ::sched_setaffinity(0, sizeof cores, &cores);
+  cpu_set_t usable;
+  CHECK(::sched_getaffinity(0, sizeof usable, &usable) == 0);
+  int left = rank % CPU_COUNT(&usable);
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &usable) || left-- > 0) continue;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(core, &own);
+    CHECK(::sched_setaffinity(0, sizeof own, &own) == 0);
+    return;
+  }
 }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ namespace lockstep {
 // and the second.
 std::vector<CommOptions> meet(Backend backend, int ranks);
 
-// Rank r on core r, and round again.
+// Rank r on the r-th core that this process may use, and round again.
 void pin_to_core(int rank);
 
 }  // namespace lockstep
