@@ -7,13 +7,6 @@
 namespace lockstep {
 namespace {
 
-bool all_run(const Pass& pass) {
-  for (const PodView* pod : pass.current) {
-    if (pod == nullptr || !pod->live() || pod->phase != "Running" || pod->ip.empty()) return false;
-  }
-  return !pass.current.empty();
-}
-
 Verdict start_round(Pass& pass, int64_t round, const char* why) {
   begin_round(pass, round);
   pass.plan.why = why;
@@ -26,7 +19,7 @@ Verdict start_round(Pass& pass, int64_t round, const char* why) {
 }
 
 Verdict form(Pass& pass) {
-  if (!all_run(pass)) {
+  if (!all_run(pass.in_round())) {
     pass.plan.why = "not every pod runs yet";
     return Verdict::kNext;
   }
@@ -45,6 +38,9 @@ bool held_back(Pass& pass) {
 
 Verdict assignment(Pass& pass) {
   if (!pass.formed()) return form(pass);
+  if (pass.round_size < pass.current.size() && all_run(pass.current)) {
+    return start_round(pass, next_round(pass), "everybody who is to join the round runs");
+  }
   Result<WorldAssignment> world = world_of(pass, pass.status.round);
   if (!world.ok()) {
     pass.plan.why = "a member's address is not known";
@@ -55,7 +51,7 @@ Verdict assignment(Pass& pass) {
     return start_round(pass, next_round(pass), "the assignment of the round has changed");
   }
   std::vector<const PodView*> behind;
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     const AgentState* state = pass.words(pod);
     if (state == nullptr || state->round < pass.status.round) behind.push_back(pod);
   }

@@ -16,7 +16,7 @@ bool is_done(const Pass& pass, const PodView* pod) {
 }
 
 bool all_are_done(const Pass& pass) {
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     if (!is_done(pass, pod)) return false;
   }
   return true;
@@ -39,7 +39,7 @@ Verdict completion(Pass& pass) {
   if (!by_rank_zero && !all_are_done(pass)) return Verdict::kNext;
   const std::string time = rfc3339(pass.seen.wall_now);
   const std::string who =
-      by_rank_zero ? "rank 0" : "all " + std::to_string(pass.current.size()) + " nodes";
+      by_rank_zero ? "rank 0" : "all " + std::to_string(pass.round_size) + " nodes";
   const std::string message = who + " completed round " + std::to_string(pass.status.round);
   const int64_t generation = pass.job().metadata.generation;
   note_recovered(pass.status, pass.seen.wall_now);

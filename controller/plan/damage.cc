@@ -41,8 +41,9 @@ bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
 // Why a member's pod can't go on, or nullptr.
 const char* loss_of(const Pass& pass, const PodView& pod) {
   if (pod.phase == "Failed" || pod.terminating) return end_of_pod(pod);
-  if (pod.phase == "Succeeded") return pass.formed() ? nullptr : "PodEnded";
-  if (!pass.formed()) return nullptr;
+  const bool works = pass.formed() && pass.is_in_round(pod.node_index);
+  if (pod.phase == "Succeeded") return works ? nullptr : "PodEnded";
+  if (!works) return nullptr;
   if (is_silent_for(pass, pod, patience(pass))) return kAgentSilent;
   const AgentState* state = pass.report(&pod);
   return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
@@ -148,7 +149,7 @@ const PodView* pod_of(const Pass& pass, int64_t node_index) {
 
 // Nobody runs any more, but for this rank: so nobody guilty is still to be heard.
 bool all_have_ended(const Pass& pass, int64_t but_for = -1) {
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     const AgentState* state = pass.report(pod);
     if (state == nullptr) return false;
     for (const WorkerState& worker : state->workers) {
@@ -207,14 +208,15 @@ void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& messengers,
   const bool is_there = pod_of(pass, blamed.nodeIndex) != nullptr || damage.unseen.empty();
   if (blamed.reason == kHang && !is_there) return;
   damage.culprit = blamed;
-  damage.is_new = true;
+  damage.is_new = damage.ends_round = true;
   damage.undecided_until = blame_waits(pass, blamed, messengers.front().at);
 }
 
 // A pod made after the failure in status is a new one's victim; the others go with the old one.
 // Where nobody knows when it was made, it counts: an endless row of pods would be the alternative.
 bool is_new_loss(const Pass& pass, const PodView* pod) {
-  if (pass.formed() || !pass.status.lastFailure || pod == nullptr) return true;
+  if (!pass.status.lastFailure || pod == nullptr) return true;
+  if (pass.formed() && pass.is_in_round(pod->node_index)) return true;
   if (!pod->created_in_round) return true;
   return *pod->created_in_round >= pass.status.lastFailure->round;
 }
@@ -228,7 +230,7 @@ void find_lost(const Pass& pass, Damage& damage) {
     if (pod != nullptr) {
       reason = loss_of(pass, *pod);
       if (reason == nullptr) reason = overdue_of(pass, *pod, is_late);
-    } else if (pass.formed()) {
+    } else if (pass.formed() && pass.is_in_round(index)) {
       const std::string name = worker_pod_name(pass.job().metadata.name, index, pass.members[i]);
       if (pass.seen.absent_pods.contains(name)) {
         reason = "PodLost";
@@ -238,6 +240,7 @@ void find_lost(const Pass& pass, Damage& damage) {
     }
     if (reason == nullptr) continue;
     damage.lost.push_back(index);
+    damage.ends_round = damage.ends_round || pass.is_in_round(index);
     const bool is_new = is_new_loss(pass, pod);
     if (!damage.culprit || (is_new && !damage.is_new)) {
       damage.culprit = lost_pod(index, pod, reason);
@@ -262,17 +265,17 @@ void find_disagreement(const Pass& pass, Damage& damage) {
   const auto& last = pass.status.lastFailure;
   const bool is_again =
       last && last->reason == kAgentDisagrees && is_true(pass.status, kRestarting);
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     if (pass.words(pod) == nullptr) return;
   }
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     if (!disagrees(pass, pod)) continue;
     if (!damage.culprit) {
       damage.culprit = lost_pod(pod->node_index, pod, kAgentDisagrees);
       damage.culprit->message = "its agent is in round " + std::to_string(pass.words(pod)->round) +
                                 " with hash " + pass.words(pod)->hash;
     }
-    damage.is_new = true;
+    damage.is_new = damage.ends_round = true;
     if (is_again) damage.lost.push_back(pod->node_index);
   }
 }
@@ -301,8 +304,8 @@ bool is_repeated_by_a_restart(int64_t exit_code) {
 
 std::optional<Duration> pending_left(const Pass& pass, const PodView* pod) {
   const int64_t allowed = pass.spec().failure.pendingTimeoutSeconds;
-  const bool is_pending =
-      pod != nullptr && pod->live() && pod->phase == "Pending" && pod->created_at;
+  const bool is_pending = pod != nullptr && pod->live() && pod->phase == "Pending" &&
+                          pod->created_at && pass.is_in_round(pod->node_index);
   if (allowed <= 0 || !is_pending) return std::nullopt;
   const Duration by_server = *pod->created_at - pass.seen.wall_now;
   const Duration by_own_clock = pod->seen_at ? *pod->seen_at - pass.now : by_server;
@@ -316,23 +319,24 @@ Duration patience(const Pass& pass) {
 Damage assess_damage(const Pass& pass) {
   Damage damage;
   find_lost(pass, damage);
+  const bool is_whole = !damage.ends_round;
   find_disagreement(pass, damage);
   const std::vector<WorkerFailure> failures = worker_failures(pass);
   if (!failures.empty()) {
     const WorkerFailure& first = first_of(failures, pass);
     if (!first.is_messenger) {
       const bool is_final = pass.spec().train && is_repeated_by_a_restart(first.worker->exit_code);
-      if (damage.lost.empty() || is_final) damage.culprit = failed_worker(first);
-      damage.is_new = true;
+      if (is_whole || is_final) damage.culprit = failed_worker(first);
+      damage.is_new = damage.ends_round = true;
       const TimePoint until = first.at + pass.limits.settle;
-      const bool may_be_another = !pass.spec().train && damage.lost.empty() &&
+      const bool may_be_another = !pass.spec().train && is_whole &&
                                   !is_certainly_its_own(*first.worker) && !all_have_ended(pass);
       if (may_be_another && pass.now < until) damage.undecided_until = until;
-    } else if (damage.lost.empty()) {
+    } else if (is_whole) {
       find_blamed(pass, failures, damage);
     }
   }
-  if (damage.culprit) add_ended(pass, damage);
+  if (damage.ends_round) add_ended(pass, damage);
   return damage;
 }
 

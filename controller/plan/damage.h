@@ -16,6 +16,7 @@ inline constexpr char kAgentDisagrees[] = "AgentDisagrees";
 struct Damage {
   std::vector<int64_t> lost;        // node indices whose pod has to be made anew
   bool is_new = false;              // false: all of it belongs to the failure in status
+  bool ends_round = false;          // false: only pods that were to join it are lost
   std::vector<std::string> unseen;  // members' pods that the cache doesn't have
   // rank, nodeIndex, node, exitCode, reason, message of the guilty one: the earliest worker that
   // failed by itself, else a lost pod, else whom the messengers (kExitPeerLost, kExitPeerHung)
@@ -36,8 +37,9 @@ double failed_seconds_ago(const AgentState& state, const WorkerState& worker);
 bool is_repeated_by_a_restart(int64_t exit_code);
 
 // What is left of spec.failure.pendingTimeoutSeconds for a pod that doesn't run yet; nullopt where
-// nothing limits it. It is over only when it is by both the server's clock and our own, which
-// counts from when this process first saw the pod: the two may differ by more than a pod has.
+// nothing limits it, as of one that is to join a round: that goes on without it. It is over only
+// when it is by both the server's clock and our own, which counts from when this process first saw
+// the pod: the two may differ by more than a pod has.
 std::optional<Duration> pending_left(const Pass& pass, const PodView* pod);
 
 // How long an agent may be silent before its pod is given up.

@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-bool is_member(const Pass& pass, const PodView& pod) {
-  for (const PodView* member : pass.current) {
+bool is_in_round(const Pass& pass, const PodView& pod) {
+  for (const PodView* member : pass.in_round()) {
     if (member == &pod) return true;
   }
   return false;
@@ -69,7 +69,7 @@ Verdict ending(Pass& pass) {
   for (const PodView& pod : pass.seen.pods) {
     if (!pod.live()) continue;
     const bool ask =
-        can_ask && is_member(pass, pod) && since < pass.limits.exit_wait && !is_silent(pass, pod);
+        can_ask && is_in_round(pass, pod) && since < pass.limits.exit_wait && !is_silent(pass, pod);
     if (!ask) {
       pass.act(DeletePod{
           .name = pod.name,

@@ -188,7 +188,7 @@ void expect_silence(Pass& pass) {
   for (const PodView* pod : pass.current) {
     const std::optional<Duration> left = pending_left(pass, pod);
     if (left && *left > Duration{0}) pass.requeue(pass.now + *left);
-    if (!pass.formed()) continue;
+    if (pod == nullptr || !pass.formed() || !pass.is_in_round(pod->node_index)) continue;
     const AgentView* agent = pass.agent(pod);
     if (agent != nullptr) pass.requeue(agent->last_heard + patience(pass));
   }
@@ -223,7 +223,7 @@ Verdict decide(Pass& pass, const Damage& damage) {
   }
   const Verdict verdict = restart(pass, std::move(failure), how);
   replace_lost(pass, how.lost);
-  begin_round(pass, next_round(pass));
+  if (damage.ends_round) begin_round(pass, next_round(pass));
   if (pass.formed()) note_pods(pass.status, pass.seen.wall_now);
   pass.plan.why = "a failure calls for the next round";
   return verdict;

@@ -19,7 +19,8 @@ int64_t new_incarnation(const Pass& pass, size_t index) {
 }  // namespace
 
 // The incarnation of each node index stands in status before its pod is made. A change of
-// spec.nodes keeps the members that stay.
+// spec.nodes keeps the members that stay, and the round that all of its members stay in: it goes on
+// until everybody who joins it runs, however long that takes.
 Verdict membership(Pass& pass) {
   const auto nodes = static_cast<size_t>(pass.spec().nodes);
   if (pass.members.size() == nodes) return Verdict::kNext;
@@ -36,8 +37,11 @@ Verdict membership(Pass& pass) {
   }
   pass.current.resize(nodes, nullptr);
   pass.status.members = members_to_text(pass.members);
-  pass.status.worldHash.clear();
-  pass.status.rendezvous.reset();
+  if (!pass.status.rendezvous || nodes < pass.round_size) {
+    pass.status.worldHash.clear();
+    pass.status.rendezvous.reset();
+    pass.round_size = nodes;
+  }
   if (pass.status.startTime.empty()) pass.status.startTime = rfc3339(pass.seen.wall_now);
   return Verdict::kDecided;
 }

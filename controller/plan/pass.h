@@ -21,12 +21,17 @@ struct Pass {
 
   std::vector<int64_t> members{};         // incarnation by node index, as status has it
   std::vector<const PodView*> current{};  // by node index: the member's pod, nullptr if unseen
+  // So many members, from the first on, the present round has or, before it is formed, needs: all
+  // but those that spec.nodes has added since, who join with the next round once all of them run.
+  size_t round_size = 0;
 
   const TrainingJob& job() const { return seen.job; }
   const TrainingJobSpec& spec() const { return seen.job.spec; }
   // The round's assignment is fixed; else pods are still being gathered for the next one.
   bool formed() const { return !status.worldHash.empty(); }
   const AgentView* agent(const PodView* pod) const;
+  std::span<const PodView* const> in_round() const { return {current.data(), round_size}; }
+  bool is_in_round(int64_t index) const { return index < static_cast<int64_t>(round_size); }
   // The agent's last report, if it is of the current round and hash.
   const AgentState* report(const PodView* pod) const;
   // Its last words about this job, of whatever round.

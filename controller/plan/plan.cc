@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/fixed_fields.h"
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/world.h"
@@ -82,11 +83,29 @@ void Pass::requeue(TimePoint at) {
   if (!plan.requeue_at || at < *plan.requeue_at) plan.requeue_at = at;
 }
 
+namespace {
+
+// status.rendezvous is that of the round. Where the spec isn't what that was made from, nobody can
+// tell, and all are in it.
+size_t size_of_round(const Observed& seen, size_t members) {
+  const auto& rendezvous = seen.job.status.rendezvous;
+  if (!rendezvous || !seen.problems.empty()) return members;
+  const int64_t processes = std::max<int64_t>(1, processes_per_node(seen.job.spec));
+  const int64_t nodes = rendezvous->worldSize / processes;
+  if (nodes < 1 || nodes >= static_cast<int64_t>(members)) return members;
+  const bool is_known = rendezvous->worldSize % processes == 0 &&
+                        changed_fields(seen.job.status.fixed, seen.job.spec).empty();
+  return is_known ? static_cast<size_t>(nodes) : members;
+}
+
+}  // namespace
+
 Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits) {
   Pass pass{.seen = observed, .now = now, .limits = limits};
   pass.status = observed.job.status;
   pass.members = members_from_text(pass.status.members);
   pass.current.resize(pass.members.size(), nullptr);
+  pass.round_size = size_of_round(observed, pass.members.size());
   for (const PodView& pod : observed.pods) {
     if (pod.node_index < 0 || pod.node_index >= static_cast<int64_t>(pass.members.size())) continue;
     const auto index = static_cast<size_t>(pod.node_index);

@@ -91,7 +91,7 @@ bool trains(const AgentState& state) {
 
 // All ranks are connected to each other.
 bool all_formed(const Pass& pass) {
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     const AgentState* state = pass.report(pod);
     if (state == nullptr || state->workers.empty()) return false;
     for (const WorkerState& worker : state->workers) {
@@ -103,7 +103,7 @@ bool all_formed(const Pass& pass) {
 }
 
 bool all_train(const Pass& pass) {
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     const AgentState* state = pass.report(pod);
     if (state == nullptr || !trains(*state)) return false;
   }

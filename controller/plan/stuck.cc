@@ -106,7 +106,7 @@ std::string circle_text(const StuckRank& stuck, const RankStates& ranks) {
 
 RankStates states_of(const Pass& pass) {
   const auto each = static_cast<size_t>(std::max<int64_t>(1, processes_per_node(pass.spec())));
-  RankStates ranks(pass.members.size() * each);
+  RankStates ranks(pass.round_size * each);
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.report(pod);
     if (state == nullptr) continue;
@@ -128,7 +128,8 @@ bool any_waits(const Pass& pass) {
 }
 
 bool all_report(const Pass& pass) {
-  return std::all_of(pass.current.begin(), pass.current.end(),
+  const auto round = pass.in_round();
+  return std::all_of(round.begin(), round.end(),
                      [&](const PodView* pod) { return pass.report(pod) != nullptr; });
 }
 

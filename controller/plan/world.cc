@@ -13,22 +13,29 @@ namespace {
 int64_t port_stride(const Pass& pass) {
   constexpr int64_t kPortMax = 65535;
   if (pass.spec().train) return 0;
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     if (pod == nullptr || !pod->ip.starts_with("127.")) return 0;
   }
   const int64_t first = pass.spec().rendezvous.port;
-  const int64_t last = first + port_count(pass.spec()) * std::ssize(pass.current) - 1;
+  const int64_t last = first + port_count(pass.spec()) * std::ssize(pass.in_round()) - 1;
   const bool meets_agent = first <= kAgentPort && kAgentPort <= last;
   return last > kPortMax || meets_agent ? 0 : port_count(pass.spec());
 }
 
 }  // namespace
 
+bool all_run(std::span<const PodView* const> pods) {
+  for (const PodView* pod : pods) {
+    if (pod == nullptr || !pod->live() || pod->phase != "Running" || pod->ip.empty()) return false;
+  }
+  return !pods.empty();
+}
+
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
   WorldInput input{.job_uid = pass.job().metadata.uid, .round = round, .nodes = {}};
   const int64_t port = round_port(pass.spec(), round);
   const int64_t stride = port_stride(pass);
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     if (pod == nullptr || pod->ip.empty()) return unavailable("[world] a pod has no address yet");
     input.nodes.push_back({.index = pod->node_index,
                            .incarnation = pod->incarnation,
@@ -72,10 +79,12 @@ int64_t next_round(const Pass& pass) {
 }
 
 void begin_round(Pass& pass, int64_t round) {
+  if (all_run(pass.current)) pass.round_size = pass.current.size();
   const Result<WorldAssignment> world = world_of(pass, round);
   if (!world.ok()) {
     pass.status.worldHash.clear();
-    pass.status.rendezvous.reset();
+    // While others are to join, it tells how many the next round needs.
+    if (pass.round_size == pass.current.size()) pass.status.rendezvous.reset();
     return;
   }
   pass.status.round = round;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "common/api/agent_messages.h"
 #include "common/api/world_assignment.h"
 #include "common/base/result.h"
@@ -7,8 +9,11 @@
 
 namespace lockstep {
 
-// The world of `round` from the members' pods as they are seen. kUnavailable while a pod or its
-// address is missing; kInvalid where the spec does not fit (validation says so before).
+// All of these pods are there and run.
+bool all_run(std::span<const PodView* const> pods);
+
+// The world of `round` from the pods of those in it, as they are seen. kUnavailable while a pod or
+// its address is missing; kInvalid where the spec does not fit (validation says so before).
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
 
 // What the agents are told, but for each one's node index. `action`: Run or Exit.
@@ -20,8 +25,9 @@ AgentTarget target_of(const PodView& pod);
 // back, as from a backup, agents are ahead of it.
 int64_t next_round(const Pass& pass);
 
-// Records `round` as the next one, with the assignment that follows from the pods seen now; where
-// they are not all there it stays unformed, with the old number, until they are.
+// Records `round` as the next one, with the assignment that follows from the pods seen now, those
+// that are to join included once all of them run; where the others are not all there it stays
+// unformed, with the old number, until they are.
 void begin_round(Pass& pass, int64_t round);
 
 }  // namespace lockstep

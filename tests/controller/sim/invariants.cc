@@ -24,6 +24,11 @@ std::string uid_of_regarding(const Json& event) {
   return string_or(member(event, "regarding"), "uid", "");
 }
 
+// Who is to join a round isn't in it. Nodes have one rank each.
+int64_t size_of_round(const Json& status) {
+  return int_or(member(status, "rendezvous"), "worldSize", 0);
+}
+
 bool restarts_in_place(const Json& status) {
   return string_or(member(status, "lastFailure"), "action", "") == "RestartInPlace";
 }
@@ -213,6 +218,11 @@ void Invariants::check_round(const Json& job, const Json& after) {
   if (!hash.empty() && string_or(before, "worldHash", "") != hash) {
     formed_at_[uid_of(job)] = chance_.clock.now();
   }
+  const bool grows = members_of(after).size() > members_of(before).size();
+  const bool is_given_up = hash.empty() && !string_or(before, "worldHash", "").empty();
+  if (grows && is_given_up && !is_set(after, kSuspended)) {
+    chance_.violate("rounds", "one was given up for those who are to join it");
+  }
   const int64_t observed = int_or(after, "observedGeneration", 0);
   if (observed > int_or(member(job, "metadata"), "generation", 0) ||
       observed < int_or(before, "observedGeneration", 0)) {
@@ -245,7 +255,7 @@ bool Invariants::has_completed(const Json& job, const Json& after) const {
   if (round == rounds->second.end()) return false;
   const bool by_rank_zero = string_or(member(job, "spec"), "successPolicy", "") == kRankZero;
   return by_rank_zero ? round->second.contains(0)
-                      : round->second.size() == members_of(status_of(job)).size();
+                      : std::ssize(round->second) == size_of_round(after);
 }
 
 // What users write is what status says from the first write on that has observed it.

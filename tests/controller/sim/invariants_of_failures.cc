@@ -65,7 +65,8 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
     return chance_.violate("restarts", "a failure of another round, or of nobody");
   }
   const int64_t incarnation = members[static_cast<size_t>(index)];
-  const bool is_formed = !string_or(before, "worldHash", "").empty();
+  const bool is_formed = !string_or(before, "worldHash", "").empty() &&
+                         index < int_or(member(before, "rendezvous"), "worldSize", 0);
   const bool is_new = int_or(after, "restarts", 0) == int_or(before, "restarts", 0) ||
                       (is_formed ? rounds_lost_[uid].insert(round).second
                                  : pods_lost_[uid].insert({index, incarnation}).second);

@@ -250,6 +250,10 @@ void add_wrong_members(std::vector<Mutant>& mutants) {
     for (size_t i = 0; i < old.size(); ++i) members[i] = old[i] + 1;
     status.members = members_to_text(members);
   });
+  add("who is to join a round ends it", "rounds: one was given up",
+      [](Status& status, const Status& before) {
+        if (status.members.size() > before.members.size()) status.worldHash.clear();
+      });
   add("observedGeneration runs ahead", "I7",
       [](Status& status, const Status&) { ++status.observedGeneration; });
   add("the first node to finish completes the job", "I5", [](Status& status, const Status&) {

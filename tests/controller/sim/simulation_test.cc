@@ -127,6 +127,24 @@ TEST(Simulation, MoreFailuresThanRestartsAllowedFailTheJob) {
   }
 }
 
+TEST(Simulation, AJobThatGrowsWithoutRoomLosesNothing) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed);
+    const std::string key = simulation.world.users.add_job(
+        {.name = "growing", .nodes = 2, .steps = 30, .max_restarts = 1, .pending_timeout = 20});
+    const auto trains = [&] { return is_true(simulation.status(key), kRunning); };
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(5), trains)) << simulation.describe();
+    simulation.world.chance.rate(Fault::kUnschedulable) = 1;
+    simulation.world.store.update(kTrainingJobs, key, [](Json& job) { job["spec"]["nodes"] = 4; });
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(10), [&] { return simulation.is_over(key); }))
+        << simulation.describe();
+    const TrainingJobStatus status = simulation.status(key);
+    EXPECT_TRUE(is_true(status, kComplete)) << simulation.describe();
+    EXPECT_EQ(status.restarts, 0);
+  }
+}
+
 TEST(Simulation, AFailureIsCountedOnceHoweverManyRanksSawIt) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
