@@ -117,9 +117,7 @@ class Namespaces::Relay {
       const auto to = static_cast<size_t>(std::to_integer<int>(memory[19])) - 1;
       if (version != 4 || to >= queues_.size()) continue;
       const bool by_chance = random_.uniform() < network_.options_.loss;
-      const uint64_t cut_after = network_.options_.cut_after;
-      const bool is_cut = cut_after > 0 && network_.counts_->carried >= cut_after &&
-                          std::max(from, to) + 1 == queues_.size();
+      const bool is_cut = is_cut_off(from) || is_cut_off(to);
       if (by_chance || is_cut || queues_[to].size() >= kQueueMax) {
         ++network_.counts_->lost;
         continue;
@@ -127,6 +125,12 @@ class Namespaces::Relay {
       queues_[to].push_back({.due = clock_.now() + network_.options_.delay,
                              .bytes = {memory.begin(), memory.begin() + got}});
     }
+  }
+
+  bool is_cut_off(size_t host) const {
+    if ((network_.counts_->cut >> host & 1) != 0) return true;
+    const uint64_t after = network_.options_.cut_after;
+    return after > 0 && network_.counts_->carried >= after && host + 1 == queues_.size();
   }
 
   void deliver() {
@@ -215,6 +219,13 @@ Status Namespaces::enter(int host) const {
     return named("entering a network namespace");
   }
   return {};
+}
+
+void Namespaces::cut(int host) {
+  counts_->cut |= uint64_t{1} << host;
+}
+void Namespaces::mend(int host) {
+  counts_->cut &= ~(uint64_t{1} << host);
 }
 
 Result<UniqueFd> Namespaces::listen_on_host(int host) const {

@@ -21,7 +21,7 @@ namespace lockstep::test {
 class Namespaces {
  public:
   struct Options {
-    int hosts = 2;
+    int hosts = 2;     // at most 64
     Duration delay{};  // of each packet
     double loss = 0;   // of packets, by chance
     uint64_t seed = 1;
@@ -41,6 +41,10 @@ class Namespaces {
   // A socket that listens on that host, on a port of the system's choice.
   Result<UniqueFd> listen_on_host(int host) const;
 
+  // From all others, in both directions.
+  void cut(int host);
+  void mend(int host);
+
   uint64_t carried() const { return counts_->carried; }
   uint64_t lost() const { return counts_->lost; }
 
@@ -52,6 +56,7 @@ class Namespaces {
   struct Counts {  // in memory that the relay shares
     std::atomic<uint64_t> carried;
     std::atomic<uint64_t> lost;
+    std::atomic<uint64_t> cut;  // hosts, one bit each
   };
   class Relay;
   explicit Namespaces(const Options& options);
