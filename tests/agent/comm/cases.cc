@@ -289,10 +289,8 @@ void run_case(const Case& c, Communicator& world) {
   Memory memory(c, group.rank());
   const bool sends = c.kind == Collective::kSend;
   const bool possible =
-      choose_algorithm({.kind = c.kind,
-                        .algorithm = c.algorithm,
-                        .size = group.size(),
-                        .hosts = &group.hosts()})
+      choose_algorithm(
+          {.kind = c.kind, .algorithm = c.algorithm, .size = group.size(), .hosts = &group.hosts()})
           .ok() &&
       !(sends && group.size() == 1);
   const Status status = sends ? send_around(group, memory) : group.run(memory.call);
