@@ -12,7 +12,7 @@ namespace {
 constexpr double kPieceBytes = 64 << 10;
 
 int64_t floor_log2(int64_t n) {
-  return std::bit_width(static_cast<uint64_t>(n)) - 1;
+  return static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(n))) - 1;
 }
 
 bool is_power_of_two(int64_t n) {
