@@ -64,7 +64,7 @@ Verdict assignment(Pass& pass) {
   const auto all =
       std::make_shared<const Assignment>(assignment_of(pass, std::move(world).value(), "Run"));
   for (const PodView* pod : behind) {
-    if (!pod->live()) continue;
+    if (!pod->serves()) continue;
     pass.act(
         PutAssignment{.target = target_of(*pod), .assignment = all, .node_index = pod->node_index});
   }

@@ -7,10 +7,10 @@
 namespace lockstep {
 namespace {
 
-// An agent leaves with 0 only after its workers have, so a pod that succeeded speaks for itself.
+// A pod that ended well speaks for itself.
 bool is_done(const Pass& pass, const PodView* pod) {
   if (pod == nullptr) return false;
-  if (pod->phase == "Succeeded") return true;
+  if (pod->ended_well()) return true;
   const AgentState* state = pass.report(pod);
   return state != nullptr && has_completed(*state);
 }

@@ -42,7 +42,8 @@ bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
 const char* loss_of(const Pass& pass, const PodView& pod) {
   if (pod.phase == "Failed" || pod.terminating) return end_of_pod(pod);
   const bool works = pass.formed() && pass.is_in_round(pod.node_index);
-  if (pod.phase == "Succeeded") return works ? nullptr : "PodEnded";
+  if (pod.ended_well()) return works ? nullptr : "PodEnded";
+  if (pod.exit_code) return end_of_pod(pod);
   if (!works) return nullptr;
   if (is_silent_for(pass, pod, patience(pass))) return kAgentSilent;
   const AgentState* state = pass.report(&pod);
@@ -194,7 +195,7 @@ std::optional<TimePoint> blame_waits(const Pass& pass, const FailureStatus& blam
   const AgentView* agent = pass.agent(pod);
   if (agent == nullptr) {
     const bool is_asked_now =
-        pod != nullptr && pod->live() && pod->phase == "Running" && !pod->ip.empty();
+        pod != nullptr && pod->serves() && pod->phase == "Running" && !pod->ip.empty();
     return is_asked_now ? std::optional(pass.now + patience(pass)) : std::nullopt;
   }
   const bool is_heard = agent->state && !is_silent_for(pass, *pod, pass.limits.agent_quiet);
@@ -285,7 +286,7 @@ void add_ended(const Pass& pass, Damage& damage) {
   for (size_t i = 0; i < pass.current.size(); ++i) {
     const PodView* pod = pass.current[i];
     const auto index = static_cast<int64_t>(i);
-    if (pod == nullptr || pod->phase != "Succeeded") continue;
+    if (pod == nullptr || !pod->ended_well()) continue;
     if (std::find(damage.lost.begin(), damage.lost.end(), index) == damage.lost.end()) {
       damage.lost.push_back(index);
     }

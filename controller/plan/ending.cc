@@ -15,8 +15,9 @@ bool is_in_round(const Pass& pass, const PodView& pod) {
   return false;
 }
 
-// Told to leave by its agent's own reckoning.
+// By its agent's own reckoning, or the agent has left.
 bool is_leaving(const Pass& pass, const PodView& pod) {
+  if (!pod.serves()) return true;
   const AgentView* view = pass.agent(&pod);
   return view != nullptr && view->state && view->state->phase == "Exiting";
 }

@@ -111,7 +111,7 @@ Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits) {
     const auto index = static_cast<size_t>(pod.node_index);
     if (pod.incarnation != pass.members[index]) continue;
     pass.current[index] = &pod;
-    if (pod.live() && pod.phase == "Running" && !pod.ip.empty()) {
+    if (pod.serves() && pod.phase == "Running" && !pod.ip.empty()) {
       pass.plan.watch.push_back(target_of(pod));
     }
   }

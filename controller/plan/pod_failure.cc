@@ -53,7 +53,8 @@ const char* end_of_pod(const PodView& pod) {
   if (const char* name = find(kPodReasons, pod.reason)) return name;
   if (std::string_view(pod.reason).starts_with("OutOf")) return "PodRejected";
   if (pod.disruption == "TerminationByKubelet") return "Evicted";
-  return pod.phase == "Failed" ? "PodFailed" : "PodDeleted";
+  const bool has_ended = pod.phase == "Failed" || (pod.exit_code && !pod.terminating);
+  return has_ended ? "PodFailed" : "PodDeleted";
 }
 
 const char* start_trouble(const PodView& pod) {

@@ -26,7 +26,8 @@ struct PodView {
   std::optional<WallTime> gone_by;     // when a terminating pod's grace period ends
   std::optional<WallTime> created_at;  // by the server's clock
   std::optional<TimePoint> seen_at{};  // since when this process knows of it; not of the document
-  // Of the container `node`, once it has ended.
+  // Of the container `node`, once it has ended: for good, as restartPolicy is Never, whether or not
+  // other containers keep the pod in phase Running.
   std::optional<int64_t> exit_code;
   std::optional<WallTime> ended_at;
   std::string reason;   // the kubelet's or the container's own: OOMKilled, Error, Evicted, ...
@@ -39,6 +40,10 @@ struct PodView {
 
   bool finished() const { return phase == "Succeeded" || phase == "Failed"; }
   bool live() const { return !finished() && !terminating; }
+  // Its agent may be there.
+  bool serves() const { return live() && !exit_code; }
+  // An agent leaves with 0 only after its workers have.
+  bool ended_well() const { return phase == "Succeeded" || (phase == "Running" && exit_code == 0); }
 
   bool operator==(const PodView&) const = default;
 };

@@ -23,7 +23,7 @@ void set(Pass& pass, const char* type, bool value, std::string reason, std::stri
 
 int64_t count_ready(const Pass& pass) {
   return std::count_if(pass.current.begin(), pass.current.end(), [](const PodView* pod) {
-    return pod != nullptr && pod->live() && pod->phase == "Running" && !pod->ip.empty();
+    return pod != nullptr && pod->serves() && pod->phase == "Running" && !pod->ip.empty();
   });
 }
 

@@ -26,7 +26,9 @@ int64_t port_stride(const Pass& pass) {
 
 bool all_run(std::span<const PodView* const> pods) {
   for (const PodView* pod : pods) {
-    if (pod == nullptr || !pod->live() || pod->phase != "Running" || pod->ip.empty()) return false;
+    const bool runs =
+        pod != nullptr && pod->serves() && pod->phase == "Running" && !pod->ip.empty();
+    if (!runs) return false;
   }
   return !pods.empty();
 }

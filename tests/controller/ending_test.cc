@@ -34,6 +34,18 @@ TEST(Completion, APodThatSucceededSpeaksForItself) {
   EXPECT_TRUE(is_true(written(scene, scene.plan()), kComplete));
 }
 
+TEST(Completion, APodWhoseAgentLeftWellSpeaksForItselfWhateverElseRunsInIt) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.agents.clear();
+  for (PodView& pod : scene.seen.pods) pod.exit_code = 0;
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kComplete));
+  EXPECT_TRUE(scene.plan().actions.empty()) << "nobody is there to be asked to leave";
+  scene.advance(scene.limits.exit_wait);
+  EXPECT_EQ(only<DeletePod>(scene.plan()).size(), 2u);
+}
+
 TEST(Completion, AnAgentOfAnEarlierRoundDoesNotCount) {
   Scene scene(1);
   scene.train(5);

@@ -95,6 +95,19 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
          s.seen.pods[0].reason = "OOMKilled";
        },
        -1, 137, "OOMKilled", "2,1,1"},
+      {"a pod whose agent ran out of memory beside a sidecar that lives on",
+       [](Scene& s) {
+         s.seen.pods[0].exit_code = 137;
+         s.seen.pods[0].reason = "OOMKilled";
+       },
+       -1, 137, "OOMKilled", "2,1,1"},
+      {"a pod whose agent failed beside a sidecar that lives on, not those who lost it",
+       [](Scene& s) {
+         s.seen.pods[1].exit_code = 1;
+         s.seen.pods[1].reason = "Error";
+         s.fail_worker(0, kExitPeerLost, 1);
+       },
+       -1, 1, "PodFailed", "1,2,1"},
       {"a pod that is gone",
        [](Scene& s) {
          s.seen.pods.erase(s.seen.pods.begin() + 1);

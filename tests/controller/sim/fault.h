@@ -44,7 +44,7 @@ enum class Fault : size_t {
   kPodDeleted,
   kPodForceDeleted,
   kEvicted,
-  kContainerExit,
+  kContainerExit,  // beside another one, which lives on
   kWorkerExit,     // with an exit code of which a job's rules may speak
   kWorkerHung,     // it stands still, and the others wait for it
   kBadMachine,     // a worker dies, on one machine alone

@@ -192,6 +192,13 @@ void add_views(std::vector<Mutant>& mutants) {
   add("ended pods count", "failures", seeing([](Observed& seen) {
         for (PodView& pod : seen.pods) {
           if (pod.phase == "Failed") pod.phase = "Running";
+          pod.exit_code.reset();
+        }
+      }));
+  add("a pod lives as long as any of its containers", "failures: silence was noticed where",
+      seeing([](Observed& seen) {
+        for (PodView& pod : seen.pods) {
+          if (pod.phase == "Running") pod.exit_code.reset();
         }
       }));
   add("an unseen pod is a lost pod", "members", seeing([](Observed& seen) {

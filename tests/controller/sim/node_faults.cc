@@ -80,7 +80,7 @@ void Nodes::lose(Node& node, Fault fault) {
       end(node, "Evicted", 143);
       break;
     case Fault::kContainerExit:
-      end(node, "Error", 1);
+      end_beside_sidecar(node);
       break;
     default:
       node.is_silent = true;

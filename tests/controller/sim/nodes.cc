@@ -129,7 +129,8 @@ void Nodes::on_pod(const FakeStore::Event& event) {
   if (found == nodes_.end()) return;
   Node& node = *found->second;
   const bool was_live = std::exchange(
-      node.is_live, event.type == WatchEventType::kModified && is_live_pod(*event.object));
+      node.is_live, event.type == WatchEventType::kModified && is_live_pod(*event.object) &&
+                        !pod_view_from_json(*event.object)->exit_code);
   if (was_live && !node.is_live) {
     free_ip(node);
     answer_waiters(node);
@@ -247,6 +248,12 @@ void Nodes::end(Node& node, const char* reason, int exit_code) {
     if (exit_code != 0) pod["status"]["reason"] = reason;
     pod["status"]["containerStatuses"] = terminated(exit_code);
   });
+}
+
+// Another container lives on, and with it the pod.
+void Nodes::end_beside_sidecar(Node& node) {
+  store_.update(kPods, node.key,
+                [](Json& pod) { pod["status"]["containerStatuses"] = terminated(1); });
 }
 
 Node* Nodes::at(const AgentAddress& agent) {

@@ -118,6 +118,7 @@ class Nodes {
   bool hold_up(Node& node);
   std::string machine_for(const Json& pod) const;
   void end(Node& node, const char* reason, int exit_code);
+  void end_beside_sidecar(Node& node);
   void leave(const std::string& uid);
   std::string take_ip();
   void free_ip(const Node& node);
