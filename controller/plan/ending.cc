@@ -28,13 +28,21 @@ bool is_silent(const Pass& pass, const PodView& pod) {
   return view != nullptr && pass.now - view->last_heard >= pass.limits.exit_wait;
 }
 
-// spec.ttlSecondsAfterFinished. Its pods leave first, so that nobody's last words are cut off.
+// spec.ttlSecondsAfterFinished. Its pods leave first, so that nobody's last words are cut off; one
+// that hangs in Terminating past its grace period holds nobody up.
 void expire(Pass& pass, Duration since) {
   const int64_t allowed = pass.spec().ttlSecondsAfterFinished;
   if (allowed < 0 || pass.status.completionTime.empty()) return;
+  bool is_awaited = false;
   for (const PodView& pod : pass.seen.pods) {
-    if (!pod.finished()) return;
+    if (pod.finished()) continue;
+    if (!pod.terminating || !pod.gone_by) return;
+    const Duration rest = *pod.gone_by - pass.seen.wall_now;
+    if (rest <= Duration{0}) continue;
+    pass.requeue(pass.now + rest);
+    is_awaited = true;
   }
+  if (is_awaited) return;
   const Duration left = std::chrono::seconds(allowed) - since;
   if (left > Duration{0}) {
     pass.requeue(pass.now + left);

@@ -91,6 +91,22 @@ TEST(Ending, APodWhoseAgentIsSilentGoesInTimeAlsoWhereTheClockWasSetBack) {
   EXPECT_LE(plan.requeue_at, scene.now + scene.limits.exit_wait);
 }
 
+TEST(Ending, AJobExpiresThoughAPodHangsInTerminatingPastItsTime) {
+  Scene scene(2);
+  scene.seen.job.spec.ttlSecondsAfterFinished = 5;
+  scene.train();
+  for (int64_t i = 0; i < 2; ++i) scene.agent(i).phase = "Completed";
+  scene.settle();
+  scene.seen.pods[0].phase = "Succeeded";
+  scene.seen.pods[1].terminating = true;
+  scene.seen.pods[1].gone_by = scene.seen.wall_now + seconds(30);
+  scene.advance(seconds(10));
+  EXPECT_TRUE(only<DeleteJob>(scene.plan()).empty()) << "it may still have something to say";
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(20));
+  scene.advance(seconds(20));
+  EXPECT_EQ(only<DeleteJob>(scene.plan()).size(), 1u);
+}
+
 TEST(Ending, IsForEver) {
   for (const char* type : {kComplete, kFailed}) {
     SCOPED_TRACE(type);

@@ -464,7 +464,8 @@ void add_caches(std::vector<Mutant>& mutants) {
          })});
   };
   mutants.push_back({"lists are as old as the process", "convergence", old_lists()});
-  deaf_to("a cache that never forgets", "silence", WatchEventType::kDeleted);
+  deaf_to("a cache that never forgets", "failures: silence was noticed where",
+          WatchEventType::kDeleted);
   deaf_to("a cache that hears of no change", "convergence", WatchEventType::kModified);
   deaf_to("a cache that hears of nothing new", "convergence", WatchEventType::kAdded);
 }
