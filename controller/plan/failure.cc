@@ -190,7 +190,11 @@ void expect_silence(Pass& pass) {
     if (left && *left > Duration{0}) pass.requeue(pass.now + *left);
     if (pod == nullptr || !pass.formed() || !pass.is_in_round(pod->node_index)) continue;
     const AgentView* agent = pass.agent(pod);
-    if (agent != nullptr) pass.requeue(agent->last_heard + patience(pass));
+    if (agent == nullptr) continue;
+    pass.requeue(agent->last_heard + patience(pass));
+    if (!pass.seen.suspect_self) continue;
+    pass.requeue(std::max(agent->last_heard + pass.limits.agent_silence,
+                          pass.now + pass.limits.suspicion_look));
   }
 }
 
