@@ -1,5 +1,6 @@
 #include "common/base/sha256.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/damage.h"
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_template.h"
@@ -66,6 +67,16 @@ CheckPod make_check(const Pass& pass) {
           .generation = pass.job().metadata.generation};
 }
 
+// Who can't see why the job isn't restarted looks here.
+void note_failure(const Pass& pass, Problems& problems) {
+  if (!pass.seen.problems.empty() || pass.spec().suspend || !pass.formed()) return;
+  const Damage damage = assess_damage(pass);
+  if (!damage.culprit || !damage.ends_round) return;
+  problems.push_back("node index " + std::to_string(damage.culprit->nodeIndex) +
+                     " has failed meanwhile (" + damage.culprit->reason +
+                     "): the job is not restarted until its spec is valid again");
+}
+
 }  // namespace
 
 Problems spec_problems(const TrainingJob& job) {
@@ -76,8 +87,8 @@ Problems spec_problems(const TrainingJob& job) {
   return problems;
 }
 
-// An invalid job is left exactly as it is, running or not, until its spec is corrected; but it can
-// be suspended, for which nothing else of the spec is needed.
+// An invalid job is left exactly as it is, running or not, until its spec is corrected; but its
+// deadline holds, and it can be suspended, for which nothing else of the spec is needed.
 Verdict validation(Pass& pass) {
   Problems problems = find_problems(pass);
   if (problems.empty() && needs_pod_check(pass)) {
@@ -92,6 +103,7 @@ Verdict validation(Pass& pass) {
     }
   }
   const bool valid = problems.empty();
+  if (!valid) note_failure(pass, problems);
   const std::string message = lines(problems);
   const bool flipped = set_condition(pass.status, {.type = kValid,
                                                    .value = valid,
@@ -102,7 +114,9 @@ Verdict validation(Pass& pass) {
   if (valid) return Verdict::kNext;
   pass.plan.why = "the spec is not valid";
   if (flipped) pass.event(true, "InvalidSpec", message);
-  return pass.spec().suspend ? Verdict::kNext : Verdict::kDecided;
+  if (pass.spec().suspend) return Verdict::kNext;
+  deadline(pass);
+  return Verdict::kDecided;
 }
 
 }  // namespace lockstep

@@ -250,6 +250,28 @@ TEST(Validation, ARunningJobWhoseSpecBecomesInvalidCanBeSuspendedAndResumesOnceI
   EXPECT_EQ(only<CreatePod>(scene.plan()).size(), 2u);
 }
 
+TEST(Validation, AnInvalidEditNeitherStopsTheDeadlineNorHidesAFailure) {
+  Scene scene(2);
+  scene.seen.job.spec.activeDeadlineSeconds = 3600;
+  scene.train();
+  scene.seen.job.spec.image = "other";
+  ++scene.seen.job.metadata.generation;
+  scene.settle();
+  EXPECT_FALSE(is_true(scene.status(), kValid));
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(3600));
+  scene.fail_worker(1, 139, 0.5, "Signal");
+  scene.settle();
+  EXPECT_EQ(scene.status().restarts, 0);
+  const std::string message = condition(scene.status(), kValid).message;
+  EXPECT_NE(message.find("spec.image"), std::string::npos) << message;
+  EXPECT_NE(message.find("node index 1 has failed meanwhile (Signal)"), std::string::npos)
+      << message;
+  EXPECT_TRUE(scene.plan().actions.empty()) << "said once";
+  scene.advance(seconds(3600));
+  scene.settle();
+  EXPECT_EQ(condition(scene.status(), kFailed).reason, "DeadlineExceeded");
+}
+
 TEST(Validation, AJobThatIsDoneIsCompleteWhateverBecameOfItsSpec) {
   Scene scene(1);
   scene.train();
