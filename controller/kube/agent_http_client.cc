@@ -14,6 +14,7 @@ Result<AgentState> read_state(const Result<HttpReply>& reply) {
   if (reply->status != 200) {
     const std::string message =
         "[agent] HTTP " + std::to_string(reply->status) + ": " + reply->body.substr(0, 300);
+    if (reply->status == 401) return not_found(message);
     if (reply->status == 409) return conflict(message);
     if (reply->status >= 500 || reply->status == 429) return unavailable(message);
     return invalid(message);

@@ -17,7 +17,8 @@ struct AgentAddress {
 
 // The agents' HTTP interface (common/api/agent_messages.h), answering later. The same thread and
 // the same promises as ApiClient. kConflict: the agent knows a later round, or another hash of this
-// one. kUnavailable, kTimeout: try again. kInvalid: it understood something else.
+// one. kUnavailable, kTimeout: try again. kNotFound: it doesn't know the token (401). kInvalid: it
+// understood something else.
 class AgentClient {
  public:
   using Done = std::function<void(Result<AgentState>)>;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "common/base/log.h"
+#include "common/base/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -129,7 +132,19 @@ void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since
   log_debug(
       "an agent did not answer",
       {{"job", agent->job}, {"address", agent->address.ip}, {"error", answer.error().message}});
+  fail_to_hear(*agent, answer.error());
   poll_after(agent, agent->retry.next(timers_.now()));
+}
+
+void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
+  constexpr size_t kErrorBytesMax = 256;
+  AgentView& view = agent.view;
+  view.error = utf8_head(clean_utf8(error.message), kErrorBytesMax);
+  const bool refuses = error.code == Code::kNotFound;
+  if (refuses) view.last_heard = timers_.now();
+  if (std::exchange(view.refuses_token, refuses) != refuses) {
+    on_change_(agent.job, Urgency::kRoutine);
+  }
 }
 
 void AgentWatchers::poll_after(const std::shared_ptr<Agent>& agent, Duration delay) {
@@ -142,6 +157,8 @@ void AgentWatchers::poll_after(const std::shared_ptr<Agent>& agent, Duration del
 
 void AgentWatchers::hear(Agent& agent, int64_t since, const AgentState& state) {
   agent.view.last_heard = timers_.now();
+  agent.view.error.clear();
+  if (std::exchange(agent.view.refuses_token, false)) on_change_(agent.job, Urgency::kRoutine);
   if (agent.view.state && !is_news(state, *agent.view.state, since)) return;
   agent.view.state = state;
   agent.view.state_at = timers_.now();

@@ -245,6 +245,10 @@ void find_lost(const Pass& pass, Damage& damage) {
     const bool is_new = is_new_loss(pass, pod);
     if (!damage.culprit || (is_new && !damage.is_new)) {
       damage.culprit = lost_pod(index, pod, reason);
+      const AgentView* agent = pass.agent(pod);
+      if (reason == kAgentSilent && damage.culprit->message.empty()) {
+        damage.culprit->message = agent->error;
+      }
     }
     damage.is_new = damage.is_new || is_new;
   }

@@ -24,6 +24,10 @@ struct AgentView {
   std::optional<AgentState> state;  // the last report
   TimePoint state_at{};             // when that came
   TimePoint last_heard{};           // last answer of any kind; at first: when listening began
+  std::string error{};              // why the last question told nothing; empty: it did
+  // It answers, but only that it doesn't know the job's token: alive and deaf to us. Its pod is not
+  // made anew for that, since the next one would get the same token from the job's Secret.
+  bool refuses_token = false;
 
   bool operator==(const AgentView&) const = default;
 };

@@ -42,7 +42,7 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   wait();
   EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10 HTTP/1.1"));
   for (const auto& [code, expected] : std::map<int, Code>{{400, Code::kInvalid},
-                                                          {401, Code::kInvalid},
+                                                          {401, Code::kNotFound},
                                                           {409, Code::kConflict},
                                                           {503, Code::kUnavailable}}) {
     status = code;

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "common/api/worker_config.h"
+#include "controller/plan/names.h"
 #include "controller/plan/plan.h"
 #include "tests/controller/scene.h"
 
@@ -414,6 +415,35 @@ TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
     EXPECT_EQ(status.state, "Failed");
     EXPECT_FALSE(status.completionTime.empty());
   }
+}
+
+TEST(FailurePolicy, ASilentAgentsFailureSaysWhatCameOfAskingIt) {
+  Scene scene(1);
+  scene.train();
+  scene.advance(scene.limits.agent_silence);
+  scene.seen.agents["job-worker-0-1-uid"].error = "connecting to 10.0.0.1:9470: timed out";
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(scene.status().lastFailure->message, "connecting to 10.0.0.1:9470: timed out");
+}
+
+TEST(FailurePolicy, APodWhoseAgentRefusesTheTokenStaysAndTheStatusSaysWhatToDo) {
+  Scene scene(2);
+  scene.train();
+  AgentView& view = scene.seen.agents["job-worker-1-1-uid"];
+  view.refuses_token = true;
+  for (int i = 0; i < 10; ++i) {
+    scene.advance(seconds(30));
+    for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+    scene.settle();
+  }
+  EXPECT_EQ(scene.status().members, "1,1");
+  EXPECT_EQ(condition(scene.status(), kReady).reason, "AgentRefusesToken");
+  const std::string& message = condition(scene.status(), kReady).message;
+  EXPECT_NE(message.find(token_secret_name(scene.seen.job.metadata)), std::string::npos) << message;
+  scene.seen.agents["job-worker-1-1-uid"].refuses_token = false;
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kReady));
 }
 
 TEST(FailurePolicy, WhenMostAgentsAreSilentTheControllerSuspectsItselfFirst) {

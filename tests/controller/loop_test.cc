@@ -436,6 +436,29 @@ TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
   EXPECT_LT(agents.count - before, 25);  // in a minute: the delays grow
 }
 
+TEST_F(WatchersTest, WhyAnAgentWasNotHeardIsKept) {
+  const TimePoint begin = timers.now();
+  watchers.set_targets("job", "token", {target("x")});
+  agents.answer("x", unavailable("connection refused" + std::string(1000, '.')));
+  AgentView view = watchers.views("job").at("x-uid");
+  EXPECT_EQ(view.error.substr(0, 18), "connection refused");
+  EXPECT_EQ(view.error.size(), 256u);
+  pass(seconds(1));
+  agents.answer("x", state(1));
+  EXPECT_EQ(watchers.views("job").at("x-uid").error, "");
+  EXPECT_EQ(changed.size(), 1u);
+  pass(seconds(1));
+  agents.answer("x", not_found("HTTP 401"));
+  view = watchers.views("job").at("x-uid");
+  EXPECT_TRUE(view.refuses_token);
+  EXPECT_GT(view.last_heard, begin) << "it is there";
+  EXPECT_EQ(changed.size(), 2u) << "which is to be seen in status";
+  pass(seconds(6));
+  agents.answer("x", state(1));
+  EXPECT_FALSE(watchers.views("job").at("x-uid").refuses_token);
+  EXPECT_EQ(changed.size(), 3u);
+}
+
 TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
   watchers.set_targets("one", "token", {target("x"), target("y")});
   watchers.set_targets("two", "token", {target("z")});
