@@ -26,6 +26,7 @@ struct AgentWatchers::Agent {
   std::string job;
   std::string pod_uid;
   AgentAddress address;
+  std::string node;
   AgentView view;
   Retry retry;
   std::optional<Timers::Id> timer;
@@ -89,6 +90,7 @@ void AgentWatchers::set_targets(const std::string& job, const std::string& token
     auto agent = std::make_shared<Agent>(Agent{.job = job,
                                                .pod_uid = target.pod_uid,
                                                .address = {.ip = target.ip, .token = token},
+                                               .node = target.node,
                                                .view = {},
                                                .retry = Retry(options_.retry, random_),
                                                .timer = {}});
@@ -176,12 +178,20 @@ void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
 bool AgentWatchers::most_are_silent() const {
   size_t all = 0;
   size_t silent = 0;
+  std::set<std::string_view> nodes;
+  TimePoint first = TimePoint::max();  // when those that are silent were last heard
+  TimePoint last = TimePoint::min();
   for (const auto& [job, agents] : jobs_) {
     for (const auto& [uid, agent] : agents) {
       ++all;
-      if (timers_.now() - agent->view.last_heard >= options_.silent_after) ++silent;
+      if (timers_.now() - agent->view.last_heard < options_.silent_after) continue;
+      ++silent;
+      nodes.insert(agent->node);
+      first = std::min(first, agent->view.last_heard);
+      last = std::max(last, agent->view.last_heard);
     }
   }
+  if (silent == all && nodes.size() > 1 && last - first <= options_.silent_together) return true;
   return silent >= options_.silent_min && silent * 2 > all;
 }
 

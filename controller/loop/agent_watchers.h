@@ -22,9 +22,11 @@ struct AgentWatchOptions {
   // time.
   Duration pause = std::chrono::milliseconds(50);
   // For suspect_self(): who hasn't answered for so long is silent; and the silence of fewer than so
-  // many says more of them than of the controller.
+  // many says more of them than of the controller, unless it is that of all there are, on more than
+  // one Kubernetes node, and all of them fell silent within so long of each other.
   Duration silent_after = std::chrono::seconds(15);
   size_t silent_min = 3;
+  Duration silent_together = std::chrono::seconds(12);  // a long poll, and a little
   // Until the others are heard too, once it isn't most of them any more: their open polls have to
   // end before they are asked again.
   Duration trust_after = std::chrono::seconds(30);
@@ -58,7 +60,8 @@ class AgentWatchers {
   std::map<std::string, AgentView> views(const std::string& job) const;
   // What an agent said in answer to something else than a poll.
   void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
-  // Most agents of all jobs, and not a few, are silent at once, or were until a moment ago. Found
+  // Most agents of all jobs, and not a few, are silent at once, or all of them fell silent together
+  // (see the options), or that was so until a moment ago. Found
   // out with a delay of at most a second, since all of them are counted for it.
   bool suspect_self();
   size_t jobs() const { return jobs_.size(); }

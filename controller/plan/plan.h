@@ -105,6 +105,7 @@ struct AgentTarget {
   std::string pod_uid;
   std::string pod_name;
   std::string ip;
+  std::string node;  // the Kubernetes node
 
   bool operator==(const AgentTarget&) const = default;
 };

@@ -67,7 +67,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
 }
 
 AgentTarget target_of(const PodView& pod) {
-  return {.pod_uid = pod.uid, .pod_name = pod.name, .ip = pod.ip};
+  return {.pod_uid = pod.uid, .pod_name = pod.name, .ip = pod.ip, .node = pod.node_name};
 }
 
 int64_t next_round(const Pass& pass) {

@@ -502,6 +502,27 @@ TEST_F(WatchersTest, TheSilenceOfAFewSaysNothingOfTheController) {
   EXPECT_FALSE(watchers.suspect_self()) << "their pods are given up in time";
 }
 
+TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsAtOnce) {
+  AgentTarget far = target("y");
+  far.node = "another";
+  watchers.set_targets("one", "token", {target("x"), far});
+  agents.answer("x", state(1));
+  agents.answer("y", state(1));
+  pass(seconds(16));
+  EXPECT_TRUE(watchers.suspect_self());
+  const auto answer = [this](const char* name, int seconds_more) {
+    for (int i = 0; i < seconds_more; ++i) {
+      pass(seconds(1));
+      if (agents.polls.contains(name)) agents.answer(name, state(2));
+      watchers.suspect_self();  // as every plan asks
+    }
+  };
+  answer("x", 32);
+  EXPECT_FALSE(watchers.suspect_self()) << "one of them is heard again, the other is not";
+  pass(seconds(60));
+  EXPECT_FALSE(watchers.suspect_self()) << "one fell silent long after the other";
+}
+
 TEST_F(WatchersTest, WhoIsNoTargetAnyMoreIsForgotten) {
   watchers.set_targets("job", "token", {target("x"), target("y")});
   const auto late = agents.polls.at("x").second;

@@ -1,4 +1,7 @@
 // What is recorded of failures, and what agents say of them.
+#include <algorithm>
+#include <iterator>
+
 #include "controller/plan/damage.h"
 #include "controller/plan/members.h"
 #include "tests/controller/sim/invariants.h"
@@ -8,8 +11,10 @@ namespace {
 
 // What was decided because nobody heard an agent may be written after it was heard again.
 constexpr Duration kWritten = std::chrono::seconds(60);
-// So many silent agents may be the controller's own fault.
+// So many silent agents may be the controller's own fault, or fewer that fell silent at once, each
+// after its last poll.
 constexpr int64_t kManySilent = 3;
+constexpr Duration kAtOnce = std::chrono::seconds(25);
 
 std::vector<int64_t> members_of(const Json& status) {
   return members_from_text(string_or(status, "members", ""));
@@ -108,9 +113,12 @@ void Invariants::check_silence(const Json& job, const Node* node) {
 void Invariants::check_lateness(const Json& job, const Node& node) {
   constexpr Duration kNoticedMax = std::chrono::seconds(90);
   const TimePoint since = std::max(node.lost_at, formed_at_[uid_of(job)]);
-  const auto& faults = chance_.counts.faults;
-  const bool was_wrong = faults[static_cast<size_t>(Fault::kIllegalEdit)] > 0;
-  const bool are_many = faults[static_cast<size_t>(Fault::kNodeLost)] >= kManySilent;
+  const bool was_wrong = chance_.counts.faults[static_cast<size_t>(Fault::kIllegalEdit)] > 0;
+  const auto& losses = nodes_.losses();
+  const int64_t at_once = std::count_if(losses.begin(), losses.end(), [&](TimePoint lost_at) {
+    return std::max(lost_at, node.lost_at) - std::min(lost_at, node.lost_at) <= kAtOnce;
+  });
+  const bool are_many = std::ssize(losses) >= kManySilent || at_once > 1;
   if (chance_.clock.now() - since > kNoticedMax && !was_wrong && !are_many) {
     chance_.violate("failures", "silence was noticed late");
   }

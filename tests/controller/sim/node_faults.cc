@@ -85,6 +85,7 @@ void Nodes::lose(Node& node, Fault fault) {
     default:
       node.is_silent = true;
       node.lost_at = chance_.clock.now();
+      losses_.push_back(node.lost_at);
       // Its connections end, or nobody hears of them.
       if (can_hang(node) && chance_.flip(0.5)) node.hung_at = node.lost_at;
       follow(node.job_uid, Duration{0});

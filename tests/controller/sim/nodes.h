@@ -109,6 +109,8 @@ class Nodes {
   const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
   size_t live() const;
   int64_t failures_caused() const { return failures_caused_; }
+  // When machines were lost.
+  const std::vector<TimePoint>& losses() const { return losses_; }
 
  private:
   using Round = std::vector<Node*>;  // nodes that were told the same
@@ -160,6 +162,7 @@ class Nodes {
   std::set<Member> liars_;
   std::map<Member, std::set<int64_t>> failed_;  // the rounds in which its worker did
   int64_t failures_caused_ = 0;
+  std::vector<TimePoint> losses_;
 };
 
 }  // namespace lockstep::sim
