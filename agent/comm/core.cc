@@ -75,7 +75,8 @@ Result<std::shared_ptr<Core>> Core::create(Options options) {
   std::shared_ptr<Core> core(new Core(std::move(options)));
   TRY_ASSIGN(core->waiter_, Waiter::create({.region = core->options_.region,
                                             .local_rank = core->options_.local_rank,
-                                            .local_ranks = core->ranks_of_node()}));
+                                            .local_ranks = core->ranks_of_node(),
+                                            .cores = core->options_.cores}));
   if (core->world_size() == 1) return core;
   // Often enough to know, within the limit, who stands still; seldom enough to cost nothing.
   const Duration heartbeat = std::clamp<Duration>(

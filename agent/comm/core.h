@@ -37,6 +37,7 @@ class Core {
     std::vector<int> nodes;                    // by rank of the world: its host
     std::shared_ptr<ShmRegion> region;         // null: none
     int local_rank = 0;                        // place in it
+    int cores = 0;                             // of the ranks of its host; 0: the machine's
     CollectiveBoard* board = nullptr;          // where this rank tells of itself; null: nowhere
   };
   static Result<std::shared_ptr<Core>> create(Options options);

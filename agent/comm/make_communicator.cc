@@ -110,6 +110,7 @@ Core::Options core_options(const CommOptions& options, std::shared_ptr<ShmRegion
                      .nodes = {},
                      .region = region,
                      .local_rank = std::max(0, place_of(local, options.rank)),
+                     .cores = options.cores,
                      .board = options.board};
   core.links.resize(options.peers.size());
   for (const PeerAddress& peer : options.peers) core.nodes.push_back(peer.node);

@@ -27,6 +27,7 @@ struct CommOptions {
   std::vector<PeerAddress> peers;  // by rank; their number is the size of the world
   int listen_fd = -1;              // a listening socket (listen_on); taken over. -1: made here
   int shm_fd = -1;  // memfd, empty or of shm_bytes(local ranks); -1: TCP to all ranks
+  int cores = 0;    // that the ranks of this node may use together; 0: all of the machine's
   std::string job_uid;
   uint64_t round = 0;
   std::string world_hash;

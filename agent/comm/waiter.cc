@@ -38,7 +38,9 @@ bool all_in_memory(const std::vector<Interest>& interests) {
 
 Result<std::unique_ptr<Waiter>> Waiter::create(Options options) {
   TRY_ASSIGN(UniqueFd event, make_event_fd());
-  const bool shares_cores = options.local_ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
+  const long machine = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const long cores = options.cores > 0 ? std::min<long>(options.cores, machine) : machine;
+  const bool shares_cores = options.local_ranks > cores;
   return std::unique_ptr<Waiter>(new Waiter(std::move(options), shares_cores, std::move(event)));
 }
 

@@ -21,15 +21,16 @@ struct Interest {
 
 // How the thread that carries out an operation waits when nothing moves: first it looks again for
 // a moment, as long as that pays off, then it sleeps, in a futex if all that it waits for is in
-// shared memory, else in poll. Where a node has more ranks than the machine has cores it sleeps at
-// once: the one that is waited for may need this one's core. Quotas and other nodes on the machine
-// are not seen; there a look that never pays off costs a microsecond a sleep, and 50 each 16th.
+// shared memory, else in poll. Where a node has more ranks than cores it sleeps at once: the one
+// that is waited for may need this one's core. Other nodes on the machine are not seen; there a
+// look that never pays off costs a microsecond a sleep, and 50 each 16th.
 class Waiter {
  public:
   struct Options {
     std::shared_ptr<ShmRegion> region;  // may be null
     int local_rank = 0;                 // this rank's place in it
     int local_ranks = 1;                // of this node, in memory or not
+    int cores = 0;                      // that they may use; 0: all of the machine's
   };
   static Result<std::unique_ptr<Waiter>> create(Options options);
 

@@ -60,6 +60,7 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   config.train = *assignment.train;
   config.checkpoint = assignment.checkpoint;
   config.threads = threads;
+  config.cpus = context.cpus;
   config.token_file = context.token_file;
   config.rendezvous_timeout_seconds = assignment.rendezvous_timeout_seconds;
   config.hang_seconds = assignment.hang_seconds;

@@ -52,6 +52,7 @@ Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, Exi
       .rank = static_cast<int>(config.rank),
       .peers = peers_of(config.world),
       .shm_fd = static_cast<int>(config.shm_fd),
+      .cores = static_cast<int>(config.cpus),
       .job_uid = config.world.job_uid,
       .round = round,
       .world_hash = config.hash,

@@ -15,6 +15,7 @@ struct Schema<WorkerConfig> {
     visit(Field{.name = "train", .required = true}, &WorkerConfig::train);
     visit(Field{.name = "checkpoint"}, &WorkerConfig::checkpoint);
     visit(Field{.name = "threads", .minimum = 1, .maximum = 4096}, &WorkerConfig::threads);
+    visit(Field{.name = "cpus", .minimum = 0, .maximum = 65536}, &WorkerConfig::cpus);
     visit(Field{.name = "tokenFile"}, &WorkerConfig::token_file);
     visit(Field{.name = "rendezvousTimeoutSeconds", .minimum = 1, .maximum = 86400},
           &WorkerConfig::rendezvous_timeout_seconds);

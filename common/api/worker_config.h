@@ -20,6 +20,7 @@ struct WorkerConfig {
   TrainSpec train;
   CheckpointSpec checkpoint;  // path empty: nothing is stored
   int64_t threads = 1;
+  int64_t cpus = 0;        // that the pod may use; 0: all of the machine's
   std::string token_file;  // the job's token; the key of a round's transport is derived from it
   int64_t rendezvous_timeout_seconds = 60;
   // Until a rank for which the others wait in a step counts as hung, at least; see hang_limit.h.

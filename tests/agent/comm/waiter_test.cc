@@ -26,8 +26,9 @@ class Waiting : public testing::Test {
     auto region = ShmRegion::anonymous(2);
     EXPECT_TRUE(region.ok());
     region_ = *region;
-    // More ranks than any machine has cores: no look before the sleep.
-    auto waiter = Waiter::create({.region = region_, .local_rank = 0, .local_ranks = 1 << 20});
+    // More ranks than cores: no look before the sleep.
+    auto waiter =
+        Waiter::create({.region = region_, .local_rank = 0, .local_ranks = 2, .cores = 1});
     EXPECT_TRUE(waiter.ok());
     waiter_ = std::move(*waiter);
   }

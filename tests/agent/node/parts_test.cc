@@ -244,6 +244,7 @@ TEST(Launch, GivesAWorkerItsRankConfigAndEnvironment) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->rank, 3);
   EXPECT_EQ(read->threads, 2) << "5 CPUs for 2 processes";
+  EXPECT_EQ(read->cpus, 5);
   EXPECT_EQ(read->token_file, "/token");
   assignment.threads_per_process = 7;
   EXPECT_EQ(make_launch(assignment, 1, a_context()).config.threads, 7);
