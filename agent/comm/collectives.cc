@@ -6,6 +6,7 @@
 
 #include "agent/comm/algorithms.h"
 #include "common/base/check.h"
+#include "common/layout/collective_cost.h"
 
 namespace lockstep {
 namespace {
@@ -74,24 +75,51 @@ const Entry* find(Collective kind, Algorithm algorithm) {
   return found == std::end(kEntries) ? nullptr : found;
 }
 
+bool halving_pays(const Task& task, CollectiveKind kind) {
+  if (kind != CollectiveKind::kAllReduce && !is_power_of_two(task.size)) return false;
+  const bool on_one_host = task.hosts == nullptr || task.hosts->hosts() == 1;
+  const Network network{
+      .latency_s = static_cast<double>(on_one_host ? kStepBytesOnHost : kStepBytesBetweenHosts),
+      .bytes_per_s = 1};
+  const auto cost = [&](CollectiveWay way) {
+    return collective_seconds({.kind = kind,
+                               .way = way,
+                               .ranks = task.size,
+                               .block_bytes = static_cast<double>(block_bytes(task))},
+                              network)
+        .value();
+  };
+  return cost(CollectiveWay::kHalving) <= cost(CollectiveWay::kRing) * 7 / 8;
+}
+
+// For what is large.
+Algorithm choose_large(const Task& task) {
+  if (has_two_levels(task)) return Algorithm::kByHost;
+  const bool pays =
+      (task.kind == Collective::kAllReduce && halving_pays(task, CollectiveKind::kAllReduce)) ||
+      (task.kind == Collective::kAllGather && halving_pays(task, CollectiveKind::kAllGather)) ||
+      (task.kind == Collective::kReduceScatter &&
+       halving_pays(task, CollectiveKind::kReduceScatter));
+  return pays ? Algorithm::kHalving : Algorithm::kRing;
+}
+
 Algorithm choose(const Task& task) {
-  const Algorithm large = has_two_levels(task) ? Algorithm::kByHost : Algorithm::kRing;
   const size_t others = static_cast<size_t>(task.size - 1);
   const size_t block = block_bytes(task);
   const bool small = others * block <= kSmallBytesMax;
   switch (task.kind) {
     case Collective::kAllReduce:
-      return small ? Algorithm::kDirect : large;
+      return small ? Algorithm::kDirect : choose_large(task);
     case Collective::kReduce:
-      return small ? Algorithm::kTree : large;
+      return small ? Algorithm::kTree : choose_large(task);
     case Collective::kBroadcast:
-      return block <= kSmallBytesMax ? Algorithm::kTree : large;
+      return block <= kSmallBytesMax ? Algorithm::kTree : choose_large(task);
     case Collective::kAllGather:
     case Collective::kReduceScatter:
       if (small || (!has_two_levels(task) && others * block <= kDirectBytesMax)) {
         return Algorithm::kDirect;
       }
-      return large;
+      return choose_large(task);
     case Collective::kScatter:
     case Collective::kGather:
       return Algorithm::kOneRoot;

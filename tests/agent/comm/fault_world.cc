@@ -103,8 +103,10 @@ Status run_step(Communicator& comm, Communicator& group, Random& random) {
   std::vector<Call> calls;
   std::vector<std::vector<float>> memory;
   for (uint64_t i = 1 + random.below(4); i > 0; --i) {
+    // Some are so large that they are lent.
+    const uint64_t most = random.below(8) == 0 ? 19 : 15;
     const auto count =
-        static_cast<int64_t>(1 + random.below(uint64_t{1} << (1 + random.below(15))));
+        static_cast<int64_t>(1 + random.below(uint64_t{1} << (1 + random.below(most))));
     const Collective kind = kKinds[random.below(std::size(kKinds))];
     memory.emplace_back(static_cast<size_t>(count * comm.size()), 1.f);
     calls.push_back({.kind = kind,
@@ -114,7 +116,8 @@ Status run_step(Communicator& comm, Communicator& group, Random& random) {
   }
   const int next = (comm.rank() + 1) % comm.size();
   const int before = (comm.rank() + comm.size() - 1) % comm.size();
-  std::vector<float> going(1 + random.below(100'000), 1.f);
+  const uint64_t longest = random.below(4) == 0 ? 1'000'000 : 100'000;
+  std::vector<float> going(1 + random.below(longest), 1.f);
   std::vector<float> coming(going.size());
   const auto count = static_cast<int64_t>(going.size());
   calls.push_back(
