@@ -13,6 +13,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -56,12 +57,16 @@ struct World {
 };
 using Samples = std::map<World, std::vector<Sample>>;
 
-// As the communicator chooses by itself.
-bool choose_way(const Operation& operation, CollectiveCase& what) {
+// As the communicator chooses by itself; over TCP every rank is a host.
+bool choose_way(const Operation& operation, bool over_tcp, CollectiveCase& what) {
+  std::vector<int> nodes(static_cast<size_t>(what.ranks), 0);
+  if (over_tcp) std::iota(nodes.begin(), nodes.end(), 0);
+  const HostMap hosts = make_host_map(nodes);
   const auto chosen = choose_algorithm({.kind = operation.collective,
                                         .size = static_cast<int>(what.ranks),
                                         .count = static_cast<int64_t>(what.block_bytes),
-                                        .type = DataType::kU8});
+                                        .type = DataType::kU8,
+                                        .hosts = &hosts});
   if (!chosen.ok()) return false;
   for (const auto& [algorithm, way] : kWays) {
     if (algorithm != *chosen) continue;
@@ -86,7 +91,7 @@ void take(const nlohmann::json& document, Samples& samples) {
             .kind = operation.kind,
             .ranks = ranks,
             .block_bytes = static_cast<double>(operation.has_blocks ? bytes / ranks : bytes)};
-        if (!choose_way(operation, what)) continue;
+        if (!choose_way(operation, library == "lockstep-tcp", what)) continue;
         samples[{library, ranks > cores ? cores : 0}].push_back(
             {operation.name, bytes, {what, measured.at("us").get<double>() / 1e6}});
       }
