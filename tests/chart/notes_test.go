@@ -123,3 +123,15 @@ func TestTheFirstExampleForClustersNeedsNoStorage(t *testing.T) {
 	}
 	checkJob(t, strings.Replace(text, "/data/kjv.txt", data, 1))
 }
+
+func TestThePodTemplatesOfTheDocumentAreTaken(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "docs/trainingjob.md"), "\n## Pods: spec.podTemplate\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := regexp.MustCompile("(?s)```yaml\n(spec:\n.*?)```").FindAllStringSubmatch(section, -1)
+	if len(blocks) < 5 {
+		t.Fatalf("found only %d", len(blocks))
+	}
+	for _, block := range blocks {
+		checkJob(t, "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: my-job}\n"+block[1])
+	}
+}
