@@ -32,6 +32,7 @@ int MovePlan::add(const Move& move) {
   CHECK(move.after < index && move.behind < index);
   Lane& lane = lane_of(move);
   moves_.push_back(move);
+  if (move.after != Move::kNone) moves_[static_cast<size_t>(move.after)].goes_on = true;
   if (lane.tail == Move::kNone) {
     lane.head = index;
   } else {

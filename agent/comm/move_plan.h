@@ -40,8 +40,9 @@ struct Move {
   // As it is carried out.
   size_t moved = 0;
   bool finished = false;
-  int next = kNone;   // move of its lane
-  uint32_t step = 0;  // its place in its lane
+  bool goes_on = false;  // another one reads what this one writes
+  int next = kNone;      // move of its lane
+  uint32_t step = 0;     // its place in its lane
 };
 
 // Moves that follow one another: those to one peer, those from one peer, those that stay here.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "agent/comm/copy.h"
 #include "agent/comm/reduce.h"
 
 namespace lockstep {
@@ -43,6 +44,25 @@ bool held(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
   if (move.fenced && !plan.finished_before(index)) return true;
   return move.bytes == 0 && move.after != Move::kNone && !plan.move(move.after).finished;
+}
+
+void copy(std::byte* into, const std::byte* from, size_t bytes) {
+  if (bytes >= kPastCacheBytes) {
+    copy_past_cache(into, from, bytes);
+  } else {
+    std::memcpy(into, from, bytes);
+  }
+}
+
+Result<size_t> receive(Port& port, const Move& move, std::span<std::byte> into) {
+  const bool in_memory = port.link().fd() < 0;
+  if (!in_memory || move.goes_on || move.bytes < kPastCacheBytes) return port.read(into);
+  TRY_ASSIGN(const Bytes piece, port.peek(1, std::min(into.size(), kPiece)));
+  if (piece.empty()) return size_t{0};
+  copy_past_cache(into.data(), piece.data(), piece.size());
+  const size_t taken = piece.size();
+  TRY(port.consume(taken));
+  return taken;
 }
 
 }  // namespace
@@ -97,7 +117,7 @@ Status Runner::move_here(Turn& turn, Lane& lane) {
     } else if (ranks == 1 && header.op == ReduceOp::kLor) {
       reduce(header.type, header.op, {.into = into, .a = from, .b = from, .count = elements});
     } else if (into != from && move.bytes > 0) {
-      std::memcpy(into, from, move.bytes);
+      copy(into, from, move.bytes);
     }
     move.moved = move.bytes;
     finish(turn, lane);
@@ -189,7 +209,7 @@ Status Runner::take(Turn& turn, Port& port, Move& move, size_t limit) {
   std::byte* into = operation.at(move.into) + move.moved;
   size_t taken = 0;
   if (move.kind == Kind::kReceive) {
-    TRY_ASSIGN(taken, port.read({into, at_most}));
+    TRY_ASSIGN(taken, receive(port, move, {into, at_most}));
   } else {
     TRY_ASSIGN(const Bytes piece, port.peek(element, std::min(at_most, kPiece)));
     const size_t count = piece.size() / element;

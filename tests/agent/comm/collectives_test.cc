@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "agent/comm/copy.h"
 #include "common/base/random.h"
 #include "tests/agent/comm/worlds.h"
 
@@ -186,6 +187,26 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Shape>& info) {
       return name_of(info.param.transport) + std::to_string(info.param.size);
     });
+
+TEST(AllGather, IsRightWhereBlocksGoPastTheCaches) {
+  constexpr int64_t kCount = static_cast<int64_t>(kPastCacheBytes / sizeof(int32_t)) + 13;
+  World world = make_world(Transport::kThreads, 2);
+  on_all(world, [](Communicator& comm) {
+    std::vector<int32_t> mine(kCount);
+    for (size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<int32_t>(i) * 3 + comm.rank();
+    std::vector<int32_t> all(2 * kCount + 1, -1);
+    ASSERT_TRUE(
+        comm.all_gather(
+                {.data = all.data(), .count = kCount, .type = DataType::kI32, .input = mine.data()})
+            .ok());
+    for (size_t i = 0; i < 2 * mine.size(); ++i) {
+      const size_t rank = i / mine.size();
+      const auto wanted = static_cast<int32_t>(i - rank * mine.size()) * 3 + static_cast<int>(rank);
+      ASSERT_EQ(all[i], wanted) << i;
+    }
+    EXPECT_EQ(all.back(), -1);
+  });
+}
 
 TEST(AllReduce, TheRingSendsTwoNthsOfTheBufferForEachOtherRank) {
   constexpr int64_t kCount = 840 * 300;  // divisible by every size up to 8

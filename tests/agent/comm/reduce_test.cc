@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "agent/comm/copy.h"
 #include "common/base/random.h"
 #include "tests/agent/comm/values.h"
 
@@ -110,6 +111,22 @@ TEST(Reduce, MayWriteOverEitherOperand) {
     reduce(DataType::kF32, ReduceOp::kProd,
            {.into = into.data(), .a = a.data(), .b = b.data(), .count = a.size()});
     EXPECT_EQ(into, std::vector<float>(1000, 12.f));
+  }
+}
+
+TEST(CopyPastCache, CopiesEveryByteOfAnyPlaceAndLengthAndNoOther) {
+  std::vector<std::byte> from(512);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
+  for (size_t place = 0; place < 70; place += 3) {
+    for (size_t bytes = 0; bytes <= 300; bytes += 11) {
+      std::vector<std::byte> into(512, std::byte{0xa5});
+      copy_past_cache(into.data() + place, from.data() + place / 2, bytes);
+      for (size_t i = 0; i < into.size(); ++i) {
+        const bool inside = i >= place && i < place + bytes;
+        const std::byte wanted = inside ? from[i - place + place / 2] : std::byte{0xa5};
+        ASSERT_EQ(into[i], wanted) << place << ", " << bytes << ", at " << i;
+      }
+    }
   }
 }
 
