@@ -21,6 +21,7 @@ std::string label_of(const std::string& reason) {
 }  // namespace
 
 std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime now) {
+  if (is_finished(status) || is_true(status, kSuspended)) return std::nullopt;
   double trained = status.trainedSeconds;
   double lost = status.lost.seconds;
   const Condition* running = find_condition(status, kRunning);

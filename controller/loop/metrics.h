@@ -33,7 +33,8 @@ struct ReconcileMetrics {
 // T: seconds in which all ranks trained; L: seconds from each failure until all ranks trained again
 // (both with what is under way); s: steps done; r: steps done again after failures. The second
 // factor is 1 for a job that counts no steps. Time before the first step and in suspension is
-// neither. nullopt for a job that hasn't trained.
+// neither. nullopt for a job that hasn't trained, and for one that is suspended or finished: an
+// alert about it would stand for as long as it is kept.
 std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime now);
 
 // The parts of a recovery, as status.failures[].recovery has them.

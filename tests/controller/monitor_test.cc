@@ -79,6 +79,7 @@ TEST_F(Watched, SaysUnderTheStandardNamesWhatItDid) {
   controller.start();
   const std::string key =
       world.users.add_job({.name = "mnist", .nodes = 2, .steps = 5, .max_restarts = 3});
+  world.users.add_job({.name = "long", .nodes = 2, .steps = 1'000'000, .max_restarts = 3});
   pass(std::chrono::minutes(2));
   ASSERT_EQ(string_or(world.status_of(key), "state", ""), "Complete");
   requests.count("GET", 200);
@@ -94,13 +95,14 @@ TEST_F(Watched, SaysUnderTheStandardNamesWhatItDid) {
         "rest_client_requests_total{code=\"<error>\",method=\"LIST\",host=\"10.0.0.1:443\"} 1\n",
         "rest_client_request_duration_seconds_sum{verb=\"GET\",host=\"10.0.0.1:443\"} 0.25\n",
         "leader_election_master_status{name=\"lockstep-controller\"} 1\n",
-        "lockstep_controller_requests_waiting 2\n", "lockstep_time_to_ready_seconds_count 1\n",
+        "lockstep_controller_requests_waiting 2\n", "lockstep_time_to_ready_seconds_count 2\n",
         "lockstep_recovery_seconds_count{part=\"restore\"} 0\n",
         "lockstep_downtime_seconds_count 0\n",
-        "lockstep_goodput_ratio{namespace=\"default\",job=\"mnist\"} 1\n",
-        "state=\"Complete\"} 1\n", "lockstep_build_info{version=\"1.2.3\"} 1\n"}) {
+        "lockstep_goodput_ratio{namespace=\"default\",job=\"long\"} 1\n", "state=\"Complete\"} 1\n",
+        "lockstep_build_info{version=\"1.2.3\"} 1\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "is not in\n" << text;
   }
+  EXPECT_EQ(text.find("job=\"mnist\""), std::string::npos) << "a job that is over has series still";
 }
 
 TEST(Probes, AnAddressIsReadOrRefusedWithWords) {

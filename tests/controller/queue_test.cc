@@ -209,7 +209,7 @@ TEST(Goodput, IsTheShareOfTheTimeInStepsThatCount) {
   const WallTime now = *wall_time_from_rfc3339("2026-01-01T01:00:00Z");
   struct Case {
     const char* name;
-    const char* state;  // Running, Restarting or neither
+    const char* state;  // the condition that is true, if any
     const char* since;
     double trained;
     LostStatus lost;
@@ -225,6 +225,9 @@ TEST(Goodput, IsTheShareOfTheTimeInStepsThatCount) {
       {"is still restarting", "Restarting", "2026-01-01T00:59:00Z", 60, {}, 0, 0.5},
       {"did half of its steps twice", "", "", 10, {.steps = 100}, 100, 0.5},
       {"both", "", "", 75, {.seconds = 25, .steps = 100}, 100, 0.375},
+      {"is suspended", "Suspended", "2026-01-01T00:59:00Z", 75, {.seconds = 25}, 0, {}},
+      {"is complete", "Complete", "2026-01-01T00:59:00Z", 75, {.seconds = 25}, 0, {}},
+      {"has failed", "Failed", "2026-01-01T00:59:00Z", 75, {.seconds = 25}, 0, {}},
       {"began in the future, by its clock", "Running", "2026-01-01T09:00:00Z", 5, {}, 0, 1.0},
   };
   for (const Case& test : cases) {
