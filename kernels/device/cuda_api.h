@@ -1,22 +1,37 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
 // The part of the CUDA runtime that device.cc needs. cuda/ has it; no_cuda/ has the same symbols,
-// which count no device and return kUnavailable. Streams are cudaStream_t.
+// which count no device and return kUnavailable. Streams are cudaStream_t, events cudaEvent_t;
+// `index` is their device. Errors name call, file, line and device.
 namespace lockstep::cuda_api {
 
 int device_count();
 Result<DeviceInfo> describe(int index);
+Result<DeviceMemory> memory_of(int index);
+Result<PeerAccess> peer_access(int from, int to);
+
 Result<void*> create_stream(int index);
 void destroy_stream(void* stream);
-Status synchronize(void* stream);
+Status synchronize(int index, void* stream);
+
+Result<void*> create_event(int index);
+void destroy_event(void* event);
+Status record(int index, void* event, void* stream);
+Status delay(int index, void* event, void* stream);
+Result<bool> passed(int index, void* event);
+Status synchronize_event(int index, void* event);
+
 // Zeroed device memory.
-Result<void*> allocate(int index, size_t bytes);
+Result<void*> allocate(int index, size_t bytes, std::string_view by);
 void release(int index, void* data);
-Status copy(void* stream, const CopyArgs& args);
+Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by);
+void release_pinned(void* data);
+Status copy(int index, void* stream, const CopyArgs& args);
 
 }  // namespace lockstep::cuda_api

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "common/base/result.h"
 #include "kernels/device/dtype.h"
@@ -19,15 +21,31 @@ struct Device {
 };
 
 struct DeviceInfo {
-  std::string name;           // "AMD EPYC ...", "NVIDIA H200"
-  uint64_t memory_bytes = 0;  // of the device; for the CPU that of the machine
-  int units = 0;              // multiprocessors; for the CPU hardware threads
+  std::string name;                // "AMD EPYC ...", "NVIDIA H200"
+  uint64_t memory_bytes = 0;       // of the device; for the CPU that of the machine
+  int units = 0;                   // multiprocessors; for the CPU hardware threads
+  std::string bus;                 // "0000:41:00.0"; empty for the CPU
+  std::array<uint8_t, 16> uuid{};  // of the GPU, or of the part of it that is given as one
 };
 
 // Devices of that type that this process can use. Without CUDA there are none.
 int device_count(DeviceType type);
 // kUnavailable without CUDA, kNotFound for an index that is not there.
 Result<DeviceInfo> describe(Device device);
+
+struct DeviceMemory {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+};
+// As far as the system says it. kUnavailable without CUDA.
+Result<DeviceMemory> memory_of(Device device);
+
+struct PeerAccess {
+  bool can_access = false;      // one can read and write the other's memory
+  bool native_atomics = false;  // and over its link atomically, as NVLink can and PCIe can't
+};
+// Of two CUDA devices. kUnavailable without CUDA.
+Result<PeerAccess> peer_access(int from, int to);
 
 // An order of operations on one device. Operations are issued by one thread at a time; on the CPU
 // they are done when the call returns, on CUDA they run later and in order. What fails in an
@@ -53,13 +71,42 @@ class Stream {
   void* handle_ = nullptr;
 };
 
+// A point in the order of a stream of this device. Streams are given by their handle, so that those
+// of other owners serve too; on the CPU, where all is done when a call returns, every event has
+// passed. Move-only, owns its handle. Thread-safe but for record().
+class Event {
+ public:
+  // The CPU's event, which cannot fail.
+  Event() = default;
+  // kUnavailable where the device is not.
+  static Result<Event> create(Device device);
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+
+  Device device() const { return device_; }
+  // It passes when all that was issued on the stream until now is done.
+  Status record(void* stream);
+  // What is issued on that stream from now on runs after it has passed.
+  Status delay(void* stream) const;
+  // Whether it has passed; true before the first record().
+  Result<bool> passed() const;
+  // Waits until it has.
+  Status synchronize() const;
+
+ private:
+  Device device_;
+  void* handle_ = nullptr;
+};
+
 // Uninterpreted memory of a device, zeroed, aligned to 64 bytes (256 on CUDA). Move-only, owner.
 // Whoever frees it must have synchronised the streams that use it.
 class Buffer {
  public:
   Buffer() = default;
-  // kUnavailable where the device is not or its memory is used up. 0 bytes give an empty buffer.
-  static Result<Buffer> allocate(Device device, size_t bytes);
+  // kUnavailable where the device is not or its memory is used up: the error says how much was
+  // asked for, for what (`by`), and what would fit. 0 bytes give an empty buffer.
+  static Result<Buffer> allocate(Device device, size_t bytes, std::string_view by = "a buffer");
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
@@ -76,6 +123,29 @@ class Buffer {
   void* data_ = nullptr;
 };
 
+// Memory of the host that the device copies from and to by itself (page-locked), aligned to 64
+// bytes, of unknown content; for the CPU ordinary memory. Move-only, owner. Whoever frees it must
+// have synchronised the streams that use it.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  // Errors as Buffer's.
+  static Result<PinnedBuffer> allocate(Device device, size_t bytes,
+                                       std::string_view by = "a pinned buffer");
+  PinnedBuffer(PinnedBuffer&& other) noexcept;
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+  ~PinnedBuffer();
+
+  Device device() const { return device_; }
+  size_t bytes() const { return bytes_; }
+  void* data() const { return data_; }
+
+ private:
+  Device device_;
+  size_t bytes_ = 0;
+  void* data_ = nullptr;
+};
+
 struct CopyArgs {
   void* to = nullptr;
   const void* from = nullptr;
@@ -85,5 +155,7 @@ struct CopyArgs {
 // Copies between host and the stream's device, or within it, in the stream's order. On CUDA the
 // host side should be pinned, and may be reused after synchronize().
 Status copy_bytes(Stream& stream, const CopyArgs& args);
+// The same on a stream given by its handle.
+Status copy_bytes(Device device, void* stream, const CopyArgs& args);
 
 }  // namespace lockstep

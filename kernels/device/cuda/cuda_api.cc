@@ -1,26 +1,32 @@
 #include "kernels/device/cuda_api.h"
 
-#include <cuda_runtime_api.h>
+#include <cstring>
+
+#include "kernels/device/cuda/cuda_call.h"
 
 namespace lockstep::cuda_api {
 
 namespace {
 
-Error cuda_error(const char* what, cudaError_t code) {
-  return unavailable(std::string("[") + what + "] success, got " + cudaGetErrorString(code));
-}
-
 cudaStream_t stream_of(void* handle) {
   return static_cast<cudaStream_t>(handle);
 }
 
-}  // namespace
+cudaEvent_t event_of(void* handle) {
+  return static_cast<cudaEvent_t>(handle);
+}
 
-#define TRY_CUDA(call)                                         \
-  do {                                                         \
-    const cudaError_t code_ = (call);                          \
-    if (code_ != cudaSuccess) return cuda_error(#call, code_); \
-  } while (false)
+Error no_memory(int index, size_t bytes, std::string_view by) {
+  static_cast<void>(cudaGetLastError());
+  MemoryWish wish{.device = {DeviceType::kCuda, index}, .bytes = bytes, .by = by};
+  if (const Result<DeviceMemory> memory = memory_of(index); memory.ok()) {
+    wish.free_bytes = memory->free_bytes;
+    wish.total_bytes = memory->total_bytes;
+  }
+  return out_of_memory(wish);
+}
+
+}  // namespace
 
 int device_count() {
   int count = 0;
@@ -33,16 +39,41 @@ Result<DeviceInfo> describe(int index) {
                      std::to_string(index));
   }
   cudaDeviceProp properties = {};
-  TRY_CUDA(cudaGetDeviceProperties(&properties, index));
-  return DeviceInfo{.name = properties.name,
-                    .memory_bytes = properties.totalGlobalMem,
-                    .units = properties.multiProcessorCount};
+  TRY_CUDA(index, cudaGetDeviceProperties(&properties, index));
+  char bus[32] = "";
+  TRY_CUDA(index, cudaDeviceGetPCIBusId(bus, sizeof bus, index));
+  DeviceInfo info{.name = properties.name,
+                  .memory_bytes = properties.totalGlobalMem,
+                  .units = properties.multiProcessorCount,
+                  .bus = bus};
+  static_assert(sizeof info.uuid == sizeof properties.uuid);
+  std::memcpy(info.uuid.data(), &properties.uuid, info.uuid.size());
+  return info;
+}
+
+Result<DeviceMemory> memory_of(int index) {
+  TRY_CUDA(index, cudaSetDevice(index));
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  TRY_CUDA(index, cudaMemGetInfo(&free_bytes, &total_bytes));
+  return DeviceMemory{.free_bytes = free_bytes, .total_bytes = total_bytes};
+}
+
+Result<PeerAccess> peer_access(int from, int to) {
+  int can_access = 0;
+  TRY_CUDA(from, cudaDeviceCanAccessPeer(&can_access, from, to));
+  int atomics = 0;
+  if (can_access != 0) {
+    TRY_CUDA(from,
+             cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to));
+  }
+  return PeerAccess{.can_access = can_access != 0, .native_atomics = atomics != 0};
 }
 
 Result<void*> create_stream(int index) {
-  TRY_CUDA(cudaSetDevice(index));
+  TRY_CUDA(index, cudaSetDevice(index));
   cudaStream_t stream = nullptr;
-  TRY_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  TRY_CUDA(index, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   return static_cast<void*>(stream);
 }
 
@@ -50,19 +81,61 @@ void destroy_stream(void* stream) {
   cudaStreamDestroy(stream_of(stream));
 }
 
-Status synchronize(void* stream) {
-  TRY_CUDA(cudaStreamSynchronize(stream_of(stream)));
+Status synchronize(int index, void* stream) {
+  TRY_CUDA(index, cudaStreamSynchronize(stream_of(stream)));
   return {};
 }
 
-Result<void*> allocate(int index, size_t bytes) {
-  TRY_CUDA(cudaSetDevice(index));
-  void* data = nullptr;
-  TRY_CUDA(cudaMalloc(&data, bytes));
-  if (const cudaError_t code = cudaMemset(data, 0, bytes); code != cudaSuccess) {
-    cudaFree(data);
-    return cuda_error("cudaMemset", code);
+Result<void*> create_event(int index) {
+  TRY_CUDA(index, cudaSetDevice(index));
+  cudaEvent_t event = nullptr;
+  TRY_CUDA(index, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return static_cast<void*>(event);
+}
+
+void destroy_event(void* event) {
+  cudaEventDestroy(event_of(event));
+}
+
+// The null stream is that of the current device.
+Status record(int index, void* event, void* stream) {
+  TRY_CUDA(index, cudaSetDevice(index));
+  TRY_CUDA(index, cudaEventRecord(event_of(event), stream_of(stream)));
+  return {};
+}
+
+Status delay(int index, void* event, void* stream) {
+  TRY_CUDA(index, cudaSetDevice(index));
+  TRY_CUDA(index, cudaStreamWaitEvent(stream_of(stream), event_of(event), 0));
+  return {};
+}
+
+Result<bool> passed(int index, void* event) {
+  const cudaError_t code = cudaEventQuery(event_of(event));
+  if (code == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());
+    return false;
   }
+  TRY_CUDA_CODE(index, "cudaEventQuery", code);
+  return true;
+}
+
+Status synchronize_event(int index, void* event) {
+  TRY_CUDA(index, cudaEventSynchronize(event_of(event)));
+  return {};
+}
+
+Result<void*> allocate(int index, size_t bytes, std::string_view by) {
+  TRY_CUDA(index, cudaSetDevice(index));
+  void* data = nullptr;
+  const cudaError_t code = cudaMalloc(&data, bytes);
+  if (code == cudaErrorMemoryAllocation) return no_memory(index, bytes, by);
+  TRY_CUDA_CODE(index, "cudaMalloc", code);
+  cudaError_t zeroed = cudaMemset(data, 0, bytes);
+  // Our streams don't wait for the null stream, in whose order this is.
+  if (zeroed == cudaSuccess) zeroed = cudaStreamSynchronize(nullptr);
+  if (zeroed != cudaSuccess) cudaFree(data);
+  TRY_CUDA_CODE(index, "cudaMemset", zeroed);
   return data;
 }
 
@@ -70,11 +143,28 @@ void release(int index, void* data) {
   if (cudaSetDevice(index) == cudaSuccess) cudaFree(data);
 }
 
-Status copy(void* stream, const CopyArgs& args) {
-  TRY_CUDA(cudaMemcpyAsync(args.to, args.from, args.bytes, cudaMemcpyDefault, stream_of(stream)));
-  return {};
+Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by) {
+  TRY_CUDA(index, cudaSetDevice(index));
+  void* data = nullptr;
+  // Pinned for every device of the process, not for the current one alone.
+  const cudaError_t code = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+  if (code == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    return out_of_memory({.device = {}, .bytes = bytes, .by = by});
+  }
+  TRY_CUDA_CODE(index, "cudaHostAlloc", code);
+  return data;
 }
 
-#undef TRY_CUDA
+void release_pinned(void* data) {
+  cudaFreeHost(data);
+}
+
+Status copy(int index, void* stream, const CopyArgs& args) {
+  TRY_CUDA(index, cudaSetDevice(index));
+  TRY_CUDA(index,
+           cudaMemcpyAsync(args.to, args.from, args.bytes, cudaMemcpyDefault, stream_of(stream)));
+  return {};
+}
 
 }  // namespace lockstep::cuda_api

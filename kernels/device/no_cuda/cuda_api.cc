@@ -16,18 +16,44 @@ int device_count() {
 Result<DeviceInfo> describe(int) {
   return absent();
 }
+Result<DeviceMemory> memory_of(int) {
+  return absent();
+}
+Result<PeerAccess> peer_access(int, int) {
+  return absent();
+}
 Result<void*> create_stream(int) {
   return absent();
 }
 void destroy_stream(void*) {}
-Status synchronize(void*) {
+Status synchronize(int, void*) {
   return absent();
 }
-Result<void*> allocate(int, size_t) {
+Result<void*> create_event(int) {
+  return absent();
+}
+void destroy_event(void*) {}
+Status record(int, void*, void*) {
+  return absent();
+}
+Status delay(int, void*, void*) {
+  return absent();
+}
+Result<bool> passed(int, void*) {
+  return absent();
+}
+Status synchronize_event(int, void*) {
+  return absent();
+}
+Result<void*> allocate(int, size_t, std::string_view) {
   return absent();
 }
 void release(int, void*) {}
-Status copy(void*, const CopyArgs&) {
+Result<void*> allocate_pinned(int, size_t, std::string_view) {
+  return absent();
+}
+void release_pinned(void*) {}
+Status copy(int, void*, const CopyArgs&) {
   return absent();
 }
 

@@ -1,0 +1,100 @@
+#include "kernels/device/arena.h"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include "kernels/device/device_words.h"
+
+namespace lockstep {
+namespace {
+
+uint64_t aligned(uint64_t offset) {
+  return (offset + kArenaAlign - 1) / kArenaAlign * kArenaAlign;
+}
+
+uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use) {
+  uint64_t sum = 0;
+  for (const ArenaPart& part : plan.parts) sum += part.use == use ? part.bytes : 0;
+  return sum;
+}
+
+std::string line(const std::string& name, uint64_t bytes) {
+  std::array<char, 64> number{};
+  std::snprintf(number.data(), number.size(), "%16llu bytes",
+                static_cast<unsigned long long>(bytes));
+  std::string text = name;
+  text.append(text.size() < 32 ? 32 - text.size() : 1, ' ');
+  return text + number.data();
+}
+
+// "parameters 1.00 GiB, gradients 1.00 GiB"
+std::string uses_text(const ArenaPlan& plan) {
+  std::string text;
+  for (int i = 0; i < kArenaUses; ++i) {
+    const auto use = static_cast<ArenaUse>(i);
+    const uint64_t bytes = bytes_of(plan, use);
+    if (bytes == 0) continue;
+    text += (text.empty() ? "" : ", ") + std::string(name_of(use)) + " " + bytes_text(bytes);
+  }
+  return text;
+}
+
+}  // namespace
+
+const char* name_of(ArenaUse use) {
+  static constexpr const char* kNames[] = {"parameters", "gradients", "optimizer", "activations",
+                                           "workspace"};
+  return kNames[static_cast<size_t>(use)];
+}
+
+Result<ArenaPlan> plan_arena(const std::vector<ArenaWish>& wishes) {
+  ArenaPlan plan;
+  for (const ArenaWish& wish : wishes) {
+    plan.parts.push_back({.use = wish.use, .name = wish.name, .bytes = wish.bytes});
+  }
+  for (int i = 0; i < kArenaUses; ++i) {
+    for (ArenaPart& part : plan.parts) {
+      if (part.use != static_cast<ArenaUse>(i)) continue;
+      part.offset = aligned(plan.bytes);
+      if (part.bytes > kArenaBytesMax || part.offset > kArenaBytesMax - part.bytes) {
+        return invalid("[arena] at most " + bytes_text(kArenaBytesMax) + ", got " +
+                       bytes_text(part.bytes) + " for " + part.name + " behind " +
+                       bytes_text(part.offset));
+      }
+      plan.bytes = part.offset + part.bytes;
+    }
+  }
+  return plan;
+}
+
+std::string arena_text(const ArenaPlan& plan) {
+  std::string text;
+  uint64_t given = 0;
+  for (int i = 0; i < kArenaUses; ++i) {
+    const auto use = static_cast<ArenaUse>(i);
+    bool is_first = true;
+    for (const ArenaPart& part : plan.parts) {
+      if (part.use != use) continue;
+      if (std::exchange(is_first, false)) text += line(name_of(use), bytes_of(plan, use)) + "\n";
+      text += line("  " + part.name, part.bytes) + " at " + std::to_string(part.offset) + "\n";
+      given += part.bytes;
+    }
+  }
+  text += line("alignment", plan.bytes - given) + "\n";
+  return text + line("together", plan.bytes) + " (" + bytes_text(plan.bytes) + ")\n";
+}
+
+Result<Arena> Arena::allocate(Device device, ArenaPlan plan) {
+  const std::string by = "an arena of " + uses_text(plan);
+  TRY_ASSIGN(Buffer buffer, Buffer::allocate(device, plan.bytes, by));
+  return Arena(std::move(plan), std::move(buffer));
+}
+
+void* Arena::at(size_t part) const {
+  const ArenaPart& of = plan_.parts[part];
+  if (of.bytes == 0) return nullptr;
+  return static_cast<std::byte*>(buffer_.data()) + of.offset;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+#include "tests/kernels/gpu_cases.h"
+
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/device/arena.h"
+#include "kernels/device/device.h"
+
+namespace lockstep {
+namespace {
+
+using test::expect;
+
+constexpr Device kGpu{DeviceType::kCuda, 0};
+constexpr size_t kBytes = size_t{1} << 20;
+
+Status memory_is_zeroed_and_aligned() {
+  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
+  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, kBytes));
+  TRY(expect(reinterpret_cast<uintptr_t>(buffer.data()) % 256 == 0, "not aligned to 256 bytes"));
+  std::vector<char> read(kBytes, 1);
+  TRY(copy_bytes(stream, {.to = read.data(), .from = buffer.data(), .bytes = kBytes}));
+  TRY(stream.synchronize());
+  return expect(read == std::vector<char>(kBytes), "a byte that is not 0");
+}
+
+Status pinned_memory_goes_there_and_back() {
+  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
+  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, kBytes));
+  TRY_ASSIGN(const PinnedBuffer from, PinnedBuffer::allocate(kGpu, kBytes));
+  TRY_ASSIGN(const PinnedBuffer to, PinnedBuffer::allocate(kGpu, kBytes));
+  auto* bytes = static_cast<unsigned char*>(from.data());
+  std::iota(bytes, bytes + kBytes, static_cast<unsigned char>(0));
+  std::memset(to.data(), 0, kBytes);
+  TRY(copy_bytes(stream, {.to = buffer.data(), .from = from.data(), .bytes = kBytes}));
+  TRY(copy_bytes(stream, {.to = to.data(), .from = buffer.data(), .bytes = kBytes}));
+  TRY(stream.synchronize());
+  return expect(std::memcmp(from.data(), to.data(), kBytes) == 0, "other bytes came back");
+}
+
+// A chain over two streams: without the event's delay the second copy may come first.
+Status events_order_two_streams() {
+  TRY_ASSIGN(Stream first, Stream::create(kGpu));
+  TRY_ASSIGN(Stream second, Stream::create(kGpu));
+  TRY_ASSIGN(Event event, Event::create(kGpu));
+  TRY_ASSIGN(const bool passed_before, event.passed());
+  TRY(expect(passed_before, "an event that was never recorded has not passed"));
+  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, kBytes));
+  TRY_ASSIGN(const PinnedBuffer from, PinnedBuffer::allocate(kGpu, kBytes));
+  TRY_ASSIGN(const PinnedBuffer to, PinnedBuffer::allocate(kGpu, kBytes));
+  for (int turn = 1; turn <= 100; ++turn) {
+    std::memset(from.data(), turn, kBytes);
+    TRY(copy_bytes(first, {.to = buffer.data(), .from = from.data(), .bytes = kBytes}));
+    TRY(event.record(first.handle()));
+    TRY(event.delay(second.handle()));
+    TRY(copy_bytes(second, {.to = to.data(), .from = buffer.data(), .bytes = kBytes}));
+    TRY(second.synchronize());
+    TRY(expect(std::memcmp(from.data(), to.data(), kBytes) == 0, "the second stream was first"));
+    TRY_ASSIGN(const bool passed, event.passed());
+    TRY(expect(passed, "an event before what is done has not passed"));
+  }
+  return event.synchronize();
+}
+
+Status too_much_memory_is_refused_with_what_would_fit() {
+  TRY_ASSIGN(const DeviceMemory memory, memory_of(kGpu));
+  const auto buffer = Buffer::allocate(kGpu, memory.total_bytes * 2, "gradients");
+  TRY(expect(!buffer.ok(), "twice the device's memory was given"));
+  const std::string& words = buffer.error().message;
+  TRY(expect(words.find("for gradients on CUDA device 0") != std::string::npos, words));
+  TRY(expect(words.find("bytes fit") != std::string::npos, words));
+  return Buffer::allocate(kGpu, 4096).ok() ? Status() : internal("nor is a little, afterwards");
+}
+
+Status a_wrong_call_is_named_with_file_line_and_device() {
+  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
+  char byte = 0;
+  const Status status = copy_bytes(stream, {.to = nullptr, .from = &byte, .bytes = 1});
+  TRY(expect(!status.ok(), "a copy to nowhere succeeded"));
+  const std::string& words = status.error().message;
+  TRY(expect(words.find("cudaMemcpyAsync") != std::string::npos, words));
+  TRY(expect(words.find(" at cuda_api.cc:") != std::string::npos, words));
+  return expect(words.find("CUDA device 0") != std::string::npos, words);
+}
+
+Status an_arena_gives_each_part_its_own_bytes() {
+  TRY_ASSIGN(ArenaPlan plan, plan_arena({{ArenaUse::kGradients, "a", 1000},
+                                         {ArenaUse::kParameters, "b", 3000},
+                                         {ArenaUse::kWorkspace, "none", 0}}));
+  TRY_ASSIGN(const Arena arena, Arena::allocate(kGpu, plan));
+  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
+  const std::vector<char> ones(3000, 1);
+  TRY(copy_bytes(stream, {.to = arena.at(1), .from = ones.data(), .bytes = 3000}));
+  std::vector<char> read(1000, 1);
+  TRY(copy_bytes(stream, {.to = read.data(), .from = arena.at(0), .bytes = 1000}));
+  TRY(stream.synchronize());
+  TRY(expect(arena.at(2) == nullptr, "memory for nothing"));
+  return expect(read == std::vector<char>(1000), "two parts share bytes");
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main() {
+  using namespace lockstep;
+  return test::run_gpu_cases({
+      {"memory is zeroed and aligned", memory_is_zeroed_and_aligned},
+      {"pinned memory goes there and back", pinned_memory_goes_there_and_back},
+      {"events order two streams", events_order_two_streams},
+      {"too much memory is refused with what would fit",
+       too_much_memory_is_refused_with_what_would_fit},
+      {"a wrong call is named with file, line and device",
+       a_wrong_call_is_named_with_file_line_and_device},
+      {"an arena gives each part its own bytes", an_arena_gives_each_part_its_own_bytes},
+  });
+}
