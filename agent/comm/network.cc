@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -55,6 +56,14 @@ std::string speed_of(const std::string& interface) {
   return ", " + std::to_string(megabits) + " Mb/s";
 }
 
+// The first line of a file; empty if it can't be read. At most 64 characters.
+std::string line_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line.substr(0, 64);
+}
+
 }  // namespace
 
 std::string describe_connection(int fd) {
@@ -65,16 +74,38 @@ std::string describe_connection(int fd) {
   return text;
 }
 
-std::string rdma_devices() {
+std::string rdma_device_text(const RdmaDevice& device) {
+  std::string text;
+  const auto add = [&text](const std::string& part) {
+    if (!part.empty()) text += (text.empty() ? " (" : ", ") + part;
+  };
+  add(device.layer);
+  // Without "(4X NDR)" behind it.
+  add(device.rate.substr(0, device.rate.find(" (")));
+  const size_t colon = device.state.find(": ");
+  std::string state = colon == std::string::npos ? device.state : device.state.substr(colon + 2);
+  std::transform(state.begin(), state.end(), state.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  add(state);
+  return device.name + text + (text.empty() ? "" : ")");
+}
+
+std::string rdma_devices(const std::string& root) {
   std::error_code error;
   std::vector<std::string> names;
-  for (std::filesystem::directory_iterator at("/sys/class/infiniband", error), end;
-       !error && at != end; at.increment(error)) {
+  for (std::filesystem::directory_iterator at(root, error), end; !error && at != end;
+       at.increment(error)) {
     names.push_back(at->path().filename());
   }
   std::sort(names.begin(), names.end());
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  for (const std::string& name : names) {
+    const std::string port = root + "/" + name + "/ports/1/";
+    text += (text.empty() ? "" : ", ") + rdma_device_text({.name = name,
+                                                           .layer = line_of(port + "link_layer"),
+                                                           .rate = line_of(port + "rate"),
+                                                           .state = line_of(port + "state")});
+  }
   return text;
 }
 

@@ -8,7 +8,19 @@ namespace lockstep {
 // system says it. Never fails: what is not known is left out.
 std::string describe_connection(int fd);
 
-// The RDMA devices of this machine, "mlx5_0, mlx5_1"; empty: none. No backend uses them.
-std::string rdma_devices();
+// An RDMA device, as the files below /sys/class/infiniband/<name>/ports/1 have it; empty: not
+// known.
+struct RdmaDevice {
+  std::string name;
+  std::string layer;  // "InfiniBand", "Ethernet"
+  std::string rate;   // "400 Gb/sec (4X NDR)"
+  std::string state;  // "4: ACTIVE"
+};
+// "mlx5_0 (InfiniBand, 400 Gb/sec, active)". Pure.
+std::string rdma_device_text(const RdmaDevice& device);
+
+// The RDMA devices of this machine, "mlx5_0 (InfiniBand, 400 Gb/sec, active), mlx5_1 (down)";
+// empty: none. Of our transports none uses them; NCCL does by itself.
+std::string rdma_devices(const std::string& root = "/sys/class/infiniband");
 
 }  // namespace lockstep

@@ -6,15 +6,18 @@
 #include <cstring>
 #include <vector>
 
+#include "agent/comm/gpu/gpu_links.h"
 #include "agent/comm/network.h"
 
 namespace lockstep {
 namespace {
 
 using Text = std::array<char, 128>;
+using LongText = std::array<char, 1024>;  // of a host's devices
 
-Text text_of(const std::string& line) {
-  Text text{};
+template <class T = Text>
+T text_of(const std::string& line) {
+  T text{};
   std::memcpy(text.data(), line.data(), std::min(line.size(), text.size() - 1));
   return text;
 }
@@ -22,7 +25,7 @@ Text text_of(const std::string& line) {
 // "SHM" of "shared memory"; of the rest the first word.
 std::string short_name(const std::string& path) {
   if (path == "itself") return "-";
-  if (path == "shared memory") return "SHM";
+  if (path.starts_with("shared memory")) return "SHM";
   std::string name = path.substr(0, path.find(' '));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -60,13 +63,27 @@ std::vector<Text> own_paths(const Communicator& group) {
   return mine;
 }
 
-std::string hosts_text(const HostMap& hosts, const std::vector<Text>& devices) {
+struct HostDevices {
+  LongText rdma{};
+  LongText gpus{};
+};
+
+// The first rank of a host looks for all of it.
+HostDevices own_devices(const Communicator& group) {
+  if (group.hosts().place[static_cast<size_t>(group.rank())] != 0) return {};
+  return {.rdma = text_of<LongText>(rdma_devices()),
+          .gpus = text_of<LongText>(gpus_text(look_at_gpus()))};
+}
+
+std::string hosts_text(const HostMap& hosts, const std::vector<HostDevices>& devices) {
   std::string text;
   for (int host = 0; host < hosts.hosts(); ++host) {
     const std::vector<int>& there = hosts.ranks[static_cast<size_t>(host)];
-    const std::string rdma = devices[static_cast<size_t>(there.front())].data();
+    const HostDevices& own = devices[static_cast<size_t>(there.front())];
+    const std::string rdma = own.rdma.data();
     text += "host " + std::to_string(host) + ": ranks " + rank_names(there) +
-            "; RDMA devices: " + (rdma.empty() ? "none" : rdma + " (not used)") + "\n";
+            "; RDMA devices: " + (rdma.empty() ? "none" : rdma + " (used by NCCL alone)") +
+            "; GPUs: " + own.gpus.data() + "\n";
   }
   return text;
 }
@@ -94,7 +111,7 @@ std::string topology_summary(const Communicator& group) {
 
 Result<std::string> topology_table(Communicator& group) {
   const HostMap& hosts = group.hosts();
-  TRY_ASSIGN(const std::vector<Text> devices, group.all_gather_value(text_of(rdma_devices())));
+  TRY_ASSIGN(const std::vector<HostDevices> devices, group.all_gather_value(own_devices(group)));
   const std::string summary = topology_summary(group) + "\n";
   if (group.size() > kTopologyRanksMax) return summary + hosts_text(hosts, devices);
   const std::vector<Text> mine = own_paths(group);

@@ -12,7 +12,8 @@ namespace lockstep {
 std::string topology_summary(const Communicator& group);
 
 // For people, the same on every rank: which backend serves each pair of ranks, then the paths
-// between hosts and the devices of each host that could be used but are not. A collective. Groups
+// between hosts and, of each host, its RDMA devices and its GPUs with the links between them (as
+// its first rank sees them; links not run on a GPU). A collective. Groups
 // of more than kTopologyRanksMax ranks get the hosts alone, without the pairs.
 constexpr int kTopologyRanksMax = 64;
 Result<std::string> topology_table(Communicator& group);
