@@ -165,9 +165,6 @@ Result<CallMemory> check_call(const Call& call, int rank, int size) {
   if (buffer.count < 0 || buffer.count > kCountMax) {
     return wrong(call, "a buffer of " + std::to_string(buffer.count) + " elements");
   }
-  if (buffer.device.type != DeviceType::kCpu) {
-    return wrong(call, "shared memory and TCP serve memory of the CPU, not of a GPU");
-  }
   if (call.limit < Duration::zero()) return wrong(call, "a negative time limit");
   const bool has_counts = !call.send_counts.empty() || !call.receive_counts.empty();
   if (has_counts && call.kind != Collective::kAllToAll) return wrong(call, "has no counts by rank");

@@ -18,8 +18,9 @@ namespace lockstep {
 
 // The memory that an operation works on, aligned to its type. Owned by the caller, who leaves it
 // alone until the operation's wait() has returned. `input` null: in place, the operation takes its
-// values from `data` too. Else the two do not overlap, and `input` is only read. The backends of
-// today serve memory of the CPU; another device is refused (kInvalid).
+// values from `data` too. Else the two do not overlap, and `input` is only read. Memory of a GPU is
+// served by the communicators of gpu/device_communicator.h alone, others refuse it (kInvalid);
+// `stream` orders it: the operation comes behind what was issued there before the call.
 //
 // With n ranks and a block of `count` elements:
 //   operation      | takes (input)              | gives (data)               | in place
@@ -38,6 +39,7 @@ struct CommBuffer {
   DataType type = DataType::kF32;
   Device device;
   const void* input = nullptr;
+  void* stream = nullptr;  // of `device`: Stream::handle(); meaningless for the CPU
 };
 
 // The ways to carry out an operation; collectives.h has their table of steps and bytes, and says
@@ -249,6 +251,8 @@ class Communicator {
   // long for a rank from which nothing comes; until then what the communicator was made with.
   virtual void set_silence_limit(Duration limit) = 0;
 
+  // The first error, which broke the communicator; success while there is none.
+  virtual Status health() const = 0;
   // The rank of the world that the first error blames; -1 if there is none, or nobody to blame.
   virtual int suspect() const = 0;
   virtual CollectiveCounts counts() const = 0;

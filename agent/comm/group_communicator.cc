@@ -37,6 +37,10 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int colour, int key) {
 }
 
 Result<Operation::Start> GroupCommunicator::prepare(const Call& call) const {
+  if (call.buffer.device.type != DeviceType::kCpu) {
+    return invalid(std::string("[comm] ") + name_of(call.kind) +
+                   ": shared memory and TCP serve memory of the CPU, not of a GPU");
+  }
   TRY_ASSIGN(const CallMemory memory, check_call(call, rank(), size()));
   const bool rooted = call.kind == Collective::kBroadcast || call.kind == Collective::kReduce ||
                       call.kind == Collective::kScatter || call.kind == Collective::kGather ||
@@ -118,6 +122,12 @@ Result<std::unique_ptr<Communicator>> GroupCommunicator::sub_group(const std::ve
 void GroupCommunicator::abort(const std::string& reason) {
   core_->fail({.reason = "aborted by rank " + std::to_string(core_->rank()) + ": " + reason,
                .suspect = core_->rank()});
+}
+
+Status GroupCommunicator::health() const {
+  if (!core_->fault().raised()) return {};
+  const Fault fault = core_->fault().get();
+  return Error{fault.code, "[comm] " + fault.reason};
 }
 
 int GroupCommunicator::suspect() const {

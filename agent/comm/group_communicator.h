@@ -25,6 +25,7 @@ class GroupCommunicator final : public Communicator {
   Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) override;
   void abort(const std::string& reason) override;
   void set_silence_limit(Duration limit) override { core_->set_operation_limit(limit); }
+  Status health() const override;
   int suspect() const override;
   CollectiveCounts counts() const override;
   Traffic traffic() const override { return core_->traffic(); }

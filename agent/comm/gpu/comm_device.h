@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "agent/comm/data_type.h"
+#include "common/base/result.h"
+#include "kernels/device/device.h"
+
+namespace lockstep {
+
+// A point in the order of a stream. Thread-safe.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  virtual Result<bool> passed() const = 0;
+  // What is issued on that stream from now on runs after it.
+  virtual Status delay(void* stream) const = 0;
+};
+
+struct TruthArgs {
+  void* to = nullptr;
+  const void* from = nullptr;  // may be `to`
+  size_t count = 0;
+};
+
+// What communication needs of the device that buffers are on. Streams are given by their handle
+// (Stream::handle()); what is issued on one is carried out in its order. Thread-safe.
+class CommDevice {
+ public:
+  virtual ~CommDevice() = default;
+  virtual Device device() const = 0;
+
+  // A stream of its own; get() is the handle.
+  virtual Result<std::shared_ptr<void>> create_stream() = 0;
+  // Memory of the device, and page-locked memory of the host; `by`: for what, in errors. Freeing
+  // it may wait for everything that the device is doing.
+  virtual Result<std::shared_ptr<void>> allocate(size_t bytes, std::string_view by) = 0;
+  virtual Result<std::shared_ptr<void>> allocate_pinned(size_t bytes, std::string_view by) = 0;
+
+  // The point behind all that was issued on the stream so far.
+  virtual Result<std::unique_ptr<Mark>> mark(void* stream) = 0;
+  virtual Status copy(void* stream, const CopyArgs& args) = 0;
+  // to[i] = from[i] is 0 ? 0 : 1 (a NaN is not 0).
+  virtual Status truth(void* stream, DataType type, const TruthArgs& args) = 0;
+  // data[i] /= ranks, as divide_by_ranks (reduce.h).
+  struct DivideArgs {
+    void* data = nullptr;
+    size_t count = 0;
+    int ranks = 1;
+  };
+  virtual Status divide(void* stream, DataType type, const DivideArgs& args) = 0;
+};
+
+// The one of kernels/device; for the CPU too, where everything is done when a call returns.
+std::unique_ptr<CommDevice> make_comm_device(Device device);
+
+}  // namespace lockstep

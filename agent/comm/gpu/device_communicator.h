@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/comm/communicator.h"
+#include "agent/comm/gpu/backend_choice.h"
+#include "agent/comm/gpu/comm_device.h"
+#include "agent/comm/gpu/nccl_api.h"
+#include "agent/comm/gpu/staging_plan.h"
+
+namespace lockstep {
+
+struct DeviceOptions {
+  Device device;  // of this rank
+  DeviceBackendKind backend = DeviceBackendKind::kAuto;
+  Duration limit = std::chrono::seconds(60);  // as Call::limit, for NCCL
+  // For NCCL: ranks compare their calls before every collective (NcclBackend).
+  bool check_mismatches = false;
+};
+
+// A communicator that serves memory of the rank's GPU too: by NCCL where every rank has a GPU of
+// its own and the same NCCL, else by way of host memory. What is in memory of the CPU goes to
+// `host` as before; calls given together are of one kind of memory. Not run on a GPU.
+//
+// A collective of all ranks of `host`. Its groups have a backend each; dropping one waits for the
+// others to do so (NcclBackend). On the GPU, operations of several groups under way at once must be
+// able to run at once: two groups whose operations one GPU does one behind the other, in another
+// order than a second GPU of both does, wait for each other until their time limits.
+Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<Communicator> host,
+                                                               const DeviceOptions& options);
+
+// The same over a device and an NCCL that are given; `nccl` null: host memory.
+struct DeviceParts {
+  std::shared_ptr<CommDevice> device;
+  std::shared_ptr<NcclApi> nccl;
+  std::string why;                 // the backend was chosen
+  std::vector<std::string> paths;  // by rank, from this one; empty: those of the host
+  size_t staging_bytes = kStagingBytes;
+};
+Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<Communicator> host,
+                                                               const DeviceOptions& options,
+                                                               const DeviceParts& parts);
+
+}  // namespace lockstep

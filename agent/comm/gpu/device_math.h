@@ -1,0 +1,12 @@
+#pragma once
+
+#include "agent/comm/gpu/comm_device.h"
+
+// CommDevice's arithmetic on CUDA; cuda/ has it, no_cuda/ the same symbols, which return
+// kUnavailable.
+namespace lockstep::device_math {
+
+Status truth(int index, void* stream, DataType type, const TruthArgs& args);
+Status divide(int index, void* stream, DataType type, const CommDevice::DivideArgs& args);
+
+}  // namespace lockstep::device_math

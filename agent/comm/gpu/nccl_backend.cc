@@ -1,0 +1,424 @@
+#include "agent/comm/gpu/nccl_backend.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "agent/comm/frame.h"
+
+namespace lockstep {
+namespace {
+
+constexpr Duration kLookMin = std::chrono::microseconds(10);
+constexpr Duration kLookMax = std::chrono::milliseconds(1);
+
+TimePoint now() {
+  return SystemClock().now();
+}
+
+bool is_collective(const Call& call) {
+  return call.kind != Collective::kSend && call.kind != Collective::kReceive;
+}
+
+std::string seconds_text(Duration duration) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()) +
+         " ms";
+}
+
+}  // namespace
+
+NcclBackend::NcclBackend(const Options& options, std::unique_ptr<Communicator> group)
+    : options_(options), nccl_(*options.nccl), group_(std::move(group)), limit_(options.limit) {}
+
+Result<std::unique_ptr<DeviceBackend>> NcclBackend::create(const Options& options) {
+  std::vector<int> all(static_cast<size_t>(options.host->size()));
+  std::iota(all.begin(), all.end(), 0);
+  TRY_ASSIGN(std::unique_ptr<Communicator> group, options.host->sub_group(all));
+  std::unique_ptr<NcclBackend> backend(new NcclBackend(options, std::move(group)));
+  backend->watcher_ = std::thread([raw = backend.get()] { raw->watch(); });
+  return std::unique_ptr<DeviceBackend>(std::move(backend));
+}
+
+NcclBackend::~NcclBackend() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+Result<std::unique_ptr<DeviceBackend>> NcclBackend::sub_group(Communicator& host) {
+  Options options = options_;
+  options.host = &host;
+  {
+    const std::lock_guard lock(mutex_);
+    options.limit = limit_;
+  }
+  return create(options);
+}
+
+void NcclBackend::set_silence_limit(Duration limit) {
+  group_->set_silence_limit(limit);
+  const std::lock_guard lock(mutex_);
+  limit_ = limit;
+}
+
+void NcclBackend::fail(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_.has_value()) broken_ = error;
+  }
+  changed_.notify_all();
+}
+
+std::optional<Error> NcclBackend::broken() {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+// Breaks this side and, unless it is broken already, the communicator on the host; the error that
+// counts.
+Error NcclBackend::break_all(const Error& error) {
+  fail(error);
+  const Error first = *broken();
+  group_->abort(first.message);
+  return first;
+}
+
+// ---- Issuing
+
+void NcclBackend::start(std::vector<DeviceCall> calls) {
+  const std::lock_guard issuing(issue_mutex_);
+  PendingList pending;
+  Status status = prepare(calls, pending);
+  const bool is_refused = !status.ok() && status.error().code == Code::kInvalid;
+  if (status.ok()) status = issue(pending);
+  if (!status.ok()) {
+    const Error error = is_refused ? status.error() : break_all(status.error());
+    for (Pending& one : pending) give_back(one);
+    for (const DeviceCall& call : calls) call.operation->finish(error);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    pending_.splice(pending_.end(), pending);
+  }
+  changed_.notify_all();
+}
+
+// What can be refused, before anything is issued.
+Status NcclBackend::prepare(std::vector<DeviceCall>& calls, PendingList& pending) {
+  for (const DeviceCall& call : calls) {
+    Pending& one = pending.emplace_back();
+    one.call = call;
+    TRY_ASSIGN(one.plan, plan_nccl(call, group_->rank(), group_->size()));
+    // The spans are the caller's, and read.
+    one.call.call.send_counts = {};
+    one.call.call.receive_counts = {};
+  }
+  return {};
+}
+
+Status NcclBackend::issue(PendingList& pending) {
+  TRY(wait_formed());
+  if (options_.check_mismatches) TRY(check_headers(pending));
+  for (Pending& one : pending) {
+    void* stream = one.call.call.buffer.stream;
+    {
+      const std::lock_guard lock(mutex_);
+      one.limit = one.call.call.limit > Duration::zero() ? one.call.call.limit : limit_;
+    }
+    TRY(take_scratch(one));
+    TRY(run_local(one, one.plan.before));
+    TRY_ASSIGN(one.begin, options_.device->mark(stream));
+    if (is_collective(one.call.call)) ++entered_;
+  }
+  TRY(issue_steps(pending));
+  TRY(settle());
+  for (Pending& one : pending) {
+    TRY(run_local(one, one.plan.after));
+    TRY_ASSIGN(one.end, options_.device->mark(one.call.call.buffer.stream));
+  }
+  return {};
+}
+
+Status NcclBackend::wait_formed() {
+  TRY(group_->health());
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return formed_ || broken_.has_value(); });
+  if (broken_.has_value()) return *broken_;
+  return {};
+}
+
+Status NcclBackend::check_headers(const PendingList& pending) {
+  for (const Pending& one : pending) {
+    if (!is_collective(one.call.call)) continue;
+    TRY_ASSIGN(
+        const std::vector<CallHeader> headers,
+        group_->all_gather_value(header_of(one.call.call, one.call.operation->header.sequence)));
+    const Status status = compare_headers(headers);
+    if (!status.ok()) return conflict("[comm] " + status.error().message);
+  }
+  return {};
+}
+
+// All in one group, so that none waits for another. Every group that is begun is ended.
+Status NcclBackend::issue_steps(PendingList& pending) {
+  const std::lock_guard lock(nccl_mutex_);
+  if (comm_ == nullptr) return *broken();
+  Status first = nccl_.begin_group();
+  if (!first.ok()) return first;
+  for (const Pending& one : pending) {
+    for (const NcclStep& step : one.plan.steps) {
+      if (!first.ok()) break;
+      first = nccl_.issue(comm_, {.step = step,
+                                  .from = at(one, step.from),
+                                  .to = at(one, step.to),
+                                  .stream = one.call.call.buffer.stream});
+    }
+  }
+  const Status ended = nccl_.end_group();
+  return first.ok() ? ended : first;
+}
+
+// Until NCCL has issued everything on the streams: the first operations between ranks connect them.
+Status NcclBackend::settle() {
+  const TimePoint begin = now();
+  Duration limit{};
+  {
+    const std::lock_guard lock(mutex_);
+    limit = limit_;
+  }
+  for (Duration look = kLookMin;; look = std::min(2 * look, kLookMax)) {
+    if (const auto error = broken()) return *error;
+    {
+      const std::lock_guard lock(nccl_mutex_);
+      if (comm_ == nullptr) return *broken();
+      TRY_ASSIGN(const bool busy, nccl_.in_progress(comm_));
+      if (!busy) return {};
+    }
+    if (now() - begin >= limit) {
+      return timed_out("[comm] NCCL has not connected the ranks for " + seconds_text(limit));
+    }
+    std::this_thread::sleep_for(look);
+  }
+}
+
+std::byte* NcclBackend::at(const Pending& pending, NcclPlace place) const {
+  switch (place.area) {
+    case NcclArea::kInput:  // only read
+      return const_cast<std::byte*>(pending.call.memory.input) + place.at;
+    case NcclArea::kOutput:
+      return pending.call.memory.output + place.at;
+    case NcclArea::kScratch:
+      return static_cast<std::byte*>(pending.scratch.get()) + place.at;
+  }
+  return nullptr;
+}
+
+Status NcclBackend::run_local(const Pending& pending, const std::vector<LocalStep>& steps) {
+  CommDevice& device = *options_.device;
+  void* stream = pending.call.call.buffer.stream;
+  for (const LocalStep& step : steps) {
+    const auto count = static_cast<size_t>(step.count);
+    void* to = at(pending, step.to);
+    const void* from = at(pending, step.from);
+    switch (step.kind) {
+      case LocalStep::Kind::kCopy:
+        TRY(device.copy(stream,
+                        {.to = to, .from = from, .bytes = count * data_type_bytes(step.type)}));
+        break;
+      case LocalStep::Kind::kTruth:
+        TRY(device.truth(stream, step.type, {.to = to, .from = from, .count = count}));
+        break;
+      case LocalStep::Kind::kDivide:
+        TRY(device.divide(stream, step.type,
+                          {.data = to, .count = count, .ranks = group_->size()}));
+        break;
+    }
+  }
+  return {};
+}
+
+// Kept until the end: freeing memory of a device waits for everything on it, also for operations
+// that wait for this rank.
+Status NcclBackend::take_scratch(Pending& pending) {
+  if (pending.plan.scratch_bytes == 0) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = scratch_.lower_bound(pending.plan.scratch_bytes);
+    if (found != scratch_.end()) {
+      pending.scratch_bytes = found->first;
+      pending.scratch = std::move(found->second);
+      scratch_.erase(found);
+      return {};
+    }
+  }
+  pending.scratch_bytes = std::bit_ceil(std::max<size_t>(pending.plan.scratch_bytes, 256));
+  TRY_ASSIGN(pending.scratch, options_.device->allocate(pending.scratch_bytes, "communication"));
+  return {};
+}
+
+void NcclBackend::give_back(Pending& pending) {
+  if (pending.scratch == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  scratch_.emplace(pending.scratch_bytes, std::move(pending.scratch));
+}
+
+// ---- Watching
+
+void NcclBackend::watch() {
+  const Status formed = form();
+  if (!formed.ok()) break_all(formed.error());
+  {
+    const std::lock_guard lock(mutex_);
+    formed_ = formed.ok();
+  }
+  changed_.notify_all();
+  Duration look = kLookMin;
+  size_t before = 0;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (pending_.empty()) {
+        look = kLookMin;
+        changed_.wait(lock, [this] {
+          return stopping_ || !pending_.empty() || (broken_.has_value() && comm_ != nullptr);
+        });
+      } else {
+        changed_.wait_for(lock, look);
+      }
+      if (stopping_ && pending_.empty()) break;
+      before = pending_.size();
+    }
+    look_once();
+    const std::lock_guard lock(mutex_);
+    look = pending_.size() < before ? kLookMin : std::min(2 * look, kLookMax);
+  }
+  leave();
+}
+
+Status NcclBackend::form() {
+  NcclId id{};
+  if (group_->rank() == 0) {
+    TRY_ASSIGN(id, nccl_.make_id());
+  }
+  TRY(group_->broadcast(
+      {.data = id.data(), .count = static_cast<int64_t>(id.size()), .type = DataType::kU8}, 0));
+  {
+    const std::lock_guard lock(nccl_mutex_);
+    TRY_ASSIGN(NcclApi::Comm comm, nccl_.init({.id = id,
+                                               .rank = group_->rank(),
+                                               .size = group_->size(),
+                                               .device = options_.device->device().index}));
+    const std::lock_guard state(mutex_);
+    comm_ = comm;
+  }
+  const TimePoint begin = now();
+  for (Duration look = kLookMin;; look = std::min(2 * look, kLookMax)) {
+    TRY(group_->health());
+    {
+      const std::lock_guard lock(nccl_mutex_);
+      TRY_ASSIGN(const bool busy, nccl_.in_progress(comm_));
+      if (!busy) return {};
+    }
+    std::unique_lock lock(mutex_);
+    if (broken_.has_value()) return *broken_;
+    if (now() - begin >= limit_) {
+      return timed_out("[comm] not all ranks have come to NCCL within " + seconds_text(limit_));
+    }
+    changed_.wait_for(lock, look);
+  }
+}
+
+// What has come to its end succeeds, also beside a fault.
+void NcclBackend::look_once() {
+  PendingList looked_at;
+  {
+    const std::lock_guard lock(mutex_);
+    looked_at.swap(pending_);
+  }
+  std::optional<Error> error;
+  const TimePoint at = now();
+  for (auto one = looked_at.begin(); one != looked_at.end();) {
+    const Result<bool> passed = one->end->passed();
+    if (passed.ok() && *passed) {
+      if (is_collective(one->call.call)) ++completed_;
+      give_back(*one);
+      one->call.operation->finish({});
+      one = looked_at.erase(one);
+      continue;
+    }
+    const Status status = passed.ok() ? look_at(*one, at) : Status(passed.error());
+    if (!status.ok() && !error.has_value()) error = status.error();
+    ++one;
+  }
+  {
+    // In front of what was issued meanwhile.
+    const std::lock_guard lock(mutex_);
+    pending_.splice(pending_.begin(), looked_at);
+  }
+  if (const auto known = broken()) error = known;
+  if (const Status host = group_->health(); !host.ok() && !error.has_value()) error = host.error();
+  if (!error.has_value()) {
+    const std::lock_guard lock(nccl_mutex_);
+    const Result<bool> state = comm_ == nullptr ? Result<bool>(false) : nccl_.in_progress(comm_);
+    if (!state.ok()) error = state.error();
+  }
+  if (error.has_value()) end_pending(break_all(*error));
+}
+
+Status NcclBackend::look_at(Pending& pending, TimePoint now) {
+  if (!pending.is_running) {
+    TRY_ASSIGN(pending.is_running, pending.begin->passed());
+    pending.since = now;
+  }
+  if (!pending.is_running || now - pending.since < pending.limit) return {};
+  return timed_out("[comm] " + operation_name(pending.call.operation->header) +
+                   ": not done on the GPU after " + seconds_text(pending.limit) +
+                   "; a rank has not come to it, or stands still in it");
+}
+
+// Memory that the aborted operations might still touch stays until the end.
+void NcclBackend::end_pending(const Error& error) {
+  {
+    const std::lock_guard lock(nccl_mutex_);
+    NcclApi::Comm comm = nullptr;
+    {
+      const std::lock_guard state(mutex_);
+      std::swap(comm, comm_);
+    }
+    if (comm != nullptr) nccl_.abort(comm);
+  }
+  PendingList ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended.swap(pending_);
+    for (Pending& one : ended) {
+      if (one.scratch != nullptr) scratch_.emplace(0, std::move(one.scratch));
+    }
+  }
+  for (Pending& one : ended) one.call.operation->finish(error);
+}
+
+void NcclBackend::leave() {
+  const std::lock_guard lock(nccl_mutex_);
+  if (comm_ == nullptr) return;
+  bool is_quiet = !broken().has_value() && group_->health().ok() && nccl_.finalize(comm_).ok();
+  const TimePoint begin = now();
+  for (Duration look = kLookMin; is_quiet; look = std::min(2 * look, kLookMax)) {
+    const Result<bool> busy = nccl_.in_progress(comm_);
+    if (busy.ok() && !*busy) break;
+    is_quiet = busy.ok() && group_->health().ok() && now() - begin < options_.limit;
+    std::this_thread::sleep_for(look);
+  }
+  if (is_quiet) {
+    nccl_.destroy(comm_);
+  } else {
+    nccl_.abort(comm_);
+  }
+  comm_ = nullptr;
+}
+
+}  // namespace lockstep

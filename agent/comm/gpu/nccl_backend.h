@@ -1,0 +1,118 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/comm/gpu/comm_device.h"
+#include "agent/comm/gpu/device_backend.h"
+#include "agent/comm/gpu/nccl_api.h"
+#include "agent/comm/gpu/nccl_plan.h"
+
+namespace lockstep {
+
+// Operations on device memory by NCCL (nccl_plan.h says how, and what is promised). Not run on a
+// GPU.
+//
+// The ranks meet through the communicator on the host: rank 0's id is broadcast there, on a thread
+// of the group's own, so that groups are made side by side in any order; the first operation waits
+// for it. start() issues on the call's stream, with NCCL's connections made where they were
+// missing, so that what is issued on the stream afterwards comes behind the operation.
+//
+// The thread looks at what is under way: whether the stream has come to the operation's end, NCCL's
+// asynchronous errors, the communicator on the host (which knows at once when a rank ends or
+// aborts), and the time limit, which counts from when the stream has come to the operation. A fault
+// aborts NCCL's communicator and, if it began here, breaks the one on the host, which tells the
+// other ranks.
+class NcclBackend final : public DeviceBackend {
+ public:
+  struct Options {
+    Communicator* host = nullptr;  // outlives the backend; its calls are not disturbed
+    std::shared_ptr<CommDevice> device;
+    std::shared_ptr<NcclApi> nccl;
+    Duration limit = std::chrono::seconds(60);
+    // Ranks compare what they call before every collective: finds mismatches instead of hanging, at
+    // the price of a small all_gather on the host, which start() waits for. Sends aren't compared.
+    // kConflict where it is found; ranks that hear of it before have its words as kUnavailable.
+    bool check_mismatches = false;
+  };
+  static Result<std::unique_ptr<DeviceBackend>> create(const Options& options);
+  // Waits until the other ranks have come and leave too, as long as the limit.
+  ~NcclBackend() override;
+
+  void start(std::vector<DeviceCall> calls) override;
+  Result<std::unique_ptr<DeviceBackend>> sub_group(Communicator& host) override;
+  void fail(const Error& error) override;
+  void set_silence_limit(Duration limit) override;
+  std::string name() const override { return "NCCL " + nccl_version_text(nccl_.version()); }
+  CollectiveCounts counts() const override { return {entered_.load(), completed_.load()}; }
+
+ private:
+  // One call from its issue to its end.
+  struct Pending {
+    DeviceCall call;
+    NcclPlan plan;
+    std::shared_ptr<void> scratch;
+    size_t scratch_bytes = 0;
+    std::unique_ptr<Mark> begin;
+    std::unique_ptr<Mark> end;
+    Duration limit{};
+    bool is_running = false;  // the stream has come to it
+    TimePoint since{};
+  };
+  using PendingList = std::list<Pending>;
+
+  NcclBackend(const Options& options, std::unique_ptr<Communicator> group);
+  // The callers'.
+  Status prepare(std::vector<DeviceCall>& calls, PendingList& pending);
+  Status issue(PendingList& pending);
+  Status issue_steps(PendingList& pending);
+  Status run_local(const Pending& pending, const std::vector<LocalStep>& steps);
+  Status check_headers(const PendingList& pending);
+  Status wait_formed();
+  Status settle();
+  std::byte* at(const Pending& pending, NcclPlace place) const;
+
+  // The thread's.
+  void watch();
+  Status form();
+  void look_once();
+  Status look_at(Pending& pending, TimePoint now);
+  void end_pending(const Error& error);
+  void leave();
+
+  // Anyone's.
+  std::optional<Error> broken();
+  Error break_all(const Error& error);
+  Status take_scratch(Pending& pending);
+  void give_back(Pending& pending);
+
+  const Options options_;
+  NcclApi& nccl_;
+  const std::unique_ptr<Communicator> group_;  // of the same ranks: ids, headers, faults
+  std::atomic<uint64_t> entered_{0};
+  std::atomic<uint64_t> completed_{0};
+
+  std::mutex issue_mutex_;        // one start() at a time
+  std::mutex nccl_mutex_;         // one call of NCCL's at a time
+  NcclApi::Comm comm_ = nullptr;  // made and ended by the thread; null: none, or aborted
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Duration limit_;
+  PendingList pending_;
+  std::multimap<size_t, std::shared_ptr<void>> scratch_;  // not in use, by size
+  std::optional<Error> broken_;
+  bool formed_ = false;
+  bool stopping_ = false;
+  std::thread watcher_;  // last
+};
+
+}  // namespace lockstep

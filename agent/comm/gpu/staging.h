@@ -1,0 +1,108 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "agent/comm/gpu/comm_device.h"
+#include "agent/comm/gpu/device_backend.h"
+#include "agent/comm/gpu/staging_plan.h"
+
+namespace lockstep {
+
+// Operations on device memory by way of page-locked memory of the host and a communicator there:
+// for GPUs that NCCL can't serve. A thread of its own copies a part in while the one before it
+// travels and copies it out behind. Two parts an operation are under way at a time, so that
+// 4 * kStagingBytes of memory serve an operation of any size; it is kept for the next one.
+//
+// The sums and their order are those of the communicator on the host, part by part (plan_staging).
+// What is issued on the call's stream after wait() has returned comes after the operation; what is
+// issued before that has no place in its order.
+class StagingBackend final : public DeviceBackend {
+ public:
+  struct Options {
+    Communicator* host = nullptr;  // outlives the backend; its calls are not disturbed
+    std::shared_ptr<CommDevice> device;
+    size_t chunk_bytes = kStagingBytes;
+  };
+  static Result<std::unique_ptr<DeviceBackend>> create(const Options& options);
+  ~StagingBackend() override;
+
+  void start(std::vector<DeviceCall> calls) override;
+  Result<std::unique_ptr<DeviceBackend>> sub_group(Communicator& host) override;
+  void fail(const Error& error) override;
+  void set_silence_limit(Duration limit) override { group_->set_silence_limit(limit); }
+  std::string name() const override { return "host memory"; }
+  CollectiveCounts counts() const override { return {entered_.load(), completed_.load()}; }
+
+ private:
+  enum class Stage : uint8_t { kFree, kComingIn, kWaiting, kTravelling, kGoingOut };
+  struct Slot {
+    Stage stage = Stage::kFree;
+    size_t chunk = 0;
+    std::shared_ptr<void> in;
+    std::shared_ptr<void> out;
+    std::unique_ptr<Mark> mark;
+    Work work;
+  };
+  struct Job {
+    DeviceCall call;
+    std::vector<int64_t> send_counts;
+    std::vector<int64_t> receive_counts;
+    std::vector<StagingChunk> chunks;
+    std::unique_ptr<Mark> begin;  // behind what the caller had issued
+    size_t begun = 0;             // chunks
+    size_t issued = 0;
+    size_t done = 0;
+    Slot slots[2];
+  };
+  // Chunks of one lane are given to the host in order, those of different lanes are not.
+  using Lane = std::pair<Collective, int>;
+
+  StagingBackend(Options options, std::unique_ptr<Communicator> group);
+  Status make_streams();
+  Status check(const std::vector<DeviceCall>& calls) const;
+  static Lane lane_of(const Call& call);
+  std::optional<Error> broken();
+  void work();
+  bool step_all();
+  Result<bool> step(Job& job);
+  Result<bool> step(Job& job, Slot& slot);
+  Status come_in(Job& job, Slot& slot);
+  bool issue(Job& job, Slot& slot);
+  Status go_out(Job& job, Slot& slot);
+  bool may_end(Job& job);
+  void finish(Job& job, const Status& status);
+  Result<std::shared_ptr<void>> take_memory(size_t bytes);
+  void give_back(Job& job);
+
+  const Options options_;
+  const std::unique_ptr<Communicator> group_;  // of the same ranks, for the chunks alone
+  std::shared_ptr<void> stream_in_;
+  std::shared_ptr<void> stream_out_;
+  std::atomic<uint64_t> entered_{0};
+  std::atomic<uint64_t> completed_{0};
+
+  // The thread's.
+  std::list<Job> jobs_;
+  std::map<Lane, std::deque<Job*>> lanes_;               // jobs that have chunks to be issued
+  std::multimap<size_t, std::shared_ptr<void>> memory_;  // page-locked, not in use, by size
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<Job> fresh_;
+  std::optional<Error> broken_;
+  bool stopping_ = false;
+  std::thread worker_;  // last
+};
+
+}  // namespace lockstep

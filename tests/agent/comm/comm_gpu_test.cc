@@ -1,0 +1,154 @@
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "agent/comm/gpu/device_communicator.h"
+#include "agent/comm/gpu/gpu_links.h"
+#include "agent/comm/reduce.h"
+#include "kernels/device/nvml.h"
+#include "tests/agent/comm/values.h"
+#include "tests/agent/comm/worlds.h"
+#include "tests/kernels/gpu_cases.h"
+
+namespace lockstep {
+namespace {
+
+using test::expect;
+
+constexpr size_t kCount = 10'007;
+
+// Values of a type, on the GPU and off it.
+struct Values {
+  DataType type = DataType::kF32;
+  std::vector<std::byte> host;
+  Buffer device;
+  Stream stream;
+
+  static Result<Values> make(DataType type, Device device, uint64_t seed, size_t count) {
+    Values values{.type = type, .host = {}, .device = {}, .stream = {}};
+    values.host.resize(count * data_type_bytes(type));
+    for (size_t i = 0; i < count; ++i) {
+      test::store(type, values.host.data(), i,
+                  test::draw(type, ReduceOp::kSum, {.seed = seed, .rank = 0, .index = i}));
+    }
+    TRY_ASSIGN(values.stream, Stream::create(device));
+    TRY_ASSIGN(values.device, Buffer::allocate(device, values.host.size()));
+    TRY(copy_bytes(
+        values.stream,
+        {.to = values.device.data(), .from = values.host.data(), .bytes = values.host.size()}));
+    return values;
+  }
+
+  Result<std::vector<std::byte>> read() {
+    std::vector<std::byte> bytes(host.size());
+    TRY(copy_bytes(stream, {.to = bytes.data(), .from = device.data(), .bytes = bytes.size()}));
+    TRY(stream.synchronize());
+    return bytes;
+  }
+};
+
+Status arithmetic_agrees_with_the_cpu() {
+  const Device gpu{DeviceType::kCuda, 0};
+  const auto device = make_comm_device(gpu);
+  for (int i = 0; i < kDataTypes; ++i) {
+    const auto type = static_cast<DataType>(i);
+    TRY_ASSIGN(Values values, Values::make(type, gpu, 1, kCount));
+    std::vector<std::byte> expected = values.host;
+    TRY(device->divide(values.stream.handle(), type,
+                       {.data = values.device.data(), .count = kCount, .ranks = 3}));
+    divide_by_ranks(type, expected.data(), kCount, 3);
+    TRY_ASSIGN(const std::vector<std::byte> divided, values.read());
+    TRY(expect(divided == expected, std::string("division of ") + name_of(type)));
+    TRY(device->truth(values.stream.handle(), type,
+                      {.to = values.device.data(), .from = values.device.data(), .count = kCount}));
+    reduce(type, ReduceOp::kLor,
+           {.into = expected.data(), .a = expected.data(), .b = expected.data(), .count = kCount});
+    TRY_ASSIGN(const std::vector<std::byte> truth, values.read());
+    TRY(expect(truth == expected, std::string("truth of ") + name_of(type)));
+  }
+  return {};
+}
+
+// One rank's part: sums of numbers that are exact in any order.
+Status reduce_and_gather(Communicator& comm, Device device) {
+  TRY_ASSIGN(Values values, Values::make(DataType::kF32, device, 7, kCount));
+  const CommBuffer sum{.data = values.device.data(),
+                       .count = static_cast<int64_t>(kCount),
+                       .device = device,
+                       .stream = values.stream.handle()};
+  TRY(comm.all_reduce(sum, ReduceOp::kSum));
+  TRY(comm.all_reduce(sum, ReduceOp::kAvg));
+  TRY_ASSIGN(const std::vector<std::byte> read, values.read());
+  for (size_t i = 0; i < kCount; ++i) {
+    const double wanted = test::load(DataType::kF32, values.host.data(), i).real * comm.size();
+    const double got = test::load(DataType::kF32, read.data(), i).real;
+    TRY(expect(got == wanted, "at " + std::to_string(i) + ": " + std::to_string(got) + ", not " +
+                                  std::to_string(wanted)));
+  }
+  TRY_ASSIGN(Values all,
+             Values::make(DataType::kF32, device, 9, kCount * static_cast<size_t>(comm.size())));
+  TRY(comm.all_gather({.data = all.device.data(),
+                       .count = static_cast<int64_t>(kCount),
+                       .device = device,
+                       .stream = all.stream.handle()}));
+  TRY(comm.all_to_all({.data = all.device.data(),
+                       .count = static_cast<int64_t>(kCount),
+                       .device = device,
+                       .stream = all.stream.handle()}));
+  return all.stream.synchronize();
+}
+
+// Ranks as threads, rank r on device_of(r).
+Status world_of(int size, DeviceBackendKind backend, const std::function<int(int)>& device_of) {
+  test::World hosts = test::make_world(test::Transport::kThreads, size);
+  std::vector<Status> results(static_cast<size_t>(size));
+  test::on_ranks(size, [&](int rank) {
+    const auto at = static_cast<size_t>(rank);
+    const Device device{DeviceType::kCuda, device_of(rank)};
+    auto comm =
+        make_device_communicator(std::move(hosts[at]), {.device = device, .backend = backend});
+    results[at] = comm.ok() ? reduce_and_gather(**comm, device) : Status(comm.error());
+    // So that no rank waits for one that has given up.
+    if (comm.ok() && !results[at].ok()) (*comm)->abort(results[at].error().message);
+  });
+  for (const Status& status : results) TRY(status);
+  return {};
+}
+
+Status two_ranks_share_one_gpu_by_way_of_host_memory() {
+  return world_of(2, DeviceBackendKind::kAuto, [](int) { return 0; });
+}
+
+Status nccl_serves_one_rank() {
+  return world_of(1, DeviceBackendKind::kNccl, [](int) { return 0; });
+}
+
+Status nccl_serves_a_rank_on_every_gpu() {
+  return world_of(device_count(DeviceType::kCuda), DeviceBackendKind::kNccl,
+                  [](int rank) { return rank; });
+}
+
+Status gpus_and_their_links_are_named() {
+  const std::string text = gpus_text(look_at_gpus());
+  TRY(expect(text != "none" && text.find("says nothing") == std::string::npos, text));
+  TRY_ASSIGN(const DeviceInfo info, describe({DeviceType::kCuda, 0}));
+  TRY_ASSIGN(const std::unique_ptr<Nvml> nvml, Nvml::load());
+  TRY_ASSIGN(const GpuSample sample, nvml->sample(info.bus));
+  return expect(sample.memory_used_bytes.has_value(), "NVML says no memory for " + info.bus);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main() {
+  using namespace lockstep;
+  return test::run_gpu_cases({
+      {"arithmetic agrees with the CPU", arithmetic_agrees_with_the_cpu},
+      {"two ranks share one GPU by way of host memory",
+       two_ranks_share_one_gpu_by_way_of_host_memory},
+      {"NCCL serves one rank", nccl_serves_one_rank},
+      {"NCCL serves a rank on every GPU", nccl_serves_a_rank_on_every_gpu},
+      {"GPUs and their links are named", gpus_and_their_links_are_named},
+  });
+}

@@ -1,0 +1,85 @@
+#include "tests/agent/comm/gpu/device_world.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace lockstep::test {
+namespace {
+
+// Gives every call to a device communicator, on a stream.
+class OnStream final : public Communicator {
+ public:
+  OnStream(std::unique_ptr<Communicator> inner, Device device, void* stream)
+      : inner_(std::move(inner)), device_(device), stream_(stream) {}
+
+  using Communicator::run;
+  using Communicator::start;
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  Work start(std::span<const Call> calls) override { return inner_->start(on_device(calls)); }
+  Status run(std::span<const Call> calls) override { return inner_->run(on_device(calls)); }
+  Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) override {
+    TRY_ASSIGN(auto group, inner_->sub_group(ranks));
+    return std::unique_ptr<Communicator>(new OnStream(std::move(group), device_, stream_));
+  }
+  void abort(const std::string& reason) override { inner_->abort(reason); }
+  void set_silence_limit(Duration limit) override { inner_->set_silence_limit(limit); }
+  Status health() const override { return inner_->health(); }
+  int suspect() const override { return inner_->suspect(); }
+  CollectiveCounts counts() const override { return inner_->counts(); }
+  Traffic traffic() const override { return inner_->traffic(); }
+  const HostMap& hosts() const override { return inner_->hosts(); }
+  std::string path_to(int rank) const override { return inner_->path_to(rank); }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  std::vector<Call> on_device(std::span<const Call> calls) const {
+    std::vector<Call> made(calls.begin(), calls.end());
+    for (Call& call : made) {
+      call.buffer.device = device_;
+      call.buffer.stream = stream_;
+    }
+    return made;
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  Device device_;
+  void* stream_;
+};
+
+}  // namespace
+
+DeviceWorld::DeviceWorld(const DeviceWorldOptions& options) {
+  if (options.has_nccl) nccl_ = std::make_shared<FakeNccl>();
+  World hosts = make_world(Transport::kThreads, options.size, options.limit);
+  for (int rank = 0; rank < options.size; ++rank) {
+    devices_.push_back(std::make_shared<FakeDevice>(rank));
+    auto stream = devices_.back()->create_stream();
+    CHECK(stream.ok());
+    streams_.push_back(std::move(stream).value());
+    const Device device{DeviceType::kCuda, rank};
+    auto made = make_device_communicator(
+        std::move(hosts[static_cast<size_t>(rank)]),
+        {.device = device, .limit = options.limit, .check_mismatches = options.check_mismatches},
+        {.device = devices_.back(),
+         .nccl = nccl_,
+         .why = "for a test",
+         .staging_bytes = options.staging_bytes});
+    CHECK(made.ok());
+    world_.push_back(
+        std::make_unique<OnStream>(std::move(made).value(), device, streams_.back().get()));
+  }
+}
+
+DeviceWorld::~DeviceWorld() {
+  drop();
+}
+
+void DeviceWorld::drop() {
+  on_ranks(static_cast<int>(world_.size()),
+           [&](int rank) { world_[static_cast<size_t>(rank)].reset(); });
+  world_.clear();
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "agent/comm/gpu/device_communicator.h"
+#include "tests/agent/comm/gpu/fake_device.h"
+#include "tests/agent/comm/gpu/fake_nccl.h"
+#include "tests/agent/comm/worlds.h"
+
+namespace lockstep::test {
+
+// A world whose ranks are threads, each with a fake GPU. What its communicators are given as memory
+// of the CPU they take as the GPU's, on a stream of the rank's, so that the cases of all other
+// communicators run on them.
+struct DeviceWorldOptions {
+  int size = 2;
+  bool has_nccl = false;  // else by way of host memory
+  bool check_mismatches = false;
+  Duration limit = std::chrono::seconds(60);
+  size_t staging_bytes = kStagingBytes;
+};
+
+class DeviceWorld {
+ public:
+  explicit DeviceWorld(const DeviceWorldOptions& options);
+  ~DeviceWorld();
+
+  World& world() { return world_; }
+  Communicator& operator[](int rank) { return *world_[static_cast<size_t>(rank)]; }
+  FakeDevice& device(int rank) { return *devices_[static_cast<size_t>(rank)]; }
+  FakeStream& stream(int rank) { return fake_stream(streams_[static_cast<size_t>(rank)].get()); }
+  FakeNccl& nccl() { return *nccl_; }
+  // By a thread for each rank, as they wait for each other.
+  void drop();
+
+ private:
+  std::shared_ptr<FakeNccl> nccl_;
+  std::vector<std::shared_ptr<FakeDevice>> devices_;
+  std::vector<std::shared_ptr<void>> streams_;
+  World world_;
+};
+
+}  // namespace lockstep::test

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "agent/comm/gpu/comm_device.h"
+
+namespace lockstep::test {
+
+// A stream: tasks that one thread carries out in order, some time after they were issued. A task
+// may wait for others, as a kernel of a collective does.
+class FakeStream {
+ public:
+  FakeStream();
+  ~FakeStream();
+  void issue(std::function<void()> task);
+  void drain();
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool busy_ = false;
+  bool stopping_ = false;
+  std::thread thread_;  // last
+};
+
+// A GPU whose memory is the host's and whose streams are threads: nothing is done when a call
+// returns, so that who doesn't wait is found out. Calls can be made to fail. Outlives its streams.
+class FakeDevice final : public CommDevice {
+ public:
+  explicit FakeDevice(int index) : index_(index) {}
+  Device device() const override { return {DeviceType::kCuda, index_}; }
+
+  Result<std::shared_ptr<void>> create_stream() override;
+  Result<std::shared_ptr<void>> allocate(size_t bytes, std::string_view by) override;
+  Result<std::shared_ptr<void>> allocate_pinned(size_t bytes, std::string_view by) override;
+  Result<std::unique_ptr<Mark>> mark(void* stream) override;
+  Status copy(void* stream, const CopyArgs& args) override;
+  Status truth(void* stream, DataType type, const TruthArgs& args) override;
+  Status divide(void* stream, DataType type, const DivideArgs& args) override;
+
+  // The n-th copy from now on is refused, and later ones.
+  void fail_copies_after(int copies);
+  // Page-locked bytes that were ever allocated.
+  size_t pinned_bytes() const;
+  // Waits for everything that was issued.
+  void drain();
+
+ private:
+  const int index_;
+  mutable std::mutex mutex_;
+  std::set<FakeStream*> streams_;
+  int copies_left_ = -1;  // -1: any number
+  size_t pinned_bytes_ = 0;
+};
+
+inline FakeStream& fake_stream(void* handle) {
+  return *static_cast<FakeStream*>(handle);
+}
+
+}  // namespace lockstep::test

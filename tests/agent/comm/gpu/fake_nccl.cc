@@ -1,0 +1,294 @@
+#include "tests/agent/comm/gpu/fake_nccl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include "agent/comm/reduce.h"
+#include "common/base/check.h"
+#include "tests/agent/comm/gpu/fake_device.h"
+
+namespace lockstep::test {
+
+// One rank's part in the world of an id.
+struct FakeNccl::Rank {
+  std::shared_ptr<World> world;
+  int rank = 0;
+  int busy = 0;  // calls of in_progress() that will say yes
+  uint64_t collectives = 0;
+  // What was issued but isn't on its stream yet: it gets there while the state is "in progress".
+  std::vector<std::pair<void*, std::function<void()>>> kernels;
+  bool is_finalized = false;
+  bool is_aborted = false;
+};
+
+struct FakeNccl::Step {
+  Rank* rank = nullptr;
+  std::shared_ptr<World> world;
+  int of = 0;  // the rank's number
+  uint64_t number = 0;
+  NcclCall call;
+};
+
+struct FakeNccl::World {
+  int size = 0;
+  int arrived = 0;
+  int left = 0;
+  bool is_aborted = false;  // by any rank: the others hang until they abort too
+  std::vector<std::unique_ptr<Rank>> ranks;
+  struct Collective {
+    std::vector<NcclCall> calls;
+    int here = 0;
+    int gone = 0;
+    bool is_done = false;
+  };
+  std::map<uint64_t, Collective> collectives;
+  struct Message {
+    std::vector<std::byte> bytes;
+  };
+  std::map<std::pair<int, int>, std::deque<Message>> messages;  // from, to
+};
+
+namespace {
+
+struct Group {
+  int depth = 0;
+  std::vector<std::pair<void*, std::function<void()>>> tasks;  // with their streams
+  std::vector<void*> comms;
+};
+thread_local Group group;
+
+size_t bytes_of(const NcclStep& step) {
+  return static_cast<size_t>(step.count) * data_type_bytes(step.type);
+}
+
+}  // namespace
+
+FakeNccl::FakeNccl() = default;
+FakeNccl::~FakeNccl() = default;
+
+Result<NcclId> FakeNccl::make_id() {
+  const std::lock_guard lock(mutex_);
+  NcclId id{};
+  const uint64_t number = ++ids_;
+  std::memcpy(id.data(), &number, sizeof number);
+  return id;
+}
+
+Result<NcclApi::Comm> FakeNccl::init(const Init& init) {
+  const std::lock_guard lock(mutex_);
+  uint64_t number = 0;
+  std::memcpy(&number, init.id.data(), sizeof number);
+  std::shared_ptr<World>& world = worlds_[number];
+  if (world == nullptr) {
+    world = std::make_shared<World>();
+    world->size = init.size;
+    world->ranks.resize(static_cast<size_t>(init.size));
+  }
+  CHECK(world->size == init.size);
+  auto& rank = world->ranks[static_cast<size_t>(init.rank)];
+  CHECK(rank == nullptr);
+  rank = std::make_unique<Rank>();
+  rank->world = world;
+  rank->rank = init.rank;
+  rank->busy = 2;
+  ++world->arrived;
+  ++alive_;
+  return static_cast<Comm>(rank.get());
+}
+
+Result<bool> FakeNccl::in_progress(Comm comm) {
+  const std::lock_guard lock(mutex_);
+  auto& rank = *static_cast<Rank*>(comm);
+  CHECK(!rank.is_aborted);
+  if (!broken_.empty()) return unavailable("[nccl] " + broken_);
+  if (rank.busy > 0) {
+    --rank.busy;
+    return true;
+  }
+  for (auto& [stream, kernel] : rank.kernels) fake_stream(stream).issue(std::move(kernel));
+  rank.kernels.clear();
+  if (rank.is_finalized) return rank.world->left < rank.world->size;
+  return rank.world->arrived < rank.world->size;
+}
+
+Status FakeNccl::begin_group() {
+  ++group.depth;
+  return {};
+}
+
+Status FakeNccl::issue(Comm comm, const NcclCall& call) {
+  CHECK(group.depth == 1);
+  const std::lock_guard lock(mutex_);
+  auto& rank = *static_cast<Rank*>(comm);
+  CHECK(!rank.is_aborted && !rank.is_finalized && rank.busy == 0);
+  CHECK(rank.world->arrived == rank.world->size);
+  CHECK(call.step.count > 0);
+  CHECK(call.step.op != ReduceOp::kAvg && call.step.op != ReduceOp::kLor);
+  if (refuses_) return unavailable("[nccl] ncclAllReduce: success expected, got invalid usage");
+  const bool is_message =
+      call.step.kind == NcclStep::Kind::kSend || call.step.kind == NcclStep::Kind::kReceive;
+  const Step step{.rank = &rank,
+                  .world = rank.world,
+                  .of = rank.rank,
+                  .number = is_message ? 0 : ++rank.collectives,
+                  .call = call};
+  group.tasks.emplace_back(call.stream, [this, step] { carry_out(step); });
+  group.comms.push_back(comm);
+  return {};
+}
+
+// What a group issues is one kernel: sends and receives of it don't wait for each other.
+Status FakeNccl::end_group() {
+  CHECK(group.depth == 1);
+  group.depth = 0;
+  std::map<void*, std::vector<std::function<void()>>> kernels;
+  for (auto& [stream, task] : group.tasks) kernels[stream].push_back(std::move(task));
+  group.tasks.clear();
+  const std::lock_guard lock(mutex_);
+  if (group.comms.empty()) return {};
+  auto& rank = *static_cast<Rank*>(group.comms.front());
+  rank.busy = 2;
+  CHECK(std::all_of(group.comms.begin(), group.comms.end(),
+                    [&](void* comm) { return comm == group.comms.front(); }));
+  group.comms.clear();
+  for (auto& [stream, tasks] : kernels) {
+    rank.kernels.emplace_back(stream, [tasks = std::move(tasks)] {
+      std::vector<std::thread> blocks;
+      for (const auto& task : tasks) blocks.emplace_back(task);
+      for (std::thread& block : blocks) block.join();
+    });
+  }
+  return {};
+}
+
+void FakeNccl::carry_out(const Step& step) {
+  std::unique_lock lock(mutex_);
+  World& world = *step.world;
+  const NcclStep& what = step.call.step;
+  const auto is_over = [&] { return step.rank->is_aborted; };
+  if (what.kind == NcclStep::Kind::kSend) {
+    World::Message message;
+    const auto* from = static_cast<const std::byte*>(step.call.from);
+    message.bytes.assign(from, from + bytes_of(what));
+    world.messages[{step.of, what.peer}].push_back(std::move(message));
+    changed_.notify_all();
+    return;
+  }
+  if (what.kind == NcclStep::Kind::kReceive) {
+    auto& box = world.messages[{what.peer, step.of}];
+    changed_.wait(lock, [&] { return is_over() || !box.empty(); });
+    if (is_over()) return;
+    CHECK(box.front().bytes.size() == bytes_of(what));
+    std::memcpy(step.call.to, box.front().bytes.data(), bytes_of(what));
+    box.pop_front();
+    return;
+  }
+  World::Collective& collective = world.collectives[step.number];
+  collective.calls.resize(static_cast<size_t>(world.size));
+  collective.calls[static_cast<size_t>(step.of)] = step.call;
+  if (++collective.here == world.size) {
+    const auto differs = [&](const NcclCall& call) {
+      return call.step.kind != what.kind || call.step.count != what.count;
+    };
+    const auto& calls = collective.calls;
+    // What doesn't match never ends.
+    if (std::none_of(calls.begin(), calls.end(), differs)) {
+      run_collective(world, step.number);
+      collective.is_done = true;
+      changed_.notify_all();
+    }
+  }
+  changed_.wait(lock, [&] { return is_over() || collective.is_done; });
+  if (++collective.gone == world.size) world.collectives.erase(step.number);
+}
+
+// Reads everything before it writes anything, as outputs may be inputs.
+void FakeNccl::run_collective(World& world, uint64_t number) {
+  const std::vector<NcclCall>& calls = world.collectives[number].calls;
+  const NcclStep& step = calls.front().step;
+  const size_t block = bytes_of(step);
+  const auto n = static_cast<size_t>(world.size);
+  const bool takes_all = step.kind == NcclStep::Kind::kReduceScatter;
+  std::vector<std::vector<std::byte>> given;
+  for (const NcclCall& call : calls) {
+    const auto* from = static_cast<const std::byte*>(call.from);
+    given.emplace_back(from, from + block * (takes_all ? n : 1));
+  }
+  const auto root = static_cast<size_t>(step.peer);
+  if (step.kind == NcclStep::Kind::kBroadcast) {
+    for (const NcclCall& call : calls) std::memcpy(call.to, given[root].data(), block);
+    return;
+  }
+  if (step.kind == NcclStep::Kind::kAllGather) {
+    for (const NcclCall& call : calls) {
+      for (size_t rank = 0; rank < n; ++rank) {
+        std::memcpy(static_cast<std::byte*>(call.to) + rank * block, given[rank].data(), block);
+      }
+    }
+    return;
+  }
+  std::vector<std::byte> sum = given.front();
+  for (size_t rank = 1; rank < n; ++rank) {
+    reduce(step.type, step.op,
+           {.into = sum.data(),
+            .a = sum.data(),
+            .b = given[rank].data(),
+            .count = sum.size() / data_type_bytes(step.type)});
+  }
+  for (size_t rank = 0; rank < n; ++rank) {
+    if (step.kind == NcclStep::Kind::kReduce && rank != root) continue;
+    std::memcpy(calls[rank].to, sum.data() + (takes_all ? rank * block : 0), block);
+  }
+}
+
+Status FakeNccl::finalize(Comm comm) {
+  const std::lock_guard lock(mutex_);
+  auto& rank = *static_cast<Rank*>(comm);
+  CHECK(!rank.is_aborted && !rank.is_finalized);
+  rank.is_finalized = true;
+  rank.busy = 2;
+  ++rank.world->left;
+  return {};
+}
+
+void FakeNccl::destroy(Comm comm) {
+  const std::lock_guard lock(mutex_);
+  auto& rank = *static_cast<Rank*>(comm);
+  CHECK(rank.is_finalized && rank.world->left == rank.world->size);
+  --alive_;
+}
+
+void FakeNccl::abort(Comm comm) {
+  const std::lock_guard lock(mutex_);
+  auto& rank = *static_cast<Rank*>(comm);
+  CHECK(!rank.is_aborted);
+  rank.is_aborted = true;
+  --alive_;
+  ++aborted_;
+  changed_.notify_all();
+}
+
+void FakeNccl::break_links(const std::string& words) {
+  const std::lock_guard lock(mutex_);
+  broken_ = words;
+}
+
+void FakeNccl::refuse_calls() {
+  const std::lock_guard lock(mutex_);
+  refuses_ = true;
+}
+
+int FakeNccl::alive() const {
+  const std::lock_guard lock(mutex_);
+  return alive_;
+}
+
+int FakeNccl::aborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "agent/comm/gpu/nccl_api.h"
+
+namespace lockstep::test {
+
+// An NCCL whose ranks are threads of this process and whose kernels are tasks of fake streams: a
+// collective runs when the streams of all ranks have come to it, in the order of the calls of its
+// communicator, whatever they are; what doesn't match hangs, as NCCL does. Communicators are made
+// and groups issued "in progress" for some calls of in_progress(). Using a communicator that is not
+// ready or was destroyed, a group that isn't closed, and sums other than NCCL's abort the process.
+class FakeNccl final : public NcclApi {
+ public:
+  FakeNccl();
+  ~FakeNccl() override;
+
+  int version() const override { return 22809; }
+  Result<NcclId> make_id() override;
+  Result<Comm> init(const Init& init) override;
+  Result<bool> in_progress(Comm comm) override;
+  Status begin_group() override;
+  Status issue(Comm comm, const NcclCall& call) override;
+  Status end_group() override;
+  Status finalize(Comm comm) override;
+  void destroy(Comm comm) override;
+  void abort(Comm comm) override;
+
+  // The asynchronous error of all communicators from now on, as when a link breaks.
+  void break_links(const std::string& words);
+  // Calls of issue() from now on are refused.
+  void refuse_calls();
+  // Communicators that were neither destroyed nor aborted.
+  int alive() const;
+  int aborted() const;
+
+ private:
+  struct Rank;
+  struct World;
+  struct Step;
+  void carry_out(const Step& step);
+  void run_collective(World& world, uint64_t number);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t ids_ = 0;
+  std::map<uint64_t, std::shared_ptr<World>> worlds_;
+  std::string broken_;
+  bool refuses_ = false;
+  int alive_ = 0;
+  int aborted_ = 0;
+};
+
+}  // namespace lockstep::test

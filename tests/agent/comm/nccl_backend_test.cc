@@ -1,0 +1,298 @@
+#include "agent/comm/gpu/nccl_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/agent/comm/cases.h"
+#include "tests/agent/comm/gpu/device_world.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::DeviceWorld;
+using test::on_all;
+
+CommBuffer f32(std::vector<float>& values) {
+  return {.data = values.data(), .count = static_cast<int64_t>(values.size())};
+}
+
+// The cases of all backends, on NCCL: it chooses the algorithm, and the transport isn't one.
+TEST(NcclBackend, GivesWhatAPlainLoopGivesForEveryPairOfFactors) {
+  constexpr uint64_t kSeed = 20261122;
+  std::map<int, std::vector<test::Case>> by_size;
+  for (test::Case c : test::covering_array(kSeed)) {
+    c.algorithm = Algorithm::kAuto;
+    if (c.count * static_cast<int64_t>(data_type_bytes(c.type)) <= 70'000) {
+      by_size[c.shape.world].push_back(c);
+    }
+  }
+  for (const auto& [size, cases] : by_size) {
+    std::printf("%zu cases of seed %llu on %d ranks\n", cases.size(),
+                static_cast<unsigned long long>(kSeed), size);
+    DeviceWorld world({.size = size, .has_nccl = true});
+    for (const test::Case& c : cases) {
+      on_all(world.world(), [&](Communicator& comm) { test::run_case(c, comm); });
+      if (HasFailure()) return;
+    }
+    world.drop();
+    EXPECT_EQ(world.nccl().alive(), 0);
+    EXPECT_EQ(world.nccl().aborted(), 0);
+  }
+}
+
+TEST(NcclBackend, MovesBlocksOfAnyCountsFromEachToEach) {
+  constexpr int kSize = 4;
+  DeviceWorld world({.size = kSize, .has_nccl = true});
+  on_all(world.world(), [&](Communicator& comm) {
+    const auto count = [](int from, int to) { return int64_t{(from * 3 + to * 5) % 4}; };
+    std::vector<int64_t> send;
+    std::vector<int64_t> receive;
+    std::vector<int32_t> input;
+    std::vector<int32_t> expected;
+    for (int peer = 0; peer < kSize; ++peer) {
+      send.push_back(count(comm.rank(), peer));
+      receive.push_back(count(peer, comm.rank()));
+      input.insert(input.end(), static_cast<size_t>(send.back()), comm.rank() * 10 + peer);
+      expected.insert(expected.end(), static_cast<size_t>(receive.back()), peer * 10 + comm.rank());
+    }
+    std::vector<int32_t> output(expected.size() + 1);
+    input.push_back(0);
+    const Status status =
+        comm.run({.kind = Collective::kAllToAll,
+                  .buffer = {.data = output.data(), .type = DataType::kI32, .input = input.data()},
+                  .send_counts = send,
+                  .receive_counts = receive});
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    expected.push_back(0);
+    EXPECT_EQ(output, expected);
+  });
+}
+
+TEST(NcclBackend, ComesBehindWhatTheStreamHasAndBeforeWhatComesLater) {
+  DeviceWorld world({.size = 3, .has_nccl = true});
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> values(1000, 0.f);
+    std::vector<float> seen(1000, 0.f);
+    test::FakeStream& stream = world.stream(comm.rank());
+    stream.issue([&] {
+      std::this_thread::yield();
+      std::fill(values.begin(), values.end(), 1.f);
+    });
+    Work work = comm.start_all_reduce(f32(values), ReduceOp::kSum);
+    stream.issue([&] { seen = values; });
+    EXPECT_TRUE(work.wait().ok());
+    EXPECT_TRUE(work.test());
+    stream.drain();
+    EXPECT_EQ(seen, std::vector<float>(1000, 3.f));
+  });
+}
+
+TEST(NcclBackend, IssuesCallsTogetherSoThatNoneWaitsForAnother) {
+  DeviceWorld world({.size = 2, .has_nccl = true});
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> mine(100'000, static_cast<float>(comm.rank()));
+    std::vector<float> others(mine.size());
+    std::vector<float> sum(10, 1.f);
+    const int peer = 1 - comm.rank();
+    // Receives first on both sides: one by one they would wait for each other for ever.
+    const std::array<Call, 3> calls = {
+        Call{.kind = Collective::kReceive, .buffer = f32(others), .rank = peer},
+        Call{.kind = Collective::kSend, .buffer = f32(mine), .rank = peer},
+        Call{.kind = Collective::kAllReduce, .buffer = f32(sum)}};
+    ASSERT_TRUE(comm.run(calls).ok());
+    EXPECT_EQ(others, std::vector<float>(mine.size(), static_cast<float>(peer)));
+    EXPECT_EQ(sum, std::vector<float>(10, 2.f));
+  });
+}
+
+TEST(NcclBackend, MakesGroupsInAnyOrderAndServesThemSideBySide) {
+  DeviceWorld world({.size = 3, .has_nccl = true});
+  on_all(world.world(), [&](Communicator& comm) {
+    const std::vector<std::vector<int>> groups = {{0, 1}, {1, 2}, {2, 0}};
+    std::vector<std::unique_ptr<Communicator>> made(3);
+    // Each rank begins with another one.
+    for (int turn = 0; turn < 3; ++turn) {
+      const auto index = static_cast<size_t>((turn + comm.rank()) % 3);
+      const auto& ranks = groups[index];
+      if (std::count(ranks.begin(), ranks.end(), comm.rank()) == 0) continue;
+      auto group = comm.sub_group(ranks);
+      ASSERT_TRUE(group.ok());
+      made[index] = std::move(*group);
+    }
+    for (size_t index = 0; index < 3; ++index) {
+      if (made[index] == nullptr) continue;
+      std::vector<float> values(10, static_cast<float>(comm.rank()));
+      ASSERT_TRUE(made[index]->all_reduce(f32(values), ReduceOp::kSum).ok());
+      EXPECT_EQ(values[0], static_cast<float>(groups[index][0] + groups[index][1]));
+    }
+    auto halves = comm.split(comm.rank() % 2, -comm.rank());
+    ASSERT_TRUE(halves.ok());
+    EXPECT_EQ((*halves)->size(), comm.rank() == 1 ? 1 : 2);
+    std::vector<float> values(5, 1.f);
+    ASSERT_TRUE((*halves)->all_reduce(f32(values), ReduceOp::kSum).ok());
+    EXPECT_EQ(values[0], comm.rank() == 1 ? 1.f : 2.f);
+  });
+}
+
+TEST(NcclBackend, CountsItsCollectivesAndSaysWhoServesThem) {
+  DeviceWorld world({.size = 2, .has_nccl = true});
+  on_all(world.world(), [&](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().ok());
+    std::vector<float> values(5);
+    ASSERT_TRUE(comm.broadcast(f32(values), 1).ok());
+    EXPECT_EQ(comm.counts().entered, comm.counts().completed);
+    EXPECT_GE(comm.counts().completed, 2U);
+  });
+  EXPECT_EQ(world[0].describe(),
+            "rank 0 of 2: shared memory 1; CUDA device 0: NCCL 2.28.9, for a test");
+}
+
+TEST(NcclBackend, RefusesWrongCallsAndStaysUsable) {
+  DeviceWorld world({.size = 2, .has_nccl = true});
+  std::vector<float> values(4);
+  const auto refused = [](const Status& status) {
+    return !status.ok() && status.error().code == Code::kInvalid;
+  };
+  Communicator& comm = world[0];
+  EXPECT_TRUE(refused(comm.all_reduce({.data = nullptr, .count = 4}, ReduceOp::kSum)));
+  EXPECT_TRUE(refused(comm.broadcast(f32(values), 2)));
+  EXPECT_TRUE(
+      refused(comm.all_reduce(f32(values), ReduceOp::kSum, {.algorithm = Algorithm::kTree})));
+  EXPECT_FALSE(comm.sub_group({1}).ok());
+  on_all(world.world(), [](Communicator& rank) { EXPECT_TRUE(rank.barrier().ok()); });
+}
+
+// Every rank but the last is in an operation that the last one never comes to.
+void expect_all_wake(DeviceWorld& world, const std::function<void()>& happens,
+                     const std::string& words, Code code = Code::kUnavailable) {
+  on_all(world.world(), [&](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().ok());
+    const bool is_last = comm.rank() == comm.size() - 1;
+    std::vector<float> values(10);
+    if (is_last) {
+      happens();
+      return;
+    }
+    const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, code);
+    EXPECT_NE(status.error().message.find(words), std::string::npos) << status.error().message;
+    // It stays broken, with its first error.
+    const Status later = comm.barrier();
+    ASSERT_FALSE(later.ok());
+    EXPECT_EQ(later.error().message, status.error().message);
+  });
+  world.drop();
+  EXPECT_EQ(world.nccl().alive(), 0);
+}
+
+TEST(NcclBackend, WakesEveryRankWhenOneAborts) {
+  DeviceWorld world({.size = 3, .has_nccl = true});
+  expect_all_wake(
+      world, [&] { world[2].abort("enough"); }, "aborted by rank 2: enough");
+  EXPECT_EQ(world.nccl().aborted(), 3);
+}
+
+TEST(NcclBackend, WakesItsOwnRanksFromAnyThread) {
+  DeviceWorld world({.size = 2, .has_nccl = true});
+  std::jthread other;
+  expect_all_wake(
+      world, [&] { other = std::jthread([&] { world[0].abort("from outside"); }); },
+      "aborted by rank 0: from outside");
+}
+
+TEST(NcclBackend, EndsAnOperationThatARankDoesNotComeToWhenTheLimitHasPassed) {
+  DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(1000)});
+  expect_all_wake(
+      world, [] {}, "all_reduce #2: not done on the GPU after 1000 ms", Code::kTimeout);
+}
+
+TEST(NcclBackend, CountsTheLimitFromWhenTheStreamHasComeToTheOperation) {
+  DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(1000)});
+  on_all(world.world(), [&](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().ok());
+    std::vector<float> values(10, 1.f);
+    // Computing for longer than the limit is nobody's silence.
+    world.stream(comm.rank()).issue([] { std::this_thread::sleep_for(milliseconds(2500)); });
+    const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
+    EXPECT_TRUE(status.ok()) << status.error().message;
+  });
+}
+
+TEST(NcclBackend, TellsAsynchronousErrorsToTheRanksThatWait) {
+  DeviceWorld world({.size = 2, .has_nccl = true});
+  expect_all_wake(
+      world, [&] { world.nccl().break_links("remote process exited"); },
+      "[nccl] remote process exited");
+}
+
+TEST(NcclBackend, TellsTheOthersWhenACallIsRefusedOnOneRank) {
+  DeviceWorld world({.size = 2, .has_nccl = true});
+  on_all(world.world(), [](Communicator& comm) { ASSERT_TRUE(comm.barrier().ok()); });
+  world.nccl().refuse_calls();
+  on_all(world.world(), [&](Communicator& comm) {
+    if (comm.rank() == 1) return;
+    std::vector<float> values(10);
+    const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("got invalid usage"), std::string::npos);
+  });
+  // The other rank knows without having called anything.
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  while (world[1].health().ok() && clock.now() - begin < seconds(20)) std::this_thread::yield();
+  EXPECT_FALSE(world[1].health().ok());
+}
+
+TEST(NcclBackend, NamesRanksThatCallDifferentThingsWhereItIsAskedTo) {
+  DeviceWorld world({.size = 3, .has_nccl = true, .check_mismatches = true});
+  std::atomic<int> conflicts = 0;
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> values(10, 1.f);
+    ASSERT_TRUE(comm.all_reduce(f32(values), ReduceOp::kSum).ok());
+    const Status status =
+        comm.rank() == 2 ? comm.broadcast(f32(values), 1) : comm.all_reduce(f32(values), {});
+    ASSERT_FALSE(status.ok());
+    if (status.error().code == Code::kConflict) ++conflicts;
+    EXPECT_NE(status.error().message.find("ranks differ: rank 0 in all_reduce #2 (10 x f32 SUM), "
+                                          "rank 2 in broadcast #2 (10 x f32, root 1)"),
+              std::string::npos)
+        << status.error().message;
+  });
+  // The others may hear of it before they have seen it themselves.
+  EXPECT_GE(conflicts, 1);
+}
+
+TEST(NcclBackend, OfOneRankNeedsNobody) {
+  DeviceWorld world({.size = 1, .has_nccl = true});
+  std::vector<float> values = {0.f, 2.f, -3.f};
+  ASSERT_TRUE(world[0].all_reduce(f32(values), ReduceOp::kLor).ok());
+  EXPECT_EQ(values, (std::vector<float>{0.f, 1.f, 1.f}));
+  ASSERT_TRUE(world[0].barrier().ok());
+}
+
+TEST(NcclBackend, DroppedBeforeTheOthersCameLeavesNothing) {
+  for (int turn = 0; turn < 20; ++turn) {
+    DeviceWorld world({.size = 2, .has_nccl = true});
+    on_all(world.world(), [&](Communicator& comm) {
+      // A group that is made and never used.
+      auto group = comm.sub_group({0, 1});
+      ASSERT_TRUE(group.ok());
+    });
+    world.drop();
+    EXPECT_EQ(world.nccl().alive(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

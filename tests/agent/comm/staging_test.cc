@@ -1,0 +1,220 @@
+#include "agent/comm/gpu/staging.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/agent/comm/cases.h"
+#include "tests/agent/comm/gpu/device_world.h"
+
+namespace lockstep {
+namespace {
+
+using test::DeviceWorld;
+using test::on_all;
+
+CommBuffer f32(std::vector<float>& values) {
+  return {.data = values.data(), .count = static_cast<int64_t>(values.size())};
+}
+
+// The cases of all backends with parts that are small, so that most operations have several.
+TEST(Staging, GivesWhatAPlainLoopGivesForEveryPairOfFactors) {
+  constexpr uint64_t kSeed = 20261123;
+  std::map<int, std::vector<test::Case>> by_size;
+  for (const test::Case& c : test::covering_array(kSeed)) {
+    if (c.count * static_cast<int64_t>(data_type_bytes(c.type)) <= 70'000) {
+      by_size[c.shape.world].push_back(c);
+    }
+  }
+  for (const auto& [size, cases] : by_size) {
+    std::printf("%zu cases of seed %llu on %d ranks\n", cases.size(),
+                static_cast<unsigned long long>(kSeed), size);
+    DeviceWorld world({.size = size, .staging_bytes = 10'000});
+    for (const test::Case& c : cases) {
+      on_all(world.world(), [&](Communicator& comm) { test::run_case(c, comm); });
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(Staging, TakesTheSameMemoryForAnOperationOfAnySizeAndAgainForTheNext) {
+  constexpr size_t kPart = 4096;
+  DeviceWorld world({.size = 2, .staging_bytes = kPart});
+  on_all(world.world(), [&](Communicator& comm) {
+    for (int turn = 0; turn < 3; ++turn) {
+      std::vector<float> values(100'000, 1.f);
+      ASSERT_TRUE(comm.all_reduce(f32(values), ReduceOp::kSum).ok());
+      EXPECT_EQ(values, std::vector<float>(values.size(), 2.f));
+    }
+  });
+  EXPECT_EQ(world.device(0).pinned_bytes(), 4 * kPart);
+}
+
+TEST(Staging, ComesBehindWhatTheStreamHasAndBeforeWhatComesAfterItsEnd) {
+  DeviceWorld world({.size = 3});
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> values(1000, 0.f);
+    std::vector<float> seen(1000, 0.f);
+    test::FakeStream& stream = world.stream(comm.rank());
+    stream.issue([&] { std::fill(values.begin(), values.end(), 1.f); });
+    ASSERT_TRUE(comm.all_reduce(f32(values), ReduceOp::kSum).ok());
+    stream.issue([&] { seen = values; });
+    stream.drain();
+    EXPECT_EQ(seen, std::vector<float>(1000, 3.f));
+  });
+}
+
+TEST(Staging, DoesNotWriteOverWhatTheStreamStillReads) {
+  DeviceWorld world({.size = 2});
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> values(100'000, static_cast<float>(comm.rank() + 5));
+    std::vector<float> copy;
+    if (comm.rank() == 1) {
+      world.stream(1).issue([&] { copy = values; });
+      ASSERT_TRUE(comm.receive(f32(values), 0).ok());
+      EXPECT_EQ(values, std::vector<float>(values.size(), 5.f));
+      EXPECT_EQ(copy, std::vector<float>(values.size(), 6.f));
+    } else {
+      ASSERT_TRUE(comm.send(f32(values), 1).ok());
+    }
+  });
+}
+
+// Each side waits for the first part of the other's second operation.
+TEST(Staging, KeepsSendsAndReceivesUnderWayAllAtOnce) {
+  DeviceWorld world({.size = 2, .staging_bytes = 256});
+  on_all(world.world(), [&](Communicator& comm) {
+    const int peer = 1 - comm.rank();
+    std::vector<float> mine(5000, static_cast<float>(comm.rank()));
+    std::vector<float> others(mine.size());
+    std::vector<float> sum(5000, 1.f);
+    Work reducing = comm.start_all_reduce(f32(sum), ReduceOp::kSum);
+    Work receiving = comm.start_receive(f32(others), peer);
+    Work sending = comm.start_send(f32(mine), peer);
+    EXPECT_TRUE(receiving.wait().ok());
+    EXPECT_TRUE(sending.wait().ok());
+    EXPECT_TRUE(reducing.wait().ok());
+    EXPECT_EQ(others, std::vector<float>(mine.size(), static_cast<float>(peer)));
+    EXPECT_EQ(sum, std::vector<float>(sum.size(), 2.f));
+  });
+}
+
+TEST(Staging, MovesBlocksOfAnyCountsFromEachToEach) {
+  DeviceWorld world({.size = 3, .staging_bytes = 8});
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<int64_t> send(3, comm.rank() + 1);
+    std::vector<int64_t> receive = {1, 2, 3};
+    std::vector<int32_t> input(static_cast<size_t>(3 * (comm.rank() + 1)), comm.rank());
+    std::vector<int32_t> output(6, -1);
+    Work work = comm.start(
+        {.kind = Collective::kAllToAll,
+         .buffer = {.data = output.data(), .type = DataType::kI32, .input = input.data()},
+         .send_counts = send,
+         .receive_counts = receive});
+    // Counts are read before the call returns.
+    std::fill(send.begin(), send.end(), 1000);
+    ASSERT_TRUE(work.wait().ok());
+    EXPECT_EQ(output, (std::vector<int32_t>{0, 1, 1, 2, 2, 2}));
+  });
+}
+
+TEST(Staging, WakesEveryRankWhenOneAborts) {
+  DeviceWorld world({.size = 3});
+  on_all(world.world(), [&](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().ok());
+    if (comm.rank() == 2) return comm.abort("enough");
+    std::vector<float> values(100'000);
+    const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("aborted by rank 2: enough"), std::string::npos)
+        << status.error().message;
+    EXPECT_FALSE(comm.barrier().ok());
+    world.device(comm.rank()).drain();
+  });
+}
+
+TEST(Staging, TellsTheOthersWhenACopyFails) {
+  DeviceWorld world({.size = 2, .staging_bytes = 1000});
+  world.device(1).fail_copies_after(3);
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> values(10'000);
+    const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("the fake device has failed"), std::string::npos)
+        << status.error().message;
+    world.device(comm.rank()).drain();
+  });
+}
+
+TEST(Staging, EndsWithTheHostsErrorWhenARankDoesNotCome) {
+  DeviceWorld world({.size = 2, .limit = std::chrono::milliseconds(1000)});
+  on_all(world.world(), [&](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().ok());
+    if (comm.rank() == 1) return;
+    std::vector<float> values(10);
+    const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, Code::kTimeout);
+    EXPECT_NE(status.error().message.find("rank 1"), std::string::npos) << status.error().message;
+    EXPECT_EQ(comm.suspect(), 1);
+  });
+}
+
+TEST(Staging, RefusesWhatTheHostWouldRefuseBeforeAnythingIsUnderWay) {
+  DeviceWorld world({.size = 2, .staging_bytes = 64});
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> values(1000, 1.f);
+    const Status status =
+        comm.all_reduce(f32(values), ReduceOp::kSum, {.algorithm = Algorithm::kByHost});
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, Code::kInvalid);
+    ASSERT_TRUE(comm.all_reduce(f32(values), ReduceOp::kSum, {.algorithm = Algorithm::kRing}).ok());
+    EXPECT_EQ(values[0], 2.f);
+  });
+  EXPECT_EQ(world[1].describe(),
+            "rank 1 of 2: shared memory 0; CUDA device 1: host memory, for a test");
+}
+
+TEST(DeviceCommunicator, RefusesOtherDevicesAndLeavesTheCpuToTheHost) {
+  test::World hosts = test::make_world(test::Transport::kThreads, 2);
+  std::vector<std::shared_ptr<test::FakeDevice>> devices;
+  test::World world;
+  for (int rank = 0; rank < 2; ++rank) {
+    devices.push_back(std::make_shared<test::FakeDevice>(rank));
+    auto made = make_device_communicator(std::move(hosts[static_cast<size_t>(rank)]),
+                                         {.device = devices.back()->device()},
+                                         {.device = devices.back(), .nccl = nullptr, .why = ""});
+    ASSERT_TRUE(made.ok());
+    world.push_back(std::move(made).value());
+  }
+  on_all(world, [](Communicator& comm) {
+    std::vector<float> values(10, 1.f);
+    ASSERT_TRUE(comm.all_reduce(f32(values), ReduceOp::kSum).ok());
+    EXPECT_EQ(values[0], 2.f);
+    CommBuffer other = f32(values);
+    other.device = {DeviceType::kCuda, 7};
+    const Status status = comm.all_reduce(other, ReduceOp::kSum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, Code::kInvalid);
+    EXPECT_NE(status.error().message.find("CUDA device 7"), std::string::npos);
+  });
+}
+
+TEST(DeviceCommunicator, SaysOnEveryRankThatThereIsNoGpu) {
+  if (device_count(DeviceType::kCuda) > 0) GTEST_SKIP() << "there are GPUs here";
+  test::World hosts = test::make_world(test::Transport::kThreads, 2);
+  test::on_ranks(2, [&](int rank) {
+    const auto made = make_device_communicator(std::move(hosts[static_cast<size_t>(rank)]),
+                                               {.device = {DeviceType::kCuda, rank}});
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().message, "[comm] a GPU for every rank, rank 0 has none");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
