@@ -252,6 +252,11 @@ struct Schema<TrainingJobStatus> {
                 .meaning = "Fingerprints of the fields of spec that can't change but while the job "
                            "is suspended."},
           &TrainingJobStatus::fixed);
+    visit(Field{.name = "agentImage",
+                .meaning = "Lockstep's image that the job's pods are made with: their own where "
+                           "the job names none, else that which the agent is from. It stays for as "
+                           "long as any of them does, so that one version trains together."},
+          &TrainingJobStatus::agentImage);
     visit(Field{.name = "restarts",
                 .meaning = "Rounds begun after a failure, but for those that a rule ignored.",
                 .minimum = 0},

@@ -292,7 +292,8 @@ struct TrainingJobStatus {
   int64_t round = 0;  // 0: none was formed yet
   std::string members;  // incarnation of each node index, "1,1,2,1"
   std::string worldHash;
-  std::string fixed;  // fingerprints of what can't change while the job has pods
+  std::string fixed;       // fingerprints of what can't change while the job has pods
+  std::string agentImage;  // Lockstep's own, that the members' pods are made with
   int64_t restarts = 0;
   NodesStatus nodes;
   std::optional<RendezvousStatus> rendezvous;

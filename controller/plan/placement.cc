@@ -1,4 +1,5 @@
 #include "controller/plan/backoff.h"
+#include "controller/plan/images.h"
 #include "controller/plan/ledger.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pass.h"
@@ -52,13 +53,14 @@ Verdict placement(Pass& pass) {
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});
     const std::vector<std::string> avoided =
         nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes);
+    const std::string& image = agent_image_of(pass);
     for (const int64_t index : missing) {
       const NewPod pod{.index = index,
                        .incarnation = pass.members[static_cast<size_t>(index)],
                        .round = pass.status.round,
                        .avoid = avoided,
-                       .image = pass.limits.job_image,
-                       .agent_image = pass.limits.agent_image,
+                       .image = image,
+                       .agent_image = pass.limits.agent_image.empty() ? "" : image,
                        .scrape_annotations = pass.limits.scrape_annotations};
       pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, pod.incarnation),
                          .body = make_worker_pod(pass.job(), pod)});

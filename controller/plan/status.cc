@@ -4,6 +4,7 @@
 
 #include "controller/plan/conditions.h"
 #include "controller/plan/fixed_fields.h"
+#include "controller/plan/images.h"
 #include "controller/plan/ledger.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pass.h"
@@ -223,6 +224,7 @@ void derive_status(Pass& pass) {
       is_true(pass.status, kValid) || find_condition(pass.status, kValid) == nullptr;
   if (!is_over && is_valid) {
     derive_fixed(pass);
+    derive_agent_image(pass);
     derive_scheduled(pass);
     derive_ready(pass);
     if (!is_true(pass.status, kSuspended)) derive_running(pass);

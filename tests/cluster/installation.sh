@@ -36,7 +36,7 @@ tag_next_image() {
 
 case_upgrade() {
   say "an upgrade of the chart to another image and its rollback leave a running job alone"
-  local before began
+  local before began images
   tag_next_image
   job stays "$endless"
   await_step stays 0
@@ -48,6 +48,8 @@ case_upgrade() {
   began=$(milliseconds)
   "$kubectl" delete pod stays-worker-1-1 --wait=false >/dev/null
   await_running_again stays 2 "$began" "the deletion of a pod"
+  images=$(pods_of stays '{.spec.containers[0].image}' | tr ' ' '\n' | sort -u)
+  [ "$(wc -w <<<"$images")" = 1 ] || fails "expected one image in all pods, found $images"
   forget stays
   job stays "$endless"
   await_step stays 0

@@ -217,6 +217,7 @@ void Invariants::check_round(const Json& job, const Json& after) {
   if (!hash.empty()) known = hash;
   if (!hash.empty() && string_or(before, "worldHash", "") != hash) {
     formed_at_[uid_of(job)] = chance_.clock.now();
+    check_images(job, after);
   }
   const bool grows = members_of(after).size() > members_of(before).size();
   const bool is_given_up = hash.empty() && !string_or(before, "worldHash", "").empty();
@@ -227,6 +228,19 @@ void Invariants::check_round(const Json& job, const Json& after) {
   if (observed > int_or(member(job, "metadata"), "generation", 0) ||
       observed < int_or(before, "observedGeneration", 0)) {
     chance_.violate("I7", "observedGeneration " + std::to_string(observed));
+  }
+}
+
+// Ranks of one version meet in a round, whichever controllers made their pods.
+void Invariants::check_images(const Json& job, const Json& after) {
+  const std::vector<int64_t> members = members_of(after);
+  std::set<std::string> images;
+  for (int64_t i = 0; i < std::min(size_of_round(after), std::ssize(members)); ++i) {
+    const Node* node = nodes_.find(uid_of(job), i, members[static_cast<size_t>(i)]);
+    if (node != nullptr) images.insert(node->image);
+  }
+  if (images.size() > 1) {
+    chance_.violate("images", "a round of " + *images.begin() + " and " + *images.rbegin());
   }
 }
 

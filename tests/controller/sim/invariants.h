@@ -58,6 +58,7 @@ class Invariants {
   void check_failure(const Json& job, const Json& after);
   void check_hang(const Json& failure, const Node* node);
   void check_round(const Json& job, const Json& after);
+  void check_images(const Json& job, const Json& after);
   void check_end(const Json& job, const Json& after);
   void check_obedience(const Json& job, const Json& after);
   void check_validity(const Json& job, const Json& after);

@@ -201,6 +201,8 @@ void add_views(std::vector<Mutant>& mutants) {
           if (pod.phase == "Running") pod.exit_code.reset();
         }
       }));
+  add("a pod is of the image of who makes it", "images",
+      seeing([](Observed& seen) { seen.job.status.agentImage.clear(); }));
   add("an unseen pod is a lost pod", "members", seeing([](Observed& seen) {
         const std::vector<int64_t> members = members_from_text(seen.job.status.members);
         for (size_t i = 0; i < members.size(); ++i) {

@@ -151,6 +151,7 @@ void Nodes::start(const std::string& uid) {
   Node& node = *found->second;
   const Json& pod = *store_.find(kPods, node.key);
   node.machine = machine_for(pod);
+  node.image = string_or(member(pod, "spec"), "image", "");
   if (hold_up(node)) return;
   const Json* secret = store_.find(kSecrets, secret_key_of(pod));
   if (secret == nullptr) {

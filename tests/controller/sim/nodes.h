@@ -34,6 +34,7 @@ struct Node {
   TimePoint heard_at{};        // an answer of its agent got through
   TimePoint heard_again_at{};  // after nobody had for so long that it may be taken for silent
   std::string machine{};
+  std::string image{};  // of the container `node`
   std::string ip{};     // empty: not started yet
   std::string token{};  // of its Secret, when it started
   AgentState state{};
