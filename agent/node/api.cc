@@ -1,5 +1,6 @@
 #include "agent/node/api.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -80,9 +81,16 @@ http::Response error_response(unsigned status, const std::string& message) {
   return {.status = status, .body = dump_json(Json{{"error", message}})};
 }
 
-http::Response state_response(const Result<AgentState>& state) {
+// In the version that the asker reads, or the newest.
+http::Response state_response(Result<AgentState> state, int64_t protocol) {
   if (!state.ok()) return error_response(status_of(state.error().code), state.error().message);
+  state->protocol = std::clamp(protocol, kProtocolOldest, kProtocolNewest);
   return {.body = dump_json(to_json(*state))};
+}
+
+Result<int64_t> asked_protocol(const std::string& target) {
+  constexpr int64_t kUnnamed = 1;
+  return query_number(target, "protocol", kUnnamed);
 }
 
 }  // namespace
@@ -116,7 +124,7 @@ http::Response AgentApi::error(unsigned status, const std::string& message) cons
 
 void AgentApi::handle(http::Request request, Respond respond) {
   const std::string_view path = path_of(request.head.target);
-  if (path == "/v1/assignment") return put_assignment(request.body, std::move(respond));
+  if (path == "/v1/assignment") return put_assignment(request, std::move(respond));
   if (path == "/v1/state") return get_state(request.head.target, std::move(respond));
   // Answered by the supervisor's thread, so that a stuck one shows.
   agent_.post([this, path = std::string(path), respond = std::move(respond)] {
@@ -125,28 +133,33 @@ void AgentApi::handle(http::Request request, Respond respond) {
   });
 }
 
-void AgentApi::put_assignment(const std::string& body, Respond respond) {
+void AgentApi::put_assignment(const http::Request& request, Respond respond) {
+  const Result<int64_t> protocol = asked_protocol(request.head.target);
+  if (!protocol.ok()) return respond(error_response(400, protocol.error().message));
   const Result<Json> document =
-      parse_json(body, {.bytes_max = kAssignmentBytesMax, .values_max = 1'000'000});
+      parse_json(request.body, {.bytes_max = kAssignmentBytesMax, .values_max = 1'000'000});
   if (!document.ok()) return respond(error_response(400, document.error().message));
   Result<Assignment> assignment = assignment_from_json(*document);
   if (!assignment.ok()) return respond(error_response(400, assignment.error().message));
-  agent_.post([this, assignment = std::move(assignment).value(), respond = std::move(respond)] {
-    agent_.put_assignment(assignment,
-                          [&](const Result<AgentState>& state) { respond(state_response(state)); });
+  agent_.post([this, assignment = std::move(assignment).value(), protocol = *protocol,
+               respond = std::move(respond)] {
+    agent_.put_assignment(assignment, [&](const Result<AgentState>& state) {
+      respond(state_response(state, protocol));
+    });
   });
 }
 
 void AgentApi::get_state(const std::string& target, Respond respond) {
   const Result<int64_t> since = query_number(target, "since", 0);
   const Result<int64_t> timeout = query_number(target, "timeoutSeconds", 0);
-  for (const Result<int64_t>* number : {&since, &timeout}) {
+  const Result<int64_t> protocol = asked_protocol(target);
+  for (const Result<int64_t>* number : {&since, &timeout, &protocol}) {
     if (!number->ok()) return respond(error_response(400, number->error().message));
   }
   const auto wait = std::chrono::seconds(std::min(*timeout, kTimeoutSecondsMax));
-  agent_.post([this, since = *since, wait, respond = std::move(respond)] {
-    agent_.get_state(since, wait, [respond](const Result<AgentState>& state) {
-      respond(state_response(state));
+  agent_.post([this, since = *since, wait, protocol = *protocol, respond = std::move(respond)] {
+    agent_.get_state(since, wait, [respond, protocol](const Result<AgentState>& state) {
+      respond(state_response(state, protocol));
     });
   });
 }

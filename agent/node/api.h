@@ -20,7 +20,7 @@ class AgentApi final : public http::Handler {
 
  private:
   bool authorised(const std::string& authorization) const;
-  void put_assignment(const std::string& body, Respond respond);
+  void put_assignment(const http::Request& request, Respond respond);
   void get_state(const std::string& target, Respond respond);
 
   Agent& agent_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <optional>
 
 #include "common/api/message_fields.h"
 #include "common/base/utf8.h"
@@ -27,6 +28,23 @@ bool is_word(std::string_view text) {
 
 void make_printable(std::string& text) {
   for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
+}
+
+constexpr int64_t kProtocolWithWaits = 2;
+
+void leave_waits_out(AgentState& state) {
+  for (WorkerState& worker : state.workers) {
+    worker.wait.reset();
+    worker.is_lifeless = false;
+  }
+}
+
+// The version of a document that isn't in one that is served.
+std::optional<int64_t> foreign_protocol(const Json& document) {
+  const Json* found = document.is_object() ? find_member(document, "protocol") : nullptr;
+  int64_t protocol = 0;
+  if (found == nullptr || !codec::read_integer(*found, protocol)) return std::nullopt;
+  return is_served(protocol) ? std::nullopt : std::optional(protocol);
 }
 
 template <class Message>
@@ -79,6 +97,7 @@ Result<Assignment> assignment_from_json(const Json& document) {
 
 Json to_json(const AgentState& state) {
   AgentState bounded = state;
+  if (state.protocol < kProtocolWithWaits) leave_waits_out(bounded);
   for (size_t bytes_max = kLogTailBytesMax;; bytes_max /= 2) {
     for (WorkerState& worker : bounded.workers) {
       worker.log_tail = std::string(utf8_tail(worker.log_tail, bytes_max));
@@ -89,6 +108,7 @@ Json to_json(const AgentState& state) {
 }
 
 Result<AgentState> agent_state_from_json(const Json& document) {
+  if (const auto protocol = foreign_protocol(document)) return AgentState{.protocol = *protocol};
   TRY_ASSIGN(AgentState state, read_message<AgentState>(document, "state"));
   for (WorkerState& worker : state.workers) {
     if (!is_word(worker.reason)) worker.reason = "Error";

@@ -20,17 +20,27 @@ namespace lockstep {
 //                                        -> 200 AgentState, at once if its sequence > N, else when
 //                                           it changes or after S seconds (at most 30)
 // and without a token: GET /healthz -> 200 "ok", GET /metrics (Prometheus text).
-// Reading is lenient to unknown members, so that a newer side can talk to an older one; `protocol`
-// must be within [kProtocolOldest, kProtocolVersion].
-inline constexpr int64_t kProtocolVersion = 1;
+// Both take `protocol=V` in the query: the newest version of the protocol that the asker reads,
+// 1 where it names none. The answer is in that version, or in the agent's own newest one where that
+// is older; an assignment is in the version that the agent last answered in, in the oldest one
+// before it has. So either side may be the newer one, as in an upgrade and its rollback, as long as
+// the other's version is within [kProtocolOldest, kProtocolNewest]. Unknown members are passed
+// over, but a member that the older side refuses by name ("not in this version", as
+// checkpoint.onPreemption) or a value that it doesn't know needs a new version. These are
+//   1  the first
+//   2  of each worker the state tells whom it waits for (`wait`), and whether it is `lifeless`
+inline constexpr int64_t kProtocolNewest = 2;
 inline constexpr int64_t kProtocolOldest = 1;
+constexpr bool is_served(int64_t protocol) {
+  return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
+}
 inline constexpr int64_t kAgentPort = 29400;
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
 
 // What an agent is to do. Level-triggered: the same one again changes nothing.
 struct Assignment {
-  int64_t protocol = kProtocolVersion;
+  int64_t protocol = kProtocolNewest;
   std::string action =
       "Run";  // Run: workers of this round; Exit: end them, then the agent with exit_code
   int64_t exit_code = 0;  // of the agent, for Exit
@@ -102,7 +112,7 @@ struct WorkerState {
 
 // The whole state of an agent.
 struct AgentState {
-  int64_t protocol = kProtocolVersion;
+  int64_t protocol = kProtocolNewest;
   int64_t sequence = 0;  // grows with every change; starts anew with `boot_id`
   std::string boot_id;   // of this agent process
   std::string job_uid;
@@ -126,8 +136,10 @@ std::string signal_name(int64_t signal);
 
 Json to_json(const Assignment& assignment);
 Result<Assignment> assignment_from_json(const Json& document);
-// At most kAgentStateBytesMax: log tails are shortened until it fits.
+// In the version state.protocol, without what that doesn't have. At most kAgentStateBytesMax: log
+// tails are shortened until it fits.
 Json to_json(const AgentState& state);
+// Of one in a version that isn't served, that version is read and nothing else.
 // A worker's reason that isn't a word of letters is read as Error; what it waits for is printable.
 Result<AgentState> agent_state_from_json(const Json& document);
 

@@ -24,7 +24,7 @@ struct Schema<Assignment> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "protocol",
                 .minimum = kProtocolOldest,
-                .maximum = kProtocolVersion,
+                .maximum = kProtocolNewest,
                 .required = true},
           &Assignment::protocol);
     visit(Field{.name = "action", .choices = "Run Exit", .required = true}, &Assignment::action);
@@ -93,11 +93,7 @@ template <>
 struct Schema<AgentState> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "protocol",
-                .minimum = kProtocolOldest,
-                .maximum = kProtocolVersion,
-                .required = true},
-          &AgentState::protocol);
+    visit(Field{.name = "protocol", .required = true}, &AgentState::protocol);
     visit(Field{.name = "sequence", .minimum = 0, .required = true}, &AgentState::sequence);
     visit(Field{.name = "bootId", .bytes_max = 256}, &AgentState::boot_id);
     visit(Field{.name = "jobUid", .bytes_max = 256}, &AgentState::job_uid);

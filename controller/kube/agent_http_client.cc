@@ -23,6 +23,11 @@ Result<AgentState> read_state(const Result<HttpReply>& reply) {
   return agent_state_from_json(document);
 }
 
+// That the answer may be in.
+std::string newest_protocol() {
+  return "protocol=" + std::to_string(kProtocolNewest);
+}
+
 }  // namespace
 
 AgentHttpClient::Client& AgentHttpClient::client(const std::string& ip) {
@@ -72,7 +77,7 @@ void AgentHttpClient::put_assignment(const AgentAddress& agent,
                                      int64_t node_index, Done done) {
   send(agent,
        {.method = "PUT",
-        .path_and_query = "/v1/assignment",
+        .path_and_query = "/v1/assignment?" + newest_protocol(),
         .body = text_of(assignment) + ",\"nodeIndex\":" + std::to_string(node_index) + "}",
         .deadline = options_.put_deadline},
        std::move(done));
@@ -84,7 +89,7 @@ void AgentHttpClient::poll_state(const AgentAddress& agent, int64_t since, Durat
   send(agent,
        {.method = "GET",
         .path_and_query = "/v1/state?since=" + std::to_string(since) +
-                          "&timeoutSeconds=" + std::to_string(seconds),
+                          "&timeoutSeconds=" + std::to_string(seconds) + "&" + newest_protocol(),
         .deadline = wait + options_.poll_margin},
        std::move(done));
 }

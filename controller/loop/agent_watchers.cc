@@ -126,8 +126,11 @@ void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
 void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since,
                               Result<AgentState> answer) {
   if (answer.ok()) {
-    agent->retry.reset();
     hear(*agent, since, *answer);
+    if (!is_served(answer->protocol)) {  // nor is its sequence known, so that it answers at once
+      return poll_after(agent, agent->retry.next(timers_.now()));
+    }
+    agent->retry.reset();
     poll_after(agent, options_.pause);
     return;
   }

@@ -64,7 +64,8 @@ Verdict assignment(Pass& pass) {
   const auto all =
       std::make_shared<const Assignment>(assignment_of(pass, std::move(world).value(), "Run"));
   for (const PodView* pod : behind) {
-    if (!pod->serves()) continue;
+    const AgentView* agent = pass.agent(pod);
+    if (!pod->serves() || (agent != nullptr && agent->is_foreign())) continue;
     pass.act(
         PutAssignment{.target = target_of(*pod), .assignment = all, .node_index = pod->node_index});
   }

@@ -22,10 +22,11 @@ bool is_leaving(const Pass& pass, const PodView& pod) {
   return view != nullptr && view->state && view->state->phase == "Exiting";
 }
 
-// By the clock that nobody sets.
-bool is_silent(const Pass& pass, const PodView& pod) {
+// Silent by the clock that nobody sets, or without a version of the protocol in common.
+bool is_out_of_reach(const Pass& pass, const PodView& pod) {
   const AgentView* view = pass.agent(&pod);
-  return view != nullptr && pass.now - view->last_heard >= pass.limits.exit_wait;
+  if (view == nullptr) return false;
+  return view->is_foreign() || pass.now - view->last_heard >= pass.limits.exit_wait;
 }
 
 // spec.ttlSecondsAfterFinished. Its pods leave first, so that nobody's last words are cut off; one
@@ -77,8 +78,8 @@ Verdict ending(Pass& pass) {
   std::shared_ptr<const Assignment> leave;
   for (const PodView& pod : pass.seen.pods) {
     if (!pod.live()) continue;
-    const bool ask =
-        can_ask && is_in_round(pass, pod) && since < pass.limits.exit_wait && !is_silent(pass, pod);
+    const bool ask = can_ask && is_in_round(pass, pod) && since < pass.limits.exit_wait &&
+                     !is_out_of_reach(pass, pod);
     if (!ask) {
       pass.act(DeletePod{
           .name = pod.name,

@@ -29,6 +29,8 @@ struct AgentView {
   // made anew for that, since the next one would get the same token from the job's Secret.
   bool refuses_token = false;
 
+  // It speaks a version of the protocol that isn't served, of which no more is understood.
+  bool is_foreign() const { return state && !is_served(state->protocol); }
   bool operator==(const AgentView&) const = default;
 };
 

@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "controller/plan/agent_trouble.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/images.h"
 #include "controller/plan/ledger.h"
-#include "controller/plan/names.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_failure.h"
 #include "controller/plan/stuck.h"
@@ -55,27 +55,12 @@ void derive_scheduled(Pass& pass) {
   }
 }
 
-// Who runs and can't be told or asked anything.
-const PodView* refusing_pod(const Pass& pass) {
-  for (const PodView* pod : pass.current) {
-    const AgentView* agent = pass.agent(pod);
-    if (agent != nullptr && agent->refuses_token) return pod;
-  }
-  return nullptr;
-}
-
 void derive_ready(Pass& pass) {
   const auto desired = static_cast<int64_t>(pass.members.size());
   const int64_t ready = count_ready(pass);
   pass.status.nodes = {.desired = pass.spec().nodes, .ready = ready};
-  if (const PodView* pod = refusing_pod(pass)) {
-    set_trouble(pass, kReady, "AgentRefusesToken",
-                "the agent of " + pod->name +
-                    " doesn't know the controller's token for the job: the controller's key is not "
-                    "that which Secret " +
-                    token_secret_name(pass.job().metadata) +
-                    " was made with. Until it is again, or the Secret is deleted and the job "
-                    "suspended and resumed, nothing is known of the job");
+  if (const std::optional<AgentTrouble> trouble = agent_trouble(pass)) {
+    set_trouble(pass, kReady, trouble->reason, trouble->message);
     return;
   }
   if (ready == desired && desired > 0) {

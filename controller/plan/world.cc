@@ -22,6 +22,18 @@ int64_t port_stride(const Pass& pass) {
   return last > kPortMax || meets_agent ? 0 : port_count(pass.spec());
 }
 
+// Every agent's of the round. Who hasn't answered yet may be as old as any that is served.
+int64_t protocol_of_round(const Pass& pass) {
+  int64_t common = kProtocolNewest;
+  for (const PodView* pod : pass.in_round()) {
+    const AgentView* agent = pass.agent(pod);
+    if (agent != nullptr && agent->is_foreign()) continue;
+    const bool has_answered = agent != nullptr && agent->state;
+    common = std::min(common, has_answered ? agent->state->protocol : kProtocolOldest);
+  }
+  return common;
+}
+
 }  // namespace
 
 bool all_run(std::span<const PodView* const> pods) {
@@ -49,7 +61,8 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
 
 Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action) {
   const TrainingJobSpec& spec = pass.spec();
-  return {.action = std::move(action),
+  return {.protocol = protocol_of_round(pass),
+          .action = std::move(action),
           .job_name = pass.job().metadata.name,
           .job_namespace = pass.job().metadata.namespace_,
           .hash = world_hash(world),

@@ -459,6 +459,21 @@ TEST_F(WatchersTest, WhyAnAgentWasNotHeardIsKept) {
   EXPECT_EQ(changed.size(), 3u);
 }
 
+TEST_F(WatchersTest, AnAgentOfAnUnknownVersionIsHeardAndAskedLessAndLess) {
+  watchers.set_targets("job", "token", {target("x")});
+  const AgentState foreign{.protocol = kProtocolNewest + 1};
+  const int before = agents.count;
+  for (int i = 0; i < 60; ++i) {
+    if (agents.polls.contains("x")) agents.answer("x", foreign);
+    pass(seconds(1));
+  }
+  EXPECT_LT(agents.count - before, 25);
+  const AgentView view = watchers.views("job").at("x-uid");
+  EXPECT_TRUE(view.is_foreign());
+  EXPECT_LT(timers.now() - view.last_heard, seconds(30)) << "it is there";
+  EXPECT_EQ(changed.size(), 1u) << "told once";
+}
+
 TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
   watchers.set_targets("one", "token", {target("x"), target("y")});
   watchers.set_targets("two", "token", {target("z")});

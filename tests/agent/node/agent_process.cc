@@ -144,13 +144,17 @@ test::HttpReply AgentProcess::put(const Assignment& assignment) const {
                                  .body = dump_json(to_json(assignment))});
 }
 
+test::HttpReply AgentProcess::get(const std::string& target) const {
+  return test::http_call(port_, {.target = target, .token = "secret"});
+}
+
 AgentState AgentProcess::wait_for(const std::function<bool(const AgentState&)>& wanted) const {
   const auto end = std::chrono::steady_clock::now() + kLimit;
   AgentState state;
   do {
-    const std::string since = std::to_string(state.sequence);
-    const test::HttpReply reply = test::http_call(
-        port_, {.target = "/v1/state?timeoutSeconds=5&since=" + since, .token = "secret"});
+    const test::HttpReply reply =
+        get("/v1/state?timeoutSeconds=5&since=" + std::to_string(state.sequence) +
+            "&protocol=" + std::to_string(kProtocolNewest));
     const auto document = parse_json(reply.body);
     if (!document.ok()) continue;
     const auto read = agent_state_from_json(*document);

@@ -38,6 +38,8 @@ class AgentProcess {
   std::string termination_text() const;
 
   test::HttpReply put(const Assignment& assignment) const;
+  // Its answer to GET TARGET.
+  test::HttpReply get(const std::string& target) const;
   // The state as soon as `wanted` says yes; fails the test after a generous limit, with the last.
   AgentState wait_for(const std::function<bool(const AgentState&)>& wanted) const;
   AgentState wait_for_phase(const std::string& phase) const;

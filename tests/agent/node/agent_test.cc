@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "common/api/worker_config.h"
@@ -445,6 +446,31 @@ TEST_F(AgentTest, AnswersAtOnceWhoKnowsAnotherSequence) {
   const test::HttpReply unchanged = test::http_call(
       agent.port(), {.target = "/v1/state?since=1&timeoutSeconds=0", .token = "secret"});
   EXPECT_EQ(unchanged.status, 200);
+}
+
+TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order("wait"));
+  agent.wait_for_phase("Running");
+  const std::map<std::string, int64_t> answers = {{"", 1},  // as every controller of version 1
+                                                  {"?protocol=1", 1},
+                                                  {"?protocol=2", 2},
+                                                  {"?protocol=9", kProtocolNewest}};
+  for (const auto& [query, expected] : answers) {
+    SCOPED_TRACE(query);
+    const Json state = *parse_json(agent.get("/v1/state" + query).body);
+    EXPECT_EQ(state.at("protocol"), expected);
+    EXPECT_TRUE(agent_state_from_json(state).ok());
+  }
+  Assignment older = order("wait");
+  older.protocol = 1;
+  EXPECT_EQ(agent.put(older).status, 200);
+  Assignment newer = order("wait");
+  newer.protocol = kProtocolNewest + 1;
+  const test::HttpReply refused = agent.put(newer);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_TRUE(contains(refused.body, "assignment.protocol")) << refused.body;
+  EXPECT_EQ(agent.get("/v1/state?protocol=x").status, 400);
 }
 
 struct RefusedCall {

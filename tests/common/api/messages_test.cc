@@ -125,7 +125,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 2), "assignment.protocol: 2 is out of range, expected 1 to 1");
+  EXPECT_EQ(error_of("/protocol", 3), "assignment.protocol: 3 is out of range, expected 1 to 2");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");

@@ -480,6 +480,8 @@ void add_reports(std::vector<Mutant>& mutants) {
       agents([](Assignment& assignment) { ++assignment.world.round; }));
   add("assignments with another hash", "rounds",
       agents([](Assignment& assignment) { assignment.hash = "0000000000000000"; }));
+  add("every agent is told in the newest version", "convergence",
+      agents([](Assignment& assignment) { assignment.protocol = kProtocolNewest; }));
   add("every report sounds well", "convergence", agents({}, [](AgentState& state) {
         for (WorkerState& worker : state.workers) worker.exit_code = 0;
       }));

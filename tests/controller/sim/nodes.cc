@@ -61,6 +61,11 @@ std::string secret_key_of(const Json& pod) {
   return "";
 }
 
+// Every other image is of before the newest version of the protocol.
+int64_t protocol_of(const std::string& image) {
+  return image.empty() || image.back() % 2 == 0 ? kProtocolNewest : kProtocolOldest;
+}
+
 Json terminated(int exit_code) {
   return Json::array(
       {{{"name", kNodeContainer}, {"state", {{"terminated", {{"exitCode", exit_code}}}}}}});
@@ -169,6 +174,7 @@ void Nodes::start(const std::string& uid) {
   node.state.node_index = node.index;
   node.state.incarnation = node.incarnation;
   node.state.phase = "Idle";
+  node.state.protocol = protocol_of(node.image);
   store_.update(kPods, node.key, [&](Json& pod) {
     pod["spec"]["nodeName"] = node.machine;
     pod["status"] = {{"phase", "Running"}, {"podIP", node.ip}};
@@ -318,6 +324,7 @@ void Nodes::poll(const AgentAddress& agent, int64_t since, TimePoint until, Answ
 Result<AgentState> Nodes::put(const AgentAddress& agent, const Assignment& assignment) {
   Node* node = at(agent);
   if (node == nullptr) return unavailable("nobody answers");
+  if (assignment.protocol > node->state.protocol) return invalid("a later version");
   const int64_t round = assignment.world.round;
   if (on_told) on_told(assignment);
   if (round < node->state.round ||
