@@ -30,7 +30,7 @@ struct Schema<Condition> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "type",
                 .meaning = "What it is about: Valid, PodsScheduled, Ready, Running, Restarting, "
-                           "Suspended, Complete or Failed.",
+                           "Stuck, Suspended, Complete or Failed.",
                 .required = true},
           &Condition::type);
     visit(Field{.name = "status",

@@ -83,6 +83,9 @@ struct Limits {
   // An agent that is well has been heard of within this time; a machine that is gone is not taken
   // for a rank that hangs.
   Duration agent_quiet = std::chrono::seconds(15);
+  // For so long a rank that saves a checkpoint, validates or finishes may hold the others up before
+  // that is called Stuck; where it hangs there, that is told before the round ends for it.
+  Duration saving_patience = std::chrono::minutes(5);
   // How long one waits for the guilty one once only messengers (kExitPeerLost, kExitPeerHung) have
   // spoken.
   Duration culprit_wait = std::chrono::seconds(5);

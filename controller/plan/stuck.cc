@@ -133,6 +133,36 @@ bool all_report(const Pass& pass) {
                      [&](const PodView* pod) { return pass.report(pod) != nullptr; });
 }
 
+// When the first of those that wait now began to.
+TimePoint waiting_since(const Pass& pass) {
+  TimePoint since = pass.now;
+  for (const PodView* pod : pass.current) {
+    const AgentState* state = pass.report(pod);
+    if (state == nullptr) continue;
+    for (const WorkerState& worker : state->workers) {
+      if (!worker.wait) continue;
+      since = std::min(since, pass.agent(pod)->state_at - from_seconds(worker.wait->seconds));
+    }
+  }
+  return since;
+}
+
+// What it does takes its time, and the others wait for it as they should.
+bool is_between_steps(const WorkerState* state) {
+  if (state == nullptr || !state->running || state->is_lifeless) return false;
+  return state->phase == WorkerPhase::kSaving || state->phase == WorkerPhase::kValidating ||
+         state->phase == WorkerPhase::kFinishing;
+}
+
+// Whether the one that holds the others up is to be left alone for now.
+bool is_excused(Pass& pass, const StuckRank& stuck, const RankStates& ranks) {
+  if (!is_between_steps(state_of(ranks, stuck.rank))) return false;
+  const TimePoint until = waiting_since(pass) + pass.limits.saving_patience;
+  if (pass.now >= until) return false;
+  pass.requeue(until);
+  return true;
+}
+
 std::string node_of(const Pass& pass, int64_t rank) {
   const int64_t each = std::max<int64_t>(1, processes_per_node(pass.spec()));
   const auto index = static_cast<size_t>(std::max<int64_t>(rank, 0) / each);
@@ -188,7 +218,9 @@ void derive_stuck(Pass& pass) {
   const bool waits = pass.formed() && any_waits(pass);
   if (!waits && !was_stuck) return;
   const RankStates ranks = states_of(pass);
-  const std::optional<StuckRank> stuck = waits ? find_stuck(ranks) : std::nullopt;
+  std::optional<StuckRank> stuck = waits ? find_stuck(ranks) : std::nullopt;
+  if (stuck && is_excused(pass, *stuck, ranks)) stuck.reset();
+  if (!stuck && !was_stuck) return;
   ConditionUpdate update{.type = kStuck,
                          .time = rfc3339(pass.seen.wall_now),
                          .generation = pass.job().metadata.generation};

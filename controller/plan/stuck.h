@@ -33,7 +33,8 @@ struct StuckNames {
 };
 std::string stuck_text(const StuckRank& stuck, const StuckNames& names);
 
-// The condition Stuck, as the round's agents tell it: written when it becomes true, when somebody
+// The condition Stuck, as the round's agents tell it, but not for a rank that saves and will be
+// there soon (Limits::saving_patience): written when it becomes true, when somebody
 // else is to blame or other ranks wait, and when it is over.
 void derive_stuck(Pass& pass);
 

@@ -171,6 +171,28 @@ TEST(StuckCondition, IsWrittenOnceWithTheTimeAndAnEventAndTakenBackWhenRanksMove
   EXPECT_FALSE(scene.settle());
 }
 
+TEST(StuckCondition, IsNotForARankThatSavesACheckpointUntilThatTakesVeryLong) {
+  for (const WorkerPhase phase :
+       {WorkerPhase::kSaving, WorkerPhase::kValidating, WorkerPhase::kFinishing}) {
+    SCOPED_TRACE(worker_phase_name(phase));
+    Scene scene(2);
+    scene.train();
+    stand_still(scene, 12);
+    scene.agent(1).workers[0].phase = phase;
+    const Plan plan = scene.plan();
+    EXPECT_TRUE(plan.actions.empty());
+    ASSERT_TRUE(plan.requeue_at);
+    const Duration rest = scene.limits.saving_patience - seconds(12);
+    EXPECT_LE(*plan.requeue_at, scene.now + rest);
+    scene.advance(rest);
+    for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+    EXPECT_EQ(condition(written(scene, scene.plan()), kStuck).status, "True");
+    scene.advance(-seconds(1));
+    scene.agent(1).workers[0].is_lifeless = true;
+    EXPECT_EQ(condition(written(scene, scene.plan()), kStuck).status, "True");
+  }
+}
+
 TEST(StuckCondition, StaysWhileThoseWhoWaitAreNotHeard) {
   Scene scene(2);
   scene.train();
