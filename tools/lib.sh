@@ -21,8 +21,27 @@ go_packages=(golang-go golang-github-masterminds-sprig-dev
   golang-github-xeipuuv-gojsonschema-dev golang-k8s-sigs-yaml-dev golang-gopkg-yaml.v3-dev)
 check_packages=(git python3 clang clang-format clang-tidy)
 
-# install PACKAGE...: those that are missing, and says which.
+# locked FILE COMMAND...: when no other tool runs something with that file. What COMMAND leaves running
+# holds nothing.
+locked() {
+  local file=$1 status
+  shift
+  exec 9>"$file"
+  flock 9
+  "$@" 9>&-
+  status=$?
+  exec 9>&-
+  return "$status"
+}
+
+# install PACKAGE...: those that are missing, and says which. Never at the price of others: containerd's
+# would replace those of Docker.
 install() {
+  mkdir -p "$cache"
+  locked "$cache/apt.lock" install_unlocked "$@"
+}
+
+install_unlocked() {
   local missing=() package
   for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
@@ -41,7 +60,7 @@ install() {
   {
     "${as_root[@]}" apt-get update -qq
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y -qq --no-install-recommends "${missing[@]}"
+      apt-get install -y -qq --no-remove --no-install-recommends "${missing[@]}"
   } >build/apt.log 2>&1 </dev/null || {
     tail -n 20 build/apt.log >&2
     echo "installing ${missing[*]} failed; all of it in build/apt.log" >&2
@@ -49,9 +68,14 @@ install() {
   }
 }
 
-# fetch_kubectl: Debian's kubectl, unpacked into the cache rather than installed, since /usr/bin/kubectl
+# fetch_kubectl, one at a time: Debian's kubectl, unpacked into the cache rather than installed, since /usr/bin/kubectl
 # may be another package's. False where there is neither one nor a way to get one.
 fetch_kubectl() {
+  mkdir -p "$cache"
+  locked "$cache/apt.lock" fetch_kubectl_unlocked
+}
+
+fetch_kubectl_unlocked() {
   local folder="$cache/kubectl-debian" new
   [ ! -x "$folder/usr/bin/kubectl" ] || return 0
   say "fetching Debian's kubectl (kubernetes-client)"
@@ -96,9 +120,13 @@ find_kubectls() {
 
 # build PRESET FOLDER [TARGET...]: configures if needed and builds; quiet unless it fails.
 build() {
+  mkdir -p "$2"
+  locked "$2/build.lock" build_unlocked "$@"
+}
+
+build_unlocked() {
   local preset=$1 folder=$2
   shift 2
-  mkdir -p "$folder"
   if [ ! -f "$folder/CMakeCache.txt" ]; then
     say "configuring ($preset)"
     cmake --preset "$preset" >"$folder/configure.log" 2>&1 || {

@@ -10,9 +10,15 @@ pause_image=localhost/lockstep-pause:1
 # Why this machine can't run containers; nothing where it can.
 why_no_containers() {
   [ "$(id -u)" = 0 ] || { echo "not root"; return; }
+  local mount
   [ -n "$(cgroup_mounts)" ] || { echo "no cgroups are mounted"; return; }
-  unshare --mount --net --pid --uts --ipc --fork true 2>/dev/null ||
-    { echo "no namespaces can be made"; return; }
+  for mount in $(cgroup_mounts); do
+    mkdir -p "$mount/lockstep-probe" 2>/dev/null && rmdir "$mount/lockstep-probe" ||
+      { echo "no cgroup can be made in $mount"; return; }
+  done
+  [ -w /proc/sys/net/ipv4/ip_forward ] || { echo "/proc/sys/net is read-only"; return; }
+  unshare --mount --net --pid --uts --ipc --fork mount --bind /var /mnt 2>/dev/null ||
+    { echo "no namespaces and mounts can be made"; return; }
   ip link add lockstep0 type bridge 2>/dev/null || { echo "no network bridge can be made"; return; }
   ip link del lockstep0
 }
@@ -200,7 +206,7 @@ start_nodes() {
   make_pause_image
   (umask 077 && cp "$folder/kubeconfig" "$state/kubeconfig")
   cp /proc/sys/net/ipv4/ip_forward "$state/ip_forward"
-  ! iptables-save 2>/dev/null | grep -q KUBE- || touch "$state/has-kubernetes"
+  { echo "# before" && iptables-save 2>/dev/null; } >"$state/iptables"
   echo 1 >/proc/sys/net/ipv4/ip_forward
   start_service_address "$(sed -n 's|.*server: https://127.0.0.1:||p' "$folder/kubeconfig")"
   start_scheduler
@@ -218,6 +224,30 @@ stop_node() {
 # The folder of the cluster whose nodes this machine has now; nothing where it has none.
 owner_of_nodes() { cat "$state/owner" 2>/dev/null || true; }
 
+# Nodes of another checkout that still run stay, and there can be no others beside them; what is left of
+# such, after a reboot or where the checkout is gone, is removed.
+take_over_nodes() {
+  local owner mine=$folder
+  owner=$(owner_of_nodes)
+  [ -n "$owner" ] && [ "$owner" != "$folder" ] || return 0
+  if pgrep -f -- "--root-dir $state/node-" >/dev/null; then
+    echo "this machine runs the nodes of $owner: LOCKSTEP_CLUSTER=$owner tools/cluster down" >&2
+    exit 3
+  fi
+  say "removing what is left of the nodes of $owner"
+  folder=$owner
+  stop_nodes
+  folder=$mine
+}
+
+# Of kubelets and CNI's portmap, but none that were there before. Counters, in brackets, are no difference.
+remove_new_rules() {
+  [ -s "$state/iptables" ] || return 0
+  iptables-save 2>/dev/null | awk '{ rule = $0; sub(/ *\[[0-9]+:[0-9]+\]/, "", rule) }
+    NR == FNR { before[rule]; next }
+    rule !~ /KUBE-|CNI-|cni/ || rule in before' "$state/iptables" - | iptables-restore
+}
+
 # Those of this cluster: other checkouts' nodes stay.
 stop_nodes() {
   local node number
@@ -233,8 +263,6 @@ stop_nodes() {
   done
   ip addr del "$service_address/32" dev lo 2>/dev/null || true
   cat "$state/ip_forward" >/proc/sys/net/ipv4/ip_forward
-  # What kubelets and CNI's portmap have written there, unless another Kubernetes had before.
-  [ -e "$state/has-kubernetes" ] ||
-    iptables-save 2>/dev/null | grep -vE 'KUBE-|CNI-|cni' | iptables-restore
+  remove_new_rules
   rm -rf "$state"
 }
