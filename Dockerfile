@@ -1,13 +1,15 @@
 # The image with controller, agent and worker, and nothing else: no shell, no package manager.
+# BuildKit or buildah builds it: both leave out stages that nothing needs.
 #   docker build -t lockstep:0.1.0 .
-# With CUDA, in an image of Debian 12 that has the CUDA Toolkit (the build finds it by itself):
-#   docker build -t lockstep:0.1.0-cuda --build-arg BUILD_IMAGE=IMAGE .
+# With CUDA, in an image of Debian 12 that has the CUDA Toolkit:
+#   docker build -t lockstep:0.1.0-cuda --build-arg CUDA=ON --build-arg BUILD_IMAGE=IMAGE .
 # Of programs that are built already (tools/bundle build/bin build/bundle), without compiling:
 #   docker build -t lockstep:0.1.0 --build-arg BUNDLE=prebuilt .
 ARG BUILD_IMAGE=debian:bookworm-slim
 ARG BUNDLE=compiled
 
 FROM ${BUILD_IMAGE} AS compiled
+ARG CUDA=OFF
 RUN apt-get update \
     && apt-get install -y --no-install-recommends g++ cmake ninja-build binutils patchelf \
        nlohmann-json3-dev libcpprest-dev libyaml-cpp-dev prometheus-cpp-dev libcli11-dev \
@@ -15,7 +17,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 COPY . /src
 WORKDIR /src
-RUN cmake --preset release \
+RUN cmake --preset release -DLOCKSTEP_CUDA=${CUDA} \
     && cmake --build build-release --target lockstep-controller lockstep-agent lockstep-worker \
     && tools/bundle build-release/bin /bundle
 

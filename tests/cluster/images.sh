@@ -125,3 +125,43 @@ case_torch() {
   "$kubectl" get trainingjob torch-ddp
   forget torch-ddp
 }
+
+# An image of Debian as its registry's, made here.
+make_debian_image() {
+  local base=build/e2e-debian mirror container
+  mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources 2>/dev/null | head -n 1)
+  [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" { print $2; exit }' /etc/apt/sources.list)
+  rm -rf "$base"
+  debootstrap --variant=minbase bookworm "$base" "$mirror" >build/e2e-debootstrap.log || fails "build/e2e-debootstrap.log"
+  container=$("${store[@]}" from scratch)
+  "${store[@]}" copy -q "$container" "$base" / >/dev/null
+  "${store[@]}" commit -q --rm "$container" docker.io/library/debian:bookworm-slim >/dev/null
+  rm -rf "$base"
+}
+
+# compile_image CUDA BUD...: the whole Dockerfile, and whether its programs start.
+compile_image() {
+  local cuda=$1 program
+  shift
+  "${store[@]}" bud -q --isolation chroot --network host --volume /etc/apt:/etc/apt:ro "$@" \
+    --build-arg "CUDA=$cuda" -t lockstep-compiled . >"build/e2e-compiled-$cuda.log" 2>&1 || fails "build/e2e-compiled-$cuda.log"
+  rm -rf build/e2e-compiled && mkdir build/e2e-compiled
+  "${store[@]}" push -q lockstep-compiled "dir:$root/build/e2e-compiled"
+  for layer in build/e2e-compiled/*; do ! tar -tf "$layer" >/dev/null 2>&1 || tar -C build/e2e-compiled -xf "$layer"; done
+  for program in controller agent worker; do
+    chroot build/e2e-compiled "/opt/lockstep/bin/lockstep-$program" --help >/dev/null || fails "lockstep-$program does not start"
+  done
+  say "compiled with CUDA=$cuda: $(($(du -sb build/e2e-compiled/opt | cut -f1) / 1000000)) MB"
+  rm -rf build/e2e-compiled
+}
+
+# Only where it is named: it compiles everything twice. With CUDA the machine's toolkit stands for an image
+# that has it.
+case_compiled_image() {
+  say "the whole Dockerfile, without CUDA and with it"
+  install debootstrap
+  make_debian_image
+  compile_image OFF
+  [ ! -d /usr/local/cuda ] || compile_image ON --volume "$(readlink -f /usr/local/cuda):/usr/local/cuda:ro"
+  "${store[@]}" rmi --all --force >/dev/null
+}
