@@ -105,8 +105,9 @@ case_beside_job() {
 
 lose_node() {
   local began victim
+  began=$(milliseconds)
   start_measured "$1" "$2"
-  measure "$1" "$2" 0 start
+  measure "$1" "$2" "$began" apply
   victim=$(node_of "$(second_pod "$1")")
   sleep 3
   began=$(milliseconds)
