@@ -1,7 +1,8 @@
 # lockstep_library(NAME SOURCES ... DEPS ...): a static library of ours, warnings as errors.
 # lockstep_program(NAME SOURCES ... DEPS ...): a binary in build/bin.
 # lockstep_test(NAME SOURCES ... DEPS ...): a GoogleTest binary in build/bin/tests, one ctest entry a
-#   binary; LABELS and TIMEOUT_SECONDS may be given (a guard against hangs, never an assertion).
+#   binary; LABELS and TIMEOUT_SECONDS may be given (a guard against hangs, never an assertion), and COST,
+#   about how many seconds a long one takes, so that it begins early.
 function(lockstep_warnings target)
   # Options structs with designated initialisers leave members at their defaults; g++ warns of that.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Werror
@@ -30,7 +31,7 @@ function(lockstep_program name)
 endfunction()
 
 function(lockstep_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT_SECONDS" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT_SECONDS;COST" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
   lockstep_program(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS} gtest_main_local)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/tests")
   target_compile_definitions(${name} PRIVATE
@@ -40,6 +41,9 @@ function(lockstep_test name)
     set(arg_TIMEOUT_SECONDS 300)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT_SECONDS})
+  if(arg_COST)
+    set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+  endif()
   if(arg_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}")
   endif()

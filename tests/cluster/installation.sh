@@ -11,7 +11,7 @@ case_secrets() {
   done
 }
 
-# apply_chart [TAG]: until its controllers are the ones that run.
+# apply_chart [FOLDER]: until its controllers are the ones that run. FOLDER is as render_chart has it.
 apply_chart() {
   render_chart "$@" | "$kubectl" apply -f - >build/e2e-upgrade.log || fails "build/e2e-upgrade.log"
   "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null || fails "no rollout"
@@ -24,26 +24,39 @@ check_undisturbed() {
   [ "$(field "$1" .status.round)" = 1 ] || fails "expected round 1, found $(field "$1" .status.round)"
 }
 
-# The image once more on every node, as that of a later version.
-next_tag=next
-tag_next_image() {
-  local node
+# The next version of all: of the chart, of the definition (which has a field and a column more), and of the
+# image, which is this one by another name.
+next_version=99.0.0
+make_next_version() {
+  local next=build/e2e-next/charts/lockstep crd node
+  rm -rf build/e2e-next
+  mkdir build/e2e-next
+  cp -r charts build/e2e-next/
+  sed -i -E "s/^(version|appVersion): .*/\1: $next_version/" "$next/Chart.yaml"
+  for crd in "$next"/files/crds*/*.yaml; do
+    sed -i -E -e 's/^( *)- name: AGE$/\1- {name: NEXT, jsonPath: .spec.next, type: string}\n&/' \
+      -e '0,/^ +spec:$/!{0,/^( *)properties:$/s//&\n\1  next: {type: string}/}' "$crd"
+  done
   for node in "$state"/node-*; do
     ctr -a "$node/containerd.sock" -n k8s.io images tag --force "docker.io/library/$image" \
-      "docker.io/library/${image%:*}:$next_tag" >/dev/null
+      "docker.io/library/${image%:*}:$next_version" >/dev/null
   done
 }
 
+# columns: of the definition that the server has.
+columns() { "$kubectl" get crd trainingjobs.lockstep.dev -o 'jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}'; }
+
 case_upgrade() {
-  say "an upgrade of the chart to another image and its rollback leave a running job alone"
+  say "an upgrade to the next version and its rollback leave a running job alone"
   local before began images
-  tag_next_image
+  make_next_version
   job stays "$endless"
   await_step stays 0
   before=$(pods_of stays '{.metadata.uid}')
-  apply_chart "$next_tag"
+  apply_chart build/e2e-next
   [ "$("$kubectl" -n "$system" get deployment lockstep-controller -o 'jsonpath={.spec.template.spec.containers[0].image}')" = \
-    "${image%:*}:$next_tag" ] || fails "expected the next image"
+    "${image%:*}:$next_version" ] || fails "expected the next image"
+  [[ " $(columns) " = *" NEXT "* ]] || fails "expected the next definition"
   check_undisturbed stays "$before"
   began=$(milliseconds)
   "$kubectl" delete pod stays-worker-1-1 --wait=false >/dev/null
@@ -55,6 +68,7 @@ case_upgrade() {
   await_step stays 0
   before=$(pods_of stays '{.metadata.uid}')
   apply_chart
+  [[ " $(columns) " != *" NEXT "* ]] || fails "expected the definition of before"
   check_undisturbed stays "$before"
   forget stays
 }
