@@ -192,6 +192,7 @@ Status NcclBackend::settle() {
   }
   for (Duration look = kLookMin;; look = std::min(2 * look, kLookMax)) {
     if (const auto error = broken()) return *error;
+    TRY(group_->health());
     {
       const std::lock_guard lock(nccl_mutex_);
       if (comm_ == nullptr) return *broken();

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <latch>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -175,8 +176,11 @@ TEST(NcclBackend, RefusesWrongCallsAndStaysUsable) {
 // Every rank but the last is in an operation that the last one never comes to.
 void expect_all_wake(DeviceWorld& world, const std::function<void()>& happens,
                      const std::string& words, Code code = Code::kUnavailable) {
+  std::latch past_barrier(static_cast<std::ptrdiff_t>(world.world().size()));
   on_all(world.world(), [&](Communicator& comm) {
-    ASSERT_TRUE(comm.barrier().ok());
+    const bool is_past = comm.barrier().ok();
+    past_barrier.arrive_and_wait();
+    ASSERT_TRUE(is_past);
     const bool is_last = comm.rank() == comm.size() - 1;
     std::vector<float> values(10);
     if (is_last) {
@@ -205,9 +209,8 @@ TEST(NcclBackend, WakesEveryRankWhenOneAborts) {
 
 TEST(NcclBackend, WakesItsOwnRanksFromAnyThread) {
   DeviceWorld world({.size = 2, .has_nccl = true});
-  std::jthread other;
   expect_all_wake(
-      world, [&] { other = std::jthread([&] { world[0].abort("from outside"); }); },
+      world, [&] { std::jthread([&] { world[0].abort("from outside"); }).join(); },
       "aborted by rank 0: from outside");
 }
 
