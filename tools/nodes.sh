@@ -11,6 +11,8 @@ pause_image=localhost/lockstep-pause:1
 why_no_containers() {
   [ "$(id -u)" = 0 ] || { echo "not root"; return; }
   local mount
+  ! dpkg-query -W -f '${Status}' containerd.io 2>/dev/null | grep -q 'ok installed' ||
+    { echo "Docker's containerd.io is installed, in whose place Debian's containerd would come"; return; }
   [ -n "$(cgroup_mounts)" ] || { echo "no cgroups are mounted"; return; }
   for mount in $(cgroup_mounts); do
     mkdir -p "$mount/lockstep-probe" 2>/dev/null && rmdir "$mount/lockstep-probe" ||
@@ -206,6 +208,7 @@ start_nodes() {
   make_pause_image
   (umask 077 && cp "$folder/kubeconfig" "$state/kubeconfig")
   cp /proc/sys/net/ipv4/ip_forward "$state/ip_forward"
+  cat /proc/sys/kernel/random/boot_id >"$state/boot"
   { echo "# before" && iptables-save 2>/dev/null; } >"$state/iptables"
   echo 1 >/proc/sys/net/ipv4/ip_forward
   start_service_address "$(sed -n 's|.*server: https://127.0.0.1:||p' "$folder/kubeconfig")"
@@ -240,9 +243,10 @@ take_over_nodes() {
   folder=$mine
 }
 
-# Of kubelets and CNI's portmap, but none that were there before. Counters, in brackets, are no difference.
+# Of kubelets and CNI's portmap, but none that were there before; counters, in brackets, are no difference.
+# None at all where another Kubernetes had some before, or the machine has started anew since.
 remove_new_rules() {
-  [ -s "$state/iptables" ] || return 0
+  cmp -s "$state/boot" /proc/sys/kernel/random/boot_id && ! grep -q KUBE- "$state/iptables" || return 0
   iptables-save 2>/dev/null | awk '{ rule = $0; sub(/ *\[[0-9]+:[0-9]+\]/, "", rule) }
     NR == FNR { before[rule]; next }
     rule !~ /KUBE-|CNI-|cni/ || rule in before' "$state/iptables" - | iptables-restore
@@ -262,7 +266,7 @@ stop_nodes() {
     ip link del "lockstep$number" 2>/dev/null || true
   done
   ip addr del "$service_address/32" dev lo 2>/dev/null || true
-  cat "$state/ip_forward" >/proc/sys/net/ipv4/ip_forward
+  [ ! -s "$state/ip_forward" ] || cat "$state/ip_forward" >/proc/sys/net/ipv4/ip_forward
   remove_new_rules
   rm -rf "$state"
 }
