@@ -8,7 +8,8 @@ set(LOCKSTEP_HEADERS "" CACHE PATH "A folder with the headers (nlohmann/, gtest 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Everything ends in a program; one and the same flag, so that precompiled headers serve all of it.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIE> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIE>)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 
@@ -21,7 +22,9 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
 
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
+  # What it needs to know to keep what includes precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+    "${LOCKSTEP_CCACHE}")
 endif()
 
 if(LOCKSTEP_FUZZ)

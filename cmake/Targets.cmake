@@ -3,6 +3,9 @@
 # lockstep_test(NAME SOURCES ... DEPS ...): a GoogleTest binary in build/bin/tests, one ctest entry a
 #   binary; LABELS and TIMEOUT_SECONDS may be given (a guard against hangs, never an assertion), and COST,
 #   about how many seconds a long one takes, so that it begins early.
+#
+# UNOPTIMISED, or the folder's variable LOCKSTEP_UNOPTIMISED: what waits most of its time compiles in half
+# the time so. ONE_BY_ONE SOURCES: see QuickBuild.cmake.
 function(lockstep_warnings target)
   # Options structs with designated initialisers leave members at their defaults; g++ warns of that.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Werror
@@ -14,25 +17,54 @@ function(lockstep_warnings target)
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>>:-Wno-restrict>)
 endfunction()
 
+# What they have in common.
+function(lockstep_compile name)
+  cmake_parse_arguments(arg "TEST;UNOPTIMISED" "" "ONE_BY_ONE" ${ARGN})
+  set(kind)
+  if(arg_UNOPTIMISED OR LOCKSTEP_UNOPTIMISED)
+    target_compile_options(${name} PRIVATE -O0)
+    list(APPEND kind UNOPTIMISED)
+  endif()
+  if(arg_TEST)
+    list(APPEND kind TEST)
+  endif()
+  lockstep_warnings(${name})
+  lockstep_quicken(${name} ${kind} ONE_BY_ONE ${arg_ONE_BY_ONE})
+endfunction()
+
 function(lockstep_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;ONE_BY_ONE" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}")
   target_link_libraries(${name} PUBLIC ${arg_DEPS})
-  lockstep_warnings(${name})
+  if("gtest_main_local" IN_LIST arg_DEPS)
+    set(kind TEST)
+  endif()
+  lockstep_compile(${name} ${kind} ONE_BY_ONE ${arg_ONE_BY_ONE})
 endfunction()
 
 function(lockstep_program name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TEST;UNOPTIMISED" "" "SOURCES;DEPS;ONE_BY_ONE" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_DEPS})
-  lockstep_warnings(${name})
+  set(kind)
+  foreach(each TEST UNOPTIMISED)
+    if(arg_${each})
+      list(APPEND kind ${each})
+    endif()
+  endforeach()
+  lockstep_compile(${name} ${kind} ONE_BY_ONE ${arg_ONE_BY_ONE})
 endfunction()
 
 function(lockstep_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT_SECONDS;COST" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
-  lockstep_program(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS} gtest_main_local)
+  cmake_parse_arguments(arg "UNOPTIMISED" "TIMEOUT_SECONDS;COST" "SOURCES;DEPS;LABELS;ARGS;ONE_BY_ONE" ${ARGN})
+  set(kind TEST)
+  if(arg_UNOPTIMISED)
+    list(APPEND kind UNOPTIMISED)
+  endif()
+  lockstep_program(${name} ${kind} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS} gtest_main_local
+    ONE_BY_ONE ${arg_ONE_BY_ONE})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/tests")
   target_compile_definitions(${name} PRIVATE
     LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}" LOCKSTEP_BIN_DIR="${CMAKE_BINARY_DIR}/bin")

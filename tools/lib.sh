@@ -118,6 +118,20 @@ find_kubectls() {
   export LOCKSTEP_KUBECTLS
 }
 
+# configure PRESET FOLDER [OPTION...]: unless it is; quiet unless it fails.
+configure() {
+  local preset=$1 folder=$2
+  shift 2
+  [ ! -f "$folder/CMakeCache.txt" ] || return 0
+  mkdir -p "$folder"
+  say "configuring ($preset)"
+  cmake --preset "$preset" -B "$folder" "$@" >"$folder/configure.log" 2>&1 || {
+    tail -n 30 "$folder/configure.log" >&2
+    echo "configuring failed; all of it in $folder/configure.log" >&2
+    exit 1
+  }
+}
+
 # build PRESET FOLDER [TARGET...]: configures if needed and builds; quiet unless it fails.
 build() {
   mkdir -p "$2"
@@ -127,14 +141,7 @@ build() {
 build_unlocked() {
   local preset=$1 folder=$2
   shift 2
-  if [ ! -f "$folder/CMakeCache.txt" ]; then
-    say "configuring ($preset)"
-    cmake --preset "$preset" >"$folder/configure.log" 2>&1 || {
-      tail -n 30 "$folder/configure.log" >&2
-      echo "configuring failed; all of it in $folder/configure.log" >&2
-      exit 1
-    }
-  fi
+  configure "$preset" "$folder"
   say "building ($preset, $jobs jobs; log in $folder/build.log)"
   local targets=()
   [ $# -eq 0 ] || targets=(--target "$@")

@@ -22,7 +22,7 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
-std::vector<std::string> quoted(const std::string& cell) {
+std::vector<std::string> each_quoted(const std::string& cell) {
   std::vector<std::string> found;
   size_t begin = 0;
   while ((begin = cell.find('`', begin)) != std::string::npos) {
@@ -48,7 +48,7 @@ Result<std::vector<TableRow>> parse_table(const std::string& markdown) {
     std::vector<std::string> cells = cells_of(line);
     if (cells.size() != 3)
       return invalid(where + "expected 3 cells, found " + std::to_string(cells.size()));
-    TableRow row{.what = cells[0], .supported = cells[1] == "yes", .cases = quoted(cells[2])};
+    TableRow row{.what = cells[0], .supported = cells[1] == "yes", .cases = each_quoted(cells[2])};
     if (!row.supported) {
       if (!cells[1].starts_with("no: "))
         return invalid(where + "expected yes, or no: and why, found \"" + cells[1] + "\"");

@@ -1,0 +1,58 @@
+# LOCKSTEP_QUICK_BUILD makes compiling everything a third of the work: headers of others that most sources
+# include are compiled once, and a target's sources in groups of six, so that templates are instantiated
+# once a group. A source whose local names clash with those of its group is listed in ONE_BY_ONE; whoever
+# works on one may put it there too. What a source forgets to include stays unseen: tools/check and the
+# presets release and worker compile file by file.
+option(LOCKSTEP_QUICK_BUILD "Compile with precompiled headers and sources in groups" OFF)
+
+set(quick_headers
+  <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <cstring> <deque> <filesystem>
+  <fstream> <functional> <map> <memory> <mutex> <optional> <random> <regex> <set> <span> <sstream>
+  <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>
+  <nlohmann/json.hpp>)
+
+# Precompiled headers serve only what is compiled with their flags: one target of each kind.
+function(lockstep_quick_headers name)
+  cmake_parse_arguments(arg "TEST;UNOPTIMISED" "" "" ${ARGN})
+  file(WRITE "${CMAKE_BINARY_DIR}/quick/${name}.cc" "")
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/quick/${name}.cc")
+  target_link_libraries(${name} PRIVATE third_json Threads::Threads)
+  set(headers ${quick_headers})
+  if(arg_TEST)
+    target_link_libraries(${name} PRIVATE gtest_main_local)
+    list(APPEND headers <gtest/gtest.h>)
+  endif()
+  if(arg_UNOPTIMISED)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
+  lockstep_warnings(${name})
+  target_precompile_headers(${name} PRIVATE ${headers})
+endfunction()
+
+function(lockstep_quicken name)
+  cmake_parse_arguments(arg "TEST;UNOPTIMISED" "" "ONE_BY_ONE" ${ARGN})
+  if(NOT LOCKSTEP_QUICK_BUILD)
+    return()
+  endif()
+  set(headers quick)
+  set(kind)
+  foreach(each TEST UNOPTIMISED)
+    if(arg_${each})
+      string(TOLOWER "_${each}" suffix)
+      string(APPEND headers "${suffix}")
+      list(APPEND kind ${each})
+    endif()
+  endforeach()
+  if(NOT TARGET ${headers})
+    lockstep_quick_headers(${headers} ${kind})
+  endif()
+  target_precompile_headers(${name} REUSE_FROM ${headers})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  # g++ 12's false alarms about strings grow with what it sees at once (gcc.gnu.org/PR105651), and what a
+  # group includes it takes for headers.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${name} PRIVATE -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow
+      -Wno-subobject-linkage)
+  endif()
+  set_source_files_properties(${arg_ONE_BY_ONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
