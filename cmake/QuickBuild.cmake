@@ -14,7 +14,9 @@ set(quick_headers
 # Precompiled headers serve only what is compiled with their flags: one target of each kind.
 function(lockstep_quick_headers name)
   cmake_parse_arguments(arg "TEST;UNOPTIMISED" "" "" ${ARGN})
-  file(WRITE "${CMAKE_BINARY_DIR}/quick/${name}.cc" "")
+  if(NOT EXISTS "${CMAKE_BINARY_DIR}/quick/${name}.cc")
+    file(WRITE "${CMAKE_BINARY_DIR}/quick/${name}.cc" "")
+  endif()
   add_library(${name} OBJECT EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/quick/${name}.cc")
   target_link_libraries(${name} PRIVATE third_json Threads::Threads)
   set(headers ${quick_headers})
