@@ -21,17 +21,21 @@ why_no_containers() {
   [ -w /proc/sys/net/ipv4/ip_forward ] || { echo "/proc/sys/net is read-only"; return; }
   unshare --mount --net --pid --uts --ipc --fork mount --bind /var /mnt 2>/dev/null ||
     { echo "no namespaces and mounts can be made"; return; }
-  ip link add lockstep0 type bridge 2>/dev/null || { echo "no network bridge can be made"; return; }
-  ip link del lockstep0
+  unshare --net ip link add lockstep0 type bridge 2>/dev/null ||
+    { echo "no network bridge can be made"; return; }
 }
 
 # The cgroup hierarchies that are mounted here, of version 1 or 2.
 cgroup_mounts() { awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts; }
 
-# The kubelet wants its cgroup root to be there; a new cpuset of version 1 is empty.
+# The kubelet wants its cgroup root to be there; a new cpuset of version 1 is empty, and in version 2 a
+# folder has the controllers that the one above gives it.
 make_cgroup() {
-  local mount file
+  local mount file controller
   for mount in $(cgroup_mounts); do
+    for controller in $(cat "$mount/cgroup.controllers" 2>/dev/null); do
+      echo "+$controller" >"$mount/cgroup.subtree_control" || true
+    done 2>/dev/null
     mkdir -p "$mount/$1"
     for file in cpuset.cpus cpuset.mems; do
       [ ! -f "$mount/$1/$file" ] || cat "$mount/$file" >"$mount/$1/$file"
@@ -102,7 +106,8 @@ write_containerd_config() {
     {"type": "bridge", "bridge": "lockstep$1", "isGateway": true, "hairpinMode": true,
      "ipam": {"type": "host-local", "dataDir": "$2/addresses",
               "ranges": [[{"subnet": "10.244.$1.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
-    {"type": "portmap", "capabilities": {"portMappings": true}}
+    {"type": "portmap", "capabilities": {"portMappings": true}},
+    {"type": "firewall"}
   ]
 }
 END

@@ -4,6 +4,7 @@
 
 #include "common/metrics/exposition.h"
 #include "common/metrics/process.h"
+#include "controller/plan/conditions.h"
 
 namespace lockstep {
 namespace {
@@ -135,6 +136,15 @@ void add_goodput(const MetricsSources& sources, Exposition& out) {
   });
 }
 
+void add_restarts(const Controller& controller, Exposition& out) {
+  out.family("lockstep_job_restarts", "Restarts of the job so far, as in its status", Type::kGauge);
+  controller.visit_jobs([&](const TrainingJob& job) {
+    if (is_finished(job.status)) return;
+    out.add(number(static_cast<uint64_t>(job.status.restarts)),
+            {{"namespace", job.metadata.namespace_}, {"job", job.metadata.name}});
+  });
+}
+
 void add_self(const MetricsSources& sources, Exposition& out) {
   const Controller& controller = sources.controller;
   out.family("leader_election_master_status", "1 where this replica leads", Type::kGauge);
@@ -157,6 +167,7 @@ std::string render_metrics(const MetricsSources& sources) {
   add_queue(sources.controller.queue(), out);
   add_requests(sources, out);
   add_jobs(sources.controller, out);
+  add_restarts(sources.controller, out);
   add_goodput(sources, out);
   add_self(sources, out);
   add_process_metrics(out);

@@ -215,10 +215,19 @@ void check_lists(const Json& spec, Problems& problems) {
   }
 }
 
+// Maps of the user's words, which may be those of lists: nodeSelector: {env: prod}.
+bool is_map(std::string_view key) {
+  constexpr std::array<std::string_view, 9> kMaps{
+      "annotations", "labels",   "limits",   "matchLabels",     "nodeSelector",
+      "options",     "overhead", "requests", "volumeAttributes"};
+  return std::ranges::find(kMaps, key) != kMaps.end();
+}
+
 // Types that the merge relies on.
 void check_shape(const Json& value, const std::string& path, Problems& problems) {
   if (!value.is_object()) return;
   for (const auto& [key, member] : value.items()) {
+    if (is_map(key)) continue;
     const std::string_view merge_key = merge_key_of(key);
     const std::string here = path + "." + key;
     if (!merge_key.empty() && !member.is_array() && !member.is_null()) {

@@ -120,7 +120,7 @@ case_torch() {
   await_step torch-ddp 0
   say "first step seen $(($(milliseconds) - began)) ms after kubectl apply"
   await_complete torch-ddp
-  "$kubectl" logs torch-ddp-worker-0-1 | grep -q 'step 300 loss' || fails "kubectl logs shows no last step"
+  "$kubectl" logs torch-ddp-worker-0-1 | grep -c 'step 300 loss' >/dev/null || fails "kubectl logs shows no last step"
   [ "$(field torch-ddp .status.progress.step)" = 300 ] || fails "expected step 300"
   "$kubectl" get trainingjob torch-ddp
   forget torch-ddp

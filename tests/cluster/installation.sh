@@ -11,6 +11,36 @@ case_secrets() {
   done
 }
 
+case_accepted() {
+  say "the server accepts what the chart makes of each set of values, and deploy/'s overlay for it"
+  tools/chart accepted "$KUBECONFIG" || fails "objects of the chart were refused"
+  "$kubectl" apply --dry-run=server -k deploy/overlays/kubernetes-1.20 >build/e2e-overlay.log || fails "build/e2e-overlay.log"
+  "$kubectl" delete namespace team-a training --ignore-not-found --timeout=120s >/dev/null
+}
+
+# may USER VERB RESOURCE: yes or no.
+may() { "$kubectl" -n default auth can-i "$2" "$3" --as "$1" 2>/dev/null || true; }
+
+aggregates() { [ "$(may ann create trainingjobs.lockstep.dev)" = yes ]; }
+
+case_roles() {
+  say "who may edit may edit jobs, and so may who has the chart's role alone; viewers only look"
+  local verb
+  "$kubectl" create rolebinding ann --clusterrole=edit --user=ann >/dev/null
+  "$kubectl" create rolebinding ben --clusterrole=lockstep-editor --user=ben >/dev/null
+  "$kubectl" create rolebinding eve --clusterrole=lockstep-viewer --user=eve >/dev/null
+  eventually "expected the role edit to have TrainingJobs" aggregates
+  for verb in get list watch create patch delete; do
+    [ "$(may ann $verb trainingjobs.lockstep.dev)/$(may ben $verb trainingjobs.lockstep.dev)" = yes/yes ] ||
+      fails "expected editors to be allowed to $verb jobs"
+  done
+  [ "$(may eve watch trainingjobs.lockstep.dev)/$(may eve create trainingjobs.lockstep.dev)" = yes/no ] ||
+    fails "expected viewers to look and no more"
+  [ "$(may ben get secrets)/$(may ben patch trainingjobs.lockstep.dev/status)" = no/no ] ||
+    fails "editors of jobs have more than that"
+  "$kubectl" delete rolebinding ann ben eve >/dev/null
+}
+
 # apply_chart [FOLDER]: until its controllers are the ones that run. FOLDER is as render_chart has it.
 apply_chart() {
   render_chart "$@" | "$kubectl" apply -f - >build/e2e-upgrade.log || fails "build/e2e-upgrade.log"

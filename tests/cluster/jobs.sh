@@ -11,7 +11,7 @@ case_train() {
   say "first step seen $(($(milliseconds) - began)) ms after kubectl apply"
   used=$(pods_of trains '{.spec.nodeName}')
   [ "$(tr ' ' '\n' <<<"$used" | sed '/^$/d' | sort -u | wc -l)" = 2 ] || fails "expected two nodes, found $used"
-  "$kubectl" logs trains-worker-0-1 | grep -q training || fails "kubectl logs shows no training"
+  "$kubectl" logs trains-worker-0-1 | grep -c training >/dev/null || fails "kubectl logs shows no training"
   await_complete trains
   eventually "kubectl get -w shows no end" grep -q Complete build/e2e-watch.log
   kill "$watch"
@@ -67,6 +67,9 @@ case_dashboard() {
   local status=0
   job seen "$endless"
   await_step seen 0
+  kill -9 "$(processes_of node-1 lockstep-worker | head -n 1)"
+  await_field seen .status.round 2
+  await_step seen "$(field seen .status.progress.step)"
   start_prometheus
   python3 tests/cluster/panels.py "$prometheus_url" default seen || status=1
   kill "$prometheus"
@@ -80,7 +83,9 @@ case_fails() {
   job fails 's/kjv.txt/missing.txt/' '/^  checkpoint/i\  failure: {maxRestarts: 0}'
   "$kubectl" wait --for=condition=Failed trainingjob/fails --timeout=60s >/dev/null || fails "expected it to fail"
   message=$(field fails '.status.conditions[?(@.type=="Failed")].message')
-  grep -q /data/missing.txt <<<"$message" || fails "expected the path in the condition, found $message"
+  for word in 'exit code' 'the end of its log:' /data/missing.txt; do
+    grep -qF "$word" <<<"$message" || fails "expected $word in the condition, found $message"
+  done
   "$kubectl" patch trainingjob fails --type=merge -p '{"spec":{"ttlSecondsAfterFinished":1}}' >/dev/null
   # Kubelets of before 1.22 keep its pods for up to a minute, and it goes after them.
   "$kubectl" wait --for=delete trainingjob/fails --timeout=150s >/dev/null || fails "it is still there"
@@ -139,15 +144,20 @@ case_one_port() {
   forget left right
 }
 
-waits_for_room() { "$kubectl" get pods | grep -q 'queue-.* Pending '; }
+waits_for_room() {
+  "$kubectl" get pods -o 'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[*].reason}{"\n"}{end}' |
+    grep -c '^queue-.*Unschedulable' >/dev/null
+}
 
 case_queue() {
   say "20 small jobs, of which a few have room at a time"
-  local names began
+  local names began cores
   mapfile -t names < <(printf 'queue-%s\n' {1..20})
+  # Each wants two fifths of a node, so that four run at once.
+  cores=$("$kubectl" get node node-1 -o 'jsonpath={.status.allocatable.cpu}')
   began=$(milliseconds)
   for name in "${names[@]}"; do
-    job "$name" "$one_node" 's/steps: 3000/steps: 20/' 's/- name: node/&\n        resources: {requests: {cpu: 800m}}/'
+    job "$name" "$one_node" 's/steps: 3000/steps: 20/' "s/- name: node/&\n        resources: {requests: {cpu: $((cores * 400))m}}/"
   done
   eventually "expected that some have to wait" waits_for_room
   await_complete "${names[@]}"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """panels.py PROMETHEUS NAMESPACE JOB: every query of the dashboard, and every alert's, on that server.
 
-Each panel of deploy/grafana/job.json has to show something of the job; the alerts' expressions have
-to be ones that the server can evaluate. Waits up to a minute for what needs two scrapes.
+Each panel of deploy/grafana/job.json has to show something of the job, which has been restarted once;
+the alerts' expressions have to be ones that the server can evaluate. Waits up to a minute for what needs two scrapes.
 """
 import json
 import pathlib
@@ -45,6 +45,9 @@ def main():
         time.sleep(1 if missing else 0)
     for title, expression in missing:
         print(f"panel {title!r} shows nothing: {expression}", file=sys.stderr)
+    restarts = query(server, f'max(lockstep_job_restarts{{namespace="{namespace}", job="{job}"}})')
+    if not restarts or restarts[0]["value"][1] != "1":
+        sys.exit(f"expected 1 restart of the job, found {restarts}")
     rules = list(alerts())
     for expression in rules:
         query(server, expression)

@@ -60,6 +60,7 @@ await_running_again() {
   [ -z "$2" ] || await_field "$1" .status.round "$2"
   await_field "$1" .status.state Running
   await_step "$1" "$(field "$1" .status.progress.step)"
+  [ -n "$(field "$1" .status.lastFailure.recovery)" ] || fails "expected the parts of the recovery in status.lastFailure"
   say "steps again $(($(milliseconds) - $3)) ms after $4; seconds by part: $(field "$1" .status.lastFailure.recovery)"
 }
 

@@ -191,6 +191,21 @@ TEST(PodTemplate, RefusesByPathWhatWouldBreakTheJob) {
   EXPECT_TRUE(pod_template_problems(Json::object()).empty());
 }
 
+TEST(PodTemplate, TakesTheUsersWordsInMapsForNoLists) {
+  const Json labels = {{"env", "prod"}, {"ports", "open"}, {"volumes", "two"}};
+  const Json patch = {
+      {"spec",
+       {{"nodeSelector", labels},
+        {"topologySpreadConstraints",
+         Json::array({{{"topologyKey", "zone"}, {"labelSelector", {{"matchLabels", labels}}}}})},
+        {"volumes", Json::array({{{"name", "data"},
+                                  {"csi", {{"driver", "x"}, {"volumeAttributes", labels}}}}})}}}};
+  EXPECT_EQ(pod_template_problems(patch), Problems());
+  TrainingJob job = Scene().seen.job;
+  job.spec.podTemplate = patch;
+  EXPECT_EQ(make_worker_pod(job, {})["spec"]["nodeSelector"], labels);
+}
+
 TEST(PodView, ReadsWhatWeMadeAndWhatTheKubeletAdded) {
   const Scene scene;
   Json pod = make_worker_pod(scene.seen.job, {.index = 1, .incarnation = 3, .round = 5});
