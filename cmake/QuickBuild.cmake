@@ -1,8 +1,8 @@
 # LOCKSTEP_QUICK_BUILD makes compiling everything a third of the work: headers of others that most sources
 # include are compiled once, and a target's sources in groups of six, so that templates are instantiated
 # once a group. A source whose local names clash with those of its group is listed in ONE_BY_ONE; whoever
-# works on one may put it there too. What a source forgets to include stays unseen: tools/check and the
-# presets release and worker compile file by file.
+# works on one may put it there too. What a source forgets to include is seen where it is compiled alone: by
+# the preset worker, and by tools/check.
 option(LOCKSTEP_QUICK_BUILD "Compile with precompiled headers and sources in groups" OFF)
 
 set(quick_headers
@@ -31,20 +31,22 @@ function(lockstep_quick_headers name)
   target_precompile_headers(${name} PRIVATE ${headers})
 endfunction()
 
+# With what lockstep_library and the like were given.
 function(lockstep_quicken name)
-  cmake_parse_arguments(arg "TEST;UNOPTIMISED" "" "ONE_BY_ONE" ${ARGN})
   if(NOT LOCKSTEP_QUICK_BUILD)
     return()
   endif()
+  lockstep_arguments(${ARGN})
   set(headers quick)
   set(kind)
-  foreach(each TEST UNOPTIMISED)
-    if(arg_${each})
-      string(TOLOWER "_${each}" suffix)
-      string(APPEND headers "${suffix}")
-      list(APPEND kind ${each})
-    endif()
-  endforeach()
+  if(arg_TEST OR "gtest_main_local" IN_LIST arg_DEPS)
+    string(APPEND headers _test)
+    list(APPEND kind TEST)
+  endif()
+  if(arg_UNOPTIMISED OR LOCKSTEP_UNOPTIMISED)
+    string(APPEND headers _unoptimised)
+    list(APPEND kind UNOPTIMISED)
+  endif()
   if(NOT TARGET ${headers})
     lockstep_quick_headers(${headers} ${kind})
   endif()
