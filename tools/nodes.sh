@@ -142,7 +142,7 @@ port: $3
 readOnlyPort: 0
 healthzBindAddress: 127.0.0.1
 healthzPort: $4
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authentication: {anonymous: {enabled: false}, webhook: {enabled: false}, x509: {clientCAFile: $folder/pki/ca.crt}}
 authorization: {mode: AlwaysAllow}
 cgroupDriver: cgroupfs
 cgroupRoot: /lockstep-node-$1
