@@ -30,24 +30,39 @@ none_measured() { [ -z "$("$kubectl" get pods -l "$(selector_of "$1")" -o name)"
 # time_stamp MILLISECONDS: as logs have it.
 time_stamp() { date -u -d "@$(($1 / 1000)).$(printf %03d $(($1 % 1000)))" +%Y-%m-%dT%H:%M:%S.%3N; }
 
-# step_after KIND BEGAN: the time stamp of the first step of ranks that began after that, if there is one.
+# step_after KIND BEGAN: the time stamps of the first step of ranks that began after that, if there is one, and
+# of when those ranks began.
 step_after() {
   local pod since
   since=$(time_stamp "$2")
   for pod in $("$kubectl" get pods -l "$(selector_of "$1")" -o 'jsonpath={.items[*].metadata.name}'); do
     "$kubectl" logs "$pod" --timestamps --since-time="${since%.*}Z" 2>/dev/null |
-      awk -v since="$since" '$1 >= since && /ranks begin after step/ { begun = 1 }
-        begun && /step [0-9]+ loss/ { print $1; exit }' || true
+      awk -v since="$since" '$1 >= since && /ranks begin after step/ { begun = $1 }
+        begun && /step [0-9]+ loss/ { print $1, begun; exit }' || true
   done | sort | head -n 1
 }
 
-# measure KIND INTERVAL BEGAN CAUSE: waits for the next step, and says how long that took.
+# pods_started KIND: when the newest of its containers was started; kubelets tell whole seconds.
+pods_started() {
+  "$kubectl" get pods -l "$(selector_of "$1")" \
+    -o 'jsonpath={range .items[*].status.containerStatuses[*]}{.state.running.startedAt}{"\n"}{end}' | sort | tail -n 1
+}
+
+# since BEGAN TIME_STAMP: in milliseconds; 0 for what was before.
+since() {
+  local passed=$(($(date -d "$2" +%s%3N) - $1))
+  echo $((passed > 0 ? passed : 0))
+}
+
+# measure KIND INTERVAL BEGAN CAUSE: waits for the next step, and says how long that took: until all containers
+# had been started, all ranks had met, and they had done a step.
 measure() {
   local found
   for _ in $(seq 3000); do
     found=$(step_after "$1" "$3")
     if [ -n "$found" ]; then
-      echo "measured: $1 $2 $4 $(($(date -d "$found" +%s%3N) - $3)) ms"
+      echo "measured: $1 $2 $4 $(since "$3" "${found% *}") ms, of it until containers began" \
+        "$(since "$3" "$(pods_started "$1")"), until ranks had met $(since "$3" "${found#* }")"
       return
     fi
     sleep 0.2

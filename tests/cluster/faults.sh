@@ -15,6 +15,21 @@ case_worker_killed() {
   forget hurt
 }
 
+is_labelled() { [ "$(pods_of bare '{.metadata.uid}')" = "$1" ]; }
+
+case_label_lost() {
+  say "somebody takes the label off a pod by which it is known: it gets it again"
+  local before
+  job bare "$endless"
+  await_step bare 100
+  before=$(pods_of bare '{.metadata.uid}')
+  "$kubectl" label pod bare-worker-1-1 lockstep.dev/job-name- >/dev/null
+  eventually "expected both pods with their label again" is_labelled "$before"
+  await_step bare "$(field bare .status.progress.step)"
+  [ "$(field bare .status.round)" = 1 ] || fails "expected round 1, found $(field bare .status.round)"
+  forget bare
+}
+
 # of_first UIDS: that of node 0's pod.
 of_first() { echo "${1%% *}"; }
 

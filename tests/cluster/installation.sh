@@ -117,6 +117,8 @@ case_namespaced() {
     "$kubectl" "${team[@]}" logs deployment/team-lockstep-controller | tail -n 20 >&2
     fails "not complete"
   }
+  python3 tests/cluster/permissions.py "$folder/audit.log" system:serviceaccount:team-a:team-lockstep-controller --forbidden ||
+    fails "its Role is not what it needs"
   "$kubectl" delete namespace team-a >/dev/null
   "$kubectl" -n "$system" scale deployment lockstep-controller --replicas=2 >/dev/null
   "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null
