@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <utility>
 
 #include "kernels/device/cuda_api.h"
 #include "kernels/device/device_words.h"
@@ -49,6 +48,22 @@ Result<void*> allocate_host(size_t bytes, std::string_view by) {
   return data;
 }
 
+void release_host(Device, void* data) {
+  std::free(data);
+}
+void release_cuda(Device device, void* data) {
+  cuda_api::release(device.index, data);
+}
+void release_pinned(Device, void* data) {
+  cuda_api::release_pinned(data);
+}
+void release_stream(Device, void* handle) {
+  cuda_api::destroy_stream(handle);
+}
+void release_event(Device, void* handle) {
+  cuda_api::destroy_event(handle);
+}
+
 }  // namespace
 
 int device_count(DeviceType type) {
@@ -74,135 +89,73 @@ Result<PeerAccess> peer_access(int from, int to) {
 
 Result<Stream> Stream::create(Device device) {
   Stream stream;
-  stream.device_ = device;
+  void* handle = nullptr;
   if (device.type == DeviceType::kCuda) {
-    TRY_ASSIGN(stream.handle_, cuda_api::create_stream(device.index));
+    TRY_ASSIGN(handle, cuda_api::create_stream(device.index));
   }
+  stream.handle_ = DeviceHandle(handle, {device, release_stream});
   return stream;
 }
 
-Stream::Stream(Stream&& other) noexcept
-    : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
-
-Stream& Stream::operator=(Stream&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(handle_, other.handle_);
-  return *this;
-}
-
-Stream::~Stream() {
-  if (handle_ != nullptr) cuda_api::destroy_stream(handle_);
-}
-
 Status Stream::synchronize() {
-  if (device_.type == DeviceType::kCpu) return {};
-  return cuda_api::synchronize(device_.index, handle_);
+  if (device().type == DeviceType::kCpu) return {};
+  return cuda_api::synchronize(device().index, handle());
 }
 
 Result<Event> Event::create(Device device) {
   Event event;
-  event.device_ = device;
+  void* handle = nullptr;
   if (device.type == DeviceType::kCuda) {
-    TRY_ASSIGN(event.handle_, cuda_api::create_event(device.index));
+    TRY_ASSIGN(handle, cuda_api::create_event(device.index));
   }
+  event.handle_ = DeviceHandle(handle, {device, release_event});
   return event;
-}
-
-Event::Event(Event&& other) noexcept
-    : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
-
-Event& Event::operator=(Event&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(handle_, other.handle_);
-  return *this;
-}
-
-Event::~Event() {
-  if (handle_ != nullptr) cuda_api::destroy_event(handle_);
 }
 
 Status Event::record(void* stream) {
   if (handle_ == nullptr) return {};
-  return cuda_api::record(device_.index, handle_, stream);
+  return cuda_api::record(device().index, handle_.get(), stream);
 }
 
 Status Event::delay(void* stream) const {
   if (handle_ == nullptr) return {};
-  return cuda_api::delay(device_.index, handle_, stream);
+  return cuda_api::delay(device().index, handle_.get(), stream);
 }
 
 Result<bool> Event::passed() const {
   if (handle_ == nullptr) return true;
-  return cuda_api::passed(device_.index, handle_);
+  return cuda_api::passed(device().index, handle_.get());
 }
 
 Status Event::synchronize() const {
   if (handle_ == nullptr) return {};
-  return cuda_api::synchronize_event(device_.index, handle_);
+  return cuda_api::synchronize_event(device().index, handle_.get());
 }
 
 Result<Buffer> Buffer::allocate(Device device, size_t bytes, std::string_view by) {
   Buffer buffer;
-  buffer.device_ = device;
-  if (bytes == 0) return buffer;
-  TRY_ASSIGN(buffer.data_, device.type == DeviceType::kCpu
-                               ? allocate_host(bytes, by)
-                               : cuda_api::allocate(device.index, bytes, by));
+  const bool is_cpu = device.type == DeviceType::kCpu;
+  void* data = nullptr;
+  if (bytes > 0) {
+    TRY_ASSIGN(data,
+               is_cpu ? allocate_host(bytes, by) : cuda_api::allocate(device.index, bytes, by));
+  }
+  buffer.handle_ = DeviceHandle(data, {device, is_cpu ? release_host : release_cuda});
   buffer.bytes_ = bytes;
   return buffer;
-}
-
-Buffer::Buffer(Buffer&& other) noexcept
-    : device_(other.device_),
-      bytes_(std::exchange(other.bytes_, 0)),
-      data_(std::exchange(other.data_, nullptr)) {}
-
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(data_, other.data_);
-  return *this;
-}
-
-Buffer::~Buffer() {
-  if (data_ == nullptr) return;
-  if (device_.type == DeviceType::kCpu) {
-    std::free(data_);
-  } else {
-    cuda_api::release(device_.index, data_);
-  }
 }
 
 Result<PinnedBuffer> PinnedBuffer::allocate(Device device, size_t bytes, std::string_view by) {
   PinnedBuffer buffer;
-  buffer.device_ = device;
-  if (bytes == 0) return buffer;
-  TRY_ASSIGN(buffer.data_, device.type == DeviceType::kCpu
-                               ? allocate_host(bytes, by)
-                               : cuda_api::allocate_pinned(device.index, bytes, by));
+  const bool is_cpu = device.type == DeviceType::kCpu;
+  void* data = nullptr;
+  if (bytes > 0) {
+    TRY_ASSIGN(data, is_cpu ? allocate_host(bytes, by)
+                            : cuda_api::allocate_pinned(device.index, bytes, by));
+  }
+  buffer.handle_ = DeviceHandle(data, {device, is_cpu ? release_host : release_pinned});
   buffer.bytes_ = bytes;
   return buffer;
-}
-
-PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept
-    : device_(other.device_),
-      bytes_(std::exchange(other.bytes_, 0)),
-      data_(std::exchange(other.data_, nullptr)) {}
-
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(data_, other.data_);
-  return *this;
-}
-
-PinnedBuffer::~PinnedBuffer() {
-  if (data_ == nullptr) return;
-  if (device_.type == DeviceType::kCpu) {
-    std::free(data_);
-  } else {
-    cuda_api::release_pinned(data_);
-  }
 }
 
 Status copy_bytes(Stream& stream, const CopyArgs& args) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,15 @@ struct PeerAccess {
 // Of two CUDA devices. kUnavailable without CUDA.
 Result<PeerAccess> peer_access(int from, int to);
 
+// What a device gave, of whatever kind, and how it is given back when its owner goes. Who was moved
+// from has none, of the same device.
+struct DeviceRelease {
+  Device device;
+  void (*release)(Device device, void* handle) = nullptr;
+  void operator()(void* handle) const { release(device, handle); }
+};
+using DeviceHandle = std::unique_ptr<void, DeviceRelease>;
+
 // An order of operations on one device. Operations are issued by one thread at a time; on the CPU
 // they are done when the call returns, on CUDA they run later and in order. What fails in an
 // operation is reported by synchronize(). Move-only, owns its handle.
@@ -56,19 +66,15 @@ class Stream {
   Stream() = default;
   // kUnavailable where the device is not.
   static Result<Stream> create(Device device);
-  Stream(Stream&& other) noexcept;
-  Stream& operator=(Stream&& other) noexcept;
-  ~Stream();
 
-  Device device() const { return device_; }
+  Device device() const { return handle_.get_deleter().device; }
   // cudaStream_t on CUDA, null on the CPU.
-  void* handle() const { return handle_; }
+  void* handle() const { return handle_.get(); }
   // Waits until all that was issued is done.
   Status synchronize();
 
  private:
-  Device device_;
-  void* handle_ = nullptr;
+  DeviceHandle handle_;
 };
 
 // A point in the order of a stream of this device. Streams are given by their handle, so that those
@@ -80,11 +86,8 @@ class Event {
   Event() = default;
   // kUnavailable where the device is not.
   static Result<Event> create(Device device);
-  Event(Event&& other) noexcept;
-  Event& operator=(Event&& other) noexcept;
-  ~Event();
 
-  Device device() const { return device_; }
+  Device device() const { return handle_.get_deleter().device; }
   // It passes when all that was issued on the stream until now is done.
   Status record(void* stream);
   // What is issued on that stream from now on runs after it has passed.
@@ -95,8 +98,7 @@ class Event {
   Status synchronize() const;
 
  private:
-  Device device_;
-  void* handle_ = nullptr;
+  DeviceHandle handle_;
 };
 
 // Uninterpreted memory of a device, zeroed, aligned to 64 bytes (256 on CUDA). Move-only, owner.
@@ -107,20 +109,16 @@ class Buffer {
   // kUnavailable where the device is not or its memory is used up: the error says how much was
   // asked for, for what (`by`), and what would fit. 0 bytes give an empty buffer.
   static Result<Buffer> allocate(Device device, size_t bytes, std::string_view by = "a buffer");
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer();
 
-  Device device() const { return device_; }
-  size_t bytes() const { return bytes_; }
-  void* data() const { return data_; }
-  float* f32() const { return static_cast<float*>(data_); }
-  Workspace workspace() const { return {data_, bytes_}; }
+  Device device() const { return handle_.get_deleter().device; }
+  size_t bytes() const { return handle_ == nullptr ? 0 : bytes_; }
+  void* data() const { return handle_.get(); }
+  float* f32() const { return static_cast<float*>(data()); }
+  Workspace workspace() const { return {data(), bytes()}; }
 
  private:
-  Device device_;
-  size_t bytes_ = 0;
-  void* data_ = nullptr;
+  DeviceHandle handle_;
+  size_t bytes_ = 0;  // as long as there is a handle
 };
 
 // Memory of the host that the device copies from and to by itself (page-locked), aligned to 64
@@ -132,18 +130,14 @@ class PinnedBuffer {
   // Errors as Buffer's.
   static Result<PinnedBuffer> allocate(Device device, size_t bytes,
                                        std::string_view by = "a pinned buffer");
-  PinnedBuffer(PinnedBuffer&& other) noexcept;
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
-  ~PinnedBuffer();
 
-  Device device() const { return device_; }
-  size_t bytes() const { return bytes_; }
-  void* data() const { return data_; }
+  Device device() const { return handle_.get_deleter().device; }
+  size_t bytes() const { return handle_ == nullptr ? 0 : bytes_; }
+  void* data() const { return handle_.get(); }
 
  private:
-  Device device_;
-  size_t bytes_ = 0;
-  void* data_ = nullptr;
+  DeviceHandle handle_;
+  size_t bytes_ = 0;  // as long as there is a handle
 };
 
 struct CopyArgs {

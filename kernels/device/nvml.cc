@@ -2,32 +2,27 @@
 
 #include <dlfcn.h>
 
+#include "kernels/device/shared_library.h"
+
 namespace lockstep {
 namespace {
 
 constexpr unsigned kLinksMax = 18;  // NVML_NVLINK_MAX_LINKS
 
-template <class Function>
-Status find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (function == nullptr) return unavailable(std::string("[nvml] the library has no ") + name);
-  return {};
-}
-
-Result<NvmlFunctions> find_all(void* library) {
+Result<NvmlFunctions> find_all(const SharedLibrary& library) {
   NvmlFunctions found;
-  TRY(find(library, "nvmlInit_v2", found.init));
-  TRY(find(library, "nvmlShutdown", found.shutdown));
-  TRY(find(library, "nvmlErrorString", found.error_string));
-  TRY(find(library, "nvmlDeviceGetHandleByPciBusId_v2", found.device_by_bus));
-  TRY(find(library, "nvmlDeviceGetNvLinkState", found.link_state));
-  TRY(find(library, "nvmlDeviceGetUtilizationRates", found.utilisation));
-  TRY(find(library, "nvmlDeviceGetMemoryInfo", found.memory));
-  TRY(find(library, "nvmlDeviceGetPowerUsage", found.power));
-  TRY(find(library, "nvmlEventSetCreate", found.create_events));
-  TRY(find(library, "nvmlDeviceRegisterEvents", found.register_events));
-  TRY(find(library, "nvmlEventSetWait_v2", found.wait_event));
-  TRY(find(library, "nvmlEventSetFree", found.free_events));
+  TRY(find_function(library, "nvmlInit_v2", found.init));
+  TRY(find_function(library, "nvmlShutdown", found.shutdown));
+  TRY(find_function(library, "nvmlErrorString", found.error_string));
+  TRY(find_function(library, "nvmlDeviceGetHandleByPciBusId_v2", found.device_by_bus));
+  TRY(find_function(library, "nvmlDeviceGetNvLinkState", found.link_state));
+  TRY(find_function(library, "nvmlDeviceGetUtilizationRates", found.utilisation));
+  TRY(find_function(library, "nvmlDeviceGetMemoryInfo", found.memory));
+  TRY(find_function(library, "nvmlDeviceGetPowerUsage", found.power));
+  TRY(find_function(library, "nvmlEventSetCreate", found.create_events));
+  TRY(find_function(library, "nvmlDeviceRegisterEvents", found.register_events));
+  TRY(find_function(library, "nvmlEventSetWait_v2", found.wait_event));
+  TRY(find_function(library, "nvmlEventSetFree", found.free_events));
   return found;
 }
 
@@ -35,9 +30,9 @@ Result<NvmlFunctions> find_all(void* library) {
 
 Result<std::unique_ptr<Nvml>> Nvml::load() {
   // Stays loaded: it is the driver's.
-  void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return unavailable("[nvml] libnvidia-ml.so.1, this machine has none");
-  TRY_ASSIGN(const NvmlFunctions functions, find_all(library));
+  void* handle = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return unavailable("[nvml] libnvidia-ml.so.1, this machine has none");
+  TRY_ASSIGN(const NvmlFunctions functions, find_all({.handle = handle, .name = "nvml"}));
   return over(functions);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernels/device/device.h"
@@ -82,6 +83,26 @@ TEST(Buffer, IsZeroedAlignedAndMovable) {
   const Buffer moved = std::move(buffer);
   EXPECT_EQ(moved.data(), bytes);
   EXPECT_EQ(moved.workspace().bytes, 1001u);
+  EXPECT_EQ(buffer.data(), nullptr);
+  EXPECT_EQ(buffer.bytes(), 0u);
+}
+
+TEST(DeviceHandle, IsGivenBackOnceToItsDeviceWhereverItWasMoved) {
+  static std::vector<std::pair<int, void*>> released;
+  const auto release = [](Device device, void* handle) {
+    released.emplace_back(device.index, handle);
+  };
+  int a = 0;
+  int b = 0;
+  {
+    DeviceHandle first(&a, {{DeviceType::kCuda, 1}, release});
+    DeviceHandle second(&b, {{DeviceType::kCuda, 2}, release});
+    first = std::move(second);
+    EXPECT_EQ(first.get(), &b);
+    const DeviceHandle third = std::move(first);
+    EXPECT_EQ(first.get(), nullptr);
+  }
+  EXPECT_EQ(released, (std::vector<std::pair<int, void*>>{{1, &a}, {2, &b}}));
 }
 
 TEST(Buffer, OfNoBytesIsEmpty) {

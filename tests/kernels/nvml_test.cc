@@ -1,9 +1,12 @@
 #include "kernels/device/nvml.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <deque>
+
+#include "kernels/device/shared_library.h"
 
 namespace lockstep {
 namespace {
@@ -102,6 +105,20 @@ TEST(Nvml, TellsXidsOnceAndNoMoreThanItsBound) {
   }
   EXPECT_EQ(driver.sets, 0);
   EXPECT_EQ(driver.inits, 0);
+}
+
+TEST(SharedLibrary, SaysByNameWhatItDoesNotHave) {
+  const SharedLibrary program{.handle = ::dlopen(nullptr, RTLD_NOW), .name = "program"};
+  ASSERT_NE(program.handle, nullptr);
+  size_t (*length)(const char*) = nullptr;
+  ASSERT_TRUE(find_function(program, "strlen", length).ok());
+  EXPECT_EQ(length("four"), 4U);
+  const Status missing = find_function(program, "no_such_function", length);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, Code::kUnavailable);
+  EXPECT_EQ(missing.error().message, "[program] the library has no no_such_function");
+  EXPECT_EQ(length, nullptr);
+  ::dlclose(program.handle);
 }
 
 TEST(Nvml, ThatCantBeginIsUnavailable) {

@@ -6,6 +6,7 @@
 
 #include "agent/comm/gpu/nccl_api.h"
 #include "kernels/device/cuda/cuda_call.h"
+#include "kernels/device/shared_library.h"
 
 namespace lockstep {
 namespace {
@@ -35,33 +36,26 @@ struct Library {
   decltype(&ncclRecv) receive = nullptr;
 };
 
-template <class Function>
-Status find(void* handle, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(handle, name));
-  if (function == nullptr) return unavailable(std::string("[nccl] the library has no ") + name);
-  return {};
-}
-
-Result<Library> find_all(void* handle) {
+Result<Library> find_all(const SharedLibrary& shared) {
   Library library;
-  TRY(find(handle, "ncclGetVersion", library.get_version));
-  TRY(find(handle, "ncclGetUniqueId", library.get_unique_id));
-  TRY(find(handle, "ncclCommInitRankConfig", library.init));
-  TRY(find(handle, "ncclCommGetAsyncError", library.async_error));
-  TRY(find(handle, "ncclCommFinalize", library.finalize));
-  TRY(find(handle, "ncclCommDestroy", library.destroy));
-  TRY(find(handle, "ncclCommAbort", library.abort));
-  TRY(find(handle, "ncclGetErrorString", library.error_string));
-  TRY(find(handle, "ncclGetLastError", library.last_error));
-  TRY(find(handle, "ncclGroupStart", library.group_start));
-  TRY(find(handle, "ncclGroupEnd", library.group_end));
-  TRY(find(handle, "ncclAllReduce", library.all_reduce));
-  TRY(find(handle, "ncclReduce", library.reduce));
-  TRY(find(handle, "ncclBroadcast", library.broadcast));
-  TRY(find(handle, "ncclAllGather", library.all_gather));
-  TRY(find(handle, "ncclReduceScatter", library.reduce_scatter));
-  TRY(find(handle, "ncclSend", library.send));
-  TRY(find(handle, "ncclRecv", library.receive));
+  TRY(find_function(shared, "ncclGetVersion", library.get_version));
+  TRY(find_function(shared, "ncclGetUniqueId", library.get_unique_id));
+  TRY(find_function(shared, "ncclCommInitRankConfig", library.init));
+  TRY(find_function(shared, "ncclCommGetAsyncError", library.async_error));
+  TRY(find_function(shared, "ncclCommFinalize", library.finalize));
+  TRY(find_function(shared, "ncclCommDestroy", library.destroy));
+  TRY(find_function(shared, "ncclCommAbort", library.abort));
+  TRY(find_function(shared, "ncclGetErrorString", library.error_string));
+  TRY(find_function(shared, "ncclGetLastError", library.last_error));
+  TRY(find_function(shared, "ncclGroupStart", library.group_start));
+  TRY(find_function(shared, "ncclGroupEnd", library.group_end));
+  TRY(find_function(shared, "ncclAllReduce", library.all_reduce));
+  TRY(find_function(shared, "ncclReduce", library.reduce));
+  TRY(find_function(shared, "ncclBroadcast", library.broadcast));
+  TRY(find_function(shared, "ncclAllGather", library.all_gather));
+  TRY(find_function(shared, "ncclReduceScatter", library.reduce_scatter));
+  TRY(find_function(shared, "ncclSend", library.send));
+  TRY(find_function(shared, "ncclRecv", library.receive));
   return library;
 }
 
@@ -172,7 +166,7 @@ Result<std::shared_ptr<NcclApi>> load() {
     return unavailable(std::string("[nccl] libnccl.so.2, got ") +
                        (words == nullptr ? "nothing" : words));
   }
-  TRY_ASSIGN(const Library library, find_all(handle));
+  TRY_ASSIGN(const Library library, find_all({.handle = handle, .name = "nccl"}));
   int version = 0;
   if (library.get_version(&version) != ncclSuccess) {
     return unavailable("[nccl] the library does not say its version");
