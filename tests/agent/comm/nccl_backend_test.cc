@@ -2,17 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <latch>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "tests/agent/comm/cases.h"
 #include "tests/agent/comm/gpu/device_world.h"
 
 namespace lockstep {
@@ -21,34 +19,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::DeviceWorld;
+using test::f32;
 using test::on_all;
-
-CommBuffer f32(std::vector<float>& values) {
-  return {.data = values.data(), .count = static_cast<int64_t>(values.size())};
-}
 
 // The cases of all backends, on NCCL: it chooses the algorithm, and the transport isn't one.
 TEST(NcclBackend, GivesWhatAPlainLoopGivesForEveryPairOfFactors) {
-  constexpr uint64_t kSeed = 20261122;
-  std::map<int, std::vector<test::Case>> by_size;
-  for (test::Case c : test::covering_array(kSeed)) {
-    c.algorithm = Algorithm::kAuto;
-    if (c.count * static_cast<int64_t>(data_type_bytes(c.type)) <= 70'000) {
-      by_size[c.shape.world].push_back(c);
-    }
-  }
-  for (const auto& [size, cases] : by_size) {
-    std::printf("%zu cases of seed %llu on %d ranks\n", cases.size(),
-                static_cast<unsigned long long>(kSeed), size);
-    DeviceWorld world({.size = size, .has_nccl = true});
-    for (const test::Case& c : cases) {
-      on_all(world.world(), [&](Communicator& comm) { test::run_case(c, comm); });
-      if (HasFailure()) return;
-    }
-    world.drop();
-    EXPECT_EQ(world.nccl().alive(), 0);
-    EXPECT_EQ(world.nccl().aborted(), 0);
-  }
+  test::run_covering_array({.has_nccl = true}, 20261122);
 }
 
 TEST(NcclBackend, MovesBlocksOfAnyCountsFromEachToEach) {

@@ -3,43 +3,22 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdio>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "tests/agent/comm/cases.h"
 #include "tests/agent/comm/gpu/device_world.h"
 
 namespace lockstep {
 namespace {
 
 using test::DeviceWorld;
+using test::f32;
 using test::on_all;
-
-CommBuffer f32(std::vector<float>& values) {
-  return {.data = values.data(), .count = static_cast<int64_t>(values.size())};
-}
 
 // The cases of all backends with parts that are small, so that most operations have several.
 TEST(Staging, GivesWhatAPlainLoopGivesForEveryPairOfFactors) {
-  constexpr uint64_t kSeed = 20261123;
-  std::map<int, std::vector<test::Case>> by_size;
-  for (const test::Case& c : test::covering_array(kSeed)) {
-    if (c.count * static_cast<int64_t>(data_type_bytes(c.type)) <= 70'000) {
-      by_size[c.shape.world].push_back(c);
-    }
-  }
-  for (const auto& [size, cases] : by_size) {
-    std::printf("%zu cases of seed %llu on %d ranks\n", cases.size(),
-                static_cast<unsigned long long>(kSeed), size);
-    DeviceWorld world({.size = size, .staging_bytes = 10'000});
-    for (const test::Case& c : cases) {
-      on_all(world.world(), [&](Communicator& comm) { test::run_case(c, comm); });
-      if (HasFailure()) return;
-    }
-  }
+  test::run_covering_array({.staging_bytes = 10'000}, 20261123);
 }
 
 TEST(Staging, TakesTheSameMemoryForAnOperationOfAnySizeAndAgainForTheNext) {

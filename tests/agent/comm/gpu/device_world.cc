@@ -1,8 +1,13 @@
 #include "tests/agent/comm/gpu/device_world.h"
 
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
 #include <utility>
 
 #include "common/base/check.h"
+#include "tests/agent/comm/cases.h"
 
 namespace lockstep::test {
 namespace {
@@ -48,6 +53,18 @@ class OnStream final : public Communicator {
   void* stream_;
 };
 
+constexpr int64_t kBlockBytesMax = 70'000;
+
+std::map<int, std::vector<Case>> cases_by_size(bool names_algorithms, uint64_t seed) {
+  std::map<int, std::vector<Case>> by_size;
+  for (Case c : covering_array(seed)) {
+    if (!names_algorithms) c.algorithm = Algorithm::kAuto;
+    const int64_t bytes = c.count * static_cast<int64_t>(data_type_bytes(c.type));
+    if (bytes <= kBlockBytesMax) by_size[c.shape.world].push_back(c);
+  }
+  return by_size;
+}
+
 }  // namespace
 
 DeviceWorld::DeviceWorld(const DeviceWorldOptions& options) {
@@ -80,6 +97,27 @@ void DeviceWorld::drop() {
   on_ranks(static_cast<int>(world_.size()),
            [&](int rank) { world_[static_cast<size_t>(rank)].reset(); });
   world_.clear();
+}
+
+CommBuffer f32(std::vector<float>& values) {
+  return {.data = values.data(), .count = static_cast<int64_t>(values.size())};
+}
+
+void run_covering_array(DeviceWorldOptions options, uint64_t seed) {
+  for (const auto& [size, cases] : cases_by_size(!options.has_nccl, seed)) {
+    std::printf("%zu cases of seed %llu on %d ranks\n", cases.size(),
+                static_cast<unsigned long long>(seed), size);
+    options.size = size;
+    DeviceWorld world(options);
+    for (const Case& c : cases) {
+      on_all(world.world(), [&](Communicator& comm) { run_case(c, comm); });
+      if (::testing::Test::HasFailure()) return;
+    }
+    world.drop();
+    if (!options.has_nccl) continue;
+    EXPECT_EQ(world.nccl().alive(), 0);
+    EXPECT_EQ(world.nccl().aborted(), 0);
+  }
 }
 
 }  // namespace lockstep::test
