@@ -1,6 +1,7 @@
 #include "agent/comm/gpu/staging.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "agent/comm/collectives.h"
@@ -11,6 +12,8 @@ namespace {
 // From one look at what is under way to the next, while nothing moves.
 constexpr Duration kLookMin = std::chrono::microseconds(10);
 constexpr Duration kLookMax = std::chrono::milliseconds(1);
+
+constexpr size_t kMemoryMin = 64;
 
 std::byte* bytes_of(const std::shared_ptr<void>& memory) {
   return static_cast<std::byte*>(memory.get());
@@ -216,13 +219,13 @@ Result<bool> StagingBackend::step(Job& job, Slot& slot) {
 
 Status StagingBackend::come_in(Job& job, Slot& slot) {
   const StagingChunk& chunk = job.chunks[slot.chunk];
-  if (slot.in == nullptr) {
+  if (slot.in.data == nullptr) {
     TRY_ASSIGN(slot.in, take_memory(job.chunks.front().input_bytes));
     TRY_ASSIGN(slot.out, take_memory(job.chunks.front().output_bytes));
   }
   TRY(job.begin->delay(stream_in_.get()));
   for (const StagingCopy& copy : chunk.in) {
-    TRY(options_.device->copy(stream_in_.get(), {.to = bytes_of(slot.in) + copy.host,
+    TRY(options_.device->copy(stream_in_.get(), {.to = bytes_of(slot.in.data) + copy.host,
                                                  .from = job.call.memory.input + copy.device,
                                                  .bytes = copy.bytes}));
   }
@@ -238,13 +241,13 @@ bool StagingBackend::issue(Job& job, Slot& slot) {
   if (++job.issued == job.chunks.size()) lane.pop_front();
   const StagingChunk& chunk = job.chunks[slot.chunk];
   Call call = job.call.call;
-  call.buffer = {.data = slot.out.get(),
+  call.buffer = {.data = slot.out.data.get(),
                  .count = chunk.count,
                  .type = call.buffer.type,
-                 .input = chunk.input_bytes > 0 ? slot.in.get() : nullptr};
+                 .input = chunk.input_bytes > 0 ? slot.in.data.get() : nullptr};
   // Nothing of it is touched, but null would be no memory.
-  if (call.buffer.data == nullptr) call.buffer.data = slot.in.get();
-  if (!job.send_counts.empty()) call.buffer.input = slot.in.get();
+  if (call.buffer.data == nullptr) call.buffer.data = slot.in.data.get();
+  if (!job.send_counts.empty()) call.buffer.input = slot.in.data.get();
   slot.work = group_->start(call);
   slot.stage = Stage::kTravelling;
   return true;
@@ -254,7 +257,7 @@ Status StagingBackend::go_out(Job& job, Slot& slot) {
   TRY(job.begin->delay(stream_out_.get()));
   for (const StagingCopy& copy : job.chunks[slot.chunk].out) {
     TRY(options_.device->copy(stream_out_.get(), {.to = job.call.memory.output + copy.device,
-                                                  .from = bytes_of(slot.out) + copy.host,
+                                                  .from = bytes_of(slot.out.data) + copy.host,
                                                   .bytes = copy.bytes}));
   }
   TRY_ASSIGN(slot.mark, options_.device->mark(stream_out_.get()));
@@ -270,26 +273,31 @@ void StagingBackend::finish(Job& job, const Status& status) {
   job.call.operation->finish(status);
 }
 
-// At least one byte, so that there is an address. The first that is large enough; it fits well, as
-// there are few sizes.
-Result<std::shared_ptr<void>> StagingBackend::take_memory(size_t bytes) {
-  const size_t wanted = std::max<size_t>(bytes, 64);
+// At least one byte, so that there is an address. The smallest that is large enough; as sizes are
+// powers of two, operations of any sizes share a few blocks.
+Result<StagingBackend::Memory> StagingBackend::take_memory(size_t bytes) {
+  const size_t wanted = std::bit_ceil(std::max(bytes, kMemoryMin));
   const auto found = memory_.lower_bound(wanted);
-  if (found == memory_.end()) return options_.device->allocate_pinned(wanted, "staging");
-  std::shared_ptr<void> memory = std::move(found->second);
-  memory_.erase(found);
-  return memory;
+  if (found != memory_.end()) {
+    Memory memory{.data = std::move(found->second), .bytes = found->first};
+    memory_.erase(found);
+    return memory;
+  }
+  TRY_ASSIGN(auto data, options_.device->allocate_pinned(wanted, "staging"));
+  return Memory{.data = std::move(data), .bytes = wanted};
 }
 
+// A copy may be under way after a fault.
 void StagingBackend::give_back(Job& job) {
   for (Slot& slot : job.slots) {
-    if (slot.in == nullptr) continue;
-    // A copy into it may be under way after a fault: it isn't used again, and stays until the end.
-    const bool is_unused = slot.stage == Stage::kFree;
-    const size_t in = is_unused ? std::max<size_t>(job.chunks.front().input_bytes, 64) : 0;
-    const size_t out = is_unused ? std::max<size_t>(job.chunks.front().output_bytes, 64) : 0;
-    memory_.emplace(in, std::move(slot.in));
-    memory_.emplace(out, std::move(slot.out));
+    for (Memory* memory : {&slot.in, &slot.out}) {
+      if (memory->data == nullptr) continue;
+      if (slot.stage == Stage::kFree) {
+        memory_.emplace(memory->bytes, std::move(memory->data));
+      } else {
+        lost_.push_back(std::move(memory->data));
+      }
+    }
   }
 }
 

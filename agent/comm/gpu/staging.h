@@ -46,11 +46,15 @@ class StagingBackend final : public DeviceBackend {
 
  private:
   enum class Stage : uint8_t { kFree, kComingIn, kWaiting, kTravelling, kGoingOut };
+  struct Memory {
+    std::shared_ptr<void> data;
+    size_t bytes = 0;
+  };
   struct Slot {
     Stage stage = Stage::kFree;
     size_t chunk = 0;
-    std::shared_ptr<void> in;
-    std::shared_ptr<void> out;
+    Memory in;
+    Memory out;
     std::unique_ptr<Mark> mark;
     Work work;
   };
@@ -82,7 +86,7 @@ class StagingBackend final : public DeviceBackend {
   Status go_out(Job& job, Slot& slot);
   bool may_end(Job& job);
   void finish(Job& job, const Status& status);
-  Result<std::shared_ptr<void>> take_memory(size_t bytes);
+  Result<Memory> take_memory(size_t bytes);
   void give_back(Job& job);
 
   const Options options_;
@@ -96,6 +100,7 @@ class StagingBackend final : public DeviceBackend {
   std::list<Job> jobs_;
   std::map<Lane, std::deque<Job*>> lanes_;               // jobs that have chunks to be issued
   std::multimap<size_t, std::shared_ptr<void>> memory_;  // page-locked, not in use, by size
+  std::vector<std::shared_ptr<void>> lost_;  // may be in use after a fault, kept until the end
 
   std::mutex mutex_;
   std::condition_variable changed_;

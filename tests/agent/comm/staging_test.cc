@@ -34,6 +34,21 @@ TEST(Staging, TakesTheSameMemoryForAnOperationOfAnySizeAndAgainForTheNext) {
   EXPECT_EQ(world.device(0).pinned_bytes(), 4 * kPart);
 }
 
+TEST(Staging, TakesTheMemoryOfALargeOperationAgainAfterASmallOne) {
+  DeviceWorld world({.size = 2, .staging_bytes = 65'536});
+  size_t first = 0;
+  for (const size_t count : {5'000, 9, 4'999, 16, 5'000, 1}) {
+    on_all(world.world(), [&](Communicator& comm) {
+      std::vector<float> values(count, 1.f);
+      ASSERT_TRUE(comm.all_reduce(f32(values), ReduceOp::kSum).ok());
+      EXPECT_EQ(values, std::vector<float>(count, 2.f));
+    });
+    if (first == 0) first = world.device(0).pinned_bytes();
+    EXPECT_EQ(world.device(0).pinned_bytes(), first) << count;
+  }
+  EXPECT_GE(first, 2 * 5'000 * sizeof(float));
+}
+
 TEST(Staging, ComesBehindWhatTheStreamHasAndBeforeWhatComesAfterItsEnd) {
   DeviceWorld world({.size = 3});
   on_all(world.world(), [&](Communicator& comm) {
