@@ -51,10 +51,7 @@ NcclBackend::~NcclBackend() {
 Result<std::unique_ptr<DeviceBackend>> NcclBackend::sub_group(Communicator& host) {
   Options options = options_;
   options.host = &host;
-  {
-    const std::lock_guard lock(mutex_);
-    options.limit = limit_;
-  }
+  options.limit = limit();
   return create(options);
 }
 
@@ -62,6 +59,11 @@ void NcclBackend::set_silence_limit(Duration limit) {
   group_->set_silence_limit(limit);
   const std::lock_guard lock(mutex_);
   limit_ = limit;
+}
+
+Duration NcclBackend::limit() {
+  const std::lock_guard lock(mutex_);
+  return limit_;
 }
 
 void NcclBackend::fail(const Error& error) {
@@ -88,18 +90,15 @@ Error NcclBackend::break_all(const Error& error) {
 
 // ---- Issuing
 
+// Where issuing fails, what was issued may run: the thread aborts it before it tells of the fault.
 void NcclBackend::start(std::vector<DeviceCall> calls) {
   const std::lock_guard issuing(issue_mutex_);
   PendingList pending;
-  Status status = prepare(calls, pending);
-  const bool is_refused = !status.ok() && status.error().code == Code::kInvalid;
-  if (status.ok()) status = issue(pending);
-  if (!status.ok()) {
-    const Error error = is_refused ? status.error() : break_all(status.error());
-    for (Pending& one : pending) give_back(one);
-    for (const DeviceCall& call : calls) call.operation->finish(error);
+  if (const Status refused = prepare(calls, pending); !refused.ok()) {
+    for (const DeviceCall& call : calls) call.operation->finish(refused);
     return;
   }
+  if (const Status status = issue(pending); !status.ok()) break_all(status.error());
   {
     const std::lock_guard lock(mutex_);
     pending_.splice(pending_.end(), pending);
@@ -125,10 +124,7 @@ Status NcclBackend::issue(PendingList& pending) {
   if (options_.check_mismatches) TRY(check_headers(pending));
   for (Pending& one : pending) {
     void* stream = one.call.call.buffer.stream;
-    {
-      const std::lock_guard lock(mutex_);
-      one.limit = one.call.call.limit > Duration::zero() ? one.call.call.limit : limit_;
-    }
+    one.limit = one.call.call.limit > Duration::zero() ? one.call.call.limit : limit();
     TRY(take_scratch(one));
     TRY(run_local(one, one.plan.before));
     TRY_ASSIGN(one.begin, options_.device->mark(stream));
@@ -185,11 +181,7 @@ Status NcclBackend::issue_steps(PendingList& pending) {
 // Until NCCL has issued everything on the streams: the first operations between ranks connect them.
 Status NcclBackend::settle() {
   const TimePoint begin = now();
-  Duration limit{};
-  {
-    const std::lock_guard lock(mutex_);
-    limit = limit_;
-  }
+  const Duration limit_now = limit();
   for (Duration look = kLookMin;; look = std::min(2 * look, kLookMax)) {
     if (const auto error = broken()) return *error;
     TRY(group_->health());
@@ -199,8 +191,8 @@ Status NcclBackend::settle() {
       TRY_ASSIGN(const bool busy, nccl_.in_progress(comm_));
       if (!busy) return {};
     }
-    if (now() - begin >= limit) {
-      return timed_out("[comm] NCCL has not connected the ranks for " + seconds_text(limit));
+    if (now() - begin >= limit_now) {
+      return timed_out("[comm] NCCL has not connected the ranks for " + seconds_text(limit_now));
     }
     std::this_thread::sleep_for(look);
   }
@@ -343,7 +335,7 @@ void NcclBackend::look_once() {
   std::optional<Error> error;
   const TimePoint at = now();
   for (auto one = looked_at.begin(); one != looked_at.end();) {
-    const Result<bool> passed = one->end->passed();
+    const Result<bool> passed = one->end == nullptr ? Result<bool>(false) : one->end->passed();
     if (passed.ok() && *passed) {
       if (is_collective(one->call.call)) ++completed_;
       give_back(*one);
@@ -371,6 +363,7 @@ void NcclBackend::look_once() {
 }
 
 Status NcclBackend::look_at(Pending& pending, TimePoint now) {
+  if (pending.begin == nullptr) return {};
   if (!pending.is_running) {
     TRY_ASSIGN(pending.is_running, pending.begin->passed());
     pending.since = now;
@@ -408,10 +401,11 @@ void NcclBackend::leave() {
   if (comm_ == nullptr) return;
   bool is_quiet = !broken().has_value() && group_->health().ok() && nccl_.finalize(comm_).ok();
   const TimePoint begin = now();
+  const Duration limit_now = limit();
   for (Duration look = kLookMin; is_quiet; look = std::min(2 * look, kLookMax)) {
     const Result<bool> busy = nccl_.in_progress(comm_);
     if (busy.ok() && !*busy) break;
-    is_quiet = busy.ok() && group_->health().ok() && now() - begin < options_.limit;
+    is_quiet = busy.ok() && group_->health().ok() && now() - begin < limit_now;
     std::this_thread::sleep_for(look);
   }
   if (is_quiet) {

@@ -24,13 +24,15 @@ namespace lockstep {
 // The ranks meet through the communicator on the host: rank 0's id is broadcast there, on a thread
 // of the group's own, so that groups are made side by side in any order; the first operation waits
 // for it. start() issues on the call's stream, with NCCL's connections made where they were
-// missing, so that what is issued on the stream afterwards comes behind the operation.
+// missing, so that what is issued on the stream afterwards comes behind the operation. As start()
+// waits for them, ranks that two groups share issue each group's first operation between the same
+// ranks in one order; else they stand until the time limit.
 //
 // The thread looks at what is under way: whether the stream has come to the operation's end, NCCL's
 // asynchronous errors, the communicator on the host (which knows at once when a rank ends or
 // aborts), and the time limit, which counts from when the stream has come to the operation. A fault
-// aborts NCCL's communicator and, if it began here, breaks the one on the host, which tells the
-// other ranks.
+// aborts NCCL's communicator, before any operation returns with it, and, if it began here, breaks
+// the one on the host, which tells the other ranks.
 class NcclBackend final : public DeviceBackend {
  public:
   struct Options {
@@ -61,7 +63,7 @@ class NcclBackend final : public DeviceBackend {
     NcclPlan plan;
     std::shared_ptr<void> scratch;
     size_t scratch_bytes = 0;
-    std::unique_ptr<Mark> begin;
+    std::unique_ptr<Mark> begin;  // both null until issued: for good where issuing failed
     std::unique_ptr<Mark> end;
     Duration limit{};
     bool is_running = false;  // the stream has come to it
@@ -89,6 +91,7 @@ class NcclBackend final : public DeviceBackend {
   void leave();
 
   // Anyone's.
+  Duration limit();
   std::optional<Error> broken();
   Error break_all(const Error& error);
   Status take_scratch(Pending& pending);

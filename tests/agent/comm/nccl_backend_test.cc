@@ -233,6 +233,42 @@ TEST(NcclBackend, TellsTheOthersWhenACallIsRefusedOnOneRank) {
   EXPECT_FALSE(world[1].health().ok());
 }
 
+// Until then NCCL's kernels may write to the caller's memory.
+TEST(NcclBackend, TellsOfACallThatFailedBehindWhatWasIssuedWhenNcclWasAborted) {
+  DeviceWorld world({.size = 1, .has_nccl = true});
+  std::vector<float> values(10, 1.f);
+  ASSERT_TRUE(world[0].all_reduce(f32(values), ReduceOp::kAvg).ok());
+  std::latch returned(1);
+  world.stream(0).issue([&] { returned.wait(); });
+  // The truth of the first is issued, the division of the second is refused.
+  world.device(0).fail_after(1);
+  const std::array<Call, 2> calls = {
+      Call{.kind = Collective::kAllReduce, .buffer = f32(values), .op = ReduceOp::kLor},
+      Call{.kind = Collective::kAllReduce, .buffer = f32(values), .op = ReduceOp::kAvg}};
+  const Status status = world[0].run(calls);
+  EXPECT_EQ(world.nccl().aborted(), 1);
+  returned.count_down();
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("the fake device has failed"), std::string::npos)
+      << status.error().message;
+  // As what comes later is refused with.
+  EXPECT_EQ(world[0].barrier().error().message, status.error().message);
+  world.stream(0).drain();
+}
+
+TEST(NcclBackend, WaitsForTheOthersToLeaveAsLongAsTheLimitThatWasSetLast) {
+  DeviceWorld world({.size = 2, .has_nccl = true, .limit = seconds(60)});
+  on_all(world.world(), [](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().ok());
+    comm.set_silence_limit(milliseconds(100));
+  });
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  world.world().front().reset();
+  EXPECT_LT(clock.now() - begin, seconds(30));
+  EXPECT_EQ(world.nccl().aborted(), 1);
+}
+
 TEST(NcclBackend, NamesRanksThatCallDifferentThingsWhereItIsAskedTo) {
   DeviceWorld world({.size = 3, .has_nccl = true, .check_mismatches = true});
   std::atomic<int> conflicts = 0;

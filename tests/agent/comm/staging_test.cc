@@ -134,7 +134,7 @@ TEST(Staging, WakesEveryRankWhenOneAborts) {
 
 TEST(Staging, TellsTheOthersWhenACopyFails) {
   DeviceWorld world({.size = 2, .staging_bytes = 1000});
-  world.device(1).fail_copies_after(3);
+  world.device(1).fail_after(3);
   on_all(world.world(), [&](Communicator& comm) {
     std::vector<float> values(10'000);
     const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);

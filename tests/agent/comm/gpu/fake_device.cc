@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "agent/comm/reduce.h"
 
@@ -124,33 +125,34 @@ Result<std::unique_ptr<Mark>> FakeDevice::mark(void* stream) {
   return std::unique_ptr<Mark>(std::make_unique<FakeMark>(point));
 }
 
-Status FakeDevice::copy(void* stream, const CopyArgs& args) {
+Status FakeDevice::issue(void* stream, std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (copies_left_ == 0) return unavailable("[cuda] the fake device has failed");
-    if (copies_left_ > 0) --copies_left_;
+    if (calls_left_ == 0) return unavailable("[cuda] the fake device has failed");
+    if (calls_left_ > 0) --calls_left_;
   }
-  fake_stream(stream).issue([args] { std::memcpy(args.to, args.from, args.bytes); });
+  fake_stream(stream).issue(std::move(task));
   return {};
+}
+
+Status FakeDevice::copy(void* stream, const CopyArgs& args) {
+  return issue(stream, [args] { std::memcpy(args.to, args.from, args.bytes); });
 }
 
 Status FakeDevice::truth(void* stream, DataType type, const TruthArgs& args) {
-  fake_stream(stream).issue([type, args] {
+  return issue(stream, [type, args] {
     reduce(type, ReduceOp::kLor,
            {.into = args.to, .a = args.from, .b = args.from, .count = args.count});
   });
-  return {};
 }
 
 Status FakeDevice::divide(void* stream, DataType type, const DivideArgs& args) {
-  fake_stream(stream).issue(
-      [type, args] { divide_by_ranks(type, args.data, args.count, args.ranks); });
-  return {};
+  return issue(stream, [type, args] { divide_by_ranks(type, args.data, args.count, args.ranks); });
 }
 
-void FakeDevice::fail_copies_after(int copies) {
+void FakeDevice::fail_after(int calls) {
   const std::lock_guard lock(mutex_);
-  copies_left_ = copies;
+  calls_left_ = calls;
 }
 
 size_t FakeDevice::pinned_bytes() const {

@@ -49,18 +49,20 @@ class FakeDevice final : public CommDevice {
   Status truth(void* stream, DataType type, const TruthArgs& args) override;
   Status divide(void* stream, DataType type, const DivideArgs& args) override;
 
-  // The n-th copy from now on is refused, and later ones.
-  void fail_copies_after(int copies);
+  // So many copies, truths and divisions are carried out from now on; later ones are refused.
+  void fail_after(int calls);
   // Page-locked bytes that were ever allocated.
   size_t pinned_bytes() const;
   // Waits for everything that was issued.
   void drain();
 
  private:
+  Status issue(void* stream, std::function<void()> task);
+
   const int index_;
   mutable std::mutex mutex_;
   std::set<FakeStream*> streams_;
-  int copies_left_ = -1;  // -1: any number
+  int calls_left_ = -1;  // -1: any number
   size_t pinned_bytes_ = 0;
 };
 
