@@ -18,6 +18,8 @@ constexpr size_t kAsideBytesMax = size_t{64} << 20;
 constexpr Duration kLook = std::chrono::seconds(1);
 // A wait that has lasted as long is told to the others.
 constexpr Duration kTold = std::chrono::milliseconds(20);
+// Nobody wakes the driver when somebody comes to stand in an operation: it looks so often.
+constexpr Duration kLookForStanding = std::chrono::milliseconds(100);
 
 TimePoint now() {
   return SystemClock().now();
@@ -376,7 +378,11 @@ void Core::wait() {
     const Duration silent = at - operation->waiting_since;
     if (silent >= operation->limit()) return blame_silence(*operation, silent);
     rest = std::min(rest, operation->limit() - silent);
-    if (operation->waits_for.empty() || !is_stood_in(*operation)) continue;
+    if (operation->waits_for.empty()) continue;
+    if (!is_stood_in(*operation)) {
+      rest = std::min(rest, kLookForStanding);
+      continue;
+    }
     const bool is_longest =
         standing == nullptr || operation->waiting_since < standing->waiting_since;
     if (silent < kTold) {

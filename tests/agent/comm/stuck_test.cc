@@ -128,6 +128,23 @@ TEST(Boards, WhatGoesOnInTheBackgroundIsNoWait) {
   EXPECT_EQ(value, 3.f);
 }
 
+TEST(Boards, TellSoonThatARankHasComeToStandInWhatWentOnInTheBackground) {
+  Boards boards(2, seconds(2));
+  World& world = boards.world();
+  float value = 1;
+  const uint64_t beats = boards.board(0).beats();
+  Work work = world[0]->start_all_reduce({.data = &value, .count = 1}, ReduceOp::kSum);
+  // A quarter of a second from one to the next: who drives it has gone to sleep.
+  eventually([&] { return boards.board(0).beats() > beats + 1; });
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread waiting([&] { EXPECT_TRUE(work.wait().ok()); });
+  eventually([&] { return boards.board(0).wait().has_value(); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(400));
+  float other = 2;
+  EXPECT_TRUE(world[1]->all_reduce({.data = &other, .count = 1}, ReduceOp::kSum).ok());
+  waiting.join();
+}
+
 TEST(Boards, WhoStandsInWhatQueuesBehindAnotherWaitsForThatOne) {
   Boards boards(2, seconds(60));
   World& world = boards.world();
