@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -152,6 +153,15 @@ Status work(const CommOptions& options, uint64_t seed, std::atomic<uint64_t>& st
   return status;
 }
 
+// A sanitizer begins a thread of its own with the program's first: not the rank's, in no count.
+// What was joined may be seen for a moment still.
+void begin_sanitizers_thread() {
+  pid_t id = 0;
+  std::thread([&id] { id = ::gettid(); }).join();
+  const std::string seen_as = "/proc/self/task/" + std::to_string(id);
+  while (std::filesystem::exists(seen_as)) std::this_thread::yield();
+}
+
 // Threads that were joined may be seen for a moment still.
 Holdings holdings_once_quiet(int threads) {
   const SystemClock clock;
@@ -211,11 +221,16 @@ void FaultWorld::start(int rank) {
   ranks_[static_cast<size_t>(rank)] = {.pid = pid, .pipe = ends[0]};
 }
 
-// An idle process leaves by itself once its pipe is closed, and a sanitizer says what it has left.
+// An idle process leaves by itself once its pipe is closed; if a sanitizer has found something, not
+// with 0.
 void FaultWorld::end(int rank) {
   Rank& one = ranks_[static_cast<size_t>(rank)];
   ::close(std::exchange(one.pipe, -1));
-  ::waitpid(one.pid, nullptr, 0);
+  int status = 0;
+  ::waitpid(one.pid, &status, 0);
+  const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  EXPECT_TRUE(is_killed || status == 0)
+      << "the process of rank " << rank << " ended with status " << status;
 }
 
 void FaultWorld::replace(int rank) {
@@ -278,6 +293,7 @@ void FaultWorld::serve(int rank, int pipe) const {
   if (options_.prepare) options_.prepare(rank);
   auto& own = shared_->ranks[static_cast<size_t>(rank)];
   CollectiveBoard board(own.board.data());
+  begin_sanitizers_thread();
   const Holdings before;
   int listener = -1;
   for (Message message; receive_from(pipe, message);) {

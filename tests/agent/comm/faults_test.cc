@@ -137,7 +137,16 @@ class Boards {
   std::optional<StuckRank> stuck() const { return find_stuck(ranks()); }
   std::string text() const {
     const auto found = stuck();
-    return found ? stuck_text(*found, {.ranks = ranks(), .node = ""}) : "nobody is stuck";
+    std::string text =
+        found ? stuck_text(*found, {.ranks = ranks(), .node = ""}) : "nobody is stuck";
+    for (size_t rank = 0; rank < states_.size(); ++rank) {
+      const WorkerState& state = states_[rank];
+      text += "\nrank " + std::to_string(rank) + (state.is_lifeless ? ", lifeless" : "");
+      text += state.wait ? " waits in " + state.wait->operation + " for" : " waits for nobody";
+      if (!state.wait) continue;
+      for (const int64_t awaited : state.wait->waits_for) text += " " + std::to_string(awaited);
+    }
+    return text;
   }
   bool all_others_wait(int victim) const {
     const auto found = stuck();
