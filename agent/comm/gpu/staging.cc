@@ -253,16 +253,19 @@ bool StagingBackend::issue(Job& job, Slot& slot) {
   return true;
 }
 
+// Where a copy fails, those before it are under way: they are marked, and waited for by may_end().
 Status StagingBackend::go_out(Job& job, Slot& slot) {
   TRY(job.begin->delay(stream_out_.get()));
+  Status copied;
   for (const StagingCopy& copy : job.chunks[slot.chunk].out) {
-    TRY(options_.device->copy(stream_out_.get(), {.to = job.call.memory.output + copy.device,
-                                                  .from = bytes_of(slot.out.data) + copy.host,
-                                                  .bytes = copy.bytes}));
+    copied = options_.device->copy(stream_out_.get(), {.to = job.call.memory.output + copy.device,
+                                                       .from = bytes_of(slot.out.data) + copy.host,
+                                                       .bytes = copy.bytes});
+    if (!copied.ok()) break;
   }
   TRY_ASSIGN(slot.mark, options_.device->mark(stream_out_.get()));
   slot.stage = Stage::kGoingOut;
-  return {};
+  return copied;
 }
 
 void StagingBackend::finish(Job& job, const Status& status) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -119,8 +120,11 @@ TEST(Staging, MovesBlocksOfAnyCountsFromEachToEach) {
 
 TEST(Staging, WakesEveryRankWhenOneAborts) {
   DeviceWorld world({.size = 3});
+  std::latch past_barrier(3);
   on_all(world.world(), [&](Communicator& comm) {
-    ASSERT_TRUE(comm.barrier().ok());
+    const bool is_past = comm.barrier().ok();
+    past_barrier.arrive_and_wait();
+    ASSERT_TRUE(is_past);
     if (comm.rank() == 2) return comm.abort("enough");
     std::vector<float> values(100'000);
     const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
@@ -141,6 +145,26 @@ TEST(Staging, TellsTheOthersWhenACopyFails) {
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.error().message.find("the fake device has failed"), std::string::npos)
         << status.error().message;
+    world.device(comm.rank()).drain();
+  });
+}
+
+TEST(Staging, ReturnsOnceTheCopiesBeforeOneThatFailedAreDone) {
+  constexpr size_t kCount = size_t{1} << 22;  // so large that a copy takes milliseconds
+  DeviceWorld world({.size = 2, .staging_bytes = 4 * kCount * sizeof(float)});
+  // The one in and the first of two out.
+  world.device(0).fail_after(2);
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> mine(kCount, 1.f);
+    std::vector<float> all(2 * kCount, 0.f);
+    const Status status = comm.run(
+        {.kind = Collective::kAllGather,
+         .buffer = {
+             .data = all.data(), .count = static_cast<int64_t>(kCount), .input = mine.data()}});
+    if (comm.rank() == 0) {
+      EXPECT_FALSE(status.ok());
+      EXPECT_EQ(all[kCount - 1], 1.f);
+    }
     world.device(comm.rank()).drain();
   });
 }
