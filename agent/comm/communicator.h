@@ -138,16 +138,22 @@ class Work {
 // none is if one of them is wrong. Results are the same bits on every rank and in every run: the
 // order of sums is a pure function of operation, algorithm, size and group.
 //
+// What one rank gives another in operations that are under way at once takes turns, at most 1 MiB
+// each. Of one operation up to 8 MiB go ahead of what the other side takes; more goes when it has
+// called that operation and goes on there. What comes before it can be taken, and in front of what
+// is waited for, is kept in memory: at most 256 MiB from one rank, that is 32 operations or more;
+// beyond that it is kConflict.
+//
 // Thread-safe, though only one thread can give operations an order. Outlives its Works; a
 // sub-group's Communicator may outlive the one that it came from.
 //
 // Errors: `[comm] all_reduce #17: rank 3 silent for 30 s`. kUnavailable: a rank ended, left or
 // called abort(); kTimeout: no byte came from a rank for the time limit; kConflict: ranks are in
-// different operations; kCorrupt: what came is no frame of this round; kInvalid: the call itself is
-// wrong (then nothing was sent, and the communicator stays usable). Ranks in messages are those of
-// the world. After any but kInvalid the communicator is broken: every operation of it, its parents
-// and sub-groups returns that first error, here and, in milliseconds, on all ranks; a new round
-// needs a new one.
+// different operations, or in too many at once; kCorrupt: what came is no frame of this round;
+// kInvalid: the call itself is wrong (then nothing was sent, and the communicator stays usable).
+// Ranks in messages are those of the world. After any but kInvalid the communicator is broken:
+// every operation of it, its parents and sub-groups returns that first error, here and, in
+// milliseconds, on all ranks; a new round needs a new one.
 class Communicator {
  public:
   virtual ~Communicator() = default;

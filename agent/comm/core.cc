@@ -11,8 +11,6 @@
 namespace lockstep {
 namespace {
 
-// Of frames that came before their operation was called here.
-constexpr size_t kAsideBytesMax = size_t{64} << 20;
 // From one look at who is silent to the next. Where it was far longer, this process stood still
 // itself, perhaps with all others of its machine: that is nobody's silence.
 constexpr Duration kLook = std::chrono::seconds(1);
@@ -58,12 +56,12 @@ std::vector<int> all_ranks(size_t size) {
 Core::Core(Options options)
     : options_(std::move(options)),
       world_(new_group(all_ranks(options_.links.size()), options_.rank, options_.nodes)),
-      operation_limit_(options_.operation_limit),
-      aside_budget_(kAsideBytesMax) {
+      operation_limit_(options_.operation_limit) {
   ports_.reserve(options_.links.size());
   const int own_node = options_.nodes[static_cast<size_t>(options_.rank)];
   for (size_t rank = 0; rank < options_.links.size(); ++rank) {
-    ports_.emplace_back(options_.links[rank].get(), options_.nodes[rank] != own_node);
+    const bool leaves_host = options_.nodes[rank] != own_node;
+    ports_.emplace_back(options_.links[rank].get(), Port::Options{.leaves_host = leaves_host});
   }
 }
 
@@ -342,7 +340,7 @@ bool Core::put_aside() {
     if (!interest.input) continue;
     Port& port = ports_[static_cast<size_t>(interest.link->peer())];
     if (!port.in_the_way()) continue;
-    const Result<bool> moved = port.put_aside(aside_budget_);
+    const Result<bool> moved = port.put_aside();
     if (!moved.ok()) {
       Operation* waiting = active_.front();
       waiting->in_hand = interest.link->peer();

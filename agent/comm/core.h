@@ -110,7 +110,6 @@ class Core {
   // The driver's.
   std::vector<Operation*> active_;  // in the order of the calls
   std::vector<Interest> interests_;
-  size_t aside_budget_;
   TimePoint looked_at_{};  // by wait()
   bool looked_after_leaving_ = false;
   bool paused_ = false;

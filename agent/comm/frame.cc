@@ -85,17 +85,25 @@ std::string describe(const FrameHeader& header) {
   return text + ", " + name_of(header.algorithm) + ")";
 }
 
-Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender) {
+Status check_frame(const FrameHeader& got, uint64_t round, int sender) {
   const auto who = [sender] { return "rank " + std::to_string(sender); };
-  if (got.magic != expected.magic) return corrupt(who() + " sent something that is no frame");
-  if (got.round != expected.round) {
+  if (got.magic != FrameHeader::kMagic) {
+    return corrupt(who() + " sent something that is no frame");
+  }
+  if (got.round != round) {
     return corrupt(who() + " sent a frame of round " + std::to_string(got.round) + " in round " +
-                   std::to_string(expected.round));
+                   std::to_string(round));
   }
   if (got.bytes > kFrameBytesMax || got.bytes > got.total) {
     return corrupt(who() + " sent a frame of " + std::to_string(got.bytes) + " of " +
                    std::to_string(got.total) + " bytes");
   }
+  return {};
+}
+
+Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender) {
+  const auto who = [sender] { return "rank " + std::to_string(sender); };
+  TRY(check_frame(got, expected.round, sender));
   const bool sent = expected.kind == Collective::kSend;
   if (got.group != expected.group || sent != (got.kind == Collective::kSend) ||
       (sent && got.sequence != expected.sequence)) {

@@ -13,6 +13,10 @@ namespace lockstep {
 // payload, and zeros up to a multiple of 64 bytes, so that elements stay aligned in any buffer
 // that begins aligned. What one rank gives another at one step of an operation travels in one frame
 // or several. Host byte order: a host of the other order fails the check of `magic`.
+//
+// A credit is a frame without payload that goes the other way, of an operation in which more than
+// kWindowBytes (move_plan.h) go from one rank to another: `step` is kCreditStep, and `total` how
+// many of all these bytes may be sent by now.
 struct FrameHeader {
   static constexpr uint32_t kMagic = 0x324d434c;  // "LCM2"
 
@@ -23,8 +27,8 @@ struct FrameHeader {
   Algorithm algorithm = Algorithm::kDirect;  // never kAuto
   uint64_t round = 0;
   uint64_t group = 0;  // 0: all ranks; else a hash of the sub-group's ranks
-  uint64_t sequence =
-      0;               // the collective's number in its group; of a kSend: from rank to rank in it
+  // The collective's number in its group; of a kSend: from rank to rank in it.
+  uint64_t sequence = 0;
   uint64_t count = 0;  // elements, as in the call
   uint32_t root = 0;
   uint32_t step = 0;   // counts what travels from this rank to that one within the operation
@@ -38,6 +42,8 @@ static_assert(sizeof(FrameHeader) == kFrameAlign);
 // Of payload; a larger one is no frame of ours.
 constexpr size_t kFrameBytesMax = size_t{1} << 20;
 
+constexpr uint32_t kCreditStep = 0xffffffff;
+
 constexpr size_t padding_of(size_t payload) {
   return (kFrameAlign - payload % kFrameAlign) % kFrameAlign;
 }
@@ -47,10 +53,13 @@ std::string operation_name(const FrameHeader& header);
 // "all_reduce #17 (40 x f32 SUM, ring)"
 std::string describe(const FrameHeader& header);
 
+// kCorrupt if what `sender` sent is no frame of this round.
+Status check_frame(const FrameHeader& got, uint64_t round, int sender);
+
 // Whether a frame that `sender` sent belongs to the operation that is expected, or to one that runs
 // beside it (of another group, or another send). kConflict if the sender is in another operation
 // than we are: "in barrier #2 (...), rank 3 in ...", to be put behind this rank's own name;
-// kCorrupt if it is no frame of this round.
+// as check_frame() says.
 enum class Belonging { kOurs, kElsewhere };
 Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender);
 

@@ -31,6 +31,7 @@ int MovePlan::add(const Move& move) {
   const int index = static_cast<int>(moves_.size());
   CHECK(move.after < index && move.behind < index);
   Lane& lane = lane_of(move);
+  lane.bytes += move.bytes;
   moves_.push_back(move);
   if (move.after != Move::kNone) moves_[static_cast<size_t>(move.after)].goes_on = true;
   if (lane.tail == Move::kNone) {

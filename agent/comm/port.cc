@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -10,8 +11,25 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<std::byte, kFrameAlign> kZeros{};
+// More are of nothing that goes on here.
+constexpr size_t kCreditsMax = 4096;
+
+bool is_credit(const FrameHeader& header) {
+  return header.magic == FrameHeader::kMagic && header.step == kCreditStep;
+}
 
 }  // namespace
+
+bool Port::may_begin(const void* sender) {
+  if (sender_ == nullptr && turns_.empty()) return true;
+  const auto turn = std::find(turns_.begin(), turns_.end(), sender);
+  if (sender_ == nullptr && turn == turns_.begin()) {
+    turns_.erase(turn);
+    return true;
+  }
+  if (turn == turns_.end()) turns_.push_back(sender);
+  return false;
+}
 
 void Port::begin(const void* sender, const FrameHeader& header, const std::byte* payload) {
   CHECK(sender_ == nullptr);
@@ -50,17 +68,57 @@ Status Port::skip_padding() {
   return {};
 }
 
+// Credits are taken out of the row of frames as they come.
 Result<bool> Port::read_header() {
-  if (have_header_) return true;
-  TRY(skip_padding());
-  if (padding_left_ > 0) return false;
-  TRY_ASSIGN(const Bytes head, link_->peek({.at_least = kFrameAlign, .at_most = kFrameAlign}));
-  if (head.empty()) return false;
-  std::memcpy(&coming_, head.data(), sizeof coming_);
-  link_->consume(kFrameAlign);
-  have_header_ = true;
-  payload_left_ = coming_.bytes;
+  while (!have_header_) {
+    TRY(skip_padding());
+    if (padding_left_ > 0) return false;
+    TRY_ASSIGN(const Bytes head, link_->peek({.at_least = kFrameAlign, .at_most = kFrameAlign}));
+    if (head.empty()) return false;
+    std::memcpy(&coming_, head.data(), sizeof coming_);
+    link_->consume(kFrameAlign);
+    if (is_credit(coming_)) {
+      TRY(note_credit());
+      continue;
+    }
+    have_header_ = true;
+    payload_left_ = coming_.bytes;
+  }
   return true;
+}
+
+Status Port::note_credit() {
+  const std::string who = "rank " + std::to_string(link_->peer());
+  if (coming_.bytes > 0) return corrupt(who + " sent a credit with a payload");
+  for (FrameHeader& known : credits_) {
+    const uint64_t before = std::exchange(known.total, coming_.total);
+    if (known == coming_) return {};
+    known.total = before;
+  }
+  if (credits_.size() >= kCreditsMax) {
+    return corrupt(who + " sent credits of operations that are not under way");
+  }
+  credits_.push_back(coming_);
+  return {};
+}
+
+Result<size_t> Port::credit(const FrameHeader& operation, size_t allowed) {
+  TRY_ASSIGN(const bool there, read_header());
+  if (there) {
+    TRY(check_frame(coming_, operation.round, link_->peer()));
+    in_the_way_ = true;
+  }
+  for (auto credit = credits_.begin(); credit != credits_.end(); ++credit) {
+    FrameHeader expected = operation;
+    expected.step = kCreditStep;
+    expected.total = credit->total;
+    TRY_ASSIGN(const Belonging found, belonging(expected, *credit, link_->peer()));
+    if (found == Belonging::kElsewhere) continue;
+    allowed = std::max<size_t>(allowed, credit->total);
+    credits_.erase(credit);
+    break;
+  }
+  return allowed;
 }
 
 Result<Port::Next> Port::look(const FrameHeader& expected) {
@@ -91,7 +149,7 @@ Result<Bytes> Port::peek(size_t at_least, size_t at_most) {
 }
 
 void Port::drop(const Aside* aside) {
-  *aside->budget += aside->capacity + kFrameAlign;
+  aside_bytes_ -= aside->capacity + kFrameAlign;
   if (filling_ == aside) filling_ = nullptr;
   std::erase_if(aside_, [aside](const auto& other) { return other.get() == aside; });
   source_ = {};
@@ -143,20 +201,29 @@ size_t Port::missing() const {
   return padding_left_ + kFrameAlign;
 }
 
-Result<bool> Port::put_aside(size_t& budget) {
+Error Port::too_much_aside() const {
+  const FrameHeader& first = aside_.empty() ? coming_ : aside_.front()->header;
+  return conflict("behind " + std::to_string(aside_bytes_ >> 20) + " MiB that rank " +
+                  std::to_string(link_->peer()) +
+                  " has sent and that can't be taken here yet, of " + describe(first) +
+                  " and others: no more than " + std::to_string(options_.aside_bytes_max >> 20) +
+                  " MiB are kept");
+}
+
+Result<bool> Port::put_aside() {
   in_the_way_ = false;
   TRY_ASSIGN(const bool there, read_header());
   if (!there) return false;
   const bool begins = filling_ == nullptr;
   if (begins) {
     const size_t cost = payload_left_ + kFrameAlign;
-    if (payload_left_ > kFrameBytesMax || cost > budget) return false;
-    budget -= cost;
+    if (payload_left_ > kFrameBytesMax) return false;  // no frame of ours, as whoever looks says
+    if (aside_bytes_ + cost > options_.aside_bytes_max) return too_much_aside();
+    aside_bytes_ += cost;
     auto aside = std::make_unique<Aside>();
     aside->header = coming_;
     aside->capacity = payload_left_;
     aside->memory = std::make_unique<Line[]>(payload_left_ / kFrameAlign + 1);
-    aside->budget = &budget;
     filling_ = aside.get();
     aside_.push_back(std::move(aside));
   }

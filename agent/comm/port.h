@@ -11,19 +11,31 @@
 
 namespace lockstep {
 
+// That one port keeps of frames which can't be taken yet. Where each lane keeps to its window, it
+// takes 32 operations or more to fill it.
+constexpr size_t kAsideBytesMax = size_t{256} << 20;
+
 // The frames of one link. A frame begins when all of its payload is there and goes out whole, so
-// that it waits for nothing but the other side. Frames of several operations may follow one
-// another on a link: an operation that finds another's in front of its own leaves it there, and it
-// is put aside in memory if it belongs to none that can take it. One thread at a time.
+// that it waits for nothing but the other side. Several senders take turns, a frame each. Frames of
+// several operations may follow one another on a link: an operation that finds another's in front
+// of its own leaves it there, and it is put aside in memory if it belongs to none that can take it.
+// One thread at a time.
 class Port {
  public:
-  Port(Link* link, bool leaves_host) : link_(link), leaves_host_(leaves_host) {}
+  struct Options {
+    bool leaves_host = false;
+    size_t aside_bytes_max = kAsideBytesMax;
+  };
+  Port(Link* link, Options options) : link_(link), options_(options) {}
   Link& link() const { return *link_; }
   // Its other side is on another host.
-  bool leaves_host() const { return leaves_host_; }
+  bool leaves_host() const { return options_.leaves_host; }
 
   // Whose frame is on its way out; null: the next one may begin.
   const void* sender() const { return sender_; }
+  // Whether it is this one's turn to begin; else it waits for its turn from now on, and has to ask
+  // again until it comes.
+  bool may_begin(const void* sender);
   // `payload` stays where it is until sender() is null again.
   void begin(const void* sender, const FrameHeader& header, const std::byte* payload);
   // Moves what the link takes; whether anything moved.
@@ -43,12 +55,14 @@ class Port {
   // Bytes that are certain to come before the frame is complete.
   size_t missing() const;
 
+  // How much the other side has allowed of this operation by the last credit that has come, or
+  // `allowed` if none has. A frame in front, behind which it may come, is in the way.
+  Result<size_t> credit(const FrameHeader& operation, size_t allowed);
+
   // Copies what is in front into memory, so that what is behind it can be seen; whether anything
-  // moved. `budget`: how many bytes may still be put aside; it is lowered here, and raised again as
-  // they are taken.
-  Result<bool> put_aside(size_t& budget);
+  // moved. kConflict where as much is kept already as this port may keep.
+  Result<bool> put_aside();
   bool in_the_way() const { return in_the_way_; }
-  void forget_in_the_way() { in_the_way_ = false; }
   // The header of the first frame that was put aside and not taken; null if there is none.
   const FrameHeader* waiting() const { return aside_.empty() ? nullptr : &aside_.front()->header; }
 
@@ -62,7 +76,6 @@ class Port {
     size_t capacity = 0;
     size_t held = 0;  // bytes in it; while there is room the rest of the frame is in the link
     size_t taken = 0;
-    size_t* budget = nullptr;
 
     std::byte* data() const { return reinterpret_cast<std::byte*>(memory.get()); }
   };
@@ -74,11 +87,14 @@ class Port {
   const Source& source() const { return source_; }
   Status skip_padding();
   Result<bool> read_header();
+  Status note_credit();
   void drop(const Aside* aside);
+  Error too_much_aside() const;
 
   Link* link_;
-  bool leaves_host_;
+  Options options_;
   const void* sender_ = nullptr;
+  std::vector<const void*> turns_;  // of those who wait to begin
   FrameHeader going_;
   const std::byte* going_payload_ = nullptr;
   size_t going_bytes_ = 0;  // of the frame, with header and padding
@@ -92,6 +108,8 @@ class Port {
   bool in_the_way_ = false;
   Aside* filling_ = nullptr;  // of aside_: begins the frame that is first in the link
   std::vector<std::unique_ptr<Aside>> aside_;
+  size_t aside_bytes_ = 0;
+  std::vector<FrameHeader> credits_;  // that have come and weren't asked for; one an operation
 };
 
 }  // namespace lockstep

@@ -54,6 +54,13 @@ void copy(std::byte* into, const std::byte* from, size_t bytes) {
   }
 }
 
+// Of the next frame of the lane's move, of whose `rest` bytes so many are ready; none while the
+// window is full.
+size_t frame_bytes(const Lane& lane, size_t ready, size_t rest) {
+  const size_t bytes = std::min({ready, kFrameBytesMax, lane.allowed - lane.gone});
+  return bytes < rest ? bytes - bytes % kFrameAlign : bytes;
+}
+
 Result<size_t> receive(Port& port, const Move& move, std::span<std::byte> into) {
   const bool in_memory = port.link().fd() < 0;
   if (!in_memory || move.goes_on || move.bytes < kPastCacheBytes) return port.read(into);
@@ -71,6 +78,17 @@ struct Runner::Turn {
   Operation& operation;
   std::vector<Interest>& interests;
   bool moved = false;
+
+  void wait_for_room(Port& port) { wait({.link = &port.link(), .input = false}); }
+  void wait_for_input(Port& port) {
+    wait({.link = &port.link(), .input = true, .missing = port.missing()});
+  }
+
+ private:
+  void wait(const Interest& interest) {
+    operation.waits_for.add(interest.link->peer());
+    interests.push_back(interest);
+  }
 };
 
 void Runner::finish(Turn& turn, Lane& lane) {
@@ -133,34 +151,62 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
   operation.in_hand = peer;
   while (lane.head != Move::kNone) {
     Move& move = plan.move(lane.head);
-    if (port.sender() == nullptr) {
+    if (port.sender() != &lane) {
       const size_t ready = allowance(plan, lane.head) - move.moved;
       const size_t rest = move.bytes - move.moved;
       if (held(plan, lane.head) || (ready < rest && ready < kPiece)) return {};
+      size_t bytes = frame_bytes(lane, ready, rest);
+      if (bytes == 0 && rest > 0) {
+        TRY_ASSIGN(lane.allowed, port.credit(operation.header, lane.allowed));
+        bytes = frame_bytes(lane, ready, rest);
+        if (bytes == 0) {
+          turn.wait_for_input(port);
+          return {};
+        }
+      }
+      if (!port.may_begin(&lane)) {
+        turn.wait_for_room(port);
+        return {};
+      }
       FrameHeader header = operation.header;
       header.step = move.step;
       header.total = move.bytes;
-      header.bytes = std::min(ready, kFrameBytesMax);
-      if (header.bytes < rest) header.bytes -= header.bytes % kFrameAlign;
-      lane.going = header.bytes;
-      port.begin(&operation, header, operation.at(move.from) + move.moved);
-    } else if (port.sender() != &operation) {
-      operation.waits_for.add(peer);
-      turn.interests.push_back({.link = &port.link(), .input = false});
-      return {};
+      header.bytes = bytes;
+      lane.going = bytes;
+      port.begin(&lane, header, operation.at(move.from) + move.moved);
     }
     TRY_ASSIGN(const bool moved, port.push());
     turn.moved = turn.moved || moved;
     if (port.sender() != nullptr) {
-      operation.waits_for.add(peer);
-      turn.interests.push_back({.link = &port.link(), .input = false});
+      turn.wait_for_room(port);
       return {};
     }
     move.moved += lane.going;
+    lane.gone += lane.going;
     sent_.fetch_add(lane.going, std::memory_order_relaxed);
     if (port.leaves_host()) sent_away_.fetch_add(lane.going, std::memory_order_relaxed);
     if (move.moved == move.bytes) finish(turn, lane);
   }
+  return {};
+}
+
+// Allows the sender more, where it is time.
+Status Runner::give_credit(Turn& turn, Port& port, Lane& lane) {
+  if (port.sender() != &lane) {
+    if (!lane.owes_credit()) return {};
+    if (!port.may_begin(&lane)) {
+      turn.wait_for_room(port);
+      return {};
+    }
+    lane.allowed = lane.gone + kWindowBytes;
+    FrameHeader header = turn.operation.header;
+    header.step = kCreditStep;
+    header.total = lane.allowed;
+    port.begin(&lane, header, nullptr);
+  }
+  TRY_ASSIGN(const bool moved, port.push());
+  turn.moved = turn.moved || moved;
+  if (port.sender() != nullptr) turn.wait_for_room(port);
   return {};
 }
 
@@ -171,6 +217,7 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
   Port& port = ports_[static_cast<size_t>(peer)];
   operation.in_hand = peer;
   while (lane.head != Move::kNone) {
+    TRY(give_credit(turn, port, lane));
     Move& move = plan.move(lane.head);
     const size_t limit = allowance(plan, lane.head);
     if (held(plan, lane.head) || (limit == move.moved && move.bytes > 0)) return {};
@@ -180,7 +227,7 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
     TRY_ASSIGN(const Port::Next next, port.look(expected));
     if (next == Port::Next::kOurs) {
       const size_t before = move.moved;
-      TRY(take(turn, port, move, limit));
+      TRY(take(turn, port, lane, limit));
       if (move.moved == move.bytes) {
         finish(turn, lane);
         continue;
@@ -189,16 +236,16 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
       if (move.moved > before && move.kind == Kind::kReduce) return {};
       if (move.moved > before) continue;
     }
-    operation.waits_for.add(peer);
-    turn.interests.push_back({.link = &port.link(), .input = true, .missing = port.missing()});
+    turn.wait_for_input(port);
     return {};
   }
   return {};
 }
 
 // What there is of the frame in front, up to the limit.
-Status Runner::take(Turn& turn, Port& port, Move& move, size_t limit) {
+Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
   Operation& operation = turn.operation;
+  Move& move = operation.plan().move(lane.head);
   const size_t left = port.left();
   if (left > move.bytes - move.moved) {
     return corrupt("rank " + std::to_string(operation.in_hand) + " sent more than it announced");
@@ -228,6 +275,7 @@ Status Runner::take(Turn& turn, Port& port, Move& move, size_t limit) {
     }
   }
   move.moved += taken;
+  lane.gone += taken;
   received_.fetch_add(taken, std::memory_order_relaxed);
   turn.moved = turn.moved || taken > 0;
   return {};

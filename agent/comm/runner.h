@@ -10,7 +10,9 @@
 
 namespace lockstep {
 
-// Carries out plans on ports. One thread at a time.
+// Carries out plans on ports. Those who have frames for one rank take turns, a frame (at most
+// kFrameBytesMax) each; no lane goes further ahead of its receiver than its window, and the
+// receiver sends a credit for each half of it that was taken. One thread at a time.
 class Runner {
  public:
   // `ports`: by rank of the world.
@@ -28,7 +30,8 @@ class Runner {
   Status move_here(Turn& turn, Lane& lane);
   Status move_out(Turn& turn, Lane& lane);
   Status move_in(Turn& turn, Lane& lane);
-  Status take(Turn& turn, Port& port, Move& move, size_t limit);
+  Status give_credit(Turn& turn, Port& port, Lane& lane);
+  Status take(Turn& turn, Port& port, Lane& lane, size_t limit);
   void finish(Turn& turn, Lane& lane);
 
   std::vector<Port>& ports_;

@@ -18,6 +18,8 @@ using test::World;
 
 // More than any link holds.
 constexpr size_t kLarge = size_t{1} << 20;
+// More, as bytes, than all that may wait anywhere on the way of one operation.
+constexpr size_t kHuge = size_t{24} << 20;
 
 CommBuffer i32(std::vector<int32_t>& values) {
   return {
@@ -136,6 +138,69 @@ TEST_P(OnEveryTransport, AMessageIsTakenFromBehindACollectiveThatIsNotCalledYet)
       ASSERT_TRUE(comm.all_reduce(i32(values), ReduceOp::kSum).ok());
     }
     EXPECT_EQ(values, std::vector<int32_t>(kLarge, 2));
+  });
+}
+
+// What comes behind a large operation that the other side does not call yet waits for none of it.
+TEST_P(OnEveryTransport, ABarrierComesPastAHugeMessageThatIsNotReceivedYet) {
+  World world = make(2, seconds(10));
+  on_all(world, [](Communicator& comm) {
+    std::vector<int32_t> message(kHuge, comm.rank() + 5);
+    if (comm.rank() == 0) {
+      Work work = comm.start_send(i32(message), 1);
+      ASSERT_EQ(message_of(comm.barrier()), "");
+      ASSERT_EQ(message_of(work.wait()), "");
+    } else {
+      ASSERT_EQ(message_of(comm.barrier()), "");
+      ASSERT_EQ(message_of(comm.receive(i32(message), 0)), "");
+      EXPECT_EQ(message, std::vector<int32_t>(kHuge, 5));
+    }
+  });
+}
+
+TEST_P(OnEveryTransport, HugeAndSmallCollectivesOfTwoGroupsComeInAnyOrder) {
+  World world = make(2, seconds(10));
+  on_all(world, [](Communicator& comm) {
+    const auto huge_group = group_of(comm, {0, 1});
+    const auto small_group = group_of(comm, {0, 1});
+    std::vector<int32_t> huge(2 * kHuge, 1);
+    std::vector<int32_t> small(2, 3);
+    if (comm.rank() == 0) {
+      Work work = huge_group->start_all_reduce(i32(huge), ReduceOp::kSum);
+      ASSERT_EQ(message_of(small_group->all_reduce(i32(small), ReduceOp::kSum)), "");
+      ASSERT_EQ(message_of(work.wait()), "");
+    } else {
+      ASSERT_EQ(message_of(small_group->all_reduce(i32(small), ReduceOp::kSum)), "");
+      ASSERT_EQ(message_of(huge_group->all_reduce(i32(huge), ReduceOp::kSum)), "");
+    }
+    EXPECT_EQ(huge, std::vector<int32_t>(2 * kHuge, 2));
+    EXPECT_EQ(small, std::vector<int32_t>(2, 6));
+  });
+}
+
+// Rank 0 is in the reduce too, and can't take what rank 2 sends before rank 1 has come.
+TEST_P(OnEveryTransport, WhatAnOperationCantTakeYetKeepsNoOtherFromGoingOn) {
+  World world = make(3, seconds(10));
+  on_all(world, [](Communicator& comm) {
+    std::vector<int32_t> huge(kHuge, 1);
+    const auto reduce = [&] {
+      return comm.start_reduce(i32(huge), ReduceOp::kSum, 0, {.algorithm = Algorithm::kOneRoot});
+    };
+    Work work;
+    if (comm.rank() != 1) {
+      work = reduce();
+      const auto ends = group_of(comm, {0, 2});
+      ASSERT_EQ(message_of(ends->barrier()), "");
+    }
+    if (comm.rank() != 2) {
+      const auto beginning = group_of(comm, {0, 1});
+      ASSERT_EQ(message_of(beginning->barrier()), "");
+    }
+    if (comm.rank() == 1) work = reduce();
+    ASSERT_EQ(message_of(work.wait()), "");
+    if (comm.rank() == 0) {
+      EXPECT_EQ(huge, std::vector<int32_t>(kHuge, 3));
+    }
   });
 }
 
