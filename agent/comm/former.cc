@@ -190,6 +190,9 @@ class Former {
     return {};
   }
 
+      } else if (dial.attempt->handshake.awaits_welcome()) {
+        // It may count as made on the other side: no second one beside it.
+        dial.attempt->until = options_.deadline;
   Status accept_strangers() {
     for (;;) {
       Accepted accepted = accept_one(options_.listener.get());

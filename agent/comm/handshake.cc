@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 constexpr uint32_t kMagic = 0x5448434c;  // "LCHT"
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 
 enum class Verdict : uint8_t {
   kWelcome = 0,
@@ -189,6 +189,8 @@ Status Handshake::received(std::span<const std::byte> bytes) {
       return take_challenge(bytes);
     case State::kAwaitProof:
       return take_proof(bytes);
+    case State::kAwaitWelcome:
+      return take_welcome(bytes);
     case State::kDone:
       break;
   }
@@ -234,16 +236,30 @@ Status Handshake::take_challenge(std::span<const std::byte> bytes) {
   if (!has_key) return explain_wrong_key(refusal);
   const Digest proof = mac("client");
   say(bytes_of(proof));
-  state_ = State::kDone;
-  wanted_ = 0;
-  if (challenge.verdict == Verdict::kWelcome) return {};
-  return explain(refusal);
+  if (challenge.verdict != Verdict::kWelcome) {
+    wanted_ = 0;
+    return explain(refusal);
+  }
+  state_ = State::kAwaitWelcome;
+  wanted_ = sizeof(Digest);
+  return {};
 }
 
 Status Handshake::take_proof(std::span<const std::byte> bytes) {
   const auto proof = parse<Digest>(bytes);
   if (!same(proof, mac("client"))) return invalid("wrong token");
   if (!verdict_.ok()) return verdict_;
+  transcript_ += text(bytes);
+  const Digest welcome = mac("welcome");
+  say(bytes_of(welcome));
+  state_ = State::kDone;
+  wanted_ = 0;
+  return {};
+}
+
+Status Handshake::take_welcome(std::span<const std::byte> bytes) {
+  const auto welcome = parse<Digest>(bytes);
+  if (!same(welcome, mac("welcome"))) return invalid("wrong token");
   state_ = State::kDone;
   wanted_ = 0;
   return {};

@@ -31,6 +31,11 @@ struct Identity {
 //   client -> Hello      who it is, whom it wants, round, job, world, its nonce; HMAC("hello")
 //   server -> Challenge  its verdict and round, its nonce; HMAC("server" + all so far)
 //   client -> Proof      HMAC("client" + all so far)
+//   server -> Welcome    HMAC("welcome" + all so far)
+//
+// The last word is the server's, which alone knows whether the Proof came in time: a client that
+// has none has no connection, and makes another one. Workers of one job are of one image, so there
+// is nothing to be compatible with: another version is named and refused.
 //
 // Sizes are fixed, so a stranger can make neither side read or keep more than a Hello. Pure: bytes
 // in, bytes out; the nonce is an argument. Byte order: little-endian hosts alone.
@@ -56,16 +61,20 @@ class Handshake {
   Status received(std::span<const std::byte> bytes);
 
   bool done() const { return state_ == State::kDone && output().empty(); }
+  // The client's: the other side has proved itself, and only its last word is missing. It will
+  // come, or the end of the connection.
+  bool awaits_welcome() const { return state_ == State::kAwaitWelcome; }
   // Once done.
   uint32_t peer() const { return peer_; }
   Channel channel() const { return channel_; }
 
  private:
-  enum class State { kAwaitHello, kAwaitChallenge, kAwaitProof, kDone };
+  enum class State { kAwaitHello, kAwaitChallenge, kAwaitProof, kAwaitWelcome, kDone };
   Handshake(const Identity& self, const Digest& nonce) : self_(&self), nonce_(nonce) {}
   Status take_hello(std::span<const std::byte> bytes);
   Status take_challenge(std::span<const std::byte> bytes);
   Status take_proof(std::span<const std::byte> bytes);
+  Status take_welcome(std::span<const std::byte> bytes);
   Digest mac(std::string_view role) const;
   void say(std::span<const std::byte> bytes);
 
@@ -75,7 +84,7 @@ class Handshake {
   uint32_t peer_ = 0;
   Channel channel_ = Channel::kControl;
   size_t wanted_ = 0;
-  std::string transcript_;  // what both sides said, without the Proof
+  std::string transcript_;  // what both sides said
   std::string output_;
   size_t output_sent_ = 0;
   Status verdict_;  // the server's, told to the client and acted upon after its Proof

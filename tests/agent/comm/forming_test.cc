@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "agent/comm/former.h"
@@ -232,6 +233,110 @@ TEST(Forming, SlowStrangersLoseTheirPlaceInTime) {
   EXPECT_TRUE(mentions(made.error(),
                        "refused 3 connections, the last: no handshake within its time from 127."))
       << made.error().message;
+}
+
+// Stands in front of a listening rank and carries bytes to and fro. Of the first connection it
+// holds back for a while what comes behind the Hello.
+class Relay {
+ public:
+  Relay(SocketAddress target, Duration held) : target_(std::move(target)), held_(held) {
+    auto made = listen_socket({.host = "127.0.0.1", .port = 0});
+    EXPECT_TRUE(made.ok());
+    listener_ = std::move(*made);
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  }
+  int port() const {
+    sockaddr_in address{};
+    socklen_t bytes = sizeof address;
+    ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &bytes);
+    return ntohs(address.sin_port);
+  }
+  int connections() const { return connections_; }
+
+ private:
+  struct Pair {
+    UniqueFd client;
+    UniqueFd server;
+    bool holds = false;
+    size_t carried = 0;
+    TimePoint until{};
+    bool over = false;
+  };
+
+  void run(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      accept_all();
+      for (Pair& pair : pairs_) carry(pair);
+      std::erase_if(pairs_, [](const Pair& pair) { return pair.over; });
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+  void accept_all() {
+    for (;;) {
+      UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd) return;
+      auto server = begin_connect(target_);
+      if (!server.ok()) continue;
+      pollfd writable{.fd = server->get(), .events = POLLOUT, .revents = 0};
+      ::poll(&writable, 1, 60'000);
+      pairs_.push_back({.client = std::move(fd), .server = std::move(*server)});
+      pairs_.back().holds = ++connections_ == 1;
+    }
+  }
+  void carry(Pair& pair) {
+    constexpr size_t kHelloBytes = 160;
+    const TimePoint now = SystemClock().now();
+    size_t most = 4096;
+    if (pair.holds && pair.carried < kHelloBytes) {
+      most = kHelloBytes - pair.carried;
+      pair.until = now + held_;
+    } else if (pair.holds && now < pair.until) {
+      most = 0;
+    }
+    if (most > 0) move(pair, pair.client, pair.server, most);
+    if (!pair.over) move(pair, pair.server, pair.client, 4096);
+  }
+  static void move(Pair& pair, const UniqueFd& from, const UniqueFd& to, size_t most) {
+    char bytes[4096];
+    const ssize_t got = ::recv(from.get(), bytes, most, 0);
+    if (got < 0 && errno == EAGAIN) return;
+    const bool sent =
+        got > 0 && ::send(to.get(), bytes, static_cast<size_t>(got), MSG_NOSIGNAL) == got;
+    if (!sent) pair.over = true;
+    if (sent && &from == &pair.client) pair.carried += static_cast<size_t>(got);
+  }
+
+  SocketAddress target_;
+  Duration held_;
+  UniqueFd listener_;
+  std::atomic<int> connections_{0};
+  std::vector<Pair> pairs_;
+  std::jthread thread_;
+};
+
+TEST(Forming, AConnectionWhoseProofComesTooLateIsMadeAgain) {
+  Meeting meeting(Transport::kTcp, 2);
+  meeting.set_limits(seconds(20), seconds(20));
+  const PeerAddress& address = meeting.options(0).peers[0];
+  Relay relay({address.host, address.port}, milliseconds(900));
+  meeting.options(0).handshake_limit = milliseconds(300);
+  meeting.options(1).peers[0] = {.host = "127.0.0.1", .port = relay.port(), .node = 0};
+  const Formed formed = form(meeting);
+  for (const auto& result : formed) EXPECT_TRUE(result.ok()) << result.error().message;
+  EXPECT_GE(relay.connections(), 3);
+}
+
+// It is not the client who decides: the server's word may be late, and counts all the same.
+TEST(Forming, AConnectionWhoseLastWordIsLateIsMadeOnce) {
+  Meeting meeting(Transport::kTcp, 2);
+  meeting.set_limits(seconds(20), seconds(20));
+  const PeerAddress& address = meeting.options(0).peers[0];
+  Relay relay({address.host, address.port}, milliseconds(900));
+  meeting.options(1).handshake_limit = milliseconds(300);
+  meeting.options(1).peers[0] = {.host = "127.0.0.1", .port = relay.port(), .node = 0};
+  const Formed formed = form(meeting);
+  for (const auto& result : formed) EXPECT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(relay.connections(), 2);
 }
 
 TEST(TransportKey, DependsOnAllOfItsParts) {

@@ -36,7 +36,8 @@ struct Outcome {
 
 using Tamper = std::function<void(int message, std::vector<std::byte>&)>;
 
-// Carries messages to and fro until both are done, or one has given up.
+// Carries messages to and fro until both are done, or one has given up: Hello, Challenge, Proof,
+// Welcome.
 Outcome shake(Handshake& client, Handshake& server, const Tamper& tamper = {}) {
   Outcome outcome;
   int message = 0;
@@ -49,6 +50,7 @@ Outcome shake(Handshake& client, Handshake& server, const Tamper& tamper = {}) {
   carry(client, server, outcome.server);
   carry(server, client, outcome.client);
   if (outcome.server.ok()) carry(client, server, outcome.server);
+  if (outcome.server.ok()) carry(server, client, outcome.client);
   outcome.client_done = client.done();
   outcome.server_done = server.done();
   return outcome;
@@ -73,14 +75,16 @@ TEST(Handshake, TellsBothSidesWhomTheyHave) {
 }
 
 TEST(Handshake, EveryChangedByteIsNoticed) {
-  for (int message = 0; message < 3; ++message) {
-    const size_t sizes[] = {160, 80, 32};
+  for (int message = 0; message < 4; ++message) {
+    const size_t sizes[] = {160, 80, 32, 32};
     for (size_t at = 0; at < sizes[message]; ++at) {
       const Outcome outcome =
           shake(identity(2), identity(1), [&](int number, std::vector<std::byte>& bytes) {
             if (number == message) bytes[at] ^= std::byte{1};
           });
-      ASSERT_FALSE(outcome.server_done) << "message " << message << ", byte " << at;
+      // The last word is the server's.
+      ASSERT_EQ(outcome.server_done, message == 3) << "message " << message << ", byte " << at;
+      ASSERT_FALSE(outcome.client_done) << "message " << message << ", byte " << at;
     }
   }
 }
