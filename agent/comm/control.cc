@@ -173,8 +173,10 @@ void Control::take_messages(int rank) {
 void Control::handle(int rank, const Message& message) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   peer.heard = now().time_since_epoch().count();
-  const bool known = message.magic == Message::kMagic && message.code >= Code::kInvalid &&
-                     message.code <= Code::kInternal;
+  const bool known = message.magic == Message::kMagic && message.type >= MessageType::kHeartbeat &&
+                     message.type <= MessageType::kBye && message.code >= Code::kInvalid &&
+                     message.code <= Code::kInternal && message.suspect >= -1 &&
+                     message.suspect < static_cast<int>(peers_.size());
   if (!known) {
     options_.on_fault({.code = Code::kCorrupt,
                        .reason = "rank " + std::to_string(rank) + " sent something unknown",

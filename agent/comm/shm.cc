@@ -175,7 +175,8 @@ void ShmLink::notify() {
 Result<size_t> ShmLink::write(std::initializer_list<Bytes> parts) {
   size_t taken = 0;
   const auto used = out_head_ - out_->tail.load();
-  if (used > kRingBytes) return corrupt("the shared ring to it is damaged");
+  if (used > kRingBytes)
+    return corrupt("the shared ring to rank " + std::to_string(peer()) + " is damaged");
   size_t room = kRingBytes - used;
   for (Bytes part : parts) {
     while (!part.empty() && room > 0) {
@@ -199,7 +200,8 @@ Result<size_t> ShmLink::write(std::initializer_list<Bytes> parts) {
 
 Result<Bytes> ShmLink::peek(Want want) {
   const auto available = in_->head.load() - in_tail_;
-  if (available > kRingBytes) return corrupt("the shared ring from it is damaged");
+  if (available > kRingBytes)
+    return corrupt("the shared ring from rank " + std::to_string(peer()) + " is damaged");
   if (available < want.at_least) return Bytes{};
   const size_t at = in_tail_ % kRingBytes;
   return Bytes(in_->data + at, std::min({available, want.at_most, kRingBytes - at}));

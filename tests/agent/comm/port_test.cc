@@ -1,0 +1,266 @@
+// What a port makes of the bytes of the other side, whatever they are and however they come.
+#include "agent/comm/port.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "agent/comm/make_communicator.h"
+#include "agent/comm/shm.h"
+#include "tests/agent/comm/memory_link.h"
+
+namespace lockstep {
+namespace {
+
+using test::MemoryLink;
+
+FrameHeader message(uint64_t sequence, uint64_t bytes) {
+  return {.kind = Collective::kSend,
+          .type = DataType::kI32,
+          .round = 7,
+          .sequence = sequence,
+          .count = bytes / 4,
+          .bytes = bytes,
+          .total = bytes};
+}
+
+FrameHeader credit(uint64_t sequence, uint64_t allowed) {
+  FrameHeader header = message(sequence, 64);
+  header.step = kCreditStep;
+  header.bytes = 0;
+  header.total = allowed;
+  return header;
+}
+
+// A row of frames, each filled with a value of its own.
+class Script {
+ public:
+  Script& add(const FrameHeader& header, int value = 0) {
+    const Bytes head = std::as_bytes(std::span(&header, 1));
+    bytes_.insert(bytes_.end(), head.begin(), head.end());
+    bytes_.insert(bytes_.end(), header.bytes, static_cast<std::byte>(value));
+    bytes_.insert(bytes_.end(), padding_of(header.bytes), std::byte{0});
+    return *this;
+  }
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+struct Peer {
+  explicit Peer(const Script& script, Port::Options options = {})
+      : link(1, script.bytes()), port(&link, options) {}
+  MemoryLink link;
+  Port port;
+};
+
+// Reads a frame to its end, a few bytes arriving at a time; empty if it doesn't come.
+std::vector<std::byte> take(Peer& peer, const FrameHeader& expected, size_t step) {
+  std::vector<std::byte> taken;
+  for (bool ended = false; !ended;) {
+    ended = peer.link.all_arrived();
+    peer.link.arrive(step);
+    const auto next = peer.port.look(expected);
+    EXPECT_TRUE(next.ok());
+    if (!next.ok() || *next != Port::Next::kOurs) continue;
+    std::vector<std::byte> piece(1000);
+    const auto got = peer.port.read(piece);
+    EXPECT_TRUE(got.ok());
+    taken.insert(taken.end(), piece.begin(),
+                 piece.begin() + static_cast<std::ptrdiff_t>(got.ok() ? *got : 0));
+    if (taken.size() == expected.bytes) return taken;
+    ended = ended && *got == 0;
+  }
+  return {};
+}
+
+TEST(Port, TakesAFrameHoweverItsBytesCome) {
+  const FrameHeader first = message(1, 100);
+  const FrameHeader second = message(2, 4096);
+  for (const size_t step :
+       {size_t{1}, size_t{7}, size_t{63}, size_t{64}, size_t{65}, size_t{9999}}) {
+    Peer peer(Script().add(first, 5).add(second, 6));
+    EXPECT_EQ(take(peer, first, step), std::vector<std::byte>(100, std::byte{5})) << step;
+    EXPECT_EQ(take(peer, second, step), std::vector<std::byte>(4096, std::byte{6})) << step;
+  }
+}
+
+struct Wrong {
+  std::string what;
+  std::function<void(FrameHeader&)> change;
+  Code code;
+  std::string message;
+};
+
+TEST(Port, NamesWhoSentWhatIsNoFrameOfThisRoundAndOperation) {
+  const Wrong wrongs[] = {
+      {"magic", [](FrameHeader& h) { h.magic ^= 1; }, Code::kCorrupt,
+       "rank 1 sent something that is no frame"},
+      {"round", [](FrameHeader& h) { h.round = 6; }, Code::kCorrupt,
+       "rank 1 sent a frame of round 6 in round 7"},
+      {"more than all", [](FrameHeader& h) { h.bytes = h.total + 1; }, Code::kCorrupt,
+       "rank 1 sent a frame of 257 of 256 bytes"},
+      {"too long", [](FrameHeader& h) { h.bytes = h.total = kFrameBytesMax + 1; }, Code::kCorrupt,
+       "rank 1 sent a frame of 1048577 of 1048577 bytes"},
+      {"another total", [](FrameHeader& h) { h.total = 300; }, Code::kConflict,
+       "in send #3 (64 x i32, direct), rank 1 sends 300 bytes where 256 should come"},
+      {"another step", [](FrameHeader& h) { h.step = 2; }, Code::kConflict,
+       "in send #3 (64 x i32, direct), rank 1 sends step 2 where step 0 should come"},
+      {"another type", [](FrameHeader& h) { h.type = DataType::kF64; }, Code::kConflict,
+       "in send #3 (64 x i32, direct), rank 1 in send #3 (64 x f64, direct)"},
+      {"an unknown type", [](FrameHeader& h) { h.type = static_cast<DataType>(99); },
+       Code::kConflict, "in send #3 (64 x i32, direct), rank 1 in send #3 (64 x unknown type, direct)"},
+  };
+  const FrameHeader expected = message(3, 256);
+  for (const Wrong& wrong : wrongs) {
+    FrameHeader sent = expected;
+    wrong.change(sent);
+    Peer peer(Script().add(sent));
+    peer.link.arrive(kFrameAlign);
+    const auto next = peer.port.look(expected);
+    ASSERT_FALSE(next.ok()) << wrong.what;
+    EXPECT_EQ(next.error().code, wrong.code) << wrong.what;
+    EXPECT_EQ(next.error().message.find(wrong.message), 0u)
+        << wrong.what << ": " << next.error().message;
+  }
+}
+
+TEST(Port, WhatIsInTheWayIsPutAsideAndTakenLaterEvenWhereItsEndHasNotCome) {
+  const FrameHeader first = message(1, 640);
+  const FrameHeader second = message(2, 64);
+  Peer peer(Script().add(first, 1).add(second, 2));
+  peer.link.arrive(kFrameAlign + 101);
+  EXPECT_EQ(*peer.port.look(second), Port::Next::kElsewhere);
+  EXPECT_TRUE(peer.port.in_the_way());
+  EXPECT_TRUE(*peer.port.put_aside());
+  ASSERT_NE(peer.port.waiting(), nullptr);
+  EXPECT_EQ(*peer.port.waiting(), first);
+  // Whole elements alone are there: 100 bytes.
+  EXPECT_EQ(*peer.port.look(first), Port::Next::kOurs);
+  EXPECT_EQ(peer.port.left(), 100u);
+  std::vector<std::byte> piece(60);
+  EXPECT_EQ(*peer.port.read(piece), 60u);
+  peer.link.arrive(9999);
+  EXPECT_EQ(*peer.port.look(second), Port::Next::kElsewhere);
+  EXPECT_TRUE(*peer.port.put_aside());
+  EXPECT_EQ(take(peer, second, 1), std::vector<std::byte>(64, std::byte{2}));
+  EXPECT_EQ(*peer.port.look(first), Port::Next::kOurs);
+  EXPECT_EQ(peer.port.left(), 580u);
+  std::vector<std::byte> rest(580);
+  EXPECT_EQ(*peer.port.read(rest), 580u);
+  EXPECT_EQ(rest, std::vector<std::byte>(580, std::byte{1}));
+  EXPECT_EQ(peer.port.waiting(), nullptr);
+}
+
+TEST(Port, MoreThanItMayKeepIsAConflictThatNamesWhatIsKept) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  Script script;
+  for (uint64_t i = 1; i <= 3; ++i) script.add(message(i, kMiB));
+  Peer peer(script, {.aside_bytes_max = 2 * kMiB + 200});
+  peer.link.arrive(9 * kMiB);
+  const FrameHeader awaited = message(9, 4);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(*peer.port.look(awaited), Port::Next::kElsewhere);
+    EXPECT_TRUE(*peer.port.put_aside());
+  }
+  EXPECT_EQ(*peer.port.look(awaited), Port::Next::kElsewhere);
+  const auto full = peer.port.put_aside();
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.error().code, Code::kConflict);
+  EXPECT_EQ(full.error().message,
+            "behind 2 MiB that rank 1 has sent and that can't be taken here yet, of send #1 "
+            "(262144 x i32, direct) and others: no more than 2 MiB are kept");
+  // What is taken makes room.
+  EXPECT_EQ(*peer.port.look(message(1, kMiB)), Port::Next::kOurs);
+  std::vector<std::byte> whole(kMiB);
+  EXPECT_EQ(*peer.port.read(whole), kMiB);
+  EXPECT_TRUE(*peer.port.put_aside());
+}
+
+TEST(Port, CreditsAreFoundBetweenFramesAndTheLastOneCounts) {
+  const FrameHeader frame = message(1, 64);
+  Peer peer(Script().add(credit(5, 1000)).add(credit(6, 77)).add(frame, 3).add(credit(5, 2000)));
+  EXPECT_EQ(*peer.port.credit(message(5, 64), 8), 8u);
+  peer.link.arrive(3 * kFrameAlign);
+  EXPECT_EQ(*peer.port.credit(message(5, 64), 8), 1000u);
+  EXPECT_TRUE(peer.port.in_the_way());
+  EXPECT_EQ(take(peer, frame, 64), std::vector<std::byte>(64, std::byte{3}));
+  peer.link.arrive(9999);
+  EXPECT_EQ(*peer.port.credit(message(5, 64), 1000), 2000u);
+  EXPECT_EQ(*peer.port.credit(message(6, 64), 8), 77u);
+}
+
+TEST(Port, CreditsThatCantBeAreRefused) {
+  FrameHeader with_payload = credit(5, 1000);
+  with_payload.bytes = 64;
+  Peer one(Script().add(with_payload));
+  one.link.arrive(9999);
+  EXPECT_EQ(one.port.look(message(1, 64)).error().message, "rank 1 sent a credit with a payload");
+  FrameHeader other_round = credit(5, 1000);
+  other_round.round = 6;
+  Peer two(Script().add(other_round));
+  two.link.arrive(9999);
+  EXPECT_EQ(two.port.credit(message(5, 64), 8).error().code, Code::kCorrupt);
+  Script many;
+  for (uint64_t i = 0; i < 5000; ++i) many.add(credit(i, 1000));
+  Peer three(many);
+  three.link.arrive(many.bytes().size());
+  EXPECT_EQ(three.port.look(message(1, 64)).error().message,
+            "rank 1 sent credits of operations that are not under way");
+  // Not a frame in front either.
+  FrameHeader garbage = message(1, 64);
+  garbage.magic = 1;
+  Peer four(Script().add(garbage));
+  four.link.arrive(9999);
+  EXPECT_EQ(four.port.credit(message(5, 64), 8).error().code, Code::kCorrupt);
+}
+
+TEST(Port, SendersTakeTurnsInTheOrderInWhichTheyAsked) {
+  Peer peer{Script()};
+  Port& port = peer.port;
+  const int a = 0;
+  const int b = 0;
+  const int c = 0;
+  EXPECT_TRUE(port.may_begin(&a));
+  port.begin(&a, message(1, 0), nullptr);
+  EXPECT_FALSE(port.may_begin(&b));
+  EXPECT_FALSE(port.may_begin(&c));
+  EXPECT_FALSE(port.may_begin(&b));
+  EXPECT_TRUE(*port.push());
+  EXPECT_FALSE(port.may_begin(&a));
+  EXPECT_FALSE(port.may_begin(&c));
+  EXPECT_TRUE(port.may_begin(&b));
+  port.begin(&b, message(2, 0), nullptr);
+  EXPECT_TRUE(*port.push());
+  EXPECT_TRUE(port.may_begin(&c));
+  EXPECT_TRUE(port.may_begin(&a));
+}
+
+TEST(ShmLink, ADamagedRingIsNamedWithTheRankAtItsOtherEnd) {
+  const int memory = ::memfd_create("ring", MFD_CLOEXEC);
+  const auto region = ShmRegion::attach({.fd = memory, .ranks = 2, .tag = 1});
+  ASSERT_TRUE(region.ok());
+  ShmLink link(*region, {.peer = 5, .local_rank = 0, .local_peer = 1, .bell = [] {}});
+  const size_t bytes = shm_bytes(2);
+  void* all = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  ASSERT_NE(all, MAP_FAILED);
+  std::memset(all, 0x77, bytes);
+  const auto seen = link.peek({.at_least = 1, .at_most = 1});
+  ASSERT_FALSE(seen.ok());
+  EXPECT_EQ(seen.error().code, Code::kCorrupt);
+  EXPECT_EQ(seen.error().message, "the shared ring from rank 5 is damaged");
+  const auto taken = link.write({std::as_bytes(std::span("abc"))});
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.error().message, "the shared ring to rank 5 is damaged");
+  ::munmap(all, bytes);
+  ::close(memory);
+}
+
+}  // namespace
+}  // namespace lockstep

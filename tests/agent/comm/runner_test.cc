@@ -1,0 +1,188 @@
+// Operations on ports, driven step by step from both sides.
+#include "agent/comm/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "agent/comm/shm.h"
+#include "tests/agent/comm/memory_link.h"
+
+namespace lockstep {
+namespace {
+
+using test::MemoryLink;
+
+// One of two ranks, with a link to the other.
+class Rank {
+ public:
+  Rank(int rank, Link* link) : rank_(rank), runner_(ports_) {
+    for (int peer = 0; peer < 2; ++peer) {
+      ports_.emplace_back(peer == rank ? nullptr : link, Port::Options{});
+    }
+    group_ = std::make_shared<Group>();
+    group_->ranks = {0, 1};
+    group_->rank = rank;
+  }
+
+  // The `sequence`-th message to or from the other rank.
+  std::unique_ptr<Operation> begin(Collective kind, uint64_t sequence,
+                                   std::vector<int32_t>& values) const {
+    auto operation = std::make_unique<Operation>();
+    auto* data = reinterpret_cast<std::byte*>(values.data());
+    operation->begin({.group = group_,
+                      .task = {.kind = kind,
+                               .algorithm = Algorithm::kDirect,
+                               .rank = rank_,
+                               .size = 2,
+                               .root = 1 - rank_,
+                               .count = static_cast<int64_t>(values.size()),
+                               .type = DataType::kI32},
+                      .input = data,
+                      .output = data});
+    operation->header.round = 7;
+    operation->header.sequence = sequence;
+    return operation;
+  }
+  Result<bool> step(Operation& operation) {
+    interests_.clear();
+    return runner_.step(operation, interests_);
+  }
+  Port& port() { return ports_[static_cast<size_t>(1 - rank_)]; }
+  Traffic traffic() const { return runner_.traffic(); }
+
+ private:
+  int rank_;
+  std::vector<Port> ports_;
+  Runner runner_;
+  std::shared_ptr<Group> group_;
+  std::vector<Interest> interests_;
+};
+
+ShmLink link_of(const std::shared_ptr<ShmRegion>& region, int rank) {
+  return ShmLink(region,
+                 {.peer = 1 - rank, .local_rank = rank, .local_peer = 1 - rank, .bell = [] {}});
+}
+
+std::vector<int32_t> numbers(size_t count) {
+  std::vector<int32_t> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i * 7);
+  return values;
+}
+
+TEST(Runner, GoesNoFurtherThanTheWindowBeforeTheOtherSideTakesAndThenToTheEnd) {
+  const auto region = *ShmRegion::anonymous(2);
+  ShmLink from = link_of(region, 0);
+  ShmLink to = link_of(region, 1);
+  Rank sender(0, &from);
+  Rank receiver(1, &to);
+  // Not a whole number of windows, pieces or lines.
+  std::vector<int32_t> going = numbers(3 * kWindowBytes / 4 + 12'345);
+  std::vector<int32_t> coming(going.size());
+  const auto send = sender.begin(Collective::kSend, 1, going);
+  // All that comes is put aside.
+  for (bool moves = true; moves;) {
+    moves = *sender.step(*send);
+    moves = *receiver.port().put_aside() || moves;
+  }
+  EXPECT_EQ(sender.traffic().bytes_sent, kWindowBytes);
+  const auto receive = receiver.begin(Collective::kReceive, 1, coming);
+  for (bool moves = true; moves && !receive->plan().finished();) {
+    moves = *receiver.step(*receive);
+    moves = *sender.step(*send) || moves;
+    EXPECT_LE(sender.traffic().bytes_sent, receiver.traffic().bytes_received + kWindowBytes);
+  }
+  EXPECT_TRUE(send->plan().finished());
+  ASSERT_TRUE(receive->plan().finished());
+  EXPECT_EQ(coming, going);
+  EXPECT_EQ(receiver.traffic().bytes_sent, 0u);
+}
+
+// The headers of the frames in a stream.
+std::vector<FrameHeader> headers_of(Bytes stream) {
+  std::vector<FrameHeader> headers;
+  while (!stream.empty()) {
+    FrameHeader header;
+    std::memcpy(&header, stream.data(), sizeof header);
+    headers.push_back(header);
+    stream = stream.subspan(kFrameAlign + header.bytes + padding_of(header.bytes));
+  }
+  return headers;
+}
+
+TEST(Runner, ASmallMessageWaitsForAFrameOfALargeOneAtMost) {
+  MemoryLink link(1, {});
+  Rank sender(0, &link);
+  std::vector<int32_t> large = numbers(kWindowBytes / 4);
+  std::vector<int32_t> other = large;
+  std::vector<int32_t> small = numbers(3);
+  const std::array operations = {sender.begin(Collective::kSend, 1, large),
+                                 sender.begin(Collective::kSend, 2, other),
+                                 sender.begin(Collective::kSend, 3, small)};
+  // They all come while somebody else's frame is on its way.
+  const int somebody = 0;
+  sender.port().begin(&somebody, {}, nullptr);
+  for (const auto& operation : operations) EXPECT_FALSE(*sender.step(*operation));
+  ASSERT_TRUE(sender.port().push().ok());
+  for (bool finished = false; !finished;) {
+    finished = true;
+    for (const auto& operation : operations) {
+      if (operation->plan().finished()) continue;
+      ASSERT_TRUE(sender.step(*operation).ok());
+      finished = finished && operation->plan().finished();
+    }
+  }
+  std::vector<uint64_t> order;
+  for (const FrameHeader& header : headers_of(link.heard())) order.push_back(header.sequence);
+  ASSERT_EQ(order.size(), 1u + 2 * kWindowBytes / kFrameBytesMax + 1);
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(order[i], i);
+  EXPECT_NE(order[4], order[5]);
+}
+
+TEST(Runner, BelowTheWindowNothingGoesBack) {
+  const auto region = *ShmRegion::anonymous(2);
+  ShmLink from = link_of(region, 0);
+  ShmLink to = link_of(region, 1);
+  Rank sender(0, &from);
+  Rank receiver(1, &to);
+  std::vector<int32_t> going = numbers(kWindowBytes / 4);
+  std::vector<int32_t> coming(going.size());
+  const auto send = sender.begin(Collective::kSend, 1, going);
+  const auto receive = receiver.begin(Collective::kReceive, 1, coming);
+  while (!receive->plan().finished()) {
+    ASSERT_TRUE(sender.step(*send).ok());
+    ASSERT_TRUE(receiver.step(*receive).ok());
+  }
+  EXPECT_EQ(coming, going);
+  EXPECT_TRUE(from.peek({.at_least = 1, .at_most = 1})->empty());
+}
+
+TEST(Runner, MoreThanWasAnnouncedIsNamed) {
+  std::vector<int32_t> coming(32);
+  FrameHeader header{.kind = Collective::kSend,
+                     .type = DataType::kI32,
+                     .round = 7,
+                     .sequence = 1,
+                     .count = 32,
+                     .total = 128};
+  std::vector<std::byte> script;
+  for (const uint64_t bytes : {uint64_t{64}, uint64_t{128}}) {
+    header.bytes = bytes;
+    const Bytes head = std::as_bytes(std::span(&header, 1));
+    script.insert(script.end(), head.begin(), head.end());
+    script.insert(script.end(), bytes, std::byte{1});
+  }
+  MemoryLink link(1, script);
+  link.arrive(script.size());
+  Rank receiver(0, &link);
+  const auto receive = receiver.begin(Collective::kReceive, 1, coming);
+  const auto moved = receiver.step(*receive);
+  ASSERT_FALSE(moved.ok());
+  EXPECT_EQ(moved.error().code, Code::kCorrupt);
+  EXPECT_EQ(moved.error().message, "rank 1 sent more than it announced");
+}
+
+}  // namespace
+}  // namespace lockstep

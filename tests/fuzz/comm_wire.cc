@@ -1,0 +1,152 @@
+// What a rank reads from another one: a handshake in which bytes are changed, or that is garbage
+// from the beginning, and frames, however they come.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "agent/comm/handshake.h"
+#include "agent/comm/port.h"
+#include "common/base/check.h"
+#include "tests/agent/comm/memory_link.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace lockstep;
+
+namespace {
+
+Identity identity(uint32_t rank) {
+  return {.rank = rank,
+          .size = 3,
+          .round = 7,
+          .job = sha256("job"),
+          .world = sha256("world"),
+          .key = "secret"};
+}
+
+std::vector<std::byte> take_output(Handshake& handshake) {
+  const Bytes output = handshake.output();
+  std::vector<std::byte> bytes(output.begin(), output.end());
+  handshake.sent(bytes.size());
+  return bytes;
+}
+
+// Two sides that know the key; each message is changed where three bytes of the input say so: which
+// message, where, how. Whoever hears a changed one is never done.
+void shake_hands(Bytes input) {
+  const Identity high = identity(2);
+  const Identity low = identity(1);
+  Handshake client = Handshake::client(high, sha256("a"), {1, Channel::kData});
+  Handshake server = Handshake::server(low, sha256("b"));
+  Handshake* const hearers[] = {&server, &client, &server, &client};
+  Handshake* speaker = &client;
+  bool changed = false;
+  for (size_t message = 0; message < std::size(hearers); ++message) {
+    Handshake& hearer = *hearers[message];
+    std::vector<std::byte> bytes = take_output(*speaker);
+    if (bytes.size() != hearer.wanted()) break;
+    const std::vector<std::byte> said = bytes;
+    for (size_t at = 0; at + 3 <= input.size(); at += 3) {
+      if (static_cast<size_t>(input[at]) % std::size(hearers) != message) continue;
+      bytes[static_cast<size_t>(input[at + 1]) % bytes.size()] ^= input[at + 2];
+    }
+    changed = changed || bytes != said;
+    const Status heard = hearer.received(bytes);
+    if (changed) CHECK(!hearer.done() && (!heard.ok() || message < 2));
+    if (!heard.ok()) return;
+    speaker = &hearer;
+  }
+  CHECK(changed || (client.done() && server.done()));
+}
+
+void hear_garbage(Bytes input) {
+  const Identity self = identity(1);
+  Handshake handshake = Handshake::server(self, sha256("b"));
+  while (handshake.wanted() > 0 && input.size() >= handshake.wanted()) {
+    const Bytes message = input.first(handshake.wanted());
+    input = input.subspan(handshake.wanted());
+    if (!handshake.received(message).ok()) break;
+    take_output(handshake);
+  }
+  CHECK(!handshake.done());
+}
+
+// A message that this rank is about to receive.
+struct Awaited {
+  FrameHeader header;
+  size_t taken = 0;
+};
+
+// Takes what there is of it; false: the other side is at fault.
+bool take(Port& port, Awaited& awaited, bool& moved) {
+  const auto next = port.look(awaited.header);
+  if (!next.ok()) {
+    CHECK(next.error().code == Code::kCorrupt || next.error().code == Code::kConflict);
+    return false;
+  }
+  if (*next != Port::Next::kOurs) return true;
+  CHECK(port.left() <= kFrameBytesMax);
+  if (port.left() > awaited.header.total - awaited.taken) return false;
+  if (port.left() == 0) {
+    moved = true;
+    return port.finish_empty().ok();
+  }
+  std::array<std::byte, 100> into;
+  const auto got = port.read(into);
+  CHECK(got.ok());
+  awaited.taken += *got;
+  moved = moved || *got > 0;
+  return true;
+}
+
+// The first byte says how many arrive at a time.
+void hear_frames(Bytes input) {
+  if (input.empty()) return;
+  const size_t step = 1 + static_cast<size_t>(input[0]);
+  test::MemoryLink link(1, input.subspan(1));
+  Port port(&link, {.aside_bytes_max = size_t{2} << 20});
+  std::array<Awaited, 2> messages;
+  for (uint64_t i = 0; i < messages.size(); ++i) {
+    messages[i].header = {.kind = Collective::kSend,
+                          .type = DataType::kI32,
+                          .round = 7,
+                          .sequence = i + 1,
+                          .count = 50,
+                          .total = 200};
+  }
+  for (bool moved = true; moved || !link.all_arrived();) {
+    moved = false;
+    link.arrive(step);
+    for (Awaited& awaited : messages) {
+      const bool complete = awaited.taken == awaited.header.total;
+      if (!complete && !take(port, awaited, moved)) return;
+    }
+    const auto credit = port.credit(messages[0].header, 1);
+    if (!credit.ok()) return;
+    CHECK(*credit >= 1);
+    if (moved || !port.in_the_way()) continue;
+    const auto aside = port.put_aside();
+    if (!aside.ok()) return;
+    moved = *aside;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const Bytes input = std::as_bytes(std::span(data, size));
+  if (input.empty()) return 0;
+  const Bytes rest = input.subspan(1);
+  switch (data[0] % 3) {
+    case 0:
+      shake_hands(rest);
+      break;
+    case 1:
+      hear_garbage(rest);
+      break;
+    case 2:
+      hear_frames(rest);
+      break;
+  }
+  return 0;
+}
