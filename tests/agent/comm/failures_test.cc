@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "tests/agent/comm/worlds.h"
@@ -52,6 +54,38 @@ TEST_P(OnEveryTransport, AbortWakesEveryWaitingRankWithItsReason) {
     EXPECT_EQ(messages[static_cast<size_t>(rank)],
               "[comm] all_reduce #1: aborted by rank 2: the loss is not finite");
   }
+}
+
+// Right after they have entered, where they may look still, and when they have gone to sleep.
+TEST_P(OnEveryTransport, AbortFromAnotherThreadWakesItsOwnRankAndAllOthersSoon) {
+  std::vector<double> delays;
+  for (const milliseconds asleep : {milliseconds(0), milliseconds(30)}) {
+    for (int turn = 0; turn < 5; ++turn) {
+      World world = make(3);
+      TimePoint aborted;
+      std::vector<TimePoint> woken(2);
+      std::thread other([&] {
+        while (world[0]->counts().entered == 0 || world[1]->counts().entered == 0) {
+          std::this_thread::yield();
+        }
+        if (asleep > milliseconds(0)) std::this_thread::sleep_for(asleep);
+        aborted = SystemClock().now();
+        world[0]->abort("enough");
+      });
+      on_all(world, [&](Communicator& comm) {
+        if (comm.rank() == 2) return;  // for whom the others wait
+        std::vector<float> values(10);
+        EXPECT_FALSE(comm.all_reduce(f32(values), ReduceOp::kSum).ok());
+        woken[static_cast<size_t>(comm.rank())] = SystemClock().now();
+      });
+      other.join();
+      for (const TimePoint at : woken) delays.push_back(to_seconds(at - aborted) * 1e3);
+    }
+  }
+  std::sort(delays.begin(), delays.end());
+  std::printf("awake %.2f ms after abort() (median of %zu), %.2f at most\n",
+              delays[delays.size() / 2], delays.size(), delays.back());
+  EXPECT_LT(delays.back(), 1000.);
 }
 
 TEST_P(OnEveryTransport, AfterAnErrorEveryOperationReturnsIt) {

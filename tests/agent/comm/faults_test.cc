@@ -88,6 +88,9 @@ class Delays {
   std::vector<double> all_;
 };
 
+// The end of a process is told, not waited for: far below the limit of silence, which is 60 s.
+constexpr Duration kKnownWithin = seconds(5);
+
 // Nothing of the round is left in the process. What the heap keeps does not grow with the rounds.
 void expect_nothing_left(const FaultReport& report) {
   constexpr int64_t kHeapBytesMax = 1 << 20;
@@ -192,6 +195,7 @@ TEST(Faults, SurvivorsOfAKilledRankNameItAndFormTheNextWorldAndNothingIsLeft) {
       EXPECT_EQ(report.code, static_cast<int>(Code::kUnavailable)) << report.message;
       expect_nothing_left(report);
       delays.add(report.at_nanoseconds - killed_at);
+      EXPECT_LT(report.at_nanoseconds - killed_at, kKnownWithin.count()) << "rank " << rank;
     }
     // What it did last can be read of its board, whenever it was killed.
     EXPECT_FALSE(world.board(victim).groups().empty());

@@ -136,10 +136,12 @@ TEST_P(KilledAtRandom, EverySurvivorNamesTheCulprit) {
       ASSERT_EQ(ranks.next(victim).kind, Report::kStep);
     }
     ::usleep(static_cast<useconds_t>(random.below(2000)));
+    const TimePoint killed = SystemClock().now();
     ::kill(ranks.pid(victim), SIGKILL);
     for (int rank = 0; rank < size; ++rank) {
       if (rank == victim) continue;
       const Report report = ranks.next_error(rank);
+      EXPECT_LT(SystemClock().now() - killed, seconds(5)) << "of a limit of 60 s";
       EXPECT_EQ(report.suspect, victim)
           << "seed " << seed << ", rank " << rank << ": " << report.message;
       EXPECT_EQ(report.code, static_cast<int>(Code::kUnavailable)) << report.message;
