@@ -1,17 +1,15 @@
 #include <malloc.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <random>
 #include <thread>
 
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "controller/kube/agent_http_client.h"
@@ -121,15 +119,6 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
     options.lease->identity = options.identity;
   }
   return options;
-}
-
-// Every agent is a connection, and the soft limit is 1,024 on many machines.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
-    log_warning("the limit of open files stays", {{"error", std::strerror(errno)}});
 }
 
 // A burst of jobs leaves free memory between what is still used; what can goes back to the system.

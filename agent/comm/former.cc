@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "common/base/log.h"
 
@@ -29,6 +30,7 @@ struct Pending {
   Handshake handshake;
   TimePoint until{};
   bool connecting = false;
+  bool ready = false;  // poll says so, or it is new and something may have come
   std::array<std::byte, 256> input{};
   size_t input_bytes = 0;
 };
@@ -57,8 +59,10 @@ Result<Advance> flush(Pending& pending) {
   return pending.handshake.done() ? Advance::kDone : Advance::kWaiting;
 }
 
-// Reads exactly what the handshake wants, answers, and goes on while there is more.
+// Nothing, where nothing has come. Reads exactly what the handshake wants, answers, and goes on
+// while there is more.
 Result<Advance> advance(Pending& pending) {
+  if (!std::exchange(pending.ready, false)) return Advance::kWaiting;
   if (pending.connecting) {
     TRY(connect_outcome(pending.fd.get()));
     pending.connecting = false;
@@ -153,21 +157,24 @@ class Former {
 
   void poll_once() {
     std::vector<pollfd> polled{{.fd = options_.listener.get(), .events = POLLIN, .revents = 0}};
+    std::vector<Pending*> watched{nullptr};
     TimePoint next = options_.deadline;
-    const auto watch = [&](const Pending& pending) {
+    const auto watch = [&](Pending& pending) {
       const bool writes = pending.connecting || !pending.handshake.output().empty();
       const auto events = static_cast<short>(writes ? POLLOUT : POLLIN);
       polled.push_back({.fd = pending.fd.get(), .events = events, .revents = 0});
+      watched.push_back(&pending);
       next = std::min(next, pending.until);
     };
-    for (const Dial& dial : dials_) {
+    for (Dial& dial : dials_) {
       if (dial.attempt) watch(*dial.attempt);
       if (!dial.made && !dial.attempt) next = std::min(next, dial.next);
     }
-    for (const Pending& stranger : strangers_) watch(stranger);
+    for (Pending& stranger : strangers_) watch(stranger);
     const Duration rest = std::max<Duration>(next - now(), Duration::zero());
     const auto rest_ms = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
     ::poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(rest_ms, 60'000)));
+    for (size_t i = 1; i < polled.size(); ++i) watched[i]->ready = polled[i].revents != 0;
   }
 
   Status advance_dials() {
@@ -183,6 +190,9 @@ class Former {
         dial.made = true;
         keep(*dial.attempt);
         dial.attempt.reset();
+      } else if (dial.attempt->handshake.awaits_welcome()) {
+        // It may count as made on the other side: no second one beside it.
+        dial.attempt->until = options_.deadline;
       } else if (now() >= dial.attempt->until) {
         postpone(dial, "no answer within the time of a handshake");
       }
@@ -190,12 +200,9 @@ class Former {
     return {};
   }
 
-      } else if (dial.attempt->handshake.awaits_welcome()) {
-        // It may count as made on the other side: no second one beside it.
-        dial.attempt->until = options_.deadline;
   Status accept_strangers() {
     for (;;) {
-      Accepted accepted = accept_one(options_.listener.get());
+      TRY_ASSIGN(Accepted accepted, accept_one(options_.listener.get()));
       if (!accepted.fd) return {};
       tune_stream(accepted.fd.get());
       if (strangers_.size() >= places_) {
@@ -206,7 +213,8 @@ class Former {
       strangers_.push_back({.fd = std::move(accepted.fd),
                             .from = accepted.from,
                             .handshake = Handshake::server(options_.self, nonce),
-                            .until = now() + options_.handshake_limit});
+                            .until = now() + options_.handshake_limit,
+                            .ready = true});
     }
   }
 

@@ -223,7 +223,7 @@ Result<bool> Port::put_aside() {
     auto aside = std::make_unique<Aside>();
     aside->header = coming_;
     aside->capacity = payload_left_;
-    aside->memory = std::make_unique<Line[]>(payload_left_ / kFrameAlign + 1);
+    aside->memory = std::make_unique_for_overwrite<Line[]>(payload_left_ / kFrameAlign + 1);
     filling_ = aside.get();
     aside_.push_back(std::move(aside));
   }

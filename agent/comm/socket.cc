@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,9 +41,22 @@ Result<Resolved> resolve(const SocketAddress& address) {
   return resolved;
 }
 
+bool is_out_of_descriptors(int error) {
+  return error == EMFILE || error == ENFILE;
+}
+
+Error descriptor_error(const std::string& what, int error) {
+  rlimit limit{};
+  if (!is_out_of_descriptors(error) || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return errno_error(what, error);
+  }
+  return errno_error(what + " (the limit is " + std::to_string(limit.rlim_cur) + " descriptors)",
+                     error);
+}
+
 Result<UniqueFd> stream_socket(const Resolved& resolved) {
   UniqueFd fd(::socket(resolved.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return errno_error("[comm] making a socket", errno);
+  if (!fd) return descriptor_error("[comm] making a socket", errno);
   return fd;
 }
 
@@ -111,15 +125,18 @@ Status connect_outcome(int fd) {
   return {};
 }
 
-Accepted accept_one(int listener) {
+Result<Accepted> accept_one(int listener) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof address;
   auto* name = reinterpret_cast<sockaddr*>(&address);
   UniqueFd fd(::accept4(listener, name, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd) return {};
+  if (!fd) {
+    if (is_out_of_descriptors(errno)) return descriptor_error("[comm] taking a connection", errno);
+    return Accepted();
+  }
   char host[NI_MAXHOST] = "unknown";
   ::getnameinfo(name, bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  return {.fd = std::move(fd), .from = host};
+  return Accepted{.fd = std::move(fd), .from = host};
 }
 
 void tune_stream(int fd) {

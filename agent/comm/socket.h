@@ -41,12 +41,13 @@ Status adopt_listener(int fd);
 Result<UniqueFd> begin_connect(const SocketAddress& address);
 // The outcome of begin_connect(), once writable.
 Status connect_outcome(int fd);
-// A connection that is waiting to be taken, or an empty one if there is none now.
+// A connection that is waiting to be taken, or an empty one if there is none now. kUnavailable
+// where this process has no descriptor left for it.
 struct Accepted {
   UniqueFd fd;
   std::string from;
 };
-Accepted accept_one(int listener);
+Result<Accepted> accept_one(int listener);
 // No delay, as collectives wait for every frame.
 void tune_stream(int fd);
 Result<UniqueFd> make_event_fd();

@@ -15,7 +15,6 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kCapacity = sizeof(std::byte[size_t{256} << 10]);
 // From here on a system call per piece costs less than the second copy through the buffer.
 constexpr size_t kDirectBytes = size_t{16} << 10;
 constexpr size_t kLowWaterMax = size_t{128} << 10;
@@ -28,7 +27,7 @@ Error gone(int error) {
 }  // namespace
 
 TcpLink::TcpLink(int peer, UniqueFd fd)
-    : Link(peer), fd_(std::move(fd)), staging_(std::make_unique<Staging>()) {}
+    : Link(peer), fd_(std::move(fd)), staging_(std::make_unique_for_overwrite<Staging>()) {}
 
 std::string TcpLink::describe() const {
   return describe_connection(fd_.get());
@@ -69,13 +68,13 @@ Result<size_t> TcpLink::receive(std::span<std::byte> into) {
 Status TcpLink::fill() {
   if (begin_ == end_) {
     begin_ = end_ = begin_ % kFrameAlign;
-  } else if (begin_ >= kFrameAlign && end_ > kCapacity / 2) {
+  } else if (begin_ >= kFrameAlign && end_ > kStagingBytes / 2) {
     const size_t to = begin_ % kFrameAlign;
     std::memmove(staging_->data + to, staging_->data + begin_, end_ - begin_);
     end_ = to + (end_ - begin_);
     begin_ = to;
   }
-  TRY_ASSIGN(const size_t got, receive({staging_->data + end_, kCapacity - end_}));
+  TRY_ASSIGN(const size_t got, receive({staging_->data + end_, kStagingBytes - end_}));
   end_ += got;
   return {};
 }

@@ -28,8 +28,9 @@ class TcpLink final : public Link {
   Status fill();
 
   UniqueFd fd_;
+  static constexpr size_t kStagingBytes = size_t{256} << 10;
   struct alignas(64) Staging {
-    std::byte data[size_t{256} << 10];
+    std::byte data[kStagingBytes];
   };
   std::unique_ptr<Staging> staging_;
   size_t begin_ = 0;  // what has come and isn't consumed: [begin_, end_) of staging_

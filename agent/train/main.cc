@@ -9,6 +9,7 @@
 #include "agent/train/worker.h"
 #include "common/api/worker_config.h"
 #include "common/base/clock.h"
+#include "common/base/descriptors.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 
@@ -43,6 +44,7 @@ int run(const std::string& path) {
   const SystemClock clock;
   ProgressReporter progress(std::move(*page), config->world.round);
   progress.enter(WorkerPhase::kStarting);
+  raise_descriptor_limit();  // two connections to every other rank
   return Worker(*config, progress, clock).run();
 }
 

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <set>
 
 #include "common/base/clock.h"
+#include "common/base/descriptors.h"
 #include "common/base/json.h"
 #include "common/base/random.h"
 #include "common/base/result.h"
@@ -253,6 +255,18 @@ TEST(Clock, ReadsTheTimesThatItWrites) {
                            "2026-01-02T03:04:05.Z", "1026-01-02T03:04:05Z"}) {
     EXPECT_FALSE(wall_time_from_rfc3339(text).ok()) << text;
   }
+}
+
+TEST(Descriptors, TheLimitGoesUpToWhatTheSystemAllows) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  raise_descriptor_limit();
+  rlimit after{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &after), 0);
+  EXPECT_EQ(after.rlim_cur, before.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 }  // namespace lockstep

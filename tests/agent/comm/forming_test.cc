@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <thread>
 
 #include "agent/comm/former.h"
@@ -337,6 +340,35 @@ TEST(Forming, AConnectionWhoseLastWordIsLateIsMadeOnce) {
   const Formed formed = form(meeting);
   for (const auto& result : formed) EXPECT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(relay.connections(), 2);
+}
+
+TEST(Forming, WithoutDescriptorsLeftTheLimitIsNamed) {
+  Meeting meeting(Transport::kTcp, 2);
+  meeting.set_limits(seconds(20), seconds(20));
+  std::fflush(stdout);
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    const int next = ::dup(0);
+    const rlimit limit{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+    ::close(next);
+    // As many as are open: none can be accepted.
+    bool named = ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+    const TimePoint begin = SystemClock().now();
+    const auto made = make_communicator(meeting.options(0));
+    named = named && !made.ok() && made.error().code == Code::kUnavailable &&
+            mentions(made.error(), "Too many open files") &&
+            mentions(made.error(), "the limit is " + std::to_string(next)) &&
+            SystemClock().now() - begin < seconds(10);
+    if (!named && !made.ok()) std::fprintf(stderr, "%s\n", made.error().message.c_str());
+    ::_exit(named ? 0 : 1);
+  }
+  ::close(meeting.options(0).listen_fd);
+  meeting.options(1).forming_limit = seconds(2);
+  static_cast<void>(make_communicator(meeting.options(1)));
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 TEST(TransportKey, DependsOnAllOfItsParts) {

@@ -1,0 +1,20 @@
+#include "common/base/descriptors.h"
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "common/base/log.h"
+
+namespace lockstep {
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
+  log_warning("the limit of open files stays", {{"error", std::strerror(errno)}});
+}
+
+}  // namespace lockstep
