@@ -284,7 +284,7 @@ void Core::complete(Operation& operation) {
   if (operation.is_collective()) {
     Group& group = *operation.group();
     group.running = nullptr;
-    group.completed.store(operation.header.sequence);
+    // The board first: once its counter says that it is idle, the group may lose its place there.
     if (options_.board != nullptr) {
       options_.board->complete(group.board_place.load(std::memory_order_relaxed),
                                operation.header.sequence);
@@ -298,6 +298,7 @@ void Core::complete(Operation& operation) {
 // Whether anything moved. An error breaks the communicator.
 bool Core::step_all() {
   interests_.clear();
+    group.completed.store(operation.header.sequence);
   bool any = false;
   size_t kept = 0;
   for (size_t i = 0; i < active_.size(); ++i) {

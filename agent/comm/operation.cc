@@ -119,6 +119,8 @@ Status Work::wait(Duration timeout) {
     const Duration rest = bounded && !was_done ? timeout - (clock.now() - begin) : Duration::max();
     Status status = at->wait(rest);
     if (!status.ok() && !was_done && !at->done()) return status;
+    // It has ended since its time was up.
+    if (!status.ok() && !was_done) status = at->wait(Duration::max());
     if (!status.ok() && first.ok()) first = std::move(status);
   }
   return first;
