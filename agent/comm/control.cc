@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -14,6 +15,9 @@ namespace lockstep {
 namespace {
 
 enum class MessageType : uint32_t { kHeartbeat = 1, kBell, kAbort, kBye };
+
+// That what was said last may still need to arrive.
+constexpr Duration kLeavingLimit = std::chrono::milliseconds(100);
 
 TimePoint now() {
   return SystemClock().now();
@@ -77,6 +81,11 @@ void Control::say_bye() {
 Control::~Control() {
   signal_event(stop_.get());
   if (thread_.joinable()) thread_.join();
+  std::vector<int> fds;
+  for (const auto& peer : peers_) {
+    if (peer->fd) fds.push_back(peer->fd.get());
+  }
+  finish_sending(std::move(fds), kLeavingLimit);
 }
 
 void Control::send(Peer& peer, const Message& message) {

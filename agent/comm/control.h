@@ -39,6 +39,7 @@ class Control {
   // Starts the thread. Once.
   void start();
   // Closes the connections, which the others take for the end of this process if nothing was said.
+  // Waits for a moment until they have what was said.
   ~Control();
 
   // Tells all that this rank leaves in peace.

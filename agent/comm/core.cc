@@ -19,6 +19,9 @@ constexpr Duration kTold = std::chrono::milliseconds(20);
 // Nobody wakes the driver when somebody comes to stand in an operation: it looks so often.
 constexpr Duration kLookForStanding = std::chrono::milliseconds(100);
 
+// That what was said last may still need to arrive.
+constexpr Duration kLeavingLimit = std::chrono::milliseconds(100);
+
 TimePoint now() {
   return SystemClock().now();
 }
@@ -104,7 +107,13 @@ Core::~Core() {
   if (worker_.joinable()) worker_.join();
   // After a fault its announcement, which may still be on the control thread, has to be what the
   // others hear first: it names the culprit, and closing the connections comes behind it.
-  if (control_ != nullptr && !fault_.raised()) control_->say_bye();
+  if (control_ == nullptr || fault_.raised()) return;
+  control_->say_bye();
+  std::vector<int> fds;
+  for (const auto& link : options_.links) {
+    if (link != nullptr && link->fd() >= 0) fds.push_back(link->fd());
+  }
+  finish_sending(std::move(fds), kLeavingLimit);
 }
 
 std::shared_ptr<Group> Core::make_group(std::vector<int> ranks, int place) {

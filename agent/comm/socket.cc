@@ -1,14 +1,18 @@
 #include "agent/comm/socket.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -58,6 +62,19 @@ Result<UniqueFd> stream_socket(const Resolved& resolved) {
   UniqueFd fd(::socket(resolved.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return descriptor_error("[comm] making a socket", errno);
   return fd;
+}
+
+// Whether the other side has all that was said here, or is gone.
+bool has_all(int fd) {
+  std::array<char, 16 << 10> unread;
+  // A few times: it may go on for as long as it likes.
+  for (int times = 0; times < 64; ++times) {
+    const ssize_t got = ::recv(fd, unread.data(), unread.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (got <= 0) return true;
+  }
+  int unacknowledged = 0;
+  return ::ioctl(fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
 }
 
 }  // namespace
@@ -137,6 +154,20 @@ Result<Accepted> accept_one(int listener) {
   char host[NI_MAXHOST] = "unknown";
   ::getnameinfo(name, bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
   return Accepted{.fd = std::move(fd), .from = host};
+}
+
+void finish_sending(std::vector<int> fds, Duration limit) {
+  for (const int fd : fds) ::shutdown(fd, SHUT_WR);
+  const SystemClock clock;
+  const TimePoint until = clock.now() + limit;
+  std::vector<pollfd> polled;
+  for (;;) {
+    std::erase_if(fds, has_all);
+    if (fds.empty() || clock.now() >= until) return;
+    polled.clear();
+    for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    ::poll(polled.data(), polled.size(), 1);
+  }
 }
 
 void tune_stream(int fd) {

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace lockstep {
@@ -48,6 +50,10 @@ struct Accepted {
   std::string from;
 };
 Result<Accepted> accept_one(int listener);
+// Says on these connections that nothing more will be said, and waits until the other sides have
+// all that was, for at most `limit`. What comes meanwhile is thrown away: closing a socket on top
+// of something unread makes the kernel drop what it has not sent yet.
+void finish_sending(std::vector<int> fds, Duration limit);
 // No delay, as collectives wait for every frame.
 void tune_stream(int fd);
 Result<UniqueFd> make_event_fd();

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-// A stream over a connected, non-blocking socket. Large payloads are read straight into their
+// A stream over a connected, non-blocking socket, which it closes (finish_sending() in socket.h
+// comes first where what was written is to arrive). Large payloads are read straight into their
 // place, small ones and what is to be reduced through a buffer of the link's own.
 class TcpLink final : public Link {
  public:
@@ -27,8 +28,8 @@ class TcpLink final : public Link {
   Result<size_t> receive(std::span<std::byte> into);
   Status fill();
 
-  UniqueFd fd_;
   static constexpr size_t kStagingBytes = size_t{256} << 10;
+  UniqueFd fd_;
   struct alignas(64) Staging {
     std::byte data[kStagingBytes];
   };
