@@ -254,7 +254,10 @@ class Communicator {
   virtual void abort(const std::string& reason) = 0;
 
   // Operations that are called from now on, here and in the groups that share these links, wait as
-  // long for a rank from which nothing comes; until then what the communicator was made with.
+  // long for a rank from which nothing comes; until then, and again where this is not positive,
+  // what the communicator was made with. That also says how often ranks give a sign of life (an
+  // eighth of it, a second at most): with a limit that is shorter than four of them, the rank that
+  // is waited for is named, not the one that gives none.
   virtual void set_silence_limit(Duration limit) = 0;
 
   // The first error, which broke the communicator; success while there is none.

@@ -26,14 +26,14 @@ TimePoint now() {
 }  // namespace
 
 struct Control::Message {
-  static constexpr uint32_t kMagic = 0x3243434c;  // "LCC2"
+  static constexpr uint32_t kMagic = 0x3343434c;  // "LCC3"
   uint32_t magic = kMagic;
   MessageType type = MessageType::kHeartbeat;
   int32_t suspect = -1;
   Code code = Code::kUnavailable;
   uint64_t entered = 0;
   AwaitedRanks waits_for;
-  std::array<char, 200> reason{};  // ends with a zero
+  std::array<char, kFaultReasonMax + 1> reason{};  // ends with a zero
 };
 
 struct Control::Peer {
@@ -65,7 +65,7 @@ Control::Control(Options options, UniqueFd stop)
 }
 
 Result<std::unique_ptr<Control>> Control::create(Options options) {
-  static_assert(sizeof(Message) == 256);
+  static_assert(sizeof(Message) == 512);
   TRY_ASSIGN(UniqueFd stop, make_event_fd());
   return std::unique_ptr<Control>(new Control(std::move(options), std::move(stop)));
 }
@@ -100,7 +100,7 @@ void Control::send(Peer& peer, const Message& message) {
 
 void Control::announce(const Fault& fault) {
   Message message{.type = MessageType::kAbort, .suspect = fault.suspect, .code = fault.code};
-  const size_t n = std::min(fault.reason.size(), message.reason.size() - 1);
+  const size_t n = std::min(fault.reason.size(), kFaultReasonMax);
   std::memcpy(message.reason.data(), fault.reason.data(), n);
   for (auto& peer : peers_) send(*peer, message);
 }

@@ -160,7 +160,7 @@ Control::Pulse Core::pulse() const {
 
 void Core::fail(const Fault& fault) {
   if (!fault_.raise(fault)) return;
-  if (control_ != nullptr) control_->announce(fault);
+  if (control_ != nullptr) control_->announce(fault_.get());
   waiter_->wake();
 }
 
@@ -298,6 +298,7 @@ void Core::complete(Operation& operation) {
       options_.board->complete(group.board_place.load(std::memory_order_relaxed),
                                operation.header.sequence);
     }
+    group.completed.store(operation.header.sequence);
   }
   if (told_ == &operation) tell_wait(nullptr);
   --unfinished_;
@@ -307,7 +308,6 @@ void Core::complete(Operation& operation) {
 // Whether anything moved. An error breaks the communicator.
 bool Core::step_all() {
   interests_.clear();
-    group.completed.store(operation.header.sequence);
   bool any = false;
   size_t kept = 0;
   for (size_t i = 0; i < active_.size(); ++i) {

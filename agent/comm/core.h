@@ -67,7 +67,10 @@ class Core {
   void ring(int world_rank) { control_->ring(world_rank); }
   Traffic traffic() const { return runner_.traffic(); }
   Duration operation_limit() const { return operation_limit_.load(); }
-  void set_operation_limit(Duration limit) { operation_limit_.store(limit); }
+  // None that is positive: the one of the options.
+  void set_operation_limit(Duration limit) {
+    operation_limit_.store(limit > Duration::zero() ? limit : options_.operation_limit);
+  }
 
  private:
   explicit Core(Options options);

@@ -1,5 +1,7 @@
 #include "agent/comm/fault.h"
 
+#include "common/base/utf8.h"
+
 namespace lockstep {
 
 bool FaultBox::raise(const Fault& fault) {
@@ -7,6 +9,7 @@ bool FaultBox::raise(const Fault& fault) {
     const std::lock_guard lock(mutex_);
     if (raised()) return false;
     fault_ = fault;
+    fault_.reason.resize(utf8_head(fault_.reason, kFaultReasonMax).size());
     raised_.store(true, std::memory_order_release);
   }
   changed_.notify_all();

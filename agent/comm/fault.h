@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
 #include <string>
 
@@ -9,6 +10,9 @@
 #include "common/base/result.h"
 
 namespace lockstep {
+
+// Of a reason, in bytes; a longer one is cut, between two characters.
+constexpr size_t kFaultReasonMax = 455;
 
 // Why a communicator broke, the same on all ranks: `reason` reads well after "[comm] all_reduce
 // #17: " and names ranks of the world, `suspect` among them (-1: nobody).
@@ -21,7 +25,7 @@ struct Fault {
 // Holds the first fault. Thread-safe.
 class FaultBox {
  public:
-  // False if there is one already.
+  // False if there is one already. Keeps as much of the reason as a rank can tell the others.
   bool raise(const Fault& fault);
   bool raised() const { return raised_.load(std::memory_order_acquire); }
   // The fault, once raised.

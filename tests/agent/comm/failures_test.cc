@@ -88,6 +88,40 @@ TEST_P(OnEveryTransport, AbortFromAnotherThreadWakesItsOwnRankAndAllOthersSoon) 
   EXPECT_LT(delays.back(), 1000.);
 }
 
+TEST_P(OnEveryTransport, ALongReasonIsTheSameOnEveryRankAndEndsWithAWholeCharacter) {
+  World world = make(3);
+  std::string reason;
+  while (reason.size() < 1000)
+    reason +=
+        "Verlust \xc3\xbc"
+        "ber ";  // a character of two bytes
+  std::thread other([&] {
+    while (world[0]->counts().entered == 0 || world[1]->counts().entered == 0) {
+      std::this_thread::yield();
+    }
+    world[1]->abort(reason);
+  });
+  std::vector<std::string> messages(2);
+  on_all(world, [&](Communicator& comm) {
+    if (comm.rank() == 2) return;
+    messages[static_cast<size_t>(comm.rank())] = comm.barrier().error().message;
+  });
+  other.join();
+  EXPECT_EQ(messages[0], messages[1]);
+  EXPECT_GT(messages[0].size(), 400u);
+  EXPECT_NE(messages[0].back(), '\xc3');
+}
+
+TEST_P(OnEveryTransport, ASilenceLimitThatIsNoneIsTheOneThatWasMade) {
+  World world = make(2, seconds(60));
+  world[0]->set_silence_limit(Duration::zero());
+  on_all(world, [](Communicator& comm) {
+    if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(20));
+    const Status status = comm.barrier();
+    EXPECT_TRUE(status.ok()) << status.error().message;
+  });
+}
+
 TEST_P(OnEveryTransport, AfterAnErrorEveryOperationReturnsIt) {
   World world = make(3);
   auto group = world[0]->sub_group({0, 1});
