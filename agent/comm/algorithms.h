@@ -81,8 +81,8 @@ inline int place_of_rank(const Task& task) {
   return (task.rank - task.root + task.size) % task.size;
 }
 
-// From the root to everybody, out of `kOutput` after this move, or kNone at the root of a broadcast
-// and everywhere else.
+// A block goes from the root to everybody. At the root it lies at `from`, once the move `after` is
+// finished (kNone: from the beginning); elsewhere it comes to the output, and both mean nothing.
 void tree_down(const Task& task, MovePlan& plan, Place from, int after);
 
 }  // namespace lockstep

@@ -22,17 +22,18 @@ namespace lockstep {
 // served by the communicators of gpu/device_communicator.h alone, others refuse it (kInvalid);
 // `stream` orders it: the operation comes behind what was issued there before the call.
 //
+// clang-format off
 // With n ranks and a block of `count` elements:
 //   operation      | takes (input)              | gives (data)               | in place
 //   all_reduce     | a block                    | a block                    |
 //   reduce         | a block                    | the root: a block          | others' is only read
 //   broadcast      | the root: a block          | a block                    |
-//   all_gather     | a block                    | n blocks, by rank          | own block at its
-//   place gather         | a block                    | the root: n blocks         | the root's at
-//   its place reduce_scatter | n blocks                   | a block                    | to the own
-//   block's place scatter        | the root: n blocks         | a block                    | the
-//   root's stays in place all_to_all     | n blocks, one to each rank | n blocks, one of each rank
-//   |
+//   all_gather     | a block                    | n blocks, by rank          | own block at its place
+//   gather         | a block                    | the root: n blocks         | the root's at its place
+//   reduce_scatter | n blocks                   | a block                    | to the own block's place
+//   scatter        | the root: n blocks         | a block                    | the root's stays in place
+//   all_to_all     | n blocks, one to each rank | n blocks, one of each rank |
+// clang-format on
 struct CommBuffer {
   void* data = nullptr;
   int64_t count = 0;

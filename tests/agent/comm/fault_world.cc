@@ -104,7 +104,7 @@ Status run_step(Communicator& comm, Communicator& group, Random& random) {
   std::vector<Call> calls;
   std::vector<std::vector<float>> memory;
   for (uint64_t i = 1 + random.below(4); i > 0; --i) {
-    // Some are so large that they are lent.
+    // Some are larger than what the links hold.
     const uint64_t most = random.below(8) == 0 ? 19 : 15;
     const auto count =
         static_cast<int64_t>(1 + random.below(uint64_t{1} << (1 + random.below(most))));
