@@ -115,7 +115,8 @@ TEST(Port, NamesWhoSentWhatIsNoFrameOfThisRoundAndOperation) {
       {"another type", [](FrameHeader& h) { h.type = DataType::kF64; }, Code::kConflict,
        "in send #3 (64 x i32, direct), rank 1 in send #3 (64 x f64, direct)"},
       {"an unknown type", [](FrameHeader& h) { h.type = static_cast<DataType>(99); },
-       Code::kConflict, "in send #3 (64 x i32, direct), rank 1 in send #3 (64 x unknown type, direct)"},
+       Code::kConflict,
+       "in send #3 (64 x i32, direct), rank 1 in send #3 (64 x unknown type, direct)"},
   };
   const FrameHeader expected = message(3, 256);
   for (const Wrong& wrong : wrongs) {
