@@ -23,7 +23,7 @@ using test::f32;
 using test::on_all;
 
 // The cases of all backends, on NCCL: it chooses the algorithm, and the transport isn't one.
-TEST(NcclBackend, GivesWhatAPlainLoopGivesForEveryPairOfFactors) {
+TEST(NcclBackend, GivesWhatAPlainLoopGivesForEveryPairOfFactorsThatThereCanBe) {
   test::run_covering_array({.has_nccl = true}, 20261122);
 }
 

@@ -9,6 +9,7 @@
 #include "agent/comm/collectives.h"
 #include "common/base/random.h"
 #include "tests/agent/comm/cases.h"
+#include "tests/agent/comm/covering.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep {
@@ -20,16 +21,66 @@ using test::on_all;
 using test::Transport;
 using test::World;
 
-TEST(Operations, EveryPairOfFactorsGivesWhatAPlainLoopGives) {
+// Each way that the operation does not have on these nodes, by name; then one that it has.
+void expect_refusals(Communicator& comm, const std::vector<int>& nodes) {
+  constexpr Collective kKinds[] = {Collective::kBarrier,   Collective::kBroadcast,
+                                   Collective::kAllReduce, Collective::kAllGather,
+                                   Collective::kReduce,    Collective::kReduceScatter,
+                                   Collective::kScatter,   Collective::kGather,
+                                   Collective::kAllToAll,  Collective::kSend};
+  std::vector<float> input(8, 1.f);
+  std::vector<float> output(8);
+  for (const Collective kind : kKinds) {
+    for (int i = 0; i < kAlgorithms; ++i) {
+      const auto algorithm = static_cast<Algorithm>(i);
+      if (test::has_way(kind, algorithm, nodes)) continue;
+      if (kind == Collective::kSend && comm.size() == 1) continue;  // there is nobody to send to
+      Call call{.kind = kind, .rank = (comm.rank() + 1) % comm.size(), .algorithm = algorithm};
+      if (kind != Collective::kBarrier) {
+        call.buffer = {.data = output.data(), .count = 1, .input = input.data()};
+      }
+      const Status status = comm.run(call);
+      const std::string what = std::string(name_of(kind)) + " " + name_of(algorithm) + ", " +
+                               std::to_string(comm.size()) + " ranks";
+      ASSERT_FALSE(status.ok()) << what;
+      EXPECT_EQ(status.error().code, Code::kInvalid) << what << ": " << status.error().message;
+      EXPECT_NE(status.error().message.find("has no algorithm '" + std::string(name_of(algorithm))),
+                std::string::npos)
+          << status.error().message;
+    }
+  }
+  EXPECT_TRUE(comm.barrier().ok());
+}
+
+const test::Ground kAllTransports{
+    .transports = {Transport::kThreads, Transport::kShared, Transport::kTcp, Transport::kMixed}};
+
+TEST(Operations, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
   constexpr uint64_t kSeed = 20261121;
   std::map<std::pair<Transport, int>, std::vector<Case>> by_world;
-  const std::vector<Case> cases = test::covering_array(kSeed);
+  const std::vector<Case> cases = test::covering_array(kAllTransports, kSeed);
   std::printf("%zu cases of seed %llu\n", cases.size(), static_cast<unsigned long long>(kSeed));
   for (const Case& c : cases) by_world[{c.transport, c.shape.world}].push_back(c);
+  std::vector<Case> ran;
   for (const auto& [key, of_world] : by_world) {
     World world = make_world(key.first, key.second);
     for (const Case& c : of_world) {
       on_all(world, [&](Communicator& comm) { test::run_case(c, comm); });
+      if (HasFailure()) return;
+      ran.push_back(c);
+    }
+  }
+  EXPECT_EQ(test::missing_pairs(kAllTransports, ran), std::vector<std::string>{});
+}
+
+// What the covering array takes for possible, it runs; here is the rest.
+TEST(Operations, RefuseEveryWayThatTheyDoNotHaveAndGoOn) {
+  for (const test::Shape& shape : test::shapes()) {
+    if (!shape.ranks.empty()) continue;
+    for (const Transport transport : {Transport::kThreads, Transport::kMixed}) {
+      World world = make_world(transport, shape.world);
+      const auto nodes = test::nodes_of(shape, hosts_of(transport, shape.world));
+      on_all(world, [&](Communicator& comm) { expect_refusals(comm, nodes); });
       if (HasFailure()) return;
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/comm/collectives.h"
+#include "tests/agent/comm/covering.h"
 
 namespace lockstep {
 namespace {
@@ -73,6 +74,11 @@ HostMap host_map(int layout, int size) {
   return make_host_map(nodes);
 }
 
+std::string name(const Task& task) {
+  return std::string(name_of(task.kind)) + ", " + name_of(task.algorithm) + ", " +
+         std::to_string(task.size) + " ranks, " + std::to_string(task.count);
+}
+
 // The algorithms that don't look at hosts are tried on the first layout alone.
 template <class Body>
 void on_every_task_of(const HostMap& hosts, int layout, int size, const Body& body) {
@@ -87,7 +93,9 @@ void on_every_task_of(const HostMap& hosts, int layout, int size, const Body& bo
                         .count = kind == Collective::kBarrier ? 0 : count,
                         .type = DataType::kF32,
                         .hosts = &hosts};
-        if (choose_algorithm(task).ok()) body(task);
+        const bool has = test::has_way(kind, task.algorithm, hosts.host);
+        EXPECT_EQ(choose_algorithm(task).ok(), has) << name(task);
+        if (has) body(task);
       }
     }
   }
@@ -102,11 +110,6 @@ void on_every_task(const Body& body) {
       on_every_task_of(hosts, layout, size, body);
     }
   }
-}
-
-std::string name(const Task& task) {
-  return std::string(name_of(task.kind)) + ", " + name_of(task.algorithm) + ", " +
-         std::to_string(task.size) + " ranks, " + std::to_string(task.count);
 }
 
 TEST(Plans, EveryRankTakesWhatTheOthersSendItInTheSameOrder) {

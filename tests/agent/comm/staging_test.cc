@@ -18,7 +18,7 @@ using test::f32;
 using test::on_all;
 
 // The cases of all backends with parts that are small, so that most operations have several.
-TEST(Staging, GivesWhatAPlainLoopGivesForEveryPairOfFactors) {
+TEST(Staging, GivesWhatAPlainLoopGivesForEveryPairOfFactorsThatThereCanBe) {
   test::run_covering_array({.staging_bytes = 10'000}, 20261123);
 }
 

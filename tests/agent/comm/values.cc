@@ -64,7 +64,7 @@ int64_t truncated(DataType type, uint64_t value) {
   return static_cast<int64_t>(value);
 }
 
-Value reduced_floats(DataType type, ReduceOp op, const std::vector<Value>& values) {
+Value reduced_floats(DataType type, ReduceOp op, std::span<const Value> values) {
   double result = values[0].real;
   if (op == ReduceOp::kLor) result = result != 0 ? 1 : 0;
   for (size_t i = 1; i < values.size(); ++i) {
@@ -84,7 +84,7 @@ Value reduced_floats(DataType type, ReduceOp op, const std::vector<Value>& value
   return {.real = as_stored(type, result)};
 }
 
-Value reduced_integers(DataType type, ReduceOp op, const std::vector<Value>& values) {
+Value reduced_integers(DataType type, ReduceOp op, std::span<const Value> values) {
   int64_t result = values[0].whole;
   if (op == ReduceOp::kLor) result = result != 0 ? 1 : 0;
   for (size_t i = 1; i < values.size(); ++i) {
@@ -160,7 +160,7 @@ Value draw(DataType type, ReduceOp op, const Draw& draw) {
   return {.real = (bits & 2) != 0 ? -magnitude : magnitude};
 }
 
-Value reduced(DataType type, ReduceOp op, const std::vector<Value>& values) {
+Value reduced(DataType type, ReduceOp op, std::span<const Value> values) {
   return is_float(type) ? reduced_floats(type, op, values) : reduced_integers(type, op, values);
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "agent/comm/data_type.h"
 
@@ -32,6 +32,6 @@ struct Draw {
 Value draw(DataType type, ReduceOp op, const Draw& draw);
 
 // The plain loop: what becomes of the values of all ranks.
-Value reduced(DataType type, ReduceOp op, const std::vector<Value>& values);
+Value reduced(DataType type, ReduceOp op, std::span<const Value> values);
 
 }  // namespace lockstep::test

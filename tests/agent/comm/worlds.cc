@@ -32,7 +32,7 @@ int make_memory() {
 }
 
 std::vector<Meeting::Place> places_of(Transport transport, int size) {
-  const int nodes = transport == Transport::kTcp ? size : transport == Transport::kMixed ? 2 : 1;
+  const int nodes = hosts_of(transport, size);
   const int per_node = (size + nodes - 1) / nodes;
   std::vector<Meeting::Place> places;
   for (int rank = 0; rank < size; ++rank) {
@@ -59,6 +59,11 @@ std::string name_of(Transport transport) {
       return "Mixed";
   }
   return "Unknown";
+}
+
+int hosts_of(Transport transport, int size) {
+  if (transport == Transport::kTcp) return size;
+  return transport == Transport::kMixed ? 2 : 1;
 }
 
 Meeting::Meeting(Transport transport, int size) : Meeting(places_of(transport, size)) {}

@@ -11,6 +11,8 @@ namespace lockstep::test {
 
 enum class Transport { kThreads, kShared, kTcp, kMixed };
 std::string name_of(Transport transport);
+// On how many hosts it has so many ranks: equally many on each, one host after the other.
+int hosts_of(Transport transport, int size);
 
 // Ranks that have their listening sockets (ports chosen by the system) and their shared memory, but
 // have not met yet. Mixed: two nodes, the first half of the ranks and the second.

@@ -55,16 +55,6 @@ class OnStream final : public Communicator {
 
 constexpr int64_t kBlockBytesMax = 70'000;
 
-std::map<int, std::vector<Case>> cases_by_size(bool names_algorithms, uint64_t seed) {
-  std::map<int, std::vector<Case>> by_size;
-  for (Case c : covering_array(seed)) {
-    if (!names_algorithms) c.algorithm = Algorithm::kAuto;
-    const int64_t bytes = c.count * static_cast<int64_t>(data_type_bytes(c.type));
-    if (bytes <= kBlockBytesMax) by_size[c.shape.world].push_back(c);
-  }
-  return by_size;
-}
-
 }  // namespace
 
 DeviceWorld::DeviceWorld(const DeviceWorldOptions& options) {
@@ -104,7 +94,13 @@ CommBuffer f32(std::vector<float>& values) {
 }
 
 void run_covering_array(DeviceWorldOptions options, uint64_t seed) {
-  for (const auto& [size, cases] : cases_by_size(!options.has_nccl, seed)) {
+  const Ground ground{.transports = {Transport::kThreads},
+                      .block_bytes_max = 70'000,
+                      .has_algorithms = !options.has_nccl};
+  std::map<int, std::vector<Case>> by_size;
+  for (const Case& c : covering_array(ground, seed)) by_size[c.shape.world].push_back(c);
+  std::vector<Case> ran;
+  for (const auto& [size, cases] : by_size) {
     std::printf("%zu cases of seed %llu on %d ranks\n", cases.size(),
                 static_cast<unsigned long long>(seed), size);
     options.size = size;
@@ -112,12 +108,14 @@ void run_covering_array(DeviceWorldOptions options, uint64_t seed) {
     for (const Case& c : cases) {
       on_all(world.world(), [&](Communicator& comm) { run_case(c, comm); });
       if (::testing::Test::HasFailure()) return;
+      ran.push_back(c);
     }
     world.drop();
     if (!options.has_nccl) continue;
     EXPECT_EQ(world.nccl().alive(), 0);
     EXPECT_EQ(world.nccl().aborted(), 0);
   }
+  EXPECT_EQ(missing_pairs(ground, ran), std::vector<std::string>{});
 }
 
 }  // namespace lockstep::test

@@ -43,9 +43,9 @@ class DeviceWorld {
 
 CommBuffer f32(std::vector<float>& values);
 
-// The covering array (cases.h) but its large cases, on a world for each of its sizes; where there
-// is NCCL, which chooses the algorithm, none is named, and every communicator must have been left
-// in peace. Ends with the first case that fails.
+// The covering array (covering.h) but its large cases, on a world for each of its sizes; where
+// there is NCCL, which chooses the algorithm, none is named, and every communicator must have been
+// left in peace. Ends with the first case that fails.
 void run_covering_array(DeviceWorldOptions options, uint64_t seed);
 
 }  // namespace lockstep::test

@@ -1,0 +1,364 @@
+#include "tests/agent/comm/covering.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <set>
+
+#include "common/base/check.h"
+#include "common/base/random.h"
+
+namespace lockstep::test {
+namespace {
+
+const std::vector<Shape> kShapes = {{1, {}}, {2, {}}, {3, {}},           {4, {}},       {5, {}},
+                                    {7, {}}, {8, {}}, {8, {6, 4, 2, 0}}, {7, {5, 1, 6}}};
+
+// Bytes of a block: nothing, one element, odd ones, around each threshold, more than every buffer.
+constexpr size_t kSizes[] = {0,     1,         13,        4096,        8192,       16384 + 24,
+                             32768, 32768 + 8, 65536 + 8, 262144 + 40, 1048576 + 8};
+constexpr int kRoots = 3;
+
+// What an operation has and what means something to it.
+struct Kind {
+  Collective kind;
+  bool reduces;
+  bool has_root;
+  bool has_values;  // of a type, so many, in place or not
+  std::vector<Algorithm> algorithms;
+};
+const std::vector<Kind> kKinds = {
+    {Collective::kBarrier, false, false, false, {Algorithm::kDirect, Algorithm::kHalving}},
+    {Collective::kBroadcast,
+     false,
+     true,
+     true,
+     {Algorithm::kTree, Algorithm::kRing, Algorithm::kOneRoot, Algorithm::kByHost}},
+    {Collective::kAllReduce,
+     true,
+     false,
+     true,
+     {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalving, Algorithm::kTree,
+      Algorithm::kOneRoot, Algorithm::kByHost}},
+    {Collective::kAllGather,
+     false,
+     false,
+     true,
+     {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalving, Algorithm::kByHost}},
+    {Collective::kReduce,
+     true,
+     true,
+     true,
+     {Algorithm::kTree, Algorithm::kRing, Algorithm::kOneRoot, Algorithm::kByHost}},
+    {Collective::kReduceScatter,
+     true,
+     false,
+     true,
+     {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalving, Algorithm::kByHost}},
+    {Collective::kScatter, false, true, true, {Algorithm::kOneRoot}},
+    {Collective::kGather, false, true, true, {Algorithm::kOneRoot}},
+    {Collective::kAllToAll, false, false, true, {Algorithm::kDirect}},
+    {Collective::kSend, false, false, true, {Algorithm::kDirect}}};
+
+enum Factor : size_t {
+  kKind,
+  kOp,
+  kType,
+  kShape,
+  kSize,
+  kAlgorithm,
+  kTransport,
+  kPlace,
+  kRoot,
+  kFactors
+};
+constexpr const char* kFactorNames[] = {"operation", "reduction", "type",     "shape", "bytes",
+                                        "algorithm", "transport", "in place", "root"};
+constexpr int kNone = -1;  // means nothing to the operation
+using Row = std::array<int, kFactors>;
+using Pair = std::array<int, 4>;  // factor, its value, another one, its value
+using Choices = std::array<std::vector<int>, kFactors>;  // any of each make a case
+
+const Kind& find_kind(Collective kind) {
+  const auto found = std::find_if(kKinds.begin(), kKinds.end(),
+                                  [&](const Kind& each) { return each.kind == kind; });
+  CHECK(found != kKinds.end());
+  return *found;
+}
+
+std::vector<int> up_to(int count) {
+  std::vector<int> all;
+  for (int i = 0; i < count; ++i) all.push_back(i);
+  return all;
+}
+
+std::vector<int> sizes_of(const Ground& ground) {
+  const auto* end = std::upper_bound(std::begin(kSizes), std::end(kSizes), ground.block_bytes_max);
+  return up_to(static_cast<int>(end - std::begin(kSizes)));
+}
+
+Choices choices_of(const Ground& ground, size_t kind, size_t shape, int algorithm, int transport) {
+  const Kind& what = kKinds[kind];
+  const std::vector<int> none{kNone};
+  const bool placed = what.has_values && what.kind != Collective::kSend;
+  return {std::vector<int>{static_cast<int>(kind)},
+          what.reduces ? up_to(kReduceOps) : none,
+          what.has_values ? up_to(kDataTypes) : none,
+          std::vector<int>{static_cast<int>(shape)},
+          what.has_values ? sizes_of(ground) : none,
+          std::vector<int>{algorithm},
+          std::vector<int>{transport},
+          placed ? up_to(2) : none,
+          what.has_root ? up_to(std::min(kRoots, kShapes[shape].size())) : none};
+}
+
+// The four factors on which it depends whether there is a case, and for each of their values all
+// that can go with them.
+std::vector<Choices> all_choices(const Ground& ground) {
+  std::vector<Choices> all;
+  for (size_t kind = 0; kind < kKinds.size(); ++kind) {
+    for (size_t shape = 0; shape < kShapes.size(); ++shape) {
+      if (kKinds[kind].kind == Collective::kSend && kShapes[shape].size() == 1) continue;
+      for (size_t i = 0; i < ground.transports.size(); ++i) {
+        const int hosts =
+            ground.hosts > 0 ? ground.hosts : hosts_of(ground.transports[i], kShapes[shape].world);
+        const auto nodes = nodes_of(kShapes[shape], hosts);
+        for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
+          const auto way = static_cast<Algorithm>(algorithm);
+          if (way != Algorithm::kAuto && !ground.has_algorithms) continue;
+          if (!has_way(kKinds[kind].kind, way, nodes)) continue;
+          all.push_back(choices_of(ground, kind, shape, algorithm, static_cast<int>(i)));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+template <class Body>
+void on_factor_pairs(const Body& body) {
+  for (size_t a = 0; a < kFactors; ++a) {
+    for (size_t b = a + 1; b < kFactors; ++b) body(a, b);
+  }
+}
+
+std::vector<Pair> pairs_of(const Row& row) {
+  std::vector<Pair> pairs;
+  on_factor_pairs([&](size_t a, size_t b) {
+    if (row[a] == kNone || row[b] == kNone) return;
+    pairs.push_back({static_cast<int>(a), row[a], static_cast<int>(b), row[b]});
+  });
+  return pairs;
+}
+
+std::set<Pair> all_pairs(const std::vector<Choices>& all) {
+  std::set<Pair> pairs;
+  for (const Choices& choices : all) {
+    on_factor_pairs([&](size_t a, size_t b) {
+      for (const int i : choices[a]) {
+        for (const int j : choices[b]) {
+          if (i == kNone || j == kNone) continue;
+          pairs.insert({static_cast<int>(a), i, static_cast<int>(b), j});
+        }
+      }
+    });
+  }
+  return pairs;
+}
+
+bool holds(const Choices& choices, const Pair& pair) {
+  const auto has = [&](int factor, int value) {
+    const std::vector<int>& values = choices[static_cast<size_t>(factor)];
+    return std::find(values.begin(), values.end(), value) != values.end();
+  };
+  return has(pair[0], pair[1]) && has(pair[2], pair[3]);
+}
+
+// What a row costs: as many elements are drawn and compared.
+size_t elements_of(const Row& row) {
+  if (row[kSize] == kNone) return 0;
+  const auto n = static_cast<size_t>(kShapes[static_cast<size_t>(row[kShape])].size());
+  return kSizes[row[kSize]] / data_type_bytes(static_cast<DataType>(row[kType])) * n * n;
+}
+
+Row draw_row(const Choices& choices, const Pair& wanted, Random& random) {
+  Row row;
+  for (size_t factor = 0; factor < kFactors; ++factor) {
+    row[factor] = choices[factor][random.below(choices[factor].size())];
+  }
+  row[static_cast<size_t>(wanted[0])] = wanted[1];
+  row[static_cast<size_t>(wanted[2])] = wanted[3];
+  return row;
+}
+
+// Rows one after the other: of some random ones around a pair that is missing, the one that brings
+// the most, the cheapest of those that bring as many.
+std::vector<Row> covering_rows(const Ground& ground, uint64_t seed) {
+  constexpr int kCandidates = 60;
+  Random random(seed);
+  const std::vector<Choices> all = all_choices(ground);
+  std::set<Pair> missing = all_pairs(all);
+  std::vector<Row> rows;
+  while (!missing.empty()) {
+    const Pair wanted = *missing.begin();
+    std::vector<const Choices*> around;
+    for (const Choices& choices : all) {
+      if (holds(choices, wanted)) around.push_back(&choices);
+    }
+    Row best{};
+    std::pair<size_t, size_t> most{0, 0};
+    for (int candidate = 0; candidate < kCandidates; ++candidate) {
+      const Row row = draw_row(*around[random.below(around.size())], wanted, random);
+      size_t brings = 0;
+      for (const Pair& pair : pairs_of(row)) brings += missing.count(pair);
+      const std::pair<size_t, size_t> worth{brings, ~elements_of(row)};
+      if (worth <= most) continue;
+      most = worth;
+      best = row;
+    }
+    for (const Pair& pair : pairs_of(best)) missing.erase(pair);
+    rows.push_back(best);
+  }
+  return rows;
+}
+
+Case case_of(const Ground& ground, const Row& row, uint64_t seed) {
+  Case made{.kind = kKinds[static_cast<size_t>(row[kKind])].kind,
+            .shape = kShapes[static_cast<size_t>(row[kShape])],
+            .algorithm = static_cast<Algorithm>(row[kAlgorithm]),
+            .transport = ground.transports[static_cast<size_t>(row[kTransport])],
+            .in_place = row[kPlace] == 1,
+            .root = std::max(0, row[kRoot]),
+            .seed = seed};
+  if (row[kOp] != kNone) made.op = static_cast<ReduceOp>(row[kOp]);
+  if (row[kType] == kNone) return made;
+  made.type = static_cast<DataType>(row[kType]);
+  const size_t element = data_type_bytes(made.type);
+  made.count = static_cast<int64_t>((kSizes[row[kSize]] + element - 1) / element);
+  return made;
+}
+
+template <class Range, class Test>
+int index_where(const Range& range, const Test& test) {
+  const auto found = std::find_if(std::begin(range), std::end(range), test);
+  CHECK(found != std::end(range));
+  return static_cast<int>(found - std::begin(range));
+}
+
+// Back again, from nothing but what the case says.
+Row row_of(const Ground& ground, const Case& c) {
+  const Kind& what = find_kind(c.kind);
+  const size_t element = data_type_bytes(c.type);
+  const auto or_none = [](bool means, int value) { return means ? value : kNone; };
+  const int size = index_where(kSizes, [&](size_t bytes) {
+    return (bytes + element - 1) / element == static_cast<size_t>(c.count);
+  });
+  return {index_where(kKinds, [&](const Kind& each) { return each.kind == c.kind; }),
+          or_none(what.reduces, static_cast<int>(c.op)),
+          or_none(what.has_values, static_cast<int>(c.type)),
+          index_where(kShapes,
+                      [&](const Shape& each) {
+                        return each.world == c.shape.world && each.ranks == c.shape.ranks;
+                      }),
+          or_none(what.has_values, size),
+          static_cast<int>(c.algorithm),
+          index_where(ground.transports, [&](Transport each) { return each == c.transport; }),
+          or_none(what.has_values && c.kind != Collective::kSend, c.in_place ? 1 : 0),
+          or_none(what.has_root, c.root)};
+}
+
+std::string text_of(const Shape& shape) {
+  std::string text = std::to_string(shape.size()) + " of " + std::to_string(shape.world);
+  for (const int rank : shape.ranks)
+    text += (rank == shape.ranks[0] ? ": " : ",") + std::to_string(rank);
+  return text;
+}
+
+std::string value_text(const Ground& ground, size_t factor, int value) {
+  const auto index = static_cast<size_t>(value);
+  switch (factor) {
+    case kKind:
+      return name_of(kKinds[index].kind);
+    case kOp:
+      return name_of(static_cast<ReduceOp>(value));
+    case kType:
+      return name_of(static_cast<DataType>(value));
+    case kShape:
+      return text_of(kShapes[index]);
+    case kSize:
+      return std::to_string(kSizes[index]);
+    case kAlgorithm:
+      return name_of(static_cast<Algorithm>(value));
+    case kTransport:
+      return name_of(ground.transports[index]);
+    default:
+      return std::to_string(value);
+  }
+}
+
+std::string text_of(const Ground& ground, const Pair& pair) {
+  const auto one = [&](int factor, int value) {
+    const auto index = static_cast<size_t>(factor);
+    return std::string(kFactorNames[index]) + " " + value_text(ground, index, value);
+  };
+  return one(pair[0], pair[1]) + ", " + one(pair[2], pair[3]);
+}
+
+}  // namespace
+
+std::string describe(const Case& c) {
+  return std::string(name_of(c.kind)) + " " + name_of(c.op) + " " + name_of(c.type) + " x " +
+         std::to_string(c.count) + ", " + name_of(c.algorithm) + ", " + name_of(c.transport) +
+         ", " + text_of(c.shape) + ", root " + std::to_string(c.root) +
+         (c.in_place ? ", in place" : "") + ", seed " + std::to_string(c.seed);
+}
+
+bool has_way(Collective kind, Algorithm algorithm, std::span<const int> node_of_rank) {
+  if (algorithm == Algorithm::kAuto) return true;
+  const std::vector<Algorithm>& has = find_kind(kind).algorithms;
+  if (std::find(has.begin(), has.end(), algorithm) == has.end()) return false;
+  if (algorithm == Algorithm::kHalving &&
+      (kind == Collective::kAllGather || kind == Collective::kReduceScatter)) {
+    return std::has_single_bit(node_of_rank.size());
+  }
+  if (algorithm == Algorithm::kByHost) {
+    // Several hosts, and fewer than ranks.
+    const size_t hosts = std::set<int>(node_of_rank.begin(), node_of_rank.end()).size();
+    return hosts > 1 && hosts < node_of_rank.size();
+  }
+  return true;
+}
+
+std::vector<int> nodes_of(const Shape& shape, int hosts) {
+  const int per_host = (shape.world + hosts - 1) / hosts;
+  std::vector<int> nodes;
+  for (const int rank : shape.ranks.empty() ? up_to(shape.world) : shape.ranks) {
+    nodes.push_back(rank / per_host);
+  }
+  return nodes;
+}
+
+std::span<const Shape> shapes() {
+  return kShapes;
+}
+
+std::vector<Case> covering_array(const Ground& ground, uint64_t seed) {
+  std::vector<Case> cases;
+  for (const Row& row : covering_rows(ground, seed)) {
+    cases.push_back(case_of(ground, row, seed + cases.size() + 1));
+  }
+  return cases;
+}
+
+std::vector<std::string> missing_pairs(const Ground& ground, std::span<const Case> cases) {
+  std::set<Pair> missing = all_pairs(all_choices(ground));
+  for (const Case& c : cases) {
+    for (const Pair& pair : pairs_of(row_of(ground, c))) missing.erase(pair);
+  }
+  std::vector<std::string> words;
+  for (const Pair& pair : missing) words.push_back(text_of(ground, pair));
+  return words;
+}
+
+}  // namespace lockstep::test
