@@ -10,8 +10,12 @@ import time
 
 
 def given(rank, count, start=0):
-    index = torch.arange(start, start + count)
-    return (index * 7 + rank * 3 + torch.div(index, 5, rounding_mode="floor")) % 3
+    """bench/comm/given.cc's, by elements."""
+    mask = 0xffffffff
+    x = (torch.arange(start, start + count) * 0x9e3779b1 + (rank + 1) * 0x85ebca77) & mask
+    x = ((x ^ (x >> 15)) * 0x2c1b3c6d) & mask
+    x = ((x ^ (x >> 12)) * 0x297a2d39) & mask
+    return (x ^ (x >> 15)) & 127
 
 
 class Turn:
@@ -39,17 +43,23 @@ class Turn:
     def wrong(self):
         in_place = self.operation in ("all-reduce", "broadcast")
         mine = self.output if in_place else self.input
-        mine.copy_(given(self.rank, mine.numel()))
-        self.run(self.ranks - 1)
+        root = self.ranks - 1
+        self.output.fill_(-1)  # what is to be overwritten
+        # Bits are summed, so that no sum is rounded.
+        reduces = self.operation in ("all-reduce", "reduce-scatter")
+        of = (lambda *what: given(*what) % 2) if reduces else given
+        if self.operation != "broadcast" or self.rank == root:
+            mine.copy_(of(self.rank, mine.numel()))
+        self.run(root)
         own = self.rank * self.count
         if self.operation == "broadcast":
-            expected = given(self.ranks - 1, self.count)
+            expected = of(root, self.count)
         elif self.operation in ("all-gather", "all-to-all"):
             start = own if self.operation == "all-to-all" else 0
-            expected = torch.cat([given(r, self.count, start) for r in range(self.ranks)])
+            expected = torch.cat([of(r, self.count, start) for r in range(self.ranks)])
         else:
             start = own if self.operation == "reduce-scatter" else 0
-            expected = sum(given(r, self.count, start) for r in range(self.ranks))
+            expected = sum(of(r, self.count, start) for r in range(self.ranks))
         count = int((self.output != expected.float()).sum())
         self.input.zero_()
         self.output.zero_()

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "bench/comm/given.h"
 #include "common/base/clock.h"
 
 namespace lockstep {
@@ -22,11 +23,6 @@ struct Request {
   int times = 1;
   bool check = false;
 };
-
-// What rank r gives at element i: so small that sums are exact.
-int given(int rank, int64_t index) {
-  return static_cast<int>((index * 7 + rank * 3 + index / 5) % 3);
-}
 
 class Buffers {
  public:
@@ -54,10 +50,13 @@ class Buffers {
   // Of the larger side.
   size_t bytes() const { return std::max(input_.size(), output_.size()) * sizeof(int32_t); }
 
+  // What the operation is to overwrite holds something else before.
   void fill() {
+    std::memset(output_.data(), kUnwritten, output_.size() * sizeof(int32_t));
+    if (turn_.kind == Collective::kBroadcast && rank_ != turn_.root) return;
     std::vector<int32_t>& from = in_place_ ? output_ : input_;
     for (size_t i = 0; i < from.size(); ++i)
-      from[i] = stored(given(rank_, static_cast<int64_t>(i)));
+      from[i] = stored(value_of(rank_, static_cast<int64_t>(i)));
   }
 
   // Nothing grows beyond all bounds where the result is the next operation's input.
@@ -85,6 +84,14 @@ class Buffers {
     return bits;
   }
 
+  bool reduces() const {
+    return turn_.kind == Collective::kAllReduce || turn_.kind == Collective::kReduceScatter;
+  }
+
+  int value_of(int rank, int64_t index) const {
+    return reduces() ? given_to(turn_.op, rank, index) : given(rank, index);
+  }
+
   int expected(int64_t index) const {
     const int64_t own = rank_ * turn_.count;
     if (turn_.kind == Collective::kBroadcast) return given(turn_.root, index);
@@ -93,9 +100,9 @@ class Buffers {
       return given(static_cast<int>(index / turn_.count), at);
     }
     const int64_t at = takes_blocks_ ? own + index : index;
-    int sum = 0;
-    for (int rank = 0; rank < size_; ++rank) sum += given(rank, at);
-    return turn_.op == ReduceOp::kLor ? (sum > 0 ? 1 : 0) : sum;
+    int ones = 0;
+    for (int rank = 0; rank < size_; ++rank) ones += value_of(rank, at);
+    return result_of(turn_.op, ones, size_);
   }
 
   int rank_;

@@ -6,12 +6,13 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/comm/given.h"
 #include "common/base/clock.h"
 
 namespace lockstep {
 namespace {
 
-// A whole number of at most 256, which every type holds exactly, as its type has it.
+// A whole number of at most 127, which every type holds exactly, as its type has it.
 std::array<std::byte, 8> encoded(DataType type, int value) {
   std::array<std::byte, 8> memory{};
   const auto put = [&](auto typed) { std::memcpy(memory.data(), &typed, sizeof typed); };
@@ -43,29 +44,6 @@ std::array<std::byte, 8> encoded(DataType type, int value) {
       break;
   }
   return memory;
-}
-
-// What rank r gives at element i: 0 or 1, so that no sum, product or average is rounded but where
-// the type itself has to.
-int given(int rank, int64_t index) {
-  return static_cast<int>((index * 7 + rank * 3 + index / 5) % 2);
-}
-
-// Of `ones` ones among n values.
-int reduced(ReduceOp op, int ones, int n) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return ones;
-    case ReduceOp::kProd:
-    case ReduceOp::kMin:
-      return ones == n ? 1 : 0;
-    case ReduceOp::kMax:
-    case ReduceOp::kLor:
-      return ones > 0 ? 1 : 0;
-    case ReduceOp::kAvg:
-      break;
-  }
-  return ones / n;
 }
 
 struct Layout {
@@ -147,12 +125,14 @@ class Bench {
     return all + static_cast<size_t>(comm_.rank()) * block_bytes_;
   }
 
+  // What the operation is to overwrite holds something else before.
   void fill() {
+    std::fill(output_.begin(), output_.end(), std::byte{kUnwritten});
     std::byte* from = in_place_ ? output_.data() : input_.data();
     if (in_place_ && layout_.in == 1 && layout_.out > 1) from = own_block(from);
     const size_t element = data_type_bytes(settings_.type);
     for (int64_t i = 0; i < layout_.in * count_; ++i) {
-      const auto value = encoded(settings_.type, given(comm_.rank(), i));
+      const auto value = encoded(settings_.type, value_of(comm_.rank(), i));
       std::memcpy(from + static_cast<size_t>(i) * element, value.data(), element);
     }
   }
@@ -176,18 +156,28 @@ class Bench {
     return comm_.run(both);
   }
 
+  bool reduces() const {
+    return operation_ == Collective::kAllReduce || operation_ == Collective::kReduce ||
+           operation_ == Collective::kReduceScatter;
+  }
+
+  int value_of(int rank, int64_t index) const {
+    return reduces() ? given_to(settings_.op, rank, index) : given(rank, index);
+  }
+
+  // How many ranks give a 1 for the result's element.
+  int ones_at(int64_t index) const {
+    const int64_t own = operation_ == Collective::kReduceScatter ? comm_.rank() * count_ : 0;
+    int ones = 0;
+    for (int rank = 0; rank < comm_.size(); ++rank) ones += value_of(rank, own + index);
+    return ones;
+  }
+
   int expected(int64_t index) const {
     const int n = comm_.size();
     const int64_t own = comm_.rank() * count_;
+    if (reduces()) return result_of(settings_.op, ones_at(index), n);
     switch (operation_) {
-      case Collective::kAllReduce:
-      case Collective::kReduce:
-      case Collective::kReduceScatter: {
-        const int64_t at = operation_ == Collective::kReduceScatter ? own + index : index;
-        int ones = 0;
-        for (int rank = 0; rank < n; ++rank) ones += given(rank, at);
-        return reduced(settings_.op, ones, n);
-      }
       case Collective::kBroadcast:
         return given(settings_.root, index);
       case Collective::kScatter:
@@ -204,16 +194,7 @@ class Bench {
 
   // An average of floats that is no whole number is left to the tests.
   bool is_checked(int64_t index) const {
-    if (settings_.op != ReduceOp::kAvg || layout_.in == 0) return true;
-    const bool reduces = operation_ == Collective::kAllReduce ||
-                         operation_ == Collective::kReduce ||
-                         operation_ == Collective::kReduceScatter;
-    if (!reduces) return true;
-    const int64_t at =
-        operation_ == Collective::kReduceScatter ? comm_.rank() * count_ + index : index;
-    int ones = 0;
-    for (int rank = 0; rank < comm_.size(); ++rank) ones += given(rank, at);
-    return ones % comm_.size() == 0;
+    return !reduces() || settings_.op != ReduceOp::kAvg || ones_at(index) % comm_.size() == 0;
   }
 
   Result<int64_t> wrong_on_all() {

@@ -1,0 +1,50 @@
+#include "bench/comm/given.h"
+
+namespace lockstep {
+
+// In 32 bits, with multipliers below 2^30: torch_gloo.py computes it with signed ones of 64.
+// The mixing is that of lowbias hashes: xor-shifts and odd multipliers, in turns.
+int given(int rank, int64_t index) {
+  auto x = static_cast<uint32_t>(static_cast<uint64_t>(index) * 0x9e3779b1u +
+                                 static_cast<uint64_t>(rank + 1) * 0x85ebca77u);
+  x ^= x >> 15;
+  x *= 0x2c1b3c6du;
+  x ^= x >> 12;
+  x *= 0x297a2d39u;
+  x ^= x >> 15;
+  return static_cast<int>(x & 127);
+}
+
+int given_to(ReduceOp op, int rank, int64_t index) {
+  const int value = given(rank, index);
+  switch (op) {
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+      return value % 8 == 0 ? 0 : 1;
+    case ReduceOp::kMax:
+    case ReduceOp::kLor:
+      return value % 8 == 0 ? 1 : 0;
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      break;
+  }
+  return value % 2;
+}
+
+int result_of(ReduceOp op, int ones, int ranks) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return ones;
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+      return ones == ranks ? 1 : 0;
+    case ReduceOp::kMax:
+    case ReduceOp::kLor:
+      return ones > 0 ? 1 : 0;
+    case ReduceOp::kAvg:
+      break;
+  }
+  return ones / ranks;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+// What the comparison of libraries takes for a right result.
+#include "bench/collectives/turns.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench/comm/given.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kRank = 1;
+constexpr int kRanks = 4;
+
+void put(const Turn& turn, int64_t index, int value) {
+  reinterpret_cast<float*>(turn.output)[index] = static_cast<float>(value);
+}
+
+// A rank by itself: what the others give is known.
+class Alone final : public Library {
+ public:
+  explicit Alone(std::function<void(const Turn&)> body) : body_(std::move(body)) {}
+
+  int rank() const override { return kRank; }
+  int size() const override { return kRanks; }
+  std::string describe() const override { return "a test's"; }
+  std::string lacks(const Turn&) const override { return ""; }
+  Status run(const Turn& turn) override {
+    body_(turn);
+    return {};
+  }
+
+ private:
+  std::function<void(const Turn&)> body_;
+};
+
+// Elements that the check finds wrong.
+int64_t wrong(const std::string& operation, std::function<void(const Turn&)> body) {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  std::thread server([&] {
+    Alone library(std::move(body));
+    EXPECT_EQ(serve_turns(ends[1], library), 0);
+  });
+  const std::string request = operation + " 4096 1 1\n";
+  EXPECT_EQ(::write(ends[0], request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::FILE* stream = ::fdopen(ends[0], "r");
+  char line[512] = "{}";
+  for (int i = 0; i < 2; ++i) EXPECT_NE(std::fgets(line, sizeof line, stream), nullptr);
+  std::fclose(stream);
+  server.join();
+  return nlohmann::json::parse(line).value("wrong", int64_t{-1});
+}
+
+TEST(Given, DiffersFromRankToRankAndFromBlockToBlock) {
+  const auto agreeing = [](int a, int64_t a_begin, int b, int64_t b_begin) {
+    int same = 0;
+    for (int64_t i = 0; i < 256; ++i) same += given(a, a_begin + i) == given(b, b_begin + i);
+    return same;
+  };
+  for (int a = 0; a < 64; ++a) {
+    EXPECT_LT(agreeing(a, 0, a, 256), 32) << a;
+    for (int b = a + 1; b < 64; ++b) EXPECT_LT(agreeing(a, 0, b, 0), 32) << a << ", " << b;
+  }
+}
+
+TEST(Turns, WhatDoesNothingIsWrong) {
+  for (const char* operation :
+       {"broadcast", "all-gather", "reduce-scatter", "all-to-all", "all-reduce"}) {
+    EXPECT_GT(wrong(operation, [](const Turn&) {}), 0) << operation;
+  }
+}
+
+TEST(Turns, WhatIsRightIsNotWrong) {
+  EXPECT_EQ(wrong("broadcast",
+                  [](const Turn& turn) {
+                    for (int64_t i = 0; i < turn.count; ++i) put(turn, i, given(turn.root, i));
+                  }),
+            0);
+  EXPECT_EQ(wrong("all-gather",
+                  [](const Turn& turn) {
+                    for (int64_t i = 0; i < turn.count * kRanks; ++i) {
+                      put(turn, i, given(static_cast<int>(i / turn.count), i % turn.count));
+                    }
+                  }),
+            0);
+}
+
+TEST(Turns, BlocksOfOtherRanksAndTheOwnValueTimesTheirNumberAreWrong) {
+  EXPECT_GT(wrong("all-gather",
+                  [](const Turn& turn) {
+                    for (int64_t i = 0; i < turn.count * kRanks; ++i) {
+                      const auto block = static_cast<int>(i / turn.count);
+                      const int mixed_up = block == 0 ? 3 : block == 3 ? 0 : block;
+                      put(turn, i, given(mixed_up, i % turn.count));
+                    }
+                  }),
+            0);
+  EXPECT_GT(wrong("all-reduce",
+                  [](const Turn& turn) {
+                    for (int64_t i = 0; i < turn.count; ++i) {
+                      put(turn, i, given_to(ReduceOp::kSum, kRank, i) * kRanks);
+                    }
+                  }),
+            0);
+}
+
+}  // namespace
+}  // namespace lockstep
