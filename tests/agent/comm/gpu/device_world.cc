@@ -53,8 +53,6 @@ class OnStream final : public Communicator {
   void* stream_;
 };
 
-constexpr int64_t kBlockBytesMax = 70'000;
-
 }  // namespace
 
 DeviceWorld::DeviceWorld(const DeviceWorldOptions& options) {
