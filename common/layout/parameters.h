@@ -35,6 +35,8 @@ struct Parameter {
   int contributions = 1;
 
   int64_t count() const { return dims[0] * dims[1]; }
+  // {n} of a vector, {out, in} of a matrix.
+  std::vector<int64_t> shape() const { return {dims.begin(), dims.begin() + rank}; }
 };
 
 inline constexpr int64_t kTokenEmbedding = 0;  // id of transformer.wte.weight

@@ -1,7 +1,9 @@
-// The header of a checkpoint's tensors: the first 8 bytes are its length, the rest its JSON. The
-// file that it would describe is as long as the last tensor says, so that whole headers get
-// through.
+// The header of a checkpoint's tensors, or of Hugging Face's weights: the first 8 bytes are its
+// length, the rest its JSON. The file that it would describe is as long as the last tensor says, so
+// that whole headers get through.
 #include "agent/train/checkpoint/safetensors.h"
+
+#include "agent/train/weights/hugging_face.h"
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "tests/fuzz/fuzz.h"
@@ -22,6 +24,23 @@ uint64_t data_bytes(const Json& header) {
     if (last.is_number_unsigned()) end = std::max(end, last.get<uint64_t>());
   }
   return end;
+}
+
+// What an import reads of a file with this header is there, and is what the model needs.
+void check_weights(const SafetensorsHeader& header) {
+  const ModelConfig model{.layers = 1, .width = 2, .heads = 1, .context = 1, .vocabulary = 3};
+  const Result<HuggingFaceWeights> weights = match_hugging_face(header, model);
+  if (!weights.ok()) {
+    CHECK(weights.error().code == Code::kInvalid);
+    return;
+  }
+  const std::vector<Parameter> table = parameter_table(model);
+  CHECK(weights->parameters.size() == table.size());
+  for (size_t i = 0; i < table.size(); ++i) {
+    const TensorInfo& tensor = *weights->parameters[i];
+    const uint64_t element_bytes = tensor.dtype == "F32" ? 4 : 2;
+    CHECK(tensor.end - tensor.begin == element_bytes * static_cast<uint64_t>(table[i].count()));
+  }
 }
 
 }  // namespace
@@ -50,6 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     at = tensor.end;
   }
   CHECK(header->data_begin + at == file_bytes);
+  check_weights(*header);
   // What we write of it reads back as the same.
   const std::string written = format_safetensors_header(*header);
   const Result<SafetensorsHeader> again =

@@ -17,10 +17,6 @@ constexpr std::array<StateTensor, 3> kTensors{{
     {"optimizer.safetensors", ".exp_avg_sq", &ModelState::second_moments},
 }};
 
-std::vector<int64_t> logical_shape(const Parameter& parameter) {
-  return {parameter.dims.begin(), parameter.dims.begin() + parameter.rank};
-}
-
 // Where the runs of the entry's logical tensor lie in `arena`.
 std::vector<TensorPiece> pieces_of(const ModelState& state, const Parameter& parameter,
                                    const ArenaEntry& entry, float* arena) {
@@ -40,7 +36,7 @@ std::vector<StoredFile> model_state_files(const ModelState& state) {
     if (files.empty() || files.back().name != kind.file) files.push_back({kind.file, {}});
     for (const ArenaEntry& entry : state.arena->entries) {
       const Parameter& parameter = table[static_cast<size_t>(entry.id)];
-      StoredTensor tensor{parameter.name + kind.suffix, logical_shape(parameter), {}};
+      StoredTensor tensor{parameter.name + kind.suffix, parameter.shape(), {}};
       for (const TensorPiece& piece : pieces_of(state, parameter, entry, state.*kind.arena)) {
         tensor.pieces.push_back({piece.data, piece.begin, piece.count});
       }
@@ -56,7 +52,7 @@ Status load_model_state(const std::string& path, const ModelState& state) {
     TRY_ASSIGN(const TensorFile file, TensorFile::open(path + "/" + kind.file));
     for (const ArenaEntry& entry : state.arena->entries) {
       const Parameter& parameter = table[static_cast<size_t>(entry.id)];
-      TRY(file.read(parameter.name + kind.suffix, logical_shape(parameter),
+      TRY(file.read(parameter.name + kind.suffix, parameter.shape(),
                     pieces_of(state, parameter, entry, state.*kind.arena)));
     }
   }

@@ -105,6 +105,15 @@ Result<int64_t> element_count(const std::vector<int64_t>& shape) {
   return count;
 }
 
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (const int64_t dim : shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(dim);
+  }
+  return text + "]";
+}
+
 Result<uint64_t> safetensors_header_bytes(std::string_view first_eight, uint64_t file_bytes) {
   if (first_eight.size() < 8) return bad("the file is shorter than its first field");
   uint64_t bytes = 0;

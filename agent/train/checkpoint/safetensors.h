@@ -47,4 +47,7 @@ std::string format_safetensors_header(const SafetensorsHeader& header);
 // Elements of a shape; kCorrupt for negative dims or more than 2^56.
 Result<int64_t> element_count(const std::vector<int64_t>& shape);
 
+// "[2, 3]", for messages.
+std::string shape_text(const std::vector<int64_t>& shape);
+
 }  // namespace lockstep

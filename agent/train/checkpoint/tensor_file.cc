@@ -7,24 +7,19 @@
 namespace lockstep {
 namespace {
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (const int64_t dim : shape) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(dim);
-  }
-  return text + "]";
+Error in_file(const std::string& path, const Error& error) {
+  return {error.code, path + ": " + error.message};
 }
 
-SafetensorsHeader header_of(std::span<const StoredTensor> tensors) {
+SafetensorsHeader header_of(std::span<const TensorFileWriter::Shape> tensors) {
   SafetensorsHeader header;
   header.metadata = {{"format", "pt"}};  // what readers of PyTorch weights look for
   uint64_t at = 0;
-  for (const StoredTensor& tensor : tensors) {
-    const Result<int64_t> count = element_count(tensor.shape);
+  for (const TensorFileWriter::Shape& tensor : tensors) {
+    const Result<int64_t> count = element_count(tensor.dims);
     CHECK(count.ok());
     const uint64_t end = at + static_cast<uint64_t>(*count) * sizeof(float);
-    header.tensors.push_back({tensor.name, "F32", tensor.shape, at, end});
+    header.tensors.push_back({tensor.name, "F32", tensor.dims, at, end});
     at = end;
   }
   return header;
@@ -32,32 +27,50 @@ SafetensorsHeader header_of(std::span<const StoredTensor> tensors) {
 
 }  // namespace
 
+Result<TensorFileWriter> TensorFileWriter::create(const std::string& path,
+                                                  std::span<const Shape> tensors) {
+  TRY_ASSIGN(File file, File::open(path, O_WRONLY | O_CREAT | O_EXCL));
+  const SafetensorsHeader header = header_of(tensors);
+  TensorFileWriter writer(std::move(file), header.tensors.empty() ? 0 : header.tensors.back().end);
+  const std::string head = format_safetensors_header(header);
+  TRY(writer.write(head.data(), head.size()));
+  return writer;
+}
+
+Status TensorFileWriter::write(const void* data, size_t bytes) {
+  sha_.update(data, bytes);
+  written_ += bytes;
+  return file_.write(data, bytes);
+}
+
+Status TensorFileWriter::put(std::span<const float> values) {
+  CHECK(values.size_bytes() <= missing_);
+  missing_ -= values.size_bytes();
+  return write(values.data(), values.size_bytes());
+}
+
+Result<FileDigest> TensorFileWriter::finish() {
+  CHECK(missing_ == 0);
+  TRY(file_.sync());
+  return FileDigest{written_, sha_.finish()};
+}
+
 Result<FileDigest> write_tensor_file(const std::string& path,
                                      std::span<const StoredTensor> tensors) {
-  TRY_ASSIGN(File file, File::open(path, O_WRONLY | O_CREAT | O_EXCL));
-  Sha256 sha;
-  FileDigest digest;
-  const auto put = [&](const void* data, size_t bytes) -> Status {
-    sha.update(data, bytes);
-    digest.bytes += bytes;
-    return file.write(data, bytes);
-  };
-  const SafetensorsHeader header = header_of(tensors);
-  const std::string head = format_safetensors_header(header);
-  TRY(put(head.data(), head.size()));
-  for (size_t i = 0; i < tensors.size(); ++i) {
+  std::vector<TensorFileWriter::Shape> shapes;
+  for (const StoredTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape});
+  TRY_ASSIGN(TensorFileWriter writer, TensorFileWriter::create(path, shapes));
+  for (const StoredTensor& tensor : tensors) {
     int64_t at = 0;
-    for (const ConstTensorPiece& piece : tensors[i].pieces) {
+    for (const ConstTensorPiece& piece : tensor.pieces) {
       CHECK(piece.begin == at);
-      TRY(put(piece.data, static_cast<size_t>(piece.count) * sizeof(float)));
+      TRY(writer.put({piece.data, static_cast<size_t>(piece.count)}));
       at += piece.count;
     }
-    CHECK(static_cast<uint64_t>(at) * sizeof(float) ==
-          header.tensors[i].end - header.tensors[i].begin);
+    const Result<int64_t> count = element_count(tensor.shape);
+    CHECK(count.ok() && at == *count);
   }
-  TRY(file.sync());
-  digest.sha256 = sha.finish();
-  return digest;
+  return writer.finish();
 }
 
 Result<TensorFile> TensorFile::open(const std::string& path) {
@@ -65,11 +78,13 @@ Result<TensorFile> TensorFile::open(const std::string& path) {
   TRY_ASSIGN(const uint64_t file_bytes, file.size());
   std::string first(8, '\0');
   TRY(file.read_at(0, first.data(), first.size()));
-  TRY_ASSIGN(const uint64_t header_bytes, safetensors_header_bytes(first, file_bytes));
-  std::string json(header_bytes, '\0');
+  const Result<uint64_t> header_bytes = safetensors_header_bytes(first, file_bytes);
+  if (!header_bytes.ok()) return in_file(path, header_bytes.error());
+  std::string json(*header_bytes, '\0');
   TRY(file.read_at(8, json.data(), json.size()));
-  TRY_ASSIGN(SafetensorsHeader header, parse_safetensors_header(json, file_bytes));
-  return TensorFile(std::move(file), std::move(header));
+  Result<SafetensorsHeader> header = parse_safetensors_header(json, file_bytes);
+  if (!header.ok()) return in_file(path, header.error());
+  return TensorFile(std::move(file), *std::move(header));
 }
 
 const TensorInfo* TensorFile::find(const std::string& name) const {
@@ -95,6 +110,11 @@ Status TensorFile::read(const std::string& name, const std::vector<int64_t>& sha
     TRY(file_.read_at(header_.data_begin + tensor->begin + offset, piece.data, bytes));
   }
   return {};
+}
+
+Status TensorFile::read_bytes(const TensorInfo& tensor, uint64_t first, std::span<char> to) const {
+  CHECK(first + to.size() <= tensor.end - tensor.begin);
+  return file_.read_at(header_.data_begin + tensor.begin + first, to.data(), to.size());
 }
 
 }  // namespace lockstep

@@ -30,21 +30,49 @@ struct StoredTensor {
   std::vector<ConstTensorPiece> pieces;
 };
 
+// A new safetensors file of fp32 tensors that is being written, in the order of its header.
+class TensorFileWriter {
+ public:
+  struct Shape {
+    std::string name;
+    std::vector<int64_t> dims;
+  };
+  // The file must not be there yet. Writes the header.
+  static Result<TensorFileWriter> create(const std::string& path, std::span<const Shape> tensors);
+
+  // The next elements, of whichever tensor.
+  Status put(std::span<const float> values);
+  // All elements were put. Syncs; the file's size and checksum, taken on the way.
+  Result<FileDigest> finish();
+
+ private:
+  TensorFileWriter(File file, uint64_t data_bytes) : file_(std::move(file)), missing_(data_bytes) {}
+  Status write(const void* data, size_t bytes);
+
+  File file_;
+  uint64_t missing_;  // bytes of tensors that were not put yet
+  Sha256 sha_;
+  uint64_t written_ = 0;
+};
+
 // Writes a new safetensors file and syncs it; its size and checksum, taken on the way.
 Result<FileDigest> write_tensor_file(const std::string& path,
                                      std::span<const StoredTensor> tensors);
 
-// A safetensors file that is being read. Errors are kCorrupt where the file is at fault.
+// A safetensors file that is being read. Errors name it, and are kCorrupt where it is at fault.
 class TensorFile {
  public:
   static Result<TensorFile> open(const std::string& path);
 
+  const std::string& path() const { return file_.path(); }
   const SafetensorsHeader& header() const { return header_; }
   const TensorInfo* find(const std::string& name) const;
   // Fills the pieces from the tensor, which is fp32 and has that shape: kInvalid, naming tensor and
   // both shapes, where it is absent or another one (the file belongs to another model).
   Status read(const std::string& name, const std::vector<int64_t>& shape,
               std::span<const TensorPiece> pieces) const;
+  // Bytes of one of the header's tensors, from that one on; they are within it.
+  Status read_bytes(const TensorInfo& tensor, uint64_t first, std::span<char> to) const;
 
  private:
   TensorFile(File file, SafetensorsHeader header)

@@ -1,0 +1,98 @@
+#include "agent/train/weights/export_weights.h"
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "agent/train/checkpoint/checkpoint_folder.h"
+#include "agent/train/checkpoint/tensor_file.h"
+#include "agent/train/weights/hugging_face.h"
+#include "agent/train/weights/transpose.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<VerifiedCheckpoint> find_checkpoint(const std::string& from) {
+  std::error_code error;
+  if (fs::exists(from + "/" + kManifestName, error)) return verify_checkpoint(from);
+  TRY_ASSIGN(std::optional<VerifiedCheckpoint> newest, CheckpointFolder(from, 1).newest());
+  if (newest) return *std::move(newest);
+  return not_found("[export] " + from +
+                   " has no checkpoint that verifies, expected a folder such as step-00001000, or "
+                   "one that has them");
+}
+
+// The parameters that the file has, every one with its shape in a checkpoint.
+Result<std::vector<Parameter>> parameters_in(const TensorFile& file) {
+  const auto named = [&](const Error& error) {
+    return Error{error.code, "[export] " + file.path() + ": " + error.message};
+  };
+  const Result<ModelConfig> config = dimensions_of(file.header());
+  if (!config.ok()) return named(config.error());
+  if (const Status built = validate(*config); !built.ok()) return named(built.error());
+  std::vector<Parameter> table = parameter_table(*config);
+  for (const Parameter& parameter : table) {
+    TRY(file.read(parameter.name, parameter.shape(), {}));  // no pieces: checks alone
+  }
+  return table;
+}
+
+Status write_parameter(const TensorFile& file, const Parameter& parameter,
+                       TensorFileWriter& writer) {
+  std::vector<float> values(static_cast<size_t>(parameter.count()));
+  const TensorPiece all{values.data(), 0, parameter.count()};
+  TRY(file.read(parameter.name, parameter.shape(), {&all, 1}));
+  if (!is_conv1d(parameter)) return writer.put(values);
+  std::vector<float> turned(values.size());
+  transpose(values.data(), {.rows = parameter.dims[0], .columns = parameter.dims[1]},
+            turned.data());
+  return writer.put(turned);
+}
+
+Status write_file(const TensorFile& file, const std::vector<Parameter>& table,
+                  const std::string& path) {
+  std::vector<TensorFileWriter::Shape> shapes;
+  for (const Parameter& parameter : table) {
+    shapes.push_back({parameter.name, hugging_face_shape(parameter)});
+  }
+  TRY_ASSIGN(TensorFileWriter writer, TensorFileWriter::create(path, shapes));
+  for (const Parameter& parameter : table) TRY(write_parameter(file, parameter, writer));
+  TRY_ASSIGN(const FileDigest digest, writer.finish());
+  (void)digest;
+  return {};
+}
+
+// Under another name until it is whole.
+Status write_whole(const TensorFile& file, const std::vector<Parameter>& table,
+                   const std::string& to) {
+  std::error_code error;
+  const std::string unfinished = to + ".unfinished";
+  fs::remove(unfinished, error);
+  const Status written = write_file(file, table, unfinished);
+  if (written.ok()) fs::rename(unfinished, to, error);
+  if (written.ok() && !error) return {};
+  std::error_code ignored;
+  fs::remove(unfinished, ignored);
+  return written.ok() ? errno_error("[export] rename to " + to, error.value()) : written;
+}
+
+}  // namespace
+
+Result<ExportedWeights> export_weights(const std::string& from, const std::string& to) {
+  std::error_code error;
+  if (fs::exists(to, error)) return invalid("[export] " + to + " is there already");
+  TRY_ASSIGN(const VerifiedCheckpoint checkpoint, find_checkpoint(from));
+  TRY_ASSIGN(const TensorFile file, TensorFile::open(checkpoint.path + "/model.safetensors"));
+  TRY_ASSIGN(const std::vector<Parameter> table, parameters_in(file));
+  TRY(write_whole(file, table, to));
+  ExportedWeights exported{.checkpoint = checkpoint.path,
+                           .step = checkpoint.manifest.position.step,
+                           .tensors = static_cast<int64_t>(table.size())};
+  for (const Parameter& parameter : table) exported.parameters += parameter.count();
+  return exported;
+}
+
+}  // namespace lockstep
