@@ -18,14 +18,15 @@ case_accepted() {
   "$kubectl" delete namespace team-a training --ignore-not-found --timeout=120s >/dev/null
 }
 
-# may USER VERB RESOURCE: yes or no.
-may() { "$kubectl" -n default auth can-i "$2" "$3" --as "$1" 2>/dev/null || true; }
+# may USER VERB RESOURCE...: yes or no.
+may() { "$kubectl" -n default auth can-i "${@:2}" --as "$1" 2>/dev/null || true; }
 
 aggregates() { [ "$(may ann create trainingjobs.lockstep.dev)" = yes ]; }
 
 case_roles() {
   say "who may edit may edit jobs, and so may who has the chart's role alone; viewers only look"
   local verb
+  "$kubectl" delete rolebinding ann ben eve --ignore-not-found >/dev/null
   "$kubectl" create rolebinding ann --clusterrole=edit --user=ann >/dev/null
   "$kubectl" create rolebinding ben --clusterrole=lockstep-editor --user=ben >/dev/null
   "$kubectl" create rolebinding eve --clusterrole=lockstep-viewer --user=eve >/dev/null
@@ -36,7 +37,7 @@ case_roles() {
   done
   [ "$(may eve watch trainingjobs.lockstep.dev)/$(may eve create trainingjobs.lockstep.dev)" = yes/no ] ||
     fails "expected viewers to look and no more"
-  [ "$(may ben get secrets)/$(may ben patch trainingjobs.lockstep.dev/status)" = no/no ] ||
+  [ "$(may ben get secrets)/$(may ben patch trainingjobs.lockstep.dev --subresource status)" = no/no ] ||
     fails "editors of jobs have more than that"
   "$kubectl" delete rolebinding ann ben eve >/dev/null
 }
