@@ -7,6 +7,7 @@
 #include "agent/model/init.h"
 #include "agent/train/sample_text.h"
 #include "agent/train/stop_signal.h"
+#include "agent/train/weights/import_weights.h"
 #include "common/base/log.h"
 #include "kernels/device/parallel.h"
 
@@ -85,7 +86,9 @@ Status Worker::load() {
   TRY(compose());
   position_.weights_seed = static_cast<uint64_t>(config_.train.seed);
   position_.data_seed = static_cast<uint64_t>(data.seed);
-  return stores() ? open_storage() : Status();
+  if (stores()) TRY(open_storage());
+  const bool begins = config_.rank == 0 && position_.step == 0;
+  return begins ? begin_parameters() : Status();
 }
 
 Status Worker::compose() {
@@ -143,13 +146,28 @@ Status Worker::open_storage() {
   return {};
 }
 
+// Rank 0, without a checkpoint: the weights that the job names, else those of the seed.
+Status Worker::begin_parameters() {
+  const std::string& path = config_.train.model.weights.path;
+  const ParameterArena& arena = model_->store().arena();
+  if (path.empty()) {
+    initialise_arena(model_config_, arena, {}, position_.weights_seed,
+                     model_->store().parameters());
+    return {};
+  }
+  Status imported = import_weights(path, model_config_, arena, model_->store().parameters());
+  if (!imported.ok()) {
+    const bool other_model = imported.error().code == Code::kInvalid;
+    imported =
+        Error{imported.error().code, "spec.train.model.weights.path: " + imported.error().message};
+    return reason_.note(other_model ? kExitBadConfig : kExitDataError, imported);
+  }
+  log_info("beginning with weights", {{"path", path}});
+  return {};
+}
+
 Status Worker::broadcast() {
   progress_.enter(WorkerPhase::kBroadcasting);
-  const bool resumed = position_.step > 0;
-  if (config_.rank == 0 && !resumed) {
-    initialise_arena(model_config_, model_->store().arena(), {}, position_.weights_seed,
-                     model_->store().parameters());
-  }
   const StartingPoint mine{position_.step, position_.samples};
   TRY_ASSIGN(const std::vector<StartingPoint> all,
              reason_.note(kExitPeerLost, world_->all_gather_value(mine)));

@@ -37,6 +37,7 @@ class Worker {
   Status form();
   Status load();
   Status open_storage();
+  Status begin_parameters();
   Status check_order(const TrainingPosition& stored, const std::string& path) const;
   Status compose();
   Status broadcast();

@@ -43,6 +43,17 @@ Problems check_data(const TrainSpec& train) {
   return {at + "the folder " + train.data.path + " holds no files"};
 }
 
+Problems check_weights(const std::string& path) {
+  if (path.empty()) return {};
+  const std::string at = "spec.train.model.weights.path: ";
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return {at + "there is no " + path + ", expected a safetensors file"};
+  if (!fs::is_regular_file(status)) return {at + path + " is no file, expected a safetensors file"};
+  if (access(path.c_str(), R_OK) != 0) return {at + path + " can't be read by this user"};
+  return {};
+}
+
 std::vector<std::string> local_warnings(const TrainingJobSpec& spec) {
   std::vector<std::string> warnings;
   if (!spec.image.empty())
@@ -93,8 +104,11 @@ Result<LocalJob> read_local_job(const std::string& file) {
   fs::path folder = fs::absolute(fs::path(file), error).parent_path();
   make_absolute(job.spec.checkpoint.path, folder);
   if (job.spec.train) {
+    std::string& weights = job.spec.train->model.weights.path;
     make_absolute(job.spec.train->data.path, folder);
+    make_absolute(weights, folder);
     Problems problems = check_data(*job.spec.train);
+    for (std::string& problem : check_weights(weights)) problems.push_back(std::move(problem));
     if (!problems.empty()) return to_error(problems);
   }
   share_cpus(job.spec);

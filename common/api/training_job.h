@@ -21,6 +21,12 @@ inline constexpr char kKind[] = "TrainingJob";
 // a TrainingJob{} is what an empty spec means. Names are the document's own; docs/trainingjob.md
 // describes every field for users and a test holds the two together.
 
+struct WeightsSpec {
+  std::string path;  // a safetensors file; empty: the parameters are drawn from train.seed
+
+  bool operator==(const WeightsSpec&) const = default;
+};
+
 struct ModelSpec {
   std::string preset;  // gpt2-124m, -350m, -774m, -1.5b; empty: the dimensions below
   std::string family = "gpt2";
@@ -29,6 +35,7 @@ struct ModelSpec {
   int64_t heads = 0;
   int64_t context = 0;     // tokens in a sequence
   int64_t vocabulary = 0;  // 0: from the preset, else from the tokenizer (bytes: 256)
+  WeightsSpec weights;     // that training begins with
 
   bool operator==(const ModelSpec&) const = default;
 };

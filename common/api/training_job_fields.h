@@ -19,6 +19,19 @@ inline constexpr size_t kCommandBytesMax = 128 << 10;
 inline constexpr double kDayMax = 365 * 86400;  // seconds
 
 template <>
+struct Schema<WeightsSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "path",
+                .meaning = "A safetensors file of a GPT-2 as Hugging Face stores it, with the "
+                           "model's dimensions; in the pod, or relative to the YAML's folder with "
+                           "lockstep run. Empty: train.seed makes the parameters.",
+                .bytes_max = kPathBytesMax},
+          &WeightsSpec::path);
+  }
+};
+
+template <>
 struct Schema<ModelSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -56,6 +69,10 @@ struct Schema<ModelSpec> {
                 .minimum = 0,
                 .maximum = 1 << 24},
           &ModelSpec::vocabulary);
+    visit(Field{.name = "weights",
+                .meaning = "The parameters that training begins with; a checkpoint of the job goes "
+                           "before them."},
+          &ModelSpec::weights);
   }
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/train/checkpoint/tensor_file.h"
+#include "agent/train/weights/export_weights.h"
 #include "common/api/hang_limit.h"
 #include "tests/agent/train/worker_world.h"
 
@@ -320,6 +321,52 @@ TEST(Worker, RefusesACheckpointOfAnotherModel) {
   ASSERT_NO_FATAL_FAILURE(other.start());
   EXPECT_EQ(other.wait(), std::vector<int>{kExitBadConfig});
   EXPECT_NE(other.log(0).find("belongs to another model"), std::string::npos) << other.log(0);
+}
+
+// Exported from what two processes reach; training from there at a rate of nothing stays there.
+TEST(Worker, BeginsWithTheWeightsOfAFileUntilThereIsACheckpoint) {
+  TemporaryFolder folder;
+  WorkerWorld::Options options = small_world(2);
+  std::string& file = options.train.model.weights.path;
+  file = folder.file("weights.safetensors");
+  ASSERT_TRUE(export_weights(undisturbed().checkpoints(), file).ok());
+  options.train.steps = 1;
+  options.train.optimizer.learningRate = 1e-60;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.log(0).find("beginning with weights"), std::string::npos) << world.log(0);
+  EXPECT_EQ(world.metric("validationLoss").back(), undisturbed().metric("validationLoss").back());
+  EXPECT_TRUE(world.checkpoint_file(1, "model.safetensors") ==
+              undisturbed().checkpoint_file(kSteps, "model.safetensors"));
+  // The checkpoint goes before the file, which isn't missed.
+  std::filesystem::remove(file);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.log(0).find("resuming from a checkpoint"), std::string::npos) << world.log(0);
+}
+
+TEST(Worker, NamesWeightsThatAreMissingOrAnotherModels) {
+  TemporaryFolder folder;
+  const std::string file = folder.file("weights.safetensors");
+  ASSERT_TRUE(export_weights(undisturbed().checkpoints(), file).ok());
+  const struct {
+    std::string path;
+    int64_t layers;
+    int exit_code;
+    std::string words;
+  } cases[] = {
+      {folder.file("nowhere"), 2, kExitDataError, folder.file("nowhere")},
+      {file, 3, kExitBadConfig, file + ": spec.train.model.layers: 3, the file has 2"},
+  };
+  for (const auto& c : cases) {
+    WorkerWorld::Options options = small_world(1);
+    options.train.model.layers = c.layers;
+    options.train.model.weights.path = c.path;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.start());
+    EXPECT_EQ(world.wait(), std::vector<int>{c.exit_code});
+    EXPECT_NE(world.log(0).find("spec.train.model.weights.path: "), std::string::npos);
+    EXPECT_NE(world.log(0).find(c.words), std::string::npos) << world.log(0);
+  }
 }
 
 TEST(Worker, RefusesAnotherOrderOfTheDataOnlyForACheckpointThatHasAPositionInIt) {
