@@ -101,21 +101,40 @@ void add_validate(CLI::App& app, lockstep::ClientContext context) {
   command->callback([files, context] { context.exit_code = lockstep::validate_files(*files); });
 }
 
+// The user's tool links nothing of the agent's: another program beside it does the work, in this
+// one's place. Returns where it can't be started, with the exit code.
+int become(const lockstep::ClientContext& context, const std::string& name,
+           std::vector<std::string> arguments) {
+  std::string program = context.environment.program_folder + "/" + name;
+  std::vector<char*> pointers{program.data()};
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  ::execv(program.c_str(), pointers.data());
+  std::cerr << "lockstep: can't start " << program << ": " << std::strerror(errno) << "\n";
+  return 1;
+}
+
 void add_bench(CLI::App& app, lockstep::ClientContext context) {
   CLI::App* command = app.add_subcommand(
       "bench", "Measure collectives between processes of this machine, as nccl-tests does");
   command->set_help_flag("");
   command->prefix_command();
-  // The user's tool links nothing of the agent's, so another program does it, in this one's place.
   command->callback([command, context] {
-    std::string program = context.environment.program_folder + "/lockstep-bench";
-    std::vector<std::string> arguments = command->remaining();
-    std::vector<char*> pointers{program.data()};
-    for (std::string& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    ::execv(program.c_str(), pointers.data());
-    std::cerr << "lockstep bench: can't start " << program << ": " << std::strerror(errno) << "\n";
-    context.exit_code = 1;
+    context.exit_code = become(context, "lockstep-bench", command->remaining());
+  });
+}
+
+void add_export(CLI::App& app, lockstep::ClientContext context) {
+  const auto from = std::make_shared<std::string>();
+  const auto to = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand(
+      "export", "Write a checkpoint's weights as a safetensors file of Hugging Face's GPT-2");
+  command->add_option("CHECKPOINT", *from, "Its folder, or one of checkpoints: the newest")
+      ->required();
+  command->add_option("FILE", *to, "The file to write; it must not be there")->required();
+  command->footer("Example: lockstep export checkpoints/step-00001000 model.safetensors");
+  command->callback([from, to, context] {
+    context.exit_code = become(context, "lockstep-worker", {"export", *from, *to});
   });
 }
 
@@ -148,6 +167,7 @@ int main(int argc, char** argv) {
   add_up(app, context);
   add_validate(app, context);
   add_bench(app, context);
+  add_export(app, context);
   lockstep::add_client_commands(app, context);
   add_version(app);
 

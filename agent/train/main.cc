@@ -6,6 +6,7 @@
 
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/progress_reporter.h"
+#include "agent/train/weights/export_weights.h"
 #include "agent/train/worker.h"
 #include "common/api/worker_config.h"
 #include "common/base/clock.h"
@@ -16,7 +17,9 @@
 namespace lockstep {
 namespace {
 
-constexpr char kUsage[] = "usage: lockstep-worker --config FILE\n";
+constexpr char kUsage[] =
+    "usage: lockstep-worker --config FILE\n"
+    "       lockstep-worker export CHECKPOINT FILE\n";
 constexpr size_t kConfigBytesMax = 16u << 20;
 
 Result<WorkerConfig> read_config(const std::string& path) {
@@ -48,6 +51,20 @@ int run(const std::string& path) {
   return Worker(*config, progress, clock).run();
 }
 
+// `lockstep export`, which checks the command line. 0, 2 for what the user can put right, 1.
+int run_export(const std::string& from, const std::string& to) {
+  const Result<ExportedWeights> done = export_weights(from, to);
+  if (!done.ok()) {
+    std::fprintf(stderr, "%s\n", done.error().message.c_str());
+    const Code code = done.error().code;
+    return code == Code::kInvalid || code == Code::kNotFound ? kExitBadConfig : 1;
+  }
+  std::printf("%s: %lld parameters in %lld tensors, of step %lld (%s)\n", to.c_str(),
+              static_cast<long long>(done->parameters), static_cast<long long>(done->tensors),
+              static_cast<long long>(done->step), done->checkpoint.c_str());
+  return 0;
+}
+
 }  // namespace
 }  // namespace lockstep
 
@@ -57,6 +74,9 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "--help") {
     std::fputs(lockstep::kUsage, stdout);
     return 0;
+  }
+  if (argc == 4 && std::string_view(argv[1]) == "export") {
+    return lockstep::run_export(argv[2], argv[3]);
   }
   if (argc != 3 || std::string_view(argv[1]) != "--config") {
     std::fputs(lockstep::kUsage, stderr);

@@ -87,6 +87,11 @@ std::string with_template(const std::string& pod_spec) {
   return job("  podTemplate: {spec: {" + pod_spec + "}}\n");
 }
 
+std::string with_weights(const std::string& path) {
+  std::string text = job();
+  return text.replace(text.find("context: 8"), 10, "context: 8, weights: {path: " + path + "}");
+}
+
 struct Case {
   const char* what;
   std::string document;
@@ -101,6 +106,12 @@ std::vector<Case> cases() {
       {"heads and tensor", with_heads("4"), {"heads", "tensor"}},
       {"missing data file", with_data_path("nowhere.txt"), {"spec.train.data.path", "nowhere.txt"}},
       {"empty data folder", with_data_path("empty"), {"spec.train.data.path", "empty"}},
+      {"missing weights",
+       with_weights("nowhere.safetensors"),
+       {"spec.train.model.weights.path", "nowhere.safetensors"}},
+      {"a folder of weights",
+       with_weights("empty"),
+       {"spec.train.model.weights.path", "expected a safetensors file"}},
       {"port out of range",
        job("  rendezvous: {port: 70000}\n"),
        {"spec.rendezvous.port", "70000"}},
@@ -226,6 +237,15 @@ TEST_F(BadInput, BenchSaysWhatItCanMeasure) {
   Outcome right = run_program("bench all-reduce --ranks 2 --sizes 8:8K:32 --iterations 2");
   EXPECT_EQ(right.exit_code, 0) << right.text;
   EXPECT_NE(right.text.find("busbw"), std::string::npos) << right.text;
+}
+
+TEST_F(BadInput, ExportSaysWhatItNeeds) {
+  EXPECT_EQ(run_program("export").exit_code, 2);
+  EXPECT_EQ(run_program("export " + folder_).exit_code, 2);
+  Outcome none = run_program("export " + folder_ + " " + folder_ + "/model.safetensors");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_NE(none.text.find(folder_ + " has no checkpoint"), std::string::npos) << none.text;
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/model.safetensors"));
 }
 
 TEST_F(BadInput, MissingProgramsAreAFailureInOneLineOfJson) {

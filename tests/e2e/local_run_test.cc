@@ -15,6 +15,7 @@
 #include "cli/run/local_run.h"
 #include "tests/support/job_run.h"
 #include "tests/support/processes.h"
+#include "tests/support/program.h"
 
 namespace lockstep::test {
 namespace {
@@ -27,6 +28,7 @@ struct TinyJob {
   int steps = 60;
   int every = 20;  // steps between checkpoints, and between validations
   int port = 29500;
+  fs::path weights = {};  // copied beside the document, which names it relative to itself
 };
 
 std::string document(const TinyJob& job) {
@@ -36,7 +38,8 @@ std::string document(const TinyJob& job) {
        << "\n  threadsPerProcess: 1\n  terminationGracePeriodSeconds: 20\n"
        << "  rendezvous: {port: " << job.port << "}\n  checkpoint: {everySteps: " << job.every
        << ", keep: 2}\n"
-       << "  train:\n    model: {layers: 2, width: 32, heads: 2, context: 32}\n"
+       << "  train:\n    model: {layers: 2, width: 32, heads: 2, context: 32"
+       << (job.weights.empty() ? "" : ", weights: {path: model.safetensors}") << "}\n"
        << "    data: {path: text.txt, validationFraction: 0.05}\n    steps: " << job.steps << "\n"
        << "    batch: {global: 8, micro: 2}\n    optimizer: {learningRate: 5.0e-3}\n"
        << "    bucketBytes: 16384\n    validation: {everySteps: " << job.every << "}\n"
@@ -50,6 +53,7 @@ class TinyRun {
   explicit TinyRun(const TinyJob& job) {
     write_file(folder_.path() / "text.txt", generated_text(20'000, 5));
     write_file(folder_.path() / "job.yaml", document(job));
+    if (!job.weights.empty()) fs::copy_file(job.weights, folder_.path() / "model.safetensors");
     run_ = std::make_unique<JobRun>(JobRun::Options{
         .job = folder_.path() / "job.yaml", .output = output(), .log = folder_.path() / "log"});
   }
@@ -162,6 +166,22 @@ TEST(LocalRunTest, TrainsToCompleteAndSaysSoInOneLine) {
   // The token, the key and the pods' files.
   EXPECT_FALSE(fs::exists(tiny.output() / "node"));
   expect_nothing_left(tiny);
+}
+
+TEST(LocalRunTest, AJobBeginsWithTheWeightsThatWereExportedOfAnother) {
+  TinyRun first({});
+  ASSERT_EQ(first.run().wait(), 0) << first.log();
+  TemporaryFolder folder;
+  const fs::path file = folder.path() / "exported.safetensors";
+  const Outcome exported = run_program({.arguments = {LOCKSTEP_BIN_DIR "/lockstep", "export",
+                                                      first.output() / "checkpoints", file}});
+  ASSERT_EQ(exported.code, 0) << exported.errors;
+  EXPECT_NE(exported.output.find("of step 60"), std::string::npos) << exported.output;
+  TinyRun second({.steps = 3, .weights = file});
+  ASSERT_EQ(second.run().wait(), 0) << second.log();
+  const std::map<int64_t, double> before = first.losses(), after = second.losses();
+  ASSERT_EQ(after.size(), 3u);
+  EXPECT_LT(after.at(1), before.at(1) - 1) << "as it was when training began without them";
 }
 
 TEST(LocalRunTest, ATakenPortEndsItWithItsNumber) {
