@@ -1,5 +1,6 @@
 # The image with controller, agent and worker, and nothing else: no shell, no package manager.
-# BuildKit or buildah builds it: both leave out stages that nothing needs.
+# BuildKit or buildah builds it: both leave out stages that nothing needs. (buildah 1.28 has to be told
+# --build-arg BUNDLE=compiled: it doesn't look at the default when it does so.)
 #   docker build -t lockstep:0.1.0 .
 # With CUDA, in an image of Debian 12 that has the CUDA Toolkit:
 #   docker build -t lockstep:0.1.0-cuda --build-arg CUDA=ON --build-arg BUILD_IMAGE=IMAGE .

@@ -144,7 +144,7 @@ compile_image() {
   local cuda=$1 program
   shift
   "${store[@]}" bud -q --isolation chroot --network host --volume /etc/apt:/etc/apt:ro "$@" \
-    --build-arg "CUDA=$cuda" -t lockstep-compiled . >"build/e2e-compiled-$cuda.log" 2>&1 || fails "build/e2e-compiled-$cuda.log"
+    --build-arg BUNDLE=compiled --build-arg "CUDA=$cuda" -t lockstep-compiled . >"build/e2e-compiled-$cuda.log" 2>&1 || fails "build/e2e-compiled-$cuda.log"
   rm -rf build/e2e-compiled && mkdir build/e2e-compiled
   "${store[@]}" push -q lockstep-compiled "dir:$root/build/e2e-compiled"
   for layer in build/e2e-compiled/*; do ! tar -tf "$layer" >/dev/null 2>&1 || tar -C build/e2e-compiled -xf "$layer"; done
