@@ -68,7 +68,6 @@ inline Place scratch(size_t at) {
 
 // Places in a tree over the ranks that has the root at place 0.
 struct TreePlace {
-  int place = 0;
   int parent = -1;  // ranks of the group; -1: none
   int children[2] = {-1, -1};
 };

@@ -40,7 +40,7 @@ int keep_own_of_all(const Task& task, MovePlan& plan) {
 
 TreePlace tree_place(const Task& task) {
   const int place = place_of_rank(task);
-  TreePlace found{.place = place};
+  TreePlace found;
   if (place > 0) found.parent = rank_at_place(task, (place - 1) / 2);
   for (int child = 0; child < 2; ++child) {
     const int below = 2 * place + 1 + child;

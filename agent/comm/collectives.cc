@@ -1,8 +1,11 @@
 #include "agent/comm/collectives.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <limits>
 #include <string>
+#include <utility>
 
 #include "agent/comm/algorithms.h"
 #include "common/base/check.h"
@@ -75,63 +78,83 @@ const Entry* find(Collective kind, Algorithm algorithm) {
   return found == std::end(kEntries) ? nullptr : found;
 }
 
-bool halving_pays(const Task& task, CollectiveKind kind) {
-  if (kind != CollectiveKind::kAllReduce && !is_power_of_two(task.size)) return false;
+// The operations that have several ways, with the names that the cost model has for them.
+constexpr std::pair<Collective, CollectiveKind> kModelled[] = {
+    {Collective::kAllReduce, CollectiveKind::kAllReduce},
+    {Collective::kReduce, CollectiveKind::kReduce},
+    {Collective::kBroadcast, CollectiveKind::kBroadcast},
+    {Collective::kAllGather, CollectiveKind::kAllGather},
+    {Collective::kReduceScatter, CollectiveKind::kReduceScatter}};
+constexpr std::pair<Algorithm, CollectiveWay> kWays[] = {
+    {Algorithm::kDirect, CollectiveWay::kDirect},
+    {Algorithm::kTree, CollectiveWay::kTree},
+    {Algorithm::kByHost, CollectiveWay::kByHost},
+    {Algorithm::kRing, CollectiveWay::kRing},
+    {Algorithm::kHalving, CollectiveWay::kHalving}};
+
+// In bytes of the network between the ranks.
+Network network_of(const Task& task) {
   const bool on_one_host = task.hosts == nullptr || task.hosts->hosts() == 1;
-  const Network network{
-      .latency_s = static_cast<double>(on_one_host ? kStepBytesOnHost : kStepBytesBetweenHosts),
-      .bytes_per_s = 1};
-  const auto cost = [&](CollectiveWay way) {
-    return collective_seconds({.kind = kind,
-                               .way = way,
-                               .ranks = task.size,
-                               .block_bytes = static_cast<double>(block_bytes(task))},
-                              network)
-        .value();
-  };
-  return cost(CollectiveWay::kHalving) <= cost(CollectiveWay::kRing) * 7 / 8;
+  return {.latency_s = static_cast<double>(on_one_host ? kStepBytesOnHost : kStepBytesBetweenHosts),
+          .bytes_per_s = 1,
+          .host_latency_s = static_cast<double>(kStepBytesOnHost) / kHostTimesNetwork,
+          .host_bytes_per_s = kHostTimesNetwork};
 }
 
-// For what is large.
-Algorithm choose_large(const Task& task) {
-  if (has_two_levels(task)) return Algorithm::kByHost;
-  const bool pays =
-      (task.kind == Collective::kAllReduce && halving_pays(task, CollectiveKind::kAllReduce)) ||
-      (task.kind == Collective::kAllGather && halving_pays(task, CollectiveKind::kAllGather)) ||
-      (task.kind == Collective::kReduceScatter &&
-       halving_pays(task, CollectiveKind::kReduceScatter));
-  return pays ? Algorithm::kHalving : Algorithm::kRing;
+// The first that takes little longer than the best by the cost model, which knows nothing
+// of congestion: what sends to few neighbours goes before what sends across the whole network, but
+// for what is small.
+Algorithm choose_by_cost(const Task& task, CollectiveKind kind, bool small) {
+  constexpr Algorithm kSmallFirst[] = {Algorithm::kDirect, Algorithm::kHalving, Algorithm::kTree,
+                                       Algorithm::kByHost, Algorithm::kRing};
+  constexpr Algorithm kLargeFirst[] = {Algorithm::kByHost, Algorithm::kRing, Algorithm::kHalving,
+                                       Algorithm::kTree, Algorithm::kDirect};
+  const Network network = network_of(task);
+  std::array<double, kAlgorithms> costs;
+  costs.fill(std::numeric_limits<double>::infinity());
+  for (const auto& [algorithm, way] : kWays) {
+    const Entry* entry = find(task.kind, algorithm);
+    if (entry == nullptr || *lacking(*entry, task) != '\0') continue;
+    costs[static_cast<size_t>(algorithm)] =
+        collective_seconds({.kind = kind,
+                            .way = way,
+                            .ranks = task.size,
+                            .block_bytes = static_cast<double>(block_bytes(task)),
+                            .hosts = task.hosts == nullptr ? 0 : task.hosts->hosts()},
+                           network)
+            .value();
+  }
+  const double enough = *std::min_element(costs.begin(), costs.end()) * 8 / 7;
+  for (const Algorithm algorithm : small ? kSmallFirst : kLargeFirst) {
+    if (costs[static_cast<size_t>(algorithm)] <= enough) return algorithm;
+  }
+  CHECK(false);
+}
+
+bool is_small(const Task& task) {
+  const size_t block = block_bytes(task);
+  if (task.kind == Collective::kBroadcast) return block <= kSmallBytesMax;
+  const bool direct =
+      task.kind == Collective::kAllGather || task.kind == Collective::kReduceScatter;
+  const size_t most = direct && !has_two_levels(task) ? kDirectBytesMax : kSmallBytesMax;
+  return static_cast<size_t>(task.size - 1) * block <= most;
 }
 
 Algorithm choose(const Task& task) {
-  const size_t others = static_cast<size_t>(task.size - 1);
-  const size_t block = block_bytes(task);
-  const bool small = others * block <= kSmallBytesMax;
-  switch (task.kind) {
-    case Collective::kAllReduce:
-      return small ? Algorithm::kDirect : choose_large(task);
-    case Collective::kReduce:
-      return small ? Algorithm::kTree : choose_large(task);
-    case Collective::kBroadcast:
-      return block <= kSmallBytesMax ? Algorithm::kTree : choose_large(task);
-    case Collective::kAllGather:
-    case Collective::kReduceScatter:
-      if (small || (!has_two_levels(task) && others * block <= kDirectBytesMax)) {
-        return Algorithm::kDirect;
-      }
-      return choose_large(task);
-    case Collective::kScatter:
-    case Collective::kGather:
-      return Algorithm::kOneRoot;
-    case Collective::kBarrier:
-      return task.size <= kDirectBarrierMax ? Algorithm::kDirect : Algorithm::kHalving;
-    case Collective::kForm:
-    case Collective::kAllToAll:
-    case Collective::kSend:
-    case Collective::kReceive:
-      return Algorithm::kDirect;
+  const bool small = is_small(task);
+  for (const auto& [collective, kind] : kModelled) {
+    if (collective != task.kind) continue;
+    if (small && task.size <= kDirectRanksMax) {
+      if (find(task.kind, Algorithm::kDirect) != nullptr) return Algorithm::kDirect;
+      if (block_bytes(task) <= kTreeBytesMax && !has_two_levels(task)) return Algorithm::kTree;
+    }
+    return choose_by_cost(task, kind, small);
   }
-  CHECK(false);
+  if (task.kind == Collective::kScatter || task.kind == Collective::kGather) {
+    return Algorithm::kOneRoot;
+  }
+  if (task.kind == Collective::kBarrier && task.size > kDirectRanksMax) return Algorithm::kHalving;
+  return Algorithm::kDirect;
 }
 
 Error no_such_algorithm(const Task& task, const char* because) {

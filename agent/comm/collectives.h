@@ -17,35 +17,35 @@ namespace lockstep {
 // Which one kAuto takes depends on operation, n, S and the hosts alone. Two levels: the group is on
 // several hosts, of which one at least has several ranks.
 //
-//   operation      | algorithm | chosen               | bytes a rank sends at most       | hops
-//   all_reduce     | direct    | (n-1)S <= 32 KiB     | (n-1)S                           | 1
-//                  | by-host   | else, two levels     | see below                        | 2m, pipelined
-//                  | halving   | else, where it pays  | 2(n-1)/n S; n no power of 2: + S | 2 lg n (+2)
-//                  | ring      | else                 | 2(n-1)/n S                       | 2(n-1), pipelined
-//                  | tree      | by name              | 3S (the root 2S)                 | 2 lg n, pipelined
-//                  | one-root  | by name              | S, the root (n-1)S               | 2
-//   reduce         | tree      | (n-1)S <= 32 KiB     | S                                | lg n, pipelined
-//                  | by-host   | else, two levels     | S                                | m-1 + k-1, pipelined
-//                  | ring      | else (a chain)       | S                                | n-1, pipelined
-//                  | one-root  | by name              | S                                | 1
-//   broadcast      | tree      | S <= 32 KiB          | 2S                               | lg n, pipelined
-//                  | by-host   | else, two levels     | 2S                               | m-1 + k-1, pipelined
-//                  | ring      | else (a chain)       | S                                | n-1, pipelined
-//                  | one-root  | by name              | the root (n-1)S                  | 1
-//   all_gather     | direct    | (n-1)S <= 1 MiB, with two levels 32 KiB | (n-1)S        | 1
-//                  | by-host   | else, two levels     | (n-1)S                           | 2
-//                  | halving   | else, where it pays, n = 2^k | (n-1)S                   | lg n
-//                  | ring      | else                 | (n-1)S                           | n-1, pipelined
-//   reduce_scatter | direct    | (n-1)S <= 1 MiB, with two levels 32 KiB | (n-1)S        | 1
-//                  | by-host   | else, two levels     | (n-1)S                           | 2
-//                  | halving   | else, where it pays, n = 2^k | (n-1)S                   | lg n
-//                  | ring      | else                 | (n-1)S                           | n-1, pipelined
-//   scatter        | one-root  | always               | the root (n-1)S                  | 1
-//   gather         | one-root  | always               | S                                | 1
-//   all_to_all     | direct    | always               | (n-1)S                           | 1
-//   barrier        | direct    | n <= 8               | headers alone                    | 1
-//                  | halving   | else (by distance)   | headers alone                    | lg n, rounded up
-//   send           | direct    | always               | S                                | 1
+//   operation      | algorithm | bytes a rank sends at most       | hops
+//   all_reduce     | direct    | (n-1)S                           | 1
+//                  | by-host   | see below                        | 2m, pipelined
+//                  | halving   | 2(n-1)/n S; n no power of 2: + S | 2 lg n (+2)
+//                  | ring      | 2(n-1)/n S                       | 2(n-1), pipelined
+//                  | tree      | 3S (the root 2S)                 | 2 lg n, pipelined
+//                  | one-root  | S, the root (n-1)S               | 2
+//   reduce         | tree      | S                                | lg n, pipelined
+//                  | by-host   | S                                | m-1 + k-1, pipelined
+//                  | ring      | S                                | n-1, pipelined (a chain)
+//                  | one-root  | S                                | 1
+//   broadcast      | tree      | 2S                               | lg n, pipelined
+//                  | by-host   | 2S                               | m-1 + k-1, pipelined
+//                  | ring      | S                                | n-1, pipelined (a chain)
+//                  | one-root  | the root (n-1)S                  | 1
+//   all_gather     | direct    | (n-1)S                           | 1
+//                  | by-host   | (n-1)S                           | 2
+//                  | halving   | (n-1)S; n = 2^k                  | lg n
+//                  | ring      | (n-1)S                           | n-1, pipelined
+//   reduce_scatter | direct    | (n-1)S                           | 1
+//                  | by-host   | (n-1)S                           | 2
+//                  | halving   | (n-1)S; n = 2^k                  | lg n
+//                  | ring      | (n-1)S                           | n-1, pipelined
+//   scatter        | one-root  | the root (n-1)S                  | 1
+//   gather         | one-root  | S                                | 1
+//   all_to_all     | direct    | (n-1)S                           | 1
+//   barrier        | direct    | headers alone                    | 1
+//                  | halving   | headers alone (by distance)      | lg n, rounded up
+//   send           | direct    | S                                | 1
 //
 // What leaves a host, of m hosts with k ranks each (n = mk), at most; the others for ranks that are
 // numbered host by host, and more where they are not:
@@ -61,9 +61,16 @@ namespace lockstep {
 // (m-1) k S and (n-k) S for its own k.
 // clang-format on
 //
-// Halving pays where the model of common/layout/collective_cost.h says that it saves an eighth of
-// the ring's time, with a step that costs as long as kStepBytes take to travel: it sends across the
-// whole network what the ring gives to its neighbour, of which the model knows nothing.
+// kAuto takes, of all ways but one-root, the first in its order that by the model of
+// common/layout/collective_cost.h takes at most 8/7 of the best one's time, where a step costs as
+// long as kStepBytes... take to travel. The order is direct, halving, tree, by-host, ring for what
+// is small (kSmallBytesMax, kDirectBytesMax), else by-host, ring, halving, tree, direct: the ring
+// gives to its neighbour what others send across the whole network, of which the model knows
+// nothing. Up to kDirectRanksMax ranks what is small goes direct without asking (measured: 1.5 to 2
+// times as fast as halving with 4 and 8 ranks, in memory, over TCP and with both), or with one
+// level
+// and up to kTreeBytesMax by the tree, where there is no direct way. So does a barrier, by halving
+// for more ranks.
 //
 // An algorithm that an operation does not have is refused (kInvalid).
 //
@@ -83,14 +90,19 @@ namespace lockstep {
 // Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009 (ring);
 // Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
 // IJHPCA 2005 (halving, tree, dissemination).
+// Small is up to so many bytes that a rank sends (broadcast: that the block has); of all_gather and
+// reduce_scatter with one level up to kDirectBytesMax.
 constexpr size_t kSmallBytesMax = size_t{32} << 10;
 constexpr size_t kDirectBytesMax = size_t{1} << 20;
-constexpr int kDirectBarrierMax = 8;
+constexpr int kDirectRanksMax = 8;
+constexpr size_t kTreeBytesMax = size_t{4} << 10;
 // Latency times bandwidth: measured were on one machine (bench/results) over TCP 10.6 us and
 // 2.06 GB/s, in memory 1.2 us and 11.1 GB/s, with shared cores 5.4 us and 5.66 GB/s; a network of
 // 25 Gbit/s with 20 us has 64 KiB.
 constexpr size_t kStepBytesBetweenHosts = size_t{64} << 10;
 constexpr size_t kStepBytesOnHost = size_t{8} << 10;
+// By host, memory carries so many times what the network does.
+constexpr double kHostTimesNetwork = 4;
 
 struct Segment {
   int64_t begin = 0;  // elements

@@ -16,7 +16,9 @@ namespace lockstep {
 std::vector<CommOptions> meet(Backend backend, int ranks) {
   std::vector<CommOptions> all(static_cast<size_t>(ranks));
   std::vector<PeerAddress> peers;
-  const int hosts = backend == Backend::kMixed ? std::min(2, ranks) : 1;
+  const int hosts = backend == Backend::kTcp     ? ranks
+                    : backend == Backend::kMixed ? std::min(2, ranks)
+                                                 : 1;
   const int per_host = (ranks + hosts - 1) / hosts;
   std::vector<int> memory;
   for (int host = 0; host < hosts; ++host) memory.push_back(::memfd_create("bench", MFD_CLOEXEC));

@@ -23,20 +23,39 @@ double piece_of(const CollectiveCase& what) {
   return std::min(what.block_bytes, kPieceBytes);
 }
 
-// Hops of a binary tree from its root to the last leaf, and the messages of each.
+// The most bits of a number from 0 to `last`.
+int64_t most_bits(uint64_t last) {
+  int most = std::popcount(last);
+  for (int bit = 0; last >> bit != 0; ++bit) {
+    if ((last >> bit & 1) != 0) most = std::max(most, std::popcount(last >> (bit + 1)) + bit);
+  }
+  return most;
+}
+
+// A binary tree whose levels are full but for the last, from its root to the leaf that is reached
+// last: each right child comes behind its left sibling.
 struct Tree {
   double depth = 0;
+  double steps = 0;
+  double behind = 0;
   double children = 1;
 };
 Tree tree_of(int64_t ranks) {
-  return {.depth = static_cast<double>(floor_log2(ranks)), .children = ranks == 2 ? 1.0 : 2.0};
+  const int64_t depth = floor_log2(ranks);
+  Tree tree{.depth = static_cast<double>(depth), .children = ranks == 2 ? 1.0 : 2.0};
+  // The rightmost leaf above the last level, or one of those in it.
+  const int64_t right_turns = most_bits(static_cast<uint64_t>(ranks - (int64_t{1} << depth)));
+  const bool above = 2 * (depth - 1) > depth + right_turns;
+  tree.steps = static_cast<double>(above ? depth - 1 : depth);
+  tree.behind = static_cast<double>(above ? depth - 1 : right_turns);
+  return tree;
 }
 
 CollectiveSteps halving_all_reduce_steps(const CollectiveCase& what) {
   const int64_t levels = floor_log2(what.ranks);
   const auto power = static_cast<double>(int64_t{1} << levels);
   const double paired = is_power_of_two(what.ranks) ? 0 : 2;
-  return {2 * static_cast<double>(levels) + paired,
+  return {2 * static_cast<double>(levels) + paired, 0,
           2 * (power - 1) / power * what.block_bytes + paired * what.block_bytes};
 }
 
@@ -45,33 +64,63 @@ CollectiveSteps all_reduce_steps(const CollectiveCase& what) {
   const double block = what.block_bytes;
   switch (what.way) {
     case CollectiveWay::kDirect:
-      return {n - 1, (n - 1) * block};
+      return {1, n - 2, (n - 1) * block};
     case CollectiveWay::kRing:
-      return {2 * (n - 1), 2 * (n - 1) / n * block};
+      return {2 * (n - 1), 0, 2 * (n - 1) / n * block};
     case CollectiveWay::kTree: {
       const Tree tree = tree_of(what.ranks);
       const double times = what.ranks == 2 ? 1 : what.ranks < 5 ? 2 : 3;
-      return {2 * tree.depth * tree.children,
+      return {tree.depth + tree.steps, tree.behind,
               times * block + (2 * tree.depth - 1) * piece_of(what)};
     }
     case CollectiveWay::kHalving:
+    case CollectiveWay::kByHost:
       break;
   }
   return halving_all_reduce_steps(what);
 }
 
+// Those of a reduce too, of which what arrives does not wait for what arrives beside it.
 CollectiveSteps broadcast_steps(const CollectiveCase& what) {
   if (what.way == CollectiveWay::kRing) {
     const auto n = static_cast<double>(what.ranks);
-    return {n - 1, what.block_bytes + (n - 2) * piece_of(what)};
+    return {n - 1, 0, what.block_bytes + (n - 2) * piece_of(what)};
   }
   const Tree tree = tree_of(what.ranks);
-  return {tree.depth * tree.children,
-          tree.children * (what.block_bytes + (tree.depth - 1) * piece_of(what))};
+  const double bytes = tree.children * (what.block_bytes + (tree.depth - 1) * piece_of(what));
+  if (what.kind == CollectiveKind::kReduce) return {tree.depth, 0, bytes};
+  return {tree.steps, tree.behind, bytes};
+}
+
+bool has_two_levels(const CollectiveCase& what) {
+  return what.hosts > 1 && what.hosts < what.ranks;
+}
+
+double ranks_of_host(const CollectiveCase& what) {
+  return static_cast<double>(what.ranks) / static_cast<double>(what.hosts);
+}
+
+CollectiveCost by_host_cost(const CollectiveCase& what) {
+  const auto m = static_cast<double>(what.hosts);
+  const double k = ranks_of_host(what);
+  const double block = what.block_bytes;
+  if (what.kind == CollectiveKind::kAllReduce) {
+    return {.network = {2 * (m - 1), 0, 2 * (m - 1) / m * block},
+            .within = {2, std::max(0.0, 2 * (k - 2)), 2 * (k - 1) / k * block}};
+  }
+  if (what.kind == CollectiveKind::kBroadcast || what.kind == CollectiveKind::kReduce) {
+    return {.network = {m - 1, 0, block + (m - 2) * piece_of(what)},
+            .within = {k - 1, 1, block + std::max(0.0, k - 2) * piece_of(what)}};
+  }
+  return {.network = {1, m - 2, (m - 1) * k * block},
+          .within = {2, std::max(0.0, m * (k - 1) - 2), m * (k - 1) * block}};
 }
 
 bool has(const CollectiveCase& what) {
   const CollectiveWay way = what.way;
+  if (way == CollectiveWay::kByHost) {
+    return has_two_levels(what) && what.kind != CollectiveKind::kAllToAll;
+  }
   switch (what.kind) {
     case CollectiveKind::kAllReduce:
       return true;
@@ -80,11 +129,38 @@ bool has(const CollectiveCase& what) {
       return way == CollectiveWay::kDirect || way == CollectiveWay::kRing ||
              (way == CollectiveWay::kHalving && is_power_of_two(what.ranks));
     case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
       return way == CollectiveWay::kTree || way == CollectiveWay::kRing;
     case CollectiveKind::kAllToAll:
       return way == CollectiveWay::kDirect;
   }
   return false;
+}
+
+CollectiveSteps flat_steps(const CollectiveCase& what) {
+  switch (what.kind) {
+    case CollectiveKind::kAllReduce:
+      return all_reduce_steps(what);
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+      return broadcast_steps(what);
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kAllToAll:
+      break;
+  }
+  const auto others = static_cast<double>(what.ranks - 1);
+  const double bytes = others * what.block_bytes;
+  if (what.way == CollectiveWay::kDirect) return {1, others - 1, bytes};
+  if (what.way == CollectiveWay::kRing) return {others, 0, bytes};
+  return {static_cast<double>(floor_log2(what.ranks)), 0, bytes};
+}
+
+// A message behind another one, as a part of a latency.
+constexpr double kBehind = 0.5;
+
+double latencies(const CollectiveSteps& steps) {
+  return steps.steps + kBehind * steps.behind;
 }
 
 struct Sums {
@@ -94,17 +170,17 @@ struct Sums {
 }  // namespace
 
 std::string_view name_of(CollectiveKind kind) {
-  constexpr std::string_view kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                         "all_to_all"};
+  constexpr std::string_view kNames[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                         "broadcast",  "reduce",         "all_to_all"};
   return kNames[static_cast<size_t>(kind)];
 }
 
 std::string_view name_of(CollectiveWay way) {
-  constexpr std::string_view kNames[] = {"direct", "ring", "tree", "halving"};
+  constexpr std::string_view kNames[] = {"direct", "ring", "tree", "halving", "by-host"};
   return kNames[static_cast<size_t>(way)];
 }
 
-Result<CollectiveSteps> collective_steps(const CollectiveCase& what) {
+Result<CollectiveCost> collective_steps(const CollectiveCase& what) {
   if (what.ranks < 1 || what.block_bytes < 0) {
     return invalid("[cost] a collective has one rank or more and no negative bytes, not " +
                    std::to_string(what.ranks) + " and " + std::to_string(what.block_bytes));
@@ -114,22 +190,25 @@ Result<CollectiveSteps> collective_steps(const CollectiveCase& what) {
                    std::to_string(what.ranks) + " ranks has no way '" +
                    std::string(name_of(what.way)) + "'");
   }
-  if (what.ranks == 1) return CollectiveSteps{};
-  if (what.kind == CollectiveKind::kAllReduce) return all_reduce_steps(what);
-  if (what.kind == CollectiveKind::kBroadcast) return broadcast_steps(what);
-  const auto others = static_cast<double>(what.ranks - 1);
-  const bool halves = what.way == CollectiveWay::kHalving;
-  return CollectiveSteps{halves ? static_cast<double>(floor_log2(what.ranks)) : others,
-                         others * what.block_bytes};
+  if (what.ranks == 1) return CollectiveCost{};
+  if (what.way == CollectiveWay::kByHost) return by_host_cost(what);
+  CollectiveCost cost{.network = flat_steps(what), .within = {}};
+  if (has_two_levels(what) && what.way != CollectiveWay::kRing) {
+    cost.network.bytes *= ranks_of_host(what);
+  }
+  return cost;
 }
 
 Result<double> collective_seconds(const CollectiveCase& what, const Network& network) {
-  TRY_ASSIGN(const CollectiveSteps steps, collective_steps(what));
+  TRY_ASSIGN(const CollectiveCost cost, collective_steps(what));
   const double shared =
       network.cores == 0
           ? 1
           : std::max(1.0, static_cast<double>(what.ranks) / static_cast<double>(network.cores));
-  return shared * (steps.steps * network.latency_s + steps.bytes / network.bytes_per_s);
+  const double between_s = cost.network.bytes / network.bytes_per_s;
+  const double within_s = cost.within.bytes / network.host_bytes_per_s;
+  return shared * (latencies(cost.network) * network.latency_s +
+                   latencies(cost.within) * network.host_latency_s + std::max(between_s, within_s));
 }
 
 CollectiveWay fastest_way(const CollectiveCase& what, const Network& network) {
@@ -155,7 +234,8 @@ Result<Network> fit_network(std::span<const TimedCollective> measured, int64_t c
     const Network unit{
         .latency_s = 1, .bytes_per_s = std::numeric_limits<double>::infinity(), .cores = cores};
     TRY_ASSIGN(const double steps, collective_seconds(timed.what, unit));
-    TRY_ASSIGN(const double bytes, collective_seconds(timed.what, {0, 1, cores}));
+    TRY_ASSIGN(const double bytes,
+               collective_seconds(timed.what, {.bytes_per_s = 1, .cores = cores}));
     const double a = steps / timed.seconds;
     const double b = bytes / timed.seconds;
     sums.aa += a * a;

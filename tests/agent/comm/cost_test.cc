@@ -20,6 +20,7 @@ constexpr Pair kKinds[] = {{CollectiveKind::kAllReduce, Collective::kAllReduce},
                            {CollectiveKind::kReduceScatter, Collective::kReduceScatter},
                            {CollectiveKind::kAllGather, Collective::kAllGather},
                            {CollectiveKind::kBroadcast, Collective::kBroadcast},
+                           {CollectiveKind::kReduce, Collective::kReduce},
                            {CollectiveKind::kAllToAll, Collective::kAllToAll}};
 constexpr std::pair<CollectiveWay, Algorithm> kWays[] = {
     {CollectiveWay::kDirect, Algorithm::kDirect},
@@ -138,15 +139,10 @@ TEST(CollectiveCost, HasTheWaysThatTheCommunicatorHas) {
 
 TEST(CollectiveCost, CountsTheStepsThatThePlansTake) {
   on_every_case([](const Task& task, const CollectiveCase& what) {
-    const auto steps = collective_steps(what);
-    if (!steps.ok()) return;
-    const auto played = static_cast<double>(Play(task).run());
-    if (what.way == CollectiveWay::kTree) {  // full levels are the bound
-      EXPECT_LE(played, steps->steps) << name(what);
-      EXPECT_GE(played, steps->steps / 2) << name(what);
-    } else {
-      EXPECT_EQ(played, steps->steps) << name(what);
-    }
+    const auto cost = collective_steps(what);
+    if (!cost.ok()) return;
+    EXPECT_EQ(static_cast<double>(Play(task).run()), cost->network.steps + cost->network.behind)
+        << name(what);
   });
 }
 
@@ -174,8 +170,60 @@ TEST(CollectiveCost, CountsTheBytesThatTheBusiestRankSendsOrReceives) {
     // Of halving with ranks beyond the power of two the two phases beside follow each other.
     const bool paired = what.kind == CollectiveKind::kAllReduce &&
                         what.way == CollectiveWay::kHalving && (what.ranks & (what.ranks - 1)) != 0;
-    EXPECT_NEAR(steps->bytes / 1e15, most + (paired ? 1 : 0), 1e-6) << name(what);
+    EXPECT_NEAR(steps->network.bytes / 1e15, most + (paired ? 1 : 0), 1e-6) << name(what);
   });
+}
+
+// Bytes that leave the busiest host, and the most that a rank sends within its host.
+struct Left {
+  double host = 0;
+  double within = 0;
+};
+Left most_left(Task task) {
+  Left most;
+  std::vector<double> of_host(static_cast<size_t>(task.hosts->hosts()));
+  for (task.rank = 0; task.rank < task.size; ++task.rank) {
+    MovePlan plan;
+    make_plan(task, plan);
+    double within = 0;
+    const auto host = [&](int rank) { return task.hosts->host[static_cast<size_t>(rank)]; };
+    for (const Move& move : plan.moves()) {
+      if (move.kind != Move::Kind::kSend) continue;
+      const auto bytes = static_cast<double>(move.bytes) / double{kCount};
+      const bool leaves = host(move.peer) != host(task.rank);
+      (leaves ? of_host[static_cast<size_t>(host(task.rank))] : within) += bytes;
+    }
+    most.within = std::max(most.within, within);
+  }
+  most.host = *std::max_element(of_host.begin(), of_host.end());
+  return most;
+}
+
+TEST(CollectiveCost, CountsByHostWhatLeavesAHostAndWhatStays) {
+  for (const Pair& kind : kKinds) {
+    for (const auto& [m, k] : {std::pair<int, int>{2, 2}, {2, 4}, {3, 2}, {4, 3}, {5, 2}}) {
+      std::vector<int> nodes;
+      for (int rank = 0; rank < m * k; ++rank) nodes.push_back(rank / k);
+      const HostMap hosts = make_host_map(nodes);
+      const Task task{.kind = kind.collective,
+                      .algorithm = Algorithm::kByHost,
+                      .size = m * k,
+                      .count = kCount,
+                      .type = DataType::kU8,
+                      .hosts = &hosts};
+      const CollectiveCase what{.kind = kind.kind,
+                                .way = CollectiveWay::kByHost,
+                                .ranks = m * k,
+                                .block_bytes = 1e15,
+                                .hosts = m};
+      const auto cost = collective_steps(what);
+      ASSERT_EQ(cost.ok(), choose_algorithm(task).ok()) << name(what);
+      if (!cost.ok()) continue;
+      const Left left = most_left(task);
+      EXPECT_NEAR(cost->network.bytes / 1e15, left.host, 1e-6) << name(what);
+      EXPECT_NEAR(cost->within.bytes / 1e15, left.within, 1e-6) << name(what);
+    }
+  }
 }
 
 }  // namespace

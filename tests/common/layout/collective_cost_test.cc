@@ -11,7 +11,7 @@ namespace {
 CollectiveSteps steps_of(const CollectiveCase& what) {
   const auto steps = collective_steps(what);
   EXPECT_TRUE(steps.ok()) << steps.error().message;
-  return *steps;
+  return steps->network;
 }
 
 TEST(CollectiveCost, ARingsBytesStayBoundedAndItsStepsGrowWithTheWorld) {
@@ -20,6 +20,30 @@ TEST(CollectiveCost, ARingsBytesStayBoundedAndItsStepsGrowWithTheWorld) {
     EXPECT_DOUBLE_EQ(steps.steps, 2.0 * static_cast<double>(n - 1));
     EXPECT_LT(steps.bytes, 2e6);
   }
+}
+
+TEST(CollectiveCost, MessagesBehindOneAnotherCostHalfALatencyEach) {
+  const Network network{.latency_s = 1, .bytes_per_s = 1e12};
+  EXPECT_DOUBLE_EQ(*collective_seconds({.way = CollectiveWay::kDirect, .ranks = 8}, network), 4);
+  EXPECT_DOUBLE_EQ(*collective_seconds({.way = CollectiveWay::kHalving, .ranks = 8}, network), 6);
+}
+
+TEST(CollectiveCost, ByHostSparesTheHostsPortAndPaysWithinHosts) {
+  Network network{.latency_s = 0, .bytes_per_s = 1, .host_latency_s = 0, .host_bytes_per_s = 100};
+  CollectiveCase what{.ranks = 16, .block_bytes = 1000, .hosts = 4};
+  const auto seconds = [&](CollectiveWay way) {
+    what.way = way;
+    return *collective_seconds(what, network);
+  };
+  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kByHost), 1500);
+  network.host_bytes_per_s = 0.5;
+  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kByHost), 3000);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kRing), 1875);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kHalving), 4 * 1875);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kDirect), 4 * 15000);
+  what.hosts = 16;
+  EXPECT_FALSE(collective_steps({.way = CollectiveWay::kByHost, .ranks = 16, .hosts = 16}).ok());
+  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kHalving), 1875);
 }
 
 TEST(CollectiveCost, RanksThatShareCoresTakeAsManyTimesAsLong) {
@@ -38,8 +62,8 @@ TEST(CollectiveCost, ASingleRankCostsNothing) {
                                            .ranks = 1,
                                            .block_bytes = 100});
       if (!steps.ok()) continue;
-      EXPECT_EQ(steps->steps, 0);
-      EXPECT_EQ(steps->bytes, 0);
+      EXPECT_EQ(steps->network.steps, 0);
+      EXPECT_EQ(steps->network.bytes, 0);
     }
   }
 }
