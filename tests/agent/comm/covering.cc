@@ -351,6 +351,29 @@ std::vector<Case> covering_array(const Ground& ground, uint64_t seed) {
   return cases;
 }
 
+Product::Product(const Ground& ground) : ground_(ground) {
+  for (const Choices& choices : all_choices(ground)) {
+    uint64_t cases = 1;
+    for (const auto& values : choices) cases *= values.size();
+    choices_.emplace_back(choices.begin(), choices.end());
+    ends_.push_back(size() + cases);
+  }
+}
+
+Case Product::at(uint64_t index, uint64_t seed) const {
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+  CHECK(end != ends_.end());
+  const auto which = static_cast<size_t>(end - ends_.begin());
+  uint64_t rest = index - (which == 0 ? 0 : ends_[which - 1]);
+  Row row;
+  for (size_t factor = 0; factor < kFactors; ++factor) {
+    const std::vector<int>& values = choices_[which][factor];
+    row[factor] = values[rest % values.size()];
+    rest /= values.size();
+  }
+  return case_of(ground_, row, seed);
+}
+
 std::vector<std::string> missing_pairs(const Ground& ground, std::span<const Case> cases) {
   std::set<Pair> missing = all_pairs(all_choices(ground));
   for (const Case& c : cases) {

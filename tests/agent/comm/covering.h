@@ -59,6 +59,20 @@ std::span<const Shape> shapes();
 // each value of each other one with which there can be a case.
 std::vector<Case> covering_array(const Ground& ground, uint64_t seed);
 
+// Every case that there can be on a ground, with each value of each factor, numbered.
+class Product {
+ public:
+  explicit Product(const Ground& ground);
+  uint64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
+  // index < size().
+  Case at(uint64_t index, uint64_t seed) const;
+
+ private:
+  Ground ground_;
+  std::vector<std::vector<std::vector<int>>> choices_;  // values of each factor, any of each
+  std::vector<uint64_t> ends_;                          // of choices_: the first case behind
+};
+
 // The pairs of values that can meet on the ground and do in none of the cases, in words.
 std::vector<std::string> missing_pairs(const Ground& ground, std::span<const Case> cases);
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include "agent/comm/collectives.h"
 #include "common/base/random.h"
@@ -71,6 +73,19 @@ TEST(Operations, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
     }
   }
   EXPECT_EQ(test::missing_pairs(kAllTransports, ran), std::vector<std::string>{});
+}
+
+TEST(Operations, TheWholeProductHasEveryPair) {
+  const test::Ground ground{.transports = {Transport::kMixed}, .block_bytes_max = 13};
+  const test::Product product(ground);
+  std::vector<Case> all;
+  for (uint64_t i = 0; i < product.size(); ++i) all.push_back(product.at(i, 1));
+  std::printf("%zu cases\n", all.size());
+  EXPECT_EQ(test::missing_pairs(ground, all), std::vector<std::string>{});
+  const auto described = [](const Case& c) { return describe(c); };
+  std::set<std::string> different;
+  std::transform(all.begin(), all.end(), std::inserter(different, different.end()), described);
+  EXPECT_EQ(different.size(), all.size());
 }
 
 // What the covering array takes for possible, it runs; here is the rest.

@@ -1,0 +1,140 @@
+// bench_comm_product: every operation with every reduction, type, group, size, algorithm,
+// transport, root, in place and not, each compared with a plain loop; of what the tests run, where
+// each pair of these meets, the whole product. It takes hours, so it goes by parts:
+//
+//   bench_comm_product [--part I/N] [--seconds S] [--seed N]   # the I-th of N parts, so long at
+//   most bench_comm_product --case INDEX                            # one, as a failure named it
+//
+// Ranks are threads. Parts are drawn by the seed, so that a run that ends early has seen something
+// of everything. Ends with 1 at the first failure.
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/random.h"
+#include "tests/agent/comm/cases.h"
+#include "tests/agent/comm/covering.h"
+#include "tests/agent/comm/worlds.h"
+
+namespace lockstep {
+namespace {
+
+using test::Transport;
+
+struct Arguments {
+  uint64_t part = 1;
+  uint64_t parts = 1;
+  uint64_t seconds = 0;  // 0: to the end
+  uint64_t seed = 20261122;
+  std::optional<uint64_t> only;
+};
+
+bool read(std::string_view text, uint64_t& value) {
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && at == text.data() + text.size();
+}
+
+bool read_part(std::string_view text, Arguments& arguments) {
+  const size_t slash = text.find('/');
+  return slash != std::string_view::npos && read(text.substr(0, slash), arguments.part) &&
+         read(text.substr(slash + 1), arguments.parts) && arguments.part >= 1 &&
+         arguments.part <= arguments.parts;
+}
+
+std::optional<Arguments> parse(const std::vector<std::string_view>& words) {
+  Arguments arguments;
+  if (words.size() % 2 != 0) return std::nullopt;
+  for (size_t i = 0; i < words.size(); i += 2) {
+    bool fine = false;
+    if (words[i] == "--part") fine = read_part(words[i + 1], arguments);
+    if (words[i] == "--seconds") fine = read(words[i + 1], arguments.seconds);
+    if (words[i] == "--seed") fine = read(words[i + 1], arguments.seed);
+    if (words[i] == "--case") fine = read(words[i + 1], arguments.only.emplace());
+    if (!fine) return std::nullopt;
+  }
+  return arguments;
+}
+
+// Worlds of every transport and size, made when they are first used.
+class Worlds {
+ public:
+  void run(const test::Case& c) {
+    const std::pair<Transport, int> key{c.transport, c.shape.world};
+    auto found = worlds_.find(key);
+    if (found == worlds_.end()) {
+      found = worlds_.emplace(key, test::make_world(c.transport, c.shape.world)).first;
+    }
+    test::on_all(found->second, [&](Communicator& comm) { test::run_case(c, comm); });
+  }
+
+ private:
+  std::map<std::pair<Transport, int>, test::World> worlds_;
+};
+
+unsigned long long number(uint64_t value) {
+  return value;
+}
+
+int run_one(const test::Product& product, uint64_t index, uint64_t seed) {
+  if (index >= product.size()) {
+    std::fprintf(stderr, "bench_comm_product: there are %llu cases\n", number(product.size()));
+    return 2;
+  }
+  const test::Case only = product.at(index, seed + index);
+  Worlds().run(only);
+  std::printf("%s\n", describe(only).c_str());
+  return testing::Test::HasFailure() ? 1 : 0;
+}
+
+int run_part(const test::Product& product, const Arguments& arguments) {
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  const auto limit = static_cast<double>(arguments.seconds);
+  Worlds worlds;
+  uint64_t ran = 0;
+  uint64_t at = arguments.part - 1;
+  for (; at < product.size(); at += arguments.parts, ++ran) {
+    if (limit > 0 && to_seconds(clock.now() - begin) > limit) break;
+    const uint64_t index = permute(at, product.size(), arguments.seed);
+    worlds.run(product.at(index, arguments.seed + index));
+    if (!testing::Test::HasFailure()) continue;
+    std::printf("bench_comm_product: --seed %llu --case %llu fails\n", number(arguments.seed),
+                number(index));
+    return 1;
+  }
+  std::printf("%llu of %llu cases right, part %llu of %llu%s, seed %llu, %.0f s\n", number(ran),
+              number(product.size()), number(arguments.part), number(arguments.parts),
+              at < product.size() ? ", not to its end" : "", number(arguments.seed),
+              to_seconds(clock.now() - begin));
+  return ran > 0 ? 0 : 1;
+}
+
+int run(const Arguments& arguments) {
+  const test::Product product({.transports = {Transport::kThreads, Transport::kShared,
+                                              Transport::kTcp, Transport::kMixed}});
+  if (arguments.only) return run_one(product, *arguments.only, arguments.seed);
+  return run_part(product, arguments);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  int flags = 1;
+  testing::InitGoogleTest(&flags, argv);
+  const auto arguments = lockstep::parse(std::vector<std::string_view>(argv + 1, argv + argc));
+  if (!arguments) {
+    std::fprintf(
+        stderr, "usage: bench_comm_product [--part I/N] [--seconds S] [--seed N] [--case INDEX]\n");
+    return 2;
+  }
+  return lockstep::run(*arguments);
+}
