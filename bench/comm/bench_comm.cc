@@ -31,6 +31,7 @@ class Table {
     std::printf("# %s, %d ranks, %s, %s, algorithm %s%s\n", name_of(operation), settings_.ranks,
                 name_of(settings_.type), name_of(settings_.op), name_of(settings_.algorithm),
                 settings_.pin ? ", pinned" : "");
+    std::printf("# times: medians of the slowest rank's; with a root, after a barrier each\n");
     std::printf("# %-10s %10s %12s %6s %6s %8s | %26s | %26s\n", "", "", "", "", "", "",
                 "out of place", "in place");
     std::printf("# %-10s %10s %12s %6s %6s %8s", "size", "backend", "count", "type", "redop",

@@ -236,10 +236,20 @@ class Bench {
     times.reserve(static_cast<size_t>(iterations));
     TRY(comm_.barrier());
     for (int i = 0; i < iterations; ++i) {
+      // Who has only to give would run ahead by what lies in buffers.
+      if (has_root()) TRY(comm_.barrier());
       TRY_ASSIGN(const double seconds, seconds_of_one());
       times.push_back(seconds);
     }
+    // An operation takes as long as the rank that it takes longest.
+    TRY(comm_.all_reduce({.data = times.data(), .count = iterations, .type = DataType::kF64},
+                         ReduceOp::kMax));
     return times;
+  }
+
+  bool has_root() const {
+    return operation_ == Collective::kBroadcast || operation_ == Collective::kReduce ||
+           operation_ == Collective::kScatter || operation_ == Collective::kGather;
   }
 
   Communicator& comm_;

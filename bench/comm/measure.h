@@ -13,7 +13,7 @@ struct Measurement {
   int64_t count = 0;  // elements of a block
   int64_t bytes = 0;  // of the larger side of a rank
   int iterations = 0;
-  double min_us = 0;  // of this rank
+  double min_us = 0;  // each of the slowest rank
   double p50_us = 0;
   double p99_us = 0;
   int64_t wrong = 0;         // elements, on all ranks
@@ -22,7 +22,8 @@ struct Measurement {
 };
 
 // Collective: every rank of the communicator calls it. Checks the result of one operation against a
-// plain loop, warms up, then times each operation by itself.
+// plain loop, warms up, then times each operation by itself, with a barrier before it if it has a
+// root.
 struct MeasureOptions {
   Collective operation = Collective::kAllReduce;
   int64_t bytes = 0;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 
+#include "common/base/clock.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep {
@@ -93,6 +94,25 @@ TEST(Measure, FindsBlocksOfOtherRanksWrong) {
                     return status;
                   }),
             0);
+}
+
+TEST(Measure, TellsOnEveryRankHowLongTheSlowestTook) {
+  test::World world = test::make_world(test::Transport::kThreads, 3);
+  const BenchSettings settings{.iterations = 5};
+  test::on_all(world, [&](Communicator& comm) {
+    const SystemClock clock;
+    Faulty faulty(comm, Collective::kBroadcast, [&](Communicator& inner, const Call& call) {
+      const TimePoint until = clock.now() + std::chrono::milliseconds(5);
+      const Status status = inner.run(call);
+      while (inner.rank() == 2 && clock.now() < until) {
+      }
+      return status;
+    });
+    const auto measured =
+        measure(faulty, settings, {.operation = Collective::kBroadcast, .bytes = 64});
+    ASSERT_TRUE(measured.ok()) << measured.error().message;
+    EXPECT_GE(measured->min_us, 4999) << comm.rank();
+  });
 }
 
 TEST(Measure, FindsNothingWrongInWhatIsRightInEveryTypeAndReduction) {
