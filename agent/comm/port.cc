@@ -20,8 +20,7 @@ bool is_credit(const FrameHeader& header) {
 
 }  // namespace
 
-bool Port::may_begin(const void* sender) {
-  if (sender_ == nullptr && turns_.empty()) return true;
+bool Port::takes_turn(const void* sender) {
   const auto turn = std::find(turns_.begin(), turns_.end(), sender);
   if (sender_ == nullptr && turn == turns_.begin()) {
     turns_.erase(turn);

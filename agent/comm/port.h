@@ -35,7 +35,9 @@ class Port {
   const void* sender() const { return sender_; }
   // Whether it is this one's turn to begin; else it waits for its turn from now on, and has to ask
   // again until it comes.
-  bool may_begin(const void* sender);
+  bool may_begin(const void* sender) {
+    return (sender_ == nullptr && turns_.empty()) || takes_turn(sender);
+  }
   // `payload` stays where it is until sender() is null again.
   void begin(const void* sender, const FrameHeader& header, const std::byte* payload);
   // Moves what the link takes; whether anything moved.
@@ -85,6 +87,7 @@ class Port {
     size_t left = 0;
   };
   const Source& source() const { return source_; }
+  bool takes_turn(const void* sender);
   Status skip_padding();
   Result<bool> read_header();
   Status note_credit();

@@ -190,10 +190,9 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
   return {};
 }
 
-// Allows the sender more, where it is time.
+// Allows the sender more.
 Status Runner::give_credit(Turn& turn, Port& port, Lane& lane) {
   if (port.sender() != &lane) {
-    if (!lane.owes_credit()) return {};
     if (!port.may_begin(&lane)) {
       turn.wait_for_room(port);
       return {};
@@ -217,7 +216,7 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
   Port& port = ports_[static_cast<size_t>(peer)];
   operation.in_hand = peer;
   while (lane.head != Move::kNone) {
-    TRY(give_credit(turn, port, lane));
+    if (lane.owes_credit() || port.sender() == &lane) TRY(give_credit(turn, port, lane));
     Move& move = plan.move(lane.head);
     const size_t limit = allowance(plan, lane.head);
     if (held(plan, lane.head) || (limit == move.moved && move.bytes > 0)) return {};
