@@ -41,10 +41,11 @@ FrameHeader credit(uint64_t sequence, uint64_t allowed) {
 class Script {
  public:
   Script& add(const FrameHeader& header, int value = 0) {
-    const Bytes head = std::as_bytes(std::span(&header, 1));
-    bytes_.insert(bytes_.end(), head.begin(), head.end());
-    bytes_.insert(bytes_.end(), header.bytes, static_cast<std::byte>(value));
-    bytes_.insert(bytes_.end(), padding_of(header.bytes), std::byte{0});
+    const size_t at = bytes_.size();
+    const size_t payload_at = at + sizeof header;
+    bytes_.resize(payload_at + header.bytes, static_cast<std::byte>(value));
+    std::memcpy(&bytes_[at], &header, sizeof header);
+    bytes_.resize(bytes_.size() + padding_of(header.bytes));
     return *this;
   }
   Bytes bytes() const { return bytes_; }

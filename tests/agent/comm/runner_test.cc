@@ -170,9 +170,9 @@ TEST(Runner, MoreThanWasAnnouncedIsNamed) {
   std::vector<std::byte> script;
   for (const uint64_t bytes : {uint64_t{64}, uint64_t{128}}) {
     header.bytes = bytes;
-    const Bytes head = std::as_bytes(std::span(&header, 1));
-    script.insert(script.end(), head.begin(), head.end());
-    script.insert(script.end(), bytes, std::byte{1});
+    const size_t at = script.size();
+    script.resize(at + sizeof header + bytes, std::byte{1});
+    std::memcpy(&script[at], &header, sizeof header);
   }
   MemoryLink link(1, script);
   link.arrive(script.size());
