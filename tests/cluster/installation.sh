@@ -15,7 +15,7 @@ case_accepted() {
   say "the server accepts what the chart makes of each set of values, and deploy/'s overlay for it"
   tools/chart accepted "$KUBECONFIG" || fails "objects of the chart were refused"
   "$kubectl" apply --dry-run=server -k deploy/overlays/kubernetes-1.20 >build/e2e-overlay.log || fails "build/e2e-overlay.log"
-  "$kubectl" delete namespace team-a training --ignore-not-found --timeout=120s >/dev/null
+  "$kubectl" delete namespace lockstep-accepted team-a training --ignore-not-found --timeout=120s >/dev/null
 }
 
 # may USER VERB RESOURCE...: yes or no.
