@@ -1,4 +1,4 @@
-# LOCKSTEP_QUICK_BUILD makes compiling everything a third of the work: headers of others that most sources
+# LOCKSTEP_QUICK_BUILD makes compiling everything far less work (bench/results/ci): headers of others that most sources
 # include are compiled once, and a target's sources in groups of six, so that templates are instantiated
 # once a group. A source whose local names clash with those of its group is listed in ONE_BY_ONE; whoever
 # works on one may put it there too. What a source forgets to include is seen where it is compiled alone: by

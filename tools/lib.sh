@@ -57,32 +57,30 @@ install_unlocked() {
     }
     as_root=(sudo)
   fi
-  {
+  (
     "${as_root[@]}" apt-get update -qq
     forbid_services
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y -qq --no-remove --no-install-recommends "${missing[@]}"
-  } >build/apt.log 2>&1 </dev/null || {
-    allow_services
+  ) >build/apt.log 2>&1 </dev/null || {
     tail -n 20 build/apt.log >&2
     echo "installing ${missing[*]} failed; all of it in build/apt.log" >&2
     exit 1
   }
-  allow_services
+  disable_services
 }
 
-# Packages of servers start them, for everybody to reach and after each boot; the tools start their own. With
-# as_root and missing of install_unlocked.
+# Packages of servers start them, for everybody to reach and after each boot; the tools start their own. Both
+# with as_root and missing of install_unlocked; the first until its shell ends, however it ends.
 policy=/usr/sbin/policy-rc.d
 forbid_services() {
   [ ! -e "$policy" ] || return 0
-  printf '#!/bin/sh\n# Of the lockstep tools, while they install packages.\nexit 101\n' |
-    "${as_root[@]}" tee "$policy" >/dev/null
+  trap '"${as_root[@]}" rm -f "$policy"' EXIT
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
   "${as_root[@]}" chmod +x "$policy"
 }
 
-allow_services() {
-  ! grep -qs 'Of the lockstep tools' "$policy" || "${as_root[@]}" rm -f "$policy"
+disable_services() {
   ! command -v systemctl >/dev/null || dpkg -L "${missing[@]}" 2>/dev/null |
     sed -n 's|.*/systemd/system/\([^/@]*\.service\)$|\1|p' |
     xargs -r "${as_root[@]}" systemctl disable --quiet >>build/apt.log 2>&1 || true
