@@ -25,13 +25,9 @@ Status Composition::build() {
   const Device device;
   ops_ = &cpu_ops();
   place_ = coordinates(options_.mesh, world_.rank());
-  std::vector<int> data_ranks;
-  for (int64_t data = 0; data < options_.mesh.data; ++data) {
-    MeshCoordinates peer = place_;
-    peer.data = data;
-    data_ranks.push_back(static_cast<int>(rank_of(options_.mesh, peer)));
-  }
-  TRY_ASSIGN(data_group_, world_.sub_group(data_ranks));
+  if (options_.groups.empty()) options_.groups = mesh_groups(options_.mesh);
+  TRY_ASSIGN(groups_, RankGroups::create(world_, options_.groups));
+  TRY_ASSIGN(data_group_, groups_->of(Axis::kData));
 
   const Stage stage = whole_model(config);
   TRY_ASSIGN(Gpt model,

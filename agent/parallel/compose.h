@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "agent/comm/communicator.h"
 #include "agent/model/gpt.h"
@@ -10,6 +11,7 @@
 #include "agent/optim/adamw_optimizer.h"
 #include "agent/optim/clip.h"
 #include "agent/parallel/bucketed_sink.h"
+#include "agent/parallel/rank_groups.h"
 #include "agent/parallel/replicated_store.h"
 #include "common/base/result.h"
 #include "common/layout/mesh.h"
@@ -21,6 +23,8 @@ namespace lockstep {
 struct ComposeOptions {
   ModelConfig config;
   Mesh mesh;
+  // Of the WorldAssignment; empty: those of the mesh's axes.
+  std::vector<WorldGroup> groups = {};
   int64_t bucket_bytes = 0;  // of gradients that are reduced together
   AdamWOptions optimizer;
   Precision precision = Precision::kF32;
@@ -41,6 +45,7 @@ class Composition {
   Stream& stream() { return stream_; }
   const OpTable& ops() const { return *ops_; }
   const MeshCoordinates& place() const { return place_; }
+  const RankGroups& groups() const { return *groups_; }
 
   // Parameters, and with `moments` the optimizer's too, of the first rank of the data axis to the
   // others.
@@ -65,7 +70,8 @@ class Composition {
   const OpTable* ops_ = nullptr;
   Stream stream_;
   WholeTensor region_;
-  std::unique_ptr<Communicator> data_group_;
+  std::optional<RankGroups> groups_;
+  Communicator* data_group_ = nullptr;  // of groups_
   std::optional<Gpt> model_;
   std::optional<ReplicatedStore> store_;
   std::optional<BucketedSink> sink_;

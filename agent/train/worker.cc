@@ -95,6 +95,7 @@ Status Worker::compose() {
   const OptimizerSpec& optimizer = config_.train.optimizer;
   TRY_ASSIGN(model_, Composition::create({.config = model_config_,
                                           .mesh = mesh_of(config_.world),
+                                          .groups = config_.world.groups,
                                           .bucket_bytes = config_.train.bucketBytes,
                                           .optimizer = {.beta1 = optimizer.beta1,
                                                         .beta2 = optimizer.beta2,

@@ -8,7 +8,6 @@
 #include "common/api/world_fields.h"
 #include "common/base/check.h"
 #include "common/base/sha256.h"
-#include "common/layout/mesh.h"
 
 namespace lockstep {
 namespace {
@@ -24,17 +23,7 @@ Mesh mesh_of(const WorldAssignment& world) {
   return {.pipeline = world.pipeline, .data = world.data, .tensor = world.tensor};
 }
 
-void add_mesh_groups(WorldAssignment& world) {
-  for (const Axis axis : kAxes) {
-    int64_t number = 0;
-    for (std::vector<int64_t>& ranks : axis_groups(mesh_of(world), axis)) {
-      world.groups.push_back({.name = std::string(axis_name(axis)) + "." + std::to_string(number++),
-                              .ranks = std::move(ranks)});
-    }
-  }
-}
-
-// How many groups add_mesh_groups makes.
+// How many groups mesh_groups() makes.
 size_t mesh_group_count(const WorldAssignment& world) {
   return static_cast<size_t>(world.pipeline * world.data + world.pipeline * world.tensor +
                              world.data * world.tensor);
@@ -210,6 +199,18 @@ Result<std::vector<int64_t>> parse_ranks(std::string_view text, int64_t world_si
   }
 }
 
+std::vector<WorldGroup> mesh_groups(const Mesh& mesh) {
+  std::vector<WorldGroup> groups;
+  for (const Axis axis : kAxes) {
+    int64_t number = 0;
+    for (std::vector<int64_t>& ranks : axis_groups(mesh, axis)) {
+      groups.push_back({.name = std::string(axis_name(axis)) + "." + std::to_string(number++),
+                        .ranks = std::move(ranks)});
+    }
+  }
+  return groups;
+}
+
 Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput& input) {
   WorldAssignment world{.job_uid = input.job_uid,
                         .round = input.round,
@@ -226,7 +227,7 @@ Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput
   world.pipeline = mesh.pipeline;
   world.data = mesh.data;
   world.tensor = mesh.tensor;
-  add_mesh_groups(world);
+  world.groups = mesh_groups(mesh);
   size_t total = 0;
   for (const ProcessGroupSpec& group : spec.processGroups) {
     Result<std::vector<int64_t>> ranks = parse_ranks(group.ranks, size);
@@ -306,7 +307,7 @@ Result<WorldAssignment> world_from_json(const Json& document) {
     return invalid("mesh.data: " + std::to_string(world.data) + ", expected " +
                    std::to_string(fitting.data) + " (the rest of the world)");
   }
-  add_mesh_groups(world);
+  world.groups = mesh_groups(fitting);
   size_t total = 0;
   for (WorldGroup& group : named) {
     TRY(check_group(group, world.world_size(), total));

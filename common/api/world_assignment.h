@@ -7,6 +7,7 @@
 #include "common/api/training_job.h"
 #include "common/base/json.h"
 #include "common/base/result.h"
+#include "common/layout/mesh.h"
 
 namespace lockstep {
 
@@ -71,6 +72,9 @@ RankCoordinates coordinates(const WorldAssignment& world, int64_t rank);
 // The rank's own position in the group, or -1 outside it.
 int64_t group_rank(const WorldGroup& group, int64_t rank);
 const WorldGroup* find_group(const WorldAssignment& world, std::string_view name);
+
+// The groups of the axes, as make_world() names them: tensor, data, pipeline.
+std::vector<WorldGroup> mesh_groups(const Mesh& mesh);
 
 // "0,7", "0-3", "0::2", "1:7:2" (start:stop:step as in Python, stop exclusive) and lists of these;
 // order is kept, doubles and ranks outside [0, world_size) are kInvalid. Bounded by world_size.

@@ -1,0 +1,145 @@
+#include "agent/parallel/rank_groups.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/agent/comm/worlds.h"
+
+namespace lockstep {
+namespace {
+
+using test::make_world;
+using test::on_all;
+using test::Transport;
+using test::World;
+
+// Two nodes of four: a mesh of 2 x 2 x 2, and groups of a user's, one in an order of its own.
+WorldAssignment assignment() {
+  TrainingJobSpec spec;
+  spec.nodes = 2;
+  spec.processesPerNode = 4;
+  spec.parallelism = {.tensor = 2, .pipeline = 2};
+  spec.processGroups = {{.name = "even", .ranks = "0::2"}, {.name = "ends", .ranks = "7,0,3"}};
+  WorldInput input{.job_uid = "uid", .round = 1, .nodes = {}};
+  for (int64_t i = 0; i < 2; ++i) {
+    input.nodes.push_back({.index = i, .incarnation = 1, .host = "10.0.0.1", .port = 29500});
+  }
+  auto world = make_world(spec, input);
+  EXPECT_TRUE(world.ok()) << world.error().message;
+  return std::move(world).value();
+}
+
+// One operation under way in a group.
+struct Sum {
+  const WorldGroup* of = nullptr;
+  std::vector<int64_t> values;
+  Work work;
+};
+
+int64_t sum_of(const WorldGroup& group) {
+  return std::accumulate(group.ranks.begin(), group.ranks.end(), int64_t{0});
+}
+
+class OnHosts : public testing::TestWithParam<Transport> {};
+
+TEST_P(OnHosts, EveryGroupOfTheAssignmentAddsUpItsOwnRanksAllAtOnce) {
+  const WorldAssignment assigned = assignment();
+  ASSERT_EQ(assigned.groups.size(), 14U);
+  World world = make_world(GetParam(), 8);
+  on_all(world, [&](Communicator& comm) {
+    auto groups = RankGroups::create(comm, assigned.groups);
+    ASSERT_TRUE(groups.ok()) << groups.error().message;
+    std::vector<Sum> sums;
+    for (const WorldGroup& group : assigned.groups) {
+      const int64_t place = group_rank(group, comm.rank());
+      const auto found = groups->find(group.name);
+      ASSERT_EQ(found.ok(), place >= 0) << group.name;
+      if (place < 0) continue;
+      EXPECT_EQ((*found)->rank(), place) << group.name;
+      EXPECT_EQ((*found)->size(), static_cast<int>(group.ranks.size())) << group.name;
+      sums.push_back(
+          {.of = &group, .values = std::vector<int64_t>(50'000, comm.rank()), .work = {}});
+    }
+    // Each rank begins with another one.
+    std::rotate(sums.begin(), sums.begin() + comm.rank() % static_cast<int>(sums.size()),
+                sums.end());
+    for (Sum& sum : sums) {
+      sum.work = (*groups->find(sum.of->name))
+                     ->start_all_reduce({.data = sum.values.data(),
+                                         .count = static_cast<int64_t>(sum.values.size()),
+                                         .type = DataType::kI64},
+                                        ReduceOp::kSum);
+    }
+    for (Sum& sum : sums) {
+      const Status status = sum.work.wait();
+      ASSERT_TRUE(status.ok()) << status.error().message;
+      EXPECT_EQ(sum.values, std::vector<int64_t>(sum.values.size(), sum_of(*sum.of)))
+          << sum.of->name << " on rank " << comm.rank();
+    }
+  });
+}
+
+TEST_P(OnHosts, TheGroupOfAnAxisIsTheOneThatThisRankIsIn) {
+  const WorldAssignment assigned = assignment();
+  World world = make_world(GetParam(), 8);
+  on_all(world, [&](Communicator& comm) {
+    auto groups = RankGroups::create(comm, assigned.groups);
+    ASSERT_TRUE(groups.ok());
+    const RankCoordinates own = coordinates(assigned, comm.rank());
+    const auto ranks_along = [&](Axis axis) {
+      const auto group = groups->of(axis);
+      EXPECT_TRUE(group.ok());
+      const auto ranks = (*group)->all_gather_value(comm.rank());
+      EXPECT_TRUE(ranks.ok());
+      return *ranks;
+    };
+    const int first_of_data = static_cast<int>(4 * own.pipeline + own.tensor);
+    EXPECT_EQ(ranks_along(Axis::kData), (std::vector<int>{first_of_data, first_of_data + 2}));
+    const int first_of_tensor = comm.rank() / 2 * 2;
+    EXPECT_EQ(ranks_along(Axis::kTensor), (std::vector<int>{first_of_tensor, first_of_tensor + 1}));
+    EXPECT_EQ(ranks_along(Axis::kPipeline),
+              (std::vector<int>{comm.rank() % 4, comm.rank() % 4 + 4}));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(RankGroups, OnHosts,
+                         testing::Values(Transport::kThreads, Transport::kMixed),
+                         [](const auto& info) { return name_of(info.param); });
+
+// Rank 3 alone asks, and nobody else does anything: it is told, and waits for nobody.
+TEST(RankGroups, ARankOutsideAGroupIsToldSoByItsName) {
+  World world = make_world(Transport::kThreads, 8);
+  const auto groups = RankGroups::create(*world[3], assignment().groups);
+  ASSERT_TRUE(groups.ok());
+  const auto outside = groups->find("even");
+  ASSERT_FALSE(outside.ok());
+  EXPECT_EQ(outside.error().code, Code::kInvalid);
+  EXPECT_EQ(outside.error().message,
+            "[groups] rank 3 is not in the group 'even' of ranks 0, 2, 4, 6");
+  const auto missing = groups->find("odd");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, Code::kNotFound);
+  EXPECT_EQ(missing.error().message, "[groups] the world has no group 'odd'");
+}
+
+TEST(RankGroups, RefusesGroupsThatAreNotOfThisWorld) {
+  World world = make_world(Transport::kThreads, 2);
+  const auto refused = [&](std::vector<WorldGroup> groups) {
+    const auto made = RankGroups::create(*world[0], groups);
+    return made.ok() ? "" : made.error().message;
+  };
+  EXPECT_EQ(refused({{.name = "all", .ranks = {0, 2}}}),
+            "[groups] group 'all': rank 2 is none of the 2 of the world");
+  EXPECT_EQ(refused({{.name = "one", .ranks = {0}}, {.name = "one", .ranks = {1}}}),
+            "[groups] group 'one': there twice");
+  EXPECT_NE(refused({{.name = "all", .ranks = {0, 1, 0}}}), "");
+  const auto alone = RankGroups::create(*world[0], std::vector<WorldGroup>{});
+  ASSERT_TRUE(alone.ok());
+  EXPECT_EQ(alone->of(Axis::kData).error().message,
+            "[groups] the world has no group of the axis data");
+}
+
+}  // namespace
+}  // namespace lockstep
