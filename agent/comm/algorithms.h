@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <vector>
 
 #include "agent/comm/collectives.h"
 #include "agent/comm/host_map.h"
@@ -36,6 +38,7 @@ void dissemination_barrier(const Task& task, MovePlan& plan);
 
 // With task.hosts.
 void hosts_all_reduce(const Task& task, MovePlan& plan);
+void hosts_halving_all_reduce(const Task& task, MovePlan& plan);
 void hosts_reduce_scatter(const Task& task, MovePlan& plan);
 void hosts_all_gather(const Task& task, MovePlan& plan);
 void hosts_broadcast(const Task& task, MovePlan& plan);
@@ -83,5 +86,21 @@ inline int place_of_rank(const Task& task) {
 // A block goes from the root to everybody. At the root it lies at `from`, once the move `after` is
 // finished (kNone: from the beginning); elsewhere it comes to the output, and both mean nothing.
 void tree_down(const Task& task, MovePlan& plan, Place from, int after);
+
+// Ranks that sum up a part of the block among themselves, by recursive halving, and give each other
+// the sum, by doubling.
+struct Members {
+  int count = 2;                    // two or more, numbered from 0
+  int number = 0;                   // this rank's
+  std::function<int(int)> rank_of;  // in the group, by number
+  Span whole;                       // of the block, the same for all
+  Area mine = Area::kInput;         // where this rank's values lie
+  int after = Move::kNone;          // the move that makes them
+};
+// Into the output. `on_piece`, if there is one, is told every piece of the sum as the plan goes on,
+// with the move that makes or brings it: those of halving_pieces(), in that order.
+using OnPiece = std::function<void(const Span&, int move)>;
+void sum_among(const Task& task, MovePlan& plan, const Members& members, const OnPiece& on_piece);
+std::vector<Span> halving_pieces(const Task& task, const Members& members);
 
 }  // namespace lockstep

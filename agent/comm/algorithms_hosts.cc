@@ -114,7 +114,7 @@ void ring_of_owners(const Layout& layout, MovePlan& plan, int lane, int summed) 
 }
 
 // What the owner of a lane passes on, in its order.
-void take_from_owner(const Layout& layout, MovePlan& plan, int lane) {
+void take_from_ring(const Layout& layout, MovePlan& plan, int lane) {
   const int hosts = layout.map.hosts();
   const Span whole = lane_span(layout.task, layout.map.lanes, lane);
   for (int step = hosts - 2; step < 2 * (hosts - 1); ++step) {
@@ -126,9 +126,47 @@ void take_from_owner(const Layout& layout, MovePlan& plan, int lane) {
   }
 }
 
-}  // namespace
+// The hosts, by the owners of a lane.
+Members owners(const Layout& layout, int lane, int summed) {
+  return {.count = layout.map.hosts(),
+          .number = layout.host,
+          .rank_of = [&map = layout.map, lane](int host) { return map.owner(host, lane); },
+          .whole = lane_span(layout.task, layout.map.lanes, lane),
+          .mine = layout.alone() ? Area::kInput : Area::kOutput,
+          .after = summed};
+}
 
-void hosts_all_reduce(const Task& task, MovePlan& plan) {
+// As the ring, by halving and doubling.
+void halving_of_owners(const Layout& layout, MovePlan& plan, int lane, int summed) {
+  const auto pass_on = [&](const Span& piece, int came) {
+    for (const int other : layout.here) {
+      if (other == layout.task.rank) continue;
+      plan.add({.kind = Kind::kSend,
+                .peer = other,
+                .from = output(piece.at),
+                .bytes = piece.bytes,
+                .after = came});
+    }
+  };
+  sum_among(layout.task, plan, owners(layout, lane, summed), pass_on);
+}
+
+void take_from_halving(const Layout& layout, MovePlan& plan, int lane) {
+  for (const Span& piece : halving_pieces(layout.task, owners(layout, lane, kNone))) {
+    plan.add({.kind = Kind::kReceive,
+              .peer = layout.owner(lane),
+              .into = output(piece.at),
+              .bytes = piece.bytes});
+  }
+}
+
+// How the owners of a lane sum up what their hosts have, and what the others of a host take.
+struct Between {
+  void (*sum)(const Layout&, MovePlan&, int lane, int summed);
+  void (*take)(const Layout&, MovePlan&, int lane);
+};
+
+void all_reduce_by_host(const Task& task, MovePlan& plan, const Between& between) {
   const Layout layout(task);
   std::vector<int> summed;
   for (int lane = 0; lane < layout.map.lanes; ++lane) {
@@ -141,11 +179,21 @@ void hosts_all_reduce(const Task& task, MovePlan& plan) {
   }
   for (int lane = 0; lane < layout.map.lanes; ++lane) {
     if (layout.owns(lane)) {
-      ring_of_owners(layout, plan, lane, summed[static_cast<size_t>(lane)]);
+      between.sum(layout, plan, lane, summed[static_cast<size_t>(lane)]);
     } else {
-      take_from_owner(layout, plan, lane);
+      between.take(layout, plan, lane);
     }
   }
+}
+
+}  // namespace
+
+void hosts_all_reduce(const Task& task, MovePlan& plan) {
+  all_reduce_by_host(task, plan, {.sum = ring_of_owners, .take = take_from_ring});
+}
+
+void hosts_halving_all_reduce(const Task& task, MovePlan& plan) {
+  all_reduce_by_host(task, plan, {.sum = halving_of_owners, .take = take_from_halving});
 }
 
 // Each block is summed on every host by the rank that has the receiver's lane, and goes from there

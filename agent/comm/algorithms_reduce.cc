@@ -1,5 +1,3 @@
-#include <bit>
-
 #include "agent/comm/algorithms.h"
 
 namespace lockstep {
@@ -16,14 +14,6 @@ Span segment(const Task& task, int parts, int index) {
   const Segment found = ring_segment(task.count, parts, index);
   return {.at = static_cast<size_t>(found.begin) * element_bytes(task),
           .bytes = static_cast<size_t>(found.end - found.begin) * element_bytes(task)};
-}
-
-// Segments [from, to), which lie side by side.
-Span segments(const Task& task, int parts, int from, int to) {
-  const Segment first = ring_segment(task.count, parts, from);
-  const Segment last = ring_segment(task.count, parts, to - 1);
-  return {.at = static_cast<size_t>(first.begin) * element_bytes(task),
-          .bytes = static_cast<size_t>(last.end - first.begin) * element_bytes(task)};
 }
 
 // Up the tree; returns the last move at the root, which makes the result.
@@ -70,14 +60,6 @@ int gather_sums(const Task& task, MovePlan& plan) {
   }
   return last;
 }
-
-// What recursive halving does among a power of two of ranks, each of which has a number of its own.
-struct Halving {
-  int ranks = 1;  // power of two
-  int number = 0;
-  Area mine = Area::kInput;  // where this rank's values lie
-  int after = kNone;
-};
 
 }  // namespace
 
@@ -140,98 +122,6 @@ void ring_all_reduce(const Task& task, MovePlan& plan) {
                      .into = output(coming.at),
                      .bytes = coming.bytes,
                      .averages = averages(task) && step == n - 2});
-  }
-}
-
-namespace {
-
-// Halves the range of segments at every step, down to the rank's own; returns the last move.
-int halve(const Task& task, MovePlan& plan, Halving halving, int (*rank_of)(const Task&, int)) {
-  int low = 0;
-  int high = halving.ranks;
-  for (int distance = halving.ranks / 2; distance >= 1; distance /= 2) {
-    const int middle = low + distance;
-    const bool lower = (halving.number & distance) == 0;
-    const Span given = segments(task, halving.ranks, lower ? middle : low, lower ? high : middle);
-    (lower ? high : low) = middle;
-    const Span kept = segments(task, halving.ranks, low, high);
-    const int peer = rank_of(task, halving.number ^ distance);
-    plan.add({.kind = Kind::kSend,
-              .peer = peer,
-              .from = {halving.mine, given.at},
-              .bytes = given.bytes,
-              .after = halving.after});
-    halving.after = plan.add({.kind = Kind::kReduce,
-                              .peer = peer,
-                              .from = {halving.mine, kept.at},
-                              .into = output(kept.at),
-                              .bytes = kept.bytes,
-                              .after = halving.after,
-                              .averages = averages(task) && distance == 1});
-    halving.mine = Area::kOutput;
-  }
-  return halving.after;
-}
-
-void double_up(const Task& task, MovePlan& plan, const Halving& halving,
-               int (*rank_of)(const Task&, int)) {
-  for (int distance = 1; distance < halving.ranks; distance *= 2) {
-    const int mine = halving.number & ~(distance - 1);
-    const int theirs = mine ^ distance;
-    const int peer = rank_of(task, halving.number ^ distance);
-    const Span going = segments(task, halving.ranks, mine, mine + distance);
-    const Span coming = segments(task, halving.ranks, theirs, theirs + distance);
-    plan.add({.kind = Kind::kSend,
-              .peer = peer,
-              .from = output(going.at),
-              .bytes = going.bytes,
-              .fenced = true});
-    plan.add(
-        {.kind = Kind::kReceive, .peer = peer, .into = output(coming.at), .bytes = coming.bytes});
-  }
-}
-
-int power_below(int n) {
-  return static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
-}
-
-// With `rest` ranks beyond a power of two, the first 2 * rest are pairs, of which the odd one
-// takes part.
-int rank_of_number(const Task& task, int number) {
-  const int rest = task.size - power_below(task.size);
-  return number < rest ? 2 * number + 1 : number + rest;
-}
-
-}  // namespace
-
-void halving_all_reduce(const Task& task, MovePlan& plan) {
-  const size_t bytes = block_bytes(task);
-  const int ranks = power_below(task.size);
-  const int rest = task.size - ranks;
-  const bool paired = task.rank < 2 * rest;
-  if (paired && task.rank % 2 == 0) {
-    const int peer = task.rank + 1;
-    plan.add({.kind = Kind::kSend, .peer = peer, .from = input(0), .bytes = bytes});
-    plan.add({.kind = Kind::kReceive, .peer = peer, .into = output(0), .bytes = bytes});
-    return;
-  }
-  Halving halving{.ranks = ranks, .number = paired ? task.rank / 2 : task.rank - rest};
-  if (paired) {
-    halving.after = plan.add({.kind = Kind::kReduce,
-                              .peer = task.rank - 1,
-                              .from = input(0),
-                              .into = output(0),
-                              .bytes = bytes});
-    halving.mine = Area::kOutput;
-  }
-  halve(task, plan, halving, rank_of_number);
-  double_up(task, plan, halving, rank_of_number);
-  if (paired) {
-    plan.add({.kind = Kind::kSend,
-              .peer = task.rank - 1,
-              .from = output(0),
-              .bytes = bytes,
-              .fenced = true});
   }
 }
 

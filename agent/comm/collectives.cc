@@ -42,6 +42,7 @@ constexpr Entry kEntries[] = {
     {Collective::kReduceScatter, Algorithm::kRing, ring_reduce_scatter},
     {Collective::kReduceScatter, Algorithm::kHalving, halving_reduce_scatter, true},
     {Collective::kAllReduce, Algorithm::kByHost, hosts_all_reduce, false, true},
+    {Collective::kAllReduce, Algorithm::kByHostHalving, hosts_halving_all_reduce, false, true},
     {Collective::kReduce, Algorithm::kByHost, hosts_reduce, false, true},
     {Collective::kBroadcast, Algorithm::kByHost, hosts_broadcast, false, true},
     {Collective::kAllGather, Algorithm::kByHost, hosts_all_gather, false, true},
@@ -89,6 +90,7 @@ constexpr std::pair<Algorithm, CollectiveWay> kWays[] = {
     {Algorithm::kDirect, CollectiveWay::kDirect},
     {Algorithm::kTree, CollectiveWay::kTree},
     {Algorithm::kByHost, CollectiveWay::kByHost},
+    {Algorithm::kByHostHalving, CollectiveWay::kByHostHalving},
     {Algorithm::kRing, CollectiveWay::kRing},
     {Algorithm::kHalving, CollectiveWay::kHalving}};
 
@@ -105,10 +107,12 @@ Network network_of(const Task& task) {
 // of congestion: what sends to few neighbours goes before what sends across the whole network, but
 // for what is small.
 Algorithm choose_by_cost(const Task& task, CollectiveKind kind, bool small) {
-  constexpr Algorithm kSmallFirst[] = {Algorithm::kDirect, Algorithm::kHalving, Algorithm::kTree,
-                                       Algorithm::kByHost, Algorithm::kRing};
-  constexpr Algorithm kLargeFirst[] = {Algorithm::kByHost, Algorithm::kRing, Algorithm::kHalving,
-                                       Algorithm::kTree, Algorithm::kDirect};
+  constexpr Algorithm kSmallFirst[] = {Algorithm::kDirect, Algorithm::kHalving,
+                                       Algorithm::kTree,   Algorithm::kByHost,
+                                       Algorithm::kRing,   Algorithm::kByHostHalving};
+  constexpr Algorithm kLargeFirst[] = {Algorithm::kByHost,  Algorithm::kRing,
+                                       Algorithm::kHalving, Algorithm::kByHostHalving,
+                                       Algorithm::kTree,    Algorithm::kDirect};
   const Network network = network_of(task);
   std::array<double, kAlgorithms> costs;
   costs.fill(std::numeric_limits<double>::infinity());

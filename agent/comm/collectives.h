@@ -20,6 +20,7 @@ namespace lockstep {
 //   operation      | algorithm | bytes a rank sends at most       | hops
 //   all_reduce     | direct    | (n-1)S                           | 1
 //                  | by-host   | see below                        | 2m, pipelined
+//                  | ~-halving | see below                        | 2 lg m + 2 (+2)
 //                  | halving   | 2(n-1)/n S; n no power of 2: + S | 2 lg n (+2)
 //                  | ring      | 2(n-1)/n S                       | 2(n-1), pipelined
 //                  | tree      | 3S (the root 2S)                 | 2 lg n, pipelined
@@ -51,11 +52,14 @@ namespace lockstep {
 // numbered host by host, and more where they are not:
 //   operation      | by-host     | ring        | direct
 //   all_reduce     | 2(m-1)/m S  | 2(n-1)/n S  | k(n-k) S
+//   ~, ~-halving   | 2(m-1)/m S, m no power of 2: 2(p-1)/p S + S, p the one below
 //   reduce         | S           | S           |
 //   broadcast      | S           | S           |
 //   all_gather     | (n-k) S     | (n-1) S     | k(n-k) S
 //   reduce_scatter | (n-k) S     | (n-1) S     | k(n-k) S
 // By-host, a rank sends 2(k-1)/k S + 2(m-1)/n S in an all_reduce: the second part leaves the host.
+// by-host-halving, of all_reduce alone, has recursive halving and doubling between the hosts, where
+// by-host has a ring: fewer steps where there are many hosts.
 // Where hosts have different numbers of ranks, the ones with fewer do several ranks' part between
 // hosts; what leaves a host stays the same, but for all_gather and reduce_scatter, where it is
 // (m-1) k S and (n-k) S for its own k.
@@ -63,13 +67,13 @@ namespace lockstep {
 //
 // kAuto takes, of all ways but one-root, the first in its order that by the model of
 // common/layout/collective_cost.h takes at most 8/7 of the best one's time, where a step costs as
-// long as kStepBytes... take to travel. The order is direct, halving, tree, by-host, ring for what
-// is small (kSmallBytesMax, kDirectBytesMax), else by-host, ring, halving, tree, direct: the ring
-// gives to its neighbour what others send across the whole network, of which the model knows
-// nothing. Up to kDirectRanksMax ranks what is small goes direct without asking (measured on a busy
-// machine: 1.5 to 2.7 times as fast as halving, 8 B on 4 and 8 ranks), or, where there is no direct
-// way, with one level and up to kTreeBytesMax by the tree. A barrier of so many ranks is direct, of
-// more by halving.
+// long as kStepBytes... take to travel. The order is direct, halving, tree, by-host, ring,
+// by-host-halving for what is small (kSmallBytesMax, kDirectBytesMax), else by-host, ring, halving,
+// by-host-halving, tree, direct: the ring gives to its neighbour what others send across the whole
+// network, of which the model knows nothing. Up to kDirectRanksMax ranks what is small goes direct
+// without asking (measured on a busy machine: 1.5 to 2.7 times as fast as halving, 8 B on 4 and 8
+// ranks), or, where there is no direct way, with one level and up to kTreeBytesMax by the tree. A
+// barrier of so many ranks is direct, of more by halving.
 //
 // An algorithm that an operation does not have is refused (kInvalid).
 //
@@ -80,7 +84,8 @@ namespace lockstep {
 //   tree, one-root  (root + first child) + second child, of one-root + third and so on
 //   halving         pairs n/2 apart, then n/4, ...; ranks beyond the power of 2 first, in pairs
 //   by-host         first those of each host: the rank that adds them, then the others in order;
-//                   then the hosts': all_reduce and reduce (the chain) as the ring does,
+//                   then the hosts': all_reduce and reduce (the chain) as the ring does
+//                   (by-host-halving: as halving does),
 //                   reduce_scatter the receiver's host, then the others in order behind it
 // Memory beside the caller's, kept by the communicator for the next operation: direct all_reduce
 // S, reduce S, ring reduce_scatter 2S, halving reduce_scatter nS, by-host reduce_scatter n/k S,

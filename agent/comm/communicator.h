@@ -46,8 +46,17 @@ struct CommBuffer {
 // The ways to carry out an operation; collectives.h has their table of steps and bytes, and says
 // which operation has which. kAuto chooses by operation, size, number of ranks and the hosts that
 // they are on alone.
-enum class Algorithm : uint8_t { kAuto, kDirect, kRing, kTree, kOneRoot, kHalving, kByHost };
-constexpr int kAlgorithms = 7;
+enum class Algorithm : uint8_t {
+  kAuto,
+  kDirect,
+  kRing,
+  kTree,
+  kOneRoot,
+  kHalving,
+  kByHost,
+  kByHostHalving
+};
+constexpr int kAlgorithms = 8;
 // "ring", "by-host"
 const char* name_of(Algorithm algorithm);
 

@@ -36,6 +36,8 @@ const char* name_of(Algorithm algorithm) {
       return "halving";
     case Algorithm::kByHost:
       return "by-host";
+    case Algorithm::kByHostHalving:
+      return "by-host-halving";
   }
   return "an unknown algorithm";
 }

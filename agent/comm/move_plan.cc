@@ -29,11 +29,13 @@ Lane& MovePlan::lane_of(const Move& move) {
 
 int MovePlan::add(const Move& move) {
   const int index = static_cast<int>(moves_.size());
-  CHECK(move.after < index && move.behind < index);
+  CHECK(move.after < index && move.behind < index && move.awaits < index);
   Lane& lane = lane_of(move);
   lane.bytes += move.bytes;
   moves_.push_back(move);
-  if (move.after != Move::kNone) moves_[static_cast<size_t>(move.after)].goes_on = true;
+  for (const int made : {move.after, move.awaits}) {
+    if (made != Move::kNone) moves_[static_cast<size_t>(made)].goes_on = true;
+  }
   if (lane.tail == Move::kNone) {
     lane.head = index;
   } else {

@@ -33,6 +33,7 @@ struct Move {
   size_t bytes = 0;
   int after = kNone;        // the move that writes (some of) what this one reads
   int behind = kNone;       // the move that reads what this one overwrites
+  int awaits = kNone;       // begins when that move is finished
   bool fenced = false;      // begins when all moves before it are finished
   bool averages = false;    // of a kAvg: the last reduction of its bytes, which divides them
   bool peer_first = false;  // of a kReduce: what comes is the first operand

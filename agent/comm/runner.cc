@@ -5,6 +5,7 @@
 
 #include "agent/comm/copy.h"
 #include "agent/comm/reduce.h"
+#include "common/layout/collective_cost.h"
 
 namespace lockstep {
 namespace {
@@ -13,7 +14,7 @@ using Kind = Move::Kind;
 
 // A frame that does not end its step is at least so long: what comes piece by piece goes on in
 // pieces that are worth their header, and stay in the cache in between.
-constexpr size_t kPiece = size_t{64} << 10;
+constexpr size_t kPiece = kPieceBytes;
 
 // How far the move may go, as another one has gone so far: `theirs` is where that one began in the
 // area, `ours` where this one does.
@@ -23,10 +24,17 @@ size_t reach(const Move& other, size_t theirs, size_t ours, size_t bytes) {
   return end <= ours ? 0 : std::min(bytes, end - ours);
 }
 
+// Nothing of it may go yet.
+bool is_shut(MovePlan& plan, int index) {
+  const Move& move = plan.move(index);
+  if (move.awaits != Move::kNone && !plan.move(move.awaits).finished) return true;
+  return move.fenced && !plan.finished_before(index);
+}
+
 // Up to where the move may go now.
 size_t allowance(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
-  if (move.fenced && !plan.finished_before(index)) return 0;
+  if (is_shut(plan, index)) return 0;
   size_t bytes = move.bytes;
   if (move.after != Move::kNone) {
     const Move& other = plan.move(move.after);
@@ -42,7 +50,7 @@ size_t allowance(MovePlan& plan, int index) {
 // Whether a move without bytes, too, has to wait.
 bool held(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
-  if (move.fenced && !plan.finished_before(index)) return true;
+  if (is_shut(plan, index)) return true;
   return move.bytes == 0 && move.after != Move::kNone && !plan.move(move.after).finished;
 }
 

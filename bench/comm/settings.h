@@ -39,7 +39,7 @@ constexpr const char* kBenchUsage =
     "BACKEND:   shm (default), tcp, mixed (two hosts), threads; several with commas\n"
     "TYPE:      f32 (default), f64, f16, bf16, i32, i64, u8\n"
     "REDUCTION: sum (default), prod, min, max, lor, avg\n"
-    "ALGORITHM: auto (default), direct, ring, tree, one-root, halving, by-host\n"
+    "ALGORITHM: auto (default), direct, ring, tree, one-root, halving, by-host, by-host-halving\n"
     "Size is that of the larger of what a rank gives and what it ends with, as in nccl-tests.\n";
 
 // kInvalid names the argument and what it may be.

@@ -8,9 +8,6 @@
 namespace lockstep {
 namespace {
 
-// What a pipelined hop waits for.
-constexpr double kPieceBytes = 64 << 10;
-
 int64_t floor_log2(int64_t n) {
   return static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(n))) - 1;
 }
@@ -20,7 +17,7 @@ bool is_power_of_two(int64_t n) {
 }
 
 double piece_of(const CollectiveCase& what) {
-  return std::min(what.block_bytes, kPieceBytes);
+  return std::min(what.block_bytes, static_cast<double>(kPieceBytes));
 }
 
 // The most bits of a number from 0 to `last`.
@@ -75,6 +72,7 @@ CollectiveSteps all_reduce_steps(const CollectiveCase& what) {
     }
     case CollectiveWay::kHalving:
     case CollectiveWay::kByHost:
+    case CollectiveWay::kByHostHalving:
       break;
   }
   return halving_all_reduce_steps(what);
@@ -105,7 +103,11 @@ CollectiveCost by_host_cost(const CollectiveCase& what) {
   const double k = ranks_of_host(what);
   const double block = what.block_bytes;
   if (what.kind == CollectiveKind::kAllReduce) {
-    return {.network = {2 * (m - 1), 0, 2 * (m - 1) / m * block},
+    const CollectiveSteps ring{2 * (m - 1), 0, 2 * (m - 1) / m * block};
+    const bool halves = what.way == CollectiveWay::kByHostHalving;
+    return {.network = halves
+                           ? halving_all_reduce_steps({.ranks = what.hosts, .block_bytes = block})
+                           : ring,
             .within = {2, std::max(0.0, 2 * (k - 2)), 2 * (k - 1) / k * block}};
   }
   if (what.kind == CollectiveKind::kBroadcast || what.kind == CollectiveKind::kReduce) {
@@ -120,6 +122,9 @@ bool has(const CollectiveCase& what) {
   const CollectiveWay way = what.way;
   if (way == CollectiveWay::kByHost) {
     return has_two_levels(what) && what.kind != CollectiveKind::kAllToAll;
+  }
+  if (way == CollectiveWay::kByHostHalving) {
+    return has_two_levels(what) && what.kind == CollectiveKind::kAllReduce;
   }
   switch (what.kind) {
     case CollectiveKind::kAllReduce:
@@ -176,7 +181,8 @@ std::string_view name_of(CollectiveKind kind) {
 }
 
 std::string_view name_of(CollectiveWay way) {
-  constexpr std::string_view kNames[] = {"direct", "ring", "tree", "halving", "by-host"};
+  constexpr std::string_view kNames[] = {"direct",  "ring",    "tree",
+                                         "halving", "by-host", "by-host-halving"};
   return kNames[static_cast<size_t>(way)];
 }
 
@@ -191,7 +197,9 @@ Result<CollectiveCost> collective_steps(const CollectiveCase& what) {
                    std::string(name_of(what.way)) + "'");
   }
   if (what.ranks == 1) return CollectiveCost{};
-  if (what.way == CollectiveWay::kByHost) return by_host_cost(what);
+  if (what.way == CollectiveWay::kByHost || what.way == CollectiveWay::kByHostHalving) {
+    return by_host_cost(what);
+  }
   CollectiveCost cost{.network = flat_steps(what), .within = {}};
   if (has_two_levels(what) && what.way != CollectiveWay::kRing) {
     cost.network.bytes *= ranks_of_host(what);

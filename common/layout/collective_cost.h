@@ -37,15 +37,20 @@ namespace lockstep {
 //
 // On m hosts of k ranks each (n = mk, both above 1) the ranks of a host share its port: of direct,
 // halving and tree k times the bytes go through it, of the ring those of one rank. There is
-// another way, by-host, whose messages within hosts are counted apart; bytes go within and between
-// hosts side by side:
+// another way, by-host (of an all_reduce also by-host-halving), whose messages within hosts are
+// counted apart; bytes go within and between hosts side by side:
 //
 //   operation      | between hosts              | within
 //   all_reduce     | 2(m-1); 2(m-1)/m S         | 2, 2(k-2); 2(k-1)/k S
+//     by halving   | as all_reduce by halving   | the same
+//                  | of m ranks                 |
 //   reduce_scatter | 1, m-2; (m-1)k S           | 2, m(k-1)-2; m(k-1) S
 //   all_gather     | the same
 //   broadcast      | m-1; S (a chain of hosts)  | k-1, 1; S (a chain on each)
 //   reduce         | the same
+// What a pipelined hop waits for, and the least that a rank of agent/comm passes on.
+constexpr int64_t kPieceBytes = 64 << 10;
+
 enum class CollectiveKind : uint8_t {
   kAllReduce,
   kReduceScatter,
@@ -58,8 +63,8 @@ constexpr int kCollectiveKinds = 6;
 // "all_reduce"
 std::string_view name_of(CollectiveKind kind);
 
-enum class CollectiveWay : uint8_t { kDirect, kRing, kTree, kHalving, kByHost };
-constexpr int kCollectiveWays = 5;
+enum class CollectiveWay : uint8_t { kDirect, kRing, kTree, kHalving, kByHost, kByHostHalving };
+constexpr int kCollectiveWays = 6;
 // "ring"
 std::string_view name_of(CollectiveWay way);
 

@@ -40,7 +40,7 @@ const std::vector<Kind> kKinds = {
      false,
      true,
      {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalving, Algorithm::kTree,
-      Algorithm::kOneRoot, Algorithm::kByHost}},
+      Algorithm::kOneRoot, Algorithm::kByHost, Algorithm::kByHostHalving}},
     {Collective::kAllGather,
      false,
      false,
@@ -322,7 +322,7 @@ bool has_way(Collective kind, Algorithm algorithm, std::span<const int> node_of_
       (kind == Collective::kAllGather || kind == Collective::kReduceScatter)) {
     return std::has_single_bit(node_of_rank.size());
   }
-  if (algorithm == Algorithm::kByHost) {
+  if (algorithm == Algorithm::kByHost || algorithm == Algorithm::kByHostHalving) {
     // Several hosts, and fewer than ranks.
     const size_t hosts = std::set<int>(node_of_rank.begin(), node_of_rank.end()).size();
     return hosts > 1 && hosts < node_of_rank.size();

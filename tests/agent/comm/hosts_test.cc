@@ -23,6 +23,13 @@ using test::World;
 constexpr Collective kKinds[] = {Collective::kAllReduce, Collective::kReduce,
                                  Collective::kBroadcast, Collective::kAllGather,
                                  Collective::kReduceScatter};
+constexpr std::pair<Collective, Algorithm> kByHostWays[] = {
+    {Collective::kAllReduce, Algorithm::kByHost},
+    {Collective::kAllReduce, Algorithm::kByHostHalving},
+    {Collective::kReduce, Algorithm::kByHost},
+    {Collective::kBroadcast, Algorithm::kByHost},
+    {Collective::kAllGather, Algorithm::kByHost},
+    {Collective::kReduceScatter, Algorithm::kByHost}};
 
 World thread_world(const std::vector<int>& nodes) {
   auto world = make_thread_world(static_cast<int>(nodes.size()), std::chrono::seconds(60), nodes);
@@ -38,6 +45,7 @@ std::string text_of(const std::vector<int>& nodes) {
 
 struct Case {
   Collective kind = Collective::kAllReduce;
+  Algorithm algorithm = Algorithm::kByHost;
   ReduceOp op = ReduceOp::kSum;
   DataType type = DataType::kF32;
   int64_t count = 0;
@@ -94,13 +102,13 @@ void run_rank(const Case& c, Communicator& comm) {
                                              .input = c.in_place ? nullptr : input.data()},
                                   .op = c.op,
                                   .rank = c.root,
-                                  .algorithm = Algorithm::kByHost});
+                                  .algorithm = c.algorithm});
   ASSERT_TRUE(status.ok()) << status.error().message;
   if (c.kind == Collective::kReduce && comm.rank() != c.root) return;
   for (int64_t i = 0; i < out; ++i) {
     ASSERT_EQ(test::load(c.type, result, static_cast<size_t>(i)), expected(c, comm.rank(), n, i))
-        << name_of(c.kind) << ", rank " << comm.rank() << " of " << n << " at " << i << ", seed "
-        << c.seed;
+        << name_of(c.kind) << ", " << name_of(c.algorithm) << ", rank " << comm.rank() << " of "
+        << n << " at " << i << ", seed " << c.seed;
   }
 }
 
@@ -115,8 +123,9 @@ TEST(ByHost, GivesWhatAPlainLoopGivesOnAnyLayout) {
     if (!make_host_map(nodes).has_two_levels()) continue;
     SCOPED_TRACE("seed " + std::to_string(kSeed) + ", layout " + text_of(nodes));
     World world = thread_world(nodes);
-    for (const Collective kind : kKinds) {
+    for (const auto& [kind, algorithm] : kByHostWays) {
       const Case c{.kind = kind,
+                   .algorithm = algorithm,
                    .op = static_cast<ReduceOp>(random.below(kReduceOps)),
                    .type = static_cast<DataType>(random.below(kDataTypes)),
                    .count = static_cast<int64_t>(random.below(3) == 0 ? random.below(4)
@@ -132,7 +141,7 @@ TEST(ByHost, GivesWhatAPlainLoopGivesOnAnyLayout) {
 
 TEST(ByHost, SumsAreTheSameBitsOnEveryRankAndInEveryRun) {
   constexpr int64_t kCount = 20'011;
-  for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 1, 1}, {0, 1, 0, 2, 1, 0, 2}}) {
+  const auto expect_same_bits = [](const std::vector<int>& nodes, Algorithm algorithm) {
     World world = thread_world(nodes);
     std::vector<float> first;
     for (int turn = 0; turn < 3; ++turn) {
@@ -142,7 +151,7 @@ TEST(ByHost, SumsAreTheSameBitsOnEveryRankAndInEveryRun) {
         std::vector<float> values(kCount);
         for (float& value : values) value = random.normal();
         ASSERT_TRUE(comm.all_reduce({.data = values.data(), .count = kCount}, ReduceOp::kSum,
-                                    {.algorithm = Algorithm::kByHost})
+                                    {.algorithm = algorithm})
                         .ok());
         results[static_cast<size_t>(comm.rank())] = std::move(values);
       });
@@ -152,6 +161,10 @@ TEST(ByHost, SumsAreTheSameBitsOnEveryRankAndInEveryRun) {
             << text_of(nodes);
       }
     }
+  };
+  for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 1, 1}, {0, 1, 0, 2, 1, 0, 2}}) {
+    expect_same_bits(nodes, Algorithm::kByHost);
+    expect_same_bits(nodes, Algorithm::kByHostHalving);
   }
 }
 
@@ -188,6 +201,8 @@ TEST(ByHost, TheBytesThatLeaveAHostAreThoseOfTheTable) {
   const Promise promises[] = {
       {Collective::kAllReduce, Algorithm::kByHost,
        [](double m, double) { return 2 * (m - 1) / m; }},
+      {Collective::kAllReduce, Algorithm::kByHostHalving,
+       [](double m, double) { return m == 3 ? 2.0 : 2 * (m - 1) / m; }},
       {Collective::kAllReduce, Algorithm::kRing,
        [](double m, double k) { return 2 * (m * k - 1) / (m * k); }},
       {Collective::kAllReduce, Algorithm::kDirect,

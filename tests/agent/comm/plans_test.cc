@@ -85,10 +85,12 @@ template <class Body>
 void on_every_task_of(const HostMap& hosts, int layout, int size, const Body& body) {
   for (const Collective kind : kKinds) {
     for (int algorithm = 1; algorithm < kAlgorithms; ++algorithm) {
-      if (layout > 0 && static_cast<Algorithm>(algorithm) != Algorithm::kByHost) continue;
+      const auto way = static_cast<Algorithm>(algorithm);
+      const bool is_by_host = way == Algorithm::kByHost || way == Algorithm::kByHostHalving;
+      if (layout > 0 && !is_by_host) continue;
       for (const int64_t count : {0, 1, 31, 1000}) {
         const Task task{.kind = kind,
-                        .algorithm = static_cast<Algorithm>(algorithm),
+                        .algorithm = way,
                         .size = size,
                         .root = kind == Collective::kAllReduce ? 0 : size / 2,
                         .count = kind == Collective::kBarrier ? 0 : count,
@@ -205,6 +207,8 @@ CollectiveWay way_of(Algorithm algorithm) {
       return CollectiveWay::kTree;
     case Algorithm::kHalving:
       return CollectiveWay::kHalving;
+    case Algorithm::kByHostHalving:
+      return CollectiveWay::kByHostHalving;
     default:
       return CollectiveWay::kByHost;
   }
@@ -288,7 +292,10 @@ TEST(Plans, TheChoiceGoesWithSizeRanksAndHosts) {
   EXPECT_EQ(all_reduce({1, 8}, 64 * kKiB), Algorithm::kHalving);
   EXPECT_EQ(all_reduce({1, 8}, kMiB), Algorithm::kRing);
   EXPECT_EQ(all_reduce({2, 4}, kMiB), Algorithm::kByHost);
-  EXPECT_EQ(all_reduce({512, 8}, 8), Algorithm::kHalving) << "a ring of 512 hosts";
+  EXPECT_EQ(all_reduce({512, 8}, 8), Algorithm::kByHostHalving) << "a ring of 512 hosts";
+  EXPECT_EQ(all_reduce({512, 8}, 16 * kMiB), Algorithm::kByHostHalving) << "and its 1,022 steps";
+  EXPECT_EQ(all_reduce({64, 8}, kMiB), Algorithm::kByHostHalving);
+  EXPECT_EQ(all_reduce({4, 8}, 64 * kMiB), Algorithm::kByHost);
   EXPECT_EQ(chosen(Collective::kReduceScatter, {64, 1}, 64 * kKiB), Algorithm::kHalving);
   EXPECT_EQ(chosen(Collective::kAllGather, {63, 1}, 64 * kKiB), Algorithm::kDirect);
   EXPECT_EQ(chosen(Collective::kAllGather, {63, 1}, kMiB), Algorithm::kRing);
