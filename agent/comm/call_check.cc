@@ -14,23 +14,15 @@ Error wrong(const Call& call, const std::string& what) {
   return invalid(std::string("[comm] ") + name_of(call.kind) + ": " + what);
 }
 
-bool has_other_side(Collective kind) {
-  return kind == Collective::kSend || kind == Collective::kReceive;
-}
-
-bool has_root(Collective kind) {
-  return kind == Collective::kBroadcast || kind == Collective::kReduce ||
-         kind == Collective::kScatter || kind == Collective::kGather;
-}
-
 Status check_rank(const Call& call, int rank, int size) {
-  if (!has_root(call.kind) && !has_other_side(call.kind)) return {};
+  const CollectiveTraits& what = traits(call.kind);
+  if (!what.has_root && !what.is_message) return {};
   if (call.rank < 0 || call.rank >= size) {
-    return wrong(call, std::string(has_root(call.kind) ? "root " : "rank ") +
+    return wrong(call, std::string(what.has_root ? "root " : "rank ") +
                            std::to_string(call.rank) + " is none of the " + std::to_string(size) +
                            " ranks");
   }
-  if (has_other_side(call.kind) && call.rank == rank) {
+  if (what.is_message && call.rank == rank) {
     return wrong(call, "rank " + std::to_string(rank) + " is this rank itself");
   }
   return {};

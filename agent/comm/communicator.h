@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "agent/comm/collective.h"
 #include "agent/comm/data_type.h"
 #include "agent/comm/host_map.h"
 #include "common/base/clock.h"
@@ -42,41 +43,6 @@ struct CommBuffer {
   const void* input = nullptr;
   void* stream = nullptr;  // of `device`: Stream::handle(); meaningless for the CPU
 };
-
-// The ways to carry out an operation; collectives.h has their table of steps and bytes, and says
-// which operation has which. kAuto chooses by operation, size, number of ranks and the hosts that
-// they are on alone.
-enum class Algorithm : uint8_t {
-  kAuto,
-  kDirect,
-  kRing,
-  kTree,
-  kOneRoot,
-  kHalving,
-  kByHost,
-  kByHostHalving
-};
-constexpr int kAlgorithms = 8;
-// "ring", "by-host"
-const char* name_of(Algorithm algorithm);
-
-enum class Collective : uint8_t {
-  kForm = 1,  // the first barrier of a world; not for callers
-  kBarrier,
-  kBroadcast,
-  kAllReduce,
-  kAllGather,
-  kReduce,
-  kReduceScatter,
-  kScatter,
-  kGather,
-  kAllToAll,
-  kSend,
-  kReceive,
-};
-constexpr int kCollectives = 12;
-// "all_reduce"
-const char* name_of(Collective kind);
 
 // One operation, as data.
 struct Call {

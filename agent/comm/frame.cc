@@ -3,74 +3,12 @@
 namespace lockstep {
 namespace {
 
-bool reduces(Collective kind) {
-  return kind == Collective::kAllReduce || kind == Collective::kReduce ||
-         kind == Collective::kReduceScatter;
-}
-
-bool has_root(Collective kind) {
-  return kind == Collective::kBroadcast || kind == Collective::kReduce ||
-         kind == Collective::kScatter || kind == Collective::kGather;
-}
-
 bool same_call(const FrameHeader& a, const FrameHeader& b) {
   return a.kind == b.kind && a.type == b.type && a.op == b.op && a.algorithm == b.algorithm &&
          a.count == b.count && a.root == b.root;
 }
 
 }  // namespace
-
-const char* name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kAuto:
-      return "auto";
-    case Algorithm::kDirect:
-      return "direct";
-    case Algorithm::kRing:
-      return "ring";
-    case Algorithm::kTree:
-      return "tree";
-    case Algorithm::kOneRoot:
-      return "one-root";
-    case Algorithm::kHalving:
-      return "halving";
-    case Algorithm::kByHost:
-      return "by-host";
-    case Algorithm::kByHostHalving:
-      return "by-host-halving";
-  }
-  return "an unknown algorithm";
-}
-
-const char* name_of(Collective kind) {
-  switch (kind) {
-    case Collective::kForm:
-      return "forming";
-    case Collective::kBarrier:
-      return "barrier";
-    case Collective::kBroadcast:
-      return "broadcast";
-    case Collective::kAllReduce:
-      return "all_reduce";
-    case Collective::kAllGather:
-      return "all_gather";
-    case Collective::kReduce:
-      return "reduce";
-    case Collective::kReduceScatter:
-      return "reduce_scatter";
-    case Collective::kScatter:
-      return "scatter";
-    case Collective::kGather:
-      return "gather";
-    case Collective::kAllToAll:
-      return "all_to_all";
-    case Collective::kSend:
-      return "send";
-    case Collective::kReceive:
-      return "receive";
-  }
-  return "an unknown operation";
-}
 
 std::string operation_name(const FrameHeader& header) {
   std::string name = name_of(header.kind);
@@ -82,8 +20,8 @@ std::string operation_name(const FrameHeader& header) {
 std::string describe(const FrameHeader& header) {
   std::string text =
       operation_name(header) + " (" + std::to_string(header.count) + " x " + name_of(header.type);
-  if (reduces(header.kind)) text += std::string(" ") + name_of(header.op);
-  if (has_root(header.kind)) text += ", root " + std::to_string(header.root) + " of the group";
+  if (traits(header.kind).reduces) text += std::string(" ") + name_of(header.op);
+  if (traits(header.kind).has_root) text += ", root " + std::to_string(header.root) + " of the group";
   return text + ", " + name_of(header.algorithm) + ")";
 }
 

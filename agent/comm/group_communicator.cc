@@ -42,21 +42,17 @@ Result<Operation::Start> GroupCommunicator::prepare(const Call& call) const {
                    ": shared memory and TCP serve memory of the CPU, not of a GPU");
   }
   TRY_ASSIGN(const CallMemory memory, check_call(call, rank(), size()));
-  const bool rooted = call.kind == Collective::kBroadcast || call.kind == Collective::kReduce ||
-                      call.kind == Collective::kScatter || call.kind == Collective::kGather ||
-                      call.kind == Collective::kSend || call.kind == Collective::kReceive;
-  const bool reduces = call.kind == Collective::kAllReduce || call.kind == Collective::kReduce ||
-                       call.kind == Collective::kReduceScatter;
+  const CollectiveTraits& what = traits(call.kind);
   Operation::Start start{
       .group = group_,
       .task = {.kind = call.kind,
                .algorithm = call.algorithm,
                .rank = rank(),
                .size = size(),
-               .root = rooted ? call.rank : 0,
+               .root = what.has_root || what.is_message ? call.rank : 0,
                .count = call.buffer.count,
                .type = call.buffer.type,
-               .op = reduces ? call.op : ReduceOp::kSum,
+               .op = what.reduces ? call.op : ReduceOp::kSum,
                .in_place = memory.in_place,
                .send_counts = call.send_counts,
                .receive_counts = call.receive_counts,

@@ -78,12 +78,6 @@ Layout layout_of(Collective operation, int64_t n, bool root) {
   }
 }
 
-bool has_blocks(Collective operation) {
-  return operation == Collective::kAllGather || operation == Collective::kGather ||
-         operation == Collective::kReduceScatter || operation == Collective::kScatter ||
-         operation == Collective::kAllToAll;
-}
-
 class Bench {
  public:
   Bench(Communicator& comm, const BenchSettings& settings, const MeasureOptions& options)
@@ -91,7 +85,7 @@ class Bench {
     const auto element = static_cast<int64_t>(data_type_bytes(settings.type));
     const int64_t n = comm.size();
     layout_ = layout_of(operation_, n, comm.rank() == settings.root);
-    const int64_t blocks = has_blocks(operation_) ? n : 1;
+    const int64_t blocks = traits(operation_).has_blocks ? n : 1;
     count_ = operation_ == Collective::kBarrier
                  ? 0
                  : std::max<int64_t>(1, options.bytes / element / blocks);
@@ -156,10 +150,7 @@ class Bench {
     return comm_.run(both);
   }
 
-  bool reduces() const {
-    return operation_ == Collective::kAllReduce || operation_ == Collective::kReduce ||
-           operation_ == Collective::kReduceScatter;
-  }
+  bool reduces() const { return traits(operation_).reduces; }
 
   int value_of(int rank, int64_t index) const {
     return reduces() ? given_to(settings_.op, rank, index) : given(rank, index);
@@ -237,7 +228,7 @@ class Bench {
     TRY(comm_.barrier());
     for (int i = 0; i < iterations; ++i) {
       // Who has only to give would run ahead by what lies in buffers.
-      if (has_root()) TRY(comm_.barrier());
+      if (traits(operation_).has_root) TRY(comm_.barrier());
       TRY_ASSIGN(const double seconds, seconds_of_one());
       times.push_back(seconds);
     }
@@ -245,11 +236,6 @@ class Bench {
     TRY(comm_.all_reduce({.data = times.data(), .count = iterations, .type = DataType::kF64},
                          ReduceOp::kMax));
     return times;
-  }
-
-  bool has_root() const {
-    return operation_ == Collective::kBroadcast || operation_ == Collective::kReduce ||
-           operation_ == Collective::kScatter || operation_ == Collective::kGather;
   }
 
   Communicator& comm_;

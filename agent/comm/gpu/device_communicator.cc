@@ -108,9 +108,7 @@ Work DeviceCommunicator::start(std::span<const Call> calls) {
   Work work(std::move(first));
   const std::lock_guard lock(mutex_);
   for (const DeviceCall& call : *checked) {
-    const bool is_collective =
-        call.call.kind != Collective::kSend && call.call.kind != Collective::kReceive;
-    if (is_collective) call.operation->header.sequence = ++collectives_;
+    if (!traits(call.call.kind).is_message) call.operation->header.sequence = ++collectives_;
   }
   backend_->start(std::move(checked).value());
   return work;

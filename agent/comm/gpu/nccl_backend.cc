@@ -16,10 +16,6 @@ TimePoint now() {
   return SystemClock().now();
 }
 
-bool is_collective(const Call& call) {
-  return call.kind != Collective::kSend && call.kind != Collective::kReceive;
-}
-
 std::string seconds_text(Duration duration) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()) +
          " ms";
@@ -128,7 +124,7 @@ Status NcclBackend::issue(PendingList& pending) {
     TRY(take_scratch(one));
     TRY(run_local(one, one.plan.before));
     TRY_ASSIGN(one.begin, options_.device->mark(stream));
-    if (is_collective(one.call.call)) ++entered_;
+    if (!traits(one.call.call.kind).is_message) ++entered_;
   }
   TRY(issue_steps(pending));
   TRY(settle());
@@ -149,7 +145,7 @@ Status NcclBackend::wait_formed() {
 
 Status NcclBackend::check_headers(const PendingList& pending) {
   for (const Pending& one : pending) {
-    if (!is_collective(one.call.call)) continue;
+    if (traits(one.call.call.kind).is_message) continue;
     TRY_ASSIGN(
         const std::vector<CallHeader> headers,
         group_->all_gather_value(header_of(one.call.call, one.call.operation->header.sequence)));
@@ -337,7 +333,7 @@ void NcclBackend::look_once() {
   for (auto one = looked_at.begin(); one != looked_at.end();) {
     const Result<bool> passed = one->end == nullptr ? Result<bool>(false) : one->end->passed();
     if (passed.ok() && *passed) {
-      if (is_collective(one->call.call)) ++completed_;
+      if (!traits(one->call.call.kind).is_message) ++completed_;
       give_back(*one);
       one->call.operation->finish({});
       one = looked_at.erase(one);

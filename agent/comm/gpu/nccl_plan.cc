@@ -5,16 +5,6 @@
 namespace lockstep {
 namespace {
 
-bool is_rooted(Collective kind) {
-  return kind == Collective::kBroadcast || kind == Collective::kReduce ||
-         kind == Collective::kScatter || kind == Collective::kGather;
-}
-
-bool is_reduction(Collective kind) {
-  return kind == Collective::kAllReduce || kind == Collective::kReduce ||
-         kind == Collective::kReduceScatter;
-}
-
 struct Planner {
   const DeviceCall& call;
   int rank;
@@ -148,8 +138,8 @@ struct Planner {
 std::string describe(const CallHeader& header) {
   std::string text = std::string(name_of(header.kind)) + " #" + std::to_string(header.number) +
                      " (" + std::to_string(header.count) + " x " + name_of(header.type);
-  if (is_reduction(header.kind)) text += std::string(" ") + name_of(header.op);
-  if (is_rooted(header.kind)) text += ", root " + std::to_string(header.root);
+  if (traits(header.kind).reduces) text += std::string(" ") + name_of(header.op);
+  if (traits(header.kind).has_root) text += ", root " + std::to_string(header.root);
   return text + ")";
 }
 
@@ -247,8 +237,8 @@ CallHeader header_of(const Call& call, uint64_t number) {
   return {.number = number,
           .kind = call.kind,
           .type = call.buffer.type,
-          .op = is_reduction(call.kind) ? call.op : ReduceOp::kSum,
-          .root = is_rooted(call.kind) ? call.rank : 0,
+          .op = traits(call.kind).reduces ? call.op : ReduceOp::kSum,
+          .root = traits(call.kind).has_root ? call.rank : 0,
           .count = call.buffer.count};
 }
 

@@ -19,10 +19,6 @@ std::byte* bytes_of(const std::shared_ptr<void>& memory) {
   return static_cast<std::byte*>(memory.get());
 }
 
-bool is_collective(const Call& call) {
-  return call.kind != Collective::kSend && call.kind != Collective::kReceive;
-}
-
 }  // namespace
 
 StagingBackend::StagingBackend(Options options, std::unique_ptr<Communicator> group)
@@ -71,7 +67,7 @@ std::optional<Error> StagingBackend::broken() {
 }
 
 StagingBackend::Lane StagingBackend::lane_of(const Call& call) {
-  return is_collective(call) ? Lane{Collective::kBarrier, 0} : Lane{call.kind, call.rank};
+  return traits(call.kind).is_message ? Lane{call.kind, call.rank} : Lane{Collective::kBarrier, 0};
 }
 
 // Refused by the host, part by part: asked before anything is under way.
@@ -132,7 +128,7 @@ void StagingBackend::work() {
       if (stopping_ && jobs_.empty() && fresh_.empty()) return;
       for (Job& job : fresh_) {
         lanes_[lane_of(job.call.call)].push_back(&job);
-        if (is_collective(job.call.call)) ++entered_;
+        if (!traits(job.call.call.kind).is_message) ++entered_;
       }
       jobs_.splice(jobs_.end(), fresh_);
     }
@@ -270,7 +266,7 @@ Status StagingBackend::go_out(Job& job, Slot& slot) {
 
 void StagingBackend::finish(Job& job, const Status& status) {
   std::erase(lanes_[lane_of(job.call.call)], &job);
-  if (status.ok() && is_collective(job.call.call)) ++completed_;
+  if (status.ok() && !traits(job.call.call.kind).is_message) ++completed_;
   for (Slot& slot : job.slots) slot.work = Work();
   give_back(job);
   job.call.operation->finish(status);
