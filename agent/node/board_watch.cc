@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "common/api/hang_limit.h"
+
 namespace lockstep {
 namespace {
 

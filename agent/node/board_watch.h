@@ -14,7 +14,6 @@ namespace lockstep {
 // state.
 class BoardWatch {
  public:
-  static constexpr Duration kWaitTold = std::chrono::seconds(10);
   // Without a beat for so long, a process stands still. They come once a second.
   static constexpr Duration kLifeless = std::chrono::seconds(5);
 

@@ -5,6 +5,7 @@
 
 #include "cli/client/output.h"
 #include "cli/run/progress_line.h"
+#include "common/api/hang_limit.h"
 #include "controller/plan/conditions.h"
 
 namespace lockstep {
@@ -13,9 +14,15 @@ namespace {
 constexpr size_t kEventsShown = 10;
 constexpr size_t kLogLinesShown = 12;
 
+// Without control characters, also those of U+0080 to U+009F, which terminals obey too.
 std::string clean(std::string text) {
-  for (char& c : text) {
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = ' ';
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if ((c < 0x20 && c != '\n') || c == 0x7f) text[i] = ' ';
+    const bool is_c1 = c == 0xc2 && i + 1 < text.size() &&
+                       static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+                       static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (is_c1) text.replace(i, 2, " ");
   }
   return text;
 }
@@ -294,7 +301,11 @@ std::string stuck_page(const TrainingJob& job, WallTime now) {
     return name + " is " + (job.status.state.empty() ? "not begun" : job.status.state) +
            ": its ranks don't train yet, and none is known to be stuck.\n";
   }
-  std::string text = name + ": nothing is stuck. No rank has waited for another one for 10 s";
+  std::string text = name +
+                     ": nothing is known to be stuck. No agent tells of a rank that has waited for "
+                     "another one for " +
+                     counted(static_cast<int64_t>(to_seconds(kWaitTold)), "second") +
+                     ", but perhaps for one that saves or validates";
   text += " (round " + std::to_string(job.status.round);
   if (job.status.progress) text += ", step " + std::to_string(job.status.progress->step);
   return text + ").\n";

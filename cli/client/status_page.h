@@ -22,7 +22,8 @@ struct StatusInput {
 std::string status_page(const StatusInput& input);
 
 // For --stuck: which rank holds the others up, what it is missing from and who waits for it, since
-// when; that nothing is stuck; or why that can't be known.
+// when; that nothing is known to be stuck; or that nothing can be known, of a program of the
+// user's.
 std::string stuck_page(const TrainingJob& job, WallTime now);
 
 }  // namespace lockstep

@@ -11,6 +11,9 @@ namespace lockstep {
 // save a checkpoint meanwhile. That it ended is known at once, by its connection.
 inline constexpr Duration kSilenceLimit = std::chrono::minutes(10);
 
+// A rank's agent tells of a wait in a collective once nothing has moved in it for so long.
+inline constexpr Duration kWaitTold = std::chrono::seconds(10);
+
 // How long a step may stand still until a rank counts as hung, as the others see it that wait for
 // it in a collective, or its agent:
 //   max(floor, 5 x median of the last steps' seconds),

@@ -273,14 +273,15 @@ TEST(ClientStuck, SaysWhoHoldsUpTheOthersOrWhyThatIsNotKnown) {
   job.status.conditions = {{.type = "Running", .status = "True"},
                            {.type = "Stuck", .status = "False", .reason = "Moving"}};
   EXPECT_EQ(stuck_page(job, now),
-            "gpt: nothing is stuck. No rank has waited for another one for 10 s (round 2, step "
-            "25).\n");
+            "gpt: nothing is known to be stuck. No agent tells of a rank that has waited for "
+            "another one for 10 seconds, but perhaps for one that saves or validates (round 2, "
+            "step 25).\n");
   job.status.conditions[1] = {.type = "Stuck",
                               .status = "True",
                               .reason = "RankMissing",
-                              .message = "rank 3 is missing\x1b",
+                              .message = "rank 3 is missing\x1b\xc2\x9b",
                               .lastTransitionTime = "2026-01-01T00:59:00Z"};
-  EXPECT_EQ(stuck_page(job, now), "gpt: rank 3 is missing  (noticed 60s ago).\n");
+  EXPECT_EQ(stuck_page(job, now), "gpt: rank 3 is missing   (noticed 60s ago).\n");
   job.status.state = "Complete";
   job.status.conditions.push_back({.type = "Complete", .status = "True"});
   EXPECT_EQ(stuck_page(job, now), "gpt is Complete: nothing is stuck.\n");

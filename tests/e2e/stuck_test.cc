@@ -45,7 +45,7 @@ TEST_F(StuckTest, AStoppedRankIsNamedWithWhatItIsMissingFromAndWhoWaits) {
   ASSERT_EQ(tool({"submit", endless_job("still")}).code, 0);
   const pid_t pid = process_of(2);
   ASSERT_NE(pid, 0) << tool({"status", "still"}).output;
-  ASSERT_TRUE(stuck_says("still", "still: nothing is stuck."))
+  ASSERT_TRUE(stuck_says("still", "still: nothing is known to be stuck."))
       << tool({"status", "still", "--stuck"}).output;
 
   ::kill(pid, SIGSTOP);
@@ -57,7 +57,7 @@ TEST_F(StuckTest, AStoppedRankIsNamedWithWhatItIsMissingFromAndWhoWaits) {
   EXPECT_TRUE(has(tool({"status", "still"}).output, "RankMissing"));
 
   ::kill(pid, SIGCONT);
-  EXPECT_TRUE(stuck_says("still", "still: nothing is stuck."))
+  EXPECT_TRUE(stuck_says("still", "still: nothing is known to be stuck."))
       << tool({"status", "still", "--stuck"}).output;
   EXPECT_EQ(tool({"delete", "still"}).code, 0);
 }
