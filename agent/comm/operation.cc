@@ -4,6 +4,9 @@
 
 namespace lockstep {
 
+Scratch::Scratch(size_t bytes)
+    : lines_(std::make_unique_for_overwrite<Line[]>(bytes / kFrameAlign + 1)), bytes_(bytes) {}
+
 void Operation::begin(const Start& start) {
   const Task& task = start.task;
   group_ = start.group;
@@ -20,13 +23,12 @@ void Operation::begin(const Start& start) {
   // The other side of a send sees it from the other end.
   if (header.kind == Collective::kSend) header.root = 0;
   make_plan(task, plan_);
-  if (plan_.scratch() > scratch_bytes_) {
-    scratch_ = std::make_unique_for_overwrite<Line[]>(plan_.scratch() / kFrameAlign + 1);
-    scratch_bytes_ = plan_.scratch();
+  if (plan_.scratch() > scratch_.bytes()) {
+    const bool is_pooled = home != nullptr && plan_.scratch() > OperationPool::kOwnScratchMax;
+    scratch_ = is_pooled ? home->take_scratch(plan_.scratch()) : Scratch(plan_.scratch());
   }
   // Plans only read what they call input.
-  bases_ = {const_cast<std::byte*>(start.input), start.output,
-            reinterpret_cast<std::byte*>(scratch_.get())};
+  bases_ = {const_cast<std::byte*>(start.input), start.output, scratch_.data()};
   waiting = false;
   waits_for = {};
   in_hand = -1;
@@ -73,8 +75,43 @@ std::unique_ptr<Operation> OperationPool::take() {
 void OperationPool::give_back(std::unique_ptr<Operation> operation) {
   const std::shared_ptr<OperationPool> home = std::move(operation->home);
   if (home == nullptr) return;
+  operation->group_.reset();
   const std::lock_guard lock(home->mutex_);
+  if (operation->scratch_.bytes() > kOwnScratchMax) {
+    home->keep(std::exchange(operation->scratch_, Scratch()));
+  }
   home->free_.push_back(std::move(operation));
+}
+
+Scratch OperationPool::take_scratch(size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = scratch_.lower_bound(bytes);
+    if (found != scratch_.end()) {
+      Scratch scratch = std::move(found->second);
+      kept_bytes_ -= scratch.bytes();
+      scratch_.erase(found);
+      return scratch;
+    }
+  }
+  return Scratch(bytes);
+}
+
+size_t OperationPool::kept_scratch_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return kept_bytes_;
+}
+
+// With mutex_ held.
+void OperationPool::keep(Scratch scratch) {
+  const size_t bytes = scratch.bytes();
+  if (bytes > kKeptScratchMax) return;
+  while (kept_bytes_ + bytes > kKeptScratchMax) {
+    kept_bytes_ -= scratch_.begin()->first;
+    scratch_.erase(scratch_.begin());
+  }
+  kept_bytes_ += bytes;
+  scratch_.emplace(bytes, std::move(scratch));
 }
 
 Work::Work() = default;

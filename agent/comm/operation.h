@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -39,9 +40,25 @@ struct Group {
   std::atomic<int> board_place{-1};  // CollectiveBoard's
 };
 
+// Memory of an operation's own, whose bytes begin aligned as frames do.
+class Scratch {
+ public:
+  Scratch() = default;
+  explicit Scratch(size_t bytes);
+  size_t bytes() const { return bytes_; }
+  std::byte* data() const { return reinterpret_cast<std::byte*>(lines_.get()); }
+
+ private:
+  struct alignas(kFrameAlign) Line {
+    std::byte bytes[kFrameAlign];
+  };
+  std::unique_ptr<Line[]> lines_;
+  size_t bytes_ = 0;
+};
+
 // One operation, from the call to its end. Owned by whoever waits for it, and driven by one thread,
 // which does not touch it any more once it is finished. Reused: what it has allocated stays with
-// it.
+// it, but for large memory, which goes back to its pool.
 class Operation {
  public:
   // A new beginning; `input` and `output` as the algorithm sees them.
@@ -83,15 +100,12 @@ class Operation {
   int in_hand = -1;  // the rank of the world whose frame is being moved
 
  private:
-  struct alignas(kFrameAlign) Line {
-    std::byte bytes[kFrameAlign];
-  };
+  friend class OperationPool;
 
   std::shared_ptr<Group> group_;
   MovePlan plan_;
   std::array<std::byte*, 3> bases_{};  // by Area
-  std::unique_ptr<Line[]> scratch_;
-  size_t scratch_bytes_ = 0;
+  Scratch scratch_;
   Duration limit_{};
 
   std::atomic<bool> done_{false};
@@ -101,15 +115,28 @@ class Operation {
   Status status_;
 };
 
-// Operations that are not in use, with the memory that they have. Thread-safe.
+// Operations that are not in use, and large memory that was theirs. Thread-safe.
 class OperationPool : public std::enable_shared_from_this<OperationPool> {
  public:
+  // What an operation keeps to itself.
+  static constexpr size_t kOwnScratchMax = size_t{64} << 10;
+  // Of the rest, what is kept in all: as many operations at once as this has room for find their
+  // memory again. What is smallest goes first.
+  static constexpr size_t kKeptScratchMax = size_t{256} << 20;
+
   std::unique_ptr<Operation> take();
   static void give_back(std::unique_ptr<Operation> operation);
+  // The smallest that is large enough, or new.
+  Scratch take_scratch(size_t bytes);
+  size_t kept_scratch_bytes() const;
 
  private:
-  std::mutex mutex_;
+  void keep(Scratch scratch);
+
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Operation>> free_;
+  std::multimap<size_t, Scratch> scratch_;  // by size
+  size_t kept_bytes_ = 0;                   // of scratch_
 };
 
 }  // namespace lockstep
