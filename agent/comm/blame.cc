@@ -1,8 +1,8 @@
 // Who is to blame when an operation goes wrong: what Core says of it.
-#include <cstdio>
 #include <vector>
 
 #include "agent/comm/core.h"
+#include "agent/comm/words.h"
 
 namespace lockstep {
 namespace {
@@ -12,16 +12,6 @@ namespace {
 constexpr Duration kVerdictLimit = std::chrono::milliseconds(300);
 // So many heartbeats that did not come are no chance any more.
 constexpr int kUnheardBeats = 4;
-
-std::string seconds_text(Duration duration) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", to_seconds(duration));
-  return text;
-}
-
-std::string rank_name(int rank) {
-  return "rank " + std::to_string(rank);
-}
 
 }  // namespace
 

@@ -18,9 +18,8 @@ Status check_rank(const Call& call, int rank, int size) {
   const CollectiveTraits& what = traits(call.kind);
   if (!what.has_root && !what.is_message) return {};
   if (call.rank < 0 || call.rank >= size) {
-    return wrong(call, std::string(what.has_root ? "root " : "rank ") +
-                           std::to_string(call.rank) + " is none of the " + std::to_string(size) +
-                           " ranks");
+    return wrong(call, std::string(what.has_root ? "root " : "rank ") + std::to_string(call.rank) +
+                           " is none of the " + std::to_string(size) + " ranks");
   }
   if (what.is_message && call.rank == rank) {
     return wrong(call, "rank " + std::to_string(rank) + " is this rank itself");

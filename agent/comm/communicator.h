@@ -105,7 +105,9 @@ class Work {
 // An ordered group of ranks that carry out operations together.
 //
 // Every rank of the group calls the same collectives in the same order with the same counts, types,
-// reductions, roots and algorithms; a mismatch is found and named, not obeyed. The collectives of
+// reductions, roots and algorithms; a mismatch is found and named, not obeyed, by the first rank
+// that takes anything in it: where none does (a reduce whose root each of two ranks takes to be the
+// other) the next collective of the group finds it. The collectives of
 // one group run one after the other in the order of the calls, those of different groups side by
 // side. Sends to and receives from one rank are matched in the order of the calls; all that were
 // started are under way at once. start_...() returns at once and the operation goes on while the

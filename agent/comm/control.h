@@ -27,7 +27,6 @@ class Control {
     AwaitedRanks waits_for;  // where its program stands still
   };
   struct Options {
-    int rank = 0;
     std::vector<UniqueFd> peers;  // by rank of the world; this rank's own is empty
     Duration heartbeat = std::chrono::seconds(1);
     // Called on the control thread.

@@ -5,26 +5,14 @@
 #include <numeric>
 #include <utility>
 
-#include "agent/comm/rank_list.h"
+#include "agent/comm/words.h"
 #include "common/base/sha256.h"
 
 namespace lockstep {
 namespace {
 
-// From one look at who is silent to the next. Where it was far longer, this process stood still
-// itself, perhaps with all others of its machine: that is nobody's silence.
-constexpr Duration kLook = std::chrono::seconds(1);
-// A wait that has lasted as long is told to the others.
-constexpr Duration kTold = std::chrono::milliseconds(20);
-// Nobody wakes the driver when somebody comes to stand in an operation: it looks so often.
-constexpr Duration kLookForStanding = std::chrono::milliseconds(100);
-
 // That what was said last may still need to arrive.
 constexpr Duration kLeavingLimit = std::chrono::milliseconds(100);
-
-TimePoint now() {
-  return SystemClock().now();
-}
 
 // Never 0, which is the world's.
 uint64_t group_id(const std::vector<int>& ranks, uint64_t made_before) {
@@ -86,8 +74,7 @@ Result<std::shared_ptr<Core>> Core::create(Options options) {
       core->options_.operation_limit / 8, std::chrono::milliseconds(20), std::chrono::seconds(1));
   Core* raw = core.get();
   TRY_ASSIGN(core->control_,
-             Control::create({.rank = core->options_.rank,
-                              .peers = std::move(core->options_.controls),
+             Control::create({.peers = std::move(core->options_.controls),
                               .heartbeat = heartbeat,
                               .on_fault = [raw](const Fault& fault) { raw->fail(fault); },
                               .on_wake = [raw] { raw->waiter_->wake(); },
@@ -360,92 +347,6 @@ bool Core::put_aside() {
     any = any || *moved;
   }
   return any;
-}
-
-void Core::wait() {
-  int who = -1;
-  if (waits_for_one_who_left(&who)) {
-    if (looked_after_leaving_) {
-      fail({.reason = "rank " + std::to_string(who) + " left", .suspect = who});
-    }
-    looked_after_leaving_ = true;
-    return;
-  }
-  const TimePoint at = now();
-  const Duration unseen = at - std::exchange(looked_at_, at);
-  Duration rest = kLook;
-  const Operation* standing = nullptr;
-  for (Operation* operation : active_) {
-    if (operation->is_collective() && operation->group()->running != operation) continue;
-    if (!operation->waiting) {
-      operation->waiting = true;
-      operation->waiting_since = at;
-    } else if (unseen > 2 * kLook) {
-      operation->waiting_since += unseen;
-    }
-    const Duration silent = at - operation->waiting_since;
-    if (silent >= operation->limit()) return blame_silence(*operation, silent);
-    rest = std::min(rest, operation->limit() - silent);
-    if (operation->waits_for.empty()) continue;
-    if (!is_stood_in(*operation)) {
-      rest = std::min(rest, kLookForStanding);
-      continue;
-    }
-    const bool is_longest =
-        standing == nullptr || operation->waiting_since < standing->waiting_since;
-    if (silent < kTold) {
-      rest = std::min(rest, kTold - silent);
-    } else if (is_longest) {
-      standing = operation;
-    }
-  }
-  tell_wait(standing);
-  asleep_.store(true);
-  if (!has_fresh_.load()) waiter_->pause(interests_, rest);
-  asleep_.store(false);
-  paused_ = true;
-}
-
-// Whoever stands in a collective that queues behind another of its group stands in that one too.
-bool Core::is_stood_in(const Operation& operation) const {
-  if (!operation.is_collective()) return operation.is_stood_in();
-  return std::any_of(active_.begin(), active_.end(), [&operation](const Operation* other) {
-    return other->is_stood_in() && other->is_collective() && other->group() == operation.group();
-  });
-}
-
-// Tells the others, or that there is nothing to be told any more.
-void Core::tell_wait(const Operation* standing) {
-  const AwaitedRanks waits_for = standing == nullptr ? AwaitedRanks() : standing->waits_for;
-  if (told_ == standing && told_ranks_ == waits_for) return;
-  told_ = standing;
-  told_ranks_ = waits_for;
-  {
-    const std::lock_guard lock(pulse_mutex_);
-    pulse_ranks_ = waits_for;
-  }
-  if (options_.board == nullptr) return;
-  if (standing == nullptr) return options_.board->end_wait();
-  const Group& group = *standing->group();
-  options_.board->tell_wait(
-      {.operation = name_of(standing->receives ? Collective::kReceive : standing->header.kind),
-       .number = standing->header.sequence,
-       .group = group.id,
-       .size = static_cast<int64_t>(group.ranks.size()),
-       .ranks = rank_list(group.ranks),
-       .waits_for = waits_for,
-       .since_nanoseconds = standing->waiting_since.time_since_epoch().count()});
-}
-
-bool Core::waits_for_one_who_left(int* who) const {
-  if (control_ == nullptr) return false;
-  for (const Interest& interest : interests_) {
-    // Over TCP the end of the stream says so, behind all that was sent before it.
-    if (interest.link->fd() >= 0 || !control_->left(interest.link->peer())) continue;
-    *who = interest.link->peer();
-    return true;
-  }
-  return false;
 }
 
 }  // namespace lockstep

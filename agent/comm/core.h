@@ -93,6 +93,16 @@ class Core {
   void end_all();
   bool put_aside();
   void wait();
+  // What the driver found out, at that time, about who waits how long.
+  struct Look {
+    TimePoint at{};
+    Duration unseen{};                    // since the look before
+    Duration rest{};                      // until the next one, at most
+    const Operation* standing = nullptr;  // the longest wait that is worth a word
+    const Operation* silent = nullptr;    // its time is up
+  };
+  Look look_at_waits();
+  void look_at_wait(Operation& operation, Look& look) const;
   bool is_stood_in(const Operation& operation) const;
   void tell_wait(const Operation* standing);
   bool waits_for_one_who_left(int* who) const;

@@ -21,7 +21,8 @@ std::string describe(const FrameHeader& header) {
   std::string text =
       operation_name(header) + " (" + std::to_string(header.count) + " x " + name_of(header.type);
   if (traits(header.kind).reduces) text += std::string(" ") + name_of(header.op);
-  if (traits(header.kind).has_root) text += ", root " + std::to_string(header.root) + " of the group";
+  if (traits(header.kind).has_root)
+    text += ", root " + std::to_string(header.root) + " of the group";
   return text + ", " + name_of(header.algorithm) + ")";
 }
 

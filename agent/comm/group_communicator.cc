@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "agent/comm/call_check.h"
-#include "agent/comm/rank_list.h"
+#include "agent/comm/words.h"
 
 namespace lockstep {
 

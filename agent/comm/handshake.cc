@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "agent/comm/words.h"
+
 namespace lockstep {
 namespace {
 
@@ -66,10 +68,6 @@ std::string_view text(std::span<const std::byte> bytes) {
 
 bool same(const Digest& a, const Digest& b) {
   return equal_constant_time(text(bytes_of(a)), text(bytes_of(b)));
-}
-
-std::string rank_name(uint32_t rank) {
-  return "rank " + std::to_string(rank);
 }
 
 std::string rounds(uint64_t theirs, uint64_t ours) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <atomic>
 #include <vector>
 
 #include "agent/comm/operation.h"

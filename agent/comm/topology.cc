@@ -8,6 +8,7 @@
 
 #include "agent/comm/gpu/gpu_links.h"
 #include "agent/comm/network.h"
+#include "agent/comm/words.h"
 
 namespace lockstep {
 namespace {
@@ -50,12 +51,6 @@ std::string pairs(const std::vector<std::vector<std::string>>& paths) {
   return text;
 }
 
-std::string rank_names(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text;
-}
-
 // The paths of this rank, one after the other.
 std::vector<Text> own_paths(const Communicator& group) {
   std::vector<Text> mine;
@@ -75,15 +70,18 @@ HostDevices own_devices(const Communicator& group) {
           .gpus = text_of<LongText>(gpus_text(look_at_gpus()))};
 }
 
+std::string rdma_text(const std::string& devices) {
+  return devices.empty() ? "none" : devices + " (used by NCCL alone)";
+}
+
 std::string hosts_text(const HostMap& hosts, const std::vector<HostDevices>& devices) {
   std::string text;
   for (int host = 0; host < hosts.hosts(); ++host) {
     const std::vector<int>& there = hosts.ranks[static_cast<size_t>(host)];
     const HostDevices& own = devices[static_cast<size_t>(there.front())];
     const std::string rdma = own.rdma.data();
-    text += "host " + std::to_string(host) + ": ranks " + rank_names(there) +
-            "; RDMA devices: " + (rdma.empty() ? "none" : rdma + " (used by NCCL alone)") +
-            "; GPUs: " + own.gpus.data() + "\n";
+    text += "host " + std::to_string(host) + ": ranks " + rank_list(there) +
+            "; RDMA devices: " + rdma_text(rdma) + "; GPUs: " + own.gpus.data() + "\n";
   }
   return text;
 }
@@ -106,14 +104,15 @@ std::string topology_summary(const Communicator& group) {
                      (hosts.hosts() == 1 ? " host" : " hosts");
   if (!within.empty()) text += ": " + within + " within";
   if (!between.empty()) text += (within.empty() ? ": " : ", ") + between + " between";
-  return text;
+  return text + "; RDMA devices here: " + rdma_text(rdma_devices());
 }
 
 Result<std::string> topology_table(Communicator& group) {
   const HostMap& hosts = group.hosts();
   TRY_ASSIGN(const std::vector<HostDevices> devices, group.all_gather_value(own_devices(group)));
-  const std::string summary = topology_summary(group) + "\n";
-  if (group.size() > kTopologyRanksMax) return summary + hosts_text(hosts, devices);
+  if (group.size() > kTopologyRanksMax) {
+    return topology_summary(group) + "\n" + hosts_text(hosts, devices);
+  }
   const std::vector<Text> mine = own_paths(group);
   std::vector<Text> all(mine.size() * mine.size());
   TRY(group.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));

@@ -8,7 +8,7 @@
 namespace lockstep {
 
 // In a sentence, as this rank sees it: "4 ranks on 2 hosts: shared memory within, tcp 127.0.0.2 to
-// 127.0.0.3 (lo) between". Sends nothing.
+// 127.0.0.3 (lo) between; RDMA devices here: none". Sends nothing.
 std::string topology_summary(const Communicator& group);
 
 // For people, the same on every rank: which backend serves each pair of ranks, then the paths

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/comm/rank_list.h"
+#include "agent/comm/words.h"
 
 namespace lockstep {
 namespace {

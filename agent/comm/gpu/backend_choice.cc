@@ -3,13 +3,10 @@
 #include <map>
 
 #include "agent/comm/gpu/nccl_plan.h"
+#include "agent/comm/words.h"
 
 namespace lockstep {
 namespace {
-
-std::string rank_text(size_t rank) {
-  return "rank " + std::to_string(rank);
-}
 
 // Why NCCL can't serve these ranks; empty if it can.
 std::string obstacle(std::span<const RankDevice> ranks) {
@@ -21,10 +18,12 @@ std::string obstacle(std::span<const RankDevice> ranks) {
            " have the same GPU (" + ranks[rank].name.data() + ", " + ranks[rank].bus.data() + ")";
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (ranks[rank].nccl_version == 0) return rank_text(rank) + " has no NCCL";
+    if (ranks[rank].nccl_version == 0)
+      return rank_name(static_cast<int64_t>(rank)) + " has no NCCL";
     if (ranks[rank].nccl_version == ranks[0].nccl_version) continue;
-    return "rank 0 has NCCL " + nccl_version_text(ranks[0].nccl_version) + ", " + rank_text(rank) +
-           " " + nccl_version_text(ranks[rank].nccl_version);
+    return "rank 0 has NCCL " + nccl_version_text(ranks[0].nccl_version) + ", " +
+           rank_name(static_cast<int64_t>(rank)) + " " +
+           nccl_version_text(ranks[rank].nccl_version);
   }
   return "";
 }
@@ -34,7 +33,8 @@ std::string obstacle(std::span<const RankDevice> ranks) {
 Result<BackendChoice> choose_backend(std::span<const RankDevice> ranks, DeviceBackendKind wanted) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].has_gpu == 0) {
-      return invalid("[comm] a GPU for every rank, " + rank_text(rank) + " has none");
+      return invalid("[comm] a GPU for every rank, " + rank_name(static_cast<int64_t>(rank)) +
+                     " has none");
     }
   }
   if (wanted == DeviceBackendKind::kHostMemory) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "agent/comm/frame.h"
+#include "agent/comm/words.h"
 
 namespace lockstep {
 namespace {
@@ -14,11 +15,6 @@ constexpr Duration kLookMax = std::chrono::milliseconds(1);
 
 TimePoint now() {
   return SystemClock().now();
-}
-
-std::string seconds_text(Duration duration) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()) +
-         " ms";
 }
 
 }  // namespace

@@ -31,8 +31,7 @@ Ends connected() {
 std::unique_ptr<Control> make_control(UniqueFd to_peer, FaultBox* faults) {
   std::vector<UniqueFd> peers(2);
   peers[1] = std::move(to_peer);
-  auto made = Control::create({.rank = 0,
-                               .peers = std::move(peers),
+  auto made = Control::create({.peers = std::move(peers),
                                .heartbeat = seconds(1),
                                .on_fault = [faults](const Fault& fault) { faults->raise(fault); },
                                .on_wake = [] {},

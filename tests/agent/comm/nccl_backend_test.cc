@@ -193,7 +193,7 @@ TEST(NcclBackend, WakesItsOwnRanksFromAnyThread) {
 TEST(NcclBackend, EndsAnOperationThatARankDoesNotComeToWhenTheLimitHasPassed) {
   DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(1000)});
   expect_all_wake(
-      world, [] {}, "all_reduce #2: not done on the GPU after 1000 ms", Code::kTimeout);
+      world, [] {}, "all_reduce #2: not done on the GPU after 1 s", Code::kTimeout);
 }
 
 TEST(NcclBackend, CountsTheLimitFromWhenTheStreamHasComeToTheOperation) {

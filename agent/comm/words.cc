@@ -1,6 +1,12 @@
-#include "agent/comm/rank_list.h"
+#include "agent/comm/words.h"
+
+#include <cstdio>
 
 namespace lockstep {
+
+std::string rank_name(int64_t rank) {
+  return "rank " + std::to_string(rank);
+}
 
 std::string rank_list(const std::vector<int>& ranks) {
   std::string text;
@@ -12,6 +18,12 @@ std::string rank_list(const std::vector<int>& ranks) {
     if (last > i) text += "-" + std::to_string(ranks[last]);
     i = last + 1;
   }
+  return text;
+}
+
+std::string seconds_text(Duration duration) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", to_seconds(duration));
   return text;
 }
 
