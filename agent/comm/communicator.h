@@ -78,6 +78,18 @@ struct Traffic {
   uint64_t bytes_sent_to_other_hosts = 0;  // of bytes_sent
 };
 
+// Where a backend tells of what it carries out beside a communicator, on the same ranks, as NCCL
+// does: on the progress board, as of a group of its own, and in Communicator::traffic(). One thread
+// at a time.
+class ActivityReport {
+ public:
+  virtual ~ActivityReport() = default;
+  // That so many collectives have begun, of which this is the last; that so many are over.
+  virtual void enter(Collective kind, uint64_t number) = 0;
+  virtual void complete(uint64_t number) = 0;
+  virtual void add(const Traffic& moved) = 0;
+};
+
 class Operation;  // what a Work owns and another thread may carry out
 
 // Operations on their way. Move-only; any one thread at a time may use it. The destructor waits, so
@@ -112,9 +124,10 @@ class Work {
 // side. Sends to and receives from one rank are matched in the order of the calls; all that were
 // started are under way at once. start_...() returns at once and the operation goes on while the
 // caller computes; the others wait for it, and run on the caller's thread if nothing else is under
-// way. Calls given together are issued at once, so that none waits for another of them to return;
-// none is if one of them is wrong. Results are the same bits on every rank and in every run: the
-// order of sums is a pure function of operation, algorithm, size and group.
+// way. (On NCCL start() may wait: gpu/device_communicator.h.) Calls given together are issued at
+// once, so that none waits for another of them to return; none is if one of them is wrong. Results
+// are the same bits on every rank and in every run: the order of sums is a pure function of
+// operation, algorithm, size and group.
 //
 // What one rank gives another in operations that are under way at once takes turns, at most 1 MiB
 // each. Of one operation up to 8 MiB go ahead of what the other side takes; more goes when it has
@@ -222,6 +235,10 @@ class Communicator {
   // same ranks. kInvalid for a rank outside, with a rank that is not there, or with one named
   // twice.
   virtual Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) = 0;
+
+  // For a backend beside this one. Every rank of the group makes the same calls, in one order with
+  // those of sub_group().
+  virtual std::unique_ptr<ActivityReport> make_report() = 0;
 
   // All ranks of the group call it: those who give the same colour make a group, by key and, where
   // keys are equal, by rank. Null for a rank whose colour is negative.

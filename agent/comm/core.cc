@@ -139,6 +139,36 @@ void Core::show(Group& group) {
   shown_.push_back(&group);
 }
 
+void Core::enter_beside(Group& group, Collective kind, uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    group.issued = number;  // not idle from now on: it keeps its place
+    show(group);
+  }
+  group.entered.store(number);
+  if (options_.board == nullptr) return;
+  options_.board->enter(group.board_place.load(), name_of(kind), number);
+}
+
+void Core::complete_beside(Group& group, uint64_t number) {
+  if (options_.board != nullptr) options_.board->complete(group.board_place.load(), number);
+  group.completed.store(number);
+}
+
+void Core::add_traffic(const Traffic& moved) {
+  sent_beside_ += moved.bytes_sent;
+  received_beside_ += moved.bytes_received;
+  sent_away_beside_ += moved.bytes_sent_to_other_hosts;
+}
+
+Traffic Core::traffic() const {
+  Traffic traffic = runner_.traffic();
+  traffic.bytes_sent += sent_beside_.load();
+  traffic.bytes_received += received_beside_.load();
+  traffic.bytes_sent_to_other_hosts += sent_away_beside_.load();
+  return traffic;
+}
+
 Control::Pulse Core::pulse() const {
   if (options_.board != nullptr) options_.board->beat();
   const std::lock_guard lock(pulse_mutex_);

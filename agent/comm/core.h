@@ -65,8 +65,15 @@ class Core {
   Link& link(int world_rank) const { return *options_.links[static_cast<size_t>(world_rank)]; }
   // Rings the rank over its control connection.
   void ring(int world_rank) { control_->ring(world_rank); }
-  Traffic traffic() const { return runner_.traffic(); }
+  Traffic traffic() const;
   Duration operation_limit() const { return operation_limit_.load(); }
+
+  // Of what is carried out beside the core, by one thread for each group: that so many collectives
+  // of the group have begun, that so many are over, and what went to and fro.
+  void enter_beside(Group& group, Collective kind, uint64_t number);
+  void complete_beside(Group& group, uint64_t number);
+  void add_traffic(const Traffic& moved);
+
   // None that is positive: the one of the options.
   void set_operation_limit(Duration limit) {
     operation_limit_.store(limit > Duration::zero() ? limit : options_.operation_limit);
@@ -128,6 +135,10 @@ class Core {
   bool paused_ = false;
   const Operation* told_ = nullptr;  // its wait is known to the others
   AwaitedRanks told_ranks_;          // for whom
+
+  std::atomic<uint64_t> sent_beside_{0};
+  std::atomic<uint64_t> received_beside_{0};
+  std::atomic<uint64_t> sent_away_beside_{0};
 
   mutable std::mutex pulse_mutex_;
   AwaitedRanks pulse_ranks_;  // told_ranks_, for the heartbeats

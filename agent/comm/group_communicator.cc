@@ -7,6 +7,27 @@
 
 namespace lockstep {
 
+namespace {
+
+class GroupReport final : public ActivityReport {
+ public:
+  GroupReport(std::shared_ptr<Core> core, std::shared_ptr<Group> group)
+      : core_(std::move(core)), group_(std::move(group)) {}
+  ~GroupReport() override { core_->close_group(*group_); }
+
+  void enter(Collective kind, uint64_t number) override {
+    core_->enter_beside(*group_, kind, number);
+  }
+  void complete(uint64_t number) override { core_->complete_beside(*group_, number); }
+  void add(const Traffic& moved) override { core_->add_traffic(moved); }
+
+ private:
+  std::shared_ptr<Core> core_;
+  std::shared_ptr<Group> group_;
+};
+
+}  // namespace
+
 Status Communicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   const size_t expected = mine.size() * static_cast<size_t>(size());
   if (all.size() != expected) {
@@ -113,6 +134,10 @@ Result<std::unique_ptr<Communicator>> GroupCommunicator::sub_group(const std::ve
   }
   return std::unique_ptr<Communicator>(
       new GroupCommunicator(core_, core_->make_group(std::move(of_world), place)));
+}
+
+std::unique_ptr<ActivityReport> GroupCommunicator::make_report() {
+  return std::make_unique<GroupReport>(core_, core_->make_group(group_->ranks, group_->rank));
 }
 
 void GroupCommunicator::abort(const std::string& reason) {

@@ -23,6 +23,7 @@ class GroupCommunicator final : public Communicator {
   Work start(std::span<const Call> calls) override;
   Status run(std::span<const Call> calls) override;
   Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) override;
+  std::unique_ptr<ActivityReport> make_report() override;
   void abort(const std::string& reason) override;
   void set_silence_limit(Duration limit) override { core_->set_operation_limit(limit); }
   Status health() const override;

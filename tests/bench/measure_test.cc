@@ -34,6 +34,7 @@ class Faulty final : public Communicator {
   Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) override {
     return inner_.sub_group(ranks);
   }
+  std::unique_ptr<ActivityReport> make_report() override { return inner_.make_report(); }
   void abort(const std::string& reason) override { inner_.abort(reason); }
   void set_silence_limit(Duration limit) override { inner_.set_silence_limit(limit); }
   Status health() const override { return inner_.health(); }

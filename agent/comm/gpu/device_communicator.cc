@@ -34,6 +34,7 @@ class DeviceCommunicator final : public Communicator {
     return is_for_host(calls) ? host_->run(calls) : start(calls).wait();
   }
   Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) override;
+  std::unique_ptr<ActivityReport> make_report() override { return host_->make_report(); }
   void abort(const std::string& reason) override;
   void set_silence_limit(Duration limit) override {
     host_->set_silence_limit(limit);

@@ -28,6 +28,16 @@ struct DeviceOptions {
 // others to do so (NcclBackend). On the GPU, operations of several groups under way at once must be
 // able to run at once: two groups whose operations one GPU does one behind the other, in another
 // order than a second GPU of both does, wait for each other until their time limits.
+//
+// By NCCL, start() returns at once but for the first operation between ranks, where it waits until
+// NCCL has connected them, for which the others have to issue it too. So sends and receives that
+// wait for one another are given together, in one call of start() or run(), and groups that share
+// ranks are first used in one order; else they stand until the time limit (kTimeout, in words). By
+// way of host memory neither is needed.
+//
+// Its operations count in counts(), in traffic() (by NCCL as traffic_of() has it), and show on the
+// progress board: those by NCCL as of a group of the same ranks, beside the host's; those by way of
+// host memory part by part, as what the host carries out.
 Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<Communicator> host,
                                                                const DeviceOptions& options);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "agent/comm/frame.h"
 #include "agent/comm/words.h"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr Duration kLookMin = std::chrono::microseconds(10);
 constexpr Duration kLookMax = std::chrono::milliseconds(1);
+// Where nothing is under way.
+constexpr Duration kLookIdle = std::chrono::seconds(1);
 
 TimePoint now() {
   return SystemClock().now();
@@ -19,14 +22,20 @@ TimePoint now() {
 
 }  // namespace
 
-NcclBackend::NcclBackend(const Options& options, std::unique_ptr<Communicator> group)
-    : options_(options), nccl_(*options.nccl), group_(std::move(group)), limit_(options.limit) {}
+NcclBackend::NcclBackend(const Options& options, std::unique_ptr<Communicator> group,
+                         std::unique_ptr<ActivityReport> report)
+    : options_(options),
+      nccl_(*options.nccl),
+      group_(std::move(group)),
+      report_(std::move(report)),
+      limit_(options.limit) {}
 
 Result<std::unique_ptr<DeviceBackend>> NcclBackend::create(const Options& options) {
   std::vector<int> all(static_cast<size_t>(options.host->size()));
   std::iota(all.begin(), all.end(), 0);
   TRY_ASSIGN(std::unique_ptr<Communicator> group, options.host->sub_group(all));
-  std::unique_ptr<NcclBackend> backend(new NcclBackend(options, std::move(group)));
+  std::unique_ptr<NcclBackend> backend(
+      new NcclBackend(options, std::move(group), options.host->make_report()));
   backend->watcher_ = std::thread([raw = backend.get()] { raw->watch(); });
   return std::unique_ptr<DeviceBackend>(std::move(backend));
 }
@@ -120,7 +129,6 @@ Status NcclBackend::issue(PendingList& pending) {
     TRY(take_scratch(one));
     TRY(run_local(one, one.plan.before));
     TRY_ASSIGN(one.begin, options_.device->mark(stream));
-    if (!traits(one.call.call.kind).is_message) ++entered_;
   }
   TRY(issue_steps(pending));
   TRY(settle());
@@ -184,7 +192,9 @@ Status NcclBackend::settle() {
       if (!busy) return {};
     }
     if (now() - begin >= limit_now) {
-      return timed_out("[comm] NCCL has not connected the ranks for " + seconds_text(limit_now));
+      return timed_out("[comm] NCCL has not connected the ranks for " + seconds_text(limit_now) +
+                       ": until it has, start waits for them; sends and receives between two ranks "
+                       "are given together, and groups of the same ranks first used in one order");
     }
     std::this_thread::sleep_for(look);
   }
@@ -262,26 +272,37 @@ void NcclBackend::watch() {
   }
   changed_.notify_all();
   Duration look = kLookMin;
-  size_t before = 0;
   for (;;) {
+    wait_for_work(look);
+    size_t before = 0;
     {
-      std::unique_lock lock(mutex_);
-      if (pending_.empty()) {
-        look = kLookMin;
-        changed_.wait(lock, [this] {
-          return stopping_ || !pending_.empty() || (broken_.has_value() && comm_ != nullptr);
-        });
-      } else {
-        changed_.wait_for(lock, look);
-      }
+      const std::lock_guard lock(mutex_);
       if (stopping_ && pending_.empty()) break;
       before = pending_.size();
     }
     look_once();
     const std::lock_guard lock(mutex_);
-    look = pending_.size() < before ? kLookMin : std::min(2 * look, kLookMax);
+    const bool moved = pending_.size() < before || pending_.empty();
+    look = moved ? kLookMin : std::min(2 * look, kLookMax);
   }
   leave();
+}
+
+void NcclBackend::wait_for_work(Duration look) {
+  std::unique_lock lock(mutex_);
+  if (!pending_.empty()) {
+    changed_.wait_for(lock, look);
+    return;
+  }
+  const auto has_work = [this] {
+    return stopping_ || !pending_.empty() || (broken_.has_value() && comm_ != nullptr);
+  };
+  // An aborted communicator has nothing more to tell.
+  if (comm_ == nullptr) {
+    changed_.wait(lock, has_work);
+  } else {
+    changed_.wait_for(lock, kLookIdle, has_work);
+  }
 }
 
 Status NcclBackend::form() {
@@ -329,7 +350,8 @@ void NcclBackend::look_once() {
   for (auto one = looked_at.begin(); one != looked_at.end();) {
     const Result<bool> passed = one->end == nullptr ? Result<bool>(false) : one->end->passed();
     if (passed.ok() && *passed) {
-      if (!traits(one->call.call.kind).is_message) ++completed_;
+      tell_begun(*one);
+      tell_over(*one);
       give_back(*one);
       one->call.operation->finish({});
       one = looked_at.erase(one);
@@ -354,11 +376,25 @@ void NcclBackend::look_once() {
   if (error.has_value()) end_pending(break_all(*error));
 }
 
+void NcclBackend::tell_begun(Pending& pending) {
+  if (std::exchange(pending.is_running, true)) return;
+  const Collective kind = pending.call.call.kind;
+  if (!traits(kind).is_message) report_->enter(kind, ++entered_);
+}
+
+void NcclBackend::tell_over(const Pending& pending) {
+  for (const NcclStep& step : pending.plan.steps) {
+    report_->add(traffic_of(step, group_->hosts(), group_->rank()));
+  }
+  if (!traits(pending.call.call.kind).is_message) report_->complete(++completed_);
+}
+
 Status NcclBackend::look_at(Pending& pending, TimePoint now) {
   if (pending.begin == nullptr) return {};
   if (!pending.is_running) {
-    TRY_ASSIGN(pending.is_running, pending.begin->passed());
     pending.since = now;
+    TRY_ASSIGN(const bool has_begun, pending.begin->passed());
+    if (has_begun) tell_begun(pending);
   }
   if (!pending.is_running || now - pending.since < pending.limit) return {};
   return timed_out("[comm] " + operation_name(pending.call.operation->header) +

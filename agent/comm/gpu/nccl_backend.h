@@ -24,15 +24,16 @@ namespace lockstep {
 // The ranks meet through the communicator on the host: rank 0's id is broadcast there, on a thread
 // of the group's own, so that groups are made side by side in any order; the first operation waits
 // for it. start() issues on the call's stream, with NCCL's connections made where they were
-// missing, so that what is issued on the stream afterwards comes behind the operation. As start()
-// waits for them, ranks that two groups share issue each group's first operation between the same
-// ranks in one order; else they stand until the time limit.
+// missing, so that what is issued on the stream afterwards comes behind the operation: start()
+// waits for them (device_communicator.h says what callers make of it).
 //
-// The thread looks at what is under way: whether the stream has come to the operation's end, NCCL's
-// asynchronous errors, the communicator on the host (which knows at once when a rank ends or
-// aborts), and the time limit, which counts from when the stream has come to the operation. A fault
-// aborts NCCL's communicator, before any operation returns with it, and, if it began here, breaks
-// the one on the host, which tells the other ranks.
+// The thread looks at what is under way, and once a second where nothing is: whether the stream has
+// come to the operation's end, NCCL's asynchronous errors, the communicator on the host (which
+// knows at once when a rank ends or aborts), and the time limit, which counts from when the stream
+// has come to the operation. It tells the host's report what has begun and is over: collectives
+// count as entered when the stream has come to them. Whom a rank waits for NCCL doesn't say. A
+// fault aborts NCCL's communicator, before any operation returns with it, and, if it began here,
+// breaks the one on the host, which tells the other ranks.
 class NcclBackend final : public DeviceBackend {
  public:
   struct Options {
@@ -71,7 +72,8 @@ class NcclBackend final : public DeviceBackend {
   };
   using PendingList = std::list<Pending>;
 
-  NcclBackend(const Options& options, std::unique_ptr<Communicator> group);
+  NcclBackend(const Options& options, std::unique_ptr<Communicator> group,
+              std::unique_ptr<ActivityReport> report);
   // The callers'.
   Status prepare(std::vector<DeviceCall>& calls, PendingList& pending);
   Status issue(PendingList& pending);
@@ -83,6 +85,9 @@ class NcclBackend final : public DeviceBackend {
   std::byte* at(const Pending& pending, NcclPlace place) const;
 
   // The thread's.
+  void wait_for_work(Duration look);
+  void tell_begun(Pending& pending);
+  void tell_over(const Pending& pending);
   void watch();
   Status form();
   void look_once();
@@ -100,6 +105,7 @@ class NcclBackend final : public DeviceBackend {
   const Options options_;
   NcclApi& nccl_;
   const std::unique_ptr<Communicator> group_;  // of the same ranks: ids, headers, faults
+  const std::unique_ptr<ActivityReport> report_;
   std::atomic<uint64_t> entered_{0};
   std::atomic<uint64_t> completed_{0};
 

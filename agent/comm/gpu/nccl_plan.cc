@@ -191,6 +191,44 @@ Result<NcclPlan> plan_nccl(const DeviceCall& call, int rank, int size) {
   return std::move(planner.plan);
 }
 
+Traffic traffic_of(const NcclStep& step, const HostMap& hosts, int rank) {
+  using Kind = NcclStep::Kind;
+  const int n = static_cast<int>(hosts.host.size());
+  const uint64_t block = static_cast<uint64_t>(step.count) * data_type_bytes(step.type);
+  int to = (rank + 1) % n;
+  bool gives = n > 1;
+  bool takes = n > 1;
+  uint64_t bytes = block;
+  switch (step.kind) {
+    case Kind::kAllReduce:
+      bytes = 2 * (block - block / static_cast<uint64_t>(n));
+      break;
+    case Kind::kAllGather:
+    case Kind::kReduceScatter:
+      bytes = static_cast<uint64_t>(n - 1) * block;
+      break;
+    case Kind::kBroadcast:  // from the root on, around
+      gives = gives && to != step.peer;
+      takes = takes && rank != step.peer;
+      break;
+    case Kind::kReduce:  // ends with the root
+      gives = gives && rank != step.peer;
+      takes = takes && rank != (step.peer + 1) % n;
+      break;
+    case Kind::kSend:
+      to = step.peer;
+      takes = false;
+      break;
+    case Kind::kReceive:
+      gives = false;
+      break;
+  }
+  const bool leaves = hosts.host[static_cast<size_t>(to)] != hosts.host[static_cast<size_t>(rank)];
+  return {.bytes_sent = gives ? bytes : 0,
+          .bytes_received = takes ? bytes : 0,
+          .bytes_sent_to_other_hosts = gives && leaves ? bytes : 0};
+}
+
 int nccl_type(DataType type) {
   switch (type) {
     case DataType::kU8:

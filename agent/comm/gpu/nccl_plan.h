@@ -42,6 +42,7 @@ namespace lockstep {
 //   stream order   | behind what was issued before start(), and  | behind what was issued before
 //                  | before what is issued after start()         | start(); before what is issued
 //                  |                                             | after wait()
+//   start()        | waits where NCCL has to connect ranks first  | returns at once
 //   memory         | LOR: the input's size (reduce,              | 4 parts of 4 MiB an operation,
 //                  | reduce_scatter); all_to_all in place: nS    | page-locked
 // clang-format on
@@ -95,6 +96,11 @@ struct NcclPlan {
 
 // kInvalid for a named algorithm. Pure.
 Result<NcclPlan> plan_nccl(const DeviceCall& call, int rank, int size);
+
+// Payload bytes of a step, as a ring in the order of the ranks carries it, a chain for reduce and
+// broadcast: which way NCCL goes isn't known. What a rank gives the next one leaves its host if
+// that one is on another. Of all ranks as much is sent as received. Pure.
+Traffic traffic_of(const NcclStep& step, const HostMap& hosts, int rank);
 
 // The numbers that nccl.h gives to types (ncclDataType_t) and reductions (ncclRedOp_t; kSum, kProd,
 // kMin and kMax alone). The adapter asserts that they are so.

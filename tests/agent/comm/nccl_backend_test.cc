@@ -288,6 +288,147 @@ TEST(NcclBackend, NamesRanksThatCallDifferentThingsWhereItIsAskedTo) {
   EXPECT_GE(conflicts, 1);
 }
 
+// Two ranks in one host's memory, that tell of themselves on boards.
+class BoardedRanks {
+ public:
+  BoardedRanks() {
+    for (auto& memory : memory_) boards_.emplace_back(memory.data());
+    test::Meeting meeting(test::Transport::kShared, 2);
+    hosts_.resize(2);
+    test::on_ranks(2, [&](int rank) {
+      const auto at = static_cast<size_t>(rank);
+      meeting.options(rank).board = &boards_[at];
+      auto made = make_communicator(meeting.options(rank));
+      ASSERT_TRUE(made.ok()) << made.error().message;
+      hosts_[at] = std::move(*made);
+    });
+  }
+
+  test::World take_hosts() { return std::move(hosts_); }
+  const CollectiveBoard& board(int rank) const { return boards_[static_cast<size_t>(rank)]; }
+  // "2/1": so many collectives of the group were entered and completed, the last of them this one.
+  std::string seen(int rank, const std::string& operation) const {
+    for (const GroupActivity& group : board(rank).groups()) {
+      if (group.operation != operation) continue;
+      EXPECT_EQ(group.ranks, "0-1");
+      return std::to_string(group.entered) + "/" + std::to_string(group.completed);
+    }
+    return "";
+  }
+
+ private:
+  std::array<std::array<uint64_t, CollectiveBoard::kBytes / 8>, 2> memory_{};
+  std::vector<CollectiveBoard> boards_;
+  test::World hosts_;
+};
+
+TEST(NcclBackend, ShowsOnTheBoardWhichCollectiveARankHasComeTo) {
+  BoardedRanks ranks;
+  DeviceWorld world({.size = 2, .has_nccl = true}, ranks.take_hosts());
+  on_all(world.world(), [](Communicator& comm) { ASSERT_TRUE(comm.barrier().ok()); });
+  std::vector<float> first(10, 1.f);
+  std::vector<float> second(10, 1.f);
+  Work work = world[0].start_all_reduce(f32(first), ReduceOp::kSum);
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  while (ranks.seen(0, "all_reduce").empty() && clock.now() - begin < seconds(20)) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(ranks.seen(0, "all_reduce"), "2/1");
+  EXPECT_EQ(ranks.seen(1, "barrier"), "1/1");
+  EXPECT_FALSE(work.test());
+  ASSERT_TRUE(world[1].all_reduce(f32(second), ReduceOp::kSum).ok());
+  ASSERT_TRUE(work.wait().ok());
+  for (const int rank : {0, 1}) EXPECT_EQ(ranks.seen(rank, "all_reduce"), "2/2");
+  world.drop();
+  EXPECT_TRUE(ranks.board(0).groups().empty());
+}
+
+TEST(NcclBackend, CountsAsTrafficWhatARingCarries) {
+  DeviceWorld world({.size = 3, .has_nccl = true});
+  on_all(world.world(), [](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().ok());
+    const Traffic before = comm.traffic();
+    std::vector<float> values(999, 1.f);
+    ASSERT_TRUE(comm.all_reduce(f32(values), ReduceOp::kSum).ok());
+    const Traffic after = comm.traffic();
+    EXPECT_EQ(after.bytes_sent - before.bytes_sent, 2 * 2 * 333 * sizeof(float));
+    EXPECT_EQ(after.bytes_received - before.bytes_received, 2 * 2 * 333 * sizeof(float));
+    EXPECT_EQ(after.bytes_sent_to_other_hosts, 0U);
+  });
+}
+
+TEST(NcclBackend, HearsOfAnAsynchronousErrorWhileNothingIsUnderWay) {
+  DeviceWorld world({.size = 2, .has_nccl = true});
+  on_all(world.world(), [](Communicator& comm) { ASSERT_TRUE(comm.barrier().ok()); });
+  world.nccl().break_links("remote process exited");
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  on_all(world.world(), [&](Communicator& comm) {
+    while (comm.health().ok() && clock.now() - begin < seconds(20)) std::this_thread::yield();
+    const Status health = comm.health();
+    ASSERT_FALSE(health.ok());
+    EXPECT_NE(health.error().message.find("remote process exited"), std::string::npos)
+        << health.error().message;
+  });
+}
+
+TEST(NcclBackend, AFirstSendAndItsReceiveMeetWhicheverComesFirst) {
+  for (const int late : {0, 1}) {
+    DeviceWorld world({.size = 2, .has_nccl = true});
+    std::latch first_is_in(1);
+    on_all(world.world(), [&](Communicator& comm) {
+      std::vector<float> values(10, static_cast<float>(comm.rank()));
+      if (comm.rank() == late) first_is_in.wait();
+      // start() itself waits for the other side.
+      if (comm.rank() != late) first_is_in.count_down();
+      const Status status =
+          comm.rank() == 0 ? comm.send(f32(values), 1) : comm.receive(f32(values), 0);
+      ASSERT_TRUE(status.ok()) << status.error().message;
+      EXPECT_EQ(values, std::vector<float>(10, 0.f));
+    });
+  }
+}
+
+constexpr const char* kHowToConnect =
+    "sends and receives between two ranks are given together, and groups of the same ranks first "
+    "used in one order";
+
+TEST(NcclBackend, SaysWhatToDoWhereFirstSendsWaitForEachOther) {
+  DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(500)});
+  on_all(world.world(), [](Communicator& comm) {
+    const int peer = 1 - comm.rank();
+    std::vector<float> mine(10);
+    std::vector<float> others(10);
+    Work sending = comm.start_send(f32(mine), peer);
+    Work receiving = comm.start_receive(f32(others), peer);
+    const Status status = sending.wait();
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find(kHowToConnect), std::string::npos)
+        << status.error().message;
+    EXPECT_FALSE(receiving.wait().ok());
+  });
+}
+
+TEST(NcclBackend, SaysWhatToDoWhereGroupsAreFirstUsedInAnotherOrder) {
+  DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(500)});
+  on_all(world.world(), [](Communicator& comm) {
+    std::array<std::unique_ptr<Communicator>, 2> groups;
+    for (auto& group : groups) {
+      auto made = comm.sub_group({0, 1});
+      ASSERT_TRUE(made.ok());
+      group = std::move(*made);
+    }
+    std::vector<float> values(10);
+    const auto first = static_cast<size_t>(comm.rank());
+    const Status status = groups[first]->all_reduce(f32(values), ReduceOp::kSum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find(kHowToConnect), std::string::npos)
+        << status.error().message;
+    EXPECT_FALSE(groups[1 - first]->all_reduce(f32(values), ReduceOp::kSum).ok());
+  });
+}
+
 TEST(NcclBackend, OfOneRankNeedsNobody) {
   DeviceWorld world({.size = 1, .has_nccl = true});
   std::vector<float> values = {0.f, 2.f, -3.f};

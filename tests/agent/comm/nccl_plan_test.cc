@@ -275,5 +275,48 @@ TEST(StagingPlan, TakesOneElementOfEveryBlockWhereTheyAreManyAndAllToAllByCounts
   EXPECT_EQ(chunks[0].input_bytes, 2000U);
 }
 
+TEST(NcclTraffic, WhatIsSentIsReceivedAndALoneRankMovesNothing) {
+  for (int n = 1; n <= 6; ++n) {
+    std::vector<int> nodes;
+    for (int rank = 0; rank < n; ++rank) nodes.push_back(rank / 2);
+    const HostMap hosts = make_host_map(nodes);
+    for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kBroadcast, Kind::kAllGather,
+                            Kind::kReduceScatter}) {
+      for (int root = 0; root < n; ++root) {
+        const NcclStep step{.kind = kind, .count = 60, .type = DataType::kF32, .peer = root};
+        Traffic all;
+        for (int rank = 0; rank < n; ++rank) {
+          const Traffic one = traffic_of(step, hosts, rank);
+          all.bytes_sent += one.bytes_sent;
+          all.bytes_received += one.bytes_received;
+          all.bytes_sent_to_other_hosts += one.bytes_sent_to_other_hosts;
+        }
+        EXPECT_EQ(all.bytes_sent, all.bytes_received) << static_cast<int>(kind) << " of " << n;
+        EXPECT_EQ(all.bytes_sent == 0, n == 1);
+        EXPECT_EQ(all.bytes_sent_to_other_hosts == 0, n <= 2);
+      }
+    }
+  }
+}
+
+TEST(NcclTraffic, IsThatOfARingAndAMessageIsAllOfIt) {
+  const HostMap hosts = make_host_map(std::vector<int>{0, 0, 1, 1});
+  const auto sent = [&](Kind kind, int rank, int peer) {
+    return traffic_of({.kind = kind, .count = 100, .type = DataType::kF64, .peer = peer}, hosts,
+                      rank)
+        .bytes_sent;
+  };
+  EXPECT_EQ(sent(Kind::kAllReduce, 0, 0), 2U * 600);
+  EXPECT_EQ(sent(Kind::kAllGather, 0, 0), 3U * 800);
+  EXPECT_EQ(sent(Kind::kBroadcast, 1, 2), 0U) << "the last of the chain";
+  EXPECT_EQ(sent(Kind::kBroadcast, 2, 2), 800U);
+  EXPECT_EQ(sent(Kind::kReduce, 2, 2), 0U) << "the root";
+  EXPECT_EQ(sent(Kind::kSend, 0, 3), 800U);
+  EXPECT_EQ(sent(Kind::kReceive, 0, 3), 0U);
+  const NcclStep message{.kind = Kind::kSend, .count = 1, .type = DataType::kF64, .peer = 3};
+  EXPECT_EQ(traffic_of(message, hosts, 0).bytes_sent_to_other_hosts, 8U);
+  EXPECT_EQ(traffic_of(message, hosts, 2).bytes_sent_to_other_hosts, 0U);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -28,6 +28,7 @@ class OnStream final : public Communicator {
     TRY_ASSIGN(auto group, inner_->sub_group(ranks));
     return std::unique_ptr<Communicator>(new OnStream(std::move(group), device_, stream_));
   }
+  std::unique_ptr<ActivityReport> make_report() override { return inner_->make_report(); }
   void abort(const std::string& reason) override { inner_->abort(reason); }
   void set_silence_limit(Duration limit) override { inner_->set_silence_limit(limit); }
   Status health() const override { return inner_->health(); }
@@ -55,9 +56,11 @@ class OnStream final : public Communicator {
 
 }  // namespace
 
-DeviceWorld::DeviceWorld(const DeviceWorldOptions& options) {
+DeviceWorld::DeviceWorld(const DeviceWorldOptions& options)
+    : DeviceWorld(options, make_world(Transport::kThreads, options.size, options.limit)) {}
+
+DeviceWorld::DeviceWorld(const DeviceWorldOptions& options, World hosts) {
   if (options.has_nccl) nccl_ = std::make_shared<FakeNccl>();
-  World hosts = make_world(Transport::kThreads, options.size, options.limit);
   for (int rank = 0; rank < options.size; ++rank) {
     devices_.push_back(std::make_shared<FakeDevice>(rank));
     auto stream = devices_.back()->create_stream();

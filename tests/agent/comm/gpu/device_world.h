@@ -24,6 +24,8 @@ struct DeviceWorldOptions {
 class DeviceWorld {
  public:
   explicit DeviceWorld(const DeviceWorldOptions& options);
+  // On communicators of the host that are there already.
+  DeviceWorld(const DeviceWorldOptions& options, World hosts);
   ~DeviceWorld();
 
   World& world() { return world_; }

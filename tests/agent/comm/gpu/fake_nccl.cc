@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "agent/comm/reduce.h"
@@ -20,6 +21,9 @@ struct FakeNccl::Rank {
   uint64_t collectives = 0;
   // What was issued but isn't on its stream yet: it gets there while the state is "in progress".
   std::vector<std::pair<void*, std::function<void()>>> kernels;
+  // What has to be issued elsewhere too before they get there.
+  bool connects_all = false;
+  std::vector<std::pair<int, int>> connects;  // from, to
   bool is_finalized = false;
   bool is_aborted = false;
 };
@@ -49,6 +53,17 @@ struct FakeNccl::World {
     std::vector<std::byte> bytes;
   };
   std::map<std::pair<int, int>, std::deque<Message>> messages;  // from, to
+  // Who has issued the first collective, and the first message, by its sender and its receiver.
+  std::set<int> in_collective;
+  std::set<std::pair<int, int>> sends;
+  std::set<std::pair<int, int>> receives;
+
+  bool is_connected(const Rank& rank) const {
+    if (rank.connects_all && static_cast<int>(in_collective.size()) < size) return false;
+    return std::all_of(rank.connects.begin(), rank.connects.end(), [this](const auto& pair) {
+      return sends.count(pair) > 0 && receives.count(pair) > 0;
+    });
+  }
 };
 
 namespace {
@@ -108,6 +123,9 @@ Result<bool> FakeNccl::in_progress(Comm comm) {
     --rank.busy;
     return true;
   }
+  if (!rank.world->is_connected(rank)) return true;
+  rank.connects_all = false;
+  rank.connects.clear();
   for (auto& [stream, kernel] : rank.kernels) fake_stream(stream).issue(std::move(kernel));
   rank.kernels.clear();
   if (rank.is_finalized) return rank.world->left < rank.world->size;
@@ -135,6 +153,16 @@ Status FakeNccl::issue(Comm comm, const NcclCall& call) {
                   .of = rank.rank,
                   .number = is_message ? 0 : ++rank.collectives,
                   .call = call};
+  if (call.step.kind == NcclStep::Kind::kSend) {
+    rank.connects.emplace_back(rank.rank, call.step.peer);
+    rank.world->sends.insert(rank.connects.back());
+  } else if (is_message) {
+    rank.connects.emplace_back(call.step.peer, rank.rank);
+    rank.world->receives.insert(rank.connects.back());
+  } else {
+    rank.connects_all = true;
+    rank.world->in_collective.insert(rank.rank);
+  }
   group.tasks.emplace_back(call.stream, [this, step] { carry_out(step); });
   group.comms.push_back(comm);
   return {};

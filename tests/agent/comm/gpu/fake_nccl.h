@@ -14,8 +14,10 @@ namespace lockstep::test {
 // An NCCL whose ranks are threads of this process and whose kernels are tasks of fake streams: a
 // collective runs when the streams of all ranks have come to it, in the order of the calls of its
 // communicator, whatever they are; what doesn't match hangs, as NCCL does. Communicators are made
-// and groups issued "in progress" for some calls of in_progress(). Using a communicator that is not
-// ready or was destroyed, a group that isn't closed, and sums other than NCCL's abort the process.
+// and groups issued "in progress" for some calls of in_progress(), and until the ranks are
+// connected: the first collective of a communicator until all of its ranks have issued it, the
+// first message from rank to rank until both have. Using a communicator that is not ready or was
+// destroyed, a group that isn't closed, and sums other than NCCL's abort the process.
 class FakeNccl final : public NcclApi {
  public:
   FakeNccl();
