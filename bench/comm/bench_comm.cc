@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "agent/comm/gpu/device_communicator.h"
 #include "agent/comm/make_communicator.h"
 #include "agent/comm/topology.h"
 #include "bench/comm/measure.h"
@@ -97,6 +98,32 @@ class Table {
 
 using World = std::vector<std::unique_ptr<Communicator>>;  // this rank's, one a backend
 
+// What CUDA begins a process does not hand on to those that it forks: it is asked in one that ends.
+int count_gpus() {
+  const pid_t pid = ::fork();
+  CHECK(pid >= 0);
+  if (pid == 0) ::_exit(std::min(device_count(DeviceType::kCuda), 255));
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+// Whose memory the ranks of a backend use.
+Device device_of(Backend backend, int rank) {
+  if (!needs_gpu(backend)) return {};
+  return {DeviceType::kCuda, rank % std::max(1, device_count(DeviceType::kCuda))};
+}
+
+// For memory of GPUs, where the backend is for that.
+Result<std::unique_ptr<Communicator>> on_gpus(Backend backend, std::unique_ptr<Communicator> comm) {
+  if (!needs_gpu(backend)) return comm;
+  const Device device = device_of(backend, comm->rank());
+  return make_device_communicator(
+      std::move(comm), {.device = device,
+                        .backend = backend == Backend::kNccl ? DeviceBackendKind::kNccl
+                                                             : DeviceBackendKind::kHostMemory});
+}
+
 Status measure_all(const BenchSettings& settings, const World& world, Table& table) {
   const bool tells = world.front()->rank() == 0;
   for (const Collective operation : settings.operations) {
@@ -109,7 +136,10 @@ Status measure_all(const BenchSettings& settings, const World& world, Table& tab
         for (const bool in_place : {false, true}) {
           TRY_ASSIGN(both[in_place ? 1 : 0],
                      measure(*world[i], settings,
-                             {.operation = operation, .bytes = bytes, .in_place = in_place}));
+                             {.operation = operation,
+                              .bytes = bytes,
+                              .in_place = in_place,
+                              .device = device_of(settings.backends[i], world[i]->rank())}));
         }
         if (tells) table.line(operation, settings.backends[i], both);
       }
@@ -136,8 +166,9 @@ int run_rank(const BenchSettings& settings, int rank, World world,
              const std::vector<std::vector<CommOptions>>& meetings) {
   if (settings.pin) pin_to_core(rank);
   // Backends of processes form now, those of threads have come formed.
-  for (const auto& meeting : meetings) {
-    auto comm = make_communicator(meeting[static_cast<size_t>(rank)]);
+  for (size_t i = 0; i < meetings.size(); ++i) {
+    auto comm = make_communicator(meetings[i][static_cast<size_t>(rank)]);
+    if (comm.ok()) comm = on_gpus(settings.backends[i], std::move(*comm));
     if (!comm.ok()) {
       std::fprintf(stderr, "lockstep-bench: %s\n", comm.error().message.c_str());
       return 1;
@@ -196,7 +227,23 @@ int run_threads(const BenchSettings& settings) {
   return *std::max_element(codes.begin(), codes.end());
 }
 
-int run(const BenchSettings& settings) {
+// Takes away the backends that there is no GPU for, and says so.
+void skip_without_gpu(BenchSettings& settings) {
+  std::vector<Backend>& backends = settings.backends;
+  if (std::none_of(backends.begin(), backends.end(), needs_gpu) || count_gpus() > 0) return;
+  for (const Backend backend : backends) {
+    if (!needs_gpu(backend)) continue;
+    std::fprintf(stderr, "lockstep-bench: skipped: --backend %s needs a GPU, and there is none\n",
+                 name_of(backend));
+  }
+  std::erase_if(backends, needs_gpu);
+}
+
+constexpr int kSkipped = 77;
+
+int run(BenchSettings settings) {
+  skip_without_gpu(settings);
+  if (settings.backends.empty()) return kSkipped;
   if (settings.backends == std::vector<Backend>{Backend::kThreads}) return run_threads(settings);
   for (const Backend backend : settings.backends) {
     if (backend != Backend::kThreads) continue;

@@ -81,7 +81,7 @@ Layout layout_of(Collective operation, int64_t n, bool root) {
 class Bench {
  public:
   Bench(Communicator& comm, const BenchSettings& settings, const MeasureOptions& options)
-      : comm_(comm), settings_(settings), operation_(options.operation) {
+      : comm_(comm), settings_(settings), operation_(options.operation), device_(options.device) {
     const auto element = static_cast<int64_t>(data_type_bytes(settings.type));
     const int64_t n = comm.size();
     layout_ = layout_of(operation_, n, comm.rank() == settings.root);
@@ -99,7 +99,12 @@ class Bench {
   }
 
   Result<Measurement> run() {
+    TRY_ASSIGN(stream_, Stream::create(device_));
+    TRY_ASSIGN(device_output_, Buffer::allocate(device_, output_.size(), "the bench"));
+    TRY_ASSIGN(device_input_, Buffer::allocate(device_, input_.size(), "the bench"));
     fill();
+    TRY(give(device_output_, output_));
+    TRY(give(device_input_, input_));
     TRY(once());
     Measurement measurement{.count = count_, .bytes = bytes_};
     TRY_ASSIGN(measurement.wrong, wrong_on_all());
@@ -131,12 +136,20 @@ class Bench {
     }
   }
 
+  Status give(const Buffer& to, const std::vector<std::byte>& from) {
+    if (from.empty()) return {};
+    TRY(copy_bytes(stream_, {.to = to.data(), .from = from.data(), .bytes = from.size()}));
+    return stream_.synchronize();
+  }
+
   Status once() {
     const Call call{.kind = operation_,
-                    .buffer = {.data = output_.data(),
+                    .buffer = {.data = device_output_.data(),
                                .count = count_,
                                .type = settings_.type,
-                               .input = in_place_ ? nullptr : input_.data()},
+                               .device = device_,
+                               .input = in_place_ ? nullptr : device_input_.data(),
+                               .stream = stream_.handle()},
                     .op = settings_.op,
                     .rank = settings_.root,
                     .algorithm = settings_.algorithm};
@@ -189,6 +202,9 @@ class Bench {
   }
 
   Result<int64_t> wrong_on_all() {
+    TRY(copy_bytes(stream_,
+                   {.to = output_.data(), .from = device_output_.data(), .bytes = output_.size()}));
+    TRY(stream_.synchronize());
     std::byte* at = output_.data();
     if (in_place_ && layout_.out == 1 && layout_.in > 1) at = own_block(at);
     const size_t element = data_type_bytes(settings_.type);
@@ -212,6 +228,7 @@ class Bench {
   Result<std::vector<double>> timed() {
     // Sums would grow beyond all bounds in place.
     std::fill(output_.begin(), output_.end(), std::byte{0});
+    TRY(give(device_output_, output_));
     double warm = 0;
     const int warm_ups = settings_.iterations > 0 ? 1 : 20;
     for (int i = 0; i < warm_ups; ++i) {
@@ -246,8 +263,13 @@ class Bench {
   int64_t bytes_ = 0;
   size_t block_bytes_ = 0;
   bool in_place_ = false;
+  // As they are filled and read; the operation has its own on the device.
   std::vector<std::byte> input_;
   std::vector<std::byte> output_;
+  Device device_;
+  Stream stream_;
+  Buffer device_input_;
+  Buffer device_output_;
 };
 
 }  // namespace

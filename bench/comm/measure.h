@@ -21,13 +21,14 @@ struct Measurement {
   double bus_bandwidth = 0;  // of it what a link carries (nccl-tests, doc/PERFORMANCE.md)
 };
 
-// Collective: every rank of the communicator calls it. Checks the result of one operation against a
-// plain loop, warms up, then times each operation by itself, with a barrier before it if it has a
-// root.
+// Collective: every rank of the communicator calls it, which serves memory of the device. Checks
+// the result of one operation against a plain loop, warms up, then times each operation by itself,
+// with a barrier before it if it has a root.
 struct MeasureOptions {
   Collective operation = Collective::kAllReduce;
   int64_t bytes = 0;
   bool in_place = false;
+  Device device = {};  // of the buffers
 };
 Result<Measurement> measure(Communicator& comm, const BenchSettings& settings,
                             const MeasureOptions& options);

@@ -73,7 +73,7 @@ Status take_operations(BenchSettings& settings, const std::string& text) {
 
 Status take_backends(BenchSettings& settings, const std::string& text) {
   for (const std::string& name : parts(text, ',')) {
-    TRY_ASSIGN(const int backend, choice("--backend", name, 4, [](int i) {
+    TRY_ASSIGN(const int backend, choice("--backend", name, kBackends, [](int i) {
                  return std::string(name_of(static_cast<Backend>(i)));
                }));
     settings.backends.push_back(static_cast<Backend>(backend));
@@ -143,6 +143,10 @@ const char* name_of(Backend backend) {
       return "tcp";
     case Backend::kMixed:
       return "mixed";
+    case Backend::kNccl:
+      return "nccl";
+    case Backend::kStaged:
+      return "staged";
   }
   return "";
 }

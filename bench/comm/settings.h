@@ -9,8 +9,13 @@
 
 namespace lockstep {
 
-enum class Backend { kThreads, kSharedMemory, kTcp, kMixed };
+// The last two: memory of GPUs, by NCCL and by way of host memory.
+enum class Backend { kThreads, kSharedMemory, kTcp, kMixed, kNccl, kStaged };
+constexpr int kBackends = 6;
 const char* name_of(Backend backend);
+constexpr bool needs_gpu(Backend backend) {
+  return backend == Backend::kNccl || backend == Backend::kStaged;
+}
 
 struct BenchSettings {
   bool topology = false;               // print it, measure nothing
@@ -36,7 +41,9 @@ constexpr const char* kBenchUsage =
     "OPERATION: all-reduce, all-gather, reduce-scatter, broadcast, reduce, gather, scatter,\n"
     "           all-to-all, send-receive, barrier; several with commas; or topology: which\n"
     "           backend and path each pair of ranks has\n"
-    "BACKEND:   shm (default), tcp, mixed (two hosts), threads; several with commas\n"
+    "BACKEND:   shm (default), tcp, mixed (two hosts), threads; of memory of GPUs, rank r's on\n"
+    "           GPU r and round again: nccl, staged (by way of host memory), skipped where there\n"
+    "           are none; several with commas\n"
     "TYPE:      f32 (default), f64, f16, bf16, i32, i64, u8\n"
     "REDUCTION: sum (default), prod, min, max, lor, avg\n"
     "ALGORITHM: auto (default), direct, ring, tree, one-root, halving, by-host, by-host-halving\n"
