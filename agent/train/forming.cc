@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "agent/comm/gpu/device_communicator.h"
 #include "agent/comm/make_communicator.h"
 #include "common/api/hang_limit.h"
 #include "common/base/log.h"
@@ -69,6 +70,16 @@ Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, Exi
   }
   options.listen_fd = *listening;
   return reason.note(kExitPeerLost, make_communicator(options));
+}
+
+Result<std::unique_ptr<Communicator>> serve_device(std::unique_ptr<Communicator> world,
+                                                   Device device, ExitReason& reason) {
+  if (device.type == DeviceType::kCpu) return world;
+  auto made =
+      make_device_communicator(std::move(world), {.device = device, .limit = kSilenceLimit});
+  // What a rank lacks is no other's fault.
+  const bool is_lacking = !made.ok() && made.error().code == Code::kInvalid;
+  return reason.note(is_lacking ? kExitBadConfig : kExitPeerLost, std::move(made));
 }
 
 RankTraits traits_of_this_machine(const WorkerConfig& config) {

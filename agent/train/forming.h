@@ -10,6 +10,7 @@
 #include "common/api/worker_config.h"
 #include "common/base/result.h"
 #include "common/layout/mesh.h"
+#include "kernels/device/device.h"
 #include "kernels/ops/matmul.h"
 
 namespace lockstep {
@@ -18,6 +19,13 @@ namespace lockstep {
 // is told on the board, if there is one, which outlives it.
 Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason,
                                                  CollectiveBoard* board);
+
+// The world for a rank that computes on this device: as it is for the CPU; for a GPU a communicator
+// that serves its memory too, by NCCL, or by way of host memory where NCCL can't
+// (agent/comm/gpu/device_communicator.h; not run on a GPU). A collective operation, of ranks whose
+// devices are of one type. Groups that are made of it serve that memory as well.
+Result<std::unique_ptr<Communicator>> serve_device(std::unique_ptr<Communicator> world,
+                                                   Device device, ExitReason& reason);
 
 // What all ranks compute with: machines differ, results must not.
 struct Agreement {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tests/agent/comm/gpu/device_world.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep {
@@ -44,41 +45,54 @@ int64_t sum_of(const WorldGroup& group) {
 
 class OnHosts : public testing::TestWithParam<Transport> {};
 
+// Sums in every group that this rank is in, all under way at once.
+void expect_sums_of_all_groups(Communicator& comm, const WorldAssignment& assigned, int first) {
+  auto groups = RankGroups::create(comm, assigned.groups);
+  ASSERT_TRUE(groups.ok()) << groups.error().message;
+  std::vector<Sum> sums;
+  for (const WorldGroup& group : assigned.groups) {
+    const int64_t place = group_rank(group, comm.rank());
+    const auto found = groups->find(group.name);
+    ASSERT_EQ(found.ok(), place >= 0) << group.name;
+    if (place < 0) continue;
+    EXPECT_EQ((*found)->rank(), place) << group.name;
+    EXPECT_EQ((*found)->size(), static_cast<int>(group.ranks.size())) << group.name;
+    sums.push_back({.of = &group, .values = std::vector<int64_t>(50'000, comm.rank()), .work = {}});
+  }
+  std::rotate(sums.begin(), sums.begin() + first % static_cast<int>(sums.size()), sums.end());
+  for (Sum& sum : sums) {
+    sum.work = (*groups->find(sum.of->name))
+                   ->start_all_reduce({.data = sum.values.data(),
+                                       .count = static_cast<int64_t>(sum.values.size()),
+                                       .type = DataType::kI64},
+                                      ReduceOp::kSum);
+  }
+  for (Sum& sum : sums) {
+    const Status status = sum.work.wait();
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    EXPECT_EQ(sum.values, std::vector<int64_t>(sum.values.size(), sum_of(*sum.of)))
+        << sum.of->name << " on rank " << comm.rank();
+  }
+}
+
 TEST_P(OnHosts, EveryGroupOfTheAssignmentAddsUpItsOwnRanksAllAtOnce) {
   const WorldAssignment assigned = assignment();
   ASSERT_EQ(assigned.groups.size(), 14U);
   World world = make_world(GetParam(), 8);
-  on_all(world, [&](Communicator& comm) {
-    auto groups = RankGroups::create(comm, assigned.groups);
-    ASSERT_TRUE(groups.ok()) << groups.error().message;
-    std::vector<Sum> sums;
-    for (const WorldGroup& group : assigned.groups) {
-      const int64_t place = group_rank(group, comm.rank());
-      const auto found = groups->find(group.name);
-      ASSERT_EQ(found.ok(), place >= 0) << group.name;
-      if (place < 0) continue;
-      EXPECT_EQ((*found)->rank(), place) << group.name;
-      EXPECT_EQ((*found)->size(), static_cast<int>(group.ranks.size())) << group.name;
-      sums.push_back(
-          {.of = &group, .values = std::vector<int64_t>(50'000, comm.rank()), .work = {}});
-    }
-    // Each rank begins with another one.
-    std::rotate(sums.begin(), sums.begin() + comm.rank() % static_cast<int>(sums.size()),
-                sums.end());
-    for (Sum& sum : sums) {
-      sum.work = (*groups->find(sum.of->name))
-                     ->start_all_reduce({.data = sum.values.data(),
-                                         .count = static_cast<int64_t>(sum.values.size()),
-                                         .type = DataType::kI64},
-                                        ReduceOp::kSum);
-    }
-    for (Sum& sum : sums) {
-      const Status status = sum.work.wait();
-      ASSERT_TRUE(status.ok()) << status.error().message;
-      EXPECT_EQ(sum.values, std::vector<int64_t>(sum.values.size(), sum_of(*sum.of)))
-          << sum.of->name << " on rank " << comm.rank();
-    }
-  });
+  // Each rank begins with another one.
+  on_all(world,
+         [&](Communicator& comm) { expect_sums_of_all_groups(comm, assigned, comm.rank()); });
+}
+
+// Fakes of both. On NCCL groups are first used in one order.
+TEST(RankGroups, OnGpusEveryGroupAddsUpItsOwnRanks) {
+  const WorldAssignment assigned = assignment();
+  for (const bool has_nccl : {false, true}) {
+    test::DeviceWorld world({.size = 8, .has_nccl = has_nccl});
+    on_all(world.world(), [&](Communicator& comm) {
+      expect_sums_of_all_groups(comm, assigned, has_nccl ? 0 : comm.rank());
+    });
+  }
 }
 
 TEST_P(OnHosts, TheGroupOfAnAxisIsTheOneThatThisRankIsIn) {

@@ -107,5 +107,32 @@ TEST_F(FormWorldTest, NeedsTheJobsToken) {
   }
 }
 
+TEST(ServeDevice, LeavesTheWorldOfTheCpuAsItIs) {
+  auto world = make_thread_world(1);
+  ASSERT_TRUE(world.ok());
+  const Communicator* before = world->front().get();
+  ExitReason reason;
+  const auto served = serve_device(std::move(world->front()), {}, reason);
+  ASSERT_TRUE(served.ok());
+  EXPECT_EQ(served->get(), before);
+}
+
+TEST(ServeDevice, SaysOnEveryRankWhichOneHasNoGpu) {
+  if (device_count(DeviceType::kCuda) > 0) GTEST_SKIP() << "there are GPUs here";
+  auto world = make_thread_world(2);
+  ASSERT_TRUE(world.ok());
+  std::vector<std::jthread> ranks;
+  for (auto& communicator : *world) {
+    ranks.emplace_back([&communicator] {
+      ExitReason reason;
+      const int rank = communicator->rank();
+      const auto served = serve_device(std::move(communicator), {DeviceType::kCuda, rank}, reason);
+      ASSERT_FALSE(served.ok());
+      EXPECT_EQ(served.error().message, "[comm] a GPU for every rank, rank 0 has none");
+      EXPECT_EQ(reason.exit_code(), kExitBadConfig);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
