@@ -25,12 +25,13 @@ struct Values {
   Buffer device;
   Stream stream;
 
-  static Result<Values> make(DataType type, Device device, uint64_t seed, size_t count) {
+  static Result<Values> make(DataType type, Device device, const test::Draw& draw, size_t count) {
     Values values{.type = type, .host = {}, .device = {}, .stream = {}};
     values.host.resize(count * data_type_bytes(type));
     for (size_t i = 0; i < count; ++i) {
-      test::store(type, values.host.data(), i,
-                  test::draw(type, ReduceOp::kSum, {.seed = seed, .rank = 0, .index = i}));
+      test::store(
+          type, values.host.data(), i,
+          test::draw(type, ReduceOp::kSum, {.seed = draw.seed, .rank = draw.rank, .index = i}));
     }
     TRY_ASSIGN(values.stream, Stream::create(device));
     TRY_ASSIGN(values.device, Buffer::allocate(device, values.host.size()));
@@ -40,11 +41,31 @@ struct Values {
     return values;
   }
 
+  size_t count() const { return host.size() / data_type_bytes(type); }
+  // The first `elements` of them.
+  CommBuffer buffer(size_t elements) const {
+    return {.data = device.data(),
+            .count = static_cast<int64_t>(elements),
+            .type = type,
+            .device = device.device(),
+            .stream = stream.handle()};
+  }
   Result<std::vector<std::byte>> read() {
     std::vector<std::byte> bytes(host.size());
     TRY(copy_bytes(stream, {.to = bytes.data(), .from = device.data(), .bytes = bytes.size()}));
     TRY(stream.synchronize());
     return bytes;
+  }
+  // Whether the GPU has wanted(i) everywhere.
+  Status expect_all(const std::string& what, const std::function<test::Value(size_t)>& wanted) {
+    TRY_ASSIGN(const std::vector<std::byte> got, read());
+    for (size_t i = 0; i < count(); ++i) {
+      const test::Value is = test::load(type, got.data(), i);
+      const test::Value should = wanted(i);
+      TRY(expect(is == should, what + " at " + std::to_string(i) + ": " + std::to_string(is.real) +
+                                   ", not " + std::to_string(should.real)));
+    }
+    return {};
   }
 };
 
@@ -53,7 +74,7 @@ Status arithmetic_agrees_with_the_cpu() {
   const auto device = make_comm_device(gpu);
   for (int i = 0; i < kDataTypes; ++i) {
     const auto type = static_cast<DataType>(i);
-    TRY_ASSIGN(Values values, Values::make(type, gpu, 1, kCount));
+    TRY_ASSIGN(Values values, Values::make(type, gpu, {.seed = 1}, kCount));
     std::vector<std::byte> expected = values.host;
     TRY(device->divide(values.stream.handle(), type,
                        {.data = values.device.data(), .count = kCount, .ranks = 3}));
@@ -70,33 +91,48 @@ Status arithmetic_agrees_with_the_cpu() {
   return {};
 }
 
-// One rank's part: sums of numbers that are exact in any order.
-Status reduce_and_gather(Communicator& comm, Device device) {
-  TRY_ASSIGN(Values values, Values::make(DataType::kF32, device, 7, kCount));
-  const CommBuffer sum{.data = values.device.data(),
-                       .count = static_cast<int64_t>(kCount),
-                       .device = device,
-                       .stream = values.stream.handle()};
-  TRY(comm.all_reduce(sum, ReduceOp::kSum));
-  TRY(comm.all_reduce(sum, ReduceOp::kAvg));
-  TRY_ASSIGN(const std::vector<std::byte> read, values.read());
-  for (size_t i = 0; i < kCount; ++i) {
-    const double wanted = test::load(DataType::kF32, values.host.data(), i).real * comm.size();
-    const double got = test::load(DataType::kF32, read.data(), i).real;
-    TRY(expect(got == wanted, "at " + std::to_string(i) + ": " + std::to_string(got) + ", not " +
-                                  std::to_string(wanted)));
+test::Value given(uint64_t seed, int rank, size_t index) {
+  return test::draw(DataType::kF32, ReduceOp::kSum, {.seed = seed, .rank = rank, .index = index});
+}
+
+// One rank's part: reductions of what each rank draws by itself, exact in any order.
+Status reduce_by_rank(Communicator& comm, Device device) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax, ReduceOp::kLor}) {
+    const test::Draw own{.seed = 7, .rank = comm.rank()};
+    TRY_ASSIGN(Values values, Values::make(DataType::kF32, device, own, kCount));
+    TRY(comm.all_reduce(values.buffer(kCount), op));
+    TRY(values.expect_all(std::string("all_reduce ") + name_of(op), [&](size_t i) {
+      std::vector<test::Value> all;
+      for (int rank = 0; rank < comm.size(); ++rank) all.push_back(given(own.seed, rank, i));
+      return test::reduced(DataType::kF32, op, all);
+    }));
   }
-  TRY_ASSIGN(Values all,
-             Values::make(DataType::kF32, device, 9, kCount * static_cast<size_t>(comm.size())));
-  TRY(comm.all_gather({.data = all.device.data(),
-                       .count = static_cast<int64_t>(kCount),
-                       .device = device,
-                       .stream = all.stream.handle()}));
-  TRY(comm.all_to_all({.data = all.device.data(),
-                       .count = static_cast<int64_t>(kCount),
-                       .device = device,
-                       .stream = all.stream.handle()}));
-  return all.stream.synchronize();
+  return {};
+}
+
+// Blocks of every rank, in their order, and back again, each to its own.
+Status gather_and_exchange(Communicator& comm, Device device) {
+  const auto n = static_cast<size_t>(comm.size());
+  const test::Draw own{.seed = 9, .rank = comm.rank()};
+  TRY_ASSIGN(Values all, Values::make(DataType::kF32, device, own, kCount * n));
+  TRY(comm.all_gather(all.buffer(kCount)));
+  const auto block_begin = [&](size_t rank) { return rank * kCount; };
+  // In place, a rank's block is the one at its place.
+  const auto block_of = [&](size_t rank, size_t i) {
+    return given(own.seed, static_cast<int>(rank), block_begin(rank) + i);
+  };
+  TRY(all.expect_all("all_gather", [&](size_t i) { return block_of(i / kCount, i % kCount); }));
+  TRY_ASSIGN(Values blocks, Values::make(DataType::kF32, device, own, kCount * n));
+  TRY(comm.all_to_all(blocks.buffer(kCount)));
+  const auto mine = static_cast<size_t>(comm.rank());
+  return blocks.expect_all("all_to_all", [&](size_t i) {
+    return given(own.seed, static_cast<int>(i / kCount), block_begin(mine) + i % kCount);
+  });
+}
+
+Status reduce_and_gather(Communicator& comm, Device device) {
+  TRY(reduce_by_rank(comm, device));
+  return gather_and_exchange(comm, device);
 }
 
 // Ranks as threads, rank r on device_of(r).
