@@ -86,8 +86,8 @@ void Core::blame(const Operation& operation, const Error& error) {
   if (error.code == Code::kConflict) {
     fault.reason = rank_name(rank()) + " is " + error.message;
   } else if (error.code == Code::kUnavailable) {
-    const TimePoint until = SystemClock().now() + kVerdictLimit;
-    while (!control_->left(in_hand) && SystemClock().now() < until &&
+    const TimePoint until = now() + kVerdictLimit;
+    while (!control_->left(in_hand) && now() < until &&
            !fault_.wait_for(std::chrono::milliseconds(2))) {
     }
     const bool left = control_->left(in_hand);

@@ -19,10 +19,6 @@ enum class MessageType : uint32_t { kHeartbeat = 1, kBell, kAbort, kBye };
 // That what was said last may still need to arrive.
 constexpr Duration kLeavingLimit = std::chrono::milliseconds(100);
 
-TimePoint now() {
-  return SystemClock().now();
-}
-
 }  // namespace
 
 struct Control::Message {

@@ -29,6 +29,7 @@ class Control {
   struct Options {
     std::vector<UniqueFd> peers;  // by rank of the world; this rank's own is empty
     Duration heartbeat = std::chrono::seconds(1);
+    std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
     // Called on the control thread.
     std::function<void(const Fault&)> on_fault;
     std::function<void()> on_wake;  // a bell rang, or a rank left
@@ -59,6 +60,7 @@ class Control {
   struct Message;
   struct Peer;
   Control(Options options, UniqueFd stop);
+  TimePoint now() const { return options_.clock->now(); }
   void run();
   void beat();
   void take_messages(int rank);

@@ -76,6 +76,7 @@ Result<std::shared_ptr<Core>> Core::create(Options options) {
   TRY_ASSIGN(core->control_,
              Control::create({.peers = std::move(core->options_.controls),
                               .heartbeat = heartbeat,
+                              .clock = core->options_.clock,
                               .on_fault = [raw](const Fault& fault) { raw->fail(fault); },
                               .on_wake = [raw] { raw->waiter_->wake(); },
                               .before_beat = [raw] { return raw->pulse(); }}));

@@ -39,6 +39,7 @@ class Core {
     int local_rank = 0;                        // place in it
     int cores = 0;                             // of the ranks of its host; 0: the machine's
     CollectiveBoard* board = nullptr;          // where this rank tells of itself; null: nowhere
+    std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   };
   static Result<std::shared_ptr<Core>> create(Options options);
   ~Core();
@@ -81,6 +82,7 @@ class Core {
 
  private:
   explicit Core(Options options);
+  TimePoint now() const { return options_.clock->now(); }
   int ranks_of_node() const;
   // For the heartbeats; also the sign of life on the board.
   Control::Pulse pulse() const;

@@ -38,7 +38,7 @@ void Core::wait() {
 }
 
 Core::Look Core::look_at_waits() {
-  const TimePoint at = SystemClock().now();
+  const TimePoint at = now();
   Look look{.at = at, .unseen = at - std::exchange(looked_at_, at), .rest = kLook};
   for (Operation* operation : active_) {
     if (operation->is_collective() && operation->group()->running != operation) continue;

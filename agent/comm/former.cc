@@ -19,10 +19,6 @@ constexpr Duration kRetryMin = std::chrono::milliseconds(2);
 constexpr Duration kRetryMax = std::chrono::milliseconds(250);
 constexpr size_t kRefusalsLogged = 5;
 
-TimePoint now() {
-  return SystemClock().now();
-}
-
 // A connection in the middle of its handshake.
 struct Pending {
   UniqueFd fd;
@@ -115,6 +111,8 @@ class Former {
   }
 
  private:
+  TimePoint now() const { return options_.clock->now(); }
+
   std::string rank_at(uint32_t rank) const {
     return "rank " + std::to_string(rank) + " at " + to_string(options_.addresses[rank]);
   }

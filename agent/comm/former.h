@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct FormOptions {
   UniqueFd listener;
   TimePoint deadline{};
   Duration handshake_limit{};
+  std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   std::function<Result<Digest>()> nonce;
 };
 

@@ -87,6 +87,7 @@ Result<Connections> connect_all(const CommOptions& options, const std::vector<in
                    .listener = std::move(listener),
                    .deadline = deadline,
                    .handshake_limit = options.handshake_limit,
+                   .clock = options.clock,
                    .nonce = random_nonce};
   for (int rank = 0; rank < static_cast<int>(options.peers.size()); ++rank) {
     form.addresses.push_back({peer_of(options, rank).host, peer_of(options, rank).port});
@@ -111,7 +112,8 @@ Core::Options core_options(const CommOptions& options, std::shared_ptr<ShmRegion
                      .region = region,
                      .local_rank = std::max(0, place_of(local, options.rank)),
                      .cores = options.cores,
-                     .board = options.board};
+                     .board = options.board,
+                     .clock = options.clock};
   core.links.resize(options.peers.size());
   for (const PeerAddress& peer : options.peers) core.nodes.push_back(peer.node);
   for (const int peer : local) {
@@ -142,7 +144,7 @@ std::string transport_key(std::string_view job_token, uint64_t round, std::strin
 Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& options) {
   UniqueFd listener(options.listen_fd);
   TRY(check_options(options));
-  const TimePoint deadline = SystemClock().now() + options.forming_limit;
+  const TimePoint deadline = options.clock->now() + options.forming_limit;
   const std::vector<int> local = local_ranks(options);
   std::shared_ptr<ShmRegion> region;
   if (!local.empty()) {
@@ -164,7 +166,7 @@ Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& optio
   }
   TRY_ASSIGN(std::shared_ptr<Core> shared, make_core(std::move(core), bells));
   auto world = std::make_unique<GroupCommunicator>(shared, shared->world());
-  const Duration rest = deadline - SystemClock().now();
+  const Duration rest = deadline - options.clock->now();
   TRY(world->form(std::max<Duration>(rest, std::chrono::milliseconds(1))));
   return std::unique_ptr<Communicator>(std::move(world));
 }

@@ -35,6 +35,8 @@ struct CommOptions {
   // Where this rank tells what it is doing; outlives the communicator and its sub-groups.
   CollectiveBoard* board = nullptr;
 
+  // By which all limits go; what sleeps is woken by the machine's, and looks at this one then.
+  std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   Duration forming_limit = std::chrono::seconds(60);    // from the call to the complete world
   Duration operation_limit = std::chrono::seconds(60);  // of silence while an operation waits
   Duration handshake_limit = std::chrono::seconds(2);   // for one connection to prove itself

@@ -164,6 +164,7 @@ Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<C
                                              .device = parts.device,
                                              .nccl = parts.nccl,
                                              .limit = options.limit,
+                                             .clock = options.clock,
                                              .check_mismatches = options.check_mismatches}));
   } else {
     TRY_ASSIGN(backend, StagingBackend::create({.host = host.get(),

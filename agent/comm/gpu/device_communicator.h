@@ -16,6 +16,7 @@ struct DeviceOptions {
   Device device;  // of this rank
   DeviceBackendKind backend = DeviceBackendKind::kAuto;
   Duration limit = std::chrono::seconds(60);  // as Call::limit, for NCCL
+  std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   // For NCCL: ranks compare their calls before every collective (NcclBackend).
   bool check_mismatches = false;
 };

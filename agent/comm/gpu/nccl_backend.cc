@@ -16,10 +16,6 @@ constexpr Duration kLookMax = std::chrono::milliseconds(1);
 // Where nothing is under way.
 constexpr Duration kLookIdle = std::chrono::seconds(1);
 
-TimePoint now() {
-  return SystemClock().now();
-}
-
 }  // namespace
 
 NcclBackend::NcclBackend(const Options& options, std::unique_ptr<Communicator> group,
@@ -389,14 +385,14 @@ void NcclBackend::tell_over(const Pending& pending) {
   if (!traits(pending.call.call.kind).is_message) report_->complete(++completed_);
 }
 
-Status NcclBackend::look_at(Pending& pending, TimePoint now) {
+Status NcclBackend::look_at(Pending& pending, TimePoint when) {
   if (pending.begin == nullptr) return {};
   if (!pending.is_running) {
-    pending.since = now;
+    pending.since = when;
     TRY_ASSIGN(const bool has_begun, pending.begin->passed());
     if (has_begun) tell_begun(pending);
   }
-  if (!pending.is_running || now - pending.since < pending.limit) return {};
+  if (!pending.is_running || when - pending.since < pending.limit) return {};
   return timed_out("[comm] " + operation_name(pending.call.operation->header) +
                    ": not done on the GPU after " + seconds_text(pending.limit) +
                    "; a rank has not come to it, or stands still in it");

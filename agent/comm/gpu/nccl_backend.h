@@ -41,6 +41,7 @@ class NcclBackend final : public DeviceBackend {
     std::shared_ptr<CommDevice> device;
     std::shared_ptr<NcclApi> nccl;
     Duration limit = std::chrono::seconds(60);
+    std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
     // Ranks compare what they call before every collective: finds mismatches instead of hanging, at
     // the price of a small all_gather on the host, which start() waits for. Sends aren't compared.
     // kConflict where it is found; ranks that hear of it before have its words as kUnavailable.
@@ -74,6 +75,7 @@ class NcclBackend final : public DeviceBackend {
 
   NcclBackend(const Options& options, std::unique_ptr<Communicator> group,
               std::unique_ptr<ActivityReport> report);
+  TimePoint now() const { return options_.clock->now(); }
   // The callers'.
   Status prepare(std::vector<DeviceCall>& calls, PendingList& pending);
   Status issue(PendingList& pending);
@@ -91,7 +93,7 @@ class NcclBackend final : public DeviceBackend {
   void watch();
   Status form();
   void look_once();
-  Status look_at(Pending& pending, TimePoint now);
+  Status look_at(Pending& pending, TimePoint when);
   void end_pending(const Error& error);
   void leave();
 

@@ -273,6 +273,42 @@ INSTANTIATE_TEST_SUITE_P(Comm, OnEveryTransport,
                                          Transport::kMixed),
                          [](const auto& info) { return name_of(info.param); });
 
+// Ten seconds pass in one of the machine's.
+class FastClock final : public Clock {
+ public:
+  TimePoint now() const override { return begin_ + 10 * (machine_.now() - begin_); }
+  WallTime wall_now() const override { return machine_.wall_now(); }
+
+ private:
+  SystemClock machine_;
+  TimePoint begin_ = machine_.now();
+};
+
+TEST(Limits, GoByTheClockThatTheCommunicatorWasGiven) {
+  const auto clock = std::make_shared<FastClock>();
+  Meeting meeting(Transport::kShared, 2);
+  meeting.set_limits(seconds(600), seconds(30));
+  World world(2);
+  test::on_ranks(2, [&](int rank) {
+    meeting.options(rank).clock = clock;
+    meeting.options(rank).handshake_limit = seconds(60);
+    auto made = make_communicator(meeting.options(rank));
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    world[static_cast<size_t>(rank)] = std::move(*made);
+  });
+  const SystemClock machine;
+  const TimePoint begin = machine.now();
+  std::vector<float> values(10);
+  Work work = world[0]->start_all_reduce(f32(values), ReduceOp::kSum);
+  while (!work.test() && machine.now() - begin < seconds(60)) std::this_thread::yield();
+  EXPECT_LT(machine.now() - begin, seconds(25));
+  const Status status = work.wait();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, Code::kTimeout);
+  EXPECT_NE(status.error().message.find("rank 1 silent for 3"), std::string::npos)
+      << status.error().message;
+}
+
 TEST(SharedMemory, OfAnotherRoundOrTooSmallIsRefused) {
   Meeting meeting(Transport::kShared, 2);
   meeting.set_limits(seconds(60), seconds(60));
