@@ -49,6 +49,8 @@ std::string transport_key(std::string_view job_token, uint64_t round, std::strin
 // A socket that listens there, close-on-exec, port 0: chosen by the system. kConflict if the port
 // is taken: `[comm] port 29501 of 127.0.0.1 is taken`.
 Result<int> listen_on(const std::string& host, int port);
+// The port that such a socket has.
+Result<int> port_of(int listen_fd);
 
 // Size of the memory that so many ranks of one node share: a memfd made and inherited for every
 // round anew, zeroed, never used twice. Whoever makes it may leave it empty: the ranks give it its

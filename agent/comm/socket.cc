@@ -197,4 +197,15 @@ Result<int> listen_on(const std::string& host, int port) {
   return fd.release();
 }
 
+Result<int> port_of(int listen_fd) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof address;
+  if (::getsockname(listen_fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
+    return errno_error("[comm] asking for a socket's port", errno);
+  }
+  // Both kinds of address have it at the same place.
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
 }  // namespace lockstep

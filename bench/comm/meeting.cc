@@ -1,10 +1,7 @@
 #include "bench/comm/meeting.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,15 +22,14 @@ std::vector<CommOptions> meet(Backend backend, int ranks) {
   for (CommOptions& options : all) {
     const auto fd = listen_on("127.0.0.1", 0);
     CHECK(fd.ok());
-    sockaddr_in address{};
-    socklen_t bytes = sizeof address;
-    CHECK(::getsockname(*fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
+    const auto port = port_of(*fd);
+    CHECK(port.ok());
     options.rank = static_cast<int>(peers.size());
     const int host = options.rank / per_host;
     options.listen_fd = *fd;
     options.shm_fd = backend == Backend::kTcp ? -1 : memory[static_cast<size_t>(host)];
     options.key = "bench";
-    peers.push_back({.host = "127.0.0.1", .port = ntohs(address.sin_port), .node = host});
+    peers.push_back({.host = "127.0.0.1", .port = *port, .node = host});
   }
   for (CommOptions& options : all) options.peers = peers;
   return all;

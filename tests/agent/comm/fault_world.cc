@@ -1,10 +1,8 @@
 #include "tests/agent/comm/fault_world.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -80,13 +78,6 @@ struct Holdings {
   int mappings = count_memories();
   int64_t heap_bytes = static_cast<int64_t>(::mallinfo2().uordblks);
 };
-
-int port_of(int fd) {
-  sockaddr_in address{};
-  socklen_t bytes = sizeof address;
-  CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
-  return ntohs(address.sin_port);
-}
 
 Algorithm any_algorithm(Collective kind, const Communicator& comm, Random& random) {
   const auto drawn = static_cast<Algorithm>(random.below(kAlgorithms));
@@ -301,7 +292,7 @@ void FaultWorld::serve(int rank, int pipe) const {
       const auto made = listen_on(options_.host_of(message.node), 0);
       CHECK(made.ok());
       listener = *made;
-      if (!send_to(pipe, port_of(listener))) break;
+      if (!send_to(pipe, *port_of(listener))) break;
       continue;
     }
     const std::string memory =

@@ -1,10 +1,7 @@
 #include "tests/agent/comm/worlds.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,13 +13,6 @@
 
 namespace lockstep::test {
 namespace {
-
-int port_of(int fd) {
-  sockaddr_in address{};
-  socklen_t bytes = sizeof address;
-  CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
-  return ntohs(address.sin_port);
-}
 
 // Empty, as the agent makes it.
 int make_memory() {
@@ -73,7 +63,8 @@ Meeting::Meeting(const std::vector<Place>& places) : options_(places.size()) {
   std::map<int, std::vector<size_t>> by_node;
   for (const Place& place : places) {
     by_node[place.node].push_back(peers.size());
-    peers.push_back({.host = place.host, .port = port_of(place.listen_fd), .node = place.node});
+    peers.push_back(
+        {.host = place.host, .port = port_of(place.listen_fd).value(), .node = place.node});
   }
   for (size_t rank = 0; rank < places.size(); ++rank) {
     CommOptions& mine = options_[rank];
