@@ -119,12 +119,12 @@ class Work {
 // Every rank of the group calls the same collectives in the same order with the same counts, types,
 // reductions, roots and algorithms; a mismatch is found and named, not obeyed, by the first rank
 // that takes anything in it: where none does (a reduce whose root each of two ranks takes to be the
-// other) the next collective of the group finds it. The collectives of
-// one group run one after the other in the order of the calls, those of different groups side by
-// side. Sends to and receives from one rank are matched in the order of the calls; all that were
-// started are under way at once. start_...() returns at once and the operation goes on while the
-// caller computes; the others wait for it, and run on the caller's thread if nothing else is under
-// way. (On NCCL start() may wait: gpu/device_communicator.h.) Calls given together are issued at
+// other) the next collective of the group finds it. The collectives of one group run one after the
+// other in the order of the calls, those of different groups side by side. Sends to and receives
+// from one rank are matched in the order of the calls; all that were started are under way at once.
+// start_...() returns at once and the operation goes on while the caller computes; the others wait
+// for it, and run on the caller's thread if nothing else is under way. (On NCCL start() may wait,
+// and not all is under way at once: gpu/device_communicator.h.) Calls given together are issued at
 // once, so that none waits for another of them to return; none is if one of them is wrong. Results
 // are the same bits on every rank and in every run: the order of sums is a pure function of
 // operation, algorithm, size and group.
