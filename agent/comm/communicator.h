@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -44,6 +45,13 @@ struct CommBuffer {
   void* stream = nullptr;  // of `device`: Stream::handle(); meaningless for the CPU
 };
 
+// One of several operations that carry out one between them, on a part of every block each: ranks
+// compare the whole one's count, and which part of it this is.
+struct CallPart {
+  int64_t whole_count = 0;  // as CommBuffer::count
+  uint32_t index = 0;
+};
+
 // One operation, as data.
 struct Call {
   Collective kind = Collective::kBarrier;
@@ -56,6 +64,7 @@ struct Call {
   std::span<const int64_t> receive_counts;
   Algorithm algorithm = Algorithm::kAuto;
   Duration limit{};  // of silence while it runs; zero: the communicator's
+  std::optional<CallPart> part;
 };
 
 // What most calls leave as it is.

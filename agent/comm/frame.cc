@@ -5,7 +5,7 @@ namespace {
 
 bool same_call(const FrameHeader& a, const FrameHeader& b) {
   return a.kind == b.kind && a.type == b.type && a.op == b.op && a.algorithm == b.algorithm &&
-         a.count == b.count && a.root == b.root;
+         a.count == b.count && a.root == b.root && a.part == b.part;
 }
 
 }  // namespace
@@ -23,7 +23,9 @@ std::string describe(const FrameHeader& header) {
   if (traits(header.kind).reduces) text += std::string(" ") + name_of(header.op);
   if (traits(header.kind).has_root)
     text += ", root " + std::to_string(header.root) + " of the group";
-  return text + ", " + name_of(header.algorithm) + ")";
+  text += std::string(", ") + name_of(header.algorithm);
+  if (header.part > 0) text += ", part " + std::to_string(header.part + 1);
+  return text + ")";
 }
 
 Status check_frame(const FrameHeader& got, uint64_t round, int sender) {

@@ -18,7 +18,7 @@ namespace lockstep {
 // kWindowBytes (move_plan.h) go from one rank to another: `step` is kCreditStep, and `total` how
 // many of all these bytes may be sent by now.
 struct FrameHeader {
-  static constexpr uint32_t kMagic = 0x324d434c;  // "LCM2"
+  static constexpr uint32_t kMagic = 0x334d434c;  // "LCM3"
 
   uint32_t magic = kMagic;
   Collective kind = Collective::kBarrier;  // never kReceive: what it takes is a kSend's
@@ -29,10 +29,11 @@ struct FrameHeader {
   uint64_t group = 0;  // 0: all ranks; else a hash of the sub-group's ranks
   // The collective's number in its group; of a kSend: from rank to rank in it.
   uint64_t sequence = 0;
-  uint64_t count = 0;  // elements, as in the call
+  uint64_t count = 0;  // elements, as in the call; of a part: of the whole (CallPart)
   uint32_t root = 0;
+  uint32_t part = 0;   // CallPart::index
   uint32_t step = 0;   // counts what travels from this rank to that one within the operation
-  uint64_t bytes = 0;  // payload of this frame
+  uint32_t bytes = 0;  // payload of this frame
   uint64_t total = 0;  // of all frames of this step
 
   bool operator==(const FrameHeader&) const = default;
@@ -50,7 +51,7 @@ constexpr size_t padding_of(size_t payload) {
 
 // "all_reduce #17", with " of a sub-group" where it is one.
 std::string operation_name(const FrameHeader& header);
-// "all_reduce #17 (40 x f32 SUM, ring)"
+// "all_reduce #17 (40 x f32 SUM, ring)"; of a part of it, after the first one: ", part 2" behind.
 std::string describe(const FrameHeader& header);
 
 // kCorrupt if what `sender` sent is no frame of this round.

@@ -80,7 +80,8 @@ Result<Operation::Start> GroupCommunicator::prepare(const Call& call) const {
                .hosts = &group_->hosts},
       .input = memory.input,
       .output = memory.output,
-      .limit = call.limit > Duration::zero() ? call.limit : core_->operation_limit()};
+      .limit = call.limit > Duration::zero() ? call.limit : core_->operation_limit(),
+      .part = call.part};
   TRY_ASSIGN(start.task.algorithm, choose_algorithm(start.task));
   return start;
 }

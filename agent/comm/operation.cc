@@ -20,6 +20,10 @@ void Operation::begin(const Start& start) {
             .group = group_->id,
             .count = static_cast<uint64_t>(task.count),
             .root = static_cast<uint32_t>(task.root)};
+  if (start.part.has_value()) {
+    header.count = static_cast<uint64_t>(start.part->whole_count);
+    header.part = start.part->index;
+  }
   // The other side of a send sees it from the other end.
   if (header.kind == Collective::kSend) header.root = 0;
   make_plan(task, plan_);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "agent/comm/collectives.h"
@@ -68,6 +69,7 @@ class Operation {
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
     Duration limit{};  // of silence
+    std::optional<CallPart> part;
   };
   void begin(const Start& start);
 

@@ -179,7 +179,7 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
       FrameHeader header = operation.header;
       header.step = move.step;
       header.total = move.bytes;
-      header.bytes = bytes;
+      header.bytes = static_cast<uint32_t>(bytes);
       lane.going = bytes;
       port.begin(&lane, header, operation.at(move.from) + move.moved);
     }

@@ -241,6 +241,8 @@ bool StagingBackend::issue(Job& job, Slot& slot) {
                  .count = chunk.count,
                  .type = call.buffer.type,
                  .input = chunk.input_bytes > 0 ? slot.in.data.get() : nullptr};
+  call.part = {.whole_count = job.call.call.buffer.count,
+               .index = static_cast<uint32_t>(slot.chunk)};
   // Nothing of it is touched, but null would be no memory.
   if (call.buffer.data == nullptr) call.buffer.data = slot.in.data.get();
   if (!job.send_counts.empty()) call.buffer.input = slot.in.data.get();

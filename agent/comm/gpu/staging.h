@@ -24,6 +24,9 @@ namespace lockstep {
 // travels and copies it out behind. Two parts an operation are under way at a time, so that
 // 4 * kStagingBytes of memory serve an operation of any size; it is kept for the next one.
 //
+// Every part carries the count of the whole operation, so that ranks whose calls differ find it in
+// the first one, though parts may be as long.
+//
 // The sums and their order are those of the communicator on the host, part by part (plan_staging).
 // What is issued on the call's stream after wait() has returned comes after the operation; what is
 // issued before that has no place in its order.

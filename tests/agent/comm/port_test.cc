@@ -25,7 +25,7 @@ FrameHeader message(uint64_t sequence, uint64_t bytes) {
           .round = 7,
           .sequence = sequence,
           .count = bytes / 4,
-          .bytes = bytes,
+          .bytes = static_cast<uint32_t>(bytes),
           .total = bytes};
 }
 
@@ -105,9 +105,9 @@ TEST(Port, NamesWhoSentWhatIsNoFrameOfThisRoundAndOperation) {
        "rank 1 sent something that is no frame"},
       {"round", [](FrameHeader& h) { h.round = 6; }, Code::kCorrupt,
        "rank 1 sent a frame of round 6 in round 7"},
-      {"more than all", [](FrameHeader& h) { h.bytes = h.total + 1; }, Code::kCorrupt,
-       "rank 1 sent a frame of 257 of 256 bytes"},
-      {"too long", [](FrameHeader& h) { h.bytes = h.total = kFrameBytesMax + 1; }, Code::kCorrupt,
+      {"more than all", [](FrameHeader& h) { h.total = h.bytes - 1; }, Code::kCorrupt,
+       "rank 1 sent a frame of 256 of 255 bytes"},
+      {"too long", [](FrameHeader& h) { h.total = h.bytes = static_cast<uint32_t>(kFrameBytesMax + 1); }, Code::kCorrupt,
        "rank 1 sent a frame of 1048577 of 1048577 bytes"},
       {"another total", [](FrameHeader& h) { h.total = 300; }, Code::kConflict,
        "in send #3 (64 x i32, direct), rank 1 sends 300 bytes where 256 should come"},

@@ -168,7 +168,7 @@ TEST(Runner, MoreThanWasAnnouncedIsNamed) {
                      .count = 32,
                      .total = 128};
   std::vector<std::byte> script;
-  for (const uint64_t bytes : {uint64_t{64}, uint64_t{128}}) {
+  for (const uint32_t bytes : {64u, 128u}) {
     header.bytes = bytes;
     const size_t at = script.size();
     script.resize(at + sizeof header + bytes, std::byte{1});

@@ -99,6 +99,29 @@ TEST(Staging, KeepsSendsAndReceivesUnderWayAllAtOnce) {
   });
 }
 
+// The first parts are as long as one another.
+TEST(Staging, NamesRanksThatCallDifferentSizes) {
+  for (const int calls : {1, 2}) {
+    DeviceWorld world({.size = 2, .limit = std::chrono::seconds(20), .staging_bytes = 4096});
+    on_all(world.world(), [&](Communicator& comm) {
+      std::vector<float> values(comm.rank() == 0 ? 2048 : 1024, 1.f);
+      Status status;
+      for (int call = 0; status.ok() && call < (comm.rank() == 0 ? 1 : calls); ++call) {
+        status = comm.all_reduce(f32(values), ReduceOp::kSum);
+      }
+      // Whoever took nothing of the other's hears of it in the next one.
+      if (status.ok()) status = comm.barrier();
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().code, Code::kConflict) << status.error().message;
+      EXPECT_NE(status.error().message.find("(2048 x f32 SUM"), std::string::npos)
+          << status.error().message;
+      EXPECT_NE(status.error().message.find("(1024 x f32 SUM"), std::string::npos)
+          << status.error().message;
+      EXPECT_EQ(values[0], 1.f);
+    });
+  }
+}
+
 TEST(Staging, MovesBlocksOfAnyCountsFromEachToEach) {
   DeviceWorld world({.size = 3, .staging_bytes = 8});
   on_all(world.world(), [&](Communicator& comm) {
