@@ -48,14 +48,15 @@ NcclBackend::~NcclBackend() {
 Result<std::unique_ptr<DeviceBackend>> NcclBackend::sub_group(Communicator& host) {
   Options options = options_;
   options.host = &host;
-  options.limit = limit();
-  return create(options);
+  TRY_ASSIGN(std::unique_ptr<DeviceBackend> made, create(options));
+  made->set_silence_limit(limit());
+  return made;
 }
 
 void NcclBackend::set_silence_limit(Duration limit) {
   group_->set_silence_limit(limit);
   const std::lock_guard lock(mutex_);
-  limit_ = limit;
+  limit_ = limit > Duration::zero() ? limit : options_.limit;
 }
 
 Duration NcclBackend::limit() {
@@ -393,9 +394,12 @@ Status NcclBackend::look_at(Pending& pending, TimePoint when) {
     if (has_begun) tell_begun(pending);
   }
   if (!pending.is_running || when - pending.since < pending.limit) return {};
+  const char* together = traits(pending.call.call.kind).is_message
+                             ? " (sends and receives between two ranks are given together)"
+                             : "";
   return timed_out("[comm] " + operation_name(pending.call.operation->header) +
                    ": not done on the GPU after " + seconds_text(pending.limit) +
-                   "; a rank has not come to it, or stands still in it");
+                   "; a rank has not come to it, or stands still in it" + together);
 }
 
 // Memory that the aborted operations might still touch stays until the end.

@@ -269,6 +269,22 @@ TEST(NcclBackend, WaitsForTheOthersToLeaveAsLongAsTheLimitThatWasSetLast) {
   EXPECT_EQ(world.nccl().aborted(), 1);
 }
 
+TEST(NcclBackend, ASilenceLimitThatIsNoneIsTheOneThatItWasMadeWith) {
+  DeviceWorld world({.size = 2, .has_nccl = true, .limit = seconds(60)});
+  on_all(world.world(), [&](Communicator& comm) {
+    comm.set_silence_limit(seconds(20));
+    const auto group = comm.sub_group({1, 0});
+    ASSERT_TRUE(group.ok());
+    for (Communicator* each : {&comm, group->get()}) {
+      each->set_silence_limit(Duration::zero());
+      if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(200));
+      std::vector<float> values(10, 1.f);
+      const Status status = each->all_reduce(f32(values), ReduceOp::kSum);
+      EXPECT_TRUE(status.ok()) << status.error().message;
+    }
+  });
+}
+
 TEST(NcclBackend, NamesRanksThatCallDifferentThingsWhereItIsAskedTo) {
   DeviceWorld world({.size = 3, .has_nccl = true, .check_mismatches = true});
   std::atomic<int> conflicts = 0;
@@ -407,6 +423,28 @@ TEST(NcclBackend, SaysWhatToDoWhereFirstSendsWaitForEachOther) {
     EXPECT_NE(status.error().message.find(kHowToConnect), std::string::npos)
         << status.error().message;
     EXPECT_FALSE(receiving.wait().ok());
+  });
+}
+
+// Connected or not: on one stream they run one behind the other.
+TEST(NcclBackend, SaysWhatToDoWhereSendsIssuedApartWaitForEachOther) {
+  DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(1000)});
+  on_all(world.world(), [](Communicator& comm) {
+    const int peer = 1 - comm.rank();
+    std::vector<float> mine(10, static_cast<float>(comm.rank()));
+    std::vector<float> others(10);
+    Call sending{.kind = Collective::kSend, .buffer = f32(mine), .rank = peer};
+    Call receiving{.kind = Collective::kReceive, .buffer = f32(others), .rank = peer};
+    ASSERT_TRUE(comm.run(std::array{sending, receiving}).ok());
+    EXPECT_EQ(others, std::vector<float>(10, static_cast<float>(peer)));
+    Work first = comm.start(sending);
+    Work second = comm.start(receiving);
+    const Status status = first.wait();
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, Code::kTimeout) << status.error().message;
+    EXPECT_NE(status.error().message.find("two ranks are given together"), std::string::npos)
+        << status.error().message;
+    EXPECT_FALSE(second.wait().ok());
   });
 }
 

@@ -51,6 +51,7 @@ struct FakeNccl::World {
   std::map<uint64_t, Collective> collectives;
   struct Message {
     std::vector<std::byte> bytes;
+    bool* is_taken = nullptr;  // the sender's, who waits for it
   };
   std::map<std::pair<int, int>, std::deque<Message>> messages;  // from, to
   // Who has issued the first collective, and the first message, by its sender and its receiver.
@@ -201,8 +202,14 @@ void FakeNccl::carry_out(const Step& step) {
     World::Message message;
     const auto* from = static_cast<const std::byte*>(step.call.from);
     message.bytes.assign(from, from + bytes_of(what));
+    // As with NCCL, nobody may count on its being over before it is received.
+    bool is_taken = false;
+    message.is_taken = &is_taken;
     world.messages[{step.of, what.peer}].push_back(std::move(message));
     changed_.notify_all();
+    changed_.wait(lock, [&] { return is_over() || is_taken; });
+    // Who has aborted is not received from any more.
+    if (!is_taken) world.messages[{step.of, what.peer}].clear();
     return;
   }
   if (what.kind == NcclStep::Kind::kReceive) {
@@ -211,7 +218,9 @@ void FakeNccl::carry_out(const Step& step) {
     if (is_over()) return;
     CHECK(box.front().bytes.size() == bytes_of(what));
     std::memcpy(step.call.to, box.front().bytes.data(), bytes_of(what));
+    *box.front().is_taken = true;
     box.pop_front();
+    changed_.notify_all();
     return;
   }
   World::Collective& collective = world.collectives[step.number];
