@@ -160,26 +160,40 @@ void one_root_gather(const Task& task, MovePlan& plan) {
 
 namespace {
 
-// Of the block for or from a rank, among blocks of these counts, or of equal ones.
-Span block(const Task& task, std::span<const int64_t> counts, int rank) {
-  if (counts.empty()) return {.at = place_of_block(task, rank), .bytes = block_bytes(task)};
-  int64_t before = 0;
-  for (const int64_t count : counts.first(static_cast<size_t>(rank))) before += count;
-  return {.at = static_cast<size_t>(before) * element_bytes(task),
-          .bytes = static_cast<size_t>(counts[static_cast<size_t>(rank)]) * element_bytes(task)};
-}
+// The blocks for or from each rank, of these counts, or of equal ones.
+class Blocks {
+ public:
+  Blocks(const Task& task, std::span<const int64_t> counts) : task_(task) {
+    size_t at = 0;
+    for (const int64_t count : counts) {
+      const size_t bytes = static_cast<size_t>(count) * element_bytes(task);
+      by_rank_.push_back({.at = at, .bytes = bytes});
+      at += bytes;
+    }
+  }
+  Span of(int rank) const {
+    if (!by_rank_.empty()) return by_rank_[static_cast<size_t>(rank)];
+    return {.at = place_of_block(task_, rank), .bytes = block_bytes(task_)};
+  }
+
+ private:
+  const Task& task_;
+  std::vector<Span> by_rank_;  // empty where they are equal
+};
 
 }  // namespace
 
 void direct_all_to_all(const Task& task, MovePlan& plan) {
+  const Blocks sent(task, task.send_counts);
+  const Blocks received(task, task.receive_counts);
   int copied = kNone;
   if (task.in_place) {
     const size_t all = static_cast<size_t>(task.size) * block_bytes(task);
     plan.need_scratch(all);
     copied = plan.add({.kind = Kind::kCopy, .from = input(0), .into = scratch(0), .bytes = all});
   } else {
-    const Span own_from = block(task, task.send_counts, task.rank);
-    const Span own_into = block(task, task.receive_counts, task.rank);
+    const Span own_from = sent.of(task.rank);
+    const Span own_into = received.of(task.rank);
     plan.add({.kind = Kind::kCopy,
               .from = input(own_from.at),
               .into = output(own_into.at),
@@ -188,8 +202,8 @@ void direct_all_to_all(const Task& task, MovePlan& plan) {
   for (int i = 1; i < task.size; ++i) {
     const int to = rank_behind(task, -i);
     const int from = rank_behind(task, i);
-    const Span going = block(task, task.send_counts, to);
-    const Span coming = block(task, task.receive_counts, from);
+    const Span going = sent.of(to);
+    const Span coming = received.of(from);
     plan.add({.kind = Kind::kSend,
               .peer = to,
               .from = {task.in_place ? Area::kScratch : Area::kInput, going.at},

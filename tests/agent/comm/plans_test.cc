@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/comm/collectives.h"
+#include "common/base/clock.h"
 #include "common/layout/collective_cost.h"
 #include "tests/agent/comm/covering.h"
 
@@ -251,6 +252,40 @@ TEST(Plans, WhatIsChosenTakesAtMostAnEighthLongerThanTheBestWayByTheModel) {
       }
     }
   }
+}
+
+// Summing up the counts anew for each rank would take ten thousand million steps.
+TEST(Plans, BlocksOfDifferentSizesAreFoundWithoutGoingThroughAllForEach) {
+  constexpr int kRanks = 100'000;
+  std::vector<int64_t> counts(kRanks);
+  for (int rank = 0; rank < kRanks; ++rank) counts[static_cast<size_t>(rank)] = rank % 7;
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  MovePlan plan;
+  make_plan({.kind = Collective::kAllToAll,
+             .algorithm = Algorithm::kDirect,
+             .rank = kRanks - 1,
+             .size = kRanks,
+             .type = DataType::kI32,
+             .send_counts = counts,
+             .receive_counts = counts},
+            plan);
+  EXPECT_LT(to_seconds(clock.now() - begin), 2.);
+  size_t at = 0;
+  std::vector<size_t> begins;
+  for (const int64_t count : counts) {
+    begins.push_back(at);
+    at += static_cast<size_t>(count) * sizeof(int32_t);
+  }
+  int sends = 0;
+  for (const Move& move : plan.moves()) {
+    if (move.kind != Move::Kind::kSend) continue;
+    ++sends;
+    const auto peer = static_cast<size_t>(move.peer);
+    ASSERT_EQ(move.from.at, begins[peer]);
+    ASSERT_EQ(move.bytes, static_cast<size_t>(counts[peer]) * sizeof(int32_t));
+  }
+  EXPECT_EQ(sends, kRanks - 1);
 }
 
 TEST(Plans, SmallOperationsOfFewRanksGoDirectAsMeasured) {
