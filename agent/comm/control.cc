@@ -1,46 +1,41 @@
 #include "agent/comm/control.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "agent/comm/words.h"
 #include "common/base/check.h"
 
 namespace lockstep {
 namespace {
 
-enum class MessageType : uint32_t { kHeartbeat = 1, kBell, kAbort, kBye };
+using Type = ControlMessage::Type;
 
-// That what was said last may still need to arrive.
-constexpr Duration kLeavingLimit = std::chrono::milliseconds(100);
+// Beside the peers, by rank.
+constexpr uint64_t kStop = ~uint64_t{0};
+
+Status watch(int epoll, int fd, uint64_t name) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = name}};
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return errno_error("[comm] watching a control connection", errno);
+}
 
 }  // namespace
 
-struct Control::Message {
-  static constexpr uint32_t kMagic = 0x3343434c;  // "LCC3"
-  uint32_t magic = kMagic;
-  MessageType type = MessageType::kHeartbeat;
-  int32_t suspect = -1;
-  Code code = Code::kUnavailable;
-  uint64_t entered = 0;
-  AwaitedRanks waits_for;
-  std::array<char, kFaultReasonMax + 1> reason{};  // ends with a zero
-};
-
 struct Control::Peer {
+  explicit Peer(int world_size) : reader(world_size) {}
   UniqueFd fd;
   std::mutex sending;
   bool deaf = false;  // a message was cut short: nothing more can be sent. Guarded by `sending`
 
   // The control thread's own.
   bool open = true;
-  std::array<std::byte, sizeof(Message)> partial{};
-  size_t partial_bytes = 0;
+  ControlReader reader;
 
   std::atomic<bool> left{false};
   std::atomic<int64_t> heard{0};  // steady nanoseconds
@@ -52,7 +47,7 @@ Control::Control(Options options, UniqueFd stop)
     : options_(std::move(options)), stop_(std::move(stop)) {
   const int64_t born = now().time_since_epoch().count();
   for (UniqueFd& fd : options_.peers) {
-    auto peer = std::make_unique<Peer>();
+    auto peer = std::make_unique<Peer>(static_cast<int>(options_.peers.size()));
     peer->open = bool(fd);
     peer->fd = std::move(fd);
     peer->heard = born;
@@ -61,9 +56,20 @@ Control::Control(Options options, UniqueFd stop)
 }
 
 Result<std::unique_ptr<Control>> Control::create(Options options) {
-  static_assert(sizeof(Message) == 512);
   TRY_ASSIGN(UniqueFd stop, make_event_fd());
-  return std::unique_ptr<Control>(new Control(std::move(options), std::move(stop)));
+  std::unique_ptr<Control> control(new Control(std::move(options), std::move(stop)));
+  TRY(control->watch_all());
+  return control;
+}
+
+Status Control::watch_all() {
+  epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return errno_error("[comm] watching control connections", errno);
+  TRY(watch(epoll_.get(), stop_.get(), kStop));
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (peers_[rank]->open) TRY(watch(epoll_.get(), peers_[rank]->fd.get(), rank));
+  }
+  return {};
 }
 
 void Control::start() {
@@ -71,7 +77,7 @@ void Control::start() {
 }
 
 void Control::say_bye() {
-  for (auto& peer : peers_) send(*peer, {.type = MessageType::kBye});
+  send_all({.type = Type::kBye});
 }
 
 Control::~Control() {
@@ -84,25 +90,29 @@ Control::~Control() {
   finish_sending(std::move(fds), kLeavingLimit);
 }
 
-void Control::send(Peer& peer, const Message& message) {
+void Control::send_all(const ControlMessage& message) {
+  const ControlBytes made(message);
+  for (auto& peer : peers_) send(*peer, made.bytes());
+}
+
+void Control::send(Peer& peer, std::span<const std::byte> message) {
   if (!peer.fd) return;
   const std::lock_guard lock(peer.sending);
   if (peer.deaf) return;
-  const ssize_t sent = ::send(peer.fd.get(), &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t sent =
+      ::send(peer.fd.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   // A full buffer means that its control thread stands still, a failure that it has ended; both
   // are found out by reading, or by its silence.
-  if (sent != static_cast<ssize_t>(sizeof message)) peer.deaf = true;
+  if (sent != static_cast<ssize_t>(message.size())) peer.deaf = true;
 }
 
 void Control::announce(const Fault& fault) {
-  Message message{.type = MessageType::kAbort, .suspect = fault.suspect, .code = fault.code};
-  const size_t n = std::min(fault.reason.size(), kFaultReasonMax);
-  std::memcpy(message.reason.data(), fault.reason.data(), n);
-  for (auto& peer : peers_) send(*peer, message);
+  send_all({.type = Type::kAbort, .fault = fault});
 }
 
 void Control::ring(int rank) {
-  send(*peers_[static_cast<size_t>(rank)], {.type = MessageType::kBell});
+  const ControlBytes made(ControlMessage{.type = Type::kBell});
+  send(*peers_[static_cast<size_t>(rank)], made.bytes());
 }
 
 bool Control::left(int rank) const {
@@ -118,90 +128,79 @@ Control::Health Control::health(int rank) const {
 
 void Control::beat() {
   const Pulse pulse = options_.before_beat();
-  const Message message{
-      .type = MessageType::kHeartbeat, .entered = pulse.entered, .waits_for = pulse.waits_for};
-  for (auto& peer : peers_) send(*peer, message);
+  send_all({.type = Type::kHeartbeat, .entered = pulse.entered, .waits_for = pulse.waits_for});
 }
 
 void Control::run() {
   TimePoint next_beat = now();
-  std::vector<pollfd> polled;
+  // Room for all, since what was said comes before who ended: the last words of one rank may name
+  // another.
+  std::vector<epoll_event> events(peers_.size() + 1);
   for (;;) {
     if (now() >= next_beat) {
       beat();
       next_beat = now() + options_.heartbeat;
     }
-    polled.assign(1, {.fd = stop_.get(), .events = POLLIN, .revents = 0});
-    for (const auto& peer : peers_) {
-      polled.push_back({.fd = peer->open ? peer->fd.get() : -1, .events = POLLIN, .revents = 0});
-    }
     const Duration rest = std::max<Duration>(next_beat - now(), Duration::zero());
     const auto rest_ms = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
-    ::poll(polled.data(), polled.size(), static_cast<int>(rest_ms));
-    if (polled[0].revents != 0) return;
-    for (size_t i = 0; i < peers_.size(); ++i) {
-      if (polled[i + 1].revents != 0) take_messages(static_cast<int>(i));
+    const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   static_cast<int>(rest_ms));
+    const auto of_peers = std::span(events).first(static_cast<size_t>(std::max(ready, 0)));
+    for (const epoll_event& event : of_peers) {
+      if (event.data.u64 == kStop) return;
+      take_messages(static_cast<int>(event.data.u64));
     }
-    // What was said comes before who ended: the last words of one rank may name another.
-    for (size_t i = 0; i < peers_.size(); ++i) {
-      const bool ended = polled[i + 1].revents != 0 && !peers_[i]->open;
-      if (!ended || peers_[i]->left.load()) continue;
-      const int rank = static_cast<int>(i);
-      options_.on_fault({.code = Code::kUnavailable,
-                         .reason = "rank " + std::to_string(rank) + " ended",
-                         .suspect = rank});
-    }
+    for (const epoll_event& event : of_peers) end_if_closed(static_cast<int>(event.data.u64));
   }
+}
+
+void Control::end_if_closed(int rank) {
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  if (peer.open) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.fd.get(), nullptr);
+  if (peer.left.load()) return;
+  options_.on_fault(
+      {.code = Code::kUnavailable, .reason = rank_name(rank) + " ended", .suspect = rank});
 }
 
 void Control::take_messages(int rank) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   for (;;) {
-    const ssize_t got = ::recv(peer.fd.get(), peer.partial.data() + peer.partial_bytes,
-                               peer.partial.size() - peer.partial_bytes, MSG_DONTWAIT);
+    const std::span<std::byte> room = peer.reader.room();
+    const ssize_t got = ::recv(peer.fd.get(), room.data(), room.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) {
       peer.open = false;
       return;
     }
-    peer.partial_bytes += static_cast<size_t>(got);
-    if (peer.partial_bytes < peer.partial.size()) continue;
-    peer.partial_bytes = 0;
-    Message message;
-    std::memcpy(&message, peer.partial.data(), sizeof message);
-    message.reason.back() = '\0';
-    handle(rank, message);
+    const auto message = peer.reader.came(static_cast<size_t>(got));
+    if (message.ok() && !message->has_value()) continue;
+    peer.heard = now().time_since_epoch().count();
+    if (!message.ok()) {
+      options_.on_fault({.code = message.error().code,
+                         .reason = rank_name(rank) + " " + message.error().message,
+                         .suspect = rank});
+    } else {
+      handle(peer, **message);
+    }
   }
 }
 
-void Control::handle(int rank, const Message& message) {
-  Peer& peer = *peers_[static_cast<size_t>(rank)];
-  peer.heard = now().time_since_epoch().count();
-  const bool known = message.magic == Message::kMagic && message.type >= MessageType::kHeartbeat &&
-                     message.type <= MessageType::kBye && message.code >= Code::kInvalid &&
-                     message.code <= Code::kInternal && message.suspect >= -1 &&
-                     message.suspect < static_cast<int>(peers_.size());
-  if (!known) {
-    options_.on_fault({.code = Code::kCorrupt,
-                       .reason = "rank " + std::to_string(rank) + " sent something unknown",
-                       .suspect = rank});
-    return;
-  }
+void Control::handle(Peer& peer, const ControlMessage& message) {
   switch (message.type) {
-    case MessageType::kHeartbeat: {
+    case Type::kHeartbeat: {
       const std::lock_guard lock(peer.hearing);
       peer.pulse = {.entered = message.entered, .waits_for = message.waits_for};
       return;
     }
-    case MessageType::kBell:
+    case Type::kBell:
       options_.on_wake();
       return;
-    case MessageType::kAbort:
-      options_.on_fault(
-          {.code = message.code, .reason = message.reason.data(), .suspect = message.suspect});
+    case Type::kAbort:
+      options_.on_fault(message.fault);
       return;
-    case MessageType::kBye:
+    case Type::kBye:
       peer.left = true;
       options_.on_wake();
       return;

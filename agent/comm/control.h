@@ -5,9 +5,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "agent/comm/control_message.h"
 #include "agent/comm/fault.h"
 #include "agent/comm/socket.h"
 #include "common/api/collective_board.h"
@@ -36,6 +38,9 @@ class Control {
     std::function<Pulse()> before_beat;
   };
   static Result<std::unique_ptr<Control>> create(Options options);
+  // So long what was said last may take to arrive where a rank leaves: long enough for the kernel
+  // to send it once more (200 ms, the least that Linux waits with it), and again.
+  static constexpr Duration kLeavingLimit = std::chrono::milliseconds(500);
   // Starts the thread. Once.
   void start();
   // Closes the connections, which the others take for the end of this process if nothing was said.
@@ -57,18 +62,21 @@ class Control {
   Duration heartbeat() const { return options_.heartbeat; }
 
  private:
-  struct Message;
   struct Peer;
   Control(Options options, UniqueFd stop);
   TimePoint now() const { return options_.clock->now(); }
   void run();
   void beat();
+  Status watch_all();
   void take_messages(int rank);
-  void handle(int rank, const Message& message);
-  void send(Peer& peer, const Message& message);
+  void handle(Peer& peer, const ControlMessage& message);
+  void end_if_closed(int rank);
+  void send_all(const ControlMessage& message);
+  static void send(Peer& peer, std::span<const std::byte> message);
 
   Options options_;
   UniqueFd stop_;
+  UniqueFd epoll_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::thread thread_;
 };

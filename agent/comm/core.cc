@@ -11,9 +11,6 @@
 namespace lockstep {
 namespace {
 
-// That what was said last may still need to arrive.
-constexpr Duration kLeavingLimit = std::chrono::milliseconds(100);
-
 // Never 0, which is the world's.
 uint64_t group_id(const std::vector<int>& ranks, uint64_t made_before) {
   std::string text = std::to_string(made_before);
@@ -101,7 +98,7 @@ Core::~Core() {
   for (const auto& link : options_.links) {
     if (link != nullptr && link->fd() >= 0) fds.push_back(link->fd());
   }
-  finish_sending(std::move(fds), kLeavingLimit);
+  finish_sending(std::move(fds), Control::kLeavingLimit);
 }
 
 std::shared_ptr<Group> Core::make_group(std::vector<int> ranks, int place) {

@@ -1,10 +1,11 @@
 // What a rank reads from another one: a handshake in which bytes are changed, or that is garbage
-// from the beginning, and frames, however they come.
+// from the beginning, frames and control messages, however they come.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
+#include "agent/comm/control_message.h"
 #include "agent/comm/handshake.h"
 #include "agent/comm/port.h"
 #include "common/base/check.h"
@@ -131,13 +132,49 @@ void hear_frames(Bytes input) {
   }
 }
 
+// The first byte says how many arrive at a time. What is taken for a message is one.
+void hear_control(Bytes input) {
+  if (input.empty()) return;
+  const size_t step = 1 + static_cast<size_t>(input[0]);
+  Bytes left = input.subspan(1);
+  ControlReader reader(2);
+  while (!left.empty()) {
+    const std::span<std::byte> room = reader.room();
+    CHECK(!room.empty() && room.size() <= ControlBytes::kMost);
+    const size_t n = std::min({step, room.size(), left.size()});
+    std::memcpy(room.data(), left.data(), n);
+    left = left.subspan(n);
+    const auto message = reader.came(n);
+    if (!message.ok()) {
+      CHECK(message.error().code == Code::kCorrupt);
+      continue;
+    }
+    if (!message->has_value()) continue;
+    const Fault& fault = (*message)->fault;
+    CHECK(fault.suspect >= -1 && fault.suspect < 2 && fault.reason.size() <= kFaultReasonMax);
+    ControlReader again(2);
+    const ControlBytes said(**message);
+    size_t at = 0;
+    Result<std::optional<ControlMessage>> heard = std::optional<ControlMessage>();
+    while (at < said.bytes().size()) {
+      const std::span<std::byte> rest = again.room();
+      std::memcpy(rest.data(), said.bytes().data() + at, rest.size());
+      at += rest.size();
+      heard = again.came(rest.size());
+      CHECK(heard.ok());
+    }
+    CHECK(heard->has_value() && (*heard)->type == (*message)->type &&
+          (*heard)->fault.reason == fault.reason);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Bytes input = std::as_bytes(std::span(data, size));
   if (input.empty()) return 0;
   const Bytes rest = input.subspan(1);
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
       shake_hands(rest);
       break;
@@ -146,6 +183,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 2:
       hear_frames(rest);
+      break;
+    case 3:
+      hear_control(rest);
       break;
   }
   return 0;

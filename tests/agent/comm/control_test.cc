@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -75,6 +76,53 @@ TEST(Control, AFaultArrivesAsItWasAnnounced) {
   EXPECT_EQ(heard.code, said.code);
   EXPECT_EQ(heard.reason, said.reason);
   EXPECT_EQ(heard.suspect, said.suspect);
+}
+
+// Every rank gets one from every other one, so often that it had better be short.
+TEST(Control, OnlyTheWordsOfAFaultTakeTheRoomOfWords) {
+  EXPECT_EQ(announcement({.reason = "enough", .suspect = -1}).size(), 512u);
+  Ends ends = connected();
+  FaultBox none;
+  const auto control = make_control(std::move(ends.one), &none);
+  for (int bells = 1; bells <= 3; ++bells) {
+    control->ring(1);
+    std::vector<std::byte> bytes(4096);
+    EXPECT_EQ(::recv(ends.other.get(), bytes.data(), bytes.size(), 0), 56);
+  }
+}
+
+TEST(ControlReader, TakesMessagesHoweverTheyCome) {
+  AwaitedRanks waits_for;
+  waits_for.add(1);
+  const ControlMessage beat{
+      .type = ControlMessage::Type::kHeartbeat, .entered = 77, .waits_for = waits_for};
+  const ControlMessage abort{
+      .type = ControlMessage::Type::kAbort,
+      .fault = {
+          .code = Code::kTimeout, .reason = std::string(kFaultReasonMax + 9, 'x'), .suspect = 1}};
+  std::vector<std::byte> stream;
+  for (const ControlMessage* message : {&beat, &abort, &beat}) {
+    const ControlBytes made(*message);
+    stream.insert(stream.end(), made.bytes().begin(), made.bytes().end());
+  }
+  for (const size_t step : {size_t{1}, size_t{55}, size_t{57}, size_t{9999}}) {
+    ControlReader reader(2);
+    std::vector<ControlMessage> heard;
+    for (size_t at = 0; at < stream.size();) {
+      const size_t n = std::min({step, reader.room().size(), stream.size() - at});
+      std::memcpy(reader.room().data(), &stream[at], n);
+      const auto message = reader.came(n);
+      ASSERT_TRUE(message.ok());
+      if (message->has_value()) heard.push_back(**message);
+      at += n;
+    }
+    ASSERT_EQ(heard.size(), 3u) << step;
+    EXPECT_EQ(heard[2].entered, 77u);
+    EXPECT_EQ(heard[2].waits_for, waits_for);
+    EXPECT_EQ(heard[1].fault.code, Code::kTimeout);
+    EXPECT_EQ(heard[1].fault.reason, std::string(kFaultReasonMax, 'x'));
+    EXPECT_EQ(heard[1].fault.suspect, 1);
+  }
 }
 
 TEST(Control, WhatNoRankSendsIsNamedAsUnknown) {
