@@ -198,22 +198,32 @@ class Former {
     return {};
   }
 
+  void push_out_stranger() {
+    refuse(strangers_.front(), "pushed out by later connections");
+    strangers_.erase(strangers_.begin());
+  }
+
+  // No more in a row than there are places for, so that those that are taken are served too.
   Status accept_strangers() {
-    for (;;) {
-      TRY_ASSIGN(Accepted accepted, accept_one(options_.listener.get()));
-      if (!accepted.fd) return {};
-      tune_stream(accepted.fd.get());
-      if (strangers_.size() >= places_) {
-        refuse(strangers_.front(), "pushed out by later connections");
-        strangers_.erase(strangers_.begin());
+    for (size_t taken = 0; taken < places_; ++taken) {
+      auto accepted = accept_one(options_.listener.get());
+      if (!accepted.ok() && !strangers_.empty()) {
+        // They have the descriptors, perhaps.
+        push_out_stranger();
+        continue;
       }
+      if (!accepted.ok()) return accepted.error();
+      if (!accepted->fd) return {};
+      tune_stream(accepted->fd.get());
+      if (strangers_.size() >= places_) push_out_stranger();
       TRY_ASSIGN(const Digest nonce, options_.nonce());
-      strangers_.push_back({.fd = std::move(accepted.fd),
-                            .from = accepted.from,
+      strangers_.push_back({.fd = std::move(accepted->fd),
+                            .from = accepted->from,
                             .handshake = Handshake::server(options_.self, nonce),
                             .until = now() + options_.handshake_limit,
                             .ready = true});
     }
+    return {};
   }
 
   Status advance_strangers() {
