@@ -141,8 +141,12 @@ class Work {
 // What one rank gives another in operations that are under way at once takes turns, at most 1 MiB
 // each. Of one operation up to 8 MiB go ahead of what the other side takes; more goes when it has
 // called that operation and goes on there. What comes before it can be taken, and in front of what
-// is waited for, is kept in memory: at most 256 MiB from one rank, that is 32 operations or more;
-// beyond that it is kConflict.
+// is waited for, is kept in memory: of one rank the 8 MiB of 32 operations, or of more that are
+// smaller (a frame costs 512 bytes besides); beyond that it is kConflict. It is kept by who waits
+// for something else to come, not by who waits to send: as in MPI, two ranks that both send() to
+// each other before they receive stand until the time limit, unless the messages are so small that
+// the link holds them (half a MiB in memory, some over TCP). start_send() first, or give both
+// together.
 //
 // Thread-safe, though only one thread can give operations an order. Outlives its Works; a
 // sub-group's Communicator may outlive the one that it came from.

@@ -44,12 +44,14 @@ std::vector<int> all_ranks(size_t size) {
 Core::Core(Options options)
     : options_(std::move(options)),
       world_(new_group(all_ranks(options_.links.size()), options_.rank, options_.nodes)),
-      operation_limit_(options_.operation_limit) {
+      operation_limit_(options_.operation_limit),
+      runner_(ports_, options_.limits) {
   ports_.reserve(options_.links.size());
   const int own_node = options_.nodes[static_cast<size_t>(options_.rank)];
   for (size_t rank = 0; rank < options_.links.size(); ++rank) {
     const bool leaves_host = options_.nodes[rank] != own_node;
-    ports_.emplace_back(options_.links[rank].get(), Port::Options{.leaves_host = leaves_host});
+    ports_.emplace_back(options_.links[rank].get(),
+                        Port::Options{.leaves_host = leaves_host, .limits = options_.limits});
   }
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "agent/comm/comm_limits.h"
 #include "agent/comm/control.h"
 #include "agent/comm/fault.h"
 #include "agent/comm/link.h"
@@ -38,7 +39,8 @@ class Core {
     std::shared_ptr<ShmRegion> region;         // null: none
     int local_rank = 0;                        // place in it
     int cores = 0;                             // of the ranks of its host; 0: the machine's
-    CollectiveBoard* board = nullptr;          // where this rank tells of itself; null: nowhere
+    CommLimits limits;
+    CollectiveBoard* board = nullptr;  // where this rank tells of itself; null: nowhere
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   };
   static Result<std::shared_ptr<Core>> create(Options options);
@@ -126,7 +128,7 @@ class Core {
   std::atomic<Duration> operation_limit_;
   std::unique_ptr<Waiter> waiter_;
   std::vector<Port> ports_;  // by rank of the world
-  Runner runner_{ports_};
+  Runner runner_;
   std::shared_ptr<OperationPool> pool_ = std::make_shared<OperationPool>();
 
   // The driver's.

@@ -1,5 +1,7 @@
 #include "agent/comm/frame.h"
 
+#include "agent/comm/words.h"
+
 namespace lockstep {
 namespace {
 
@@ -28,25 +30,25 @@ std::string describe(const FrameHeader& header) {
   return text + ")";
 }
 
-Status check_frame(const FrameHeader& got, uint64_t round, int sender) {
-  const auto who = [sender] { return "rank " + std::to_string(sender); };
+Status check_frame(const FrameHeader& got, size_t bytes_max, int sender) {
   if (got.magic != FrameHeader::kMagic) {
-    return corrupt(who() + " sent something that is no frame");
+    return corrupt(rank_name(sender) + " sent something that is no frame");
   }
-  if (got.round != round) {
-    return corrupt(who() + " sent a frame of round " + std::to_string(got.round) + " in round " +
-                   std::to_string(round));
-  }
-  if (got.bytes > kFrameBytesMax || got.bytes > got.total) {
-    return corrupt(who() + " sent a frame of " + std::to_string(got.bytes) + " of " +
+  if (got.bytes > bytes_max || got.bytes > got.total) {
+    return corrupt(rank_name(sender) + " sent a frame of " + std::to_string(got.bytes) + " of " +
                    std::to_string(got.total) + " bytes");
   }
   return {};
 }
 
+Status check_round(const FrameHeader& got, uint64_t round, int sender) {
+  if (got.round == round) return {};
+  return corrupt(rank_name(sender) + " sent a frame of round " + std::to_string(got.round) +
+                 " in round " + std::to_string(round));
+}
+
 Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender) {
-  const auto who = [sender] { return "rank " + std::to_string(sender); };
-  TRY(check_frame(got, expected.round, sender));
+  TRY(check_round(got, expected.round, sender));
   const bool sent = expected.kind == Collective::kSend;
   if (got.group != expected.group || sent != (got.kind == Collective::kSend) ||
       (sent && got.sequence != expected.sequence)) {
@@ -58,10 +60,10 @@ Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got,
         got.step == expected.step
             ? std::to_string(got.total) + " bytes where " + std::to_string(expected.total)
             : "step " + std::to_string(got.step) + " where step " + std::to_string(expected.step);
-    return conflict("in " + describe(expected) + ", " + who() + " sends " + differing +
+    return conflict("in " + describe(expected) + ", " + rank_name(sender) + " sends " + differing +
                     " should come");
   }
-  return conflict("in " + describe(expected) + ", " + who() + " in " + describe(got));
+  return conflict("in " + describe(expected) + ", " + rank_name(sender) + " in " + describe(got));
 }
 
 }  // namespace lockstep

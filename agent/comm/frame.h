@@ -15,7 +15,7 @@ namespace lockstep {
 // or several. Host byte order: a host of the other order fails the check of `magic`.
 //
 // A credit is a frame without payload that goes the other way, of an operation in which more than
-// kWindowBytes (move_plan.h) go from one rank to another: `step` is kCreditStep, and `total` how
+// a window (comm_limits.h) goes from one rank to another: `step` is kCreditStep, and `total` how
 // many of all these bytes may be sent by now.
 struct FrameHeader {
   static constexpr uint32_t kMagic = 0x334d434c;  // "LCM3"
@@ -40,8 +40,6 @@ struct FrameHeader {
 };
 constexpr size_t kFrameAlign = 64;
 static_assert(sizeof(FrameHeader) == kFrameAlign);
-// Of payload; a larger one is no frame of ours.
-constexpr size_t kFrameBytesMax = size_t{1} << 20;
 
 constexpr uint32_t kCreditStep = 0xffffffff;
 
@@ -54,13 +52,15 @@ std::string operation_name(const FrameHeader& header);
 // "all_reduce #17 (40 x f32 SUM, ring)"; of a part of it, after the first one: ", part 2" behind.
 std::string describe(const FrameHeader& header);
 
-// kCorrupt if what `sender` sent is no frame of this round.
-Status check_frame(const FrameHeader& got, uint64_t round, int sender);
+// kCorrupt if what `sender` sent is no frame, or a longer one.
+Status check_frame(const FrameHeader& got, size_t bytes_max, int sender);
+// kCorrupt if it is of another round.
+Status check_round(const FrameHeader& got, uint64_t round, int sender);
 
 // Whether a frame that `sender` sent belongs to the operation that is expected, or to one that runs
 // beside it (of another group, or another send). kConflict if the sender is in another operation
 // than we are: "in barrier #2 (...), rank 3 in ...", to be put behind this rank's own name;
-// as check_frame() says.
+// as check_round() says.
 enum class Belonging { kOurs, kElsewhere };
 Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender);
 

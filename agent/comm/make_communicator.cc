@@ -37,6 +37,11 @@ Status check_options(const CommOptions& options) {
       options.handshake_limit <= Duration::zero()) {
     return invalid("[comm] time limits must be positive");
   }
+  if (!are_valid(options.limits)) {
+    return invalid("[comm] a window of " + std::to_string(options.limits.window_bytes) +
+                   " bytes and frames of " + std::to_string(options.limits.frame_bytes_max) +
+                   ": multiples of 64, a window no less than a frame, and some windows aside");
+  }
   return {};
 }
 
@@ -112,6 +117,7 @@ Core::Options core_options(const CommOptions& options, std::shared_ptr<ShmRegion
                      .region = region,
                      .local_rank = std::max(0, place_of(local, options.rank)),
                      .cores = options.cores,
+                     .limits = options.limits,
                      .board = options.board,
                      .clock = options.clock};
   core.links.resize(options.peers.size());
@@ -171,8 +177,10 @@ Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& optio
   return std::unique_ptr<Communicator>(std::move(world));
 }
 
-Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(
-    int size, Duration operation_limit, const std::vector<int>& nodes) {
+Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(int size,
+                                                                     Duration operation_limit,
+                                                                     const std::vector<int>& nodes,
+                                                                     const CommLimits& limits) {
   if (size < 1 || size > 4096) return invalid("[comm] threads: 1 to 4096 ranks");
   if (!nodes.empty() && nodes.size() != static_cast<size_t>(size)) {
     return invalid("[comm] threads: a node for each of " + std::to_string(size) + " ranks, not " +
@@ -185,6 +193,7 @@ Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(
   options.peers.resize(local.size());
   for (size_t rank = 0; rank < nodes.size(); ++rank) options.peers[rank].node = nodes[rank];
   options.operation_limit = operation_limit;
+  options.limits = limits;
   std::vector<Core::Options> cores;
   std::vector<std::shared_ptr<Bells>> bells;
   for (options.rank = 0; options.rank < size; ++options.rank) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/comm/comm_limits.h"
 #include "agent/comm/communicator.h"
 #include "common/api/collective_board.h"
 #include "common/base/clock.h"
@@ -37,6 +38,8 @@ struct CommOptions {
 
   // By which all limits go; what sleeps is woken by the machine's, and looks at this one then.
   std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
+  CommLimits limits;
+
   Duration forming_limit = std::chrono::seconds(60);    // from the call to the complete world
   Duration operation_limit = std::chrono::seconds(60);  // of silence while an operation waits
   Duration handshake_limit = std::chrono::seconds(2);   // for one connection to prove itself
@@ -72,6 +75,6 @@ Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& optio
 // `nodes`: on which host each rank is taken to be, for the choice of algorithms; empty: on one.
 Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(
     int size, Duration operation_limit = std::chrono::seconds(60),
-    const std::vector<int>& nodes = {});
+    const std::vector<int>& nodes = {}, const CommLimits& limits = {});
 
 }  // namespace lockstep

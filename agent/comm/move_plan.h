@@ -46,13 +46,6 @@ struct Move {
   uint32_t step = 0;     // its place in its lane
 };
 
-// How far the sender of one lane may be ahead of what its receiver has taken. More is only sent
-// when the receiver, which is in the operation then, allows it (frame.h): so an operation that is
-// not called on the other side yet, or that can't go on there, holds up no other one for ever, and
-// what a receiver has to put aside for it is bounded. A lane that is no longer than this needs no
-// word.
-constexpr size_t kWindowBytes = size_t{8} << 20;
-
 // Moves that follow one another: those to one peer, those from one peer, those that stay here.
 struct Lane {
   enum class Way : uint8_t { kHere, kOut, kIn };
@@ -60,13 +53,10 @@ struct Lane {
   int peer = 0;
   int head = Move::kNone;  // the first that isn't finished
   int tail = Move::kNone;
-  size_t bytes = 0;               // of all its moves
-  size_t going = 0;               // of the frame on its way out
-  size_t gone = 0;                // out, or taken here
-  size_t allowed = kWindowBytes;  // that may be gone, by the receiver's last word
-
-  // The receiver's: half of what it has allowed is taken, and more will come.
-  bool owes_credit() const { return allowed < bytes && gone + kWindowBytes / 2 >= allowed; }
+  size_t bytes = 0;    // of all its moves
+  size_t going = 0;    // of the frame on its way out
+  size_t gone = 0;     // out, or taken here
+  size_t allowed = 0;  // that may be gone, by the receiver's last word; a window without any
 };
 
 // What one rank has to do in one operation: data, made by a pure function (collectives.h), checked

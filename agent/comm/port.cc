@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "agent/comm/words.h"
 #include "common/base/check.h"
 
 namespace lockstep {
@@ -80,6 +81,7 @@ Result<bool> Port::read_header() {
       TRY(note_credit());
       continue;
     }
+    TRY(check_frame(coming_, options_.limits.frame_bytes_max, link_->peer()));
     have_header_ = true;
     payload_left_ = coming_.bytes;
   }
@@ -87,7 +89,7 @@ Result<bool> Port::read_header() {
 }
 
 Status Port::note_credit() {
-  const std::string who = "rank " + std::to_string(link_->peer());
+  const std::string who = rank_name(link_->peer());
   if (coming_.bytes > 0) return corrupt(who + " sent a credit with a payload");
   for (FrameHeader& known : credits_) {
     const uint64_t before = std::exchange(known.total, coming_.total);
@@ -104,7 +106,7 @@ Status Port::note_credit() {
 Result<size_t> Port::credit(const FrameHeader& operation, size_t allowed) {
   TRY_ASSIGN(const bool there, read_header());
   if (there) {
-    TRY(check_frame(coming_, operation.round, link_->peer()));
+    TRY(check_round(coming_, operation.round, link_->peer()));
     in_the_way_ = true;
   }
   for (auto credit = credits_.begin(); credit != credits_.end(); ++credit) {
@@ -120,12 +122,26 @@ Result<size_t> Port::credit(const FrameHeader& operation, size_t allowed) {
   return allowed;
 }
 
+Port::Row Port::row_of(const FrameHeader& header) {
+  const bool is_message = header.kind == Collective::kSend;
+  return {.group = header.group,
+          .is_message = is_message,
+          .sequence = is_message ? header.sequence : 0};
+}
+
+// The last one may be all taken as far as it has come: its rest is in the link.
+Port::Aside* Port::first_aside(const FrameHeader& expected) {
+  const auto row = aside_rows_.find(row_of(expected));
+  if (row == aside_rows_.end()) return nullptr;
+  Aside* first = row->second.front();
+  return first == filling_ && first->taken == first->held ? nullptr : first;
+}
+
 Result<Port::Next> Port::look(const FrameHeader& expected) {
-  for (const auto& aside : aside_) {
-    if (aside->taken == aside->held && aside.get() == filling_) continue;
+  if (Aside* aside = aside_.empty() ? nullptr : first_aside(expected); aside != nullptr) {
     TRY_ASSIGN(const Belonging found, belonging(expected, aside->header, link_->peer()));
-    if (found == Belonging::kElsewhere) continue;
-    source_ = {.aside = aside.get(), .left = aside->held - aside->taken};
+    CHECK(found == Belonging::kOurs);
+    source_ = {.aside = aside, .left = aside->held - aside->taken};
     return Next::kOurs;
   }
   TRY_ASSIGN(const bool there, read_header());
@@ -147,10 +163,16 @@ Result<Bytes> Port::peek(size_t at_least, size_t at_most) {
   return link_->peek({.at_least = at_least, .at_most = std::min(at_most, source_.left)});
 }
 
-void Port::drop(const Aside* aside) {
-  aside_bytes_ -= aside->capacity + kFrameAlign;
-  if (filling_ == aside) filling_ = nullptr;
-  std::erase_if(aside_, [aside](const auto& other) { return other.get() == aside; });
+// What is first in its row.
+void Port::drop(const Aside& aside) {
+  aside_bytes_ -= aside.capacity + kAsideFrameBytes;
+  if (filling_ == &aside) filling_ = nullptr;
+  const auto row = aside_rows_.find(row_of(aside.header));
+  CHECK(row != aside_rows_.end() && row->second.front() == &aside);
+  row->second.pop_front();
+  if (row->second.empty()) aside_rows_.erase(row);
+  const uint64_t number = aside.number;
+  aside_.erase(number);
   source_ = {};
 }
 
@@ -159,7 +181,7 @@ Status Port::consume(size_t bytes) {
   source_.left -= bytes;
   if (source_.aside != nullptr) {
     source_.aside->taken += bytes;
-    if (source_.left == 0) drop(source_.aside);
+    if (source_.left == 0) drop(*source_.aside);
     return {};
   }
   link_->consume(bytes);
@@ -183,13 +205,13 @@ Result<size_t> Port::read(std::span<std::byte> into) {
 
 Status Port::finish_empty() {
   if (source_.aside != nullptr) {
-    drop(source_.aside);
+    drop(*source_.aside);
     return {};
   }
   CHECK(have_header_ && payload_left_ == 0);
   have_header_ = false;
   // Its beginning was put aside, and taken from there before the rest.
-  if (filling_ != nullptr) drop(filling_);
+  if (filling_ != nullptr) drop(*filling_);
   source_ = {};
   padding_left_ = padding_of(coming_.bytes);
   return skip_padding();
@@ -201,12 +223,23 @@ size_t Port::missing() const {
 }
 
 Error Port::too_much_aside() const {
-  const FrameHeader& first = aside_.empty() ? coming_ : aside_.front()->header;
-  return conflict("behind " + std::to_string(aside_bytes_ >> 20) + " MiB that rank " +
-                  std::to_string(link_->peer()) +
-                  " has sent and that can't be taken here yet, of " + describe(first) +
-                  " and others: no more than " + std::to_string(options_.aside_bytes_max >> 20) +
-                  " MiB are kept");
+  const FrameHeader& first = aside_.empty() ? coming_ : aside_.begin()->second.header;
+  return conflict("behind " + std::to_string(aside_bytes_ >> 10) + " KiB that " +
+                  rank_name(link_->peer()) + " has sent and that can't be taken here yet, of " +
+                  describe(first) + " and others: no more than " +
+                  std::to_string(aside_bytes_max(options_.limits) >> 10) + " KiB are kept");
+}
+
+// Of the frame that is first in the link.
+Port::Aside& Port::begin_aside() {
+  Aside& aside = aside_[++asides_];
+  aside.number = asides_;
+  aside.header = coming_;
+  aside.capacity = payload_left_;
+  aside.memory =
+      std::make_unique_for_overwrite<Line[]>((payload_left_ + kFrameAlign - 1) / kFrameAlign);
+  aside_rows_[row_of(coming_)].push_back(&aside);
+  return aside;
 }
 
 Result<bool> Port::put_aside() {
@@ -215,16 +248,10 @@ Result<bool> Port::put_aside() {
   if (!there) return false;
   const bool begins = filling_ == nullptr;
   if (begins) {
-    const size_t cost = payload_left_ + kFrameAlign;
-    if (payload_left_ > kFrameBytesMax) return false;  // no frame of ours, as whoever looks says
-    if (aside_bytes_ + cost > options_.aside_bytes_max) return too_much_aside();
+    const size_t cost = payload_left_ + kAsideFrameBytes;
+    if (aside_bytes_ + cost > aside_bytes_max(options_.limits)) return too_much_aside();
     aside_bytes_ += cost;
-    auto aside = std::make_unique<Aside>();
-    aside->header = coming_;
-    aside->capacity = payload_left_;
-    aside->memory = std::make_unique_for_overwrite<Line[]>(payload_left_ / kFrameAlign + 1);
-    filling_ = aside.get();
-    aside_.push_back(std::move(aside));
+    filling_ = &begin_aside();
   }
   Aside& aside = *filling_;
   bool moved = begins;

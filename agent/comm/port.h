@@ -1,19 +1,19 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
+#include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "agent/comm/comm_limits.h"
 #include "agent/comm/frame.h"
 #include "agent/comm/link.h"
 #include "common/base/result.h"
 
 namespace lockstep {
-
-// That one port keeps of frames which can't be taken yet. Where each lane keeps to its window, it
-// takes 32 operations or more to fill it.
-constexpr size_t kAsideBytesMax = size_t{256} << 20;
 
 // The frames of one link. A frame begins when all of its payload is there and goes out whole, so
 // that it waits for nothing but the other side. Several senders take turns, a frame each. Frames of
@@ -24,7 +24,7 @@ class Port {
  public:
   struct Options {
     bool leaves_host = false;
-    size_t aside_bytes_max = kAsideBytesMax;
+    CommLimits limits;
   };
   Port(Link* link, Options options) : link_(link), options_(options) {}
   Link& link() const { return *link_; }
@@ -66,13 +66,23 @@ class Port {
   Result<bool> put_aside();
   bool in_the_way() const { return in_the_way_; }
   // The header of the first frame that was put aside and not taken; null if there is none.
-  const FrameHeader* waiting() const { return aside_.empty() ? nullptr : &aside_.front()->header; }
+  const FrameHeader* waiting() const {
+    return aside_.empty() ? nullptr : &aside_.begin()->second.header;
+  }
 
  private:
   struct alignas(kFrameAlign) Line {
     std::byte bytes[kFrameAlign];
   };
+  // What frames that come one after the other have in common: the group and, of a send, its number.
+  struct Row {
+    uint64_t group = 0;
+    bool is_message = false;
+    uint64_t sequence = 0;  // of a message
+    auto operator<=>(const Row&) const = default;
+  };
   struct Aside {
+    uint64_t number = 0;  // in aside_
     FrameHeader header;
     std::unique_ptr<Line[]> memory;
     size_t capacity = 0;
@@ -87,11 +97,15 @@ class Port {
     size_t left = 0;
   };
   const Source& source() const { return source_; }
+  static Row row_of(const FrameHeader& header);
+  // The first of the row that was put aside and has anything to be taken; null if there is none.
+  Aside* first_aside(const FrameHeader& expected);
+  Aside& begin_aside();
   bool takes_turn(const void* sender);
   Status skip_padding();
   Result<bool> read_header();
   Status note_credit();
-  void drop(const Aside* aside);
+  void drop(const Aside& aside);
   Error too_much_aside() const;
 
   Link* link_;
@@ -109,8 +123,10 @@ class Port {
   size_t padding_left_ = 0;
   Source source_;
   bool in_the_way_ = false;
-  Aside* filling_ = nullptr;  // of aside_: begins the frame that is first in the link
-  std::vector<std::unique_ptr<Aside>> aside_;
+  Aside* filling_ = nullptr;         // of aside_: begins the frame that is first in the link
+  uint64_t asides_ = 0;              // ever
+  std::map<uint64_t, Aside> aside_;  // as they came
+  std::map<Row, std::deque<Aside*>> aside_rows_;
   size_t aside_bytes_ = 0;
   std::vector<FrameHeader> credits_;  // that have come and weren't asked for; one an operation
 };

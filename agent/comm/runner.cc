@@ -5,6 +5,7 @@
 
 #include "agent/comm/copy.h"
 #include "agent/comm/reduce.h"
+#include "agent/comm/words.h"
 #include "common/layout/collective_cost.h"
 
 namespace lockstep {
@@ -54,32 +55,6 @@ bool held(MovePlan& plan, int index) {
   return move.bytes == 0 && move.after != Move::kNone && !plan.move(move.after).finished;
 }
 
-void copy(std::byte* into, const std::byte* from, size_t bytes) {
-  if (bytes >= kPastCacheBytes) {
-    copy_past_cache(into, from, bytes);
-  } else {
-    std::memcpy(into, from, bytes);
-  }
-}
-
-// Of the next frame of the lane's move, of whose `rest` bytes so many are ready; none while the
-// window is full.
-size_t frame_bytes(const Lane& lane, size_t ready, size_t rest) {
-  const size_t bytes = std::min({ready, kFrameBytesMax, lane.allowed - lane.gone});
-  return bytes < rest ? bytes - bytes % kFrameAlign : bytes;
-}
-
-Result<size_t> receive(Port& port, const Move& move, std::span<std::byte> into) {
-  const bool in_memory = port.link().fd() < 0;
-  if (!in_memory || move.goes_on || move.bytes < kPastCacheBytes) return port.read(into);
-  TRY_ASSIGN(const Bytes piece, port.peek(1, std::min(into.size(), kPiece)));
-  if (piece.empty()) return size_t{0};
-  copy_past_cache(into.data(), piece.data(), piece.size());
-  const size_t taken = piece.size();
-  TRY(port.consume(taken));
-  return taken;
-}
-
 }  // namespace
 
 struct Runner::Turn {
@@ -98,6 +73,37 @@ struct Runner::Turn {
     interests.push_back(interest);
   }
 };
+
+void Runner::copy(std::byte* into, const std::byte* from, size_t bytes) const {
+  if (bytes >= limits_.past_cache_bytes) {
+    copy_past_cache(into, from, bytes);
+  } else {
+    std::memcpy(into, from, bytes);
+  }
+}
+
+// The receiver's: half of what it has allowed is taken, and more will come.
+bool Runner::owes_credit(const Lane& lane) const {
+  return allowed(lane) < lane.bytes && lane.gone + limits_.window_bytes / 2 >= allowed(lane);
+}
+
+// Of the next frame of the lane's move, of whose `rest` bytes so many are ready; none while the
+// window is full.
+size_t Runner::frame_bytes(const Lane& lane, size_t ready, size_t rest) const {
+  const size_t bytes = std::min({ready, limits_.frame_bytes_max, allowed(lane) - lane.gone});
+  return bytes < rest ? bytes - bytes % kFrameAlign : bytes;
+}
+
+Result<size_t> Runner::receive(Port& port, const Move& move, std::span<std::byte> into) const {
+  const bool in_memory = port.link().fd() < 0;
+  if (!in_memory || move.goes_on || move.bytes < limits_.past_cache_bytes) return port.read(into);
+  TRY_ASSIGN(const Bytes piece, port.peek(1, std::min(into.size(), kPiece)));
+  if (piece.empty()) return size_t{0};
+  copy_past_cache(into.data(), piece.data(), piece.size());
+  const size_t taken = piece.size();
+  TRY(port.consume(taken));
+  return taken;
+}
 
 void Runner::finish(Turn& turn, Lane& lane) {
   turn.operation.plan().finish(lane);
@@ -205,7 +211,7 @@ Status Runner::give_credit(Turn& turn, Port& port, Lane& lane) {
       turn.wait_for_room(port);
       return {};
     }
-    lane.allowed = lane.gone + kWindowBytes;
+    lane.allowed = lane.gone + limits_.window_bytes;
     FrameHeader header = turn.operation.header;
     header.step = kCreditStep;
     header.total = lane.allowed;
@@ -224,7 +230,7 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
   Port& port = ports_[static_cast<size_t>(peer)];
   operation.in_hand = peer;
   while (lane.head != Move::kNone) {
-    if (lane.owes_credit() || port.sender() == &lane) TRY(give_credit(turn, port, lane));
+    if (owes_credit(lane) || port.sender() == &lane) TRY(give_credit(turn, port, lane));
     Move& move = plan.move(lane.head);
     const size_t limit = allowance(plan, lane.head);
     if (held(plan, lane.head) || (limit == move.moved && move.bytes > 0)) return {};
@@ -255,7 +261,10 @@ Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
   Move& move = operation.plan().move(lane.head);
   const size_t left = port.left();
   if (left > move.bytes - move.moved) {
-    return corrupt("rank " + std::to_string(operation.in_hand) + " sent more than it announced");
+    return corrupt(rank_name(operation.in_hand) + " sent more than it announced");
+  }
+  if (lane.gone + left > allowed(lane)) {
+    return corrupt(rank_name(operation.in_hand) + " sent more than it was allowed");
   }
   if (left == 0) return port.finish_empty();
   const size_t at_most = std::min(left, limit - move.moved);

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <span>
 #include <vector>
 
+#include "agent/comm/comm_limits.h"
 #include "agent/comm/operation.h"
 #include "agent/comm/port.h"
 #include "agent/comm/waiter.h"
@@ -10,13 +13,14 @@
 
 namespace lockstep {
 
-// Carries out plans on ports. Those who have frames for one rank take turns, a frame (at most
-// kFrameBytesMax) each; no lane goes further ahead of its receiver than its window, and the
-// receiver sends a credit for each half of it that was taken. One thread at a time.
+// Carries out plans on ports. Those who have frames for one rank take turns, a frame each; no lane
+// goes further ahead of its receiver than its window, and the receiver sends a credit for each half
+// of it that was taken. One thread at a time.
 class Runner {
  public:
   // `ports`: by rank of the world.
-  explicit Runner(std::vector<Port>& ports) : ports_(ports) {}
+  explicit Runner(std::vector<Port>& ports, const CommLimits& limits = {})
+      : ports_(ports), limits_(limits) {}
 
   // Moves what can move of the operation, once through its lanes; whether anything did. Its
   // plan().finished() afterwards says whether it is over. Adds to interests what it waits for.
@@ -33,8 +37,15 @@ class Runner {
   Status give_credit(Turn& turn, Port& port, Lane& lane);
   Status take(Turn& turn, Port& port, Lane& lane, size_t limit);
   void finish(Turn& turn, Lane& lane);
+  void copy(std::byte* into, const std::byte* from, size_t bytes) const;
+  Result<size_t> receive(Port& port, const Move& move, std::span<std::byte> into) const;
+  // Of its bytes so many may be gone.
+  size_t allowed(const Lane& lane) const { return std::max(lane.allowed, limits_.window_bytes); }
+  bool owes_credit(const Lane& lane) const;
+  size_t frame_bytes(const Lane& lane, size_t ready, size_t rest) const;
 
   std::vector<Port>& ports_;
+  const CommLimits limits_;
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> received_{0};
   std::atomic<uint64_t> sent_away_{0};

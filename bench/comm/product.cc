@@ -1,9 +1,12 @@
 // bench_comm_product: every operation with every reduction, type, group, size, algorithm,
-// transport, root, in place and not, each compared with a plain loop; of what the tests run, where
-// each pair of these meets, the whole product. It takes hours, so it goes by parts:
+// transport, root, in place and not, with another group beside it and alone, with small frames and
+// large ones, each compared with a plain loop; of what the tests run, where each pair of these
+// meets, the whole product. It takes hours, so it goes by parts:
 //
-//   bench_comm_product [--part I/N] [--seconds S] [--seed N]   # the I-th of N parts, so long at
-//   most bench_comm_product --case INDEX                            # one, as a failure named it
+// clang-format off
+//   bench_comm_product [--part I/N] [--seconds S] [--seed N]  # the I-th of N parts, so long at most
+//   bench_comm_product --case INDEX                           # one, as a failure named it
+// clang-format on
 //
 // Ranks are threads. Parts are drawn by the seed, so that a run that ends early has seen something
 // of everything. Ends with 1 at the first failure.
@@ -15,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,6 +26,7 @@
 #include "common/base/random.h"
 #include "tests/agent/comm/cases.h"
 #include "tests/agent/comm/covering.h"
+#include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep {
@@ -67,16 +72,21 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& words) {
 class Worlds {
  public:
   void run(const test::Case& c) {
-    const std::pair<Transport, int> key{c.transport, c.shape.world};
+    const Key key{c.transport, c.shape.world, c.small_frames};
     auto found = worlds_.find(key);
     if (found == worlds_.end()) {
-      found = worlds_.emplace(key, test::make_world(c.transport, c.shape.world)).first;
+      const CommLimits limits = c.small_frames ? test::kSmallFrames : CommLimits();
+      found = worlds_
+                  .emplace(key, test::make_world(c.transport, c.shape.world,
+                                                 std::chrono::seconds(60), limits))
+                  .first;
     }
     test::on_all(found->second, [&](Communicator& comm) { test::run_case(c, comm); });
   }
 
  private:
-  std::map<std::pair<Transport, int>, test::World> worlds_;
+  using Key = std::tuple<Transport, int, bool>;
+  std::map<Key, test::World> worlds_;
 };
 
 unsigned long long number(uint64_t value) {

@@ -72,6 +72,8 @@ void hear_garbage(Bytes input) {
   CHECK(!handshake.done());
 }
 
+constexpr CommLimits kLimits{.window_bytes = 4096, .frame_bytes_max = 1024, .aside_windows_max = 1};
+
 // A message that this rank is about to receive.
 struct Awaited {
   FrameHeader header;
@@ -86,7 +88,7 @@ bool take(Port& port, Awaited& awaited, bool& moved) {
     return false;
   }
   if (*next != Port::Next::kOurs) return true;
-  CHECK(port.left() <= kFrameBytesMax);
+  CHECK(port.left() <= kLimits.frame_bytes_max);
   if (port.left() > awaited.header.total - awaited.taken) return false;
   if (port.left() == 0) {
     moved = true;
@@ -105,7 +107,7 @@ void hear_frames(Bytes input) {
   if (input.empty()) return;
   const size_t step = 1 + static_cast<size_t>(input[0]);
   test::MemoryLink link(1, input.subspan(1));
-  Port port(&link, {.aside_bytes_max = size_t{2} << 20});
+  Port port(&link, {.limits = kLimits});
   std::array<Awaited, 2> messages;
   for (uint64_t i = 0; i < messages.size(); ++i) {
     messages[i].header = {.kind = Collective::kSend,

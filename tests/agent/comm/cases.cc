@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "tests/agent/comm/values.h"
 
@@ -85,90 +87,138 @@ Value expected(const Case& c, int rank, size_t index) {
 constexpr size_t kGuard = 64;
 constexpr std::byte kUntouched{0xa5};
 
-// The memory of one rank: input and output, or both in one, and a guard behind each.
-struct Memory {
-  std::vector<std::byte> input;
-  std::vector<std::byte> output;
-  Call call;
-
-  Memory(const Case& c, int rank) {
-    const Blocks blocks = blocks_of(c, rank);
-    const bool together = c.in_place && c.kind != Collective::kSend;
-    const size_t larger = std::max(blocks.in, blocks.out);
-    output.assign(c.blocks(together ? larger : std::max<size_t>(1, blocks.out)) + kGuard,
-                  kUntouched);
-    input.assign(c.blocks(blocks.in) + kGuard, kUntouched);
-    const size_t elements = blocks.in * static_cast<size_t>(c.count);
-    std::byte* from = input.data();
-    if (together) {
-      const bool own_block = blocks.in < blocks.out && blocks.in > 0;
-      from = output.data() + (own_block ? c.blocks(static_cast<size_t>(rank)) : 0);
-    }
-    for (size_t i = 0; i < elements; ++i) store(c.type, from, i, given(c, rank, i));
-    call = {.kind = c.kind,
-            .buffer = {.data = output.data(),
-                       .count = c.count,
-                       .type = c.type,
-                       .input = together ? nullptr : input.data()},
-            .op = c.op,
-            .rank = c.root,
-            .algorithm = c.algorithm};
+// The ranks of another group that the case can run in at once: some of this one's, and others where
+// there are any, in another order.
+std::vector<int> ranks_beside(const Shape& shape) {
+  std::vector<int> ranks;
+  for (int rank = shape.world - 1; rank >= 0; --rank) {
+    const bool is_left_out = shape.ranks.empty() && rank == 0 && shape.world > 2;
+    if (!is_left_out) ranks.push_back(rank);
   }
-};
-
-void expect_results(const Case& c, int rank, const Memory& memory) {
-  const Blocks blocks = blocks_of(c, rank);
-  const bool together = c.in_place && c.kind != Collective::kSend;
-  const bool own_block = together && blocks.out < blocks.in && blocks.out > 0;
-  const std::byte* from =
-      memory.output.data() + (own_block ? c.blocks(static_cast<size_t>(rank)) : 0);
-  const size_t elements = blocks.out * static_cast<size_t>(c.count);
-  for (size_t i = 0; i < elements; ++i) {
-    const Value got = load(c.type, from, i);
-    const Value wanted = expected(c, rank, i);
-    ASSERT_EQ(got, wanted) << describe(c) << ": rank " << rank << " at " << i << ": " << got.real
-                           << "/" << got.whole << " is not " << wanted.real << "/" << wanted.whole;
-  }
-  for (const auto* bytes : {&memory.input, &memory.output}) {
-    ASSERT_TRUE(std::all_of(bytes->end() - kGuard, bytes->end(),
-                            [](std::byte b) { return b == kUntouched; }))
-        << describe(c) << ": rank " << rank << " wrote behind a buffer";
-  }
-  if (together) return;
-  for (size_t i = 0; i < blocks.in * static_cast<size_t>(c.count); ++i) {
-    ASSERT_EQ(load(c.type, memory.input.data(), i), given(c, rank, i))
-        << describe(c) << ": rank " << rank << " changed its input";
-  }
+  return ranks;
 }
 
-// Everyone sends to the next rank and receives from the one before, both issued together.
-Status send_around(Communicator& group, const Memory& memory) {
-  Call sending = memory.call;
-  sending.rank = (group.rank() + 1) % group.size();
-  Call receiving = memory.call;
-  receiving.kind = Collective::kReceive;
-  receiving.buffer.input = nullptr;
-  receiving.rank = (group.rank() - 1 + group.size()) % group.size();
-  const std::array<Call, 2> both = {sending, receiving};
-  return group.run(both);
+Case case_beside(const Case& c) {
+  Case other = c;
+  other.shape.ranks = ranks_beside(c.shape);
+  other.root = std::min(c.root, other.shape.size() - 1);
+  other.seed = c.seed + 1'000'000;
+  return other;
+}
+
+// One rank's part in a case in one group, from making the group to comparing the results.
+class Side {
+ public:
+  Side(const Case& c, Communicator& world) : case_(c), group_(&world) {
+    if (c.shape.ranks.empty()) return;
+    auto made = world.sub_group(c.shape.ranks);
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    own_group_ = std::move(*made);
+    group_ = own_group_.get();
+    if (!has_way(c.kind, c.algorithm, group_->hosts().host)) case_.algorithm = Algorithm::kAuto;
+  }
+  void start() {
+    part_.emplace(case_, group_->rank());
+    work_ = group_->start(part_->calls());
+  }
+  void expect_right() {
+    const Status status = work_.wait();
+    ASSERT_TRUE(status.ok()) << describe(case_) << ": " << status.error().message;
+    const Status result = part_->check();
+    ASSERT_TRUE(result.ok()) << result.error().message;
+  }
+
+ private:
+  Case case_;
+  std::unique_ptr<Communicator> own_group_;
+  Communicator* group_;
+  std::optional<Part> part_;
+  Work work_;
+};
+
+bool is_in(const Shape& shape, int rank) {
+  return shape.ranks.empty() || std::count(shape.ranks.begin(), shape.ranks.end(), rank) > 0;
 }
 
 }  // namespace
 
-void run_case(const Case& c, Communicator& world) {
-  std::unique_ptr<Communicator> sub_group;
-  if (!c.shape.ranks.empty()) {
-    if (std::count(c.shape.ranks.begin(), c.shape.ranks.end(), world.rank()) == 0) return;
-    auto made = world.sub_group(c.shape.ranks);
-    ASSERT_TRUE(made.ok()) << made.error().message;
-    sub_group = std::move(*made);
+Part::Part(const Case& c, int rank) : case_(c), rank_(rank) {
+  const Blocks blocks = blocks_of(c, rank);
+  is_together_ = c.in_place && c.kind != Collective::kSend;
+  const size_t larger = std::max(blocks.in, blocks.out);
+  output_.assign(c.blocks(is_together_ ? larger : std::max<size_t>(1, blocks.out)) + kGuard,
+                 kUntouched);
+  input_.assign(c.blocks(blocks.in) + kGuard, kUntouched);
+  const size_t elements = blocks.in * static_cast<size_t>(c.count);
+  std::byte* from = input_.data();
+  if (is_together_) {
+    const bool own_block = blocks.in < blocks.out && blocks.in > 0;
+    from = output_.data() + (own_block ? c.blocks(static_cast<size_t>(rank)) : 0);
   }
-  Communicator& group = sub_group ? *sub_group : world;
-  Memory memory(c, group.rank());
-  const Status status =
-      c.kind == Collective::kSend ? send_around(group, memory) : group.run(memory.call);
-  ASSERT_TRUE(status.ok()) << describe(c) << ": " << status.error().message;
-  expect_results(c, group.rank(), memory);
+  for (size_t i = 0; i < elements; ++i) store(c.type, from, i, given(c, rank, i));
+}
+
+std::vector<Call> Part::calls() {
+  Call call{.kind = case_.kind,
+            .buffer = {.data = output_.data(),
+                       .count = case_.count,
+                       .type = case_.type,
+                       .input = is_together_ ? nullptr : input_.data()},
+            .op = case_.op,
+            .rank = case_.root,
+            .algorithm = case_.algorithm};
+  if (case_.kind != Collective::kSend) return {call};
+  // Everyone sends to the next rank and receives from the one before, both issued together.
+  const int size = case_.shape.size();
+  call.rank = (rank_ + 1) % size;
+  Call receiving = call;
+  receiving.kind = Collective::kReceive;
+  receiving.buffer.input = nullptr;
+  receiving.rank = (rank_ - 1 + size) % size;
+  return {call, receiving};
+}
+
+Status Part::check() const {
+  const auto wrong = [this](const std::string& what) {
+    return corrupt(describe(case_) + ": rank " + std::to_string(rank_) + " " + what);
+  };
+  const Blocks blocks = blocks_of(case_, rank_);
+  const bool own_block = is_together_ && blocks.out < blocks.in && blocks.out > 0;
+  const std::byte* from =
+      output_.data() + (own_block ? case_.blocks(static_cast<size_t>(rank_)) : 0);
+  const auto count = static_cast<size_t>(case_.count);
+  for (size_t i = 0; i < blocks.out * count; ++i) {
+    const Value got = load(case_.type, from, i);
+    const Value wanted = expected(case_, rank_, i);
+    if (got == wanted) continue;
+    const auto text = [](const Value& value) {
+      return std::to_string(value.real) + "/" + std::to_string(value.whole);
+    };
+    return wrong("at " + std::to_string(i) + ": " + text(got) + " is not " + text(wanted));
+  }
+  for (const auto* bytes : {&input_, &output_}) {
+    if (!std::all_of(bytes->end() - kGuard, bytes->end(),
+                     [](std::byte b) { return b == kUntouched; })) {
+      return wrong("wrote behind a buffer");
+    }
+  }
+  if (is_together_) return {};
+  for (size_t i = 0; i < blocks.in * count; ++i) {
+    if (load(case_.type, input_.data(), i) == given(case_, rank_, i)) continue;
+    return wrong("changed its input at " + std::to_string(i));
+  }
+  return {};
+}
+
+// Every other rank begins with the other group.
+void run_case(const Case& c, Communicator& world) {
+  std::vector<Side> sides;
+  if (is_in(c.shape, world.rank())) sides.emplace_back(c, world);
+  const Case beside = case_beside(c);
+  if (c.beside && is_in(beside.shape, world.rank())) sides.emplace_back(beside, world);
+  if (world.rank() % 2 == 1) std::reverse(sides.begin(), sides.end());
+  for (Side& side : sides) side.start();
+  for (Side& side : sides) side.expect_right();
 }
 
 }  // namespace lockstep::test

@@ -71,10 +71,13 @@ enum Factor : size_t {
   kTransport,
   kPlace,
   kRoot,
+  kBeside,
+  kFrames,
   kFactors
 };
-constexpr const char* kFactorNames[] = {"operation", "reduction", "type",     "shape", "bytes",
-                                        "algorithm", "transport", "in place", "root"};
+constexpr const char* kFactorNames[] = {"operation", "reduction",    "type",        "shape",
+                                        "bytes",     "algorithm",    "transport",   "in place",
+                                        "root",      "group beside", "small frames"};
 constexpr int kNone = -1;  // means nothing to the operation
 using Row = std::array<int, kFactors>;
 using Pair = std::array<int, 4>;  // factor, its value, another one, its value
@@ -110,7 +113,9 @@ Choices choices_of(const Ground& ground, size_t kind, size_t shape, int algorith
           std::vector<int>{algorithm},
           std::vector<int>{transport},
           placed ? up_to(2) : none,
-          what.has_root ? up_to(std::min(kRoots, kShapes[shape].size())) : none};
+          what.has_root ? up_to(std::min(kRoots, kShapes[shape].size())) : none,
+          up_to(ground.has_groups_beside && kShapes[shape].world > 1 ? 2 : 1),
+          up_to(ground.has_small_frames ? 2 : 1)};
 }
 
 // The four factors on which it depends whether there is a case, and for each of their values all
@@ -230,6 +235,8 @@ Case case_of(const Ground& ground, const Row& row, uint64_t seed) {
             .transport = ground.transports[static_cast<size_t>(row[kTransport])],
             .in_place = row[kPlace] == 1,
             .root = std::max(0, row[kRoot]),
+            .beside = row[kBeside] == 1,
+            .small_frames = row[kFrames] == 1,
             .seed = seed};
   if (row[kOp] != kNone) made.op = static_cast<ReduceOp>(row[kOp]);
   if (row[kType] == kNone) return made;
@@ -265,7 +272,9 @@ Row row_of(const Ground& ground, const Case& c) {
           static_cast<int>(c.algorithm),
           index_where(ground.transports, [&](Transport each) { return each == c.transport; }),
           or_none(what.has_values && c.kind != Collective::kSend, c.in_place ? 1 : 0),
-          or_none(what.has_root, c.root)};
+          or_none(what.has_root, c.root),
+          c.beside ? 1 : 0,
+          c.small_frames ? 1 : 0};
 }
 
 std::string text_of(const Shape& shape) {
@@ -311,7 +320,8 @@ std::string describe(const Case& c) {
   return std::string(name_of(c.kind)) + " " + name_of(c.op) + " " + name_of(c.type) + " x " +
          std::to_string(c.count) + ", " + name_of(c.algorithm) + ", " + name_of(c.transport) +
          ", " + text_of(c.shape) + ", root " + std::to_string(c.root) +
-         (c.in_place ? ", in place" : "") + ", seed " + std::to_string(c.seed);
+         (c.in_place ? ", in place" : "") + (c.beside ? ", another group beside" : "") +
+         (c.small_frames ? ", small frames" : "") + ", seed " + std::to_string(c.seed);
 }
 
 bool has_way(Collective kind, Algorithm algorithm, std::span<const int> node_of_rank) {

@@ -30,6 +30,8 @@ struct Case {
   Transport transport = Transport::kThreads;
   bool in_place = false;
   int root = 0;
+  bool beside = false;        // the same runs in an overlapping group at once
+  bool small_frames = false;  // the world has kSmallFrames
   uint64_t seed = 0;
 
   size_t blocks(size_t n) const { return n * static_cast<size_t>(count) * data_type_bytes(type); }
@@ -45,6 +47,8 @@ struct Ground {
   int hosts = 0;
   size_t block_bytes_max = std::numeric_limits<size_t>::max();
   bool has_algorithms = true;  // else kAuto alone
+  bool has_groups_beside = true;
+  bool has_small_frames = true;
 };
 
 // Whether a group of ranks on these nodes has this way to carry out the operation. Written down

@@ -17,10 +17,11 @@
 #include <new>
 #include <thread>
 
-#include "agent/comm/collectives.h"
 #include "agent/comm/make_communicator.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
+#include "tests/agent/comm/cases.h"
+#include "tests/agent/comm/small_frames.h"
 
 namespace lockstep::test {
 namespace {
@@ -35,6 +36,7 @@ struct Message {
   uint64_t round = 0;
   uint64_t seed = 0;
   int64_t limit_nanoseconds = 0;
+  bool has_small_frames = false;
   int memory = -1;  // a descriptor of the test's
   int ports[FaultWorld::kRanksMax] = {};
   int nodes[FaultWorld::kRanksMax] = {};
@@ -81,8 +83,24 @@ struct Holdings {
 
 Algorithm any_algorithm(Collective kind, const Communicator& comm, Random& random) {
   const auto drawn = static_cast<Algorithm>(random.below(kAlgorithms));
-  const Task task{.kind = kind, .algorithm = drawn, .size = comm.size(), .hosts = &comm.hosts()};
-  return choose_algorithm(task).ok() ? drawn : Algorithm::kAuto;
+  return has_way(kind, drawn, comm.hosts().host) ? drawn : Algorithm::kAuto;
+}
+
+// A case in the group; some are larger than what the links hold.
+Case any_case(Collective kind, const Communicator& comm, Random& random) {
+  const auto size = static_cast<uint64_t>(comm.size());
+  const uint64_t most = random.below(8) == 0 ? 19 : 15;
+  const auto type = static_cast<DataType>(random.below(kDataTypes));
+  const uint64_t bytes = 1 + random.below(uint64_t{4} << (1 + random.below(most)));
+  return {.kind = kind,
+          .op = static_cast<ReduceOp>(random.below(kReduceOps)),
+          .type = type,
+          .shape = {.world = comm.size()},
+          .count = static_cast<int64_t>(1 + bytes / data_type_bytes(type)),
+          .algorithm = any_algorithm(kind, comm, random),
+          .in_place = random.below(2) == 1,
+          .root = static_cast<int>(random.below(size)),
+          .seed = random.below(uint64_t{1} << 40)};
 }
 
 // Some operations in a row that all ranks draw from one seed: of the world, issued together, a
@@ -92,39 +110,28 @@ Status run_step(Communicator& comm, Communicator& group, Random& random) {
       Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
       Collective::kAllToAll,  Collective::kBroadcast,     Collective::kReduce,
       Collective::kGather,    Collective::kScatter,       Collective::kBarrier};
+  std::vector<std::unique_ptr<Part>> parts;
   std::vector<Call> calls;
-  std::vector<std::vector<float>> memory;
-  for (uint64_t i = 1 + random.below(4); i > 0; --i) {
-    // Some are larger than what the links hold.
-    const uint64_t most = random.below(8) == 0 ? 19 : 15;
-    const auto count =
-        static_cast<int64_t>(1 + random.below(uint64_t{1} << (1 + random.below(most))));
-    const Collective kind = kKinds[random.below(std::size(kKinds))];
-    memory.emplace_back(static_cast<size_t>(count * comm.size()), 1.f);
-    calls.push_back({.kind = kind,
-                     .buffer = {.data = memory.back().data(), .count = count},
-                     .rank = static_cast<int>(random.below(static_cast<uint64_t>(comm.size()))),
-                     .algorithm = any_algorithm(kind, comm, random)});
-  }
-  const int next = (comm.rank() + 1) % comm.size();
-  const int before = (comm.rank() + comm.size() - 1) % comm.size();
-  const uint64_t longest = random.below(4) == 0 ? 1'000'000 : 100'000;
-  std::vector<float> going(1 + random.below(longest), 1.f);
-  std::vector<float> coming(going.size());
-  const auto count = static_cast<int64_t>(going.size());
-  calls.push_back(
-      {.kind = Collective::kSend, .buffer = {.data = going.data(), .count = count}, .rank = next});
-  calls.push_back({.kind = Collective::kReceive,
-                   .buffer = {.data = coming.data(), .count = count},
-                   .rank = before});
-  std::vector<float> shared(1 + random.below(30'000), 1.f);
-  Work of_group = group.start_all_reduce(
-      {.data = shared.data(), .count = static_cast<int64_t>(shared.size())}, ReduceOp::kSum);
+  const auto add = [&](Collective kind) {
+    parts.push_back(std::make_unique<Part>(any_case(kind, comm, random), comm.rank()));
+    for (const Call& call : parts.back()->calls()) calls.push_back(call);
+  };
+  for (uint64_t i = 1 + random.below(4); i > 0; --i) add(kKinds[random.below(std::size(kKinds))]);
+  add(Collective::kSend);
+  // The sub-groups draw alike too, whatever their sizes.
+  const uint64_t elements = 1 + random.below(30'000);
+  const uint64_t seed = random.below(uint64_t{1} << 40);
+  Part of_group({.kind = Collective::kAllReduce,
+                 .type = DataType::kF32,
+                 .shape = {.world = group.size()},
+                 .count = static_cast<int64_t>(elements),
+                 .seed = seed},
+                group.rank());
+  Work beside = group.start(of_group.calls());
   TRY(comm.run(calls));
-  TRY(of_group.wait());
-  if (coming != going) return corrupt("a wrong message");
-  if (shared.back() != static_cast<float>(group.size())) return corrupt("a wrong sum");
-  return {};
+  TRY(beside.wait());
+  for (const auto& part : parts) TRY(part->check());
+  return of_group.check();
 }
 
 Status work(const CommOptions& options, uint64_t seed, std::atomic<uint64_t>& steps, int& suspect) {
@@ -244,7 +251,8 @@ bool FaultWorld::begin(const Round& round) {
   Message message{.size = options_.size,
                   .round = ++round_,
                   .seed = round.seed,
-                  .limit_nanoseconds = round.limit.count()};
+                  .limit_nanoseconds = round.limit.count(),
+                  .has_small_frames = round.has_small_frames};
   std::array<int, kRanksMax> memory_of_node{};
   memory_of_node.fill(-1);
   for (int rank = 0; rank < options_.size; ++rank) {
@@ -308,6 +316,7 @@ void FaultWorld::serve(int rank, int pipe) const {
                           .world_hash = std::to_string(message.seed),
                           .key = "key",
                           .board = &board,
+                          .limits = message.has_small_frames ? kSmallFrames : CommLimits(),
                           .operation_limit = Duration(message.limit_nanoseconds)};
       for (int peer = 0; peer < message.size; ++peer) {
         options.peers.push_back({.host = options_.host_of(message.nodes[peer]),

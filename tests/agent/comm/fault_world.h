@@ -49,6 +49,7 @@ class FaultWorld {
     std::vector<int> nodes;  // by rank; those of one node share memory
     uint64_t seed = 0;       // of the schedule
     Duration limit{};        // of silence
+    bool has_small_frames = false;
   };
   // Begins the next round; false if a rank does not answer.
   bool begin(const Round& round);

@@ -3,26 +3,35 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <thread>
 
 #include "tests/agent/comm/cases.h"
 #include "tests/agent/comm/covering.h"
 #include "tests/agent/comm/namespaces.h"
+#include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep {
 namespace {
 
 using std::chrono::microseconds;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::Case;
 using test::Meeting;
 using test::Namespaces;
 using test::Transport;
 
-std::map<int, std::vector<Case>> by_world(const std::vector<Case>& cases) {
-  std::map<int, std::vector<Case>> sorted;
-  for (const Case& c : cases) sorted[c.shape.world].push_back(c);
+// By their number of ranks and whether their frames are small.
+using Key = std::pair<int, bool>;
+std::map<Key, std::vector<Case>> by_world(const std::vector<Case>& cases) {
+  std::map<Key, std::vector<Case>> sorted;
+  for (const Case& c : cases) sorted[{c.shape.world, c.small_frames}].push_back(c);
   return sorted;
+}
+
+CommLimits limits_of(const Key& key) {
+  return key.second ? test::kSmallFrames : CommLimits();
 }
 
 // All cases of a world, until one fails.
@@ -41,8 +50,9 @@ TEST_P(ForkedRanks, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
   const std::vector<Case> cases = test::covering_array(ground, seed);
   std::printf("%zu cases of seed %llu\n", cases.size(), static_cast<unsigned long long>(seed));
   EXPECT_EQ(test::missing_pairs(ground, cases), std::vector<std::string>{});
-  for (const auto& [size, of_world] : by_world(cases)) {
-    Meeting meeting(GetParam(), size);
+  for (const auto& [key, of_world] : by_world(cases)) {
+    Meeting meeting(GetParam(), key.first);
+    meeting.set_comm_limits(limits_of(key));
     // A rank that has not run them all ends with a failure.
     test::on_processes(
         meeting, [](int) {}, [&](Communicator& comm) { run_all(comm, of_world); });
@@ -76,9 +86,11 @@ class ForkedHosts : public testing::Test {
     network_ = std::move(*made);
   }
 
-  void run(int size, Duration limit, const std::function<void(Communicator&)>& body) {
+  void run(int size, Duration limit, const std::function<void(Communicator&)>& body,
+           const CommLimits& limits = {}) {
     Meeting meeting = meet_across(*network_, size);
     meeting.set_limits(seconds(60), limit);
+    meeting.set_comm_limits(limits);
     const int per_host = (size + network_->hosts() - 1) / network_->hosts();
     const auto enter = [&](int rank) { ASSERT_TRUE(network_->enter(rank / per_host).ok()); };
     test::on_processes(meeting, enter, body);
@@ -96,8 +108,9 @@ TEST_F(ForkedHosts,
   const std::vector<Case> cases = test::covering_array(ground, kSeed);
   std::printf("%zu cases of seed %llu\n", cases.size(), static_cast<unsigned long long>(kSeed));
   EXPECT_EQ(test::missing_pairs(ground, cases), std::vector<std::string>{});
-  for (const auto& [size, of_world] : by_world(cases)) {
-    run(size, seconds(60), [&](Communicator& comm) { run_all(comm, of_world); });
+  for (const auto& [key, of_world] : by_world(cases)) {
+    const auto all_of_them = [&](Communicator& comm) { run_all(comm, of_world); };
+    run(key.first, seconds(60), all_of_them, limits_of(key));
     if (HasFailure()) return;
   }
   std::printf("%llu packets carried, %llu lost\n",
@@ -105,6 +118,27 @@ TEST_F(ForkedHosts,
               static_cast<unsigned long long>(network_->lost()));
   EXPECT_GT(network_->carried(), 0u);
   EXPECT_GT(network_->lost(), 0u);
+}
+
+// Its last word is lost, and sent again 200 ms later; until then heartbeats come, which a closed
+// connection answers by throwing away what it has not sent yet.
+TEST_F(ForkedHosts, ARankThatLeavesWhileTheNetworkLosesItsWordHasLeftForTheOthersAllTheSame) {
+  make({.hosts = 2});
+  if (IsSkipped()) return;
+  // A heartbeat every 50 ms.
+  run(2, milliseconds(400), [&](Communicator& comm) {
+    comm.set_silence_limit(seconds(30));
+    ASSERT_TRUE(comm.barrier().ok());
+    if (comm.rank() == 0) {
+      std::this_thread::sleep_for(milliseconds(50));
+      network_->cut(0);
+      return;
+    }
+    std::this_thread::sleep_for(milliseconds(200));
+    network_->mend(0);
+    std::this_thread::sleep_for(milliseconds(1000));
+    EXPECT_TRUE(comm.health().ok()) << comm.health().error().message;
+  });
 }
 
 TEST_F(ForkedHosts, BehindACutLinkTheRanksOfTheOtherHostAreNamedAfterTheTimeLimit) {

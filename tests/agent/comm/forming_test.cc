@@ -1,5 +1,6 @@
 // How a world comes together, and what strangers on the listening port can't do.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 
 #include "agent/comm/former.h"
 #include "agent/comm/socket.h"
+#include "common/base/check.h"
 #include "common/base/random.h"
 #include "tests/agent/comm/worlds.h"
 
@@ -186,6 +188,16 @@ TEST(Forming, WrongOptionsAreRefused) {
   options.peers[0].host = "127.0.0.1";
   options.listen_fd = ::dup(2);
   EXPECT_EQ(make_communicator(options).error().code, Code::kInvalid);
+  options.listen_fd = -1;
+  for (const CommLimits& wrong : {CommLimits{.window_bytes = 64, .frame_bytes_max = 64},
+                                  CommLimits{.window_bytes = 1000, .frame_bytes_max = 512},
+                                  CommLimits{.window_bytes = 512, .frame_bytes_max = 1024},
+                                  CommLimits{.frame_bytes_max = 0},
+                                  CommLimits{.frame_bytes_max = 100},
+                                  CommLimits{.aside_windows_max = 0}}) {
+    options.limits = wrong;
+    EXPECT_TRUE(mentions(make_communicator(options).error(), "a window no less than a frame"));
+  }
 }
 
 // Connections that say nothing, the beginning of something, or garbage, while a world forms.
@@ -366,6 +378,55 @@ TEST(Forming, WithoutDescriptorsLeftTheLimitIsNamed) {
   ::close(meeting.options(0).listen_fd);
   meeting.options(1).forming_limit = seconds(2);
   static_cast<void>(make_communicator(meeting.options(1)));
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// Room for `most` descriptors more than are open.
+void limit_descriptors(rlim_t most) {
+  int highest = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) highest = fd;
+  }
+  // Holes are filled.
+  int next = ::dup(0);
+  while (next <= highest) next = ::dup(0);
+  ::close(next);
+  const rlim_t limit = static_cast<rlim_t>(next) + most;
+  const rlimit both{limit, limit};
+  CHECK(::setrlimit(RLIMIT_NOFILE, &both) == 0);
+}
+
+TEST(Forming, StrangersWhoHaveAllDescriptorsMakeRoomForRanks) {
+  Meeting meeting(Transport::kTcp, 3);
+  meeting.set_limits(seconds(20), seconds(20));
+  // It is not their time that ends.
+  for (int rank = 0; rank < 3; ++rank) meeting.options(rank).handshake_limit = seconds(60);
+  const PeerAddress& address = meeting.options(0).peers[0];
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 15; ++i) {
+    auto fd = begin_connect({address.host, address.port});
+    ASSERT_TRUE(fd.ok());
+    silent.push_back(std::move(*fd));
+  }
+  std::fflush(stdout);
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    // Four connections of ranks, three of its own.
+    limit_descriptors(4 + 3 + 2);
+    const auto made = make_communicator(meeting.options(0));
+    if (!made.ok()) std::fprintf(stderr, "%s\n", made.error().message.c_str());
+    ::_exit(made.ok() && (*made)->barrier().ok() ? 0 : 1);
+  }
+  ::close(meeting.options(0).listen_fd);
+  on_ranks(3, [&](int rank) {
+    if (rank == 0) return;
+    const auto made = make_communicator(meeting.options(rank));
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    static_cast<void>((*made)->barrier());
+  });
   int status = 0;
   EXPECT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);

@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep {
@@ -18,8 +19,24 @@ using test::World;
 
 // More than any link holds.
 constexpr size_t kLarge = size_t{1} << 20;
-// More, as bytes, than all that may wait anywhere on the way of one operation.
-constexpr size_t kHuge = size_t{24} << 20;
+
+// Such that what comes at a wrong place, twice or of another rank is seen.
+int32_t given(int rank, size_t index) {
+  return static_cast<int32_t>(index * 7 + index / 1009) + 1000 * rank;
+}
+std::vector<int32_t> numbers(size_t count, int rank) {
+  std::vector<int32_t> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = given(rank, i);
+  return values;
+}
+// The sum of the ranks 0 to `ranks` - 1.
+std::vector<int32_t> sums(size_t count, int ranks) {
+  std::vector<int32_t> values(count);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (size_t i = 0; i < count; ++i) values[i] += given(rank, i);
+  }
+  return values;
+}
 
 CommBuffer i32(std::vector<int32_t>& values) {
   return {
@@ -70,14 +87,19 @@ TEST_P(OnEveryTransport, OverlappingGroupsWorkAtOnceInWhateverOrderTheyAreCalled
     const auto with_next = group_of(comm, {comm.rank(), next});
     const auto with_previous = group_of(comm, {before, comm.rank()});
     for (const size_t count : {size_t{3}, kLarge}) {
-      std::vector<int32_t> first(count, comm.rank());
-      std::vector<int32_t> second(count, comm.rank());
+      std::vector<int32_t> first = numbers(count, comm.rank());
+      std::vector<int32_t> second = first;
+      const auto with = [&](int other) {
+        std::vector<int32_t> sum = numbers(count, comm.rank());
+        for (size_t i = 0; i < count; ++i) sum[i] += given(other, i);
+        return sum;
+      };
       Work one = with_next->start_all_reduce(i32(first), ReduceOp::kSum);
       Work two = with_previous->start_all_reduce(i32(second), ReduceOp::kSum);
       ASSERT_TRUE(two.wait().ok());
       ASSERT_TRUE(one.wait().ok());
-      EXPECT_EQ(first, std::vector<int32_t>(count, comm.rank() + next));
-      EXPECT_EQ(second, std::vector<int32_t>(count, comm.rank() + before));
+      EXPECT_EQ(first, with(next));
+      EXPECT_EQ(second, with(before));
     }
   });
 }
@@ -87,16 +109,16 @@ TEST_P(OnEveryTransport, TwoGroupsOfTheSameRanksDoNotMixUp) {
   on_all(world, [](Communicator& comm) {
     const std::array<std::unique_ptr<Communicator>, 2> groups = {group_of(comm, {1, 0}),
                                                                  group_of(comm, {1, 0})};
-    std::array<std::vector<int32_t>, 2> values = {std::vector<int32_t>(kLarge, 1),
-                                                  std::vector<int32_t>(77, 5)};
+    std::array<std::vector<int32_t>, 2> values = {numbers(kLarge, comm.rank()),
+                                                  numbers(77, comm.rank())};
     std::array<Work, 2> works;
     for (size_t turn = 0; turn < 2; ++turn) {
       const size_t i = comm.rank() == 0 ? turn : 1 - turn;
       works[i] = groups[i]->start_all_reduce(i32(values[i]), ReduceOp::kSum);
     }
     for (Work& work : works) ASSERT_EQ(message_of(work.wait()), "");
-    EXPECT_EQ(values[0], std::vector<int32_t>(kLarge, 2));
-    EXPECT_EQ(values[1], std::vector<int32_t>(77, 10));
+    EXPECT_EQ(values[0], sums(kLarge, 2));
+    EXPECT_EQ(values[1], sums(77, 2));
   });
 }
 
@@ -110,7 +132,7 @@ TEST_P(OnEveryTransport, MessagesInBothDirectionsAtOnceArriveInTheirOrder) {
     std::vector<Work> works;
     for (int i = 0; i < kMessages; ++i) {
       const size_t count = i % 2 == 0 ? kLarge / 2 : static_cast<size_t>(i);
-      going.emplace_back(count, 100 * comm.rank() + i);
+      going.push_back(numbers(count, 10 * comm.rank() + i));
       coming.emplace_back(count, -1);
     }
     for (auto& message : going) works.push_back(comm.start_send(i32(message), other));
@@ -118,7 +140,7 @@ TEST_P(OnEveryTransport, MessagesInBothDirectionsAtOnceArriveInTheirOrder) {
     for (Work& work : works) ASSERT_EQ(message_of(work.wait()), "");
     for (int i = 0; i < kMessages; ++i) {
       const auto& message = coming[static_cast<size_t>(i)];
-      EXPECT_EQ(message, std::vector<int32_t>(message.size(), 100 * other + i));
+      EXPECT_EQ(message, numbers(message.size(), 10 * other + i));
     }
   });
 }
@@ -126,81 +148,18 @@ TEST_P(OnEveryTransport, MessagesInBothDirectionsAtOnceArriveInTheirOrder) {
 TEST_P(OnEveryTransport, AMessageIsTakenFromBehindACollectiveThatIsNotCalledYet) {
   World world = make(2);
   on_all(world, [](Communicator& comm) {
-    std::vector<int32_t> values(kLarge, 1);
-    std::vector<int32_t> message(1000, comm.rank());
+    std::vector<int32_t> values = numbers(kLarge, comm.rank());
+    std::vector<int32_t> message = numbers(1000, comm.rank());
     if (comm.rank() == 0) {
       Work work = comm.start_all_reduce(i32(values), ReduceOp::kSum);
       ASSERT_TRUE(comm.send(i32(message), 1).ok());
       ASSERT_EQ(message_of(work.wait()), "");
     } else {
       ASSERT_TRUE(comm.receive(i32(message), 0).ok());
-      EXPECT_EQ(message, std::vector<int32_t>(1000, 0));
+      EXPECT_EQ(message, numbers(1000, 0));
       ASSERT_TRUE(comm.all_reduce(i32(values), ReduceOp::kSum).ok());
     }
-    EXPECT_EQ(values, std::vector<int32_t>(kLarge, 2));
-  });
-}
-
-// What comes behind a large operation that the other side does not call yet waits for none of it.
-TEST_P(OnEveryTransport, ABarrierComesPastAHugeMessageThatIsNotReceivedYet) {
-  World world = make(2, seconds(10));
-  on_all(world, [](Communicator& comm) {
-    std::vector<int32_t> message(kHuge, comm.rank() + 5);
-    if (comm.rank() == 0) {
-      Work work = comm.start_send(i32(message), 1);
-      ASSERT_EQ(message_of(comm.barrier()), "");
-      ASSERT_EQ(message_of(work.wait()), "");
-    } else {
-      ASSERT_EQ(message_of(comm.barrier()), "");
-      ASSERT_EQ(message_of(comm.receive(i32(message), 0)), "");
-      EXPECT_EQ(message, std::vector<int32_t>(kHuge, 5));
-    }
-  });
-}
-
-TEST_P(OnEveryTransport, HugeAndSmallCollectivesOfTwoGroupsComeInAnyOrder) {
-  World world = make(2, seconds(10));
-  on_all(world, [](Communicator& comm) {
-    const auto huge_group = group_of(comm, {0, 1});
-    const auto small_group = group_of(comm, {0, 1});
-    std::vector<int32_t> huge(2 * kHuge, 1);
-    std::vector<int32_t> small(2, 3);
-    if (comm.rank() == 0) {
-      Work work = huge_group->start_all_reduce(i32(huge), ReduceOp::kSum);
-      ASSERT_EQ(message_of(small_group->all_reduce(i32(small), ReduceOp::kSum)), "");
-      ASSERT_EQ(message_of(work.wait()), "");
-    } else {
-      ASSERT_EQ(message_of(small_group->all_reduce(i32(small), ReduceOp::kSum)), "");
-      ASSERT_EQ(message_of(huge_group->all_reduce(i32(huge), ReduceOp::kSum)), "");
-    }
-    EXPECT_EQ(huge, std::vector<int32_t>(2 * kHuge, 2));
-    EXPECT_EQ(small, std::vector<int32_t>(2, 6));
-  });
-}
-
-// Rank 0 is in the reduce too, and can't take what rank 2 sends before rank 1 has come.
-TEST_P(OnEveryTransport, WhatAnOperationCantTakeYetKeepsNoOtherFromGoingOn) {
-  World world = make(3, seconds(10));
-  on_all(world, [](Communicator& comm) {
-    std::vector<int32_t> huge(kHuge, 1);
-    const auto reduce = [&] {
-      return comm.start_reduce(i32(huge), ReduceOp::kSum, 0, {.algorithm = Algorithm::kOneRoot});
-    };
-    Work work;
-    if (comm.rank() != 1) {
-      work = reduce();
-      const auto ends = group_of(comm, {0, 2});
-      ASSERT_EQ(message_of(ends->barrier()), "");
-    }
-    if (comm.rank() != 2) {
-      const auto beginning = group_of(comm, {0, 1});
-      ASSERT_EQ(message_of(beginning->barrier()), "");
-    }
-    if (comm.rank() == 1) work = reduce();
-    ASSERT_EQ(message_of(work.wait()), "");
-    if (comm.rank() == 0) {
-      EXPECT_EQ(huge, std::vector<int32_t>(kHuge, 3));
-    }
+    EXPECT_EQ(values, sums(kLarge, 2));
   });
 }
 
@@ -241,6 +200,124 @@ TEST_P(OnEveryTransport, RanksInOperationsOfDifferentGroupsAreToldApartAfterTheL
     EXPECT_TRUE(first) << status.error().message;
   });
 }
+
+struct Ground {
+  Transport transport;
+  bool has_small_frames;
+};
+
+// Operations that are longer than all that may wait anywhere on their way.
+class PastTheWindow : public testing::TestWithParam<Ground> {
+ protected:
+  World make(int size) const {
+    return make_world(GetParam().transport, size, seconds(20), limits());
+  }
+  static CommLimits limits() {
+    return GetParam().has_small_frames ? test::kSmallFrames : CommLimits();
+  }
+  // No whole number of windows, pieces or lines.
+  static size_t huge() { return 3 * limits().window_bytes / sizeof(int32_t) + 12'347; }
+};
+
+// What comes behind a large operation that the other side does not call yet waits for none of it.
+TEST_P(PastTheWindow, ABarrierComesPastAMessageThatIsNotReceivedYet) {
+  World world = make(2);
+  on_all(world, [](Communicator& comm) {
+    std::vector<int32_t> message = numbers(huge(), comm.rank());
+    if (comm.rank() == 0) {
+      Work work = comm.start_send(i32(message), 1);
+      ASSERT_EQ(message_of(comm.barrier()), "");
+      ASSERT_EQ(message_of(work.wait()), "");
+    } else {
+      ASSERT_EQ(message_of(comm.barrier()), "");
+      ASSERT_EQ(message_of(comm.receive(i32(message), 0)), "");
+    }
+    EXPECT_EQ(message, numbers(huge(), 0));
+  });
+}
+
+TEST_P(PastTheWindow, LargeAndSmallCollectivesOfTwoGroupsComeInAnyOrder) {
+  World world = make(2);
+  on_all(world, [](Communicator& comm) {
+    const auto large_group = group_of(comm, {0, 1});
+    const auto small_group = group_of(comm, {0, 1});
+    std::vector<int32_t> large = numbers(2 * huge(), comm.rank());
+    std::vector<int32_t> small = numbers(2, comm.rank());
+    if (comm.rank() == 0) {
+      Work work = large_group->start_all_reduce(i32(large), ReduceOp::kSum);
+      ASSERT_EQ(message_of(small_group->all_reduce(i32(small), ReduceOp::kSum)), "");
+      ASSERT_EQ(message_of(work.wait()), "");
+    } else {
+      ASSERT_EQ(message_of(small_group->all_reduce(i32(small), ReduceOp::kSum)), "");
+      ASSERT_EQ(message_of(large_group->all_reduce(i32(large), ReduceOp::kSum)), "");
+    }
+    EXPECT_EQ(large, sums(2 * huge(), 2));
+    EXPECT_EQ(small, sums(2, 2));
+  });
+}
+
+// Rank 0 is in the reduce too, and can't take what rank 2 sends before rank 1 has come.
+TEST_P(PastTheWindow, WhatAnOperationCantTakeYetKeepsNoOtherFromGoingOn) {
+  World world = make(3);
+  on_all(world, [](Communicator& comm) {
+    std::vector<int32_t> large = numbers(huge(), comm.rank());
+    const auto reduce = [&] {
+      return comm.start_reduce(i32(large), ReduceOp::kSum, 0, {.algorithm = Algorithm::kOneRoot});
+    };
+    Work work;
+    if (comm.rank() != 1) {
+      work = reduce();
+      const auto ends = group_of(comm, {0, 2});
+      ASSERT_EQ(message_of(ends->barrier()), "");
+    }
+    if (comm.rank() != 2) {
+      const auto beginning = group_of(comm, {0, 1});
+      ASSERT_EQ(message_of(beginning->barrier()), "");
+    }
+    if (comm.rank() == 1) work = reduce();
+    ASSERT_EQ(message_of(work.wait()), "");
+    if (comm.rank() == 0) {
+      EXPECT_EQ(large, sums(huge(), 3));
+    }
+  });
+}
+
+// Both wait for credits, of several messages at once, behind which others' frames come.
+TEST_P(PastTheWindow, MessagesBothWaysAtOnceAreTakenInAnyOrder) {
+  World world = make(2);
+  on_all(world, [](Communicator& comm) {
+    constexpr size_t kMessages = 3;
+    const int other = 1 - comm.rank();
+    std::vector<std::vector<int32_t>> going;
+    std::vector<std::vector<int32_t>> coming;
+    for (size_t i = 0; i < kMessages; ++i) {
+      going.push_back(numbers(huge() + i, comm.rank() + 2 * static_cast<int>(i)));
+      coming.emplace_back(huge() + i);
+    }
+    std::vector<Work> works;
+    for (size_t i = 0; i < kMessages; ++i) {
+      works.push_back(comm.start_send(i32(going[i]), other));
+      if (comm.rank() == 0) works.push_back(comm.start_receive(i32(coming[i]), other));
+    }
+    ASSERT_EQ(message_of(comm.barrier()), "");
+    for (size_t i = 0; comm.rank() == 1 && i < kMessages; ++i) {
+      works.push_back(comm.start_receive(i32(coming[i]), other));
+    }
+    for (Work& work : works) ASSERT_EQ(message_of(work.wait()), "");
+    for (size_t i = 0; i < kMessages; ++i) {
+      EXPECT_EQ(coming[i], numbers(huge() + i, other + 2 * static_cast<int>(i))) << i;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Comm, PastTheWindow,
+    testing::Values(Ground{Transport::kThreads, false}, Ground{Transport::kTcp, false},
+                    Ground{Transport::kThreads, true}, Ground{Transport::kShared, true},
+                    Ground{Transport::kTcp, true}, Ground{Transport::kMixed, true}),
+    [](const auto& info) {
+      return name_of(info.param.transport) + (info.param.has_small_frames ? "SmallFrames" : "");
+    });
 
 INSTANTIATE_TEST_SUITE_P(Comm, OnEveryTransport,
                          testing::Values(Transport::kThreads, Transport::kShared, Transport::kTcp,

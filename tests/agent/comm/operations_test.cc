@@ -7,29 +7,33 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "agent/comm/collectives.h"
 #include "common/base/random.h"
 #include "tests/agent/comm/cases.h"
 #include "tests/agent/comm/covering.h"
+#include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep {
 namespace {
 
+using std::chrono::seconds;
 using test::Case;
 using test::make_world;
 using test::on_all;
 using test::Transport;
 using test::World;
 
+constexpr Collective kKinds[] = {Collective::kBarrier,   Collective::kBroadcast,
+                                 Collective::kAllReduce, Collective::kAllGather,
+                                 Collective::kReduce,    Collective::kReduceScatter,
+                                 Collective::kScatter,   Collective::kGather,
+                                 Collective::kAllToAll,  Collective::kSend};
+
 // Each way that the operation does not have on these nodes, by name; then one that it has.
 void expect_refusals(Communicator& comm, const std::vector<int>& nodes) {
-  constexpr Collective kKinds[] = {Collective::kBarrier,   Collective::kBroadcast,
-                                   Collective::kAllReduce, Collective::kAllGather,
-                                   Collective::kReduce,    Collective::kReduceScatter,
-                                   Collective::kScatter,   Collective::kGather,
-                                   Collective::kAllToAll,  Collective::kSend};
   std::vector<float> input(8, 1.f);
   std::vector<float> output(8);
   for (const Collective kind : kKinds) {
@@ -59,13 +63,17 @@ const test::Ground kAllTransports{
 
 TEST(Operations, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
   constexpr uint64_t kSeed = 20261121;
-  std::map<std::pair<Transport, int>, std::vector<Case>> by_world;
+  std::map<std::tuple<Transport, int, bool>, std::vector<Case>> by_world;
   const std::vector<Case> cases = test::covering_array(kAllTransports, kSeed);
   std::printf("%zu cases of seed %llu\n", cases.size(), static_cast<unsigned long long>(kSeed));
-  for (const Case& c : cases) by_world[{c.transport, c.shape.world}].push_back(c);
+  for (const Case& c : cases) {
+    by_world[{c.transport, c.shape.world, c.small_frames}].push_back(c);
+  }
   std::vector<Case> ran;
   for (const auto& [key, of_world] : by_world) {
-    World world = make_world(key.first, key.second);
+    const auto& [transport, size, has_small_frames] = key;
+    World world = make_world(transport, size, seconds(60),
+                             has_small_frames ? test::kSmallFrames : CommLimits());
     for (const Case& c : of_world) {
       on_all(world, [&](Communicator& comm) { test::run_case(c, comm); });
       if (HasFailure()) return;
@@ -73,6 +81,84 @@ TEST(Operations, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
     }
   }
   EXPECT_EQ(test::missing_pairs(kAllTransports, ran), std::vector<std::string>{});
+}
+
+// The longest way from one rank to another.
+size_t longest_lane(const Case& c, const HostMap& hosts) {
+  size_t longest = 0;
+  for (int rank = 0; rank < c.shape.size(); ++rank) {
+    MovePlan plan;
+    make_plan({.kind = c.kind,
+               .algorithm = c.algorithm,
+               .rank = rank,
+               .size = c.shape.size(),
+               .root = c.kind == Collective::kSend ? (rank + 1) % c.shape.size() : c.root,
+               .count = c.count,
+               .type = c.type,
+               .op = c.op,
+               .in_place = c.in_place,
+               .hosts = &hosts},
+              plan);
+    for (const Lane& lane : plan.lanes()) {
+      if (lane.way == Lane::Way::kOut) longest = std::max(longest, lane.bytes);
+    }
+  }
+  return longest;
+}
+
+// Each way to carry out each operation that moves anything, in and out of place, with another type,
+// reduction and root each.
+std::vector<Case> large_cases(Transport transport, int size) {
+  const test::Shape shape{.world = size};
+  const auto nodes = test::nodes_of(shape, hosts_of(transport, size));
+  std::vector<Case> cases;
+  for (const Collective kind : kKinds) {
+    for (int i = 0; i < kAlgorithms; ++i) {
+      const auto algorithm = static_cast<Algorithm>(i);
+      if (kind == Collective::kBarrier || algorithm == Algorithm::kAuto) continue;
+      if (!test::has_way(kind, algorithm, nodes)) continue;
+      for (const bool in_place : {false, true}) {
+        const size_t turn = cases.size();
+        const auto type = static_cast<DataType>(turn % kDataTypes);
+        cases.push_back({.kind = kind,
+                         .op = static_cast<ReduceOp>(turn % kReduceOps),
+                         .type = type,
+                         .shape = shape,
+                         .count = static_cast<int64_t>(131'112 / data_type_bytes(type)),
+                         .algorithm = algorithm,
+                         .transport = transport,
+                         .in_place = in_place,
+                         .root = static_cast<int>(turn % 2),
+                         .beside = turn % 3 == 0,
+                         .small_frames = true,
+                         .seed = turn});
+      }
+    }
+  }
+  return cases;
+}
+
+TEST(Operations, EveryWayThatThereIsGoesPastTheWindowAndGivesWhatAPlainLoopGives) {
+  std::set<std::pair<Collective, Algorithm>> seen;
+  for (const Transport transport : kAllTransports.transports) {
+    for (const int size : {4, 5}) {
+      World world = make_world(transport, size, seconds(60), test::kSmallFrames);
+      for (const Case& c : large_cases(transport, size)) {
+        ASSERT_GT(longest_lane(c, world[0]->hosts()), test::kSmallFrames.window_bytes)
+            << describe(c);
+        on_all(world, [&](Communicator& comm) { test::run_case(c, comm); });
+        if (HasFailure()) return;
+        seen.insert({c.kind, c.algorithm});
+      }
+    }
+  }
+  // All that there are but the two of a barrier.
+  std::set<std::pair<Collective, Algorithm>> ran;
+  for (const Case& c : test::covering_array(kAllTransports, 1)) {
+    if (c.kind == Collective::kBarrier || c.algorithm == Algorithm::kAuto) continue;
+    ran.insert({c.kind, c.algorithm});
+  }
+  EXPECT_EQ(seen, ran);
 }
 
 TEST(Operations, TheWholeProductHasEveryPair) {

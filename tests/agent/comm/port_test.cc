@@ -13,10 +13,12 @@
 #include "agent/comm/make_communicator.h"
 #include "agent/comm/shm.h"
 #include "tests/agent/comm/memory_link.h"
+#include "tests/agent/comm/small_frames.h"
 
 namespace lockstep {
 namespace {
 
+using test::kSmallFrames;
 using test::MemoryLink;
 
 FrameHeader message(uint64_t sequence, uint64_t bytes) {
@@ -107,7 +109,7 @@ TEST(Port, NamesWhoSentWhatIsNoFrameOfThisRoundAndOperation) {
        "rank 1 sent a frame of round 6 in round 7"},
       {"more than all", [](FrameHeader& h) { h.total = h.bytes - 1; }, Code::kCorrupt,
        "rank 1 sent a frame of 256 of 255 bytes"},
-      {"too long", [](FrameHeader& h) { h.total = h.bytes = static_cast<uint32_t>(kFrameBytesMax + 1); }, Code::kCorrupt,
+      {"too long", [](FrameHeader& h) { h.total = h.bytes = (1u << 20) + 1; }, Code::kCorrupt,
        "rank 1 sent a frame of 1048577 of 1048577 bytes"},
       {"another total", [](FrameHeader& h) { h.total = 300; }, Code::kConflict,
        "in send #3 (64 x i32, direct), rank 1 sends 300 bytes where 256 should come"},
@@ -164,7 +166,7 @@ TEST(Port, MoreThanItMayKeepIsAConflictThatNamesWhatIsKept) {
   constexpr size_t kMiB = size_t{1} << 20;
   Script script;
   for (uint64_t i = 1; i <= 3; ++i) script.add(message(i, kMiB));
-  Peer peer(script, {.aside_bytes_max = 2 * kMiB + 200});
+  Peer peer(script, {.limits = {.window_bytes = kMiB, .aside_windows_max = 2}});
   peer.link.arrive(9 * kMiB);
   const FrameHeader awaited = message(9, 4);
   for (int i = 0; i < 2; ++i) {
@@ -176,13 +178,87 @@ TEST(Port, MoreThanItMayKeepIsAConflictThatNamesWhatIsKept) {
   ASSERT_FALSE(full.ok());
   EXPECT_EQ(full.error().code, Code::kConflict);
   EXPECT_EQ(full.error().message,
-            "behind 2 MiB that rank 1 has sent and that can't be taken here yet, of send #1 "
-            "(262144 x i32, direct) and others: no more than 2 MiB are kept");
+            "behind 2049 KiB that rank 1 has sent and that can't be taken here yet, of send #1 "
+            "(262144 x i32, direct) and others: no more than 2064 KiB are kept");
   // What is taken makes room.
   EXPECT_EQ(*peer.port.look(message(1, kMiB)), Port::Next::kOurs);
   std::vector<std::byte> whole(kMiB);
   EXPECT_EQ(*peer.port.read(whole), kMiB);
   EXPECT_TRUE(*peer.port.put_aside());
+}
+
+// What communicator.h promises, whatever the window.
+TEST(Port, KeepsTheWindowsOfThirtyTwoOperationsAndASmallFrameBehindThem) {
+  const CommLimits limits = kSmallFrames;
+  const uint64_t frames = limits.window_bytes / limits.frame_bytes_max;
+  Script script;
+  for (uint64_t i = 1; i <= 32; ++i) {
+    FrameHeader header = message(i, limits.frame_bytes_max);
+    header.total = 9 * limits.window_bytes;
+    for (uint64_t frame = 0; frame < frames; ++frame) script.add(header, static_cast<int>(i));
+  }
+  const FrameHeader small = message(99, 8);
+  Peer peer(script.add(small, 77), {.limits = limits});
+  peer.link.arrive(script.bytes().size());
+  for (uint64_t frame = 0; frame < 32 * frames; ++frame) {
+    EXPECT_EQ(*peer.port.look(small), Port::Next::kElsewhere);
+    ASSERT_TRUE(peer.port.put_aside().ok()) << frame;
+  }
+  EXPECT_EQ(take(peer, small, 1), std::vector<std::byte>(8, std::byte{77}));
+  EXPECT_EQ(*peer.port.look(message(100, 8)), Port::Next::kNone);
+}
+
+// They cost memory too.
+TEST(Port, KeepsNoMoreFramesWithoutPayloadThanItHasRoomFor) {
+  const CommLimits limits = kSmallFrames;
+  const size_t most = aside_bytes_max(limits) / kAsideFrameBytes;
+  Script script;
+  for (uint64_t i = 1; i <= most + 1; ++i) script.add(message(i, 0));
+  Peer peer(script, {.limits = limits});
+  peer.link.arrive(script.bytes().size());
+  for (size_t frame = 0; frame < most; ++frame) ASSERT_TRUE(peer.port.put_aside().ok()) << frame;
+  EXPECT_EQ(peer.port.put_aside().error().code, Code::kConflict);
+}
+
+TEST(Port, FindsAnyOfManyThatWerePutAsideWithoutGoingThroughAll) {
+  constexpr uint64_t kFrames = 100'000;
+  Script script;
+  for (uint64_t i = 1; i <= kFrames; ++i) script.add(message(i, 0));
+  Peer peer{script};
+  peer.link.arrive(script.bytes().size());
+  for (uint64_t i = 0; i < kFrames; ++i) ASSERT_TRUE(*peer.port.put_aside());
+  const TimePoint begin = SystemClock().now();
+  for (uint64_t i = kFrames; i > 0; --i) {
+    ASSERT_EQ(*peer.port.look(message(i, 0)), Port::Next::kOurs);
+    ASSERT_TRUE(peer.port.finish_empty().ok());
+  }
+  EXPECT_EQ(peer.port.waiting(), nullptr);
+  // Steps that grow with the square would take far longer, also where all else is slow.
+  EXPECT_LT(to_seconds(SystemClock().now() - begin), 2.);
+}
+
+TEST(Port, TakesTheFramesOfEveryRowInTheirOrderThoughRowsAreMixed) {
+  Script script;
+  FrameHeader collective{.kind = Collective::kAllReduce,
+                         .type = DataType::kI32,
+                         .round = 7,
+                         .sequence = 1,
+                         .bytes = 64,
+                         .total = 192};
+  FrameHeader send = message(1, 192);
+  send.bytes = 64;
+  for (int i = 0; i < 3; ++i) script.add(send, i).add(collective, 10 + i);
+  Peer peer{script};
+  peer.link.arrive(script.bytes().size());
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(*peer.port.put_aside());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(take(peer, collective, 1), std::vector<std::byte>(64, std::byte(10 + i)));
+  }
+  // The same group in another collective.
+  ASSERT_EQ(*peer.port.look(send), Port::Next::kOurs);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(take(peer, send, 1), std::vector<std::byte>(64, std::byte(i)));
+  }
 }
 
 TEST(Port, CreditsAreFoundBetweenFramesAndTheLastOneCounts) {

@@ -9,6 +9,7 @@
 
 #include "agent/comm/shm.h"
 #include "tests/agent/comm/memory_link.h"
+#include "tests/agent/comm/small_frames.h"
 
 namespace lockstep {
 namespace {
@@ -18,9 +19,9 @@ using test::MemoryLink;
 // One of two ranks, with a link to the other.
 class Rank {
  public:
-  Rank(int rank, Link* link) : rank_(rank), runner_(ports_) {
+  Rank(int rank, Link* link, const CommLimits& limits = {}) : rank_(rank), runner_(ports_, limits) {
     for (int peer = 0; peer < 2; ++peer) {
-      ports_.emplace_back(peer == rank ? nullptr : link, Port::Options{});
+      ports_.emplace_back(peer == rank ? nullptr : link, Port::Options{.limits = limits});
     }
     group_ = std::make_shared<Group>();
     group_->ranks = {0, 1};
@@ -72,14 +73,14 @@ std::vector<int32_t> numbers(size_t count) {
   return values;
 }
 
-TEST(Runner, GoesNoFurtherThanTheWindowBeforeTheOtherSideTakesAndThenToTheEnd) {
+void expect_window_kept(const CommLimits& limits) {
   const auto region = *ShmRegion::anonymous(2);
   ShmLink from = link_of(region, 0);
   ShmLink to = link_of(region, 1);
-  Rank sender(0, &from);
-  Rank receiver(1, &to);
+  Rank sender(0, &from, limits);
+  Rank receiver(1, &to, limits);
   // Not a whole number of windows, pieces or lines.
-  std::vector<int32_t> going = numbers(3 * kWindowBytes / 4 + 12'345);
+  std::vector<int32_t> going = numbers(3 * limits.window_bytes / 4 + 12'345);
   std::vector<int32_t> coming(going.size());
   const auto send = sender.begin(Collective::kSend, 1, going);
   // All that comes is put aside.
@@ -87,17 +88,23 @@ TEST(Runner, GoesNoFurtherThanTheWindowBeforeTheOtherSideTakesAndThenToTheEnd) {
     moves = *sender.step(*send);
     moves = *receiver.port().put_aside() || moves;
   }
-  EXPECT_EQ(sender.traffic().bytes_sent, kWindowBytes);
+  EXPECT_EQ(sender.traffic().bytes_sent, limits.window_bytes);
   const auto receive = receiver.begin(Collective::kReceive, 1, coming);
   for (bool moves = true; moves && !receive->plan().finished();) {
     moves = *receiver.step(*receive);
     moves = *sender.step(*send) || moves;
-    EXPECT_LE(sender.traffic().bytes_sent, receiver.traffic().bytes_received + kWindowBytes);
+    EXPECT_LE(sender.traffic().bytes_sent, receiver.traffic().bytes_received + limits.window_bytes);
   }
   EXPECT_TRUE(send->plan().finished());
   ASSERT_TRUE(receive->plan().finished());
   EXPECT_EQ(coming, going);
   EXPECT_EQ(receiver.traffic().bytes_sent, 0u);
+}
+
+TEST(Runner, GoesNoFurtherThanTheWindowBeforeTheOtherSideTakesAndThenToTheEnd) {
+  expect_window_kept({});
+  expect_window_kept(test::kSmallFrames);
+  expect_window_kept({.window_bytes = 128, .frame_bytes_max = 64});
 }
 
 // The headers of the frames in a stream.
@@ -115,7 +122,7 @@ std::vector<FrameHeader> headers_of(Bytes stream) {
 TEST(Runner, ASmallMessageWaitsForAFrameOfALargeOneAtMost) {
   MemoryLink link(1, {});
   Rank sender(0, &link);
-  std::vector<int32_t> large = numbers(kWindowBytes / 4);
+  std::vector<int32_t> large = numbers(CommLimits().window_bytes / 4);
   std::vector<int32_t> other = large;
   std::vector<int32_t> small = numbers(3);
   const std::array operations = {sender.begin(Collective::kSend, 1, large),
@@ -136,7 +143,7 @@ TEST(Runner, ASmallMessageWaitsForAFrameOfALargeOneAtMost) {
   }
   std::vector<uint64_t> order;
   for (const FrameHeader& header : headers_of(link.heard())) order.push_back(header.sequence);
-  ASSERT_EQ(order.size(), 1u + 2 * kWindowBytes / kFrameBytesMax + 1);
+  ASSERT_EQ(order.size(), 1u + 2 * CommLimits().window_bytes / CommLimits().frame_bytes_max + 1);
   for (size_t i = 1; i < 4; ++i) EXPECT_EQ(order[i], i);
   EXPECT_NE(order[4], order[5]);
 }
@@ -147,7 +154,7 @@ TEST(Runner, BelowTheWindowNothingGoesBack) {
   ShmLink to = link_of(region, 1);
   Rank sender(0, &from);
   Rank receiver(1, &to);
-  std::vector<int32_t> going = numbers(kWindowBytes / 4);
+  std::vector<int32_t> going = numbers(CommLimits().window_bytes / 4);
   std::vector<int32_t> coming(going.size());
   const auto send = sender.begin(Collective::kSend, 1, going);
   const auto receive = receiver.begin(Collective::kReceive, 1, coming);
@@ -157,6 +164,42 @@ TEST(Runner, BelowTheWindowNothingGoesBack) {
   }
   EXPECT_EQ(coming, going);
   EXPECT_TRUE(from.peek({.at_least = 1, .at_most = 1})->empty());
+}
+
+// A sender that asks nobody how far it may go.
+TEST(Runner, MoreThanWasAllowedIsNamed) {
+  const CommLimits limits = test::kSmallFrames;
+  const uint64_t all = 2 * limits.window_bytes;
+  FrameHeader header{.kind = Collective::kSend,
+                     .type = DataType::kI32,
+                     .round = 7,
+                     .sequence = 1,
+                     .count = all / 4,
+                     .bytes = static_cast<uint32_t>(limits.frame_bytes_max),
+                     .total = all};
+  for (const bool puts_aside : {false, true}) {
+    std::vector<std::byte> script;
+    for (uint64_t sent = 0; sent < all; sent += header.bytes) {
+      const size_t at = script.size();
+      script.resize(at + sizeof header + header.bytes, std::byte{1});
+      std::memcpy(&script[at], &header, sizeof header);
+    }
+    MemoryLink link(1, script);
+    link.arrive(script.size());
+    Rank receiver(0, &link, limits);
+    // Whatever comes of this rank's credits, it has come too early.
+    for (bool moves = puts_aside; moves;) moves = *receiver.port().put_aside();
+    std::vector<int32_t> coming(all / 4);
+    const auto receive = receiver.begin(Collective::kReceive, 1, coming);
+    const int somebody = 0;
+    receiver.port().begin(&somebody, {}, nullptr);  // for ever on its way: no credit goes out
+    Result<bool> moved = true;
+    while (moved.ok() && *moved) moved = receiver.step(*receive);
+    ASSERT_FALSE(moved.ok());
+    EXPECT_EQ(moved.error().code, Code::kCorrupt);
+    EXPECT_EQ(moved.error().message, "rank 1 sent more than it was allowed");
+    EXPECT_EQ(receiver.traffic().bytes_received, limits.window_bytes);
+  }
 }
 
 TEST(Runner, MoreThanWasAnnouncedIsNamed) {

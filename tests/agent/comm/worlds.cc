@@ -94,6 +94,10 @@ void Meeting::set_limits(Duration forming, Duration operation) {
   }
 }
 
+void Meeting::set_comm_limits(const CommLimits& limits) {
+  for (CommOptions& options : options_) options.limits = limits;
+}
+
 void Meeting::keep_only(int rank) {
   for (CommOptions& options : options_) {
     if (options.rank == rank) continue;
@@ -102,14 +106,16 @@ void Meeting::keep_only(int rank) {
   }
 }
 
-World make_world(Transport transport, int size, Duration operation_limit) {
+World make_world(Transport transport, int size, Duration operation_limit,
+                 const CommLimits& limits) {
   if (transport == Transport::kThreads) {
-    auto world = make_thread_world(size, operation_limit);
+    auto world = make_thread_world(size, operation_limit, {}, limits);
     EXPECT_TRUE(world.ok());
     return std::move(*world);
   }
   Meeting meeting(transport, size);
   meeting.set_limits(std::chrono::seconds(60), operation_limit);
+  meeting.set_comm_limits(limits);
   World world(static_cast<size_t>(size));
   on_ranks(size, [&](int rank) {
     auto made = make_communicator(meeting.options(rank));

@@ -35,6 +35,7 @@ class Meeting {
   CommOptions& options(int rank) { return options_[static_cast<size_t>(rank)]; }
   // For every rank.
   void set_limits(Duration forming, Duration operation);
+  void set_comm_limits(const CommLimits& limits);
   // In a forked rank: closes the other ranks' listening sockets.
   void keep_only(int rank);
 
@@ -47,8 +48,8 @@ using World = std::vector<std::unique_ptr<Communicator>>;
 
 // All ranks in this process, formed; by threads for the time of forming. Fails the test if one
 // can't.
-World make_world(Transport transport, int size,
-                 Duration operation_limit = std::chrono::seconds(60));
+World make_world(Transport transport, int size, Duration operation_limit = std::chrono::seconds(60),
+                 const CommLimits& limits = {});
 
 // Runs body(communicator) on a thread for every rank, and joins them.
 void on_all(World& world, const std::function<void(Communicator&)>& body);
