@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "agent/comm/make_communicator.h"
 
@@ -26,6 +27,38 @@ struct Resolved {
   sockaddr_storage address{};
   socklen_t bytes = 0;
 };
+
+using AddressOf = int (*)(int, sockaddr*, socklen_t*);
+Resolved address_at(int fd, AddressOf address_of) {
+  Resolved end;
+  end.bytes = sizeof end.address;
+  if (address_of(fd, reinterpret_cast<sockaddr*>(&end.address), &end.bytes) != 0) end.bytes = 0;
+  return end;
+}
+
+// The bytes of an IP address; empty for another family.
+std::string_view host_bytes(const Resolved& end) {
+  if (end.bytes == 0) return {};
+  if (end.address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(end.address).sin_addr;
+    return {reinterpret_cast<const char*>(&v4), sizeof v4};
+  }
+  if (end.address.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(end.address).sin6_addr;
+    return {reinterpret_cast<const char*>(&v6), sizeof v6};
+  }
+  return {};
+}
+
+bool stays_on_machine(int fd) {
+  const Resolved here = address_at(fd, ::getsockname);
+  const Resolved there = address_at(fd, ::getpeername);
+  const std::string_view peer = host_bytes(there);
+  constexpr char kLoopbackNet = 127;
+  if (peer.empty()) return false;
+  return peer == host_bytes(here) ||
+         (there.address.ss_family == AF_INET && peer[0] == kLoopbackNet);
+}
 
 Result<Resolved> resolve(const SocketAddress& address) {
   addrinfo hints{};
@@ -173,6 +206,12 @@ void finish_sending(std::vector<int> fds, Duration limit) {
 void tune_stream(int fd) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void tune_local_stream(int fd) {
+  if (!stays_on_machine(fd)) return;
+  constexpr std::string_view kReno = "reno";
+  ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
 }
 
 Result<UniqueFd> make_event_fd() {

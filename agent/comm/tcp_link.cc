@@ -27,7 +27,9 @@ Error gone(int error) {
 }  // namespace
 
 TcpLink::TcpLink(int peer, UniqueFd fd)
-    : Link(peer), fd_(std::move(fd)), staging_(std::make_unique_for_overwrite<Staging>()) {}
+    : Link(peer), fd_(std::move(fd)), staging_(std::make_unique_for_overwrite<Staging>()) {
+  tune_local_stream(fd_.get());
+}
 
 std::string TcpLink::describe() const {
   return describe_connection(fd_.get());

@@ -4,10 +4,13 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -32,6 +35,20 @@ Ends connected() {
   UniqueFd other(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
   EXPECT_TRUE(bool(other));
   return {std::move(*one), std::move(other)};
+}
+
+std::string congestion_control(int fd) {
+  std::array<char, 32> name{};
+  socklen_t bytes = name.size();
+  EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes), 0);
+  return name.data();
+}
+
+// Whatever the machine has for the network, also if it paces (BBR).
+TEST(TcpLink, WhatStaysOnTheMachineIsNotPaced) {
+  Ends ends = connected();
+  const TcpLink link(1, std::move(ends.one));
+  EXPECT_EQ(congestion_control(link.fd()), "reno");
 }
 
 // Bytes of the other side that nobody reads make a plain close() drop what is not sent yet.
