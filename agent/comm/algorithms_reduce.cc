@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "agent/comm/algorithms.h"
 
 namespace lockstep {
@@ -8,12 +10,6 @@ constexpr int kNone = Move::kNone;
 
 bool averages(const Task& task) {
   return task.op == ReduceOp::kAvg;
-}
-
-Span segment(const Task& task, int parts, int index) {
-  const Segment found = ring_segment(task.count, parts, index);
-  return {.at = static_cast<size_t>(found.begin) * element_bytes(task),
-          .bytes = static_cast<size_t>(found.end - found.begin) * element_bytes(task)};
 }
 
 // Up the tree; returns the last move at the root, which makes the result.
@@ -104,13 +100,35 @@ void direct_all_reduce(const Task& task, MovePlan& plan) {
   }
 }
 
+namespace {
+
+// Part of a block, in elements.
+struct Chunk {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+// How many chunks the ring goes through one after another: in memory as many as make its segments
+// kRingSegmentBytes long, so that what a rank has just added goes on out of its caches.
+int ring_chunks(const Task& task) {
+  const bool in_memory = task.hosts == nullptr || task.hosts->hosts() == 1;
+  if (!in_memory) return 1;
+  const size_t chunk = kRingSegmentBytes * static_cast<size_t>(task.size);
+  return static_cast<int>(std::clamp<size_t>(block_bytes(task) / chunk, 1, kRingChunksMax));
+}
+
 // Both phases are one row of 2(n-1) steps: what comes at one goes on at the next.
-void ring_all_reduce(const Task& task, MovePlan& plan) {
+void ring_all_reduce_chunk(const Task& task, const Chunk& chunk, MovePlan& plan) {
   const int n = task.size;
+  const auto segment_of = [&](int index) {
+    const Segment found = ring_segment(chunk.count, n, index);
+    return Span{.at = static_cast<size_t>(chunk.begin + found.begin) * element_bytes(task),
+                .bytes = static_cast<size_t>(found.end - found.begin) * element_bytes(task)};
+  };
   int came = kNone;
   for (int step = 0; step < 2 * (n - 1); ++step) {
-    const Span going = segment(task, n, rank_behind(task, step));
-    const Span coming = segment(task, n, rank_behind(task, step + 1));
+    const Span going = segment_of(rank_behind(task, step));
+    const Span coming = segment_of(rank_behind(task, step + 1));
     plan.add({.kind = Kind::kSend,
               .peer = rank_behind(task, -1),
               .from = {step == 0 ? Area::kInput : Area::kOutput, going.at},
@@ -122,6 +140,16 @@ void ring_all_reduce(const Task& task, MovePlan& plan) {
                      .into = output(coming.at),
                      .bytes = coming.bytes,
                      .averages = averages(task) && step == n - 2});
+  }
+}
+
+}  // namespace
+
+void ring_all_reduce(const Task& task, MovePlan& plan) {
+  const int chunks = ring_chunks(task);
+  for (int index = 0; index < chunks; ++index) {
+    const Segment part = ring_segment(task.count, chunks, index);
+    ring_all_reduce_chunk(task, {.begin = part.begin, .count = part.end - part.begin}, plan);
   }
 }
 

@@ -171,6 +171,44 @@ TEST(Plans, TheRingsTrafficStaysBoundedAsRanksAreAddedAndTheOneRootTreesDoesNot)
   }
 }
 
+size_t longest_move(const std::vector<MovePlan>& plans) {
+  size_t longest = 0;
+  for (const MovePlan& plan : plans) {
+    for (const Move& move : plan.moves()) longest = std::max(longest, move.bytes);
+  }
+  return longest;
+}
+
+TEST(Plans, TheRingInMemoryGoesThroughALargeBlockInChunksAndOverTheNetworkInOne) {
+  constexpr size_t kBytes = size_t{24} << 20;
+  const HostMap on_one = make_host_map(std::vector<int>{0, 0, 0});
+  const HostMap on_three = make_host_map(std::vector<int>{0, 1, 2});
+  Task task{.kind = Collective::kAllReduce,
+            .algorithm = Algorithm::kRing,
+            .size = 3,
+            .count = kBytes,
+            .type = DataType::kU8,
+            .hosts = &on_one};
+  const std::vector<MovePlan> chunked = plans_of(task);
+  EXPECT_EQ(sent(chunked), taken(chunked));
+  EXPECT_LE(longest_move(chunked), kRingSegmentBytes + 1);
+  EXPECT_EQ(most_sent(task), kBytes / 3 * 4);
+  task.hosts = &on_three;
+  EXPECT_EQ(longest_move(plans_of(task)), kBytes / 3);
+  EXPECT_EQ(most_sent(task), kBytes / 3 * 4);
+}
+
+TEST(Plans, AVeryLargeBlockHasLongerChunksInsteadOfMore) {
+  const Task task{.kind = Collective::kAllReduce,
+                  .algorithm = Algorithm::kRing,
+                  .size = 2,
+                  .count = int64_t{1} << 40,
+                  .type = DataType::kU8};
+  const std::vector<MovePlan> plans = plans_of(task);
+  EXPECT_EQ(plans[0].moves().size(), 4 * kRingChunksMax);
+  EXPECT_EQ(sent(plans), taken(plans));
+}
+
 // So many hosts of so many ranks, what a step costs between hosts, and how they are modelled.
 struct Cluster {
   int hosts = 1;
