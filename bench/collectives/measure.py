@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import multiprocessing
 import os
 import pathlib
 import platform
@@ -40,6 +41,11 @@ NAMES = {"lockstep-tcp": "Lockstep tcp", "lockstep-shm": "Lockstep shm", "gloo":
          "before-tcp": "before, tcp", "before-shm": "before, shm"}
 START_LIMIT_S = 120
 TURN_LIMIT_S = 60
+
+
+BUS_FACTOR = {"all-reduce": lambda n: 2 * (n - 1) / n, "all-reduce-lor": lambda n: 2 * (n - 1) / n,
+              "broadcast": lambda n: 1}  # nccl-tests' PERFORMANCE.md; the others (n-1)/n
+BUS_FROM_BYTES = 1 << 20  # the table says what the transport carries from here on
 
 
 def times_of(size, ranks):
@@ -165,11 +171,18 @@ def take_turns(worlds, options):
     return cells
 
 
-def summed_up(turns):
+def bus_gb_s(operation, ranks, size, us):
+    factor = BUS_FACTOR.get(operation, lambda n: (n - 1) / n)(ranks)
+    return size * factor / us / 1e3
+
+
+def summed_up(turns, operation, ranks):
     if isinstance(turns, str):
         return {"lacks": turns}
     p50 = sorted(turn["p50Us"] for turn in turns)
-    return {"us": statistics.median(p50), "bytes": turns[0]["bytes"], "quartilesUs": [p50[len(p50) // 4], p50[(3 * len(p50)) // 4]],
+    us = statistics.median(p50)
+    return {"us": us, "busGbS": bus_gb_s(operation, ranks, turns[0]["bytes"], us),
+            "bytes": turns[0]["bytes"], "quartilesUs": [p50[len(p50) // 4], p50[(3 * len(p50)) // 4]],
             "turns": len(turns), "minUs": min(turn["minUs"] for turn in turns),
             "p99Us": statistics.median(turn["p99Us"] for turn in turns), "wrong": turns[0]["wrong"]}
 
@@ -205,7 +218,8 @@ def table(operation, cells, names):
                 row.append("-")
                 continue
             times = ratio(cell, name)
-            text = figure(cell[name]["us"]) + (f" ({times:.2f}x)" if times else "")
+            bus = cell[name]["busGbS"] if name.startswith("lockstep") and size >= BUS_FROM_BYTES else None
+            text = figure(cell[name]["us"]) + (f" ({times:.2f}x)" if times else f", {bus:.1f} GB/s" if bus else "")
             row.append(text + (" WRONG" if cell[name]["wrong"] else ""))
         lines.append(f"| {size_name(size)} | " + " | ".join(row) + " |")
         moved = max((got.get("bytes", size) for got in cell.values()), default=size)
@@ -213,6 +227,61 @@ def table(operation, cells, names):
             lacks[size_name(size)] = f"{moved} bytes, an element a block"
     lines += [f"\n{NAMES.get(name, name)}: {why}." for name, why in lacks.items()]
     return "\n".join(lines)
+
+
+def cpu_ticks():
+    """(all, stolen by other machines of the host) since the boot."""
+    ticks = [int(tick) for tick in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(ticks), ticks[7]
+
+
+def stolen_percent(before, after):
+    whole = after[0] - before[0]
+    return 100 * (after[1] - before[1]) / whole if whole else 0.0
+
+
+def governor():
+    path = pathlib.Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    return path.read_text().strip() if path.exists() else "not told"
+
+
+def copy_gb_s(size=64 << 20, times=5):
+    """What one core copies from memory to memory."""
+    source, target = bytearray(os.urandom(1 << 20)) * (size >> 20), bytearray(size)
+    best = min(timed(lambda: memoryview(target).__setitem__(slice(None), source)) for _ in range(times))
+    return size / best / 1e9
+
+
+def timed(work):
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def drain(listener):
+    connection, _ = listener.accept()
+    into = memoryview(bytearray(1 << 20))
+    while connection.recv_into(into):
+        pass
+    connection.sendall(b"!")
+
+
+def loopback_gb_s(size=1 << 20, times=512):
+    """One way over TCP on this machine, one process writing and one reading."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        reader = multiprocessing.get_context("fork").Process(target=drain, args=(listener,))
+        reader.start()
+        with socket.create_connection(listener.getsockname()) as writer:
+            block = bytes(size)
+
+            def send():
+                for _ in range(times):
+                    writer.sendall(block)
+                writer.shutdown(socket.SHUT_WR)
+                writer.recv(1)
+            seconds = timed(send)
+        reader.join()
+    return size * times / seconds / 1e9
 
 
 def parse():
@@ -240,7 +309,8 @@ def parse():
 def main():
     options = parse()
     commands, missing = contestants(options)
-    load = os.getloadavg()
+    ceilings = {"copyGbS": copy_gb_s(), "loopbackGbS": loopback_gb_s()} if not options.tiny else {}
+    load, ticks = os.getloadavg(), cpu_ticks()
     cells = {}
     with tempfile.TemporaryDirectory() as folder:
         worlds = {}
@@ -250,7 +320,8 @@ def main():
                 place.mkdir()
                 worlds[name] = World(command, options, place)
             for (operation, size), turns in take_turns(worlds, options).items():
-                cells.setdefault(operation, {})[size] = {name: summed_up(of) for name, of in turns.items()}
+                cells.setdefault(operation, {})[size] = {
+                    name: summed_up(of, operation, options.ranks) for name, of in turns.items()}
         finally:
             for world in worlds.values():
                 world.close()
@@ -259,7 +330,11 @@ def main():
     print(f"{options.ranks} ranks{', pinned' if options.pin else ''}, {os.cpu_count()} cores, Linux "
           f"{platform.release()}, load {load[0]:.2f} before and {os.getloadavg()[0]:.2f} after; "
           f"microseconds, medians of {turns} turns; (x): how many times as fast Lockstep is "
-          "on the same transport")
+          "on the same transport; GB/s: of the bus, as nccl-tests has it")
+    stolen = stolen_percent(ticks, cpu_ticks())
+    print(f"- {stolen:.2f} % of the time stolen, governor {governor()}"
+          + "".join(f", {word} {ceilings[key]:.1f} GB/s" for key, word in
+                    (("copyGbS", "one core copies"), ("loopbackGbS", "loopback one way")) if key in ceilings))
     for name, world in worlds.items():
         print(f"- {NAMES[name]}: {world.hello[0]['library']}")
     for text in missing:
@@ -269,6 +344,7 @@ def main():
     if options.json:
         options.json.write_text(json.dumps(
             {"ranks": options.ranks, "cores": os.cpu_count(), "pinned": options.pin, "rounds": turns, "load": load,
+             "stolenPercent": stolen, "governor": governor(), **ceilings,
              "libraries": {name: world.hello[0]["library"] for name, world in worlds.items()},
              "cells": cells}, indent=1) + "\n")
     wrong = [(operation, size, name) for operation, by_size in cells.items()
