@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "agent/comm/copy.h"
+#include "agent/comm/comm_limits.h"
 #include "common/base/random.h"
 #include "tests/agent/comm/worlds.h"
 
@@ -189,7 +189,8 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(AllGather, IsRightWhereBlocksGoPastTheCaches) {
-  constexpr int64_t kCount = static_cast<int64_t>(kPastCacheBytes / sizeof(int32_t)) + 13;
+  constexpr int64_t kCount =
+      static_cast<int64_t>(CommLimits{}.past_cache_bytes / sizeof(int32_t)) + 13;
   World world = make_world(Transport::kThreads, 2);
   on_all(world, [](Communicator& comm) {
     std::vector<int32_t> mine(kCount);
