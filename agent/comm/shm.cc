@@ -103,7 +103,8 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
 }
 
 Result<std::shared_ptr<ShmRegion>> ShmRegion::anonymous(int ranks) {
-  const size_t bytes = std::max(shm_bytes(ranks), kPage);
+  // A rank alone has no rings, but a place to sleep.
+  const size_t bytes = std::max(shm_bytes(ranks), rings_offset(ranks));
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return errno_error("[comm] mapping memory for threads", errno);
   return std::shared_ptr<ShmRegion>(new ShmRegion(base, bytes, ranks));

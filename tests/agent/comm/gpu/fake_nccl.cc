@@ -15,7 +15,7 @@ namespace lockstep::test {
 
 // One rank's part in the world of an id.
 struct FakeNccl::Rank {
-  std::shared_ptr<World> world;
+  World* world = nullptr;  // the library's, for ever
   int rank = 0;
   int busy = 0;  // calls of in_progress() that will say yes
   uint64_t collectives = 0;
@@ -30,7 +30,7 @@ struct FakeNccl::Rank {
 
 struct FakeNccl::Step {
   Rank* rank = nullptr;
-  std::shared_ptr<World> world;
+  World* world = nullptr;
   int of = 0;  // the rank's number
   uint64_t number = 0;
   NcclCall call;
@@ -107,7 +107,7 @@ Result<NcclApi::Comm> FakeNccl::init(const Init& init) {
   auto& rank = world->ranks[static_cast<size_t>(init.rank)];
   CHECK(rank == nullptr);
   rank = std::make_unique<Rank>();
-  rank->world = world;
+  rank->world = world.get();
   rank->rank = init.rank;
   rank->busy = 2;
   ++world->arrived;
