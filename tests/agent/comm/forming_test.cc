@@ -189,12 +189,11 @@ TEST(Forming, WrongOptionsAreRefused) {
   options.listen_fd = ::dup(2);
   EXPECT_EQ(make_communicator(options).error().code, Code::kInvalid);
   options.listen_fd = -1;
-  for (const CommLimits& wrong : {CommLimits{.window_bytes = 64, .frame_bytes_max = 64},
-                                  CommLimits{.window_bytes = 1000, .frame_bytes_max = 512},
-                                  CommLimits{.window_bytes = 512, .frame_bytes_max = 1024},
-                                  CommLimits{.frame_bytes_max = 0},
-                                  CommLimits{.frame_bytes_max = 100},
-                                  CommLimits{.aside_windows_max = 0}}) {
+  for (const CommLimits& wrong :
+       {CommLimits{.window_bytes = 64, .frame_bytes_max = 64},
+        CommLimits{.window_bytes = 1000, .frame_bytes_max = 512},
+        CommLimits{.window_bytes = 512, .frame_bytes_max = 1024}, CommLimits{.frame_bytes_max = 0},
+        CommLimits{.frame_bytes_max = 100}, CommLimits{.aside_windows_max = 0}}) {
     options.limits = wrong;
     EXPECT_TRUE(mentions(make_communicator(options).error(), "a window no less than a frame"));
   }

@@ -221,20 +221,18 @@ TEST(Port, KeepsNoMoreFramesWithoutPayloadThanItHasRoomFor) {
 }
 
 TEST(Port, FindsAnyOfManyThatWerePutAsideWithoutGoingThroughAll) {
-  constexpr uint64_t kFrames = 100'000;
+  constexpr uint64_t kFrames = 200'000;
   Script script;
   for (uint64_t i = 1; i <= kFrames; ++i) script.add(message(i, 0));
   Peer peer{script};
   peer.link.arrive(script.bytes().size());
   for (uint64_t i = 0; i < kFrames; ++i) ASSERT_TRUE(*peer.port.put_aside());
-  const TimePoint begin = SystemClock().now();
+  // Steps that grow with the square, 20 thousand million of them, would outlast the test's limit.
   for (uint64_t i = kFrames; i > 0; --i) {
     ASSERT_EQ(*peer.port.look(message(i, 0)), Port::Next::kOurs);
     ASSERT_TRUE(peer.port.finish_empty().ok());
   }
   EXPECT_EQ(peer.port.waiting(), nullptr);
-  // Steps that grow with the square would take far longer, also where all else is slow.
-  EXPECT_LT(to_seconds(SystemClock().now() - begin), 2.);
 }
 
 TEST(Port, TakesTheFramesOfEveryRowInTheirOrderThoughRowsAreMixed) {
