@@ -112,7 +112,7 @@ CollectiveCost by_host_cost(const CollectiveCase& what) {
   }
   if (what.kind == CollectiveKind::kBroadcast || what.kind == CollectiveKind::kReduce) {
     return {.network = {m - 1, 0, block + (m - 2) * piece_of(what)},
-            .within = {k - 1, 1, block + std::max(0.0, k - 2) * piece_of(what)}};
+            .within = {k - 1, 0, block + std::max(0.0, k - 2) * piece_of(what)}};
   }
   return {.network = {1, m - 2, (m - 1) * k * block},
           .within = {2, std::max(0.0, m * (k - 1) - 2), m * (k - 1) * block}};

@@ -38,7 +38,8 @@ namespace lockstep {
 // On m hosts of k ranks each (n = mk, both above 1) the ranks of a host share its port: of direct,
 // halving and tree k times the bytes go through it, of the ring those of one rank. There is
 // another way, by-host (of an all_reduce also by-host-halving), whose messages within hosts are
-// counted apart; bytes go within and between hosts side by side:
+// counted apart, those that the messages between hosts don't hide, and of reduce_scatter and
+// all_gather all that a rank sends; bytes go within and between hosts side by side:
 //
 //   operation      | between hosts              | within
 //   all_reduce     | 2(m-1); 2(m-1)/m S         | 2, 2(k-2); 2(k-1)/k S
@@ -46,7 +47,7 @@ namespace lockstep {
 //                  | of m ranks                 |
 //   reduce_scatter | 1, m-2; (m-1)k S           | 2, m(k-1)-2; m(k-1) S
 //   all_gather     | the same
-//   broadcast      | m-1; S (a chain of hosts)  | k-1, 1; S (a chain on each)
+//   broadcast      | m-1; S (a chain of hosts)  | k-1; S (a chain on each)
 //   reduce         | the same
 // What a pipelined hop waits for, and the least that a rank of agent/comm passes on.
 constexpr int64_t kPieceBytes = 64 << 10;

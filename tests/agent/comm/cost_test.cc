@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <vector>
@@ -30,11 +31,15 @@ constexpr std::pair<CollectiveWay, Algorithm> kWays[] = {
 
 constexpr int64_t kCount = 55440;  // elements of a byte; divisible by every n here
 
-// The plans of all ranks, carried out move by move where a message takes one unit of time and one
-// can leave a rank in a unit; what comes before it is waited for lies in a buffer.
+// So much longer a message between hosts takes than one within, which takes a unit.
+constexpr int64_t kFar = 1'000'000;
+
+// The plans of all ranks, carried out move by move where a message takes one unit of time (kFar
+// between hosts, where there are several) and one can leave a rank at a time, one to its own host
+// and one to others; what comes before it is waited for lies in a buffer.
 class Play {
  public:
-  explicit Play(Task task) {
+  explicit Play(Task task) : hosts_(task.hosts) {
     for (task.rank = 0; task.rank < task.size; ++task.rank) {
       plans_.emplace_back();
       make_plan(task, plans_.back());
@@ -88,9 +93,10 @@ class Play {
     const Move& move = plans_[rank].moves()[index];
     const auto peer = static_cast<size_t>(move.peer);
     if (move.kind == Move::Kind::kSend) {
-      at = std::max(at, out_free_[rank]);
-      out_free_[rank] = at + 1;
-      on_the_way_[{rank, peer}].push_back(at + 1);
+      int64_t& out_free = out_free_[rank][is_far(rank, peer) ? 1 : 0];
+      at = std::max(at, out_free);
+      out_free = at + (is_far(rank, peer) ? kFar : 1);
+      on_the_way_[{rank, peer}].push_back(out_free);
       end = at;
     } else if (move.kind == Move::Kind::kReceive || move.kind == Move::Kind::kReduce) {
       auto& coming = on_the_way_[{peer, rank}];
@@ -103,9 +109,14 @@ class Play {
     return true;
   }
 
+  bool is_far(size_t from, size_t to) const {
+    return hosts_ != nullptr && hosts_->host[from] != hosts_->host[to];
+  }
+
+  const HostMap* hosts_;
   std::vector<MovePlan> plans_;
   std::vector<std::vector<int64_t>> ends_;
-  std::vector<int64_t> out_free_;
+  std::vector<std::array<int64_t, 2>> out_free_;
   std::map<std::pair<size_t, size_t>, std::deque<int64_t>> on_the_way_;
 };
 
@@ -175,10 +186,12 @@ TEST(CollectiveCost, CountsTheBytesThatTheBusiestRankSendsOrReceives) {
   });
 }
 
-// Bytes that leave the busiest host, and the most that a rank sends within its host.
+// Bytes that leave the busiest host, and the most that a rank sends within its host, in bytes and
+// messages.
 struct Left {
   double host = 0;
   double within = 0;
+  double messages = 0;
 };
 Left most_left(Task task) {
   Left most;
@@ -187,14 +200,17 @@ Left most_left(Task task) {
     MovePlan plan;
     make_plan(task, plan);
     double within = 0;
+    double messages = 0;
     const auto host = [&](int rank) { return task.hosts->host[static_cast<size_t>(rank)]; };
     for (const Move& move : plan.moves()) {
       if (move.kind != Move::Kind::kSend) continue;
       const auto bytes = static_cast<double>(move.bytes) / double{kCount};
       const bool leaves = host(move.peer) != host(task.rank);
       (leaves ? of_host[static_cast<size_t>(host(task.rank))] : within) += bytes;
+      messages += leaves ? 0 : 1;
     }
     most.within = std::max(most.within, within);
+    most.messages = std::max(most.messages, messages);
   }
   most.host = *std::max_element(of_host.begin(), of_host.end());
   return most;
@@ -221,9 +237,16 @@ void expect_bytes_by_host(const Pair& kind, CollectiveWay way, int m, int k) {
   const bool paired = halves && (m & (m - 1)) != 0;
   EXPECT_NEAR(cost->network.bytes / 1e15, left.host + (paired ? 1 : 0), 1e-6) << name(what);
   EXPECT_NEAR(cost->within.bytes / 1e15, left.within, 1e-6) << name(what);
+  const auto steps = [](const CollectiveSteps& of) { return of.steps + of.behind; };
+  const int64_t units = Play(task).run();
+  EXPECT_EQ(static_cast<double>(units / kFar), steps(cost->network)) << name(what) << " on " << m;
+  const bool counts_all =
+      kind.kind == CollectiveKind::kReduceScatter || kind.kind == CollectiveKind::kAllGather;
+  EXPECT_EQ(counts_all ? left.messages : static_cast<double>(units % kFar), steps(cost->within))
+      << name(what) << " on " << m;
 }
 
-TEST(CollectiveCost, CountsByHostWhatLeavesAHostAndWhatStays) {
+TEST(CollectiveCost, CountsByHostWhatLeavesAHostAndWhatStaysAndTheSteps) {
   for (const Pair& kind : kKinds) {
     for (const CollectiveWay way : {CollectiveWay::kByHost, CollectiveWay::kByHostHalving}) {
       for (const auto& [m, k] : {std::pair<int, int>{2, 2}, {2, 4}, {3, 2}, {4, 3}, {5, 2}}) {
