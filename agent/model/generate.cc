@@ -50,12 +50,16 @@ Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
     const int64_t seen = std::min(static_cast<int64_t>(text.size()), config.context);
     const int64_t window = window_of(seen, config.context);
     std::copy(text.end() - seen, text.end(), window_tokens.begin());
-    TRY(model.begin(batch, {.tokens = window_tokens.data(), .batch = 1, .sequence = window}));
+    TRY(model.begin(batch, {.tokens = window_tokens.data(),
+                            .batch = 1,
+                            .sequence = window,
+                            .logits_begin = seen - 1,
+                            .logits_rows = 1}));
     TRY(forward_pass(model, store, batch));
     const int64_t stride = padded_vocabulary(config, 1);
     const float uniform = random.uniform();
     int32_t token = 0;
-    model.ops().sample(model.stream(), {.logits = batch.logits() + (seen - 1) * stride,
+    model.ops().sample(model.stream(), {.logits = batch.logits(),
                                         .uniforms = &uniform,
                                         .tokens = &token,
                                         .rows = 1,

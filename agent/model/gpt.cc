@@ -6,6 +6,18 @@
 
 namespace lockstep {
 
+DType activation_dtype(DeviceType device, Precision precision) {
+  const bool is_half = device == DeviceType::kCuda && precision == Precision::kBf16;
+  return is_half ? DType::kBf16 : DType::kF32;
+}
+
+ActivationOptions activation_options(const GptOptions& options, DeviceType device) {
+  const DType dtype = activation_dtype(device, options.precision);
+  return {.value_bytes = static_cast<int64_t>(dtype_bytes(dtype)),
+          .recompute = options.recompute,
+          .head_logits_max = options.head_logits_max};
+}
+
 Gpt::Impl::Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
                 TpRegion& tp_region)
     : options(model_options),
@@ -13,6 +25,8 @@ Gpt::Impl::Impl(const GptOptions& model_options, const OpTable& op_table, Stream
       stream(op_stream),
       region(tp_region),
       shard(tp_region.shard()),
+      dtype(activation_dtype(op_stream.device().type, model_options.precision)),
+      activations(activation_options(model_options, op_stream.device().type)),
       parameters(parameter_arena(model_options.config, model_options.stage, shard)) {}
 
 Result<Gpt> Gpt::create(const GptOptions& options, const OpTable& ops, Stream& stream,
@@ -54,15 +68,17 @@ const OpTable& Gpt::ops() const {
 Result<MicroBatch> Gpt::make_micro_batch(const ActivationShape& shape) {
   CHECK(shape.batch > 0 && shape.sequence > 0);
   TRY(impl_->reserve(shape));
-  ActivationArena arena = activation_arena(config(), stage(), shard(), shape);
-  const auto bytes = static_cast<size_t>(arena.count) * sizeof(float);
-  TRY_ASSIGN(Buffer memory, Buffer::allocate(stream().device(), bytes));
-  return MicroBatch(shape, std::move(arena), std::move(memory));
+  ActivationArena arena = activation_arena(config(), stage(), shard(), shape, impl_->activations);
+  TRY_ASSIGN(Buffer owned, Buffer::allocate(stream().device(), static_cast<size_t>(arena.bytes),
+                                            "the activations of a micro-batch"));
+  auto* data = static_cast<std::byte*>(owned.data());
+  return MicroBatch(shape, impl_->dtype, std::move(arena), {std::move(owned), data});
 }
 
 Status Gpt::begin(MicroBatch& batch, const MicroBatchInput& input) {
   CHECK(input.batch > 0 && input.sequence > 0 && input.sequence <= config().context);
   CHECK(input.batch * input.sequence <= batch.capacity().rows());
+  CHECK(input.logits_rows <= batch.arena().head_rows);
   batch.input_ = input;
   return impl_->reserve({input.batch, input.sequence, batch.capacity().mode});
 }
@@ -79,7 +95,7 @@ Status Gpt::backward(int64_t block, std::span<const ParamView> parameters, Micro
   return impl_->backward(block, parameters, batch, sink);
 }
 
-float* Gpt::stage_gradient() {
+View Gpt::stage_gradient() {
   return impl_->scratch_tensor(impl_->scratch_at.stream);
 }
 
@@ -100,8 +116,8 @@ Status Gpt::Impl::backward(int64_t block, std::span<const ParamView> views, Micr
 
 Status Gpt::Impl::reserve(const ActivationShape& shape) {
   if (std::find(reserved_.begin(), reserved_.end(), shape) != reserved_.end()) return {};
-  const BackwardScratch wanted = backward_scratch(options.config, shard, shape);
-  const auto scratch_bytes = static_cast<size_t>(wanted.count) * sizeof(float);
+  const BackwardScratch wanted = backward_scratch(options.config, shard, shape, activations);
+  const auto scratch_bytes = static_cast<size_t>(wanted.bytes);
   const size_t workspace_size = workspace_bytes(shape);
   const bool grows = scratch_bytes > scratch.bytes() || workspace_size > workspace_.bytes();
   if (grows) TRY(stream.synchronize());  // what is freed below may be in use
@@ -124,7 +140,10 @@ size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
                                     {shape.rows(), width, split},
                                     {shape.rows(), 4 * split, width},
                                     {shape.rows(), width, 4 * split}};
-  if (has_head()) products.push_back({shape.rows(), local_vocabulary(), width});
+  if (has_head()) {
+    const int64_t chunk = head_rows(options.config, shard, shape.rows(), activations);
+    products.push_back({chunk, local_vocabulary(), width});
+  }
   size_t bytes = attention_workspace({.batch = shape.batch,
                                       .sequence = shape.sequence,
                                       .heads = options.config.heads / shard.size,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,18 +23,21 @@ namespace lockstep {
 struct MicroBatchInput {
   const int32_t* tokens = nullptr;  // [B,T], read by the embedding in forward and backward
   // [B,T], read by the head; below 0: not counted. Null: no losses, an evaluating pass ends with
-  // the logits.
+  // the logits that are asked for.
   const int32_t* targets = nullptr;
   int64_t batch = 0;  // B*T is at most what the MicroBatch was made for
   int64_t sequence = 0;
+  // Without targets: the rows whose logits are wanted, at most arena().head_rows of them.
+  int64_t logits_begin = 0;
+  int64_t logits_rows = 0;
   // Of every token's loss in the gradient: 1 / tokens of the global batch gives that of the mean.
   float gradient_scale = 1.0f;
   int64_t version = kLatestVersion;  // of the parameters, in forward and backward alike
 };
 
 // The state of one micro-batch on one stage, from its forward to its backward: activations in one
-// arena, allocated once and used again. Move-only. Several may be between forward and backward at a
-// time.
+// arena, used again and again. Values are of the model's activation_dtype(). Move-only. Several may
+// be between forward and backward at a time.
 class MicroBatch {
  public:
   const MicroBatchInput& input() const { return input_; }
@@ -43,25 +47,33 @@ class MicroBatch {
   bool trains() const { return capacity_.mode == PassMode::kTrain; }
 
   // Stages without the embedding: [R,C], to be filled before forward.
-  float* stage_input() const { return at(arena_.layers.front().input); }
+  View stage_input() const { return at(arena_.layers.front().input); }
   // Stages without the head: [R,C], there after forward.
-  float* stage_output() const { return at(arena_.output); }
-  // Stages with the head: [R], each token's loss in nats, there after forward.
-  float* losses() const { return at(arena_.losses); }
-  // [R,V], there after an evaluating forward without shards (a training one makes gradients of
-  // them, in place).
-  float* logits() const { return at(arena_.logits); }
-  // A tensor of the arena; null for one that is not kept.
-  float* at(int64_t offset) const { return offset < 0 ? nullptr : memory_.f32() + offset; }
+  View stage_output() const { return at(arena_.output); }
+  // Stages with the head: [R], each token's loss in nats: there after an evaluating forward, and
+  // after the head's backward of one that trains.
+  float* losses() const { return f32(arena_.losses); }
+  // [logits_rows,V], there after an evaluating forward without targets.
+  View logits() const { return at(arena_.logits); }
+
+  // A tensor of values in the arena, and one that is fp32; null for one that is not kept.
+  View at(int64_t place) const { return {memory(place), dtype_}; }
+  float* f32(int64_t place) const { return static_cast<float*>(memory(place)); }
 
  private:
   friend class Gpt;
-  MicroBatch(const ActivationShape& capacity, ActivationArena arena, Buffer memory)
-      : capacity_(capacity), arena_(std::move(arena)), memory_(std::move(memory)) {}
+  struct Memory {
+    Buffer owned;  // or nothing, where it is another's
+    std::byte* data = nullptr;
+  };
+  MicroBatch(const ActivationShape& capacity, DType dtype, ActivationArena arena, Memory memory)
+      : capacity_(capacity), dtype_(dtype), arena_(std::move(arena)), memory_(std::move(memory)) {}
+  void* memory(int64_t place) const { return place < 0 ? nullptr : memory_.data + place; }
 
   ActivationShape capacity_;
+  DType dtype_;
   ActivationArena arena_;
-  Buffer memory_;
+  Memory memory_;
   MicroBatchInput input_;
 };
 
@@ -69,7 +81,15 @@ struct GptOptions {
   ModelConfig config;
   Stage stage;  // whole_model(config), or a pipeline stage
   Precision precision = Precision::kF32;
+  Recompute recompute = Recompute::kNone;
+  int64_t head_logits_max = kHeadLogitsMax;
 };
+
+// Of activations and their gradients: bf16 on CUDA with Precision::kBf16, else fp32. Losses, the
+// statistics of norms and attention, parameters and their gradients are always fp32.
+DType activation_dtype(DeviceType device, Precision precision);
+// How a model on that device keeps them.
+ActivationOptions activation_options(const GptOptions& options, DeviceType device);
 
 // A GPT-2, or consecutive blocks of one, as pure computation: it holds no parameter and no state of
 // a micro-batch and knows no rank. Blocks are called one by one, forward in ascending order,
@@ -103,14 +123,15 @@ class Gpt {
   // `parameters` are the block's, in the order of block_parameters().
   Status forward(int64_t block, std::span<const ParamView> parameters, MicroBatch& batch);
   // After the whole forward of `batch`, which trains and has targets. Blocks add to the sink's
-  // buffers and say when each is complete.
+  // buffers and say when each is complete. In training the head's logits, losses and gradients are
+  // all made here, rows by rows, so that logits are never there as a whole.
   Status backward(int64_t block, std::span<const ParamView> parameters, MicroBatch& batch,
                   GradSink& sink);
 
   // [R,C]. Stages without the head: the gradient of stage_output(), to be filled before backward.
   // Stages without the embedding: the gradient of stage_input(), there after backward. One for all
   // micro-batches; the pointer holds until make_micro_batch() or begin() of a new shape.
-  float* stage_gradient();
+  View stage_gradient();
 
  private:
   class Impl;

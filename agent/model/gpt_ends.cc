@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "agent/model/gpt_impl.h"
 
 namespace lockstep {
@@ -7,12 +9,18 @@ namespace {
 enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };
 enum HeadParameter : size_t { kTied = 0, kFinalNorm = 1 };
 
+// Rows [begin, ...) of a [rows, columns] matrix.
+View from_row(const View& view, int64_t begin, int64_t columns) {
+  const auto offset = static_cast<size_t>(begin * columns) * dtype_bytes(view.dtype);
+  return {static_cast<std::byte*>(view.data) + offset, view.dtype};
+}
+
 }  // namespace
 
 Status Gpt::Impl::embedding_forward(std::span<const ParamView> p, MicroBatch& batch) {
   CHECK(p.size() == 2);
   const MicroBatchInput& input = batch.input();
-  float* out = batch.stage_input();
+  const View out = batch.stage_input();
   ops.embedding_forward(
       stream, {.tokens = input.tokens,
                .token_table = p[kTokens].value,
@@ -41,62 +49,95 @@ Status Gpt::Impl::embedding_backward(MicroBatch& batch, GradSink& sink) {
   return sink.ready(kTokenEmbedding);
 }
 
+Gpt::Impl::Chunk Gpt::Impl::head_chunk(int64_t begin, const MicroBatch& batch) const {
+  const int64_t rows = head_rows(options.config, shard, batch.rows(), activations);
+  return {begin, std::min(rows, batch.rows() - begin)};
+}
+
+Gpt::Impl::Norm Gpt::Impl::head_norm(std::span<const ParamView> p, const MicroBatch& batch) const {
+  const ActivationArena& arena = batch.arena();
+  return {.h = batch.at(arena.output),
+          .weight = &p[kFinalNorm],
+          .bias = &p[kFinalNorm + 1],
+          .mean = batch.f32(arena.mean),
+          .rstd = batch.f32(arena.rstd)};
+}
+
+Gpt::Impl::Product Gpt::Impl::head_product(std::span<const ParamView> p, const Chunk& chunk,
+                                           const MicroBatch& batch) const {
+  const int64_t width = options.config.width;
+  return {.m = chunk.rows,
+          .n = local_vocabulary(),
+          .k = width,
+          .x = from_row(batch.at(batch.arena().norm), chunk.begin, width),
+          .weight = &p[kTied]};
+}
+
 Status Gpt::Impl::head_forward(std::span<const ParamView> p, MicroBatch& batch) {
   CHECK(p.size() == 3);
   const ActivationArena& arena = batch.arena();
-  float* norm = batch.at(arena.norm);
-  forward_norm({.h = batch.at(arena.output),
-                .weight = &p[kFinalNorm],
-                .bias = &p[kFinalNorm + 1],
-                .mean = batch.at(arena.mean),
-                .rstd = batch.at(arena.rstd)},
-               batch.at(arena.layers.back().middle), norm, batch);
-  forward_product(
-      {.n = local_vocabulary(), .k = options.config.width, .x = norm, .weight = &p[kTied]},
-      {.y = batch.logits()}, batch);
-  if (batch.input().targets == nullptr) return {};
-  return shard.size == 1 ? classify(batch) : classify_sharded(batch);
+  forward_norm(head_norm(p, batch), batch.at(arena.layers.back().middle), batch.at(arena.norm),
+               batch);
+  if (batch.trains()) return {};  // the rest is backward's
+  const MicroBatchInput& input = batch.input();
+  if (input.targets == nullptr) {
+    forward_product(head_product(p, {input.logits_begin, input.logits_rows}, batch),
+                    {.y = batch.logits()});
+    return {};
+  }
+  Chunk chunk;
+  for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
+    chunk = head_chunk(row, batch);
+    TRY(head_losses(p, chunk, batch));
+  }
+  return {};
 }
 
-ClassifierShape Gpt::Impl::classifier_shape(const MicroBatch& batch) const {
-  return {.rows = batch.rows(),
+Status Gpt::Impl::head_losses(std::span<const ParamView> p, const Chunk& chunk, MicroBatch& batch) {
+  forward_product(head_product(p, chunk, batch), {.y = batch.logits()});
+  if (shard.size > 1) return classify_sharded(chunk, batch);
+  classify(chunk, batch);
+  return {};
+}
+
+ClassifierShape Gpt::Impl::classifier_shape(const Chunk& chunk) const {
+  return {.rows = chunk.rows,
           .columns = local_vocabulary(),
           .vocabulary = options.config.vocabulary,
           .column_begin = local_vocabulary() * shard.index};
 }
 
-Status Gpt::Impl::classify(MicroBatch& batch) {
+void Gpt::Impl::classify(const Chunk& chunk, MicroBatch& batch) {
   ops.classifier(stream, {.logits = batch.logits(),
-                          .targets = batch.input().targets,
-                          .losses = batch.losses(),
-                          .shape = classifier_shape(batch),
+                          .targets = batch.input().targets + chunk.begin,
+                          .losses = batch.losses() + chunk.begin,
+                          .shape = classifier_shape(chunk),
                           .gradient = batch.trains(),
                           .gradient_scale = batch.input().gradient_scale});
-  return {};
 }
 
-Status Gpt::Impl::classify_sharded(MicroBatch& batch) {
+Status Gpt::Impl::classify_sharded(const Chunk& chunk, MicroBatch& batch) {
   const ActivationArena& arena = batch.arena();
-  const ClassifierShape shape = classifier_shape(batch);
-  const int32_t* targets = batch.input().targets;
-  float* maxima = batch.at(arena.maxima);
-  float* sums = batch.at(arena.sums);
-  float* target_logits = batch.at(arena.target_logits);
+  const ClassifierShape shape = classifier_shape(chunk);
+  const int32_t* targets = batch.input().targets + chunk.begin;
+  float* maxima = batch.f32(arena.maxima);
+  float* sums = batch.f32(arena.sums);
+  float* target_logits = batch.f32(arena.target_logits);
   ops.classifier_max(stream, {.logits = batch.logits(), .maxima = maxima, .shape = shape});
-  TRY(region.max(maxima, batch.rows()));
+  TRY(region.max(maxima, chunk.rows));
   ops.classifier_sum(stream, {.logits = batch.logits(),
                               .targets = targets,
                               .maxima = maxima,
                               .sums = sums,
                               .target_logits = target_logits,
                               .shape = shape});
-  TRY(region.sum(sums, batch.rows()));
-  TRY(region.sum(target_logits, batch.rows()));
+  TRY(region.sum(sums, chunk.rows));
+  TRY(region.sum(target_logits, chunk.rows));
   ops.classifier_finish(stream, {.logits = batch.logits(),
                                  .targets = targets,
                                  .sums = sums,
                                  .target_logits = target_logits,
-                                 .losses = batch.losses(),
+                                 .losses = batch.losses() + chunk.begin,
                                  .shape = shape,
                                  .gradient = batch.trains(),
                                  .gradient_scale = batch.input().gradient_scale});
@@ -105,21 +146,20 @@ Status Gpt::Impl::classify_sharded(MicroBatch& batch) {
 
 Status Gpt::Impl::head_backward(std::span<const ParamView> p, MicroBatch& batch, GradSink& sink) {
   CHECK(p.size() == 3 && batch.input().targets != nullptr);
-  const ActivationArena& arena = batch.arena();
-  float* dnorm = scratch_tensor(scratch_at.branch);
-  backward_product({.n = local_vocabulary(),
-                    .k = options.config.width,
-                    .x = batch.at(arena.norm),
-                    .weight = &p[kTied]},
-                   {.dy = batch.logits(), .dx = dnorm, .weight_id = kTokenEmbedding}, batch, sink);
-  TRY(region.enter(dnorm, batch.rows() * options.config.width));
+  const int64_t width = options.config.width;
+  const View dnorm = scratch_tensor(scratch_at.branch);
+  Chunk chunk;
+  for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
+    chunk = head_chunk(row, batch);
+    TRY(head_losses(p, chunk, batch));
+    backward_product(
+        head_product(p, chunk, batch),
+        {.dy = batch.logits(), .dx = from_row(dnorm, row, width), .weight_id = kTokenEmbedding},
+        sink);
+  }
+  TRY(region.enter(dnorm, batch.rows() * width));
   const int64_t norm_id = parameters.entries.back().id - 1;  // the table ends with the final norm
-  return backward_norm({.h = batch.at(arena.output),
-                        .weight = &p[kFinalNorm],
-                        .bias = &p[kFinalNorm + 1],
-                        .mean = batch.at(arena.mean),
-                        .rstd = batch.at(arena.rstd)},
-                       false, norm_id, batch, sink);
+  return backward_norm(head_norm(p, batch), false, norm_id, batch, sink);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,8 +12,7 @@
 namespace lockstep {
 
 // What is behind Gpt: gpt.cc (life, shapes), gpt_parts.cc (products and norms), gpt_layer.cc,
-// gpt_ends.cc (embedding and head). Every tensor is row-major; M rows are the micro-batch's R =
-// B*T.
+// gpt_ends.cc (embedding and head). Every tensor is row-major.
 class Gpt::Impl {
  public:
   Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
@@ -23,52 +23,55 @@ class Gpt::Impl {
                   GradSink& sink);
   // Scratch and workspace for passes of that shape; allocates only if it was not seen before.
   Status reserve(const ActivationShape& shape);
-  float* scratch_tensor(int64_t offset) const { return scratch.f32() + offset; }
+  View scratch_tensor(int64_t place) const {
+    return {static_cast<std::byte*>(scratch.data()) + place, dtype};
+  }
 
   GptOptions options;
   const OpTable& ops;
   Stream& stream;
   TpRegion& region;
   TensorShard shard;
+  DType dtype;  // of activations
+  ActivationOptions activations;
   ParameterArena parameters;
   BackwardScratch scratch_at;
   Buffer scratch;
 
  private:
-  // y[R,n] = activation(x[R,k] W^T + b), and its gradients.
+  // y[m,n] = activation(x[m,k] W^T + b), and its gradients.
   struct Product {
+    int64_t m = 0;
     int64_t n = 0;
     int64_t k = 0;
-    const float* x = nullptr;
+    ConstView x;
     const ParamView* weight = nullptr;
     const ParamView* bias = nullptr;  // null: none
   };
   struct ProductOutput {
-    float* y = nullptr;
-    float* pre_activation = nullptr;
+    View y;
+    View pre_activation = {};
     Activation activation = Activation::kNone;
   };
   struct ProductGradient {
-    const float* dy = nullptr;
-    const float* x_pre_activation = nullptr;  // x is a GELU of it; dx then is the gradient of it
-    float* dx = nullptr;
+    ConstView dy;
+    ConstView x_pre_activation = {};  // x is a GELU of it; dx then is the gradient of it
+    View dx;
     int64_t weight_id = -1;  // the bias, if there is one, has the next id
   };
-  void forward_product(const Product& product, const ProductOutput& output,
-                       const MicroBatch& batch);
-  void backward_product(const Product& product, const ProductGradient& gradient,
-                        const MicroBatch& batch, GradSink& sink);
+  void forward_product(const Product& product, const ProductOutput& output);
+  void backward_product(const Product& product, const ProductGradient& gradient, GradSink& sink);
 
   // A norm of the residual stream h, at h's place in the micro-batch's arena.
   struct Norm {
-    float* h = nullptr;
+    View h;
     const ParamView* weight = nullptr;
     const ParamView* bias = nullptr;
-    float* mean = nullptr;
+    float* mean = nullptr;  // null: not kept
     float* rstd = nullptr;
   };
   // h += residual (null: nothing); y = norm(h).
-  void forward_norm(const Norm& norm, const float* residual, float* y, const MicroBatch& batch);
+  void forward_norm(const Norm& norm, ConstView residual, View y, const MicroBatch& batch);
   // scratch.stream <- (continues ? scratch.stream : 0) + gradient of the norm for scratch.branch.
   // The ids of the norm's weight and bias are weight_id and the next; both are ready after it.
   Status backward_norm(const Norm& norm, bool continues, int64_t weight_id, const MicroBatch& batch,
@@ -79,27 +82,49 @@ class Gpt::Impl {
   Status embedding_forward(std::span<const ParamView> views, MicroBatch& batch);
   Status embedding_backward(MicroBatch& batch, GradSink& sink);
   Status layer_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
-  Status attention_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
-  Status mlp_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
+  // Attention, from the layer's input to its `middle`; the stream that the first norm adds to the
+  // input is null where it has been added.
+  Status attention_forward(int64_t block, std::span<const ParamView> views, ConstView residual,
+                           MicroBatch& batch);
+  // The MLP in two halves: to the hidden values, and from them to the next layer's input.
+  void hidden_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
+  Status mlp_output_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   Status layer_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                         GradSink& sink);
+  // What backward reads and forward has not kept.
+  Status recompute(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
+  void recompute_ops(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   Status mlp_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                       GradSink& sink);
   Status attention_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                             GradSink& sink);
+
+  // Rows of the head that have their logits at a time.
+  struct Chunk {
+    int64_t begin = 0;
+    int64_t rows = 0;
+  };
+  Chunk head_chunk(int64_t begin, const MicroBatch& batch) const;
+  Norm head_norm(std::span<const ParamView> views, const MicroBatch& batch) const;
+  Product head_product(std::span<const ParamView> views, const Chunk& chunk,
+                       const MicroBatch& batch) const;
   Status head_forward(std::span<const ParamView> views, MicroBatch& batch);
   Status head_backward(std::span<const ParamView> views, MicroBatch& batch, GradSink& sink);
-  Status classify(MicroBatch& batch);
-  Status classify_sharded(MicroBatch& batch);
+  // The logits of a chunk, and their losses; in training also the gradient in the logits' place.
+  Status head_losses(std::span<const ParamView> views, const Chunk& chunk, MicroBatch& batch);
+  void classify(const Chunk& chunk, MicroBatch& batch);
+  Status classify_sharded(const Chunk& chunk, MicroBatch& batch);
 
   const LayerActivations& layer_at(int64_t block, const MicroBatch& batch) const;
+  Norm first_norm(int64_t block, std::span<const ParamView> views, const MicroBatch& batch) const;
+  Norm second_norm(int64_t block, std::span<const ParamView> views, const MicroBatch& batch) const;
   // Where the block's MLP leaves its output: the next layer's input.
-  float* layer_output(int64_t block, const MicroBatch& batch) const;
+  View layer_output(int64_t block, const MicroBatch& batch) const;
   // The stream that the norm at the start of the block adds to its input: null in the stage's
   // first.
-  const float* layer_residual(int64_t block, const MicroBatch& batch) const;
+  ConstView layer_residual(int64_t block, const MicroBatch& batch) const;
   AttentionShape attention_shape(const MicroBatch& batch) const;
-  ClassifierShape classifier_shape(const MicroBatch& batch) const;
+  ClassifierShape classifier_shape(const Chunk& chunk) const;
   size_t workspace_bytes(const ActivationShape& shape) const;
 
   bool has_head() const { return lockstep::has_head(options.stage, options.config); }
@@ -107,6 +132,11 @@ class Gpt::Impl {
   int64_t local_width() const { return options.config.width / shard.size; }
   int64_t local_vocabulary() const {
     return padded_vocabulary(options.config, shard.size) / shard.size;
+  }
+  // Matrix products add a bias of their output's dtype.
+  ConstView bias_of(const Product& product) const {
+    if (product.bias == nullptr) return {};
+    return dtype == DType::kF32 ? ConstView(product.bias->value) : product.bias->product;
   }
   // A bias that follows a sum over shards is added by one of them.
   const ParamView* bias_once(const ParamView& bias) const {

@@ -2,14 +2,13 @@
 
 namespace lockstep {
 
-void Gpt::Impl::forward_product(const Product& product, const ProductOutput& output,
-                                const MicroBatch& batch) {
+void Gpt::Impl::forward_product(const Product& product, const ProductOutput& output) {
   ops.matmul_forward(stream, {.x = product.x,
                               .weight = product.weight->product,
-                              .bias = product.bias == nullptr ? ConstView() : product.bias->value,
+                              .bias = bias_of(product),
                               .y = output.y,
                               .pre_activation = output.pre_activation,
-                              .m = batch.rows(),
+                              .m = product.m,
                               .n = product.n,
                               .k = product.k,
                               .activation = output.activation,
@@ -18,7 +17,7 @@ void Gpt::Impl::forward_product(const Product& product, const ProductOutput& out
 }
 
 void Gpt::Impl::backward_product(const Product& product, const ProductGradient& gradient,
-                                 const MicroBatch& batch, GradSink& sink) {
+                                 GradSink& sink) {
   float* dbias = product.bias == nullptr ? nullptr : sink.buffer(gradient.weight_id + 1);
   ops.matmul_backward(stream, {.dy = gradient.dy,
                                .x = product.x,
@@ -27,18 +26,18 @@ void Gpt::Impl::backward_product(const Product& product, const ProductGradient& 
                                .dx = gradient.dx,
                                .dweight = sink.buffer(gradient.weight_id),
                                .dbias = dbias,
-                               .m = batch.rows(),
+                               .m = product.m,
                                .n = product.n,
                                .k = product.k,
                                .precision = options.precision,
                                .workspace = workspace_.workspace()});
 }
 
-void Gpt::Impl::forward_norm(const Norm& norm, const float* residual, float* y,
+void Gpt::Impl::forward_norm(const Norm& norm, ConstView residual, View y,
                              const MicroBatch& batch) {
   ops.layernorm_forward(stream, {.x = norm.h,
                                  .residual = residual,
-                                 .residual_out = residual == nullptr ? View() : View(norm.h),
+                                 .residual_out = residual ? norm.h : View(),
                                  .weight = norm.weight->value,
                                  .bias = norm.bias->value,
                                  .y = y,
@@ -50,13 +49,13 @@ void Gpt::Impl::forward_norm(const Norm& norm, const float* residual, float* y,
 
 Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, int64_t weight_id,
                                 const MicroBatch& batch, GradSink& sink) {
-  float* gradient = scratch_tensor(scratch_at.stream);
+  const View gradient = scratch_tensor(scratch_at.stream);
   ops.layernorm_backward(stream, {.dy = scratch_tensor(scratch_at.branch),
                                   .h = norm.h,
                                   .weight = norm.weight->value,
                                   .mean = norm.mean,
                                   .rstd = norm.rstd,
-                                  .dresidual = continues ? gradient : nullptr,
+                                  .dresidual = continues ? gradient : View(),
                                   .dx = gradient,
                                   .dweight = sink.buffer(weight_id),
                                   .dbias = sink.buffer(weight_id + 1),

@@ -4,12 +4,13 @@
 
 #include "common/base/result.h"
 #include "common/layout/model_config.h"
+#include "kernels/device/dtype.h"
 
 namespace lockstep {
 
 // The seams of a tensor-parallel layer: a column-parallel product, what lies between, a
-// row-parallel product. All ranks of the tensor group call in the same order; buffers are fp32 on
-// the stream's device, reduced in place, the same bits on every rank. Source: Shoeybi et al.,
+// row-parallel product. All ranks of the tensor group call in the same order; buffers are on the
+// stream's device, dense, reduced in place, the same bits on every rank. Source: Shoeybi et al.,
 // "Megatron-LM", 2019 (its f and g).
 class TpRegion {
  public:
@@ -18,9 +19,9 @@ class TpRegion {
   virtual TensorShard shard() const = 0;
   // In backward, where forward entered the region: sums the partial gradients of its input.
   // (Forward needs nothing: every rank has the input.)
-  virtual Status enter(float* gradient, int64_t count) = 0;
+  virtual Status enter(View gradient, int64_t count) = 0;
   // In forward, where the region ends: sums the partial outputs. (Backward needs nothing.)
-  virtual Status leave(float* output, int64_t count) = 0;
+  virtual Status leave(View output, int64_t count) = 0;
   // In the middle of a loss over a sharded vocabulary: the maximum, then the sum, over the shards.
   virtual Status max(float* values, int64_t count) = 0;
   virtual Status sum(float* values, int64_t count) = 0;
@@ -30,8 +31,8 @@ class TpRegion {
 class WholeTensor final : public TpRegion {
  public:
   TensorShard shard() const override { return {}; }
-  Status enter(float*, int64_t) override { return {}; }
-  Status leave(float*, int64_t) override { return {}; }
+  Status enter(View, int64_t) override { return {}; }
+  Status leave(View, int64_t) override { return {}; }
   Status max(float*, int64_t) override { return {}; }
   Status sum(float*, int64_t) override { return {}; }
 };

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-// Seconds of one optimizer step by its five parts; communication is what backward did not hide.
+// Seconds of one optimizer step by its five parts. The head, whose logits and gradients are made
+// together, counts as backward; communication is what backward did not hide.
 struct StepSeconds {
   double data = 0;
   double forward = 0;

@@ -43,12 +43,12 @@ Result<double> TrainStep::accumulate(StepSeconds& seconds) {
                                      .sequence = options_.context,
                                      .gradient_scale = static_cast<float>(1.0 / tokens)}));
     TRY(forward_pass(model.model(), model.store(), micro_));
-    TRY_ASSIGN(const double sum, loss_sum(model.model(), micro_));
-    loss += sum;
     seconds.forward += lap();
     if (index + 1 == options_.batch.accumulation) model.sink().send_from_now_on();
     TRY(parts_.reason.note(kExitPeerLost,
                            backward_pass(model.model(), model.store(), micro_, model.sink())));
+    TRY_ASSIGN(const double sum, loss_sum(model.model(), micro_));
+    loss += sum;
     seconds.backward += lap();
   }
   return loss;

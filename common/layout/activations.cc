@@ -1,90 +1,168 @@
 #include "common/layout/activations.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <string>
 
 namespace lockstep {
 namespace {
 
-// Hands out consecutive ranges, each at a multiple of 64 bytes.
+// Hands out consecutive ranges of an arena.
 class Bump {
  public:
-  int64_t take(int64_t count) {
-    const int64_t offset = next_;
-    next_ = (next_ + count + 15) / 16 * 16;
-    return offset;
-  }
-  int64_t count() const { return next_; }
+  explicit Bump(int64_t value_bytes) : value_bytes_(value_bytes) {}
+
+  int64_t values(int64_t count) { return take(count * value_bytes_); }
+  int64_t floats(int64_t count) { return take(count * int64_t{4}); }
+  int64_t bytes() const { return next_; }
 
  private:
+  int64_t take(int64_t bytes) {
+    const int64_t offset = next_;
+    next_ = (next_ + bytes + kActivationAlign - 1) / kActivationAlign * kActivationAlign;
+    return offset;
+  }
+
+  int64_t value_bytes_;
   int64_t next_ = 0;
 };
 
-LayerActivations layer(Bump& bump, const ModelConfig& config, const TensorShard& shard,
-                       const ActivationShape& shape) {
-  const int64_t rows = shape.rows();
+// Which layers have a place of their own for a tensor.
+enum class Kept : uint8_t {
+  kAlways,        // every layer that trains
+  kUnlessBlocks,  // unless blocks are computed again
+  kUnlessOps,     // unless blocks or norms and GELU are
+};
+
+struct LayerTensor {
+  int64_t LayerActivations::*place;
+  int64_t count;  // of the whole micro-batch
+  Kept kept;
+  bool is_float = false;         // fp32 whatever the values are
+  bool is_for_backward = false;  // an evaluating pass has none
+};
+
+// In the order of the arena.
+std::array<LayerTensor, 13> layer_tensors(const ModelConfig& config, const TensorShard& shard,
+                                          int64_t rows) {
+  using At = LayerActivations;
   const int64_t stream = rows * config.width;
   const int64_t split = stream / shard.size;
-  const bool train = shape.mode == PassMode::kTrain;
-  LayerActivations at;
-  at.input = bump.take(stream);
-  at.norm1 = bump.take(stream);
-  at.qkv = bump.take(3 * split);
-  at.attention = bump.take(split);
-  at.middle = bump.take(stream);
-  at.norm2 = train ? bump.take(stream) : at.norm1;
-  at.hidden = bump.take(4 * split);
-  if (!train) return at;
-  at.hidden_in = bump.take(4 * split);
-  at.lse = bump.take(rows * config.heads / shard.size);
-  for (int64_t* vector : {&at.mean1, &at.rstd1, &at.mean2, &at.rstd2}) *vector = bump.take(rows);
-  return at;
+  const int64_t lse = rows * config.heads / shard.size;
+  const auto statistic = [rows](int64_t At::*place) {
+    return LayerTensor{place, rows, Kept::kUnlessBlocks, true, true};
+  };
+  return {{{&At::input, stream, Kept::kAlways},
+           {&At::norm1, stream, Kept::kUnlessOps},
+           {&At::qkv, 3 * split, Kept::kUnlessBlocks},
+           {&At::attention, split, Kept::kUnlessBlocks},
+           {&At::middle, stream, Kept::kUnlessBlocks},
+           {&At::norm2, stream, Kept::kUnlessOps, false, true},
+           {&At::hidden, 4 * split, Kept::kUnlessOps},
+           {&At::hidden_in, 4 * split, Kept::kUnlessBlocks, false, true},
+           {&At::lse, lse, Kept::kUnlessBlocks, true, true},
+           statistic(&At::mean1),
+           statistic(&At::rstd1),
+           statistic(&At::mean2),
+           statistic(&At::rstd2)}};
 }
 
-void head(Bump& bump, const ModelConfig& config, const TensorShard& shard,
-          const ActivationShape& shape, ActivationArena& arena) {
+bool has_own_place(const LayerTensor& tensor, const ActivationShape& shape, Recompute recompute) {
+  if (shape.mode == PassMode::kEvaluate) return false;
+  switch (tensor.kept) {
+    case Kept::kAlways:
+      return true;
+    case Kept::kUnlessBlocks:
+      return recompute != Recompute::kBlocks;
+    case Kept::kUnlessOps:
+      return recompute == Recompute::kNone;
+  }
+  return true;
+}
+
+// The stage's layers; what they share, the first of them has brought.
+std::vector<LayerActivations> place_layers(Bump& bump, const ModelConfig& config,
+                                           const Stage& stage, const TensorShard& shard,
+                                           const ActivationShape& shape, Recompute recompute) {
+  std::vector<LayerActivations> layers;
+  const auto tensors = layer_tensors(config, shard, shape.rows());
+  for (int64_t i = 0; i < layer_count(stage, config); ++i) {
+    LayerActivations at;
+    for (const LayerTensor& tensor : tensors) {
+      if (shape.mode == PassMode::kEvaluate && tensor.is_for_backward) continue;
+      const bool is_new = i == 0 || has_own_place(tensor, shape, recompute);
+      const int64_t count = tensor.count;
+      at.*tensor.place = !is_new           ? layers[0].*tensor.place
+                         : tensor.is_float ? bump.floats(count)
+                                           : bump.values(count);
+    }
+    if (shape.mode == PassMode::kEvaluate) at.norm2 = at.norm1;
+    layers.push_back(at);
+  }
+  return layers;
+}
+
+void place_head(Bump& bump, const ModelConfig& config, const TensorShard& shard,
+                const ActivationShape& shape, ActivationArena& arena) {
   const int64_t rows = shape.rows();
-  arena.norm = bump.take(rows * config.width);
-  arena.logits = bump.take(rows * padded_vocabulary(config, shard.size) / shard.size);
-  arena.losses = bump.take(rows);
+  const int64_t chunk = arena.head_rows;
+  arena.norm = bump.values(rows * config.width);
+  arena.logits = bump.values(chunk * padded_vocabulary(config, shard.size) / shard.size);
+  arena.losses = bump.floats(rows);
   if (shape.mode == PassMode::kTrain) {
-    arena.mean = bump.take(rows);
-    arena.rstd = bump.take(rows);
+    arena.mean = bump.floats(rows);
+    arena.rstd = bump.floats(rows);
   }
   if (shard.size > 1) {
     for (int64_t* vector : {&arena.maxima, &arena.sums, &arena.target_logits}) {
-      *vector = bump.take(rows);
+      *vector = bump.floats(chunk);
     }
   }
 }
 
 }  // namespace
 
+Result<Recompute> parse_recompute(std::string_view name) {
+  if (name == "none") return Recompute::kNone;
+  if (name == "ops") return Recompute::kOps;
+  if (name == "blocks") return Recompute::kBlocks;
+  return invalid("[recompute] expected none, ops or blocks, got \"" + std::string(name) + "\"");
+}
+
+int64_t head_rows(const ModelConfig& config, const TensorShard& shard, int64_t rows,
+                  const ActivationOptions& options) {
+  const int64_t columns = padded_vocabulary(config, shard.size) / shard.size;
+  const int64_t fitting = std::max<int64_t>(1, options.head_logits_max / columns);
+  return std::min(rows, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fitting))));
+}
+
 ActivationArena activation_arena(const ModelConfig& config, const Stage& stage,
-                                 const TensorShard& shard, const ActivationShape& shape) {
-  Bump bump;
+                                 const TensorShard& shard, const ActivationShape& shape,
+                                 const ActivationOptions& options) {
+  Bump bump(options.value_bytes);
   ActivationArena arena;
-  const auto layers = static_cast<size_t>(layer_count(stage, config));
-  for (size_t i = 0; i < layers; ++i) {
-    const bool shared = shape.mode == PassMode::kEvaluate && i > 0;
-    arena.layers.push_back(shared ? arena.layers[0] : layer(bump, config, shard, shape));
+  arena.layers = place_layers(bump, config, stage, shard, shape, options.recompute);
+  const bool reuse = shape.mode == PassMode::kEvaluate && !arena.layers.empty();
+  arena.output = reuse ? arena.layers[0].input : bump.values(shape.rows() * config.width);
+  if (has_head(stage, config)) {
+    arena.head_rows = head_rows(config, shard, shape.rows(), options);
+    place_head(bump, config, shard, shape, arena);
   }
-  const bool reuse = shape.mode == PassMode::kEvaluate && layers > 0;
-  arena.output = reuse ? arena.layers[0].input : bump.take(shape.rows() * config.width);
-  if (has_head(stage, config)) head(bump, config, shard, shape, arena);
-  arena.count = bump.count();
+  arena.bytes = bump.bytes();
   return arena;
 }
 
 BackwardScratch backward_scratch(const ModelConfig& config, const TensorShard& shard,
-                                 const ActivationShape& shape) {
+                                 const ActivationShape& shape, const ActivationOptions& options) {
   BackwardScratch scratch;
   if (shape.mode != PassMode::kTrain) return scratch;
   const int64_t stream = shape.rows() * config.width;
-  Bump bump;
-  scratch.stream = bump.take(stream);
-  scratch.branch = bump.take(stream);
-  scratch.wide = bump.take(4 * stream / shard.size);
-  scratch.count = bump.count();
+  Bump bump(options.value_bytes);
+  scratch.stream = bump.values(stream);
+  scratch.branch = bump.values(stream);
+  scratch.wide = bump.values(4 * stream / shard.size);
+  scratch.bytes = bump.bytes();
   return scratch;
 }
 

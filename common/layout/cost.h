@@ -22,6 +22,7 @@ struct MemoryRequest {
   Stage stage;
   TensorShard shard;
   ActivationShape shape;
+  ActivationOptions options = {};
   int64_t micro_batches_in_flight = 1;
   bool bf16_copy = false;  // of the weights, for the products
 };

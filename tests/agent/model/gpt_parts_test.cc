@@ -27,12 +27,14 @@ struct Part {
 };
 using Pipeline = std::vector<std::unique_ptr<Part>>;
 
-Pipeline make_pipeline(int64_t size, const ActivationShape& shape, Stream& stream,
-                       TpRegion& region) {
+Pipeline make_pipeline(int64_t size, const ActivationShape& shape, Stream& stream, TpRegion& region,
+                       Recompute recompute = Recompute::kNone) {
   Pipeline pipeline;
   for (int64_t index = 0; index < size; ++index) {
     const Stage stage = pipeline_stage(kTiny, size, index);
-    Gpt model = Gpt::create({kTiny, stage}, cpu_ops(), stream, region).value();
+    Gpt model = Gpt::create({.config = kTiny, .stage = stage, .recompute = recompute}, cpu_ops(),
+                            stream, region)
+                    .value();
     ArenaStore store(kTiny, stage);
     store.initialise({}, 1);
     ArenaSink sink(store.arena());
@@ -48,8 +50,8 @@ void run_forward(Pipeline& pipeline, const Text& text) {
     Part& part = *pipeline[i];
     ASSERT_TRUE(part.model.begin(part.batch, text.input()).ok());
     if (i > 0) {
-      std::copy_n(pipeline[i - 1]->batch.stage_output(), text.rows() * kTiny.width,
-                  part.batch.stage_input());
+      std::copy_n(pipeline[i - 1]->batch.stage_output().f32(), text.rows() * kTiny.width,
+                  part.batch.stage_input().f32());
     }
     ASSERT_TRUE(forward_pass(part.model, part.store, part.batch).ok());
   }
@@ -59,8 +61,8 @@ void run_backward(Pipeline& pipeline, const Text& text) {
   for (size_t i = pipeline.size(); i-- > 0;) {
     Part& part = *pipeline[i];
     if (i + 1 < pipeline.size()) {
-      std::copy_n(pipeline[i + 1]->model.stage_gradient(), text.rows() * kTiny.width,
-                  part.model.stage_gradient());
+      std::copy_n(pipeline[i + 1]->model.stage_gradient().f32(), text.rows() * kTiny.width,
+                  part.model.stage_gradient().f32());
     }
     ASSERT_TRUE(backward_pass(part.model, part.store, part.batch, part.sink).ok());
   }
@@ -84,16 +86,18 @@ TEST(GptStages, TogetherAreTheWholeModel) {
   const double loss = whole.forward_backward(text.input());
   Stream stream;
   WholeTensor no_shards;
-  Pipeline pipeline = make_pipeline(3, {4, 8}, stream, no_shards);
-  run_forward(pipeline, text);
-  Part& last = *pipeline.back();
-  EXPECT_NEAR(loss_sum(last.model, last.batch).value(), loss, 1e-6 * loss);
-  run_backward(pipeline, text);
-  for (const Parameter& parameter : parameter_table(kTiny)) {
-    const std::vector<float> sum = summed_gradient(pipeline, parameter);
-    const std::span<float> expected = whole.sink.of(parameter.id);
-    for (size_t i = 0; i < sum.size(); ++i) {
-      ASSERT_NEAR(sum[i], expected[i], 1e-7) << parameter.name << " at " << i;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
+    Pipeline pipeline = make_pipeline(3, {4, 8}, stream, no_shards, recompute);
+    run_forward(pipeline, text);
+    run_backward(pipeline, text);
+    Part& last = *pipeline.back();
+    EXPECT_NEAR(loss_sum(last.model, last.batch).value(), loss, 1e-6 * loss);
+    for (const Parameter& parameter : parameter_table(kTiny)) {
+      const std::vector<float> sum = summed_gradient(pipeline, parameter);
+      const std::span<float> expected = whole.sink.of(parameter.id);
+      for (size_t i = 0; i < sum.size(); ++i) {
+        ASSERT_NEAR(sum[i], expected[i], 1e-7) << parameter.name << " at " << i;
+      }
     }
   }
 }
@@ -125,8 +129,8 @@ class ThreadRegion final : public TpRegion {
   ThreadRegion(Shared& shared, int64_t index) : shared_(shared), index_(index) {}
 
   TensorShard shard() const override { return {index_, 2}; }
-  Status enter(float* gradient, int64_t count) override { return sum(gradient, count); }
-  Status leave(float* output, int64_t count) override { return sum(output, count); }
+  Status enter(View gradient, int64_t count) override { return sum(gradient.f32(), count); }
+  Status leave(View output, int64_t count) override { return sum(output.f32(), count); }
   Status sum(float* values, int64_t count) override {
     return reduce(values, count, [](float a, float b) { return a + b; });
   }
@@ -162,22 +166,22 @@ struct ShardOutcome {
   std::vector<float> gradients;
 };
 
-ShardOutcome run_shard(ThreadRegion::Shared& shared, int64_t index, const Text& text) {
+ShardOutcome run_shard(ThreadRegion::Shared& shared, int64_t index, const GptOptions& options,
+                       const Text& text) {
   Stream stream;
   ThreadRegion region(shared, index);
-  Gpt model = Gpt::create({kTiny, whole_model(kTiny)}, cpu_ops(), stream, region).value();
+  Gpt model = Gpt::create(options, cpu_ops(), stream, region).value();
   ArenaStore store(kTiny, whole_model(kTiny), region.shard());
   store.initialise(region.shard(), 1);
   ArenaSink sink(store.arena());
   MicroBatch batch = model.make_micro_batch({text.batch, text.sequence}).value();
   EXPECT_TRUE(model.begin(batch, text.input()).ok());
   EXPECT_TRUE(forward_pass(model, store, batch).ok());
-  const double loss = loss_sum(model, batch).value();
   EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());
-  return {loss, store.arena(), sink.gradients()};
+  return {loss_sum(model, batch).value(), store.arena(), sink.gradients()};
 }
 
-TEST(GptShards, TogetherAreTheWholeModel) {
+void expect_shards_are_the_whole(const GptOptions& options) {
   const Text text(kTiny, 4, 8, 5);
   TinyGpt whole(kTiny, {4, 8});
   whole.sink.begin_step();
@@ -186,8 +190,8 @@ TEST(GptShards, TogetherAreTheWholeModel) {
   ThreadRegion::Shared shared;
   std::array<ShardOutcome, 2> shards;
   {
-    std::jthread peer([&] { shards[1] = run_shard(shared, 1, text); });
-    shards[0] = run_shard(shared, 0, text);
+    std::jthread peer([&] { shards[1] = run_shard(shared, 1, options, text); });
+    shards[0] = run_shard(shared, 0, options, text);
   }
   for (int64_t index = 0; index < 2; ++index) {
     const ShardOutcome& shard = shards[static_cast<size_t>(index)];
@@ -204,6 +208,18 @@ TEST(GptShards, TogetherAreTheWholeModel) {
       }
     }
   }
+}
+
+TEST(GptShards, TogetherAreTheWholeModel) {
+  expect_shards_are_the_whole({.config = kTiny, .stage = whole_model(kTiny)});
+}
+
+TEST(GptShards, TogetherAreTheWholeModelWithAHeadInChunksAndBlocksComputedAgain) {
+  constexpr int64_t kFourRows = 4 * 9;  // 9 columns a shard
+  expect_shards_are_the_whole({.config = kTiny,
+                               .stage = whole_model(kTiny),
+                               .recompute = Recompute::kBlocks,
+                               .head_logits_max = kFourRows});
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST(Gpt, BeginsWithTheLossOfAGuess) {
        {kTiny, ModelConfig{4, 128, 4, 64, 256}, ModelConfig{2, 64, 4, 32, 5000}}) {
     TinyGpt gpt(config, {4, config.context, PassMode::kEvaluate});
     const Text text(config, 4, config.context, 7);
-    const double loss = gpt.forward(text.input()) / static_cast<double>(text.rows());
+    const double loss = gpt.loss(text.input()) / static_cast<double>(text.rows());
     const double guess = std::log(static_cast<double>(config.vocabulary));
     EXPECT_NEAR(loss, guess, 0.02 * guess) << "vocabulary " << config.vocabulary;
   }
@@ -71,9 +71,9 @@ TEST(Gpt, HasTheGradientsOfFiniteDifferencesInEveryParameter) {
       if (is_key_bias(parameter, static_cast<int64_t>(i), config.width)) continue;
       const float before = values[i];
       values[i] = before + kStep;
-      const double above = gpt.forward(text.input());
+      const double above = gpt.loss(text.input());
       values[i] = before - kStep;
-      const double below = gpt.forward(text.input());
+      const double below = gpt.loss(text.input());
       values[i] = before;
       const double slope = (above - below) / (2.0 * static_cast<double>(kStep));
       numeric.push_back(static_cast<float>(slope / static_cast<double>(text.rows())));
@@ -140,7 +140,7 @@ TEST(Gpt, EvaluatesToTheLossOfTraining) {
   const Text text(kTiny, 4, 8, 5);
   TinyGpt train(kTiny, {4, 8});
   TinyGpt evaluate(kTiny, {4, 8, PassMode::kEvaluate});
-  EXPECT_EQ(train.forward(text.input()), evaluate.forward(text.input()));
+  EXPECT_EQ(train.forward_backward(text.input()), evaluate.loss(text.input()));
 }
 
 TEST(Gpt, TakesSmallerBatchesThanItsArenaWasMadeFor) {
@@ -157,10 +157,10 @@ TEST(Gpt, TakesSmallerBatchesThanItsArenaWasMadeFor) {
 TEST(Gpt, LeavesOutTokensWithoutATarget) {
   Text text(kTiny, 4, 8, 5);
   TinyGpt gpt(kTiny, {4, 8});
-  const double all = gpt.forward(text.input());
+  const double all = gpt.forward_backward(text.input());
   const double last = static_cast<double>(gpt.batch.losses()[text.rows() - 1]);
   text.targets.back() = -1;
-  EXPECT_NEAR(gpt.forward(text.input()), all - last, 1e-6 * all);
+  EXPECT_NEAR(gpt.forward_backward(text.input()), all - last, 1e-6 * all);
 }
 
 TEST(Gpt, SaysOnceAndInDescendingOrderWhichGradientsAreComplete) {
@@ -211,8 +211,82 @@ TEST(Gpt, UsesTheMemoryThatThePlanSays) {
   TinyGpt gpt(kTiny, {4, 8});
   const MemoryPlan plan = memory_plan(
       kTiny, {.stage = whole_model(kTiny), .shard = {}, .shape = {.batch = 4, .sequence = 8}});
-  EXPECT_EQ(plan.activations, gpt.batch.arena().count * 4);
+  EXPECT_EQ(plan.activations, gpt.batch.arena().bytes);
   EXPECT_EQ(plan.weights, gpt.model.parameters().count * 4);
+}
+
+GptOptions tiny_options(Recompute recompute, int64_t head_logits_max = kHeadLogitsMax) {
+  return {.config = kTiny,
+          .stage = whole_model(kTiny),
+          .recompute = recompute,
+          .head_logits_max = head_logits_max};
+}
+
+// The weight's gradient is summed chunk by chunk: fp32 in another order.
+TEST(Gpt, HasTheSameGradientsWithAHeadInChunks) {
+  const Text text(kTiny, 3, 7, 5);
+  TinyGpt whole(kTiny, {3, 7});
+  enlarge(whole.store, 3);
+  whole.sink.begin_step();
+  const double loss = whole.forward_backward(text.input());
+  for (const int64_t rows : {1, 4, 8, 16}) {
+    TinyGpt chunked(tiny_options(Recompute::kNone, rows * kTiny.vocabulary), {3, 7});
+    ASSERT_EQ(chunked.batch.arena().head_rows, rows);
+    EXPECT_LT(chunked.batch.arena().bytes, whole.batch.arena().bytes);
+    enlarge(chunked.store, 3);
+    chunked.sink.begin_step();
+    EXPECT_NEAR(chunked.forward_backward(text.input()), loss, 1e-6 * loss);
+    EXPECT_NEAR(chunked.loss(text.input()), loss, 1e-6 * loss);
+    for (const Parameter& parameter : parameter_table(kTiny)) {
+      EXPECT_LT(difference(chunked.sink.of(parameter.id), whole.sink.of(parameter.id)), 1e-6)
+          << parameter.name << " with chunks of " << rows << " rows";
+    }
+  }
+}
+
+TEST(Gpt, GivesTheLogitsOfTheRowsThatAreAskedFor) {
+  const Text text(kTiny, 2, 8, 5);
+  TinyGpt gpt(kTiny, {2, 8, PassMode::kEvaluate});
+  enlarge(gpt.store, 3);
+  const auto logits_of = [&](int64_t begin, int64_t rows) {
+    MicroBatchInput input = text.input();
+    input.targets = nullptr;
+    input.logits_begin = begin;
+    input.logits_rows = rows;
+    gpt.forward(input);
+    const float* logits = gpt.batch.logits().f32();
+    return std::vector<float>(logits, logits + rows * kTiny.vocabulary);
+  };
+  const std::vector<float> all = logits_of(0, 16);
+  const std::vector<float> some = logits_of(5, 3);
+  EXPECT_LT(difference(some, std::span(all).subspan(5 * 17, 3 * 17)), 1e-6);
+  EXPECT_GT(difference(some, std::span(all).subspan(4 * 17, 3 * 17)), 1e-2);
+}
+
+// Two micro-batches are between forward and backward at a time, one of them smaller than the arena.
+TEST(Gpt, HasTheSameGradientsBitForBitWhateverItComputesAgain) {
+  const Text text(kTiny, 4, 8, 5);
+  const auto gradients = [&](Recompute recompute) {
+    TinyGpt gpt(tiny_options(recompute), {4, 8});
+    enlarge(gpt.store, 3);
+    MicroBatch other = gpt.model.make_micro_batch({4, 8}).value();
+    gpt.sink.begin_step();
+    gpt.forward(text.input());
+    EXPECT_TRUE(gpt.model.begin(other, text.input(1, 2)).ok());
+    EXPECT_TRUE(forward_pass(gpt.model, gpt.store, other).ok());
+    EXPECT_TRUE(backward_pass(gpt.model, gpt.store, gpt.batch, gpt.sink).ok());
+    EXPECT_TRUE(backward_pass(gpt.model, gpt.store, other, gpt.sink).ok());
+    return gpt.sink.gradients();
+  };
+  const std::vector<float> kept = gradients(Recompute::kNone);
+  EXPECT_EQ(gradients(Recompute::kOps), kept);
+  EXPECT_EQ(gradients(Recompute::kBlocks), kept);
+}
+
+TEST(Gpt, KeepsActivationsInBf16OnlyOnCuda) {
+  EXPECT_EQ(activation_dtype(DeviceType::kCpu, Precision::kBf16), DType::kF32);
+  EXPECT_EQ(activation_dtype(DeviceType::kCuda, Precision::kF32), DType::kF32);
+  EXPECT_EQ(activation_dtype(DeviceType::kCuda, Precision::kBf16), DType::kBf16);
 }
 
 TEST(Gpt, RefusesAModelThatCannotBeBuilt) {

@@ -148,8 +148,8 @@ class BrokenRegion final : public TpRegion {
  public:
   explicit BrokenRegion(int limit) : limit_(limit) {}
   TensorShard shard() const override { return {0, 2}; }
-  Status enter(float*, int64_t) override { return call(); }
-  Status leave(float*, int64_t) override { return call(); }
+  Status enter(View, int64_t) override { return call(); }
+  Status leave(View, int64_t) override { return call(); }
   Status max(float*, int64_t) override { return call(); }
   Status sum(float*, int64_t) override { return call(); }
 
@@ -177,7 +177,7 @@ Status run_with(BrokenRegion& region) {
 }
 
 TEST(Passes, StopAtARegionsFirstFailure) {
-  // Forward: the embedding, two a layer, three in the loss. Backward: the head, two a layer.
+  // Forward: the embedding, two a layer. Backward: three in the loss, the head, two a layer.
   const int calls = 1 + 2 * 2 + 3 + 1 + 2 * 2;
   for (int limit = 0; limit < calls; ++limit) {
     BrokenRegion region(limit);

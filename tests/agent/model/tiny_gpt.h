@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -128,7 +129,7 @@ struct Text {
   MicroBatchInput input() const { return input(0, batch); }
 };
 
-// A model on the CPU with its store, sink and one training micro-batch.
+// A model on the CPU with its store, sink and one micro-batch.
 struct TinyGpt {
   Stream stream;
   WholeTensor whole;
@@ -138,28 +139,44 @@ struct TinyGpt {
   ArenaSink sink;
   MicroBatch batch;
 
-  TinyGpt(const ModelConfig& model_config, const ActivationShape& shape, uint64_t seed = 1,
-          Precision precision = Precision::kF32)
-      : config(model_config),
-        model(Gpt::create({config, whole_model(config), precision}, cpu_ops(), stream, whole)
-                  .value()),
-        store(config, whole_model(config)),
+  TinyGpt(const GptOptions& options, const ActivationShape& shape, uint64_t seed = 1)
+      : config(options.config),
+        model(Gpt::create(options, cpu_ops(), stream, whole).value()),
+        store(config, options.stage),
         sink(store.arena()),
         batch(model.make_micro_batch(shape).value()) {
     store.initialise({}, seed);
   }
+  TinyGpt(const ModelConfig& model_config, const ActivationShape& shape, uint64_t seed = 1,
+          Precision precision = Precision::kF32)
+      : TinyGpt(
+            {.config = model_config, .stage = whole_model(model_config), .precision = precision},
+            shape, seed) {}
 
-  double forward(const MicroBatchInput& input) {
+  // The sum of the losses, of a pass that keeps nothing.
+  double loss(const MicroBatchInput& input) {
+    if (!evaluating_) {
+      const ActivationShape& shape = batch.capacity();
+      evaluating_.emplace(
+          model.make_micro_batch({shape.batch, shape.sequence, PassMode::kEvaluate}).value());
+    }
+    EXPECT_TRUE(model.begin(*evaluating_, input).ok());
+    EXPECT_TRUE(forward_pass(model, store, *evaluating_).ok());
+    return loss_sum(model, *evaluating_).value();
+  }
+  void forward(const MicroBatchInput& input) {
     EXPECT_TRUE(model.begin(batch, input).ok());
     EXPECT_TRUE(forward_pass(model, store, batch).ok());
-    return loss_sum(model, batch).value();
   }
   // Adds to the sink; the sum of the losses.
   double forward_backward(const MicroBatchInput& input) {
-    const double loss = forward(input);
+    forward(input);
     EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());
-    return loss;
+    return loss_sum(model, batch).value();
   }
+
+ private:
+  std::optional<MicroBatch> evaluating_;
 };
 
 }  // namespace lockstep::testing

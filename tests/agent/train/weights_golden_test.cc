@@ -56,11 +56,11 @@ TEST_F(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
   const Status imported =
       import_weights(golden_path(), config_, gpt.store.arena(), gpt.store.values().data());
   ASSERT_TRUE(imported.ok()) << imported.error().message;
-  const double loss = gpt.forward({.tokens = tokens.data(),
-                                   .targets = targets.data(),
-                                   .batch = rows / config_.context,
-                                   .sequence = config_.context,
-                                   .gradient_scale = 1.0f / static_cast<float>(rows)});
+  const double loss = gpt.loss({.tokens = tokens.data(),
+                                .targets = targets.data(),
+                                .batch = rows / config_.context,
+                                .sequence = config_.context,
+                                .gradient_scale = 1.0f / static_cast<float>(rows)});
   const double expected = std::stod(metadata("loss"));
   EXPECT_NEAR(loss / static_cast<double>(rows), expected, kLossTolerance * expected);
 }

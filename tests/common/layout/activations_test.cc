@@ -12,53 +12,133 @@ namespace {
 
 const ModelConfig kTiny{3, 16, 2, 8, 17};
 
-TEST(ActivationArena, KeepsEveryLayersTensorsApartForTraining) {
-  const ActivationShape shape{.batch = 4, .sequence = 8};
-  const ActivationArena arena = activation_arena(kTiny, whole_model(kTiny), {}, shape);
-  const int64_t stream = shape.rows() * kTiny.width;
-  struct Span {
-    int64_t offset, count;
-  };
-  std::vector<Span> spans;
-  for (const LayerActivations& at : arena.layers) {
-    spans.insert(spans.end(), {{at.input, stream},
-                               {at.norm1, stream},
-                               {at.qkv, 3 * stream},
-                               {at.attention, stream},
-                               {at.lse, shape.rows() * kTiny.heads},
-                               {at.middle, stream},
-                               {at.norm2, stream},
-                               {at.hidden_in, 4 * stream},
-                               {at.hidden, 4 * stream}});
-    for (const int64_t offset : {at.mean1, at.rstd1, at.mean2, at.rstd2}) {
-      spans.push_back({offset, shape.rows()});
-    }
-  }
-  spans.insert(spans.end(), {{arena.output, stream},
-                             {arena.norm, stream},
-                             {arena.mean, shape.rows()},
-                             {arena.rstd, shape.rows()},
-                             {arena.logits, shape.rows() * kTiny.vocabulary},
-                             {arena.losses, shape.rows()}});
-  std::sort(spans.begin(), spans.end(),
-            [](const Span& a, const Span& b) { return a.offset < b.offset; });
+struct Span {
+  int64_t place, bytes;
+};
+
+// Neither overlapping nor with holes, but for alignment.
+void expect_side_by_side(std::vector<Span> spans, int64_t bytes) {
+  std::ranges::sort(spans, {}, &Span::place);
   int64_t end = 0;
   for (const Span& span : spans) {
-    EXPECT_EQ(span.offset % 16, 0);
-    EXPECT_GE(span.offset, end);
-    EXPECT_LT(span.offset - end, 16) << "a hole";
-    end = span.offset + span.count;
+    EXPECT_EQ(span.place % kActivationAlign, 0);
+    EXPECT_GE(span.place, end);
+    EXPECT_LT(span.place - end, kActivationAlign) << "a hole";
+    end = span.place + span.bytes;
   }
-  EXPECT_GE(arena.count, end);
-  EXPECT_LT(arena.count - end, 16);
+  EXPECT_GE(bytes, end);
+  EXPECT_LT(bytes - end, kActivationAlign);
+}
+
+std::vector<Span> layer_spans(const LayerActivations& at, int64_t rows, int64_t value_bytes) {
+  const int64_t stream = rows * kTiny.width * value_bytes;
+  std::vector<Span> spans{{at.input, stream},
+                          {at.norm1, stream},
+                          {at.qkv, 3 * stream},
+                          {at.attention, stream},
+                          {at.lse, rows * kTiny.heads * 4},
+                          {at.middle, stream},
+                          {at.norm2, stream},
+                          {at.hidden_in, 4 * stream},
+                          {at.hidden, 4 * stream}};
+  for (const int64_t place : {at.mean1, at.rstd1, at.mean2, at.rstd2}) {
+    spans.push_back({place, rows * 4});
+  }
+  return spans;
+}
+
+std::vector<Span> head_spans(const ActivationArena& arena, int64_t rows, int64_t value_bytes) {
+  const int64_t stream = rows * kTiny.width * value_bytes;
+  return {{arena.output, stream},
+          {arena.norm, stream},
+          {arena.mean, rows * 4},
+          {arena.rstd, rows * 4},
+          {arena.logits, arena.head_rows * kTiny.vocabulary * value_bytes},
+          {arena.losses, rows * 4}};
+}
+
+TEST(ActivationArena, KeepsEveryLayersTensorsApartForTraining) {
+  const ActivationShape shape{.batch = 4, .sequence = 9};
+  for (const int64_t value_bytes : {4, 2}) {
+    const ActivationArena arena =
+        activation_arena(kTiny, whole_model(kTiny), {}, shape, {.value_bytes = value_bytes});
+    std::vector<Span> spans = head_spans(arena, shape.rows(), value_bytes);
+    for (const LayerActivations& at : arena.layers) {
+      for (const Span& span : layer_spans(at, shape.rows(), value_bytes)) spans.push_back(span);
+    }
+    expect_side_by_side(spans, arena.bytes);
+  }
+}
+
+// Whatever is not kept, layers have one place for.
+TEST(ActivationArena, SharesWhatIsComputedAgain) {
+  const ActivationShape shape{.batch = 4, .sequence = 9};
+  const int64_t stream = shape.rows() * kTiny.width * 4;
+  const auto arena_of = [&](Recompute recompute) {
+    return activation_arena(kTiny, whole_model(kTiny), {}, shape, {.recompute = recompute});
+  };
+  const ActivationArena ops = arena_of(Recompute::kOps);
+  const ActivationArena blocks = arena_of(Recompute::kBlocks);
+  std::vector<Span> of_ops = head_spans(ops, shape.rows(), 4);
+  std::vector<Span> of_blocks = head_spans(blocks, shape.rows(), 4);
+  for (size_t i = 0; i < 3; ++i) {
+    for (const Span& span : layer_spans(ops.layers[i], shape.rows(), 4)) {
+      const LayerActivations& first = ops.layers[0];
+      const bool shared = i > 0 && (span.place == first.norm1 || span.place == first.norm2 ||
+                                    span.place == first.hidden);
+      if (!shared) of_ops.push_back(span);
+    }
+    if (i > 0) of_blocks.push_back({blocks.layers[i].input, stream});
+  }
+  for (const Span& span : layer_spans(blocks.layers[0], shape.rows(), 4)) of_blocks.push_back(span);
+  expect_side_by_side(of_ops, ops.bytes);
+  expect_side_by_side(of_blocks, blocks.bytes);
+}
+
+// GPT-2 124M, 64 sequences of 1024 tokens in bf16: R C values are 96 MiB. A layer has 16 times that
+// (and the statistics), 10 times without norms and GELU's output, and its input alone.
+TEST(ActivationArena, OfGpt2GrowsWithWhatALayerKeeps) {
+  const ModelConfig config = model_preset("gpt2-124m").value();
+  const ActivationShape shape{.batch = 64, .sequence = 1024};
+  const auto mib_of_a_layer = [&](Recompute recompute) {
+    ModelConfig more = config;
+    more.layers += 1;
+    const ActivationOptions options{.value_bytes = 2, .recompute = recompute};
+    const auto bytes = [&](const ModelConfig& of) {
+      return activation_arena(of, whole_model(of), {}, shape, options).bytes;
+    };
+    return static_cast<double>(bytes(more) - bytes(config)) / (1 << 20);
+  };
+  const double statistics = 4 * 0.25 + 12 * 0.25;  // norms' and attention's
+  EXPECT_DOUBLE_EQ(mib_of_a_layer(Recompute::kNone), 16 * 96 + statistics);
+  EXPECT_DOUBLE_EQ(mib_of_a_layer(Recompute::kOps), 10 * 96 + statistics);
+  EXPECT_DOUBLE_EQ(mib_of_a_layer(Recompute::kBlocks), 96);
+}
+
+TEST(HeadRows, AreAllOrAPowerOfTwoWhoseLogitsFit) {
+  const ModelConfig gpt2 = model_preset("gpt2-124m").value();
+  EXPECT_EQ(head_rows(gpt2, {}, 65536, {}), 8192);
+  EXPECT_EQ(head_rows(gpt2, {}, 9000, {}), 8192);
+  EXPECT_EQ(head_rows(gpt2, {}, 8192, {}), 8192);
+  EXPECT_EQ(head_rows(gpt2, {}, 1000, {}), 1000);
+  EXPECT_EQ(head_rows(gpt2, {0, 2}, 65536, {}), 16384) << "half of the vocabulary";
+  EXPECT_EQ(head_rows(kTiny, {}, 65536, {}), 65536);
+  EXPECT_EQ(head_rows(kTiny, {}, 10, {.head_logits_max = 1}), 1);
+}
+
+TEST(Recompute, HasItsNames) {
+  EXPECT_EQ(parse_recompute("none").value(), Recompute::kNone);
+  EXPECT_EQ(parse_recompute("ops").value(), Recompute::kOps);
+  EXPECT_EQ(parse_recompute("blocks").value(), Recompute::kBlocks);
+  EXPECT_EQ(parse_recompute("layers").error().code, Code::kInvalid);
 }
 
 TEST(ActivationArena, OfAnEvaluationDoesNotGrowWithTheLayers) {
   ModelConfig deep = kTiny;
   deep.layers = 30;
   const ActivationShape shape{.batch = 4, .sequence = 8, .mode = PassMode::kEvaluate};
-  EXPECT_EQ(activation_arena(kTiny, whole_model(kTiny), {}, shape).count,
-            activation_arena(deep, whole_model(deep), {}, shape).count);
+  EXPECT_EQ(activation_arena(kTiny, whole_model(kTiny), {}, shape).bytes,
+            activation_arena(deep, whole_model(deep), {}, shape).bytes);
 }
 
 TEST(ActivationArena, LeavesOutWhatAStageDoesNotHave) {
@@ -74,6 +154,7 @@ TEST(MemoryPlan, AddsUpTheArenas) {
   const MemoryRequest request{.stage = whole_model(kTiny),
                               .shard = {},
                               .shape = {.batch = 4, .sequence = 8},
+                              .options = {.value_bytes = 2, .recompute = Recompute::kOps},
                               .micro_batches_in_flight = 3,
                               .bf16_copy = true};
   const MemoryPlan plan = memory_plan(kTiny, request);
@@ -83,8 +164,8 @@ TEST(MemoryPlan, AddsUpTheArenas) {
   EXPECT_EQ(plan.gradients, 4 * parameters);
   EXPECT_EQ(plan.optimizer, 8 * parameters);
   EXPECT_EQ(plan.activations,
-            3 * 4 * activation_arena(kTiny, request.stage, {}, request.shape).count);
-  EXPECT_EQ(plan.scratch, 4 * backward_scratch(kTiny, {}, request.shape).count);
+            3 * activation_arena(kTiny, request.stage, {}, request.shape, request.options).bytes);
+  EXPECT_EQ(plan.scratch, backward_scratch(kTiny, {}, request.shape, request.options).bytes);
   EXPECT_EQ(plan.total(), 18 * parameters + plan.activations + plan.scratch);
 }
 
