@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "kernels/device/cuda_api.h"
 #include "kernels/device/device_words.h"
@@ -34,9 +35,9 @@ DeviceMemory machine_memory() {
 }
 
 Result<void*> allocate_host(size_t bytes, std::string_view by) {
-  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
-  if (data == nullptr) {
+  void* data = nullptr;
+  // Exactly so many bytes, so that the address sanitizer sees what is behind them.
+  if (posix_memalign(&data, kAlignment, bytes) != 0) {
     const DeviceMemory memory = machine_memory();
     return out_of_memory({.device = {},
                           .bytes = bytes,
@@ -44,7 +45,7 @@ Result<void*> allocate_host(size_t bytes, std::string_view by) {
                           .free_bytes = memory.free_bytes,
                           .total_bytes = memory.total_bytes});
   }
-  std::memset(data, 0, rounded);
+  std::memset(data, 0, bytes);
   return data;
 }
 
@@ -98,8 +99,14 @@ Result<Stream> Stream::create(Device device) {
 }
 
 Status Stream::synchronize() {
-  if (device().type == DeviceType::kCpu) return {};
-  return cuda_api::synchronize(device().index, handle());
+  Status waited;
+  if (device().type == DeviceType::kCuda) waited = cuda_api::synchronize(device().index, handle());
+  if (!failure_) return waited;
+  return *std::exchange(failure_, std::nullopt);
+}
+
+void Stream::fail(Error error) {
+  if (!failure_) failure_ = std::move(error);
 }
 
 Result<Event> Event::create(Device device) {

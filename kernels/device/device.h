@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -70,11 +71,14 @@ class Stream {
   Device device() const { return handle_.get_deleter().device; }
   // cudaStream_t on CUDA, null on the CPU.
   void* handle() const { return handle_.get(); }
-  // Waits until all that was issued is done.
+  // Waits until all that was issued is done, and tells what failed in it.
   Status synchronize();
+  // For operations, which return nothing: the next synchronize() returns the first of these.
+  void fail(Error error);
 
  private:
   DeviceHandle handle_;
+  std::optional<Error> failure_;
 };
 
 // A point in the order of a stream of this device. Streams are given by their handle, so that those

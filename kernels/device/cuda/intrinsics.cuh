@@ -1,0 +1,171 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/dtype.h"
+
+// All that kernels say to the hardware beside C++ and threadIdx, blockIdx, blockDim and gridDim.
+// The same kernels run on the CPU with the twin of this file (tests/support/emulated_cuda), so they
+// use no other built-in, no static __shared__ variable (shared_memory(), of the LaunchShape's
+// size) and no header of CUDA's.
+//
+// Lanes are numbered 0..31 in their warp. Functions on warps are called by all 32 lanes at one
+// place, functions on blocks by all threads of the block.
+namespace lockstep::cuda {
+
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+// --- barriers, and exchanges among the lanes of a warp ---
+
+__device__ __forceinline__ void sync_block() {
+  __syncthreads();
+}
+__device__ __forceinline__ void sync_warp() {
+  __syncwarp();
+}
+// The other lane's value: of lane ^ mask, of `lane`, of the lane `distance` before (one's own where
+// there is none).
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int mask) {
+  return __shfl_xor_sync(kAllLanes, value, mask);
+}
+template <class T>
+__device__ __forceinline__ T shuffle(T value, int lane) {
+  return __shfl_sync(kAllLanes, value, lane);
+}
+template <class T>
+__device__ __forceinline__ T shuffle_up(T value, int distance) {
+  return __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(distance));
+}
+// Bit i: whether lane i's predicate holds.
+__device__ __forceinline__ uint32_t ballot(bool predicate) {
+  return __ballot_sync(kAllLanes, predicate);
+}
+
+// --- memory ---
+
+// The block's shared memory, aligned to 128 bytes, of unknown content.
+template <class T>
+__device__ __forceinline__ T* shared_memory() {
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  return reinterpret_cast<T*>(shared_bytes);
+}
+
+struct Words2 {
+  uint32_t word[2];
+};
+struct Words4 {
+  uint32_t word[4];
+};
+// One access each; the address is a multiple of the size.
+__device__ __forceinline__ Words4 load_16_bytes(const void* from) {
+  const uint4 v = *static_cast<const uint4*>(from);
+  return {{v.x, v.y, v.z, v.w}};
+}
+__device__ __forceinline__ void store_16_bytes(void* to, const Words4& value) {
+  *static_cast<uint4*>(to) = make_uint4(value.word[0], value.word[1], value.word[2], value.word[3]);
+}
+__device__ __forceinline__ Words2 load_8_bytes(const void* from) {
+  const uint2 v = *static_cast<const uint2*>(from);
+  return {{v.x, v.y}};
+}
+__device__ __forceinline__ void store_8_bytes(void* to, const Words2& value) {
+  *static_cast<uint2*>(to) = make_uint2(value.word[0], value.word[1]);
+}
+
+// Adds and returns what was there; integers only, whose sums know no order.
+__device__ __forceinline__ int32_t atomic_add(int32_t* to, int32_t value) {
+  return atomicAdd(to, value);
+}
+
+// Copies 16 bytes from global to shared memory behind the thread's back; both addresses are
+// multiples of 16. begun copies form a group with each commit; wait<N>() returns when all but the
+// last N groups of this thread are done. Others see them after a barrier. PTX ISA, cp.async.
+__device__ __forceinline__ void begin_copy_16_bytes(void* to_shared, const void* from_global) {
+  const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(to_shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from_global) : "memory");
+}
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kGroupsLeft>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroupsLeft) : "memory");
+}
+
+// --- numbers ---
+
+__device__ __forceinline__ float float_of_bits(uint32_t bits) {
+  return __uint_as_float(bits);
+}
+__device__ __forceinline__ uint32_t bits_of_float(float value) {
+  return __float_as_uint(value);
+}
+// Round to nearest even; a NaN stays a NaN.
+__device__ __forceinline__ Bf16 to_bf16(float value) {
+  Bf16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+// Two of them: `low` in the lower 16 bits, which come first in memory.
+__device__ __forceinline__ uint32_t to_bf16_pair(float low, float high) {
+  uint32_t result;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+// e^x and 2^x within a few ulp of float; denormal results may be 0.
+__device__ __forceinline__ float fast_exp(float x) {
+  return __expf(x);
+}
+__device__ __forceinline__ float fast_exp2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+// Within 2 ulp; for denominators below 2^126.
+__device__ __forceinline__ float fast_divide(float a, float b) {
+  return __fdividef(a, b);
+}
+__device__ __forceinline__ float reciprocal_root(float x) {
+  return rsqrtf(x);
+}
+
+// --- matrices of bf16, by a whole warp ---
+// Source of all layouts: PTX ISA, "Warp Level Matrix Instructions", ldmatrix and mma.m16n8k16.
+
+// Four 8 x 8 matrices from shared memory: lane 8 i + r gives the address of row r of matrix i (16
+// bytes, a multiple of 16). The lane gets of matrix i in registers[i] the elements (lane / 4,
+// lane % 4 * 2) and, in the upper half, the one to its right; transposed, the elements
+// (lane % 4 * 2, lane / 4) and the one below it.
+__device__ __forceinline__ void load_matrices(uint32_t (&registers)[4], const void* row) {
+  const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ __forceinline__ void load_matrices_transposed(uint32_t (&registers)[4],
+                                                         const void* row) {
+  const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+               : "r"(from)
+               : "memory");
+}
+
+// sum[16,8] += a[16,16] * b[16,8], factors in bf16, sums in fp32. With g = lane / 4, t = lane % 4:
+//   a[0]: (g, 2t), (g, 2t+1)      a[1]: the same of row g+8
+//   a[2]: (g, 2t+8), (g, 2t+9)    a[3]: the same of row g+8
+//   b[0]: (2t, g), (2t+1, g)      b[1]: (2t+8, g), (2t+9, g)
+//   sum[0], sum[1]: (g, 2t), (g, 2t+1)   sum[2], sum[3]: the same of row g+8
+__device__ __forceinline__ void multiply_add(float (&sum)[4], const uint32_t (&a)[4],
+                                             const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "kernels/device/cuda/cuda_call.h"
+#include "kernels/device/device.h"
+#include "kernels/device/launch_shape.h"
+
+// The one way in which kernels are started. tests/support/emulated_cuda has the twin.
+namespace lockstep::cuda {
+
+// Starts the kernel in the stream's order; arguments are copied. What goes wrong, also at the
+// start, is told by Stream::synchronize().
+template <class... Parameters>
+void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters...),
+            std::type_identity_t<Parameters>... arguments) {
+  if (is_empty(shape)) return;
+  const int index = stream.device().index;
+  const auto start = [&]() -> Status {
+    constexpr size_t kWithoutAsking = 48 << 10;
+    TRY_CUDA(index, cudaSetDevice(index));
+    if (shape.shared_bytes > kWithoutAsking) {
+      TRY_CUDA_CODE(index, shape.name,
+                    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(shape.shared_bytes)));
+    }
+    cudaLaunchConfig_t config = {};
+    config.gridDim =
+        dim3(static_cast<unsigned>(shape.blocks.x), static_cast<unsigned>(shape.blocks.y),
+             static_cast<unsigned>(shape.blocks.z));
+    config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+    config.dynamicSmemBytes = shape.shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream.handle());
+    TRY_CUDA_CODE(index, shape.name, cudaLaunchKernelEx(&config, kernel, arguments...));
+    return {};
+  };
+  if (const Status started = start(); !started.ok()) stream.fail(started.error());
+}
+
+}  // namespace lockstep::cuda

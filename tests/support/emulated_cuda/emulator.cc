@@ -1,0 +1,311 @@
+#include "tests/support/emulated_cuda/emulator.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "common/base/random.h"
+#include "tests/support/emulated_cuda/fiber.h"
+
+thread_local constinit lockstep::emulated_cuda::Index3 threadIdx;
+thread_local constinit lockstep::emulated_cuda::Index3 blockIdx;
+thread_local constinit lockstep::emulated_cuda::Index3 blockDim;
+thread_local constinit lockstep::emulated_cuda::Index3 gridDim;
+
+namespace lockstep::emulated_cuda {
+
+namespace {
+
+enum class State { kReady, kAtBarrier, kInExchange, kDone };
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
+struct Thread {
+  Fiber fiber;
+  unsigned index = 0;
+  State state = State::kDone;
+  std::source_location at;         // of the barrier that it waits at
+  WarpRequest* request = nullptr;  // of the exchange that it waits in
+  std::vector<Copy> begun;
+  std::deque<std::vector<Copy>> committed;
+};
+
+std::string place_of(std::source_location at) {
+  const std::string_view file = at.file_name();
+  return std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(at.line());
+}
+
+bool same_place(std::source_location a, std::source_location b) {
+  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+std::string words_of(const Index3& i) {
+  return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
+}
+
+// A bit pattern that is a NaN as float, as double and as bf16, and far out of range as an index.
+void poison(std::vector<std::byte>& bytes) {
+  std::ranges::fill(bytes, std::byte{0xFF});
+}
+
+// What a thread did wrong, in plain words and places: a thread that is dropped destroys nothing.
+struct Fault {
+  const char* words;
+  std::source_location at;
+  std::source_location other = {};  // an exchange's; its line is 0 where there is none
+};
+
+// The machine of one host thread: it keeps the fibers from launch to launch.
+class Machine {
+ public:
+  Status run(const LaunchShape& shape, const std::function<void()>& body);
+  void seed(uint64_t value) { random_ = Random(value); }
+
+  void wait_for_block(std::source_location at);
+  void exchange(WarpRequest& request);
+  [[noreturn]] void fault(const Fault& fault);
+  Thread& current() { return *current_; }
+  std::byte* shared() { return shared_.data(); }
+
+ private:
+  static void thread_main(void* machine);
+  void start_threads(size_t count);
+  Status run_block();
+  void run_ready();
+  Status release_barrier();
+  Error stuck(const std::string& words) const;
+  Error wrong(const Fault& fault) const;
+  Thread& lane(const Thread& thread, int number) {
+    return *threads_[thread.index / kWarpThreads * kWarpThreads + static_cast<unsigned>(number)];
+  }
+
+  Random random_{1};
+  const LaunchShape* shape_ = nullptr;
+  const std::function<void()>* body_ = nullptr;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  size_t count_ = 0;  // of this launch's block
+  std::vector<Thread*> ready_;
+  Thread* current_ = nullptr;
+  std::vector<std::byte> shared_;
+  std::optional<Fault> fault_;
+};
+
+thread_local Machine machine;
+
+void Machine::thread_main(void*) {
+  (*machine.body_)();
+  machine.current_->state = State::kDone;
+}
+
+void Machine::start_threads(size_t count) {
+  count_ = count;
+  while (threads_.size() < count) {
+    threads_.push_back(std::make_unique<Thread>());
+    threads_.back()->index = static_cast<unsigned>(threads_.size() - 1);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    Thread& thread = *threads_[i];
+    thread.state = State::kReady;
+    thread.begun.clear();
+    thread.committed.clear();
+    thread.fiber.start(thread_main, nullptr);
+  }
+}
+
+// Runs each thread that can go on, in a new order.
+void Machine::run_ready() {
+  for (size_t i = ready_.size(); i > 1; --i) {
+    std::swap(ready_[i - 1], ready_[random_.next_u32() % i]);
+  }
+  for (Thread* thread : ready_) {
+    current_ = thread;
+    threadIdx = {.x = thread->index, .y = 0, .z = 0};
+    thread->fiber.enter();
+    if (fault_) return;
+  }
+}
+
+Error Machine::stuck(const std::string& words) const {
+  return internal("[emulated cuda] " + std::string(shape_->name) + ", block " + words_of(blockIdx) +
+                  ": " + words);
+}
+
+// No thread can go on, and not all are done: all must wait at one barrier.
+Status Machine::release_barrier() {
+  const Thread* waiting = nullptr;
+  for (size_t i = 0; i < count_; ++i) {
+    const Thread& thread = *threads_[i];
+    const std::string who = "thread " + std::to_string(i);
+    if (thread.state == State::kInExchange) {
+      return stuck(who + " waits for other lanes at " + place_of(thread.request->at) +
+                   ", which do not come");
+    }
+    if (thread.state != State::kAtBarrier) continue;
+    if (waiting && !same_place(waiting->at, thread.at)) {
+      return stuck("thread " + std::to_string(waiting->index) + " waits at the barrier of " +
+                   place_of(waiting->at) + " and " + who + " at that of " + place_of(thread.at));
+    }
+    waiting = &thread;
+  }
+  for (size_t i = 0; i < count_; ++i) {
+    if (threads_[i]->state == State::kDone) {
+      return stuck("thread " + std::to_string(waiting->index) + " waits at the barrier of " +
+                   place_of(waiting->at) + ", and thread " + std::to_string(i) + " has ended");
+    }
+    threads_[i]->state = State::kReady;
+  }
+  return {};
+}
+
+Status Machine::run_block() {
+  poison(shared_);
+  start_threads(static_cast<size_t>(shape_->threads));
+  while (true) {
+    ready_.clear();
+    bool all_done = true;
+    for (size_t i = 0; i < count_; ++i) {
+      if (threads_[i]->state == State::kReady) ready_.push_back(threads_[i].get());
+      all_done = all_done && threads_[i]->state == State::kDone;
+    }
+    if (all_done) return {};
+    if (ready_.empty()) {
+      TRY(release_barrier());
+      continue;
+    }
+    run_ready();
+    if (fault_) return wrong(*fault_);
+  }
+}
+
+Status Machine::run(const LaunchShape& shape, const std::function<void()>& body) {
+  if (!is_launchable(shape)) {
+    return invalid("[emulated cuda] " + std::string(shape.name) + ": no GPU takes " +
+                   std::to_string(shape.blocks.x) + " x " + std::to_string(shape.blocks.y) + " x " +
+                   std::to_string(shape.blocks.z) + " blocks of " + std::to_string(shape.threads) +
+                   " threads with " + std::to_string(shape.shared_bytes) + " bytes");
+  }
+  shape_ = &shape;
+  body_ = &body;
+  fault_.reset();
+  std::vector<std::byte>(shape.shared_bytes).swap(shared_);  // exactly, for the address sanitizer
+  const Extent& grid = shape.blocks;
+  gridDim = {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+             static_cast<unsigned>(grid.z)};
+  blockDim = {.x = static_cast<unsigned>(shape.threads), .y = 1, .z = 1};
+  // Every block once, with a stride that has no divisor in common with their number.
+  const uint64_t blocks = static_cast<uint64_t>(grid.x * grid.y * grid.z);
+  uint64_t stride = blocks > 1 ? 1 + random_.below(blocks - 1) : 1;
+  while (std::gcd(stride, blocks) != 1) ++stride;
+  uint64_t block = random_.below(std::max<uint64_t>(1, blocks));
+  for (uint64_t i = 0; i < blocks; ++i, block = (block + stride) % blocks) {
+    blockIdx = {static_cast<unsigned>(block % gridDim.x),
+                static_cast<unsigned>(block / gridDim.x % gridDim.y),
+                static_cast<unsigned>(block / gridDim.x / gridDim.y)};
+    TRY(run_block());
+  }
+  return {};
+}
+
+void Machine::wait_for_block(std::source_location at) {
+  current_->state = State::kAtBarrier;
+  current_->at = at;
+  current_->fiber.leave();
+}
+
+// The last lane to come combines; it goes on at once, the others when it is their turn.
+void Machine::exchange(WarpRequest& request) {
+  Thread& self = *current_;
+  if ((request.mask >> (self.index % kWarpThreads) & 1u) == 0) {
+    fault({"a lane that is not in its own mask", request.at});
+  }
+  self.request = &request;
+  self.state = State::kInExchange;
+  WarpRequest* lanes[kWarpThreads] = {};
+  for (int i = 0; i < kWarpThreads; ++i) {
+    if ((request.mask >> i & 1u) == 0) continue;
+    Thread& other = lane(self, i);
+    const bool here = other.state == State::kInExchange;
+    if (other.state == State::kDone) fault({"an exchange with a lane that has ended", request.at});
+    if (here && !same_place(other.request->at, request.at)) {
+      fault({"an exchange with a lane that is in another one", request.at, other.request->at});
+    }
+    if (!here) {
+      self.fiber.leave();
+      return;
+    }
+    if (other.request->mask != request.mask) fault({"lanes that name different masks", request.at});
+    lanes[i] = other.request;
+  }
+  request.combine(lanes);
+  for (int i = 0; i < kWarpThreads; ++i) {
+    if (lanes[i] != nullptr) lane(self, i).state = State::kReady;
+  }
+}
+
+void Machine::fault(const Fault& fault) {
+  fault_ = fault;
+  while (true) current_->fiber.leave();
+}
+
+Error Machine::wrong(const Fault& fault) const {
+  std::string words = "thread " + std::to_string(current_->index) + " at " + place_of(fault.at) +
+                      ": " + fault.words;
+  if (fault.other.line() > 0) words += ", at " + place_of(fault.other);
+  return stuck(words);
+}
+
+void perform(const std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
+}  // namespace
+
+Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread) {
+  return machine.run(shape, thread);
+}
+
+void set_seed(uint64_t seed) {
+  machine.seed(seed);
+}
+
+void wait_for_block(std::source_location at) {
+  machine.wait_for_block(at);
+}
+
+void exchange_in_warp(WarpRequest& request) {
+  machine.exchange(request);
+}
+
+void* shared_memory() {
+  return machine.shared();
+}
+
+void fault(const char* words, std::source_location at) {
+  machine.fault({words, at});
+}
+
+void begin_copy(void* to, const void* from, size_t bytes) {
+  machine.current().begun.push_back({to, from, bytes});
+}
+
+void commit_copies() {
+  Thread& thread = machine.current();
+  thread.committed.push_back(std::move(thread.begun));
+  thread.begun.clear();
+}
+
+void wait_for_copies(size_t groups_left) {
+  std::deque<std::vector<Copy>>& groups = machine.current().committed;
+  for (; groups.size() > groups_left; groups.pop_front()) perform(groups.front());
+}
+
+}  // namespace lockstep::emulated_cuda
