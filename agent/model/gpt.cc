@@ -147,7 +147,8 @@ size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
   size_t bytes = attention_workspace({.batch = shape.batch,
                                       .sequence = shape.sequence,
                                       .heads = options.config.heads / shard.size,
-                                      .head_dim = options.config.head_dim()});
+                                      .head_dim = options.config.head_dim(),
+                                      .kv_heads = options.config.heads / shard.size});
   for (const MatmulShape& product : products) {
     bytes = std::max(bytes, matmul_forward_workspace(product, options.precision));
     if (train) bytes = std::max(bytes, matmul_backward_workspace(product, options.precision));

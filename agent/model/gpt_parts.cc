@@ -74,7 +74,8 @@ AttentionShape Gpt::Impl::attention_shape(const MicroBatch& batch) const {
   return {.batch = batch.input().batch,
           .sequence = batch.input().sequence,
           .heads = options.config.heads / shard.size,
-          .head_dim = options.config.head_dim()};
+          .head_dim = options.config.head_dim(),
+          .kv_heads = options.config.heads / shard.size};
 }
 
 }  // namespace lockstep

@@ -127,9 +127,17 @@ void add_model(std::vector<Subject>& subjects, const Model& m, int threads) {
       add_matmul(subjects, {.shape = {rows, n, k}, .precision = precision}, threads);
     }
   }
-  subjects.push_back({attention({m.batch, m.sequence, m.heads, c / m.heads}), {}});
+  const AttentionShape shape{.batch = m.batch,
+                             .sequence = m.sequence,
+                             .heads = m.heads,
+                             .head_dim = c / m.heads,
+                             .kv_heads = m.heads};
+  subjects.push_back({attention(shape), {}});
+  subjects.push_back({rotary(shape), {}});
   subjects.push_back({layernorm({.rows = rows, .width = c, .residual = true}), {}});
+  subjects.push_back({rmsnorm({.rows = rows, .width = c, .residual = true}), {}});
   subjects.push_back({gelu(rows * 4 * c), {}});
+  subjects.push_back({swiglu({.rows = rows, .width = 4 * c}), {}});
   subjects.push_back({embedding({m.batch, m.sequence, c, m.vocabulary}), {}});
   subjects.push_back(
       {classifier({.rows = rows, .columns = m.vocabulary, .vocabulary = m.vocabulary}), {}});

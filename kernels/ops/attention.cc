@@ -8,9 +8,10 @@
 #include "kernels/ops/product.h"
 #include "kernels/ops/simd.h"
 
-// One head of one sample is one task. Queries go in blocks of kRows; the scores of a block against
-// all keys up to its last query stand in a strip of scratch, so that softmax needs one pass and the
-// four products are ordinary small matrix products. Memory is linear in T.
+// One head of one sample is one task; in backward all heads that share keys are, so that the
+// gradients of the keys and values have one adder. Queries go in blocks of kRows; the scores of a
+// block against all keys up to its last query stand in a strip of scratch, so that softmax needs
+// one pass and the four products are ordinary small matrix products. Memory is linear in T.
 namespace lockstep::LOCKSTEP_ISA {
 
 namespace {
@@ -52,7 +53,25 @@ void transpose(const float* from, int64_t row_stride, float factor, const Attent
   }
 }
 
-// One head of one sample: pointers to its first row; rows of qkv are 3C apart, of out C.
+// Where one head of one sample begins.
+struct Offsets {
+  int64_t q, k, v;  // in qkv, whose rows are C+2D apart
+  int64_t out;      // in out, whose rows are C apart
+  int64_t lse;
+};
+
+Offsets offsets_of(const AttentionShape& shape, int64_t sample, int64_t head) {
+  const int64_t row = sample * shape.sequence;
+  const int64_t kv_head = head / (shape.heads / shape.kv_heads);
+  const int64_t k = row * shape.qkv_width() + shape.width() + kv_head * shape.head_dim;
+  return {.q = row * shape.qkv_width() + head * shape.head_dim,
+          .k = k,
+          .v = k + shape.kv_width(),
+          .out = row * shape.width() + head * shape.head_dim,
+          .lse = (sample * shape.heads + head) * shape.sequence};
+}
+
+// One head of one sample: pointers to its first row.
 struct Head {
   const float* q;
   const float* k;
@@ -61,11 +80,13 @@ struct Head {
   int64_t out_row;
 };
 
-Head head_of(const float* qkv, const AttentionShape& shape, int64_t index) {
-  const int64_t width = shape.heads * shape.head_dim;
-  const int64_t sample = index / shape.heads, head = index % shape.heads;
-  const float* q = qkv + sample * shape.sequence * 3 * width + head * shape.head_dim;
-  return {q, q + width, q + 2 * width, 3 * width, width};
+Head head_of(const float* qkv, const AttentionShape& shape, const Offsets& at) {
+  return {qkv + at.q, qkv + at.k, qkv + at.v, shape.qkv_width(), shape.width()};
+}
+
+void check(const AttentionShape& shape, const Workspace& workspace) {
+  CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
+  CHECK(workspace.bytes >= attention_workspace(shape));
 }
 
 // A block of queries: [begin, begin + rows), against the keys [0, keys).
@@ -199,9 +220,9 @@ void score_gradients(const HeadGradients& g, const Head& head, const Block& bloc
   }
 }
 
-// to[keys, HD] (+)= strip^T x: sets the rows of the block's own keys, adds to those before.
+// to[keys, HD] += strip^T x; `fresh` rows of the block's own keys are set, not added to.
 void scatter_product(const float* strip, const float* x, int64_t x_row, const Block& block,
-                     const AttentionShape& shape, const Scratch& scratch, float* to,
+                     const AttentionShape& shape, const Scratch& scratch, bool fresh, float* to,
                      int64_t to_row) {
   Product p{.a = strip,
             .a_row = 1,
@@ -218,15 +239,14 @@ void scatter_product(const float* strip, const float* x, int64_t x_row, const Bl
   p.a = strip + block.begin;
   p.c = to + block.begin * to_row;
   p.m = block.rows;
-  p.accumulate = false;
+  p.accumulate = !fresh;
   product(p);
 }
 
+// With the transposed keys and values in scratch. The first of the heads that share keys sets dk
+// and dv, the others add to them.
 void backward_head(const HeadGradients& g, const Head& head, const AttentionShape& shape,
-                   const Scratch& scratch) {
-  const float factor = 1.0f / sqrtf(static_cast<float>(shape.head_dim));
-  transpose(head.k, head.qkv_row, factor, shape, scratch.stride, scratch.k_transposed);
-  transpose(head.v, head.qkv_row, 1.0f, shape, scratch.stride, scratch.v_transposed);
+                   const Scratch& scratch, bool first) {
   for (int64_t begin = 0; begin < shape.sequence; begin += kRows) {
     const Block block = block_of(begin, shape);
     strip_product(head.q, head.qkv_row, scratch.k_transposed, block, shape, scratch.stride,
@@ -234,9 +254,9 @@ void backward_head(const HeadGradients& g, const Head& head, const AttentionShap
     strip_product(g.dout, head.out_row, scratch.v_transposed, block, shape, scratch.stride,
                   scratch.dscores);
     score_gradients(g, head, block, shape, scratch);
-    scatter_product(scratch.scores, g.dout, head.out_row, block, shape, scratch, g.dv,
+    scatter_product(scratch.scores, g.dout, head.out_row, block, shape, scratch, first, g.dv,
                     head.qkv_row);
-    scatter_product(scratch.dscores, head.q, head.qkv_row, block, shape, scratch, g.dk,
+    scatter_product(scratch.dscores, head.q, head.qkv_row, block, shape, scratch, first, g.dk,
                     head.qkv_row);
     product({.a = scratch.dscores,
              .a_row = scratch.stride,
@@ -250,22 +270,43 @@ void backward_head(const HeadGradients& g, const Head& head, const AttentionShap
   }
 }
 
+// The heads of one sample from `first` on that share keys and values.
+void backward_group(const AttentionBackward& args, const Scratch& scratch, int64_t sample,
+                    int64_t first) {
+  const AttentionShape& shape = args.shape;
+  const float factor = 1.0f / sqrtf(static_cast<float>(shape.head_dim));
+  for (int64_t i = 0; i < shape.heads / shape.kv_heads; ++i) {
+    const Offsets at = offsets_of(shape, sample, first + i);
+    const Head head = head_of(args.qkv.f32(), shape, at);
+    if (i == 0) {
+      transpose(head.k, head.qkv_row, factor, shape, scratch.stride, scratch.k_transposed);
+      transpose(head.v, head.qkv_row, 1.0f, shape, scratch.stride, scratch.v_transposed);
+    }
+    float* dqkv = args.dqkv.f32();
+    backward_head({.dout = args.dout.f32() + at.out,
+                   .out = args.out.f32() + at.out,
+                   .lse = args.lse + at.lse,
+                   .dq = dqkv + at.q,
+                   .dk = dqkv + at.k,
+                   .dv = dqkv + at.v},
+                  head, shape, scratch, i == 0);
+  }
+}
+
 }  // namespace
 
 void attention_forward(Stream&, const AttentionForward& args) {
   const AttentionShape& shape = args.shape;
   if (shape.batch * shape.heads == 0) return;
-  CHECK(args.workspace.bytes >= attention_workspace(shape));
+  check(shape, args.workspace);
   const float* qkv = args.qkv.f32();
   float* out = args.out.f32();
   parallel_for(shape.batch * shape.heads, 1, [&](Range range) {
     const Scratch scratch = scratch_of(shape, args.workspace, range.index);
     for (int64_t i = range.begin; i < range.end; ++i) {
-      const Head head = head_of(qkv, shape, i);
-      float* head_out =
-          out + i / shape.heads * shape.sequence * head.out_row + i % shape.heads * shape.head_dim;
-      forward_head(head, shape, scratch, head_out,
-                   args.lse ? args.lse + i * shape.sequence : nullptr);
+      const Offsets at = offsets_of(shape, i / shape.heads, i % shape.heads);
+      forward_head(head_of(qkv, shape, at), shape, scratch, out + at.out,
+                   args.lse ? args.lse + at.lse : nullptr);
     }
   });
 }
@@ -273,25 +314,12 @@ void attention_forward(Stream&, const AttentionForward& args) {
 void attention_backward(Stream&, const AttentionBackward& args) {
   const AttentionShape& shape = args.shape;
   if (shape.batch * shape.heads == 0) return;
-  CHECK(args.workspace.bytes >= attention_workspace(shape));
-  const float* qkv = args.qkv.f32();
-  const float* out = args.out.f32();
-  const float* dout = args.dout.f32();
-  float* dqkv = args.dqkv.f32();
-  parallel_for(shape.batch * shape.heads, 1, [&](Range range) {
+  check(shape, args.workspace);
+  parallel_for(shape.batch * shape.kv_heads, 1, [&](Range range) {
     const Scratch scratch = scratch_of(shape, args.workspace, range.index);
     for (int64_t i = range.begin; i < range.end; ++i) {
-      const Head head = head_of(qkv, shape, i);
-      const int64_t at =
-          i / shape.heads * shape.sequence * head.out_row + i % shape.heads * shape.head_dim;
-      float* dq = dqkv + (head.q - qkv);
-      backward_head({.dout = dout + at,
-                     .out = out + at,
-                     .lse = args.lse + i * shape.sequence,
-                     .dq = dq,
-                     .dk = dq + head.out_row,
-                     .dv = dq + 2 * head.out_row},
-                    head, shape, scratch);
+      const int64_t group = shape.heads / shape.kv_heads;
+      backward_group(args, scratch, i / shape.kv_heads, i % shape.kv_heads * group);
     }
   });
 }

@@ -7,21 +7,27 @@
 
 namespace lockstep {
 
-// B batch, T sequence, NH heads of width HD, C = NH*HD.
+// B batch, T sequence, NH heads of queries and KVH of keys and values, each of width HD; C = NH*HD,
+// D = KVH*HD. KVH divides NH (CHECK): head h of the queries reads head h / (NH/KVH) of the keys and
+// values (Ainslie et al., "GQA", 2023); with KVH = NH each has its own.
 struct AttentionShape {
   int64_t batch = 0;
   int64_t sequence = 0;
   int64_t heads = 0;
   int64_t head_dim = 0;
+  int64_t kv_heads = 0;
 
+  int64_t width() const { return heads * head_dim; }              // C
+  int64_t kv_width() const { return kv_heads * head_dim; }        // D
+  int64_t qkv_width() const { return width() + 2 * kv_width(); }  // of a packed row
   bool operator==(const AttentionShape&) const = default;
 };
 
 // Causal self-attention: out = softmax(mask(q k^T / sqrt(HD))) v for each head, from packed
-// qkv[b,t] = q (C), k (C), v (C), each head after head. Probabilities are not kept, only their
+// qkv[b,t] = q (C), k (D), v (D), each head after head. Probabilities are not kept, only their
 // log-sum-exp, as in Dao, "FlashAttention-2", 2023.
 struct AttentionForward {
-  ConstView qkv = {};    // [B,T,3C]
+  ConstView qkv = {};    // [B,T,C+2D]
   View out = {};         // [B,T,C]
   float* lse = nullptr;  // [B,NH,T], for backward; null: not kept
   AttentionShape shape = {};
@@ -30,10 +36,10 @@ struct AttentionForward {
 
 struct AttentionBackward {
   ConstView dout = {};         // [B,T,C]
-  ConstView qkv = {};          // [B,T,3C]
+  ConstView qkv = {};          // [B,T,C+2D]
   ConstView out = {};          // [B,T,C]
   const float* lse = nullptr;  // [B,NH,T]
-  View dqkv = {};              // [B,T,3C], overwritten
+  View dqkv = {};              // [B,T,C+2D], overwritten
   AttentionShape shape = {};
   Workspace workspace = {};  // attention_workspace(shape)
 };

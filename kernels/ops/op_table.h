@@ -9,7 +9,10 @@
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/matmul.h"
+#include "kernels/ops/rmsnorm.h"
+#include "kernels/ops/rotary.h"
 #include "kernels/ops/sampling.h"
+#include "kernels/ops/swiglu.h"
 
 namespace lockstep {
 
@@ -24,10 +27,15 @@ struct OpTable {
   void (*embedding_backward)(Stream&, const EmbeddingBackward&);
   void (*layernorm_forward)(Stream&, const LayerNormForward&);
   void (*layernorm_backward)(Stream&, const LayerNormBackward&);
+  void (*rmsnorm_forward)(Stream&, const RmsNormForward&);
+  void (*rmsnorm_backward)(Stream&, const RmsNormBackward&);
   void (*matmul_forward)(Stream&, const MatmulForward&);
   void (*matmul_backward)(Stream&, const MatmulBackward&);
   void (*gelu_forward)(Stream&, const GeluForward&);
   void (*gelu_backward)(Stream&, const GeluBackward&);
+  void (*swiglu_forward)(Stream&, const SwigluForward&);
+  void (*swiglu_backward)(Stream&, const SwigluBackward&);
+  void (*rotary)(Stream&, const Rotary&);
   void (*attention_forward)(Stream&, const AttentionForward&);
   void (*attention_backward)(Stream&, const AttentionBackward&);
   void (*classifier)(Stream&, const Classifier&);

@@ -51,33 +51,27 @@ void layernorm_reference(const LayerNormSizes& sizes, Doubles& d) {
   }
 }
 
-// q, k or v (part 0, 1, 2) of head h at position t.
-double qkv_at(const AttentionShape& s, const std::vector<double>& qkv, int64_t row, int64_t part,
-              int64_t head_and_column) {
-  const int64_t width = s.heads * s.head_dim;
-  return qkv[index(row * 3 * width + part * width + head_and_column)];
-}
-
 void attention_row(const AttentionShape& s, int64_t b, int64_t h, int64_t t, Doubles& d) {
   const std::vector<double>& qkv = d["qkv"];
   const int64_t row = b * s.sequence + t, column = h * s.head_dim;
+  const int64_t kv_column = s.width() + h / (s.heads / s.kv_heads) * s.head_dim;
+  const auto at = [&](int64_t j, int64_t where) {
+    return qkv[index((b * s.sequence + j) * s.qkv_width() + where)];
+  };
   std::vector<double> p(index(t + 1));
   double sum = 0.0;
   for (int64_t j = 0; j <= t; ++j) {
     double score = 0.0;
-    for (int64_t i = 0; i < s.head_dim; ++i) {
-      score +=
-          qkv_at(s, qkv, row, 0, column + i) * qkv_at(s, qkv, b * s.sequence + j, 1, column + i);
-    }
+    for (int64_t i = 0; i < s.head_dim; ++i) score += at(t, column + i) * at(j, kv_column + i);
     p[index(j)] = std::exp(score / std::sqrt(static_cast<double>(s.head_dim)));
     sum += p[index(j)];
   }
   for (int64_t i = 0; i < s.head_dim; ++i) {
     double out = 0.0;
     for (int64_t j = 0; j <= t; ++j) {
-      out += p[index(j)] / sum * qkv_at(s, qkv, b * s.sequence + j, 2, column + i);
+      out += p[index(j)] / sum * at(j, kv_column + s.kv_width() + i);
     }
-    d["out"][index(row * s.heads * s.head_dim + column + i)] = out;
+    d["out"][index(row * s.width() + column + i)] = out;
   }
   d["lse"][index((b * s.heads + h) * s.sequence + t)] = std::log(sum);
 }
@@ -205,11 +199,11 @@ OpCase gelu(int64_t count) {
 }
 
 OpCase attention(const AttentionShape& s) {
-  const int64_t rows = s.batch * s.sequence, width = s.heads * s.head_dim;
+  const int64_t rows = s.batch * s.sequence, width = s.width();
   OpCase c;
   c.name = "attention B=" + text(s.batch) + " T=" + text(s.sequence) + " NH=" + text(s.heads) +
-           " HD=" + text(s.head_dim);
-  c.inputs = {{"qkv", rows * 3 * width, -2.0f, 2.0f}};
+           " KVH=" + text(s.kv_heads) + " HD=" + text(s.head_dim);
+  c.inputs = {{"qkv", rows * s.qkv_width(), -2.0f, 2.0f}};
   c.outputs = {{"out", rows * width}, {"lse", s.batch * s.heads * s.sequence}};
   c.loss_outputs = {"out"};
   c.gradients = {{"qkv"}};

@@ -39,6 +39,22 @@ std::vector<OpCase> matmul_cases() {
   return cases;
 }
 
+// With keys and values for each head, for all together, and for groups.
+std::vector<AttentionShape> attention_shapes() {
+  return {
+      {.batch = 1, .sequence = 1, .heads = 1, .head_dim = 1, .kv_heads = 1},
+      {.batch = 1, .sequence = 2, .heads = 1, .head_dim = 8, .kv_heads = 1},
+      {.batch = 2, .sequence = 5, .heads = 3, .head_dim = 7, .kv_heads = 3},
+      {.batch = 1, .sequence = 33, .heads = 2, .head_dim = 16, .kv_heads = 2},
+      {.batch = 2, .sequence = 64, .heads = 1, .head_dim = 32, .kv_heads = 1},
+      {.batch = 1, .sequence = 79, .heads = 1, .head_dim = 40, .kv_heads = 1},
+      {.batch = 1, .sequence = 97, .heads = 2, .head_dim = 5, .kv_heads = 2},
+      {.batch = 2, .sequence = 37, .heads = 4, .head_dim = 6, .kv_heads = 2},
+      {.batch = 2, .sequence = 66, .heads = 3, .head_dim = 16, .kv_heads = 1},
+      {.batch = 1, .sequence = 40, .heads = 6, .head_dim = 34, .kv_heads = 2},
+  };
+}
+
 }  // namespace
 
 std::vector<OpCase> test_cases() {
@@ -52,6 +68,7 @@ std::vector<OpCase> test_cases() {
     for (const int64_t width : {1, 7, 16, 129}) {
       for (const bool residual : {false, true}) {
         cases.push_back(layernorm({.rows = rows, .width = width, .residual = residual}));
+        cases.push_back(rmsnorm({.rows = rows, .width = width, .residual = residual}));
       }
     }
   }
@@ -62,11 +79,13 @@ std::vector<OpCase> test_cases() {
     cases.push_back(fill(count));
     cases.push_back(cast_through_bf16(count));
   }
-  for (const AttentionShape& shape :
-       {AttentionShape{1, 1, 1, 1}, AttentionShape{1, 2, 1, 8}, AttentionShape{2, 5, 3, 7},
-        AttentionShape{1, 33, 2, 16}, AttentionShape{2, 64, 1, 32}, AttentionShape{1, 79, 1, 40},
-        AttentionShape{1, 97, 2, 5}}) {
+  for (const SwigluSizes& sizes :
+       {SwigluSizes{1, 1}, SwigluSizes{3, 7}, SwigluSizes{5, 64}, SwigluSizes{70, 301}}) {
+    cases.push_back(swiglu(sizes));
+  }
+  for (const AttentionShape& shape : attention_shapes()) {
     cases.push_back(attention(shape));
+    if (shape.head_dim % 2 == 0) cases.push_back(rotary(shape));
   }
   for (const int64_t shards : {0, 1, 3}) {
     cases.push_back(classifier({.rows = 1, .columns = 3, .vocabulary = 3, .shards = shards}));

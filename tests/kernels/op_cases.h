@@ -74,6 +74,9 @@ struct LayerNormSizes {
   int64_t rows = 0, width = 0;
   bool residual = false;
 };
+struct SwigluSizes {
+  int64_t rows = 0, width = 0;
+};
 struct MatmulSizes {
   MatmulShape shape;
   bool bias = true;
@@ -91,7 +94,10 @@ struct EmbeddingSizes {
 
 OpCase embedding(const EmbeddingSizes& sizes);
 OpCase layernorm(const LayerNormSizes& sizes);
+OpCase rmsnorm(const LayerNormSizes& sizes);
 OpCase gelu(int64_t count);
+OpCase swiglu(const SwigluSizes& sizes);
+OpCase rotary(const AttentionShape& shape);
 OpCase attention(const AttentionShape& shape);
 OpCase matmul(const MatmulSizes& sizes);
 OpCase classifier(const ClassifierSizes& sizes);

@@ -189,7 +189,7 @@ TEST(OpCases, NameEveryOperation) {
   for (const OpCase& c : test_cases()) names.insert(c.name.substr(0, c.name.find(' ')));
   EXPECT_EQ(names, (std::set<std::string>{"adamw", "add", "attention", "cast", "classifier",
                                           "embedding", "fill", "gelu", "layernorm", "matmul",
-                                          "scale", "squared_norm"}));
+                                          "rmsnorm", "rotary", "scale", "squared_norm", "swiglu"}));
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/device.h"
+
+namespace lockstep {
+
+// y = h * rrms(h) * weight for each row, rrms(h) = 1 / sqrt(mean(h^2) + epsilon), where h = x, or
+// with a residual h = residual + x, which is stored in residual_out. R rows (B*T) of width C.
+// Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
+struct RmsNormForward {
+  ConstView x = {};         // [R,C]
+  ConstView residual = {};  // [R,C] or null
+  View residual_out = {};  // [R,C], given exactly when residual is; may be x or residual themselves
+  ConstView weight = {};   // [C]
+  View y = {};             // [R,C]; may be x
+  float* rrms = nullptr;   // [R], for backward; null: not kept
+  int64_t rows = 0;
+  int64_t width = 0;
+  float epsilon = 1e-5f;
+};
+
+// dx = dresidual + (gradient of the norm at h); this is the gradient of both x and residual.
+// dweight is added to, in an order that does not depend on the number of threads.
+struct RmsNormBackward {
+  ConstView dy = {};            // [R,C]
+  ConstView h = {};             // [R,C]: x, or residual_out of the fused form
+  ConstView weight = {};        // [C]
+  const float* rrms = nullptr;  // [R]
+  ConstView dresidual = {};     // [R,C]: the gradient that reaches h by other paths; or null
+  View dx = {};                 // [R,C]; may be dy or dresidual themselves
+  View dweight = {};            // [C]
+  int64_t rows = 0;
+  int64_t width = 0;
+  Workspace workspace = {};  // rmsnorm_backward_workspace(width)
+};
+
+// The sums over rows are made in this many parts, whatever the number of threads.
+inline constexpr int kRmsNormBackwardParts = 16;
+
+constexpr size_t rmsnorm_backward_workspace(int64_t width) {
+  return kRmsNormBackwardParts * static_cast<size_t>(width) * sizeof(float);
+}
+
+}  // namespace lockstep

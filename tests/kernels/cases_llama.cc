@@ -1,0 +1,163 @@
+// What Llama has and GPT-2 has not: RMS norm, SwiGLU, rotary embedding.
+#include <cmath>
+
+#include "tests/kernels/op_cases.h"
+
+namespace lockstep::op_cases {
+
+namespace {
+
+size_t index(int64_t i) {
+  return static_cast<size_t>(i);
+}
+
+std::string text(int64_t n) {
+  return std::to_string(n);
+}
+
+void rmsnorm_reference(const LayerNormSizes& sizes, Doubles& d) {
+  const std::vector<double>&x = d["x"], &weight = d["weight"];
+  const std::vector<double> none(x.size(), 0.0);
+  const std::vector<double>& residual = sizes.residual ? d["residual"] : none;
+  for (int64_t r = 0; r < sizes.rows; ++r) {
+    double squares = 0.0;
+    for (int64_t i = 0; i < sizes.width; ++i) {
+      const double h = x[index(r * sizes.width + i)] + residual[index(r * sizes.width + i)];
+      squares += h * h;
+    }
+    const double rrms = 1.0 / std::sqrt(squares / static_cast<double>(sizes.width) + 1e-5);
+    d["rrms"][index(r)] = rrms;
+    for (int64_t i = 0; i < sizes.width; ++i) {
+      const size_t at = index(r * sizes.width + i);
+      const double h = x[at] + residual[at];
+      d["y"][at] = h * rrms * weight[index(i)];
+      if (sizes.residual) d["residual_out"][at] = h;
+    }
+  }
+}
+
+// Of one row: heads of queries, then of keys; what follows them stays.
+void rotary_row_reference(const AttentionShape& s, int64_t row, Doubles& d) {
+  const std::vector<double>&qkv = d["qkv"], &table = d["table"];
+  std::vector<double>& turned = d["turned"];
+  const int64_t half = s.head_dim / 2, position = row % s.sequence;
+  for (int64_t column = 0; column < s.qkv_width(); ++column) {
+    const size_t at = index(row * s.qkv_width() + column);
+    turned[at] = qkv[at];
+    if (column >= s.width() + s.kv_width()) continue;
+    const int64_t i = column % s.head_dim;
+    const double cosine = table[index(position * s.head_dim + i % half)];
+    const double sine = table[index(position * s.head_dim + half + i % half)];
+    const double partner = i < half ? -qkv[at + index(half)] : qkv[at - index(half)];
+    turned[at] = qkv[at] * cosine + partner * sine;
+  }
+}
+
+}  // namespace
+
+OpCase rmsnorm(const LayerNormSizes& s) {
+  const int64_t count = s.rows * s.width;
+  OpCase c;
+  c.name = "rmsnorm R=" + text(s.rows) + " C=" + text(s.width) + (s.residual ? " residual" : "");
+  c.inputs = {{"x", count}, {"weight", s.width}};
+  c.outputs = {{"y", count}, {"rrms", s.rows}};
+  c.loss_outputs = {"y"};
+  c.gradients = {{"x"}, {"weight", true}};
+  if (s.residual) {
+    c.inputs.push_back({"residual", count});
+    c.outputs.push_back({"residual_out", count});
+    c.loss_outputs.push_back("residual_out");
+  }
+  c.tolerance = 5e-6;
+  c.workspace_bytes = rmsnorm_backward_workspace(s.width);
+  c.forward_bytes = (s.residual ? 16.0 : 8.0) * static_cast<double>(count);
+  c.backward_bytes = (s.residual ? 16.0 : 12.0) * static_cast<double>(count);
+  c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.rmsnorm_forward(stream, {.x = t.at("x"),
+                                 .residual = s.residual ? t.at("residual") : nullptr,
+                                 .residual_out = s.residual ? t.at("residual_out") : nullptr,
+                                 .weight = t.at("weight"),
+                                 .y = t.at("y"),
+                                 .rrms = t.at("rrms"),
+                                 .rows = s.rows,
+                                 .width = s.width});
+  };
+  c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.rmsnorm_backward(stream, {.dy = t.at("dy"),
+                                  .h = s.residual ? t.at("residual_out") : t.at("x"),
+                                  .weight = t.at("weight"),
+                                  .rrms = t.at("rrms"),
+                                  .dresidual = s.residual ? t.at("dresidual_out") : nullptr,
+                                  .dx = t.at("dx"),
+                                  .dweight = t.at("dweight"),
+                                  .rows = s.rows,
+                                  .width = s.width,
+                                  .workspace = t.workspace.workspace()});
+  };
+  c.reference = [s](Doubles& d, const Ints&) { rmsnorm_reference(s, d); };
+  return c;
+}
+
+OpCase swiglu(const SwigluSizes& s) {
+  const int64_t count = s.rows * s.width;
+  OpCase c;
+  c.name = "swiglu R=" + text(s.rows) + " H=" + text(s.width);
+  c.inputs = {{"gate_up", 2 * count, -12.0f, 12.0f}};
+  c.outputs = {{"y", count}};
+  c.loss_outputs = {"y"};
+  c.gradients = {{"gate_up"}};
+  c.forward_bytes = 12.0 * static_cast<double>(count);
+  c.backward_bytes = 20.0 * static_cast<double>(count);
+  c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.swiglu_forward(
+        stream, {.gate_up = t.at("gate_up"), .y = t.at("y"), .rows = s.rows, .width = s.width});
+  };
+  c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.swiglu_backward(stream, {.gate_up = t.at("gate_up"),
+                                 .dy = t.at("dy"),
+                                 .dgate_up = t.at("dgate_up"),
+                                 .rows = s.rows,
+                                 .width = s.width});
+  };
+  c.reference = [s](Doubles& d, const Ints&) {
+    for (int64_t i = 0; i < s.rows * s.width; ++i) {
+      const int64_t at = i / s.width * 2 * s.width + i % s.width;
+      const double gate = d["gate_up"][index(at)], up = d["gate_up"][index(at + s.width)];
+      d["y"][index(i)] = gate / (1.0 + std::exp(-gate)) * up;
+    }
+  };
+  return c;
+}
+
+OpCase rotary(const AttentionShape& s) {
+  const int64_t count = s.batch * s.sequence * s.qkv_width();
+  OpCase c;
+  c.name = "rotary B=" + text(s.batch) + " T=" + text(s.sequence) + " NH=" + text(s.heads) +
+           " KVH=" + text(s.kv_heads) + " HD=" + text(s.head_dim);
+  // Any table will do: the op and its gradient are linear maps whatever the pairs in it.
+  c.inputs = {{"qkv", count}, {"table", s.sequence * s.head_dim}};
+  c.outputs = {{"turned", count}};
+  c.loss_outputs = {"turned"};
+  c.gradients = {{"qkv"}};
+  const double turned = static_cast<double>(s.batch * s.sequence * (s.width() + s.kv_width()));
+  c.forward_bytes = 8.0 * turned;
+  c.backward_bytes = c.forward_bytes;
+  const auto copy_and_turn = [s, count](const OpTable& ops, Stream& stream, Tensors& t,
+                                        const std::string& from, const std::string& to) {
+    ops.scale(stream, {.x = t.at(from), .out = t.at(to), .count = count});
+    ops.rotary(stream,
+               {.qkv = t.at(to), .table = t.at("table"), .shape = s, .inverse = from == "dturned"});
+  };
+  c.forward = [copy_and_turn](const OpTable& ops, Stream& stream, Tensors& t) {
+    copy_and_turn(ops, stream, t, "qkv", "turned");
+  };
+  c.backward = [copy_and_turn](const OpTable& ops, Stream& stream, Tensors& t) {
+    copy_and_turn(ops, stream, t, "dturned", "dqkv");
+  };
+  c.reference = [s](Doubles& d, const Ints&) {
+    for (int64_t row = 0; row < s.batch * s.sequence; ++row) rotary_row_reference(s, row, d);
+  };
+  return c;
+}
+
+}  // namespace lockstep::op_cases
