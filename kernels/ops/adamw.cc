@@ -5,6 +5,7 @@
 #include "kernels/device/parallel.h"
 #include LOCKSTEP_ISA_HEADER
 #include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/rounding.h"
 #include "kernels/ops/simd.h"
 
 namespace lockstep::LOCKSTEP_ISA {
@@ -18,10 +19,16 @@ inline Vec sqrt_vec(Vec v) {
   return v;
 }
 
-// What the step number makes of the hyper-parameters.
+// What gradients are multiplied with; not finite: nothing is to be written.
+float scale_of(const AdamW& args) {
+  return args.device_scale ? args.gradient_scale * *args.device_scale : args.gradient_scale;
+}
+
+// What the step number makes of the hyper-parameters, and the scale.
 struct Coefficients {
   float step_size;     // lr / (1 - b1^step)
   float v_correction;  // 1 / (1 - b2^step)
+  float gradient_scale;
 };
 
 Coefficients coefficients_of(const AdamW& args) {
@@ -29,14 +36,14 @@ Coefficients coefficients_of(const AdamW& args) {
   const double first = 1.0 - pow(static_cast<double>(args.beta1), step);
   const double second = 1.0 - pow(static_cast<double>(args.beta2), step);
   return {static_cast<float>(static_cast<double>(args.learning_rate) / first),
-          static_cast<float>(1.0 / second)};
+          static_cast<float>(1.0 / second), scale_of(args)};
 }
 
 void update(const AdamW& args, const Coefficients& c, const AdamWTensor& t, Range range) {
   const float decay = args.learning_rate * t.weight_decay;
   for_vectors(range.end - range.begin, [&](int64_t i, int64_t n) {
     const int64_t at = range.begin + i;
-    const Vec g = load_n(t.gradient + at, n) * args.gradient_scale;
+    const Vec g = load_n(t.gradient + at, n) * c.gradient_scale;
     const Vec m = load_n(t.m + at, n) * args.beta1 + g * (1.0f - args.beta1);
     const Vec v = load_n(t.v + at, n) * args.beta2 + g * g * (1.0f - args.beta2);
     const Vec p = load_n(t.parameter + at, n);
@@ -48,17 +55,37 @@ void update(const AdamW& args, const Coefficients& c, const AdamWTensor& t, Rang
   });
 }
 
+// The copy in bf16 of the elements of a range; `first` is the index of the tensor's first one.
+void round_copy(const AdamW& args, const AdamWTensor& t, int64_t first, Range range) {
+  const uint64_t key = rounding_key(args.rounding_seed, args.step);
+  Bf16* copy = t.copy.bf16();
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    uint32_t bits = 0;
+    __builtin_memcpy(&bits, t.parameter + i, sizeof bits);
+    copy[i].bits = round_stochastically(bits, mixed_bits(key + static_cast<uint64_t>(first + i)));
+  }
+}
+
+void write_copy(Stream& stream, const AdamW& args, const AdamWTensor& t, int64_t first) {
+  if (args.rounding_seed == 0 || t.copy.dtype != DType::kBf16) {
+    cast(stream, {.x = t.parameter, .out = t.copy, .count = t.count});
+    return;
+  }
+  parallel_for(t.count, kGrain, [&](Range range) { round_copy(args, t, first, range); });
+}
+
 }  // namespace
 
 void adamw(Stream& stream, const AdamW& args) {
   CHECK(args.step >= 1);
   const Coefficients c = coefficients_of(args);
+  if (args.device_scale && !__builtin_isfinite(c.gradient_scale)) return;
+  int64_t first = 0;
   for (size_t i = 0; i < args.tensors.size(); ++i) {
     const AdamWTensor& tensor = args.tensors[i];
     parallel_for(tensor.count, kGrain, [&](Range range) { update(args, c, tensor, range); });
-    if (tensor.copy) {
-      cast(stream, {.x = tensor.parameter, .out = tensor.copy, .count = tensor.count});
-    }
+    if (tensor.copy) write_copy(stream, args, tensor, first);
+    first += tensor.count;
   }
 }
 

@@ -28,7 +28,9 @@ extern const IsaTable kIsaTable;
 // Those that this CPU runs, the best one first; never empty. Twins: isa_x86.cc, isa_portable.cc.
 std::span<const IsaTable* const> supported_isas();
 
-// Not vectorised, and so the same for all (sampling.cc).
+// Not vectorised, and so the same for all (sampling.cc, scalars.cc).
 void sample(Stream&, const Sample&);
+void clip_scale(Stream&, const ClipScale&);
+void loss_sum(Stream&, const LossSum&);
 
 }  // namespace lockstep

@@ -124,7 +124,7 @@ void layernorm_backward(Stream&, const LayerNormBackward& args) {
   float* dx = args.dx.f32();
   float* parts = static_cast<float*>(args.workspace.data);  // [kParts][dweight, dbias][C]
   // The rows are in kParts parts whatever the number of threads: sums are the same bits.
-  constexpr int kParts = kLayerNormBackwardParts;
+  constexpr int kParts = layernorm_backward_parts(DeviceType::kCpu);
   parallel_for(kParts, 1, [&](Range range) {
     for (int64_t part = range.begin; part < range.end; ++part) {
       float* dweight = parts + part * 2 * width;

@@ -37,14 +37,16 @@ struct LayerNormBackward {
   View dbias = {};              // [C]
   int64_t rows = 0;
   int64_t width = 0;
-  Workspace workspace = {};  // layernorm_backward_workspace(width)
+  Workspace workspace = {};  // layernorm_backward_workspace(width, device type)
 };
 
-// The sums over rows are made in this many parts, whatever the number of threads.
-inline constexpr int kLayerNormBackwardParts = 16;
+// The sums over rows are made in at most this many parts, whatever the number of threads.
+constexpr int layernorm_backward_parts(DeviceType device) {
+  return device == DeviceType::kCpu ? 16 : 128;
+}
 
-constexpr size_t layernorm_backward_workspace(int64_t width) {
-  return kLayerNormBackwardParts * 2 * static_cast<size_t>(width) * sizeof(float);
+constexpr size_t layernorm_backward_workspace(int64_t width, DeviceType device = DeviceType::kCpu) {
+  return static_cast<size_t>(layernorm_backward_parts(device) * 2 * width) * sizeof(float);
 }
 
 }  // namespace lockstep

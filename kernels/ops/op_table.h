@@ -4,10 +4,12 @@
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/classifier.h"
+#include "kernels/ops/clip_scale.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/layernorm.h"
+#include "kernels/ops/loss_sum.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rotary.h"
@@ -20,8 +22,12 @@ namespace lockstep {
 // an op neither allocates nor synchronises nor knows ranks. Pointers are to memory of the stream's
 // device, but for spans of tensors, which are read during the call. An argument that the header
 // does not allow is a bug of ours and trips CHECK. Results are the same bits for the same
-// arguments, device type and number of threads. Sizes may be 0 (nothing is done). Activations are
-// fp32 on the CPU; bf16 enters through Precision and Cast.
+// arguments, device type and number of threads. Sizes may be 0 (nothing is done).
+//
+// On the CPU activations are fp32; bf16 enters through Precision and Cast. On CUDA the activations
+// of a call and their gradients are all fp32 or all bf16, by the dtype of their views; weights and
+// biases of norms, losses, statistics of rows and gradients of parameters are fp32; tables of
+// embeddings are either. What fails there is told by Stream::synchronize().
 struct OpTable {
   void (*embedding_forward)(Stream&, const EmbeddingForward&);
   void (*embedding_backward)(Stream&, const EmbeddingBackward&);
@@ -44,12 +50,17 @@ struct OpTable {
   void (*classifier_finish)(Stream&, const ClassifierFinish&);
   void (*adamw)(Stream&, const AdamW&);
   void (*squared_norm)(Stream&, const SquaredNorm&);
+  void (*clip_scale)(Stream&, const ClipScale&);
+  void (*loss_sum)(Stream&, const LossSum&);
   void (*fill)(Stream&, const Fill&);
   void (*cast)(Stream&, const Cast&);
   void (*scale)(Stream&, const Scale&);
   void (*add)(Stream&, const Add&);
   void (*sample)(Stream&, const Sample&);
 };
+
+// Those of a device type: cpu_ops(), or CUDA's. kUnavailable in a build without CUDA.
+Result<const OpTable*> device_ops(DeviceType type);
 
 // For the best instruction set of this CPU, chosen at the first call.
 const OpTable& cpu_ops();

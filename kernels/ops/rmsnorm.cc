@@ -100,7 +100,7 @@ void rmsnorm_backward(Stream&, const RmsNormBackward& args) {
   float* dx = args.dx.f32();
   float* parts = static_cast<float*>(args.workspace.data);  // [kParts][C]
   // The rows are in kParts parts whatever the number of threads: sums are the same bits.
-  constexpr int kParts = kRmsNormBackwardParts;
+  constexpr int kParts = rmsnorm_backward_parts(DeviceType::kCpu);
   parallel_for(kParts, 1, [&](Range range) {
     for (int64_t part = range.begin; part < range.end; ++part) {
       float* dweight = parts + part * width;

@@ -34,14 +34,16 @@ struct RmsNormBackward {
   View dweight = {};            // [C]
   int64_t rows = 0;
   int64_t width = 0;
-  Workspace workspace = {};  // rmsnorm_backward_workspace(width)
+  Workspace workspace = {};  // rmsnorm_backward_workspace(width, device type)
 };
 
-// The sums over rows are made in this many parts, whatever the number of threads.
-inline constexpr int kRmsNormBackwardParts = 16;
+// The sums over rows are made in at most this many parts, whatever the number of threads.
+constexpr int rmsnorm_backward_parts(DeviceType device) {
+  return device == DeviceType::kCpu ? 16 : 128;
+}
 
-constexpr size_t rmsnorm_backward_workspace(int64_t width) {
-  return kRmsNormBackwardParts * static_cast<size_t>(width) * sizeof(float);
+constexpr size_t rmsnorm_backward_workspace(int64_t width, DeviceType device = DeviceType::kCpu) {
+  return static_cast<size_t>(rmsnorm_backward_parts(device) * width) * sizeof(float);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "kernels/ops/op_table.h"
+
+namespace lockstep {
+
+// CUDA's operations; null in a build without (twin: no_cuda/cuda_ops.cc).
+const OpTable* cuda_ops();
+
+}  // namespace lockstep
+
+// Each in the .cu file of its header's name. They issue to the stream and return.
+namespace lockstep::cuda {
+
+void embedding_forward(Stream&, const EmbeddingForward&);
+void embedding_backward(Stream&, const EmbeddingBackward&);
+void layernorm_forward(Stream&, const LayerNormForward&);
+void layernorm_backward(Stream&, const LayerNormBackward&);
+void rmsnorm_forward(Stream&, const RmsNormForward&);
+void rmsnorm_backward(Stream&, const RmsNormBackward&);
+void gelu_forward(Stream&, const GeluForward&);
+void gelu_backward(Stream&, const GeluBackward&);
+void swiglu_forward(Stream&, const SwigluForward&);
+void swiglu_backward(Stream&, const SwigluBackward&);
+void rotary(Stream&, const Rotary&);
+void classifier(Stream&, const Classifier&);
+void classifier_max(Stream&, const ClassifierMax&);
+void classifier_sum(Stream&, const ClassifierSum&);
+void classifier_finish(Stream&, const ClassifierFinish&);
+void adamw(Stream&, const AdamW&);
+void squared_norm(Stream&, const SquaredNorm&);
+void clip_scale(Stream&, const ClipScale&);
+void loss_sum(Stream&, const LossSum&);
+void fill(Stream&, const Fill&);
+void cast(Stream&, const Cast&);
+void scale(Stream&, const Scale&);
+void add(Stream&, const Add&);
+void sample(Stream&, const Sample&);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/device.h"
+
+namespace lockstep {
+
+// *sum += the sum of the losses, accumulated in double, in an order that depends on their number
+// alone.
+struct LossSum {
+  const float* losses = nullptr;  // [count]
+  int64_t count = 0;
+  double* sum = nullptr;  // on the device
+};
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// Operations with one number as their result.
+#include <cmath>
+
+#include "kernels/ops/isa_table.h"
+
+namespace lockstep {
+
+void clip_scale(Stream&, const ClipScale& args) {
+  double squares = 0.0;
+  for (int64_t i = 0; i < args.count; ++i) squares += args.squares[i];
+  const double norm = std::sqrt(squares);
+  *args.scale = clip_factor(norm, args.clip_norm);
+  if (args.norm) *args.norm = static_cast<float>(norm);
+}
+
+void loss_sum(Stream&, const LossSum& args) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < args.count; ++i) sum += static_cast<double>(args.losses[i]);
+  *args.sum += sum;
+}
+
+}  // namespace lockstep
