@@ -83,6 +83,18 @@ else()
 endif()
 message(STATUS "NCCL: ${LOCKSTEP_HAVE_NCCL}")
 
+# cuBLASLt: its header alone, which the tests' fake needs too, also where there is no nvcc; the library is
+# loaded when it is needed.
+find_path(CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include)
+if(CUBLASLT_INCLUDE)
+  set(LOCKSTEP_HAVE_CUBLASLT ON)
+  add_library(third_cublaslt INTERFACE)
+  target_include_directories(third_cublaslt SYSTEM INTERFACE "${CUBLASLT_INCLUDE}")
+else()
+  set(LOCKSTEP_HAVE_CUBLASLT OFF)
+endif()
+message(STATUS "cuBLASLt: ${LOCKSTEP_HAVE_CUBLASLT}")
+
 if(LOCKSTEP_WORKER_ONLY)
   return()
 endif()

@@ -26,12 +26,15 @@ struct AttentionShape {
 // Causal self-attention: out = softmax(mask(q k^T / sqrt(HD))) v for each head, from packed
 // qkv[b,t] = q (C), k (D), v (D), each head after head. Probabilities are not kept, only their
 // log-sum-exp, as in Dao, "FlashAttention-2", 2023.
+// On the CPU fp32. On CUDA all tensors of a call in fp32, or all in bf16 (scores and sums in fp32;
+// the probabilities are rounded to bf16 where head_dim is 64 or 128 and the tensor cores multiply
+// them), and head_dim is at most kAttentionHeadDimMax.
 struct AttentionForward {
   ConstView qkv = {};    // [B,T,C+2D]
   View out = {};         // [B,T,C]
   float* lse = nullptr;  // [B,NH,T], for backward; null: not kept
   AttentionShape shape = {};
-  Workspace workspace = {};  // attention_workspace(shape)
+  Workspace workspace = {};  // attention_workspace(shape, device's type)
 };
 
 struct AttentionBackward {
@@ -41,11 +44,13 @@ struct AttentionBackward {
   const float* lse = nullptr;  // [B,NH,T]
   View dqkv = {};              // [B,T,C+2D], overwritten
   AttentionShape shape = {};
-  Workspace workspace = {};  // attention_workspace(shape)
+  Workspace workspace = {};  // attention_workspace(shape, device's type)
 };
 
-// For forward and backward, with the number of threads set now.
-size_t attention_workspace(const AttentionShape& shape);
+inline constexpr int kAttentionHeadDimMax = 256;
+
+// For forward and backward; on the CPU with the number of threads set now.
+size_t attention_workspace(const AttentionShape& shape, DeviceType type = DeviceType::kCpu);
 
 // How the CPU lays its scratch out: strips of this many queries, rows padded so that they don't all
 // fall into the same lines of the cache, and so many floats for each thread.

@@ -12,7 +12,11 @@ int64_t attention_scratch_floats(const AttentionShape& shape) {
   return 2 * (shape.head_dim + kAttentionBlockRows) * attention_stride(shape);
 }
 
-size_t attention_workspace(const AttentionShape& shape) {
+// On CUDA the sums of dout * out of each row.
+size_t attention_workspace(const AttentionShape& shape, DeviceType type) {
+  if (type == DeviceType::kCuda) {
+    return static_cast<size_t>(shape.batch * shape.heads * shape.sequence) * sizeof(float);
+  }
   return static_cast<size_t>(threads()) * static_cast<size_t>(attention_scratch_floats(shape)) *
          sizeof(float);
 }

@@ -1,5 +1,9 @@
+#include <algorithm>
+
+#include "kernels/ops/blas/blas.h"
 #include "kernels/ops/gemm.h"
 #include "kernels/ops/matmul.h"
+#include "kernels/ops/matmul_geometry.h"
 
 namespace lockstep {
 
@@ -19,15 +23,23 @@ size_t matmul_factor_bytes(int64_t count, DType dtype) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// bf16 factors are allowed with kBf16 only; where it computes as kF32 they are the converted ones.
-size_t matmul_forward_workspace(const MatmulShape& shape, Precision precision) {
+// On the CPU bf16 factors are allowed with kBf16 only; where it computes as kF32 they are the
+// converted ones. On CUDA the library's part comes first, then a converted bias.
+size_t matmul_forward_workspace(const MatmulShape& shape, Precision precision, DeviceType type) {
+  if (type == DeviceType::kCuda) {
+    return blas::kWorkspaceBytes + matmul_factor_bytes(shape.n, DType::kBf16);
+  }
   if (precision == Precision::kF32) return 0;
   const DType converted = matmul_in_bf16(precision) ? DType::kBf16 : DType::kF32;
   return matmul_factor_bytes(shape.m * shape.k, converted) +
          matmul_factor_bytes(shape.n * shape.k, converted);
 }
 
-size_t matmul_backward_workspace(const MatmulShape& shape, Precision precision) {
+// On CUDA the parts of dbias and the library use it one after another.
+size_t matmul_backward_workspace(const MatmulShape& shape, Precision precision, DeviceType type) {
+  if (type == DeviceType::kCuda) {
+    return std::max(blas::kWorkspaceBytes, column_sum_bytes(shape.m, shape.n));
+  }
   if (precision == Precision::kF32) return 0;
   const DType converted = matmul_in_bf16(precision) ? DType::kBf16 : DType::kF32;
   return matmul_factor_bytes(shape.m * shape.n, converted) +

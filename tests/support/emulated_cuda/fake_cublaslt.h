@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops/blas/cublaslt_library.h"
+
+// cuBLASLt played by the CPU, of the API's own functions: products are computed from what was set
+// on descriptors, layouts and preferences, in double precision, with the layouts by columns, the
+// transposes, leading dimensions and epilogues that cublasLt.h and the documentation of CUDA 13.0
+// describe. What they forbid is refused with the library's status: attributes of a wrong size,
+// types that the table of cublasLtMatmul() does not have, an aux matrix whose leading dimension is
+// not divisible by 8, less alignment than an algorithm was asked for, a workspace that is too small
+// or not aligned to 256 bytes, an algorithm that is another product's. The workspace that an
+// algorithm asked for is overwritten.
+namespace lockstep::test {
+
+struct FakeCublasLt {
+  // What was called, since the last reset.
+  int64_t heuristics = 0;
+  int64_t products = 0;
+  uint32_t last_epilogue = 0;
+  uint64_t last_reduction_schemes = 0;
+  size_t last_workspace_bytes = 0;
+  // Descriptors, layouts and preferences that exist; not reset.
+  int64_t alive = 0;
+
+  // What it refuses beside what is documented: no algorithm is found.
+  bool refuse_gelu = false;  // all that GELU or its derivative is in
+  bool refuse_all = false;
+  bool refuse_odd_bf16 = false;  // a leading dimension that is no multiple of 8
+  // The status of the next call of matmul(), once.
+  cublasStatus_t next_failure = CUBLAS_STATUS_SUCCESS;
+
+  // Counts and refusals as at the start.
+  void reset();
+};
+
+FakeCublasLt& fake_cublaslt();
+
+// Its table of functions, which load_cublaslt() gives too where this is linked.
+const blas::CublasLtLibrary& fake_cublaslt_library();
+
+}  // namespace lockstep::test
