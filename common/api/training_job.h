@@ -95,6 +95,7 @@ struct TrainSpec {
   BatchSpec batch;
   OptimizerSpec optimizer;
   std::string precision = "fp32";  // fp32, bf16
+  std::string recompute = "none";  // of activations, in backward: none, ops, blocks
   int64_t seed = 1;                // of the initial weights
   int64_t bucketBytes = 4 << 20;   // of gradients that are all-reduced together
   ValidationSpec validation;

@@ -236,6 +236,12 @@ struct Schema<TrainSpec> {
                 .meaning = "Precision of matrix products; parameters and sums are kept in fp32.",
                 .choices = "fp32 bf16"},
           &TrainSpec::precision);
+    visit(Field{.name = "recompute",
+                .meaning = "What backward computes again instead of having it kept, to save "
+                           "memory: what norms and GELU give, or whole blocks of the model but "
+                           "their inputs. The results are the same.",
+                .choices = "none ops blocks"},
+          &TrainSpec::recompute);
     visit(Field{.name = "seed", .meaning = "Seed of the initial parameters.", .minimum = 0},
           &TrainSpec::seed);
     visit(Field{.name = "bucketBytes",

@@ -208,6 +208,8 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
       {"/spec/train/optimizer/schedule", "cosin",
        "spec.train.optimizer.schedule: found \"cosin\", expected constant, linear or cosine"},
       {"/spec/train/precision", "", "spec.train.precision: found \"\", expected fp32 or bf16"},
+      {"/spec/train/recompute", "all",
+       "spec.train.recompute: found \"all\", expected none, ops or blocks"},
       {"/spec/train/model/preset", "gpt5",
        "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m or "
        "gpt2-1.5b"},
