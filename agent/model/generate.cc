@@ -1,7 +1,9 @@
 #include "agent/model/generate.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "agent/model/passes.h"
 #include "common/base/random.h"
@@ -32,42 +34,97 @@ int64_t window_of(int64_t tokens, int64_t context) {
   return std::min(window, context);
 }
 
+// Draws one token after another, each given the last `context` of what stands there.
+class Generator {
+ public:
+  static Result<Generator> create(Gpt& model, const GenerateOptions& options, int64_t capacity) {
+    const Device device = model.stream().device();
+    const auto bytes = static_cast<size_t>(capacity) * sizeof(int32_t);
+    TRY_ASSIGN(MicroBatch batch, model.make_micro_batch({1, capacity, PassMode::kEvaluate}));
+    Generator generator(model, options, std::move(batch));
+    TRY_ASSIGN(generator.window_, Buffer::allocate(device, bytes, "tokens that are seen"));
+    TRY_ASSIGN(generator.draw_, Buffer::allocate(device, sizeof(Draw), "a draw"));
+    TRY_ASSIGN(generator.workspace_,
+               Buffer::allocate(device, sample_workspace(model.config().vocabulary), "a draw"));
+    TRY_ASSIGN(generator.host_, PinnedBuffer::allocate(device, bytes + sizeof(Draw), "a draw"));
+    return generator;
+  }
+
+  Result<int32_t> next(ParamStore& store, const std::vector<int32_t>& text) {
+    Stream& stream = model_->stream();
+    const ModelConfig& config = model_->config();
+    const int64_t seen = std::min(static_cast<int64_t>(text.size()), config.context);
+    const int64_t window = window_of(seen, config.context);
+    TRY(put_text({text.end() - seen, text.end()}, window));
+    TRY(model_->begin(batch_, {.tokens = static_cast<int32_t*>(window_.data()),
+                               .batch = 1,
+                               .sequence = window,
+                               .logits_begin = seen - 1,
+                               .logits_rows = 1}));
+    TRY(forward_pass(*model_, store, batch_));
+    return draw(stream, config);
+  }
+
+ private:
+  struct Draw {
+    float uniform = 0;
+    int32_t token = 0;
+  };
+
+  Generator(Gpt& model, const GenerateOptions& options, MicroBatch batch)
+      : model_(&model), options_(options), random_(options.seed), batch_(std::move(batch)) {}
+
+  // What stands past the text does not reach its last token.
+  Status put_text(std::span<const int32_t> text, int64_t window) {
+    auto* tokens = reinterpret_cast<int32_t*>(static_cast<Draw*>(host_.data()) + 1);
+    std::ranges::copy(text, tokens);
+    std::fill(tokens + text.size(), tokens + window, 0);
+    return copy_bytes(model_->stream(), {.to = window_.data(),
+                                         .from = tokens,
+                                         .bytes = static_cast<size_t>(window) * sizeof(int32_t)});
+  }
+
+  Result<int32_t> draw(Stream& stream, const ModelConfig& config) {
+    auto* host = static_cast<Draw*>(host_.data());
+    auto* device = static_cast<Draw*>(draw_.data());
+    *host = {.uniform = random_.uniform()};
+    TRY(copy_bytes(stream, {.to = device, .from = host, .bytes = sizeof(Draw)}));
+    model_->ops().sample(stream, {.logits = batch_.logits(),
+                                  .uniforms = &device->uniform,
+                                  .tokens = &device->token,
+                                  .rows = 1,
+                                  .vocabulary = config.vocabulary,
+                                  .stride = padded_vocabulary(config, 1),
+                                  .temperature = options_.temperature,
+                                  .top_k = options_.top_k,
+                                  .workspace = workspace_.workspace()});
+    TRY(copy_bytes(stream, {.to = host, .from = device, .bytes = sizeof(Draw)}));
+    TRY(stream.synchronize());
+    return host->token;
+  }
+
+  Gpt* model_;
+  GenerateOptions options_;
+  Random random_;
+  MicroBatch batch_;
+  Buffer window_;
+  Buffer draw_;
+  Buffer workspace_;
+  PinnedBuffer host_;  // a Draw, then the tokens
+};
+
 }  // namespace
 
 Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
                                       const GenerateOptions& options) {
   TRY(check_arguments(model, options));
-  const ModelConfig& config = model.config();
+  const int64_t context = model.config().context;
   const int64_t longest = static_cast<int64_t>(options.prompt.size()) + options.tokens;
-  const int64_t capacity = window_of(std::min(longest, config.context), config.context);
-  TRY_ASSIGN(MicroBatch batch, model.make_micro_batch({1, capacity, PassMode::kEvaluate}));
-  TRY_ASSIGN(Buffer workspace,
-             Buffer::allocate(model.stream().device(), sample_workspace(config.vocabulary)));
-  Random random(options.seed);
+  TRY_ASSIGN(Generator generator,
+             Generator::create(model, options, window_of(std::min(longest, context), context)));
   std::vector<int32_t> text = options.prompt;
-  std::vector<int32_t> window_tokens(static_cast<size_t>(capacity));
   for (int64_t drawn = 0; drawn < options.tokens; ++drawn) {
-    const int64_t seen = std::min(static_cast<int64_t>(text.size()), config.context);
-    const int64_t window = window_of(seen, config.context);
-    std::copy(text.end() - seen, text.end(), window_tokens.begin());
-    TRY(model.begin(batch, {.tokens = window_tokens.data(),
-                            .batch = 1,
-                            .sequence = window,
-                            .logits_begin = seen - 1,
-                            .logits_rows = 1}));
-    TRY(forward_pass(model, store, batch));
-    const int64_t stride = padded_vocabulary(config, 1);
-    const float uniform = random.uniform();
-    int32_t token = 0;
-    model.ops().sample(model.stream(), {.logits = batch.logits(),
-                                        .uniforms = &uniform,
-                                        .tokens = &token,
-                                        .rows = 1,
-                                        .vocabulary = config.vocabulary,
-                                        .stride = stride,
-                                        .temperature = options.temperature,
-                                        .top_k = options.top_k,
-                                        .workspace = workspace.workspace()});
+    TRY_ASSIGN(const int32_t token, generator.next(store, text));
     text.push_back(token);
   }
   const auto prompt_end = text.begin() + static_cast<std::ptrdiff_t>(options.prompt.size());

@@ -18,8 +18,9 @@ struct GenerateOptions {
 };
 
 // The tokens that follow the prompt, each drawn given the last `context` ones: the same for the
-// same parameters, options, precision and threads. The model is whole (all blocks, one shard) and
-// on the CPU. Beyond the model's own memory it takes an evaluating micro-batch of one sequence.
+// same parameters, options, device type, precision and threads. The model is whole (all blocks, one
+// shard). Beyond the model's own memory it takes an evaluating micro-batch of one sequence. Waits
+// for the device with every token.
 // kInvalid for an empty prompt, a token outside the vocabulary or a partial model.
 Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
                                       const GenerateOptions& options);

@@ -65,14 +65,36 @@ const OpTable& Gpt::ops() const {
   return impl_->ops;
 }
 
+GptMemory Gpt::memory_for(const ActivationShape& shape) const {
+  const ActivationOptions& options = impl_->activations;
+  const int64_t activations = activation_arena(config(), stage(), shard(), shape, options).bytes;
+  const int64_t scratch = backward_scratch(config(), shard(), shape, options).bytes;
+  return {.activations = static_cast<size_t>(activations),
+          .scratch = static_cast<size_t>(scratch),
+          .workspace = impl_->workspace_bytes(shape)};
+}
+
+void Gpt::lend(const Lent& memory) {
+  impl_->scratch = memory.scratch;
+  impl_->workspace = memory.workspace;
+}
+
 Result<MicroBatch> Gpt::make_micro_batch(const ActivationShape& shape) {
+  TRY_ASSIGN(Buffer owned, Buffer::allocate(stream().device(), memory_for(shape).activations,
+                                            "the activations of a micro-batch"));
+  TRY_ASSIGN(MicroBatch batch, make_micro_batch(shape, owned.workspace()));
+  batch.owned_ = std::move(owned);
+  return batch;
+}
+
+Result<MicroBatch> Gpt::make_micro_batch(const ActivationShape& shape, Workspace memory) {
   CHECK(shape.batch > 0 && shape.sequence > 0);
   TRY(impl_->reserve(shape));
-  ActivationArena arena = activation_arena(config(), stage(), shard(), shape, impl_->activations);
-  TRY_ASSIGN(Buffer owned, Buffer::allocate(stream().device(), static_cast<size_t>(arena.bytes),
-                                            "the activations of a micro-batch"));
-  auto* data = static_cast<std::byte*>(owned.data());
-  return MicroBatch(shape, impl_->dtype, std::move(arena), {std::move(owned), data});
+  MicroBatch batch(shape, impl_->dtype,
+                   activation_arena(config(), stage(), shard(), shape, impl_->activations));
+  CHECK(memory.bytes >= static_cast<size_t>(batch.arena().bytes));
+  batch.memory_ = static_cast<std::byte*>(memory.data);
+  return batch;
 }
 
 Status Gpt::begin(MicroBatch& batch, const MicroBatchInput& input) {
@@ -117,23 +139,27 @@ Status Gpt::Impl::backward(int64_t block, std::span<const ParamView> views, Micr
 Status Gpt::Impl::reserve(const ActivationShape& shape) {
   if (std::find(reserved_.begin(), reserved_.end(), shape) != reserved_.end()) return {};
   const BackwardScratch wanted = backward_scratch(options.config, shard, shape, activations);
-  const auto scratch_bytes = static_cast<size_t>(wanted.bytes);
-  const size_t workspace_size = workspace_bytes(shape);
-  const bool grows = scratch_bytes > scratch.bytes() || workspace_size > workspace_.bytes();
-  if (grows) TRY(stream.synchronize());  // what is freed below may be in use
-  if (scratch_bytes > scratch.bytes()) {
-    TRY_ASSIGN(scratch, Buffer::allocate(stream.device(), scratch_bytes));
+  if (wanted.bytes > scratch_at.bytes) {
+    TRY(grow({scratch, owned_scratch_, "gradients of activations"},
+             static_cast<size_t>(wanted.bytes)));
     scratch_at = wanted;
   }
-  if (workspace_size > workspace_.bytes()) {
-    TRY_ASSIGN(workspace_, Buffer::allocate(stream.device(), workspace_size));
-  }
+  TRY(grow({workspace, owned_workspace_, "workspace of operations"}, workspace_bytes(shape)));
   reserved_.push_back(shape);
+  return {};
+}
+
+Status Gpt::Impl::grow(const Growth& growth, size_t bytes) {
+  if (growth.memory.bytes >= bytes) return {};
+  TRY(stream.synchronize());  // what is freed below may be in use
+  TRY_ASSIGN(growth.owned, Buffer::allocate(stream.device(), bytes, growth.by));
+  growth.memory = growth.owned.workspace();
   return {};
 }
 
 size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
   const bool train = shape.mode == PassMode::kTrain;
+  const DeviceType device = stream.device().type;
   const int64_t width = options.config.width;
   const int64_t split = local_width();
   std::vector<MatmulShape> products{{shape.rows(), 3 * split, width},
@@ -148,12 +174,16 @@ size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
                                       .sequence = shape.sequence,
                                       .heads = options.config.heads / shard.size,
                                       .head_dim = options.config.head_dim(),
-                                      .kv_heads = options.config.heads / shard.size});
+                                      .kv_heads = options.config.heads / shard.size},
+                                     device);
   for (const MatmulShape& product : products) {
-    bytes = std::max(bytes, matmul_forward_workspace(product, options.precision));
-    if (train) bytes = std::max(bytes, matmul_backward_workspace(product, options.precision));
+    bytes = std::max(bytes, matmul_forward_workspace(product, options.precision, device));
+    if (!train) continue;
+    bytes = std::max(bytes, matmul_backward_workspace(product, options.precision, device));
   }
-  return train ? std::max(bytes, layernorm_backward_workspace(width)) : bytes;
+  if (!train) return bytes;
+  bytes = std::max(bytes, embedding_backward_workspace({shape.rows(), local_vocabulary()}, device));
+  return std::max(bytes, layernorm_backward_workspace(width, device));
 }
 
 }  // namespace lockstep

@@ -62,18 +62,15 @@ class MicroBatch {
 
  private:
   friend class Gpt;
-  struct Memory {
-    Buffer owned;  // or nothing, where it is another's
-    std::byte* data = nullptr;
-  };
-  MicroBatch(const ActivationShape& capacity, DType dtype, ActivationArena arena, Memory memory)
-      : capacity_(capacity), dtype_(dtype), arena_(std::move(arena)), memory_(std::move(memory)) {}
-  void* memory(int64_t place) const { return place < 0 ? nullptr : memory_.data + place; }
+  MicroBatch(const ActivationShape& capacity, DType dtype, ActivationArena arena)
+      : capacity_(capacity), dtype_(dtype), arena_(std::move(arena)) {}
+  void* memory(int64_t place) const { return place < 0 ? nullptr : memory_ + place; }
 
   ActivationShape capacity_;
   DType dtype_;
   ActivationArena arena_;
-  Memory memory_;
+  Buffer owned_;  // empty where the memory is another's
+  std::byte* memory_ = nullptr;
   MicroBatchInput input_;
 };
 
@@ -90,6 +87,13 @@ struct GptOptions {
 DType activation_dtype(DeviceType device, Precision precision);
 // How a model on that device keeps them.
 ActivationOptions activation_options(const GptOptions& options, DeviceType device);
+
+// Bytes that passes of a shape need: exact, and what a model that is lent them asks for no more.
+struct GptMemory {
+  size_t activations = 0;  // each micro-batch
+  size_t scratch = 0;      // once, here and below: gradients of activations
+  size_t workspace = 0;    // of the operations, on this device and with the threads that are set
+};
 
 // A GPT-2, or consecutive blocks of one, as pure computation: it holds no parameter and no state of
 // a micro-batch and knows no rank. Blocks are called one by one, forward in ascending order,
@@ -114,8 +118,20 @@ class Gpt {
   Stream& stream() const;
   const OpTable& ops() const;
 
+  GptMemory memory_for(const ActivationShape& shape) const;
+  // Memory for scratch and workspace instead of its own, as long as it suffices; it outlives the
+  // model. Before the first make_micro_batch().
+  struct Lent {
+    Workspace scratch;
+    Workspace workspace;
+  };
+  void lend(const Lent& memory);
+
   // kUnavailable where memory is short.
   Result<MicroBatch> make_micro_batch(const ActivationShape& shape);
+  // In memory of another's, memory_for(shape).activations bytes that outlive it; several may have
+  // the same if their passes come one after the other.
+  Result<MicroBatch> make_micro_batch(const ActivationShape& shape, Workspace memory);
   // A new pass through `batch`. Pointers are the caller's, on the stream's device, and live until
   // the pass is over.
   Status begin(MicroBatch& batch, const MicroBatchInput& input);

@@ -44,7 +44,8 @@ Status Gpt::Impl::embedding_backward(MicroBatch& batch, GradSink& sink) {
                                   .sequence = input.sequence,
                                   .width = options.config.width,
                                   .vocabulary = local_vocabulary(),
-                                  .vocabulary_begin = local_vocabulary() * shard.index});
+                                  .vocabulary_begin = local_vocabulary() * shard.index,
+                                  .workspace = workspace});
   TRY(sink.ready(kPositionEmbedding));
   return sink.ready(kTokenEmbedding);
 }

@@ -23,8 +23,9 @@ class Gpt::Impl {
                   GradSink& sink);
   // Scratch and workspace for passes of that shape; allocates only if it was not seen before.
   Status reserve(const ActivationShape& shape);
+  size_t workspace_bytes(const ActivationShape& shape) const;
   View scratch_tensor(int64_t place) const {
-    return {static_cast<std::byte*>(scratch.data()) + place, dtype};
+    return {static_cast<std::byte*>(scratch.data) + place, dtype};
   }
 
   GptOptions options;
@@ -35,8 +36,9 @@ class Gpt::Impl {
   DType dtype;  // of activations
   ActivationOptions activations;
   ParameterArena parameters;
-  BackwardScratch scratch_at;
-  Buffer scratch;
+  BackwardScratch scratch_at;  // of the largest shape that was reserved
+  Workspace scratch;
+  Workspace workspace;
 
  private:
   // y[m,n] = activation(x[m,k] W^T + b), and its gradients.
@@ -125,7 +127,6 @@ class Gpt::Impl {
   ConstView layer_residual(int64_t block, const MicroBatch& batch) const;
   AttentionShape attention_shape(const MicroBatch& batch) const;
   ClassifierShape classifier_shape(const Chunk& chunk) const;
-  size_t workspace_bytes(const ActivationShape& shape) const;
 
   bool has_head() const { return lockstep::has_head(options.stage, options.config); }
   int64_t first_layer_block() const { return std::max<int64_t>(options.stage.begin, 1); }
@@ -143,7 +144,16 @@ class Gpt::Impl {
     return shard.index == 0 ? &bias : nullptr;
   }
 
-  Buffer workspace_;
+  // At least `bytes` in `memory`, from `owned` where it has less.
+  struct Growth {
+    Workspace& memory;
+    Buffer& owned;
+    const char* by;
+  };
+  Status grow(const Growth& growth, size_t bytes);
+
+  Buffer owned_scratch_;
+  Buffer owned_workspace_;
   std::vector<ActivationShape> reserved_;
 };
 

@@ -83,7 +83,7 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
                                  .out = batch.at(at.attention),
                                  .lse = batch.f32(at.lse),
                                  .shape = attention_shape(batch),
-                                 .workspace = workspace_.workspace()});
+                                 .workspace = workspace});
   forward_product({.m = batch.rows(),
                    .n = width,
                    .k = split,
@@ -212,7 +212,7 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
                                   .lse = batch.f32(at.lse),
                                   .dqkv = dqkv,
                                   .shape = attention_shape(batch),
-                                  .workspace = workspace_.workspace()});
+                                  .workspace = workspace});
   backward_product({.m = batch.rows(),
                     .n = 3 * split,
                     .k = width,

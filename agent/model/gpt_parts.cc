@@ -13,7 +13,7 @@ void Gpt::Impl::forward_product(const Product& product, const ProductOutput& out
                               .k = product.k,
                               .activation = output.activation,
                               .precision = options.precision,
-                              .workspace = workspace_.workspace()});
+                              .workspace = workspace});
 }
 
 void Gpt::Impl::backward_product(const Product& product, const ProductGradient& gradient,
@@ -30,7 +30,7 @@ void Gpt::Impl::backward_product(const Product& product, const ProductGradient& 
                                .n = product.n,
                                .k = product.k,
                                .precision = options.precision,
-                               .workspace = workspace_.workspace()});
+                               .workspace = workspace});
 }
 
 void Gpt::Impl::forward_norm(const Norm& norm, ConstView residual, View y,
@@ -61,7 +61,7 @@ Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, int64_t weight
                                   .dbias = sink.buffer(weight_id + 1),
                                   .rows = batch.rows(),
                                   .width = options.config.width,
-                                  .workspace = workspace_.workspace()});
+                                  .workspace = workspace});
   return ready_pair(weight_id, sink);
 }
 

@@ -1,7 +1,5 @@
 #include "agent/model/passes.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 namespace lockstep {
@@ -58,22 +56,6 @@ Status backward_pass(Gpt& model, ParamStore& store, MicroBatch& batch, GradSink&
     TRY(model.backward(block, held.views(), batch, sink));
   }
   return sink.end_micro_batch();
-}
-
-Result<double> loss_sum(const Gpt& model, const MicroBatch& batch) {
-  constexpr size_t kChunk = 4096;
-  std::array<float, kChunk> chunk;
-  const auto rows = static_cast<size_t>(batch.rows());
-  double sum = 0;
-  for (size_t row = 0; row < rows; row += kChunk) {
-    const size_t count = std::min(kChunk, rows - row);
-    TRY(copy_bytes(
-        model.stream(),
-        {.to = chunk.data(), .from = batch.losses() + row, .bytes = count * sizeof(float)}));
-    TRY(model.stream().synchronize());
-    for (size_t i = 0; i < count; ++i) sum += static_cast<double>(chunk[i]);
-  }
-  return sum;
 }
 
 }  // namespace lockstep

@@ -14,8 +14,4 @@ Status forward_pass(Gpt& model, ParamStore& store, MicroBatch& batch);
 // And back; ends with the sink's end_micro_batch().
 Status backward_pass(Gpt& model, ParamStore& store, MicroBatch& batch, GradSink& sink);
 
-// The sum of the losses of the micro-batch, in nats, added in double in the order of the tokens.
-// Waits for the stream. Divide by the tokens that count for a mean.
-Result<double> loss_sum(const Gpt& model, const MicroBatch& batch);
-
 }  // namespace lockstep

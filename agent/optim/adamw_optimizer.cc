@@ -10,17 +10,22 @@ Result<AdamWOptimizer> AdamWOptimizer::create(const ModelConfig& config,
   AdamWOptimizer optimizer;
   optimizer.ops_ = &ops;
   optimizer.options_ = options;
-  const size_t bytes = static_cast<size_t>(arena.count) * sizeof(float);
-  TRY_ASSIGN(optimizer.first_, Buffer::allocate(device, bytes));
-  TRY_ASSIGN(optimizer.second_, Buffer::allocate(device, bytes));
+  optimizer.arenas_ = arenas;
+  if (arenas.first_moments == nullptr) {
+    const size_t bytes = static_cast<size_t>(arena.count) * sizeof(float);
+    TRY_ASSIGN(optimizer.first_, Buffer::allocate(device, bytes, "AdamW's first moments"));
+    TRY_ASSIGN(optimizer.second_, Buffer::allocate(device, bytes, "AdamW's second moments"));
+    optimizer.arenas_.first_moments = optimizer.first_.f32();
+    optimizer.arenas_.second_moments = optimizer.second_.f32();
+  }
   const std::vector<Parameter> table = parameter_table(config);
   for (const ArenaEntry& entry : arena.entries) {
     const bool decays = table[static_cast<size_t>(entry.id)].weight_decay;
     optimizer.tensors_.push_back({
         .parameter = arenas.parameters + entry.offset,
         .gradient = arenas.gradients + entry.offset,
-        .m = optimizer.first_.f32() + entry.offset,
-        .v = optimizer.second_.f32() + entry.offset,
+        .m = optimizer.first_moments() + entry.offset,
+        .v = optimizer.second_moments() + entry.offset,
         .copy = arenas.copies == nullptr ? View() : View(arenas.copies + entry.offset),
         .count = entry.count,
         .weight_decay = decays ? static_cast<float>(options.weight_decay) : 0.0f,
@@ -36,6 +41,7 @@ void AdamWOptimizer::step(Stream& stream, const AdamWStep& step) {
                        .beta2 = static_cast<float>(options_.beta2),
                        .epsilon = static_cast<float>(options_.epsilon),
                        .gradient_scale = step.gradient_scale,
+                       .device_scale = step.device_scale,
                        .step = step.step});
 }
 

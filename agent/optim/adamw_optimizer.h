@@ -21,17 +21,20 @@ struct AdamWOptions {
 struct OptimizerArenas {
   float* parameters = nullptr;
   const float* gradients = nullptr;
-  Bf16* copies = nullptr;  // of the new parameters, for the products; null: none are kept
+  Bf16* copies = nullptr;          // of the new parameters, for the products; null: none are kept
+  float* first_moments = nullptr;  // zeroes at first; null: the optimizer has memory of its own
+  float* second_moments = nullptr;
 };
 
 struct AdamWStep {
   double learning_rate = 0;
-  float gradient_scale = 1.0f;  // clip_scale()
-  int64_t step = 1;             // counted from 1
+  float gradient_scale = 1.0f;
+  const float* device_scale = nullptr;  // times this one, of ClipScale; see kernels/ops/adamw.h
+  int64_t step = 1;                     // counted from 1
 };
 
-// AdamW over a parameter arena (the formula: kernels/ops/adamw.h). Owns the moments; parameters and
-// gradients are the caller's and outlive it.
+// AdamW over a parameter arena (the formula: kernels/ops/adamw.h). What it is given is the caller's
+// and outlives it.
 class AdamWOptimizer {
  public:
   // kUnavailable where memory is short. Moments start as zero.
@@ -43,15 +46,16 @@ class AdamWOptimizer {
   void step(Stream& stream, const AdamWStep& step);
 
   // The moments in the arena's layout, on the device, for checkpoints.
-  float* first_moments() { return first_.f32(); }
-  float* second_moments() { return second_.f32(); }
+  float* first_moments() { return arenas_.first_moments; }
+  float* second_moments() { return arenas_.second_moments; }
 
  private:
   AdamWOptimizer() = default;
 
   const OpTable* ops_ = nullptr;
   AdamWOptions options_;
-  Buffer first_;
+  OptimizerArenas arenas_;
+  Buffer first_;  // where the moments aren't the caller's
   Buffer second_;
   std::vector<AdamWTensor> tensors_;
 };

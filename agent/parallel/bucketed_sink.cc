@@ -2,21 +2,20 @@
 
 namespace lockstep {
 
-Result<BucketedSink> BucketedSink::create(const Options& options, Communicator& group) {
-  BucketedSink sink(group);
-  sink.arena_ = options.arena;
-  sink.buckets_ = make_buckets(options.arena, options.bucket_bytes);
-  const auto bytes = static_cast<size_t>(options.arena.count) * sizeof(float);
-  TRY_ASSIGN(sink.gradients_, Buffer::allocate(options.device, bytes));
-  sink.works_.reserve(sink.buckets_.size());
-  return sink;
+BucketedSink::BucketedSink(const Options& options, Communicator& group, Stream& stream)
+    : group_(&group),
+      stream_(&stream),
+      arena_(options.arena),
+      buckets_(make_buckets(options.arena, options.bucket_bytes)),
+      gradients_(options.gradients) {
+  works_.reserve(buckets_.size());
 }
 
-void BucketedSink::begin_step(const OpTable& ops, Stream& stream) {
+void BucketedSink::begin_step(const OpTable& ops) {
   CHECK(works_.empty());
   sending_ = false;
   next_bucket_ = 0;
-  ops.fill(stream, {.out = View(gradients()), .count = arena_.count});
+  ops.fill(*stream_, {.out = View(gradients()), .count = arena_.count});
 }
 
 void BucketedSink::send_from_now_on() {
@@ -37,9 +36,12 @@ Status BucketedSink::ready(int64_t id) {
   CHECK(id >= bucket.first_id && id <= bucket.last_id);
   if (id != bucket.first_id) return {};
   ++next_bucket_;
-  works_.push_back(group_->start_all_reduce(
-      {.data = gradients() + bucket.offset, .count = bucket.count, .type = DataType::kF32},
-      ReduceOp::kSum));
+  works_.push_back(group_->start_all_reduce({.data = gradients() + bucket.offset,
+                                             .count = bucket.count,
+                                             .type = DataType::kF32,
+                                             .device = stream_->device(),
+                                             .stream = stream_->handle()},
+                                            ReduceOp::kSum));
   return {};
 }
 

@@ -23,32 +23,34 @@ class BucketedSink final : public GradSink {
   struct Options {
     ParameterArena arena;
     int64_t bucket_bytes = 0;
-    Device device;
+    float* gradients = nullptr;  // arena.count floats of the stream's device
   };
-  // The group outlives the sink. kUnavailable where memory is short.
-  static Result<BucketedSink> create(const Options& options, Communicator& group);
+  // Gradients, group and stream outlive the sink. The group serves memory of the stream's device;
+  // an all-reduce comes behind what the stream has been given before, and what the stream is given
+  // after goes on beside it.
+  BucketedSink(const Options& options, Communicator& group, Stream& stream);
 
   // Zeroes all gradients.
-  void begin_step(const OpTable& ops, Stream& stream);
+  void begin_step(const OpTable& ops);
   // What becomes ready after this call is final for the step.
   void send_from_now_on();
-  // Waits until every bucket is reduced; the first error of any.
+  // Waits until every bucket is reduced; the first error of any. A group of one has nothing to wait
+  // for.
   Status finish();
 
   float* buffer(int64_t id) override;
   Status ready(int64_t id) override;
   Status end_micro_batch() override;
 
-  float* gradients() { return gradients_.f32(); }
+  float* gradients() { return gradients_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
-  explicit BucketedSink(Communicator& group) : group_(&group) {}
-
   Communicator* group_;
+  Stream* stream_;
   ParameterArena arena_;
   std::vector<Bucket> buckets_;
-  Buffer gradients_;
+  float* gradients_;
   bool sending_ = false;
   size_t next_bucket_ = 0;  // that waits for its gradients
   std::vector<Work> works_;

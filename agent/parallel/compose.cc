@@ -1,9 +1,47 @@
 #include "agent/parallel/compose.h"
 
-#include <cmath>
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <vector>
 
 namespace lockstep {
+namespace {
+
+// The arena's parts, in the order of the wishes.
+enum Part : size_t {
+  kParameters,
+  kCopies,
+  kGradients,
+  kFirstMoments,
+  kSecondMoments,
+  kActivations,
+  kScratch,
+  kOperations,
+  kScalars,
+};
+
+struct Sizes {
+  uint64_t parameters = 0;  // elements, gaps included
+  bool has_copies = false;
+  GptMemory model;
+};
+
+std::vector<ArenaWish> wishes(const Sizes& sizes) {
+  const uint64_t floats = sizes.parameters * sizeof(float);
+  const uint64_t copies = sizes.has_copies ? sizes.parameters * sizeof(Bf16) : 0;
+  return {{ArenaUse::kParameters, "fp32", floats},
+          {ArenaUse::kParameters, "bf16 for products", copies},
+          {ArenaUse::kGradients, "fp32", floats},
+          {ArenaUse::kOptimizer, "first moments", floats},
+          {ArenaUse::kOptimizer, "second moments", floats},
+          {ArenaUse::kActivations, "of a micro-batch", sizes.model.activations},
+          {ArenaUse::kActivations, "their gradients", sizes.model.scratch},
+          {ArenaUse::kWorkspace, "operations", sizes.model.workspace},
+          {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& options,
                                                          Communicator& world) {
@@ -20,52 +58,140 @@ Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& o
   return composition;
 }
 
+// What is freed now may be in use.
+Composition::~Composition() {
+  (void)stream_.synchronize();
+}
+
 Status Composition::build() {
-  const ModelConfig& config = options_.config;
-  const Device device;
-  ops_ = &cpu_ops();
+  TRY_ASSIGN(ops_, device_ops(options_.device.type));
+  TRY_ASSIGN(stream_, Stream::create(options_.device));
   place_ = coordinates(options_.mesh, world_.rank());
   if (options_.groups.empty()) options_.groups = mesh_groups(options_.mesh);
   TRY_ASSIGN(groups_, RankGroups::create(world_, options_.groups));
   TRY_ASSIGN(data_group_, groups_->of(Axis::kData));
+  TRY(build_model());
+  TRY(allocate());
+  return build_parts();
+}
 
-  const Stage stage = whole_model(config);
-  TRY_ASSIGN(Gpt model,
-             Gpt::create({.config = config, .stage = stage, .precision = options_.precision}, *ops_,
-                         stream_, region_));
+Status Composition::build_model() {
+  TRY_ASSIGN(Gpt model, Gpt::create({.config = options_.config,
+                                     .stage = whole_model(options_.config),
+                                     .precision = options_.precision,
+                                     .recompute = options_.recompute},
+                                    *ops_, stream_, region_));
   model_.emplace(std::move(model));
-  TRY_ASSIGN(store_, ReplicatedStore::create({.config = config,
-                                              .stage = stage,
-                                              .shard = region_.shard(),
-                                              .precision = options_.precision,
-                                              .device = device}));
-  TRY_ASSIGN(sink_, BucketedSink::create({.arena = store_->arena(),
-                                          .bucket_bytes = options_.bucket_bytes,
-                                          .device = device},
-                                         *data_group_));
-  TRY_ASSIGN(optimizer_, AdamWOptimizer::create(config, store_->arena(),
-                                                {.parameters = store_->parameters(),
-                                                 .gradients = sink_->gradients(),
-                                                 .copies = store_->copies()},
-                                                options_.optimizer, device, *ops_));
-  TRY_ASSIGN(norm_,
-             GradientNorm::create(config, store_->arena(), sink_->gradients(), device, *ops_));
   return {};
 }
 
+// A micro-batch that trains and one that evaluates take turns in the same memory.
+Status Composition::allocate() {
+  Sizes sizes{.parameters = static_cast<uint64_t>(model_->parameters().count),
+              .has_copies = options_.precision == Precision::kBf16,
+              .model = model_->memory_for(shape_of(PassMode::kTrain))};
+  const GptMemory evaluating = model_->memory_for(shape_of(PassMode::kEvaluate));
+  sizes.model.activations = std::max(sizes.model.activations, evaluating.activations);
+  sizes.model.workspace = std::max(sizes.model.workspace, evaluating.workspace);
+  TRY_ASSIGN(ArenaPlan plan, plan_arena(wishes(sizes)));
+  TRY_ASSIGN(arena_, Arena::allocate(options_.device, std::move(plan)));
+  model_->lend(
+      {.scratch = arena_->workspace(kScratch), .workspace = arena_->workspace(kOperations)});
+  return {};
+}
+
+Status Composition::build_parts() {
+  const ModelConfig& config = options_.config;
+  const auto floats = [this](Part part) { return static_cast<float*>(arena_->at(part)); };
+  auto* copies = static_cast<Bf16*>(arena_->at(kCopies));
+  store_.emplace(ReplicatedStoreOptions{.config = config,
+                                        .stage = model_->stage(),
+                                        .shard = region_.shard(),
+                                        .parameters = floats(kParameters),
+                                        .copies = copies});
+  sink_.emplace(BucketedSink::Options{.arena = store_->arena(),
+                                      .bucket_bytes = options_.bucket_bytes,
+                                      .gradients = floats(kGradients)},
+                *data_group_, stream_);
+  TRY_ASSIGN(optimizer_, AdamWOptimizer::create(config, store_->arena(),
+                                                {.parameters = store_->parameters(),
+                                                 .gradients = sink_->gradients(),
+                                                 .copies = copies,
+                                                 .first_moments = floats(kFirstMoments),
+                                                 .second_moments = floats(kSecondMoments)},
+                                                options_.optimizer, options_.device, *ops_));
+  TRY_ASSIGN(norm_, GradientNorm::create(config, store_->arena(), sink_->gradients(),
+                                         options_.device, *ops_));
+  TRY_ASSIGN(scalars_, StepScalars::create(options_.device, arena_->at(kScalars)));
+  return {};
+}
+
+Result<MicroBatch> Composition::make_micro_batch(PassMode mode) {
+  return model_->make_micro_batch(shape_of(mode), arena_->workspace(kActivations));
+}
+
 Status Composition::broadcast_state(bool moments) {
-  std::vector<float*> arenas{store_->parameters()};
-  if (moments) arenas.insert(arenas.end(), {first_moments(), second_moments()});
-  for (float* arena : arenas) {
-    TRY(data_group_->broadcast({.data = arena, .count = store_->arena().count}, 0));
+  const size_t count = moments ? 3 : 1;
+  const std::array<float*, 3> arenas{store_->parameters(), optimizer_->first_moments(),
+                                     optimizer_->second_moments()};
+  for (size_t i = 0; i < count && data_group_->size() > 1; ++i) {
+    TRY(data_group_->broadcast({.data = arenas[i],
+                                .count = store_->arena().count,
+                                .device = options_.device,
+                                .stream = stream_.handle()},
+                               0));
   }
   store_->refresh_copies(*ops_, stream_);
   return {};
 }
 
-Result<double> Composition::gradient_norm() {
-  TRY_ASSIGN(const SquaredNormParts parts, norm_->squared(stream_));
-  return std::sqrt(parts.sharded + parts.whole);
+Result<HostState> Composition::state_on_host() {
+  HostState state{.parameters = store_->parameters(),
+                  .first_moments = optimizer_->first_moments(),
+                  .second_moments = optimizer_->second_moments(),
+                  .copied = {}};
+  if (options_.device.type == DeviceType::kCpu) return state;
+  const auto count = static_cast<size_t>(store_->arena().count);
+  TRY_ASSIGN(state.copied,
+             Buffer::allocate({}, 3 * count * sizeof(float), "parameters and moments on the host"));
+  float* to = state.copied.f32();
+  for (float** arena : {&state.parameters, &state.first_moments, &state.second_moments}) {
+    TRY(copy_bytes(stream_, {.to = to, .from = *arena, .bytes = count * sizeof(float)}));
+    *arena = to;
+    to += count;
+  }
+  TRY(stream_.synchronize());
+  return state;
+}
+
+Status Composition::take_state(const HostState& state) {
+  if (options_.device.type == DeviceType::kCpu) return {};
+  const size_t bytes = static_cast<size_t>(store_->arena().count) * sizeof(float);
+  TRY(copy_bytes(stream_, {.to = store_->parameters(), .from = state.parameters, .bytes = bytes}));
+  TRY(copy_bytes(stream_,
+                 {.to = optimizer_->first_moments(), .from = state.first_moments, .bytes = bytes}));
+  TRY(copy_bytes(
+      stream_, {.to = optimizer_->second_moments(), .from = state.second_moments, .bytes = bytes}));
+  return stream_.synchronize();
+}
+
+void Composition::begin_step() {
+  begin_losses();
+  sink_->begin_step(*ops_);
+}
+
+void Composition::update(const UpdateOptions& options) {
+  StepValues* values = scalars_->on_device();
+  norm_->squared(stream_, values->squares);
+  // Without clipping a norm that isn't finite stops the update all the same.
+  const double no_clipping = std::numeric_limits<double>::max();
+  ops_->clip_scale(stream_, {.squares = values->squares,
+                             .count = 2,
+                             .scale = &values->scale,
+                             .clip_norm = options.clip_norm > 0 ? options.clip_norm : no_clipping});
+  optimizer_->step(stream_, {.learning_rate = options.learning_rate,
+                             .device_scale = &values->scale,
+                             .step = options.step});
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "agent/comm/communicator.h"
@@ -13,8 +14,10 @@
 #include "agent/parallel/bucketed_sink.h"
 #include "agent/parallel/rank_groups.h"
 #include "agent/parallel/replicated_store.h"
+#include "agent/parallel/step_scalars.h"
 #include "common/base/result.h"
 #include "common/layout/mesh.h"
+#include "kernels/device/arena.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
@@ -25,19 +28,46 @@ struct ComposeOptions {
   Mesh mesh;
   // Of the WorldAssignment; empty: those of the mesh's axes.
   std::vector<WorldGroup> groups = {};
+  // Of the micro-batches that are trained on and evaluated.
+  int64_t micro_batch = 1;   // sequences
+  int64_t sequence = 0;      // tokens
   int64_t bucket_bytes = 0;  // of gradients that are reduced together
   AdamWOptions optimizer;
   Precision precision = Precision::kF32;
+  Recompute recompute = Recompute::kNone;
+  Device device;
 };
 
-// What one rank trains with, put together for its place in the mesh. Everything that differs
-// between meshes is decided here; the step loop works with any of them. One thread.
+// Parameters and moments in host memory, in the layout of the parameters' arena.
+struct HostState {
+  float* parameters = nullptr;
+  float* first_moments = nullptr;
+  float* second_moments = nullptr;
+  Buffer copied;  // where the device's memory isn't the host's
+};
+
+struct UpdateOptions {
+  double learning_rate = 0;
+  double clip_norm = 0;
+  int64_t step = 1;  // counted from 1
+};
+
+// What one rank trains with, put together for its place in the mesh and its device. Everything that
+// differs between meshes and devices is decided here; the step loop works with any of them. All
+// memory is one arena, planned before it is allocated. One thread.
+//
+// A step: begin_step(); micro-batches through model(), each followed by add_losses(), before the
+// last of which sink().send_from_now_on(); sink().finish(); update(); scalars(), the only one that
+// waits for the device.
 class Composition {
  public:
-  // The world outlives the composition. kInvalid for a mesh that this version does not carry out or
-  // that is not the world's size, kUnavailable where memory is short.
+  // The world outlives the composition; it serves memory of the device where there are other ranks.
+  // kInvalid for a mesh that this version does not carry out or that is not the world's size,
+  // kUnavailable where the device or its memory is not: how much was asked for, by what, and what
+  // would fit.
   static Result<std::unique_ptr<Composition>> create(const ComposeOptions& options,
                                                      Communicator& world);
+  ~Composition();
 
   Gpt& model() { return *model_; }
   ReplicatedStore& store() { return *store_; }
@@ -46,23 +76,42 @@ class Composition {
   const OpTable& ops() const { return *ops_; }
   const MeshCoordinates& place() const { return place_; }
   const RankGroups& groups() const { return *groups_; }
+  // Who has which bytes of the device.
+  const ArenaPlan& memory() const { return arena_->plan(); }
+
+  // Of the size of the options, in the arena; there is one for training and one for evaluating, and
+  // one's pass ends before the other's begins.
+  Result<MicroBatch> make_micro_batch(PassMode mode);
 
   // Parameters, and with `moments` the optimizer's too, of the first rank of the data axis to the
   // others.
   Status broadcast_state(bool moments);
-  // The moments in the layout of the parameters.
-  float* first_moments() { return optimizer_->first_moments(); }
-  float* second_moments() { return optimizer_->second_moments(); }
+  // The device's own on the CPU, else a copy of it.
+  Result<HostState> state_on_host();
+  // Brings the device what was changed there; broadcast_state() comes after it.
+  Status take_state(const HostState& state);
 
-  // The norm of all gradients, after sink().finish(): the same bits on every rank.
-  Result<double> gradient_norm();
-  // Updates the parameters with gradients times `scale`.
-  void update(const AdamWStep& step) { optimizer_->step(stream_, step); }
+  // Zeroes gradients, losses and norm.
+  void begin_step();
+  // Zeroes the losses alone.
+  void begin_losses() { scalars_->clear(*ops_, stream_); }
+  void add_losses(const MicroBatch& batch) { scalars_->add_losses(*ops_, stream_, batch); }
+  // Updates the parameters with the gradients, clipped; where their norm isn't finite nothing is
+  // written.
+  void update(const UpdateOptions& options);
+  // Waits for all that was issued.
+  Result<StepValues> scalars() { return scalars_->read(stream_); }
 
  private:
   Composition(Communicator& world, const ComposeOptions& options)
       : world_(world), options_(options) {}
   Status build();
+  Status build_model();
+  Status allocate();
+  Status build_parts();
+  ActivationShape shape_of(PassMode mode) const {
+    return {options_.micro_batch, options_.sequence, mode};
+  }
 
   Communicator& world_;
   ComposeOptions options_;
@@ -72,11 +121,13 @@ class Composition {
   WholeTensor region_;
   std::optional<RankGroups> groups_;
   Communicator* data_group_ = nullptr;  // of groups_
+  std::optional<Arena> arena_;
   std::optional<Gpt> model_;
   std::optional<ReplicatedStore> store_;
   std::optional<BucketedSink> sink_;
   std::optional<AdamWOptimizer> optimizer_;
   std::optional<GradientNorm> norm_;
+  std::optional<StepScalars> scalars_;
 };
 
 }  // namespace lockstep

@@ -2,27 +2,21 @@
 
 namespace lockstep {
 
-Result<ReplicatedStore> ReplicatedStore::create(const ReplicatedStoreOptions& options) {
-  ReplicatedStore store;
-  store.stage_ = options.stage;
-  store.arena_ = parameter_arena(options.config, options.stage, options.shard);
-  const auto count = static_cast<size_t>(store.arena_.count);
-  TRY_ASSIGN(store.parameters_, Buffer::allocate(options.device, count * sizeof(float)));
-  if (options.precision == Precision::kBf16) {
-    TRY_ASSIGN(store.copies_, Buffer::allocate(options.device, count * sizeof(Bf16)));
-  }
+ReplicatedStore::ReplicatedStore(const ReplicatedStoreOptions& options)
+    : stage_(options.stage),
+      arena_(parameter_arena(options.config, options.stage, options.shard)),
+      parameters_(options.parameters),
+      copies_(options.copies) {
   for (int64_t block = options.stage.begin; block < options.stage.end; ++block) {
-    std::vector<ParamView>& views = store.views_.emplace_back();
+    std::vector<ParamView>& views = views_.emplace_back();
     for (const int64_t id : block_parameters(options.config, block)) {
-      const ArenaEntry* entry = store.arena_.find(id);
+      const ArenaEntry* entry = arena_.find(id);
       CHECK(entry != nullptr);
-      const float* value = store.parameters() + entry->offset;
-      const Bf16* copy = store.copies();
+      const float* value = parameters_ + entry->offset;
       views.push_back(
-          {value, copy == nullptr ? ConstView(value) : ConstView(copy + entry->offset)});
+          {value, copies_ == nullptr ? ConstView(value) : ConstView(copies_ + entry->offset)});
     }
   }
-  return store;
 }
 
 Result<std::span<const ParamView>> ReplicatedStore::get(int64_t block, int64_t version) {

@@ -8,7 +8,6 @@
 #include "common/base/result.h"
 #include "common/layout/parameters.h"
 #include "kernels/device/device.h"
-#include "kernels/ops/matmul.h"
 #include "kernels/ops/op_table.h"
 
 namespace lockstep {
@@ -17,36 +16,34 @@ struct ReplicatedStoreOptions {
   ModelConfig config;
   Stage stage;
   TensorShard shard;
-  Precision precision = Precision::kF32;  // kBf16: a copy in bf16 is kept for the products
-  Device device;
+  // Memory of the device, of parameter_arena(config, stage, shard).count elements each, zeroed; it
+  // outlives the store.
+  float* parameters = nullptr;
+  Bf16* copies = nullptr;  // for the products; null: they read the parameters themselves
 };
 
 // All parameters of this rank in one flat fp32 arena (common/layout/parameters.h), the same on
 // every rank of the data axis. There is one version, the latest.
 class ReplicatedStore final : public ParamStore {
  public:
-  // Parameters start as zero. kUnavailable where memory is short.
-  static Result<ReplicatedStore> create(const ReplicatedStoreOptions& options);
+  explicit ReplicatedStore(const ReplicatedStoreOptions& options);
 
   void prefetch(int64_t, int64_t) override {}
   Result<std::span<const ParamView>> get(int64_t block, int64_t version) override;
   void release(int64_t, int64_t) override {}
 
   const ParameterArena& arena() const { return arena_; }
-  float* parameters() { return parameters_.f32(); }
-  const float* parameters() const { return parameters_.f32(); }
-  // The copies that an optimizer keeps up to date; null in fp32.
-  Bf16* copies() { return static_cast<Bf16*>(copies_.data()); }
+  float* parameters() { return parameters_; }
+  // What an optimizer keeps up to date; null where there are none.
+  Bf16* copies() { return copies_; }
   // Makes the copies anew, after parameters were loaded or received.
   void refresh_copies(const OpTable& ops, Stream& stream);
 
  private:
-  ReplicatedStore() = default;
-
   Stage stage_;
   ParameterArena arena_;
-  Buffer parameters_;
-  Buffer copies_;
+  float* parameters_;
+  Bf16* copies_;
   std::vector<std::vector<ParamView>> views_;  // by block of the stage
 };
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "agent/comm/communicator.h"
 #include "agent/model/gpt.h"
 #include "agent/optim/schedule.h"
 #include "agent/parallel/compose.h"
 #include "agent/train/data/batch_loader.h"
+#include "agent/train/data/device_tokens.h"
 #include "agent/train/exit_reason.h"
 #include "agent/train/metrics_file.h"
 #include "common/base/clock.h"
@@ -22,7 +24,9 @@ struct TrainStepOptions {
 };
 
 // One optimizer step: data, forward, backward, communication, update, each timed. The loss is the
-// mean over the global batch, the same bits on every rank. One thread.
+// mean over the global batch, the same bits on every rank. On a GPU the host issues the step and
+// waits once, at its end (and before it, with other ranks, for the last of the gradients): the
+// parts' times are the host's, their sum that of the step. One thread.
 class TrainStep {
  public:
   // All outlive it.
@@ -39,23 +43,25 @@ class TrainStep {
     StepMetrics metrics;  // without tokens_per_second
     bool stop = false;    // some rank was asked to stop: all of them know it at the same step
   };
-  // `step` is counted from 1; `stop`: this rank was asked to. Nothing is updated where loss or norm
-  // isn't finite: that is kExitNotFinite.
+  // `step` is counted from 1; `stop`: this rank was asked to. A loss or a norm that isn't finite is
+  // kExitNotFinite on every rank; with such a norm nothing is updated.
   Result<Outcome> run(int64_t step, bool stop);
 
  private:
-  TrainStep(const TrainStepOptions& options, const Parts& parts, MicroBatch micro)
-      : options_(options), parts_(parts), micro_(std::move(micro)) {}
+  TrainStep(const TrainStepOptions& options, const Parts& parts, MicroBatch micro,
+            std::unique_ptr<TokenFeed> feed)
+      : options_(options), parts_(parts), micro_(std::move(micro)), feed_(std::move(feed)) {}
 
   // Seconds since the last call, or since start().
   double lap();
-  Result<double> accumulate(StepSeconds& seconds);
-  Status reduce(double loss_sum, bool stop, Outcome& outcome);
-  Status update(Outcome& outcome);
+  Status accumulate(StepSeconds& seconds);
+  // What the step came to, of all ranks.
+  Status conclude(bool stop, Outcome& outcome);
 
   TrainStepOptions options_;
   Parts parts_;
   MicroBatch micro_;
+  std::unique_ptr<TokenFeed> feed_;
   TimePoint mark_{};
 };
 

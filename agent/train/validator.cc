@@ -15,25 +15,29 @@ struct RankReport {
 }  // namespace
 
 Result<Validator> Validator::create(const DataSplit& split, int64_t rows, const Parts& parts) {
-  TRY_ASSIGN(MicroBatch micro,
-             parts.model.model().make_micro_batch({rows, split.context, PassMode::kEvaluate}));
-  return Validator(split, rows, parts, std::move(micro));
+  TRY_ASSIGN(MicroBatch micro, parts.model.make_micro_batch(PassMode::kEvaluate));
+  TRY_ASSIGN(TokenSlot slot,
+             TokenSlot::create(parts.model.stream().device(), rows * split.context));
+  return Validator(split, rows, parts, std::move(micro), std::move(slot));
 }
 
-Result<double> Validator::batch_loss(int64_t first_window) {
+Status Validator::add_batch(int64_t first_window) {
   TRY(parts_.reason.note(kExitDataError,
                          read_validation(parts_.source, split_, first_window, rows_, batch_)));
   Gpt& model = parts_.model.model();
-  TRY(model.begin(micro_, {.tokens = batch_.tokens.data(),
-                           .targets = batch_.targets.data(),
-                           .batch = batch_.rows,
+  TRY_ASSIGN(const DeviceTokens tokens, slot_.put(batch_, model.stream()));
+  TRY(model.begin(micro_, {.tokens = tokens.tokens,
+                           .targets = tokens.targets,
+                           .batch = tokens.rows,
                            .sequence = split_.context}));
   TRY(forward_pass(model, parts_.model.store(), micro_));
-  return loss_sum(model, micro_);
+  parts_.model.add_losses(micro_);
+  return {};
 }
 
 Result<std::optional<double>> Validator::run() {
   RankReport mine;
+  parts_.model.begin_losses();
   const int64_t stride = rows_ * parts_.world.size();
   for (int64_t window = rows_ * parts_.world.rank(); window < split_.validation_windows();
        window += stride) {
@@ -41,9 +45,10 @@ Result<std::optional<double>> Validator::run() {
       mine.stop = 1;
       break;
     }
-    TRY_ASSIGN(const double sum, batch_loss(window));
-    mine.loss_sum += sum;
+    TRY(add_batch(window));
   }
+  TRY_ASSIGN(const StepValues values, parts_.model.scalars());
+  mine.loss_sum = values.loss_sum;
   TRY_ASSIGN(const std::vector<RankReport> reports,
              parts_.reason.note(kExitPeerLost, parts_.world.all_gather_value(mine)));
   double total = 0;

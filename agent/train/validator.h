@@ -7,6 +7,7 @@
 #include "agent/model/gpt.h"
 #include "agent/parallel/compose.h"
 #include "agent/train/data/batch_loader.h"
+#include "agent/train/data/device_tokens.h"
 #include "agent/train/exit_reason.h"
 #include "common/base/result.h"
 
@@ -29,14 +30,21 @@ class Validator {
   Result<std::optional<double>> run();
 
  private:
-  Validator(const DataSplit& split, int64_t rows, const Parts& parts, MicroBatch micro)
-      : split_(split), rows_(rows), parts_(parts), micro_(std::move(micro)) {}
-  Result<double> batch_loss(int64_t first_window);
+  Validator(const DataSplit& split, int64_t rows, const Parts& parts, MicroBatch micro,
+            TokenSlot slot)
+      : split_(split),
+        rows_(rows),
+        parts_(parts),
+        micro_(std::move(micro)),
+        slot_(std::move(slot)) {}
+  // Issues what adds the losses of a batch.
+  Status add_batch(int64_t first_window);
 
   DataSplit split_;
   int64_t rows_;
   Parts parts_;
   MicroBatch micro_;
+  TokenSlot slot_;
   TokenBatch batch_;
 };
 

@@ -92,27 +92,32 @@ Status Worker::load() {
 }
 
 Status Worker::compose() {
+  TRY_ASSIGN(const Recompute recompute,
+             reason_.note(kExitBadConfig, parse_recompute(config_.train.recompute)));
   const OptimizerSpec& optimizer = config_.train.optimizer;
   TRY_ASSIGN(model_, Composition::create({.config = model_config_,
                                           .mesh = mesh_of(config_.world),
                                           .groups = config_.world.groups,
+                                          .micro_batch = batch_.micro,
+                                          .sequence = model_config_.context,
                                           .bucket_bytes = config_.train.bucketBytes,
                                           .optimizer = {.beta1 = optimizer.beta1,
                                                         .beta2 = optimizer.beta2,
                                                         .epsilon = optimizer.epsilon,
                                                         .weight_decay = optimizer.weightDecay},
-                                          .precision = agreement_.precision},
+                                          .precision = agreement_.precision,
+                                          .recompute = recompute},
                                          *world_));
   return {};
 }
 
-ModelState Worker::model_state() {
+ModelState Worker::model_state(const HostState& arenas) const {
   return {.config = model_config_,
           .shard = {},
           .arena = &model_->store().arena(),
-          .parameters = model_->store().parameters(),
-          .first_moments = model_->first_moments(),
-          .second_moments = model_->second_moments()};
+          .parameters = arenas.parameters,
+          .first_moments = arenas.first_moments,
+          .second_moments = arenas.second_moments};
 }
 
 // A position in the data belongs to one order of it. The seed of the parameters may differ: they
@@ -132,10 +137,12 @@ Status Worker::open_storage() {
   TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest,
              reason_.note(kExitStorageError, checkpoints_->newest()));
   if (newest) {
-    const Status loaded = load_model_state(newest->path, model_state());
+    TRY_ASSIGN(const HostState arenas, model_->state_on_host());
+    const Status loaded = load_model_state(newest->path, model_state(arenas));
     const bool other_model = !loaded.ok() && loaded.error().code == Code::kInvalid;
     TRY(reason_.note(other_model ? kExitBadConfig : kExitStorageError, loaded));
     TRY(reason_.note(kExitBadConfig, check_order(newest->manifest.position, newest->path)));
+    TRY(model_->take_state(arenas));
     position_.step = newest->manifest.position.step;
     position_.samples = newest->manifest.position.samples;
     saved_step_ = position_.step;
@@ -151,12 +158,12 @@ Status Worker::open_storage() {
 Status Worker::begin_parameters() {
   const std::string& path = config_.train.model.weights.path;
   const ParameterArena& arena = model_->store().arena();
+  TRY_ASSIGN(const HostState state, model_->state_on_host());
   if (path.empty()) {
-    initialise_arena(model_config_, arena, {}, position_.weights_seed,
-                     model_->store().parameters());
-    return {};
+    initialise_arena(model_config_, arena, {}, position_.weights_seed, state.parameters);
+    return model_->take_state(state);
   }
-  Status imported = import_weights(path, model_config_, arena, model_->store().parameters());
+  Status imported = import_weights(path, model_config_, arena, state.parameters);
   if (!imported.ok()) {
     const bool other_model = imported.error().code == Code::kInvalid;
     imported =
@@ -164,7 +171,7 @@ Status Worker::begin_parameters() {
     return reason_.note(other_model ? kExitBadConfig : kExitDataError, imported);
   }
   log_info("beginning with weights", {{"path", path}});
-  return {};
+  return model_->take_state(state);
 }
 
 Status Worker::broadcast() {
@@ -213,16 +220,7 @@ Status Worker::train() {
   numbers.checkpoint_step = saved_step_;
   StopSignal::arm();
   progress_.enter(WorkerPhase::kTraining);
-  if (config_.rank == 0) {
-    log_info("training", {{"world", topology_summary(*world_)},
-                          {"parameters", parameter_count(model_config_)},
-                          {"threads", agreement_.threads},
-                          {"precision", agreement_.precision == Precision::kBf16 ? "bf16" : "fp32"},
-                          {"buckets", model_->sink().buckets().size()},
-                          {"microBatch", batch_.micro},
-                          {"accumulation", batch_.accumulation},
-                          {"step", position_.step}});
-  }
+  if (config_.rank == 0) tell_what_is_trained();
   // A checkpoint is written before its step is validated, so a resumed run validates first.
   if (position_.step > 0) TRY(validate_if_due());
   while (!at_end() && !stopping_) {
@@ -231,6 +229,25 @@ Status Worker::train() {
     if (!stopping_) TRY(validate_if_due());
   }
   return {};
+}
+
+void Worker::tell_what_is_trained() const {
+  log_info("training", {{"world", topology_summary(*world_)},
+                        {"parameters", parameter_count(model_config_)},
+                        {"threads", agreement_.threads},
+                        {"precision", agreement_.precision == Precision::kBf16 ? "bf16" : "fp32"},
+                        {"buckets", model_->sink().buckets().size()},
+                        {"microBatch", batch_.micro},
+                        {"accumulation", batch_.accumulation},
+                        {"step", position_.step}});
+  const ArenaPlan& memory = model_->memory();
+  log_info("memory", {{"parametersBytes", bytes_of(memory, ArenaUse::kParameters)},
+                      {"gradientsBytes", bytes_of(memory, ArenaUse::kGradients)},
+                      {"optimizerBytes", bytes_of(memory, ArenaUse::kOptimizer)},
+                      {"activationsBytes", bytes_of(memory, ArenaUse::kActivations)},
+                      {"workspaceBytes", bytes_of(memory, ArenaUse::kWorkspace)},
+                      {"recompute", config_.train.recompute},
+                      {"totalBytes", memory.bytes}});
 }
 
 Status Worker::step_once() {
@@ -285,11 +302,12 @@ Status Worker::save_if_due() {
   hang_limit_.note_pause();  // the others wait in the next step
   if (!stores()) return {};
   progress_.enter(WorkerPhase::kSaving);
+  TRY_ASSIGN(const HostState arenas, model_->state_on_host());
   const Status saved = checkpoints_->save({.position = position_,
                                            .loss = progress_.numbers().loss,
                                            .round = config_.world.round,
                                            .files = {}},
-                                          model_state_files(model_state()));
+                                          model_state_files(model_state(arenas)));
   TRY(reason_.note(kExitStorageError, saved));
   progress_.numbers().checkpoint_step = position_.step;
   progress_.enter(WorkerPhase::kTraining);

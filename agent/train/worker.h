@@ -43,13 +43,14 @@ class Worker {
   Status broadcast();
   Status prepare_steps();
   Status train();
+  void tell_what_is_trained() const;
   Status step_once();
   Status save_if_due();
   Status validate_if_due();
   Status finish();
   Status sample();
   Status report(const StepMetrics& metrics);
-  ModelState model_state();
+  ModelState model_state(const HostState& arenas) const;
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
   bool saves_now() const;  // rank 0 does
   bool at_end() const { return position_.step >= config_.train.steps; }

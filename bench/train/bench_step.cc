@@ -159,11 +159,15 @@ class Bench {
     TRY_ASSIGN(const std::unique_ptr<Composition> model,
                Composition::create({.config = work_.config,
                                     .mesh = {.data = options_.ranks},
+                                    .micro_batch = work_.batch,
+                                    .sequence = work_.context,
                                     .bucket_bytes = 4 << 20,
                                     .optimizer = {},
                                     .precision = precision},
                                    *world));
-    initialise_arena(work_.config, model->store().arena(), {}, 1, model->store().parameters());
+    TRY_ASSIGN(const HostState state, model->state_on_host());
+    initialise_arena(work_.config, model->store().arena(), {}, 1, state.parameters);
+    TRY(model->take_state(state));
     TRY(model->broadcast_state(false));
     const std::string path = write_tokens(work_, comm.rank);
     Result<Measured> measured = time_steps(*model, *world, path, precision);

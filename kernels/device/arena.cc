@@ -13,12 +13,6 @@ uint64_t aligned(uint64_t offset) {
   return (offset + kArenaAlign - 1) / kArenaAlign * kArenaAlign;
 }
 
-uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use) {
-  uint64_t sum = 0;
-  for (const ArenaPart& part : plan.parts) sum += part.use == use ? part.bytes : 0;
-  return sum;
-}
-
 std::string line(const std::string& name, uint64_t bytes) {
   std::array<char, 64> number{};
   std::snprintf(number.data(), number.size(), "%16llu bytes",
@@ -46,6 +40,12 @@ const char* name_of(ArenaUse use) {
   static constexpr const char* kNames[] = {"parameters", "gradients", "optimizer", "activations",
                                            "workspace"};
   return kNames[static_cast<size_t>(use)];
+}
+
+uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use) {
+  uint64_t sum = 0;
+  for (const ArenaPart& part : plan.parts) sum += part.use == use ? part.bytes : 0;
+  return sum;
 }
 
 Result<ArenaPlan> plan_arena(const std::vector<ArenaWish>& wishes) {

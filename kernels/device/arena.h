@@ -41,6 +41,9 @@ constexpr uint64_t kArenaBytesMax = uint64_t{1} << 50;
 // Pure. kInvalid for wishes of more than kArenaBytesMax together.
 Result<ArenaPlan> plan_arena(const std::vector<ArenaWish>& wishes);
 
+// Of all parts of that use, without what alignment takes.
+uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use);
+
 // For people, exact: a line for each use and each part with its bytes, then what alignment takes
 // and the whole.
 //   parameters                   1000 bytes

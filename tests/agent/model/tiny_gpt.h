@@ -129,6 +129,14 @@ struct Text {
   MicroBatchInput input() const { return input(0, batch); }
 };
 
+// Of a micro-batch on the CPU, in nats.
+inline double sum_of_losses(const MicroBatch& batch) {
+  Stream stream;
+  double sum = 0;
+  cpu_ops().loss_sum(stream, {.losses = batch.losses(), .count = batch.rows(), .sum = &sum});
+  return sum;
+}
+
 // A model on the CPU with its store, sink and one micro-batch.
 struct TinyGpt {
   Stream stream;
@@ -162,7 +170,7 @@ struct TinyGpt {
     }
     EXPECT_TRUE(model.begin(*evaluating_, input).ok());
     EXPECT_TRUE(forward_pass(model, store, *evaluating_).ok());
-    return loss_sum(model, *evaluating_).value();
+    return sum_of_losses(*evaluating_);
   }
   void forward(const MicroBatchInput& input) {
     EXPECT_TRUE(model.begin(batch, input).ok());
@@ -172,7 +180,7 @@ struct TinyGpt {
   double forward_backward(const MicroBatchInput& input) {
     forward(input);
     EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());
-    return loss_sum(model, batch).value();
+    return sum_of_losses(batch);
   }
 
  private:

@@ -1,6 +1,7 @@
 // Sixty steps of training, micro-batches standing for ranks: what data parallelism rests on.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "agent/optim/adamw_optimizer.h"
@@ -53,8 +54,9 @@ Outcome train(int64_t micro_batch) {
       loss += gpt.forward_backward(text.input(first, micro_batch));
     }
     outcome.losses.push_back(loss / static_cast<double>(text.rows()));
-    const SquaredNormParts squares = norm.squared(gpt.stream).value();
-    const float scale = clip_scale(std::sqrt(squares.sharded + squares.whole), 0.5);
+    std::array<double, 2> squares{};
+    norm.squared(gpt.stream, squares.data());
+    const float scale = clip_factor(std::sqrt(squares[0] + squares[1]), 0.5);
     if (scale < 1.0f) ++outcome.clipped;
     optimizer.step(
         gpt.stream,

@@ -15,6 +15,17 @@ ParameterArena small_arena() {
   return parameter_arena(kConfig, whole_model(kConfig));
 }
 
+// A sink with the memory that it is given.
+struct Given {
+  std::vector<float> gradients = std::vector<float>(static_cast<size_t>(small_arena().count));
+  Stream stream;
+  BucketedSink sink;
+
+  explicit Given(Communicator& group)
+      : sink({.arena = small_arena(), .bucket_bytes = 2048, .gradients = gradients.data()}, group,
+             stream) {}
+};
+
 // What a backward pass does: adds `value` to every gradient, from the last to the first.
 void backward(BucketedSink& sink, const ParameterArena& arena, float value) {
   for (auto entry = arena.entries.rbegin(); entry != arena.entries.rend(); ++entry) {
@@ -35,14 +46,13 @@ void expect_all(BucketedSink& sink, const ParameterArena& arena, float value) {
 // One rank's two steps of three micro-batches; its gradients are rank + 1.
 void train_rank(Communicator& group) {
   const ParameterArena arena = small_arena();
-  auto sink = BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .device = {}}, group);
-  ASSERT_TRUE(sink.ok());
+  Given given(group);
+  BucketedSink* sink = &given.sink;
   ASSERT_GE(sink->buckets().size(), 3u);
-  Stream stream;
   const auto own = static_cast<float>(group.rank() + 1);
   const auto all = static_cast<float>(group.size() * (group.size() + 1) / 2);
   for (int step = 0; step < 2; ++step) {
-    sink->begin_step(cpu_ops(), stream);
+    sink->begin_step(cpu_ops());
     backward(*sink, arena, own);
     backward(*sink, arena, own);
     expect_all(*sink, arena, 2 * own);  // nothing was sent before the last one
@@ -65,15 +75,12 @@ TEST(BucketedSink, SumsOverMicroBatchesAndRanks) {
 TEST(BucketedSink, SendsEachBucketWhileBackwardGoesOn) {
   auto world = make_thread_world(2);
   ASSERT_TRUE(world.ok());
-  const ParameterArena arena = small_arena();
   std::vector<std::jthread> ranks;
   for (auto& group : *world) {
-    ranks.emplace_back([&group, &arena] {
-      auto sink =
-          BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .device = {}}, *group);
-      ASSERT_TRUE(sink.ok());
-      Stream stream;
-      sink->begin_step(cpu_ops(), stream);
+    ranks.emplace_back([&group] {
+      Given given(*group);
+      BucketedSink* sink = &given.sink;
+      sink->begin_step(cpu_ops());
       sink->send_from_now_on();
       const uint64_t before = group->counts().completed;
       // Both ranks have completed their first bucket and do nothing else: it is reduced.
@@ -93,11 +100,9 @@ TEST(BucketedSink, ReportsAPeerThatIsGone) {
   auto world = make_thread_world(2);
   ASSERT_TRUE(world.ok());
   const ParameterArena arena = small_arena();
-  auto sink =
-      BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .device = {}}, *world->front());
-  ASSERT_TRUE(sink.ok());
-  Stream stream;
-  sink->begin_step(cpu_ops(), stream);
+  Given given(*world->front());
+  BucketedSink* sink = &given.sink;
+  sink->begin_step(cpu_ops());
   sink->send_from_now_on();
   backward(*sink, arena, 1);
   world->back()->abort("gone");

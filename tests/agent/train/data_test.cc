@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <vector>
 
 #include "agent/train/data/batch_loader.h"
+#include "agent/train/data/device_tokens.h"
 #include "agent/train/data/token_source.h"
 #include "agent/train/data/windows.h"
 #include "tests/agent/train/temporary_folder.h"
@@ -241,6 +244,25 @@ TEST_F(BatchLoaderTest, FillsPartialValidationWindowsWithTargetsThatDoNotCount) 
   EXPECT_EQ(batch.tokens[0], 4974 % 251);
   EXPECT_EQ(batch.targets[16 + 8], 4999 % 251);
   for (size_t i = 16 + 9; i < 48; ++i) EXPECT_EQ(batch.targets[i], -1);
+}
+
+TEST(TokenFeed, GivesTheLoadersBatchesInTheirOrderAndTheirMemoryOnTheCpu) {
+  TemporaryFolder folder;
+  const auto source = open_bytes(folder.write("text", counting_text(4000)));
+  ASSERT_TRUE(source.ok());
+  const DataSplit split = split_data({.tokens = 4000, .context = 16}, "text").value();
+  const BatchLoaderOptions options{.shape = {.micro = 3, .accumulation = 2}, .seed = 7};
+  BatchLoader loader(*source, split, options);
+  BatchLoader expected(*source, split, options);
+  Stream stream;
+  const std::unique_ptr<TokenFeed> feed = TokenFeed::create(loader, stream, 3 * 16).value();
+  for (int i = 0; i < 10; ++i) {
+    const DeviceTokens tokens = feed->next().value();
+    const TokenBatch* batch = expected.next().value();
+    EXPECT_EQ(tokens.rows, 3);
+    EXPECT_TRUE(std::equal(batch->tokens.begin(), batch->tokens.end(), tokens.tokens));
+    EXPECT_TRUE(std::equal(batch->targets.begin(), batch->targets.end(), tokens.targets));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "agent/model/gpt.h"
+#include "common/base/result.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep {
+
+// What a step computes beside its tensors, in memory of the device.
+struct StepValues {
+  double loss_sum = 0;         // of this rank's tokens, in nats
+  double squares[2] = {0, 0};  // of gradients (GradientNorm)
+  float scale = 0;             // of the update (ClipScale)
+
+  // Of all gradients, before clipping.
+  double norm() const { return std::sqrt(squares[0] + squares[1]); }
+};
+
+// Lets operations add to them and the host read them once, when the step is over: nothing in
+// between waits for the device. One thread.
+class StepScalars {
+ public:
+  // `memory`: kStepScalarBytes of the device, which outlive it.
+  static Result<StepScalars> create(Device device, void* memory);
+
+  // These issue.
+  void clear(const OpTable& ops, Stream& stream);
+  // Adds the losses of a micro-batch whose backward (or evaluating forward) was issued.
+  void add_losses(const OpTable& ops, Stream& stream, const MicroBatch& batch);
+  StepValues* on_device() { return values_; }
+
+  // Waits until all that was issued on the stream is done.
+  Result<StepValues> read(Stream& stream);
+
+ private:
+  StepValues* values_ = nullptr;
+  PinnedBuffer host_;
+};
+inline constexpr size_t kStepScalarBytes = sizeof(StepValues);
+
+}  // namespace lockstep

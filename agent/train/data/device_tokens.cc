@@ -1,0 +1,74 @@
+#include "agent/train/data/device_tokens.h"
+
+#include <cstring>
+
+namespace lockstep {
+
+Result<TokenSlot> TokenSlot::create(Device device, int64_t count) {
+  TokenSlot slot;
+  TRY_ASSIGN(slot.copied_, Event::create(device));
+  if (device.type == DeviceType::kCpu) return slot;
+  const size_t bytes = 2 * static_cast<size_t>(count) * sizeof(int32_t);
+  TRY_ASSIGN(slot.device_, Buffer::allocate(device, bytes, "tokens"));
+  TRY_ASSIGN(slot.host_, PinnedBuffer::allocate(device, bytes, "tokens to be copied"));
+  return slot;
+}
+
+Result<DeviceTokens> TokenSlot::put(const TokenBatch& batch, Stream& stream) {
+  if (stream.device().type == DeviceType::kCpu) {
+    return DeviceTokens{batch.tokens.data(), batch.targets.data(), batch.rows};
+  }
+  const size_t bytes = batch.tokens.size() * sizeof(int32_t);
+  CHECK(batch.targets.size() == batch.tokens.size() && 2 * bytes <= host_.bytes());
+  TRY(copied_.synchronize());
+  auto* host = static_cast<std::byte*>(host_.data());
+  std::memcpy(host, batch.tokens.data(), bytes);
+  std::memcpy(host + bytes, batch.targets.data(), bytes);
+  TRY(copy_bytes(stream, {.to = device_.data(), .from = host, .bytes = 2 * bytes}));
+  TRY(copied_.record(stream.handle()));
+  auto* tokens = static_cast<int32_t*>(device_.data());
+  return DeviceTokens{tokens, tokens + batch.tokens.size(), batch.rows};
+}
+
+Result<std::unique_ptr<TokenFeed>> TokenFeed::create(BatchLoader& loader, Stream& compute,
+                                                     int64_t count) {
+  std::unique_ptr<TokenFeed> feed(new TokenFeed(loader, compute));
+  const Device device = compute.device();
+  TRY_ASSIGN(feed->copies_, Stream::create(device));
+  for (Slot& slot : feed->slots_) {
+    TRY_ASSIGN(slot.slot, TokenSlot::create(device, count));
+    TRY_ASSIGN(slot.read, Event::create(device));
+  }
+  return feed;
+}
+
+// Its slots may be in use.
+TokenFeed::~TokenFeed() {
+  (void)copies_.synchronize();
+  (void)compute_->synchronize();
+}
+
+// The copy comes behind what reads the slot's batch of before.
+Status TokenFeed::load(Slot& slot) {
+  const Result<const TokenBatch*> batch = loader_->next();
+  slot.loaded = batch.ok() ? Status() : Status(batch.error());
+  if (!batch.ok()) return {};
+  TRY(slot.read.delay(copies_.handle()));
+  TRY_ASSIGN(slot.tokens, slot.slot.put(**batch, copies_));
+  return {};
+}
+
+// On the CPU the loader's batch is itself what is read, so that none may be taken ahead.
+Result<DeviceTokens> TokenFeed::next() {
+  const bool is_cpu = compute_->device().type == DeviceType::kCpu;
+  if (taken_ > 0) TRY(at(taken_ - 1).read.record(compute_->handle()));
+  if (is_cpu || taken_ == 0) TRY(load(at(taken_)));
+  Slot& slot = at(taken_);
+  TRY(slot.loaded);
+  TRY(slot.slot.delay(*compute_));
+  ++taken_;
+  if (!is_cpu) TRY(load(at(taken_)));
+  return slot.tokens;
+}
+
+}  // namespace lockstep

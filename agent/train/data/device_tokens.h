@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "agent/train/data/batch_loader.h"
+#include "common/base/result.h"
+#include "kernels/device/device.h"
+
+namespace lockstep {
+
+// A micro-batch in memory of the device, as MicroBatchInput takes it: each [rows, context].
+struct DeviceTokens {
+  const int32_t* tokens = nullptr;
+  const int32_t* targets = nullptr;
+  int64_t rows = 0;
+};
+
+// A place for one micro-batch on a device, with page-locked memory of the host to copy it from. On
+// the CPU there is no place and no copy: the batch is read where it is. Move-only.
+class TokenSlot {
+ public:
+  // kUnavailable where memory is short. `count`: tokens of the largest batch.
+  static Result<TokenSlot> create(Device device, int64_t count);
+
+  // Copies the batch on the stream, and waits for the device only where the copy before of this
+  // slot isn't over. What reads the slot comes behind: on the same stream, or by delay().
+  Result<DeviceTokens> put(const TokenBatch& batch, Stream& stream);
+  // What is issued on the stream from now on runs after the last copy.
+  Status delay(Stream& stream) const { return copied_.delay(stream.handle()); }
+
+ private:
+  Buffer device_;
+  PinnedBuffer host_;
+  Event copied_;
+};
+
+// A loader's micro-batches on the device of a stream: while that computes on one, the next one is
+// copied on a stream of this object's. One thread.
+class TokenFeed {
+ public:
+  // Loader and stream outlive it. `count`: tokens of a micro-batch.
+  static Result<std::unique_ptr<TokenFeed>> create(BatchLoader& loader, Stream& compute,
+                                                   int64_t count);
+  ~TokenFeed();
+
+  // The next micro-batch: what reads it is issued on the stream before the next call. The loader's
+  // error in its turn; others as the device has them.
+  Result<DeviceTokens> next();
+
+ private:
+  struct Slot {
+    TokenSlot slot;
+    DeviceTokens tokens;
+    Event read;  // what reads it is issued until here
+    Status loaded;
+  };
+  TokenFeed(BatchLoader& loader, Stream& compute) : loader_(&loader), compute_(&compute) {}
+  Slot& at(uint64_t index) { return slots_[index % slots_.size()]; }
+  Status load(Slot& slot);
+
+  BatchLoader* loader_;
+  Stream* compute_;
+  Stream copies_;
+  std::array<Slot, 2> slots_;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace lockstep

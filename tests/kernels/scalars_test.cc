@@ -1,0 +1,116 @@
+// Norm, factor and loss that stay on the device, on every instruction set that this machine has.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/ops/isa_table.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr size_t kCount = 33;
+
+class Scalars : public testing::TestWithParam<const IsaTable*> {
+ protected:
+  const OpTable& ops() const { return GetParam()->ops; }
+  Stream stream_;
+};
+
+struct OneTensor {
+  std::vector<float> parameter = std::vector<float>(kCount, 1.0f);
+  std::vector<float> gradient = std::vector<float>(kCount, 0.25f);
+  std::vector<float> m = std::vector<float>(kCount, 0.5f);
+  std::vector<float> v = std::vector<float>(kCount, 0.125f);
+  std::vector<Bf16> copy = std::vector<Bf16>(kCount);
+  std::vector<AdamWTensor> tensors{{.parameter = parameter.data(),
+                                    .gradient = gradient.data(),
+                                    .m = m.data(),
+                                    .v = v.data(),
+                                    .copy = copy.data(),
+                                    .count = kCount,
+                                    .weight_decay = 0.1f}};
+
+  bool operator==(const OneTensor& other) const {
+    return parameter == other.parameter && m == other.m && v == other.v && copy == other.copy;
+  }
+};
+
+TEST_P(Scalars, AdamWTakesAFactorOfTheDevice) {
+  OneTensor by_host, by_device;
+  const float factor = 0.5f;
+  ops().adamw(
+      stream_,
+      {.tensors = by_host.tensors, .learning_rate = 0.1f, .gradient_scale = 0.25f * factor});
+  ops().adamw(stream_, {.tensors = by_device.tensors,
+                        .learning_rate = 0.1f,
+                        .gradient_scale = 0.25f,
+                        .device_scale = &factor});
+  EXPECT_TRUE(by_device == by_host);
+  EXPECT_FALSE(by_device == OneTensor());
+}
+
+TEST_P(Scalars, AdamWWritesNothingWhereTheDevicesFactorIsNotFinite) {
+  for (const float factor : {kNan, kInfinity}) {
+    OneTensor tensor;
+    ops().adamw(stream_,
+                {.tensors = tensor.tensors, .learning_rate = 0.1f, .device_scale = &factor});
+    EXPECT_TRUE(tensor == OneTensor()) << factor;
+  }
+}
+
+TEST_P(Scalars, ClipScaleIsTheFactorOfTheNormOfAllSquares) {
+  const double squares[] = {9, 16, 0};
+  float scale = 0;
+  float norm = 0;
+  ops().clip_scale(
+      stream_, {.squares = squares, .count = 3, .scale = &scale, .norm = &norm, .clip_norm = 2.5});
+  EXPECT_EQ(norm, 5.0f);
+  EXPECT_EQ(scale, clip_factor(5, 2.5));
+  const double too_large[] = {std::numeric_limits<double>::max(), 1};
+  ops().clip_scale(stream_, {.squares = too_large, .count = 2, .scale = &scale, .clip_norm = 1.0});
+  EXPECT_TRUE(scale >= 0 && scale < 1e-30f) << scale;
+  const double infinite[] = {kInfinity, 1};
+  ops().clip_scale(stream_, {.squares = infinite, .count = 2, .scale = &scale, .clip_norm = 1.0});
+  EXPECT_TRUE(std::isnan(scale));
+}
+
+TEST(ClipFactor, BringsTheNormDownToTheBoundAndNeverUp) {
+  EXPECT_EQ(clip_factor(0.5, 1.0), 1.0f);
+  EXPECT_EQ(clip_factor(1.0, 1.0), 1.0f);
+  EXPECT_EQ(clip_factor(100.0, 0.0), 1.0f);
+  EXPECT_NEAR(clip_factor(4.0, 1.0), 0.25f, 1e-6f);
+  EXPECT_TRUE(std::isnan(clip_factor(kNan, 1.0)));
+  EXPECT_TRUE(std::isnan(clip_factor(kInfinity, 1.0)));
+  const double largest = std::numeric_limits<double>::max();
+  EXPECT_EQ(clip_factor(1e30, largest), 1.0f);
+  EXPECT_TRUE(std::isnan(clip_factor(kInfinity, largest)));
+}
+
+TEST_P(Scalars, LossSumAddsWhatTheLossesAddUpTo) {
+  std::vector<float> losses(1000);
+  double sum_of_all = 0;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    losses[i] = 1.0f / static_cast<float>(i + 1);
+    sum_of_all += static_cast<double>(losses[i]);
+  }
+  double sum = 0.5;
+  ops().loss_sum(stream_, {.losses = losses.data(), .count = 1000, .sum = &sum});
+  EXPECT_EQ(sum, 0.5 + sum_of_all);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Scalars,
+                         testing::ValuesIn(supported_isas().begin(), supported_isas().end()),
+                         [](const auto& info) {
+                           std::string name = info.param->name;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+
+}  // namespace lockstep
