@@ -19,12 +19,15 @@ endif()
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
+set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -lineinfo")
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE)
   # What it needs to know to keep what includes precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros
     "${LOCKSTEP_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
 endif()
 
 if(LOCKSTEP_FUZZ)

@@ -11,7 +11,7 @@ function(lockstep_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Werror
     -Wno-missing-field-initializers>)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings
-    -Xcompiler=-Wall,-Wextra,-Werror>)
+    -Xcompiler=-Wall,-Wextra,-Werror,-Wno-missing-field-initializers>)
   # g++ 12 warns of `"literal" + std::string` at -O3 without cause: gcc.gnu.org/PR105651.
   target_compile_options(${target} PRIVATE
     $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>>:-Wno-restrict>)

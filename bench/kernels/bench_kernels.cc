@@ -143,7 +143,7 @@ void add_model(std::vector<Subject>& subjects, const Model& m, int threads) {
       {classifier({.rows = rows, .columns = m.vocabulary, .vocabulary = m.vocabulary}), {}});
   subjects.push_back({add(rows * c), {}});
   const std::vector<int64_t> parameters = {12 * c * c, m.vocabulary * c};
-  subjects.push_back({adamw(parameters), {}});
+  subjects.push_back({adamw({.counts = parameters}), {}});
   subjects.push_back({squared_norm(parameters), {}});
 }
 

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/base/result.h"
+
 namespace lockstep {
 
 // How many of something in three directions, the first the fastest.
@@ -43,5 +45,8 @@ constexpr bool is_launchable(const LaunchShape& shape) {
          shape.threads <= kBlockThreadsMax && shape.threads % kWarpThreads == 0 &&
          shape.shared_bytes <= kBlockSharedBytesMax;
 }
+
+// kInvalid, with the shape, where it is not.
+Status check_launchable(const LaunchShape& shape);
 
 }  // namespace lockstep

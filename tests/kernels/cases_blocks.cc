@@ -86,12 +86,14 @@ OpCase embedding(const EmbeddingSizes& s) {
   c.inputs = {{"table", s.vocabulary * s.width}, {"positions", s.sequence * s.width}};
   c.ints["tokens"] = random_tokens(rows, s.vocabulary + 2 * s.vocabulary_begin);
   c.outputs = {{"out", rows * s.width}};
+  c.activations = {"out"};
   c.loss_outputs = {"out"};
   c.gradients = {{"table", true}, {"positions", true}};
+  c.workspace_bytes = embedding_backward_workspace({rows, s.vocabulary}, DeviceType::kCuda);
   c.forward_bytes = 12.0 * static_cast<double>(rows * s.width);
   c.backward_bytes = c.forward_bytes;
   c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
-    ops.embedding_forward(stream, {.tokens = t.ints.at("tokens").data(),
+    ops.embedding_forward(stream, {.tokens = t.ints_at("tokens"),
                                    .token_table = t.at("table"),
                                    .position_table = t.at("positions"),
                                    .out = t.at("out"),
@@ -102,7 +104,7 @@ OpCase embedding(const EmbeddingSizes& s) {
                                    .vocabulary_begin = s.vocabulary_begin});
   };
   c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
-    ops.embedding_backward(stream, {.tokens = t.ints.at("tokens").data(),
+    ops.embedding_backward(stream, {.tokens = t.ints_at("tokens"),
                                     .dout = t.at("dout"),
                                     .dtoken_table = t.at("dtable"),
                                     .dposition_table = t.at("dpositions"),
@@ -110,7 +112,8 @@ OpCase embedding(const EmbeddingSizes& s) {
                                     .sequence = s.sequence,
                                     .width = s.width,
                                     .vocabulary = s.vocabulary,
-                                    .vocabulary_begin = s.vocabulary_begin});
+                                    .vocabulary_begin = s.vocabulary_begin,
+                                    .workspace = t.workspace.workspace()});
   };
   c.reference = [s](Doubles& d, const Ints& ints) {
     for (int64_t row = 0; row < s.batch * s.sequence; ++row) {
@@ -138,10 +141,14 @@ OpCase layernorm(const LayerNormSizes& s) {
     c.outputs.push_back({"residual_out", count});
     c.loss_outputs.push_back("residual_out");
   }
+  c.activations = {"x", "y", "residual", "residual_out"};
   c.tolerance = 5e-6;
+  // With a residual h is rounded too, and what is small beside it grows with the norm.
+  c.bf16_tolerance = s.residual ? 1.0 / 64.0 : 1.0 / 256.0;
+  c.bf16_gradient_tolerance = s.residual ? 1.0 / 16.0 : 1.0 / 128.0;
   // dx of one column is a difference of equals, times 1/sqrt(epsilon).
   if (s.width == 1) c.gradient_tolerance = 1e-3;
-  c.workspace_bytes = layernorm_backward_workspace(s.width);
+  c.workspace_bytes = layernorm_backward_workspace(s.width, DeviceType::kCuda);
   c.forward_bytes = (s.residual ? 16.0 : 8.0) * static_cast<double>(count);
   c.backward_bytes = (s.residual ? 16.0 : 12.0) * static_cast<double>(count);
   c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
@@ -179,6 +186,7 @@ OpCase gelu(int64_t count) {
   c.name = "gelu n=" + text(count);
   c.inputs = {{"x", count, -12.0f, 12.0f}};
   c.outputs = {{"y", count}};
+  c.activations = {"x", "y"};
   c.loss_outputs = {"y"};
   c.gradients = {{"x"}};
   c.forward_bytes = 8.0 * static_cast<double>(count);

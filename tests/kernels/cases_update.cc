@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/check.h"
 #include "common/base/random.h"
 #include "tests/kernels/op_cases.h"
 
@@ -35,55 +36,57 @@ class ShardedClassifier {
   }
 
   void run(bool gradient) {
-    std::vector<float> maxima = reduce(
-        -HUGE_VALF,
-        [&](Shard& s, std::vector<float>& out) {
-          ops_.classifier_max(stream_,
-                              {.logits = s.logits.data(), .maxima = out.data(), .shape = s.shape});
-        },
-        [](float a, float b) { return std::max(a, b); });
-    std::vector<std::vector<float>> targets;
-    const int32_t* tokens = tensors_.ints.at("targets").data();
+    reduce(
+        "maxima", -HUGE_VALF, [](float a, float b) { return std::max(a, b); },
+        [&](const Shard& s) {
+          ops_.classifier_max(stream_, {.logits = tensors_.at(s.name),
+                                        .maxima = tensors_.at("part of maxima"),
+                                        .shape = s.shape});
+        });
     const auto plus = [](float a, float b) { return a + b; };
     std::vector<float> target_logits(index(sizes_.rows), 0.0f);
-    std::vector<float> sums = reduce(
-        0.0f,
-        [&](Shard& s, std::vector<float>& out) {
-          std::vector<float> target(index(sizes_.rows));
-          ops_.classifier_sum(stream_, {.logits = s.logits.data(),
-                                        .targets = tokens,
-                                        .maxima = maxima.data(),
-                                        .sums = out.data(),
-                                        .target_logits = target.data(),
-                                        .shape = s.shape});
-          std::ranges::transform(target, target_logits, target_logits.begin(), plus);
-        },
-        plus);
-    for (Shard& s : shards_) {
-      ops_.classifier_finish(stream_, {.logits = s.logits.data(),
-                                       .targets = tokens,
-                                       .sums = sums.data(),
-                                       .target_logits = target_logits.data(),
+    reduce("sums", 0.0f, plus, [&](const Shard& s) {
+      tensors_.put("target_logits", std::vector<float>(index(sizes_.rows)));
+      ops_.classifier_sum(stream_, {.logits = tensors_.at(s.name),
+                                    .targets = tensors_.ints_at("targets"),
+                                    .maxima = tensors_.at("maxima"),
+                                    .sums = tensors_.at("part of sums"),
+                                    .target_logits = tensors_.at("target_logits"),
+                                    .shape = s.shape});
+      CHECK(stream_.synchronize().ok());
+      std::ranges::transform(tensors_.get("target_logits"), target_logits, target_logits.begin(),
+                             plus);
+    });
+    tensors_.put("target_logits", target_logits);
+    for (const Shard& s : shards_) {
+      ops_.classifier_finish(stream_, {.logits = tensors_.at(s.name),
+                                       .targets = tensors_.ints_at("targets"),
+                                       .sums = tensors_.at("sums"),
+                                       .target_logits = tensors_.at("target_logits"),
                                        .losses = tensors_.at("losses"),
                                        .shape = s.shape,
                                        .gradient = gradient,
                                        .gradient_scale = static_cast<float>(kLossScale)});
     }
+    CHECK(stream_.synchronize().ok());
   }
 
-  void join(float* to) const {
+  void join(const std::string& to) {
+    std::vector<float> joined(index(sizes_.rows * sizes_.columns));
     for (const Shard& s : shards_) {
+      const std::vector<float>& part = tensors_.get(s.name);
       for (int64_t i = 0; i < sizes_.rows * s.shape.columns; ++i) {
         const int64_t row = i / s.shape.columns, column = i % s.shape.columns;
-        to[row * sizes_.columns + s.shape.column_begin + column] = s.logits[index(i)];
+        joined[index(row * sizes_.columns + s.shape.column_begin + column)] = part[index(i)];
       }
     }
+    tensors_.put(to, std::move(joined), tensors_.on().dtype == DType::kBf16);
   }
 
  private:
   struct Shard {
     ClassifierShape shape;
-    std::vector<float> logits;
+    std::string name;  // of its logits
   };
 
   void split(int64_t shard) {
@@ -93,23 +96,28 @@ class ShardedClassifier {
                       .columns = end - begin,
                       .vocabulary = sizes_.vocabulary,
                       .column_begin = begin},
-            .logits = {}};
+            .name = "shard " + std::to_string(shard)};
+    std::vector<float> part;
+    const std::vector<float>& logits = tensors_.floats.at("logits");
     for (int64_t i = 0; i < sizes_.rows * (end - begin); ++i) {
       const int64_t row = i / (end - begin), column = begin + i % (end - begin);
-      s.logits.push_back(tensors_.at("logits")[row * sizes_.columns + column]);
+      part.push_back(logits[index(row * sizes_.columns + column)]);
     }
+    tensors_.put(s.name, std::move(part), tensors_.on().dtype == DType::kBf16);
     shards_.push_back(std::move(s));
   }
 
-  template <class Pass, class Combine>
-  std::vector<float> reduce(float start, Pass pass, Combine combine) {
+  // The tensor of that name, from what `pass` writes to "part of" it for each shard.
+  template <class Combine, class Pass>
+  void reduce(const std::string& name, float start, Combine combine, Pass pass) {
     std::vector<float> total(index(sizes_.rows), start);
-    for (Shard& s : shards_) {
-      std::vector<float> part(index(sizes_.rows));
-      pass(s, part);
-      std::ranges::transform(part, total, total.begin(), combine);
+    for (const Shard& s : shards_) {
+      tensors_.put("part of " + name, std::vector<float>(index(sizes_.rows)));
+      pass(s);
+      CHECK(stream_.synchronize().ok());
+      std::ranges::transform(tensors_.get("part of " + name), total, total.begin(), combine);
     }
-    return total;
+    tensors_.put(name, std::move(total));
   }
 
   const OpTable& ops_;
@@ -131,17 +139,23 @@ void classifier_reference(const ClassifierSizes& s, Doubles& d, const Ints& ints
 }
 
 std::string joined(const std::vector<int64_t>& counts) {
+  if (counts.size() > 8) {
+    return " " + std::to_string(counts.front()) + " x " + std::to_string(counts.size());
+  }
   std::string result;
   for (const int64_t count : counts) result += " " + std::to_string(count);
   return result;
 }
 
-OpCase elementwise(const std::string& name, int64_t count) {
+// `bytes`: how many of each element must move.
+OpCase elementwise(const std::string& name, int64_t count, double bytes) {
   OpCase c;
   c.name = name + " n=" + std::to_string(count);
   c.inputs = {{"x", count}};
   c.outputs = {{"out", count}};
+  c.activations = {"x", "y", "out"};
   c.tolerance = 1e-6;
+  c.forward_bytes = bytes * static_cast<double>(count);
   return c;
 }
 
@@ -154,12 +168,13 @@ OpCase classifier(const ClassifierSizes& s) {
   c.inputs = {{"logits", s.rows * s.columns, -6.0f, 6.0f}};
   c.ints["targets"] = random_targets(s);
   c.outputs = {{"losses", s.rows}};
+  c.activations = {"logits"};
   c.loss_outputs = {"losses"};
   c.loss_weight = kLossScale;
   c.gradients = {{"logits"}};
   c.forward_bytes = 4.0 * static_cast<double>(s.rows * s.columns);
   c.backward_bytes = 2.0 * c.forward_bytes;
-  const auto run = [s](const OpTable& ops, Stream& stream, Tensors& t, float* logits,
+  const auto run = [s](const OpTable& ops, Stream& stream, Tensors& t, const std::string& logits,
                        bool gradient) {
     if (s.shards > 0) {
       ShardedClassifier sharded(ops, stream, s, t);
@@ -168,62 +183,72 @@ OpCase classifier(const ClassifierSizes& s) {
       return;
     }
     ops.classifier(stream,
-                   {.logits = logits,
-                    .targets = t.ints.at("targets").data(),
+                   {.logits = t.at(logits),
+                    .targets = t.ints_at("targets"),
                     .losses = t.at("losses"),
                     .shape = {.rows = s.rows, .columns = s.columns, .vocabulary = s.vocabulary},
                     .gradient = gradient,
                     .gradient_scale = static_cast<float>(kLossScale)});
   };
   c.forward = [run](const OpTable& ops, Stream& stream, Tensors& t) {
-    run(ops, stream, t, t.at("logits"), false);
+    run(ops, stream, t, "logits", false);
   };
   c.backward = [run](const OpTable& ops, Stream& stream, Tensors& t) {
-    std::ranges::copy(t.floats.at("logits"), t.at("dlogits"));
-    run(ops, stream, t, t.at("dlogits"), true);
+    t.copy("logits", "dlogits");
+    run(ops, stream, t, "dlogits", true);
   };
   c.reference = [s](Doubles& d, const Ints& ints) { classifier_reference(s, d, ints); };
   return c;
 }
 
-OpCase adamw(const std::vector<int64_t>& counts) {
+OpCase adamw(const AdamWSizes& s) {
   int64_t total = 0;
-  for (const int64_t count : counts) total += count;
+  for (const int64_t count : s.counts) total += count;
   OpCase c;
-  c.name = "adamw" + joined(counts);
+  c.name = "adamw" + joined(s.counts) + (s.device_scale ? " device scale" : "") +
+           (s.copies ? " copies" : "") + (s.rounding_seed ? " rounded stochastically" : "");
   c.inputs = {{"p", total}, {"g", total}, {"m", total}, {"v", total, 0.01f, 1.0f}};
   c.outputs = {{"new_p", total}, {"new_m", total}, {"new_v", total}};
-  c.forward_bytes = 28.0 * static_cast<double>(total);
+  c.forward_bytes = (s.copies ? 30.0 : 28.0) * static_cast<double>(total);
+  const float device_scale = s.device_scale ? 0.25f : 1.0f;
+  if (s.device_scale) c.inputs.push_back({"scale", 1, device_scale, device_scale});
+  if (s.copies) c.outputs.push_back({"copy", total});
+  c.activations = {"copy"};
+  // Of the copy, which may be the neighbour of the nearest one.
+  c.bf16_tolerance = s.copies ? (s.rounding_seed ? 1.0 / 128.0 : 1.0 / 256.0) : 0.0;
   const AdamW settings{.learning_rate = 0.01f,
                        .beta1 = 0.9f,
                        .beta2 = 0.95f,
                        .epsilon = 1e-8f,
                        .gradient_scale = 0.5f,
-                       .step = 3};
-  c.forward = [settings, counts](const OpTable& ops, Stream& stream, Tensors& t) {
-    for (const char* name : {"p", "m", "v"}) {
-      std::ranges::copy(t.floats.at(name), t.at(std::string("new_") + name));
-    }
-    t.adamw.clear();
+                       .step = 3,
+                       .rounding_seed = s.rounding_seed};
+  c.forward = [settings, s](const OpTable& ops, Stream& stream, Tensors& t) {
+    for (const char* name : {"p", "m", "v"}) t.copy(name, std::string("new_") + name);
+    const View copies = s.copies ? View(t.at("copy")) : View();
+    std::vector<AdamWTensor> tensors;
     int64_t at = 0;
-    for (const int64_t count : counts) {
-      t.adamw.push_back({.parameter = t.at("new_p") + at,
+    for (const int64_t count : s.counts) {
+      View copy = copies;
+      if (copy) copy.data = static_cast<char*>(copy.data) + index(at) * dtype_bytes(copy.dtype);
+      tensors.push_back({.parameter = t.at("new_p") + at,
                          .gradient = t.at("g") + at,
                          .m = t.at("new_m") + at,
                          .v = t.at("new_v") + at,
-                         .copy = nullptr,
+                         .copy = copy,
                          .count = count,
                          .weight_decay = 0.1f});
       at += count;
     }
     AdamW args = settings;
-    args.tensors = t.adamw;
+    args.tensors = tensors;
+    if (s.device_scale) args.device_scale = t.at("scale");
     ops.adamw(stream, args);
   };
-  c.reference = [settings](Doubles& d, const Ints&) {
+  c.reference = [settings, device_scale](Doubles& d, const Ints&) {
     const double b1 = settings.beta1, b2 = settings.beta2, lr = settings.learning_rate;
     for (size_t i = 0; i < d["p"].size(); ++i) {
-      const double g = d["g"][i] * static_cast<double>(settings.gradient_scale);
+      const double g = d["g"][i] * static_cast<double>(settings.gradient_scale * device_scale);
       const double m = b1 * d["m"][i] + (1.0 - b1) * g, v = b2 * d["v"][i] + (1.0 - b2) * g * g;
       const double step =
           m / (1.0 - std::pow(b1, 3)) / (std::sqrt(v / (1.0 - std::pow(b2, 3))) + 1e-8);
@@ -231,6 +256,66 @@ OpCase adamw(const std::vector<int64_t>& counts) {
       d["new_v"][i] = v;
       d["new_p"][i] = d["p"][i] - lr * (step + 0.1 * d["p"][i]);
     }
+    if (d.contains("copy")) d["copy"] = d["new_p"];
+  };
+  return c;
+}
+
+OpCase clip_scale(int64_t count, double clip_norm) {
+  OpCase c;
+  c.name = "clip_scale n=" + std::to_string(count) + " at " + std::to_string(clip_norm);
+  c.outputs = {{"scale", 1}, {"norm", 1}};
+  for (int64_t i = 0; i < count; ++i) c.inputs.push_back({"x" + std::to_string(i), 100});
+  c.outputs.push_back({"squares", count});
+  c.double_outputs = {"squares"};
+  c.workspace_bytes = kSquaredNormWorkspace;
+  c.forward = [count, clip_norm](const OpTable& ops, Stream& stream, Tensors& t) {
+    for (int64_t i = 0; i < count; ++i) {
+      const FlatTensor tensor{.data = t.at("x" + std::to_string(i)), .count = 100};
+      ops.squared_norm(stream, {.tensors = {&tensor, 1},
+                                .sum = t.double_at("squares") + i,
+                                .workspace = t.workspace.workspace()});
+    }
+    ops.clip_scale(stream, {.squares = t.double_at("squares"),
+                            .count = count,
+                            .scale = t.at("scale"),
+                            .norm = t.at("norm"),
+                            .clip_norm = clip_norm});
+  };
+  c.reference = [count, clip_norm](Doubles& d, const Ints&) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; ++i) {
+      double squares = 0.0;
+      for (const double x : d["x" + std::to_string(i)]) squares += x * x;
+      d["squares"][index(i)] = squares;
+      sum += squares;
+    }
+    const double norm = std::sqrt(sum);
+    d["norm"][0] = norm;
+    d["scale"][0] = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
+  };
+  return c;
+}
+
+OpCase loss_sum(int64_t count) {
+  OpCase c;
+  c.name = "loss_sum n=" + std::to_string(count);
+  c.inputs = {{"losses", count, 0.0f, 12.0f}};
+  c.outputs = {{"sum", 1}};
+  c.double_outputs = {"sum"};
+  c.tolerance = 1e-7;
+  c.forward_bytes = 4.0 * static_cast<double>(count);
+  // Twice, since it adds.
+  c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
+    t.put_doubles("sum", {0.5});
+    for (int i = 0; i < 2; ++i) {
+      ops.loss_sum(stream, {.losses = t.at("losses"), .count = count, .sum = t.double_at("sum")});
+    }
+  };
+  c.reference = [](Doubles& d, const Ints&) {
+    double sum = 0.5;
+    for (const double loss : d["losses"]) sum += 2.0 * loss;
+    d["sum"][0] = sum;
   };
   return c;
 }
@@ -244,6 +329,7 @@ OpCase squared_norm(const std::vector<int64_t>& counts) {
     total += counts[i];
   }
   c.outputs = {{"sum", 1}};
+  c.double_outputs = {"sum"};
   c.tolerance = 1e-7;
   c.workspace_bytes = kSquaredNormWorkspace;
   c.forward_bytes = 4.0 * static_cast<double>(total);
@@ -252,10 +338,9 @@ OpCase squared_norm(const std::vector<int64_t>& counts) {
     for (size_t i = 0; i < counts.size(); ++i) {
       tensors.push_back({.data = t.at("x" + std::to_string(i)), .count = counts[i]});
     }
-    double sum = 0.0;
-    ops.squared_norm(stream,
-                     {.tensors = tensors, .sum = &sum, .workspace = t.workspace.workspace()});
-    *t.at("sum") = static_cast<float>(sum);
+    ops.squared_norm(
+        stream,
+        {.tensors = tensors, .sum = t.double_at("sum"), .workspace = t.workspace.workspace()});
   };
   c.reference = [count = counts.size()](Doubles& d, const Ints&) {
     double sum = 0.0;
@@ -268,7 +353,7 @@ OpCase squared_norm(const std::vector<int64_t>& counts) {
 }
 
 OpCase scale(int64_t count) {
-  OpCase c = elementwise("scale", count);
+  OpCase c = elementwise("scale", count, 8.0);
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.scale(stream, {.x = t.at("x"), .out = t.at("out"), .count = count, .factor = 0.3f});
   };
@@ -279,9 +364,8 @@ OpCase scale(int64_t count) {
 }
 
 OpCase add(int64_t count) {
-  OpCase c = elementwise("add", count);
+  OpCase c = elementwise("add", count, 12.0);
   c.inputs.push_back({"y", count});
-  c.forward_bytes = 12.0 * static_cast<double>(count);
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.add(stream, {.a = t.at("x"), .b = t.at("y"), .out = t.at("out"), .count = count});
   };
@@ -293,7 +377,7 @@ OpCase add(int64_t count) {
 }
 
 OpCase fill(int64_t count) {
-  OpCase c = elementwise("fill", count);
+  OpCase c = elementwise("fill", count, 4.0);
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.fill(stream, {.out = t.at("out"), .count = count, .value = -2.5f});
   };
@@ -302,7 +386,8 @@ OpCase fill(int64_t count) {
 }
 
 OpCase cast_through_bf16(int64_t count) {
-  OpCase c = elementwise("cast to bf16 and back", count);
+  OpCase c = elementwise("cast to bf16 and back", count, 12.0);
+  c.activations = {};
   c.tolerance = 1.0 / 256.0;  // half of the last of 8 bits
   c.workspace_bytes = static_cast<size_t>(count) * sizeof(Bf16);
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {

@@ -4,10 +4,13 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/device/arena.h"
 #include "kernels/device/device.h"
+#include "kernels/ops/op_table.h"
+#include "tests/kernels/gpu_ops.h"
 
 namespace lockstep {
 namespace {
@@ -86,6 +89,18 @@ Status a_wrong_call_is_named_with_file_line_and_device() {
   return expect(words.find("CUDA device 0") != std::string::npos, words);
 }
 
+// More elements than a grid has threads.
+Status a_launch_that_no_gpu_takes_is_told_by_synchronize() {
+  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
+  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, 16));
+  TRY_ASSIGN(const OpTable* ops, device_ops(DeviceType::kCuda));
+  ops->fill(stream, {.out = buffer.f32(), .count = int64_t{1} << 60});
+  const Status status = stream.synchronize();
+  TRY(expect(!status.ok(), "a launch of 2^50 blocks succeeded"));
+  TRY(expect(status.error().message.find("fill") != std::string::npos, status.error().message));
+  return stream.synchronize();
+}
+
 Status an_arena_gives_each_part_its_own_bytes() {
   TRY_ASSIGN(ArenaPlan plan, plan_arena({{ArenaUse::kGradients, "a", 1000},
                                          {ArenaUse::kParameters, "b", 3000},
@@ -106,7 +121,7 @@ Status an_arena_gives_each_part_its_own_bytes() {
 
 int main() {
   using namespace lockstep;
-  return test::run_gpu_cases({
+  std::vector<test::GpuCase> cases = {
       {"memory is zeroed and aligned", memory_is_zeroed_and_aligned},
       {"pinned memory goes there and back", pinned_memory_goes_there_and_back},
       {"events order two streams", events_order_two_streams},
@@ -114,6 +129,10 @@ int main() {
        too_much_memory_is_refused_with_what_would_fit},
       {"a wrong call is named with file, line and device",
        a_wrong_call_is_named_with_file_line_and_device},
+      {"a launch that no GPU takes is told by synchronize",
+       a_launch_that_no_gpu_takes_is_told_by_synchronize},
       {"an arena gives each part its own bytes", an_arena_gives_each_part_its_own_bytes},
-  });
+  };
+  for (test::GpuCase& one : test::gpu_op_cases()) cases.push_back(std::move(one));
+  return test::run_gpu_cases(cases);
 }

@@ -1,6 +1,7 @@
 #include "tests/kernels/op_cases.h"
 
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "common/base/check.h"
@@ -93,24 +94,59 @@ std::vector<OpCase> test_cases() {
     cases.push_back(classifier({.rows = 70, .columns = 66, .vocabulary = 66, .shards = shards}));
     cases.push_back(classifier({.rows = 2, .columns = 60, .vocabulary = 19, .shards = shards}));
   }
-  cases.push_back(adamw({1}));
-  cases.push_back(adamw({16, 33, 7, 40000}));
+  cases.push_back(adamw({.counts = {1}}));
+  cases.push_back(adamw({.counts = {16, 33, 7, 40000}}));
+  cases.push_back(adamw({.counts = std::vector<int64_t>(500, 5), .device_scale = true}));
+  cases.push_back(adamw({.counts = {1001, 64}, .device_scale = true, .copies = true}));
+  cases.push_back(adamw({.counts = {77, 2048}, .copies = true, .rounding_seed = 5}));
   cases.push_back(squared_norm({1}));
   cases.push_back(squared_norm({70000, 3, 16384, 33}));
+  cases.push_back(squared_norm(std::vector<int64_t>(1100, 3)));
+  for (const double clip_norm : {0.0, 0.5, 100.0}) {
+    cases.push_back(clip_scale(1, clip_norm));
+    cases.push_back(clip_scale(3, clip_norm));
+  }
+  for (const int64_t count : {1, 33, 5000}) cases.push_back(loss_sum(count));
   return cases;
 }
 
-Tensors make_tensors(const OpCase& op_case, uint64_t seed) {
-  Tensors tensors;
+std::vector<OpCase> cuda_cases() {
+  std::vector<OpCase> cases = test_cases();
+  std::erase_if(cases, [](const OpCase& c) {
+    return c.name.starts_with("matmul") || c.name.starts_with("attention");
+  });
+  for (const bool residual : {false, true}) {
+    cases.push_back(layernorm({.rows = 130, .width = 272, .residual = residual}));
+    cases.push_back(rmsnorm({.rows = 130, .width = 272, .residual = residual}));
+  }
+  cases.push_back(embedding({3, 40, 272, 300}));
+  cases.push_back(classifier({.rows = 3, .columns = 2064, .vocabulary = 2050}));
+  cases.push_back(swiglu({3, 1040}));
+  cases.push_back(rotary({.batch = 2, .sequence = 5, .heads = 4, .head_dim = 64, .kv_heads = 2}));
+  return cases;
+}
+
+Tensors make_tensors(const OpCase& op_case, uint64_t seed, RunOn on) {
+  Tensors tensors(on);
   Random random(seed);
-  for (const TensorSpec& spec : op_case.inputs) {
-    tensors.floats[spec.name] = random_values(spec, random);
+  const auto is_bf16 = [&](const std::string& name) {
+    return on.dtype == DType::kBf16 && op_case.activations.contains(name);
+  };
+  for (TensorSpec spec : op_case.inputs) {
+    spec.bf16_exact = spec.bf16_exact || is_bf16(spec.name);
+    tensors.put(spec.name, random_values(spec, random), is_bf16(spec.name));
   }
   for (const TensorSpec& spec : op_case.outputs) {
-    tensors.floats[spec.name].assign(static_cast<size_t>(spec.count), kNan);
+    if (op_case.double_outputs.contains(spec.name)) {
+      tensors.put_doubles(spec.name,
+                          std::vector<double>(static_cast<size_t>(spec.count), std::nan("")));
+    } else {
+      tensors.put(spec.name, std::vector<float>(static_cast<size_t>(spec.count), kNan),
+                  is_bf16(spec.name));
+    }
   }
-  tensors.ints = op_case.ints;
-  Result<Buffer> workspace = Buffer::allocate({}, op_case.workspace_bytes);
+  for (const auto& [name, values] : op_case.ints) tensors.put(name, values);
+  Result<Buffer> workspace = Buffer::allocate(on.device, op_case.workspace_bytes);
   CHECK(workspace.ok());
   tensors.workspace = std::move(workspace).value();
   return tensors;
@@ -118,19 +154,24 @@ Tensors make_tensors(const OpCase& op_case, uint64_t seed) {
 
 void add_gradients(const OpCase& op_case, uint64_t seed, Tensors& tensors) {
   Random random(seed, 1);
+  const auto is_bf16 = [&](const std::string& name) {
+    return tensors.on().dtype == DType::kBf16 && op_case.activations.contains(name);
+  };
   for (const std::string& output : op_case.loss_outputs) {
     TensorSpec spec{.name = "d" + output,
                     .count = static_cast<int64_t>(tensors.floats.at(output).size()),
                     .bf16_exact = true};
-    tensors.floats[spec.name] = random_values(spec, random);
+    std::vector<float> values = random_values(spec, random);
     if (op_case.loss_weight != 0.0) {
-      tensors.floats[spec.name].assign(static_cast<size_t>(spec.count),
-                                       static_cast<float>(op_case.loss_weight));
+      values.assign(values.size(), static_cast<float>(op_case.loss_weight));
     }
+    tensors.put(spec.name, std::move(values), is_bf16(output));
   }
   for (const GradientSpec& gradient : op_case.gradients) {
-    tensors.floats["d" + gradient.input].assign(tensors.floats.at(gradient.input).size(),
-                                                gradient.accumulated ? 0.5f : kNan);
+    tensors.put("d" + gradient.input,
+                std::vector<float>(tensors.floats.at(gradient.input).size(),
+                                   gradient.accumulated ? 0.5f : kNan),
+                is_bf16(gradient.input) && !gradient.accumulated);
   }
 }
 

@@ -146,6 +146,8 @@ TEST_P(Values, OperationsMayWorkInPlace) {
                                     .y = in_place.at("x"),
                                     .rows = rows,
                                     .width = width});
+  apart.get_all();
+  in_place.get_all();
   EXPECT_EQ(in_place.floats.at("residual"), apart.floats.at("residual_out"));
   EXPECT_EQ(in_place.floats.at("x"), apart.floats.at("y"));
   std::vector<float> a(static_cast<size_t>(count), 1.5f);

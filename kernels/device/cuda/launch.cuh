@@ -15,6 +15,7 @@ void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters.
   if (is_empty(shape)) return;
   const int index = stream.device().index;
   const auto start = [&]() -> Status {
+    TRY(check_launchable(shape));
     constexpr size_t kWithoutAsking = 48 << 10;
     TRY_CUDA(index, cudaSetDevice(index));
     if (shape.shared_bytes > kWithoutAsking) {

@@ -187,12 +187,7 @@ Status Machine::run_block() {
 }
 
 Status Machine::run(const LaunchShape& shape, const std::function<void()>& body) {
-  if (!is_launchable(shape)) {
-    return invalid("[emulated cuda] " + std::string(shape.name) + ": no GPU takes " +
-                   std::to_string(shape.blocks.x) + " x " + std::to_string(shape.blocks.y) + " x " +
-                   std::to_string(shape.blocks.z) + " blocks of " + std::to_string(shape.threads) +
-                   " threads with " + std::to_string(shape.shared_bytes) + " bytes");
-  }
+  TRY(check_launchable(shape));
   shape_ = &shape;
   body_ = &body;
   fault_.reset();

@@ -1,0 +1,216 @@
+#include "kernels/ops/classifier.h"
+
+#include "kernels/device/cuda/launch.cuh"
+#include "kernels/device/cuda/reduce.cuh"
+#include "kernels/ops/cuda_ops.h"
+#include "kernels/ops/dispatch.cuh"
+#include "kernels/ops/geometry.h"
+
+namespace lockstep::cuda {
+
+namespace {
+
+constexpr float kLowest = -3.402823466e38f;
+
+// What of ClassifierShape the kernels need; each block has a row.
+struct Columns {
+  int64_t count;  // of this shard
+  int64_t live;   // of these, the first ones, that are no padding
+  int64_t begin;  // of the shard
+};
+
+Columns columns_of(const ClassifierShape& shape) {
+  const int64_t live = shape.vocabulary - shape.column_begin;
+  return {.count = shape.columns,
+          .live = live < 0               ? 0
+                  : live < shape.columns ? live
+                                         : shape.columns,
+          .begin = shape.column_begin};
+}
+
+// Calls body(column, pack) for this thread's columns, N at a time.
+template <int N, class Body>
+__device__ __forceinline__ void for_columns(int64_t count, Body body) {
+  const int64_t step = int64_t{blockDim.x} * N;
+  for (int64_t column = int64_t{threadIdx.x} * N; column < count; column += step) body(column);
+}
+
+// A maximum, and the sum of the exponentials of what is below it.
+struct MaxAndSum {
+  float highest;
+  float sum;
+};
+__device__ __forceinline__ MaxAndSum shuffle_xor(const MaxAndSum& value, int mask) {
+  return {cuda::shuffle_xor(value.highest, mask), cuda::shuffle_xor(value.sum, mask)};
+}
+template <class T>
+struct Join {
+  __device__ MaxAndSum operator()(const MaxAndSum& a, const MaxAndSum& b) const {
+    const float highest = fmaxf(a.highest, b.highest);
+    return {highest,
+            a.sum * exp_for<T>(a.highest - highest) + b.sum * exp_for<T>(b.highest - highest)};
+  }
+};
+
+template <class T, int N>
+__device__ __forceinline__ MaxAndSum max_and_sum(const T* row, int64_t live) {
+  MaxAndSum own{kLowest, 0.0f};
+  for_columns<N>(live, [&](int64_t column) {
+    float values[N];
+    load_values(values, row + column);
+    float highest = own.highest;
+    for (int i = 0; i < N; ++i) {
+      if (column + i < live) highest = fmaxf(highest, values[i]);
+    }
+    own.sum *= exp_for<T>(own.highest - highest);
+    own.highest = highest;
+    for (int i = 0; i < N; ++i) {
+      if (column + i < live) own.sum += exp_for<T>(values[i] - highest);
+    }
+  });
+  return own;
+}
+
+struct Gradient {
+  float factor;    // of a column's value
+  float scale;     // what the target's column loses
+  int64_t target;  // column here, or one that is not here
+};
+
+// row <- value_of(row) * factor, less the scale at the target, 0 in padding; all 0 with factor 0.
+template <class T, int N, class ValueOf>
+__device__ __forceinline__ void write_gradient(T* row, const Columns& columns, const Gradient& g,
+                                               ValueOf value_of) {
+  for_columns<N>(columns.count, [&](int64_t column) {
+    float values[N];
+    load_values(values, row + column);
+    for (int i = 0; i < N; ++i) {
+      const bool is_live = column + i < columns.live && g.factor != 0.0f;
+      values[i] = is_live ? value_of(values[i]) * g.factor : 0.0f;
+      if (column + i == g.target && is_live) values[i] -= g.scale;
+    }
+    store_values(row + column, values);
+  });
+}
+
+// A target past the vocabulary is a bug of the caller's: its loss is NaN.
+template <class T, int N>
+__global__ void classify(T* logits, const int32_t* targets, float* losses, Columns columns,
+                         bool gradient, float scale) {
+  T* row = logits + int64_t{blockIdx.x} * columns.count;
+  const int64_t target = targets[blockIdx.x];
+  const bool counted = target >= 0, known = target < columns.live;
+  // Before anyone overwrites it.
+  const float target_logit = counted && known ? to_float(row[target]) : 0.0f;
+  const MaxAndSum all =
+      reduce_block(max_and_sum<T, N>(row, columns.live), Join<T>{}, shared_memory<MaxAndSum>());
+  if (threadIdx.x == 0) {
+    const float loss = logf(all.sum) - (target_logit - all.highest);
+    losses[blockIdx.x] = !counted ? 0.0f : known ? loss : float_of_bits(0x7FC00000u);
+  }
+  if (!gradient) return;
+  const Gradient g{.factor = counted ? scale / all.sum : 0.0f, .scale = scale, .target = target};
+  write_gradient<T, N>(row, columns, g,
+                       [&](float logit) { return exp_for<T>(logit - all.highest); });
+}
+
+template <class T, int N>
+__global__ void find_maxima(const T* logits, float* maxima, Columns columns) {
+  const T* row = logits + int64_t{blockIdx.x} * columns.count;
+  float highest = kLowest;
+  for_columns<N>(columns.live, [&](int64_t column) {
+    float values[N];
+    load_values(values, row + column);
+    for (int i = 0; i < N; ++i) {
+      if (column + i < columns.live) highest = fmaxf(highest, values[i]);
+    }
+  });
+  highest = reduce_block(highest, Larger{}, shared_memory<float>());
+  if (threadIdx.x == 0) maxima[blockIdx.x] = highest;
+}
+
+template <class T, int N>
+__global__ void sum_exponentials(T* logits, const int32_t* targets, const float* maxima,
+                                 float* sums, float* target_logits, Columns columns) {
+  T* row = logits + int64_t{blockIdx.x} * columns.count;
+  const int64_t target = targets[blockIdx.x] - columns.begin;
+  const bool here = targets[blockIdx.x] >= 0 && target >= 0 && target < columns.live;
+  const float highest = maxima[blockIdx.x];
+  // Before anyone overwrites it.
+  if (threadIdx.x == 0) target_logits[blockIdx.x] = here ? to_float(row[target]) - highest : 0.0f;
+  sync_block();
+  float sum = 0.0f;
+  for_columns<N>(columns.live, [&](int64_t column) {
+    float values[N];
+    load_values(values, row + column);
+    for (int i = 0; i < N; ++i) {
+      if (column + i >= columns.live) continue;
+      values[i] = exp_for<T>(values[i] - highest);
+      sum += values[i];
+    }
+    store_values(row + column, values);
+  });
+  sum = reduce_block(sum, Plus{}, shared_memory<float>());
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+template <class T, int N>
+__global__ void finish(T* logits, const int32_t* targets, const float* sums,
+                       const float* target_logits, float* losses, Columns columns, bool gradient,
+                       float scale) {
+  const bool counted = targets[blockIdx.x] >= 0;
+  const float sum = sums[blockIdx.x];
+  if (threadIdx.x == 0) {
+    losses[blockIdx.x] = counted ? logf(sum) - target_logits[blockIdx.x] : 0.0f;
+  }
+  if (!gradient) return;
+  const Gradient g{.factor = counted ? scale / sum : 0.0f,
+                   .scale = scale,
+                   .target = targets[blockIdx.x] - columns.begin};
+  write_gradient<T, N>(logits + int64_t{blockIdx.x} * columns.count, columns, g,
+                       [](float exponential) { return exponential; });
+}
+
+LaunchShape rows_shape(const char* name, const ClassifierShape& shape) {
+  return block_rows_shape(name, shape.rows, shape.columns, sizeof(MaxAndSum));
+}
+
+PackedRows logit_rows(const ConstView& logits, const ClassifierShape& shape) {
+  return {.dtype = logits.dtype, .width = shape.columns, .begins = {logits.data}};
+}
+
+}  // namespace
+
+void classifier(Stream& stream, const Classifier& args) {
+  const ClassifierShape& shape = args.shape;
+  CHECK(shape.column_begin == 0 && shape.columns >= shape.vocabulary);
+  dispatch(logit_rows(args.logits, shape), [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, rows_shape("classifier", shape), classify<T, N>, elements_of<T>(args.logits),
+           args.targets, args.losses, columns_of(shape), args.gradient, args.gradient_scale);
+  });
+}
+
+void classifier_max(Stream& stream, const ClassifierMax& args) {
+  dispatch(logit_rows(args.logits, args.shape), [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, rows_shape("classifier_max", args.shape), find_maxima<T, N>,
+           elements_of<T>(args.logits), args.maxima, columns_of(args.shape));
+  });
+}
+
+void classifier_sum(Stream& stream, const ClassifierSum& args) {
+  dispatch(logit_rows(args.logits, args.shape), [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, rows_shape("classifier_sum", args.shape), sum_exponentials<T, N>,
+           elements_of<T>(args.logits), args.targets, args.maxima, args.sums, args.target_logits,
+           columns_of(args.shape));
+  });
+}
+
+void classifier_finish(Stream& stream, const ClassifierFinish& args) {
+  dispatch(logit_rows(args.logits, args.shape), [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, rows_shape("classifier_finish", args.shape), finish<T, N>,
+           elements_of<T>(args.logits), args.targets, args.sums, args.target_logits, args.losses,
+           columns_of(args.shape), args.gradient, args.gradient_scale);
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,35 @@
+#include "kernels/ops/cuda_ops.h"
+
+namespace lockstep {
+
+const OpTable* cuda_ops() {
+  static const OpTable kOps = {
+      .embedding_forward = cuda::embedding_forward,
+      .embedding_backward = cuda::embedding_backward,
+      .layernorm_forward = cuda::layernorm_forward,
+      .layernorm_backward = cuda::layernorm_backward,
+      .rmsnorm_forward = cuda::rmsnorm_forward,
+      .rmsnorm_backward = cuda::rmsnorm_backward,
+      .gelu_forward = cuda::gelu_forward,
+      .gelu_backward = cuda::gelu_backward,
+      .swiglu_forward = cuda::swiglu_forward,
+      .swiglu_backward = cuda::swiglu_backward,
+      .rotary = cuda::rotary,
+      .classifier = cuda::classifier,
+      .classifier_max = cuda::classifier_max,
+      .classifier_sum = cuda::classifier_sum,
+      .classifier_finish = cuda::classifier_finish,
+      .adamw = cuda::adamw,
+      .squared_norm = cuda::squared_norm,
+      .clip_scale = cuda::clip_scale,
+      .loss_sum = cuda::loss_sum,
+      .fill = cuda::fill,
+      .cast = cuda::cast,
+      .scale = cuda::scale,
+      .add = cuda::add,
+      .sample = cuda::sample,
+  };
+  return &kOps;
+}
+
+}  // namespace lockstep

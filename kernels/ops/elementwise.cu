@@ -1,0 +1,91 @@
+#include "kernels/ops/elementwise.h"
+
+#include "kernels/device/cuda/launch.cuh"
+#include "kernels/ops/cuda_ops.h"
+#include "kernels/ops/dispatch.cuh"
+#include "kernels/ops/geometry.h"
+
+namespace lockstep::cuda {
+
+namespace {
+
+template <class T, int N>
+__global__ void fill_all(T* out, int64_t count, float value) {
+  for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
+    float values[pack.kCount];
+    for (float& v : values) v = value;
+    store_values(out + at, values);
+  });
+}
+
+// From T to U, and 16 bytes of T at a time.
+template <class T, class U, int N>
+__global__ void convert(const T* x, U* out, int64_t count) {
+  for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
+    float values[pack.kCount];
+    load_values(values, x + at);
+    store_values(out + at, values);
+  });
+}
+
+template <class T, int N>
+__global__ void multiply(const T* x, T* out, int64_t count, float factor) {
+  for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
+    float values[pack.kCount];
+    load_values(values, x + at);
+    for (float& value : values) value *= factor;
+    store_values(out + at, values);
+  });
+}
+
+template <class T, int N>
+__global__ void add_both(const T* a, const T* b, T* out, int64_t count) {
+  for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
+    float left[pack.kCount], right[pack.kCount];
+    load_values(left, a + at);
+    load_values(right, b + at);
+    for (int i = 0; i < pack.kCount; ++i) left[i] += right[i];
+    store_values(out + at, left);
+  });
+}
+
+}  // namespace
+
+void fill(Stream& stream, const Fill& args) {
+  dispatch({.dtype = args.out.dtype, .begins = {args.out.data}}, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, elements_shape("fill", args.count, N), fill_all<T, N>, elements_of<T>(args.out),
+           args.count, args.value);
+  });
+}
+
+void cast(Stream& stream, const Cast& args) {
+  const PackedRows rows{.dtype = args.x.dtype, .begins = {args.x.data, args.out.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    const LaunchShape shape = elements_shape("cast", args.count, N);
+    const T* x = elements_of<T>(args.x);
+    if (args.out.dtype == DType::kF32) {
+      launch(stream, shape, convert<T, float, N>, x, args.out.f32(), args.count);
+    } else {
+      launch(stream, shape, convert<T, Bf16, N>, x, args.out.bf16(), args.count);
+    }
+  });
+}
+
+void scale(Stream& stream, const Scale& args) {
+  const PackedRows rows{.dtype = args.out.dtype, .begins = {args.x.data, args.out.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, elements_shape("scale", args.count, N), multiply<T, N>, elements_of<T>(args.x),
+           elements_of<T>(args.out), args.count, args.factor);
+  });
+}
+
+void add(Stream& stream, const Add& args) {
+  const PackedRows rows{.dtype = args.out.dtype,
+                        .begins = {args.a.data, args.b.data, args.out.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, elements_shape("add", args.count, N), add_both<T, N>, elements_of<T>(args.a),
+           elements_of<T>(args.b), elements_of<T>(args.out), args.count);
+  });
+}
+
+}  // namespace lockstep::cuda

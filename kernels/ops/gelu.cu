@@ -1,0 +1,53 @@
+#include "kernels/ops/gelu.h"
+
+#include "kernels/device/cuda/launch.cuh"
+#include "kernels/ops/cuda_ops.h"
+#include "kernels/ops/dispatch.cuh"
+#include "kernels/ops/gelu_value.cuh"
+#include "kernels/ops/geometry.h"
+
+namespace lockstep::cuda {
+
+namespace {
+
+template <class T, int N>
+__global__ void forward(const T* x, T* y, int64_t count) {
+  for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
+    float values[pack.kCount];
+    load_values(values, x + at);
+    for (float& value : values) value = gelu_value<T>(value);
+    store_values(y + at, values);
+  });
+}
+
+template <class T, int N>
+__global__ void backward(const T* x, const T* dy, T* dx, int64_t count) {
+  for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
+    float values[pack.kCount], gradients[pack.kCount];
+    load_values(values, x + at);
+    load_values(gradients, dy + at);
+    for (int i = 0; i < pack.kCount; ++i) gradients[i] *= gelu_derivative<T>(values[i]);
+    store_values(dx + at, gradients);
+  });
+}
+
+}  // namespace
+
+void gelu_forward(Stream& stream, const GeluForward& args) {
+  const PackedRows rows{.dtype = args.y.dtype, .begins = {args.x.data, args.y.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, elements_shape("gelu_forward", args.count, N), forward<T, N>,
+           elements_of<T>(args.x), elements_of<T>(args.y), args.count);
+  });
+}
+
+void gelu_backward(Stream& stream, const GeluBackward& args) {
+  const PackedRows rows{.dtype = args.dx.dtype,
+                        .begins = {args.x.data, args.dy.data, args.dx.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, elements_shape("gelu_backward", args.count, N), backward<T, N>,
+           elements_of<T>(args.x), elements_of<T>(args.dy), elements_of<T>(args.dx), args.count);
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "kernels/device/cuda/values.cuh"
+
+namespace lockstep::cuda {
+
+// GELU(x) = x * s, s = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), as kernels/ops/simd.h:
+// beyond |x| = 16 s is 0 or 1 to the last bit, and x is cut there. T: what results are stored as.
+struct GeluTerms {
+  float x;           // cut
+  float s;           // sigmoid(2u)
+  float complement;  // 1 - s
+};
+inline constexpr float kGeluLimit = 16.0f;
+inline constexpr float kGeluLinear = 1.5957691216057308f;   // 2 sqrt(2/pi)
+inline constexpr float kGeluCubic = 0.071354816272600244f;  // 2 sqrt(2/pi) 0.044715
+
+template <class T>
+__device__ __forceinline__ GeluTerms gelu_terms(float x) {
+  const float cut = fminf(fmaxf(x, -kGeluLimit), kGeluLimit);
+  const float minus_two_u = -cut * (cut * cut * kGeluCubic + kGeluLinear);
+  // e^(-2u) stays finite, so that e * s is not infinity times 0.
+  const float e = exp_for<T>(fminf(minus_two_u, 87.0f));
+  const float s = 1.0f / (1.0f + e);
+  return {x != x ? x : cut, x < -kGeluLimit ? 0.0f : s, e * s};
+}
+template <class T>
+__device__ __forceinline__ float gelu_value(float x) {
+  return x * gelu_terms<T>(x).s;
+}
+template <class T>
+__device__ __forceinline__ float gelu_derivative(float x) {
+  const GeluTerms t = gelu_terms<T>(x);
+  return t.s + t.x * t.s * t.complement * (t.x * t.x * (3.0f * kGeluCubic) + kGeluLinear);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,211 @@
+#pragma once
+
+#include "kernels/device/cuda/launch.cuh"
+#include "kernels/device/cuda/reduce.cuh"
+#include "kernels/ops/dispatch.cuh"
+#include "kernels/ops/geometry.h"
+
+// What layer norm and RMS norm share: y = (h - mean) * scale * weight + bias, where RMS norm has
+// mean 0 and no bias (kCentred false). R rows of width C; T is the activations' type.
+namespace lockstep::cuda {
+
+template <class T>
+struct NormForwardRows {
+  const T* x;             // [R,C]
+  const T* residual;      // [R,C] or null
+  T* residual_out;        // [R,C] or null
+  const float* weight;    // [C]
+  const float* bias;      // [C]; null unless centred
+  T* y;                   // [R,C]
+  float* mean;            // [R] or null
+  float* reciprocal_std;  // [R] or null: of RMS norm 1/rms
+  int64_t rows;
+  int64_t width;
+  float epsilon;
+};
+
+// A warp has a row, and every lane the same columns of it in each pass, so that rows may be
+// changed in place. Sums are of h as it is stored.
+template <class T, int N, bool kCentred>
+__global__ void norm_forward(NormForwardRows<T> args) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index();
+  if (row >= args.rows) return;
+  const int64_t begin = row * args.width;
+  const T* h = args.residual ? args.residual_out + begin : args.x + begin;
+  const int64_t first = int64_t{lane_index()} * N, step = int64_t{kWarpThreads} * N;
+  const float width = static_cast<float>(args.width);
+  float sum = 0.0f;  // of h, or of its squares
+  for (int64_t i = first; i < args.width; i += step) {
+    float values[N];
+    load_values(values, args.x + begin + i);
+    if (args.residual) {
+      float others[N];
+      load_values(others, args.residual + begin + i);
+      for (int j = 0; j < N; ++j) values[j] = as_stored(values[j] + others[j], h);
+      store_values(args.residual_out + begin + i, values);
+    }
+    for (const float v : values) sum += kCentred ? v : v * v;
+  }
+  sum = reduce_warp(sum, Plus{});
+  float mean = 0.0f;
+  float variance = sum / width;
+  if constexpr (kCentred) {
+    // From the differences, for its precision.
+    mean = sum / width;
+    float squares = 0.0f;
+    for (int64_t i = first; i < args.width; i += step) {
+      float values[N];
+      load_values(values, h + i);
+      for (const float v : values) squares += (v - mean) * (v - mean);
+    }
+    variance = reduce_warp(squares, Plus{}) / width;
+  }
+  const float scale = 1.0f / sqrtf(variance + args.epsilon);
+  for (int64_t i = first; i < args.width; i += step) {
+    float values[N], weights[N];
+    load_values(values, h + i);
+    load_values(weights, args.weight + i);
+    for (int j = 0; j < N; ++j) values[j] = (values[j] - mean) * scale * weights[j];
+    if constexpr (kCentred) {
+      float biases[N];
+      load_values(biases, args.bias + i);
+      for (int j = 0; j < N; ++j) values[j] += biases[j];
+    }
+    store_values(args.y + begin + i, values);
+  }
+  if (lane_index() > 0) return;
+  if (args.mean) args.mean[row] = mean;
+  if (args.reciprocal_std) args.reciprocal_std[row] = scale;
+}
+
+template <class T>
+struct NormBackwardRows {
+  const T* dy;                  // [R,C]
+  const T* h;                   // [R,C]
+  const float* weight;          // [C]
+  const float* mean;            // [R]; null unless centred
+  const float* reciprocal_std;  // [R]
+  const T* dresidual;           // [R,C] or null
+  T* dx;                        // [R,C]
+  float* parts;                 // [parts][dweight, and if centred dbias][C]
+  int64_t rows;
+  int64_t width;
+};
+
+// dx, a warp for each row, in place as above.
+template <class T, int N, bool kCentred>
+__global__ void norm_backward_rows(NormBackwardRows<T> args) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index();
+  if (row >= args.rows) return;
+  const int64_t begin = row * args.width;
+  const int64_t first = int64_t{lane_index()} * N, step = int64_t{kWarpThreads} * N;
+  const float mean = kCentred ? args.mean[row] : 0.0f;
+  const float scale = args.reciprocal_std[row];
+  float sum = 0.0f, sum_hat = 0.0f;  // of g = dy * weight, and of g * hat
+  for (int64_t i = first; i < args.width; i += step) {
+    float dy[N], h[N], weights[N];
+    load_values(dy, args.dy + begin + i);
+    load_values(h, args.h + begin + i);
+    load_values(weights, args.weight + i);
+    for (int j = 0; j < N; ++j) {
+      const float g = dy[j] * weights[j];
+      sum += g;
+      sum_hat += g * (h[j] - mean) * scale;
+    }
+  }
+  const float width = static_cast<float>(args.width);
+  const float mean_g = kCentred ? reduce_warp(sum, Plus{}) / width : 0.0f;
+  const float mean_g_hat = reduce_warp(sum_hat, Plus{}) / width;
+  for (int64_t i = first; i < args.width; i += step) {
+    float dy[N], h[N], weights[N];
+    load_values(dy, args.dy + begin + i);
+    load_values(h, args.h + begin + i);
+    load_values(weights, args.weight + i);
+    for (int j = 0; j < N; ++j) {
+      const float hat = (h[j] - mean) * scale;
+      dy[j] = (dy[j] * weights[j] - mean_g - hat * mean_g_hat) * scale;
+    }
+    if (args.dresidual) {
+      float others[N];
+      load_values(others, args.dresidual + begin + i);
+      for (int j = 0; j < N; ++j) dy[j] += others[j];
+    }
+    store_values(args.dx + begin + i, dy);
+  }
+}
+
+// The sums of a strip of columns over a part of the rows: the warps take its rows in turn, then
+// their sums are added in their order.
+template <class T, int N, bool kCentred>
+__global__ void norm_backward_columns(NormBackwardRows<T> args) {
+  constexpr int kStrip = kWarpThreads * N, kSums = kCentred ? 2 : 1;
+  float* shared = shared_memory<float>();  // [warps][kSums][kStrip]
+  const int64_t column = int64_t{blockIdx.x} * kStrip + lane_index() * N;
+  const int64_t row_begin = args.rows * blockIdx.y / gridDim.y;
+  const int64_t row_end = args.rows * (int64_t{blockIdx.y} + 1) / gridDim.y;
+  float dweight[N] = {}, dbias[N] = {};
+  if (column < args.width) {
+    for (int64_t row = row_begin + warp_index(); row < row_end; row += warp_count()) {
+      float dy[N], h[N];
+      load_values(dy, args.dy + row * args.width + column);
+      load_values(h, args.h + row * args.width + column);
+      const float mean = kCentred ? args.mean[row] : 0.0f, scale = args.reciprocal_std[row];
+      for (int j = 0; j < N; ++j) {
+        dweight[j] += dy[j] * (h[j] - mean) * scale;
+        dbias[j] += dy[j];
+      }
+    }
+  }
+  float* own = shared + warp_index() * kSums * kStrip + lane_index() * N;
+  for (int j = 0; j < N; ++j) {
+    own[j] = dweight[j];
+    if (kCentred) own[kStrip + j] = dbias[j];
+  }
+  sync_block();
+  for (int i = static_cast<int>(threadIdx.x); i < kSums * kStrip;
+       i += static_cast<int>(blockDim.x)) {
+    const int64_t c = int64_t{blockIdx.x} * kStrip + i % kStrip;
+    if (c >= args.width) continue;
+    float sum = 0.0f;
+    for (int warp = 0; warp < warp_count(); ++warp) sum += shared[warp * kSums * kStrip + i];
+    args.parts[(int64_t{blockIdx.y} * kSums + i / kStrip) * args.width + c] = sum;
+  }
+}
+
+// to[column] += the parts' sums in their order; `stride` elements lie between parts.
+template <class T>
+__global__ void add_parts(const T* parts, int64_t count, int64_t stride, T* to, int64_t width) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (column >= width) return;
+  T sum = 0;
+  for (int64_t part = 0; part < count; ++part) sum += parts[part * stride + column];
+  to[column] += sum;
+}
+
+struct NormNames {
+  const char* forward;
+  const char* backward_rows;
+  const char* backward_columns;
+};
+
+// Sums over rows are made before dx, which may lie where dy does.
+template <bool kCentred, class T, int N>
+void launch_norm_backward(Stream& stream, const NormNames& names, const NormBackwardRows<T>& rows,
+                          int parts_max, float* dweight, float* dbias) {
+  constexpr int kSums = kCentred ? 2 : 1;
+  if (rows.rows == 0) return;
+  const int64_t parts = row_parts(rows.rows, parts_max);
+  launch(stream, column_sums_shape(names.backward_columns, rows.width, parts, N, kSums),
+         norm_backward_columns<T, N, kCentred>, rows);
+  const LaunchShape adding = elements_shape("add_parts", rows.width, 1);
+  launch(stream, adding, add_parts<float>, rows.parts, parts, kSums * rows.width, dweight,
+         rows.width);
+  if constexpr (kCentred) {
+    launch(stream, adding, add_parts<float>, rows.parts + rows.width, parts, kSums * rows.width,
+           dbias, rows.width);
+  }
+  launch(stream, warp_rows_shape(names.backward_rows, rows.rows),
+         norm_backward_rows<T, N, kCentred>, rows);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,62 @@
+#include "kernels/ops/rotary.h"
+
+#include "kernels/device/cuda/launch.cuh"
+#include "kernels/ops/cuda_ops.h"
+#include "kernels/ops/dispatch.cuh"
+#include "kernels/ops/geometry.h"
+
+namespace lockstep::cuda {
+
+namespace {
+
+struct Turn {
+  int64_t row_width;
+  int64_t sequence;
+  int64_t half;   // HD/2
+  int64_t pairs;  // of a row: (NH+KVH) * HD/2
+  float sign;     // of the sines
+};
+
+// Blocks (row, strip of the row's pairs): each thread N neighbouring pairs of one head.
+template <class T, int N>
+__global__ void turn_pairs(T* qkv, const float* table, Turn turn) {
+  const int64_t row = blockIdx.x;
+  const int64_t pair = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;
+  if (pair >= turn.pairs) return;
+  const int64_t head = pair / turn.half, i = pair % turn.half;
+  const float* cosines = table + row % turn.sequence * 2 * turn.half + i;
+  T* low = qkv + row * turn.row_width + head * 2 * turn.half + i;
+  float a[N], b[N], cosine[N], sine[N];
+  load_values(a, low);
+  load_values(b, low + turn.half);
+  load_values(cosine, cosines);
+  load_values(sine, cosines + turn.half);
+  for (int j = 0; j < N; ++j) {
+    const float x = a[j], y = b[j], s = sine[j] * turn.sign;
+    a[j] = x * cosine[j] - y * s;
+    b[j] = y * cosine[j] + x * s;
+  }
+  store_values(low, a);
+  store_values(low + turn.half, b);
+}
+
+}  // namespace
+
+void rotary(Stream& stream, const Rotary& args) {
+  const AttentionShape& shape = args.shape;
+  CHECK(shape.head_dim % 2 == 0);
+  const Turn turn{.row_width = shape.qkv_width(),
+                  .sequence = shape.sequence,
+                  .half = shape.head_dim / 2,
+                  .pairs = (shape.heads + shape.kv_heads) * (shape.head_dim / 2),
+                  .sign = args.inverse ? -1.0f : 1.0f};
+  // Rows are whole heads, and heads two halves.
+  const PackedRows rows{
+      .dtype = args.qkv.dtype, .width = turn.half, .begins = {args.qkv.data, args.table}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, row_strips_shape("rotary", shape.batch * shape.sequence, turn.pairs, N),
+           turn_pairs<T, N>, elements_of<T>(args.qkv), args.table, turn);
+  });
+}
+
+}  // namespace lockstep::cuda

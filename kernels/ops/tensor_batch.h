@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/launch_shape.h"
+
+// Many tensors in one launch: they are numbered, with the blocks that each needs, in the kernel's
+// arguments. Pure, for host and device.
+namespace lockstep {
+
+template <class Tensor, int kMost>
+struct TensorBatch {
+  Tensor tensors[kMost];
+  int32_t first_blocks[kMost];
+  int32_t count = 0;
+  int32_t blocks = 0;
+};
+
+template <class Tensor, int kMost>
+constexpr bool is_full(const TensorBatch<Tensor, kMost>& batch) {
+  return batch.count == kMost;
+}
+
+// Blocks of all tensors together are below 2^31.
+template <class Tensor, int kMost>
+constexpr void append(TensorBatch<Tensor, kMost>& batch, const Tensor& tensor, int64_t blocks) {
+  if (blocks == 0) return;
+  batch.tensors[batch.count] = tensor;
+  batch.first_blocks[batch.count] = batch.blocks;
+  ++batch.count;
+  batch.blocks += static_cast<int32_t>(blocks);
+}
+
+struct BatchPlace {
+  int32_t tensor = 0;
+  int64_t block = 0;  // of this tensor's
+};
+
+// Whose block it is: the last tensor that begins at or before it.
+template <class Tensor, int kMost>
+constexpr BatchPlace find_tensor(const TensorBatch<Tensor, kMost>& batch, int64_t block) {
+  int32_t low = 0, high = batch.count;
+  while (high - low > 1) {
+    const int32_t middle = (low + high) / 2;
+    if (batch.first_blocks[middle] <= block) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return {low, block - batch.first_blocks[low]};
+}
+
+template <class Tensor, int kMost>
+constexpr LaunchShape batch_shape(const char* name, const TensorBatch<Tensor, kMost>& batch) {
+  return {.name = name, .blocks = {.x = batch.blocks}, .threads = 256};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,283 @@
+// CUDA's kernels on the emulated device: their indices, barriers and sums, without a GPU.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "common/base/random.h"
+#include "tests/kernels/op_checks.h"
+#include "tests/support/emulated_cuda/emulator.h"
+
+namespace lockstep::op_cases {
+
+namespace {
+
+constexpr Device kDevice{DeviceType::kCuda, 0};
+
+const OpTable& cuda() {
+  const Result<const OpTable*> ops = device_ops(DeviceType::kCuda);
+  CHECK(ops.ok());
+  return **ops;
+}
+
+void expect_ok(const Status& status) {
+  ASSERT_TRUE(status.ok()) << status.error().message;
+}
+
+Tensors run(const OpCase& c, DType dtype, uint64_t seed) {
+  emulated_cuda::set_seed(seed);
+  Result<Tensors> tensors = run_case(c, cuda(), {.device = kDevice, .dtype = dtype});
+  EXPECT_TRUE(tensors.ok()) << tensors.error().message;
+  return tensors.ok() ? std::move(tensors).value() : Tensors();
+}
+
+class EmulatedOps : public testing::TestWithParam<DType> {};
+
+TEST_P(EmulatedOps, AgreeWithDoublePrecision) {
+  for (const OpCase& c : cuda_cases()) expect_ok(check_forward(c, run(c, GetParam(), 1)));
+}
+
+TEST_P(EmulatedOps, HaveTheGradientsOfFiniteDifferences) {
+  for (const OpCase& c : cuda_cases()) expect_ok(check_gradients(c, run(c, GetParam(), 2)));
+}
+
+TEST_P(EmulatedOps, GiveTheSameBitsInWhateverOrderThreadsRun) {
+  for (const OpCase& c : cuda_cases()) {
+    expect_ok(check_same_bits(c, run(c, GetParam(), 3), run(c, GetParam(), 4)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, EmulatedOps, testing::Values(DType::kF32, DType::kBf16),
+                         [](const auto& info) {
+                           return info.param == DType::kF32 ? "f32" : "bf16";
+                         });
+
+// What the cases don't show.
+
+// Values of any kind on the device.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(std::vector<T> values) : values_(std::move(values)) {
+    Result<Buffer> buffer = Buffer::allocate(kDevice, values_.size() * sizeof(T));
+    CHECK(buffer.ok());
+    buffer_ = std::move(buffer).value();
+    CHECK(copy_bytes(kDevice, nullptr, {data(), values_.data(), buffer_.bytes()}).ok());
+  }
+  T* data() { return static_cast<T*>(buffer_.data()); }
+  const std::vector<T>& get() {
+    CHECK(copy_bytes(kDevice, nullptr, {values_.data(), data(), buffer_.bytes()}).ok());
+    return values_;
+  }
+
+ private:
+  std::vector<T> values_;
+  Buffer buffer_;
+};
+
+Stream device_stream() {
+  Result<Stream> stream = Stream::create(kDevice);
+  CHECK(stream.ok());
+  return std::move(stream).value();
+}
+
+std::vector<float> random_floats(size_t count, uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(count);
+  for (float& value : values) value = 8.0f * random.uniform() - 4.0f;
+  return values;
+}
+
+struct Sampling {
+  int64_t vocabulary = 0;
+  float temperature = 1.0f;
+  int64_t top_k = 0;
+  bool with_equals = false;  // logits are whole numbers
+};
+
+TEST(EmulatedSample, DrawsWhatTheCpuDraws) {
+  constexpr int64_t kRows = 40;
+  for (const Sampling& s :
+       {Sampling{1}, Sampling{3, 0.0f}, Sampling{257, 0.0f, 0, true}, Sampling{257, 0.7f},
+        Sampling{1000, 1.0f, 5}, Sampling{300, 1.3f, 40, true}, Sampling{50, 1.0f, 50}}) {
+    const int64_t stride = s.vocabulary + 3;
+    std::vector<float> logits = random_floats(static_cast<size_t>(kRows * stride), 5);
+    if (s.with_equals) {
+      for (float& logit : logits) logit = std::round(logit);
+    }
+    std::vector<float> uniforms(kRows);
+    for (size_t i = 0; i < uniforms.size(); ++i) {
+      uniforms[i] = static_cast<float>(i) / static_cast<float>(kRows);
+    }
+    std::vector<int32_t> want(kRows, -1);
+    std::vector<float> scratch(static_cast<size_t>(s.vocabulary));
+    Sample args{.logits = logits.data(),
+                .uniforms = uniforms.data(),
+                .tokens = want.data(),
+                .rows = kRows,
+                .vocabulary = s.vocabulary,
+                .stride = stride,
+                .temperature = s.temperature,
+                .top_k = s.top_k,
+                .workspace = {scratch.data(), sample_workspace(s.vocabulary)}};
+    Stream cpu;
+    cpu_ops().sample(cpu, args);
+    OnDevice<float> device_logits(logits), device_uniforms(uniforms);
+    OnDevice<int32_t> tokens(std::vector<int32_t>(kRows, -1));
+    args.logits = device_logits.data();
+    args.uniforms = device_uniforms.data();
+    args.tokens = tokens.data();
+    Stream stream = device_stream();
+    cuda().sample(stream, args);
+    expect_ok(stream.synchronize());
+    EXPECT_EQ(tokens.get(), want) << s.vocabulary << " " << s.temperature << " " << s.top_k;
+  }
+}
+
+struct Update {
+  std::vector<float> parameter, m;
+  std::vector<Bf16> copy;
+};
+
+Update updated(DeviceType type, float device_scale, uint64_t seed) {
+  constexpr size_t kCount = 3000;
+  const Device device{type, 0};
+  Result<const OpTable*> ops = device_ops(type);
+  Result<Stream> stream = Stream::create(device);
+  Result<Buffer> memory = Buffer::allocate(device, 5 * kCount * sizeof(float));
+  CHECK(ops.ok() && stream.ok() && memory.ok());
+  std::vector<float> host = random_floats(5 * kCount, 9);
+  for (size_t i = 3 * kCount; i < 4 * kCount; ++i) host[i] = std::abs(host[i]);
+  host[4 * kCount] = device_scale;
+  CHECK(copy_bytes(*stream, {memory->data(), host.data(), memory->bytes()}).ok());
+  float* at = memory->f32();
+  Bf16* copy = reinterpret_cast<Bf16*>(at + 4 * kCount + 4);
+  const AdamWTensor tensor{.parameter = at,
+                           .gradient = at + kCount,
+                           .m = at + 2 * kCount,
+                           .v = at + 3 * kCount,
+                           .copy = copy,
+                           .count = kCount};
+  (*ops)->adamw(*stream, {.tensors = {&tensor, 1},
+                          .learning_rate = 0.01f,
+                          .device_scale = at + 4 * kCount,
+                          .rounding_seed = seed});
+  CHECK(copy_bytes(*stream, {host.data(), memory->data(), memory->bytes()}).ok());
+  expect_ok(stream->synchronize());
+  Update result;
+  result.parameter.assign(host.begin(), host.begin() + kCount);
+  result.m.assign(host.begin() + 2 * kCount, host.begin() + 3 * kCount);
+  result.copy.resize(kCount);
+  std::memcpy(static_cast<void*>(result.copy.data()), host.data() + 4 * kCount + 4,
+              kCount * sizeof(Bf16));
+  return result;
+}
+
+TEST(EmulatedAdamW, RoundsAsTheCpuDoesFromTheSameSeed) {
+  const Update cpu = updated(DeviceType::kCpu, 0.5f, 7), gpu = updated(DeviceType::kCuda, 0.5f, 7);
+  size_t same_parameters = 0, nearest = 0;
+  for (size_t i = 0; i < cpu.copy.size(); ++i) {
+    if (cpu.parameter[i] != gpu.parameter[i]) continue;  // contracted differently
+    ++same_parameters;
+    EXPECT_EQ(cpu.copy[i].bits, gpu.copy[i].bits) << i;
+    const auto truncated = static_cast<uint16_t>(std::bit_cast<uint32_t>(gpu.parameter[i]) >> 16);
+    nearest += gpu.copy[i].bits == truncated ? 1 : 0;
+  }
+  EXPECT_GT(same_parameters, cpu.copy.size() / 2);
+  // About half of the values are rounded away from zero.
+  EXPECT_GT(nearest, same_parameters / 3);
+  EXPECT_LT(nearest, same_parameters * 2 / 3);
+  EXPECT_NE(updated(DeviceType::kCuda, 0.5f, 8).copy, gpu.copy);
+}
+
+TEST(EmulatedAdamW, WritesNothingWhereTheScaleIsNotFinite) {
+  for (const DeviceType type : {DeviceType::kCpu, DeviceType::kCuda}) {
+    const std::vector<float> before = random_floats(5 * 3000, 9);
+    for (const float scale : {std::nanf(""), HUGE_VALF}) {
+      const Update after = updated(type, scale, 7);
+      EXPECT_TRUE(std::equal(after.parameter.begin(), after.parameter.end(), before.begin()));
+      EXPECT_TRUE(std::equal(after.m.begin(), after.m.end(), before.begin() + 6000));
+    }
+  }
+}
+
+TEST(EmulatedOps, NothingHappensForNoElements) {
+  Stream stream = device_stream();
+  cuda().embedding_forward(stream, {});
+  cuda().embedding_backward(stream, {});
+  cuda().layernorm_forward(stream, {});
+  cuda().layernorm_backward(stream, {});
+  cuda().rmsnorm_forward(stream, {});
+  cuda().rmsnorm_backward(stream, {});
+  cuda().gelu_forward(stream, {});
+  cuda().swiglu_forward(stream, {});
+  cuda().rotary(stream, {});
+  cuda().classifier(stream, {});
+  cuda().adamw(stream, {});
+  cuda().add(stream, {});
+  cuda().sample(stream, {});
+  OnDevice<double> sum({1.0}), workspace(std::vector<double>(256));
+  cuda().squared_norm(stream,
+                      {.sum = sum.data(), .workspace = {workspace.data(), kSquaredNormWorkspace}});
+  expect_ok(stream.synchronize());
+  EXPECT_EQ(sum.get().front(), 0.0);
+}
+
+// The unaligned path of a kernel that is else given whole packs.
+TEST(EmulatedOps, TakeRowsThatBeginAnywhere) {
+  constexpr int64_t kCount = 67;
+  const std::vector<float> values = random_floats(kCount + 2, 3);
+  OnDevice<float> x(values), out(std::vector<float>(kCount + 2, 0.0f));
+  Stream stream = device_stream();
+  cuda().scale(stream, {.x = x.data() + 1, .out = out.data() + 1, .count = kCount, .factor = 2.0f});
+  expect_ok(stream.synchronize());
+  EXPECT_EQ(out.get().front(), 0.0f);
+  EXPECT_EQ(out.get().back(), 0.0f);
+  for (size_t i = 1; i <= kCount; ++i) EXPECT_EQ(out.get()[i], 2.0f * values[i]);
+}
+
+// In place, as the headers allow it.
+TEST(EmulatedOps, NormsWorkInPlace) {
+  constexpr int64_t kRows = 9, kWidth = 40;
+  const OpCase fused = layernorm({.rows = kRows, .width = kWidth, .residual = true});
+  Tensors apart = run(fused, DType::kF32, 1), in_place = run(fused, DType::kF32, 1);
+  Stream stream = device_stream();
+  for (Tensors* t : {&apart, &in_place}) {
+    const bool inside = t == &in_place;
+    cuda().layernorm_forward(stream,
+                             {.x = t->at("x"),
+                              .residual = t->at("residual"),
+                              .residual_out = inside ? t->at("residual") : t->at("residual_out"),
+                              .weight = t->at("weight"),
+                              .bias = t->at("bias"),
+                              .y = inside ? t->at("x") : t->at("y"),
+                              .mean = t->at("mean"),
+                              .rstd = t->at("rstd"),
+                              .rows = kRows,
+                              .width = kWidth});
+    cuda().layernorm_backward(stream, {.dy = t->at("dy"),
+                                       .h = inside ? t->at("residual") : t->at("residual_out"),
+                                       .weight = t->at("weight"),
+                                       .mean = t->at("mean"),
+                                       .rstd = t->at("rstd"),
+                                       .dresidual = t->at("dresidual_out"),
+                                       .dx = inside ? t->at("dy") : t->at("dx"),
+                                       .dweight = t->at("dweight"),
+                                       .dbias = t->at("dbias"),
+                                       .rows = kRows,
+                                       .width = kWidth,
+                                       .workspace = t->workspace.workspace()});
+  }
+  expect_ok(stream.synchronize());
+  EXPECT_EQ(in_place.get("residual"), apart.get("residual_out"));
+  EXPECT_EQ(in_place.get("x"), apart.get("y"));
+  EXPECT_EQ(in_place.get("dy"), apart.get("dx"));
+  EXPECT_EQ(in_place.get("dweight"), apart.get("dweight"));
+}
+
+}  // namespace
+
+}  // namespace lockstep::op_cases

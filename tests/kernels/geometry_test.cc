@@ -1,0 +1,111 @@
+// How kernels are laid over threads: every element once, in shapes that every GPU takes.
+#include "kernels/ops/geometry.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "kernels/ops/tensor_batch.h"
+
+namespace lockstep {
+
+namespace {
+
+TEST(Geometry, ElementsAreCoveredWithLessThanABlockToSpare) {
+  for (const int64_t count :
+       {int64_t{0}, int64_t{1}, int64_t{255}, int64_t{1024}, int64_t{1025}, int64_t{1} << 36}) {
+    for (const int per_thread : {1, 4, 8}) {
+      const LaunchShape shape = elements_shape("x", count, per_thread);
+      const int64_t covered = shape.blocks.x * shape.threads * per_thread;
+      EXPECT_TRUE(is_launchable(shape));
+      EXPECT_GE(covered, count);
+      EXPECT_LT(covered - count, int64_t{shape.threads} * per_thread);
+      EXPECT_EQ(is_empty(shape), count == 0);
+    }
+  }
+}
+
+TEST(Geometry, EveryRowHasItsWarp) {
+  for (const int64_t rows : {0, 1, 4, 5, 65536}) {
+    const LaunchShape shape = warp_rows_shape("x", rows);
+    const int64_t warps = shape.blocks.x * shape.threads / kWarpThreads;
+    EXPECT_TRUE(is_launchable(shape));
+    EXPECT_GE(warps, rows);
+    EXPECT_LT(warps - rows, kRowsOfBlock);
+  }
+}
+
+TEST(Geometry, BlocksOfRowsGrowWithTheColumnsAndHoldTheirSums) {
+  int before = 0;
+  for (const int64_t columns : {1, 1000, 5000, 50304, 1000000}) {
+    const LaunchShape shape = block_rows_shape("x", 7, columns, 8);
+    EXPECT_TRUE(is_launchable(shape));
+    EXPECT_EQ(shape.blocks, (Extent{.x = 7}));
+    EXPECT_GE(shape.threads, before);
+    EXPECT_EQ(shape.shared_bytes, static_cast<size_t>(shape.threads / kWarpThreads) * 8);
+    before = shape.threads;
+  }
+  EXPECT_EQ(before, 512);
+  EXPECT_EQ(block_rows_shape("x", 7, 1, 8).threads, kWarpThreads);
+}
+
+TEST(Geometry, StripsCoverTheColumnsOfEveryRow) {
+  for (const int64_t columns : {1, 128, 769, 50304}) {
+    for (const int per_thread : {1, 8}) {
+      const LaunchShape shape = row_strips_shape("x", 100000, columns, per_thread);
+      EXPECT_TRUE(is_launchable(shape));
+      EXPECT_EQ(shape.blocks.x, 100000);
+      const int64_t strip = int64_t{shape.threads} * per_thread;
+      EXPECT_GE(shape.blocks.y * strip, columns);
+      EXPECT_LT((shape.blocks.y - 1) * strip, columns);
+    }
+  }
+}
+
+TEST(Geometry, ColumnSumsHaveRoomForEveryWarp) {
+  for (const int per_lane : {1, 4, 8}) {
+    for (const int sums : {1, 2}) {
+      const LaunchShape shape = column_sums_shape("x", 1600, 128, per_lane, sums);
+      EXPECT_TRUE(is_launchable(shape));
+      EXPECT_GE(shape.blocks.x * kWarpThreads * per_lane, 1600);
+      EXPECT_EQ(shape.blocks.y, 128);
+      EXPECT_EQ(shape.shared_bytes,
+                static_cast<size_t>(shape.threads * per_lane * sums) * sizeof(float));
+    }
+  }
+}
+
+TEST(Geometry, PartsAreAsManyAsRowsAreWorth) {
+  EXPECT_EQ(row_parts(0, 128), 1);
+  EXPECT_EQ(row_parts(1, 128), 1);
+  EXPECT_EQ(row_parts(65, 128), 2);
+  EXPECT_EQ(row_parts(65536, 128), 128);
+}
+
+TEST(TensorBatch, FindsTheTensorOfEveryBlock) {
+  TensorBatch<int, 5> batch = {};
+  const std::vector<int64_t> blocks = {3, 0, 1, 7, 2};
+  for (size_t i = 0; i < blocks.size(); ++i) append(batch, static_cast<int>(i), blocks[i]);
+  EXPECT_EQ(batch.count, 4);  // one has no blocks
+  EXPECT_FALSE(is_full(batch));
+  EXPECT_EQ(batch_shape("x", batch).blocks.x, 13);
+  int64_t block = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    for (int64_t j = 0; j < blocks[i]; ++j, ++block) {
+      const BatchPlace place = find_tensor(batch, block);
+      EXPECT_EQ(batch.tensors[place.tensor], static_cast<int>(i));
+      EXPECT_EQ(place.block, j);
+    }
+  }
+  append(batch, 9, 1);
+  EXPECT_TRUE(is_full(batch));
+}
+
+TEST(TensorBatch, WithoutTensorsStartsNothing) {
+  const TensorBatch<int, 5> batch = {};
+  EXPECT_TRUE(is_empty(batch_shape("x", batch)));
+}
+
+}  // namespace
+
+}  // namespace lockstep
