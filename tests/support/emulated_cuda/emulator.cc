@@ -80,6 +80,8 @@ class Machine {
   static void thread_main(void* machine);
   void start_threads(size_t count);
   Status run_block();
+  void draw_order();
+  void choose_ready();
   void run_ready();
   Status release_barrier();
   Error stuck(const std::string& words) const;
@@ -93,6 +95,10 @@ class Machine {
   const std::function<void()>* body_ = nullptr;
   std::vector<std::unique_ptr<Thread>> threads_;
   size_t count_ = 0;  // of this launch's block
+  // Until the next barrier all warps go on together, or each as far as it comes before the next one
+  // of the ranking does, so that a warp that runs ahead of the others is seen too.
+  bool together_ = true;
+  std::array<uint32_t, kBlockThreadsMax / kWarpThreads> ranks_ = {};
   std::vector<Thread*> ready_;
   Thread* current_ = nullptr;
   std::vector<std::byte> shared_;
@@ -121,7 +127,26 @@ void Machine::start_threads(size_t count) {
   }
 }
 
-// Runs each thread that can go on, in a new order.
+void Machine::draw_order() {
+  together_ = random_.below(2) == 0;
+  for (uint32_t& rank : ranks_) rank = random_.next_u32();
+}
+
+// The threads whose turn it is among those that can go on.
+void Machine::choose_ready() {
+  ready_.clear();
+  uint32_t first = ~uint32_t{0};
+  for (size_t i = 0; i < count_; ++i) {
+    Thread* thread = threads_[i].get();
+    if (thread->state != State::kReady) continue;
+    const uint32_t rank = together_ ? 0 : ranks_[thread->index / kWarpThreads];
+    if (rank < first) ready_.clear();
+    first = std::min(first, rank);
+    if (rank == first) ready_.push_back(thread);
+  }
+}
+
+// Runs each of them, in a new order.
 void Machine::run_ready() {
   for (size_t i = ready_.size(); i > 1; --i) {
     std::swap(ready_[i - 1], ready_[random_.next_u32() % i]);
@@ -169,20 +194,20 @@ Status Machine::release_barrier() {
 Status Machine::run_block() {
   poison(shared_);
   start_threads(static_cast<size_t>(shape_->threads));
+  draw_order();
   while (true) {
-    ready_.clear();
-    bool all_done = true;
-    for (size_t i = 0; i < count_; ++i) {
-      if (threads_[i]->state == State::kReady) ready_.push_back(threads_[i].get());
-      all_done = all_done && threads_[i]->state == State::kDone;
-    }
-    if (all_done) return {};
-    if (ready_.empty()) {
-      TRY(release_barrier());
+    choose_ready();
+    if (!ready_.empty()) {
+      run_ready();
+      if (fault_) return wrong(*fault_);
       continue;
     }
-    run_ready();
-    if (fault_) return wrong(*fault_);
+    const auto done = [](const auto& thread) { return thread->state == State::kDone; };
+    if (std::all_of(threads_.begin(), threads_.begin() + static_cast<ptrdiff_t>(count_), done)) {
+      return {};
+    }
+    TRY(release_barrier());
+    draw_order();
   }
 }
 

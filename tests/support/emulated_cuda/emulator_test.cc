@@ -99,6 +99,40 @@ TEST(Emulator, ShowsAMissingBarrierAsNan) {
   }
 }
 
+// In each round every thread leaves a number and reads the one of a thread of the other warp; both
+// warps have as many exchanges before each, so that in step with each other no harm is done.
+template <bool kWithBarrier>
+__global__ void read_late(float* sums) {
+  auto* numbers = shared_memory<float>();
+  const unsigned i = threadIdx.x;
+  for (int round = 0; round < 4; ++round) {
+    numbers[i] = static_cast<float>(round);
+    sync_block();
+    sync_warp();
+    sums[i] += numbers[(i + kThreads / 2) % kThreads];
+    if (kWithBarrier) sync_block();
+    sync_warp();
+  }
+}
+
+bool reads_in_time(void (*kernel)(float*)) {
+  std::vector<float> sums(kThreads);
+  const LaunchShape shape{
+      .name = "read_late", .threads = kThreads, .shared_bytes = kThreads * sizeof(float)};
+  EXPECT_TRUE(run(shape, kernel, sums.data()).ok());
+  return sums == std::vector<float>(kThreads, 6.0f);
+}
+
+TEST(Emulator, ShowsThatAWarpRunsAheadOfOneThatStillReads) {
+  int wrong = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    emulated_cuda::set_seed(seed);
+    EXPECT_TRUE(reads_in_time(read_late<true>)) << seed;
+    if (!reads_in_time(read_late<false>)) ++wrong;
+  }
+  EXPECT_GT(wrong, 15);
+}
+
 // One thread alone comes to a barrier after the first.
 __global__ void leave_early(int) {
   sync_block();
