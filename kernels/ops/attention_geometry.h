@@ -21,6 +21,8 @@ inline constexpr int kAttentionPadding = 8;
 constexpr int attention_inner_tile(int head_dim) {
   return head_dim <= 64 ? 64 : 32;
 }
+template <int kHeadDim>
+inline constexpr int kAttentionInnerTile = attention_inner_tile(kHeadDim);
 
 // Whether the tensor cores' kernels do it: bf16 rows that are read 16 bytes at a time.
 bool attention_has_tiles(const AttentionShape& shape, DType dtype);

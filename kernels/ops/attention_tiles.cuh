@@ -1,0 +1,391 @@
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/device/cuda/reduce.cuh"
+#include "kernels/ops/attention_args.cuh"
+#include "kernels/ops/attention_geometry.h"
+
+// Attention on the tensor cores, bf16 with sums in fp32: a warp has 16 rows (queries, or keys where
+// dk and dv are made) and all of a tile's columns, as the fragments of mma.m16n8k16 lie: with
+// g = lane / 4 and t = lane % 4, sums[n][0..1] are row g, columns 8 n + 2 t and the next, and
+// sums[n][2..3] those of row g + 8. Rows past the sequence are read as zeros and not written.
+// Source: Dao, "FlashAttention-2", 2023: online softmax, and backward from the log-sum-exp.
+namespace lockstep::cuda {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kLn2 = 0.6931471805599453f;
+
+template <int kD>
+struct Tiles {
+  static constexpr int kStride = kD + kAttentionPadding;
+
+  // Rows [begin, begin + kRows) into a tile; over when the copies are.
+  template <int kRows>
+  static __device__ void begin_copy(Bf16* tile, const HeadRows<const Bf16>& from, int64_t begin,
+                                    int64_t sequence) {
+    constexpr int kChunks = kD / 8;
+    for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunks; i += kAttentionThreads) {
+      const int row = i / kChunks, column = i % kChunks * 8;
+      Bf16* to = tile + row * kStride + column;
+      if (begin + row < sequence) {
+        begin_copy_16_bytes(to, from.row(begin + row) + column);
+      } else {
+        store_16_bytes(to, Words4{});
+      }
+    }
+  }
+
+  // a[16,16] from the rows and columns that begin there.
+  static __device__ void load_left(uint32_t (&a)[4], const Bf16* tile, int row, int column) {
+    const int lane = lane_index();
+    load_matrices(a, tile + (row + lane % 16) * kStride + column + lane / 16 * 8);
+  }
+  // Two b[16,8], for the columns n and n + 8, of a factor that is stored [n, k].
+  static __device__ void load_right(uint32_t (&b)[4], const Bf16* tile, int n, int k) {
+    const int lane = lane_index();
+    load_matrices(b, tile + (n + lane % 8 + lane / 16 * 8) * kStride + k + lane / 8 % 2 * 8);
+  }
+  // The same of a factor that is stored [k, n].
+  static __device__ void load_right_transposed(uint32_t (&b)[4], const Bf16* tile, int k, int n) {
+    const int lane = lane_index();
+    load_matrices_transposed(b, tile + (k + lane % 16) * kStride + n + lane / 16 * 8);
+  }
+
+  // sums[16, kColumns] += left[row..row+16, kD] * right[kColumns, kD]^T.
+  template <int kColumns>
+  static __device__ void multiply_rows(float (&sums)[kColumns / 8][4], const Bf16* left, int row,
+                                       const Bf16* right) {
+#pragma unroll
+    for (int k = 0; k < kD; k += 16) {
+      uint32_t a[4];
+      load_left(a, left, row, k);
+#pragma unroll
+      for (int n = 0; n < kColumns; n += 16) {
+        uint32_t b[4];
+        load_right(b, right, n, k);
+        multiply_two(sums[n / 8], sums[n / 8 + 1], a, b);
+      }
+    }
+  }
+
+  // sums[16, kD] += left[16, kDepth] * right[kDepth, kD], left rounded to bf16.
+  template <int kDepth>
+  static __device__ void multiply_sums(float (&sums)[kD / 8][4], const float (&left)[kDepth / 8][4],
+                                       const Bf16* right) {
+#pragma unroll
+    for (int k = 0; k < kDepth; k += 16) {
+      const float(&low)[4] = left[k / 8];
+      const float(&high)[4] = left[k / 8 + 1];
+      const uint32_t a[4] = {to_bf16_pair(low[0], low[1]), to_bf16_pair(low[2], low[3]),
+                             to_bf16_pair(high[0], high[1]), to_bf16_pair(high[2], high[3])};
+#pragma unroll
+      for (int n = 0; n < kD; n += 16) {
+        uint32_t b[4];
+        load_right_transposed(b, right, k, n);
+        multiply_two(sums[n / 8], sums[n / 8 + 1], a, b);
+      }
+    }
+  }
+
+  static __device__ void multiply_two(float (&first)[4], float (&second)[4], const uint32_t (&a)[4],
+                                      const uint32_t (&b)[4]) {
+    const uint32_t left[2] = {b[0], b[1]}, right[2] = {b[2], b[3]};
+    multiply_add(first, a, left);
+    multiply_add(second, a, right);
+  }
+
+  // Rows [begin, begin + 16) of a result, each times its factor.
+  static __device__ void store_rows(const HeadRows<Bf16>& to, int64_t begin, int64_t sequence,
+                                    const float (&sums)[kD / 8][4], const float (&factors)[2]) {
+    const int lane = lane_index();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t t = begin + lane / 4 + 8 * half;
+      if (t >= sequence) continue;
+      Bf16* row = to.row(t) + lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kD / 8; ++n) {
+        const uint32_t pair =
+            to_bf16_pair(sums[n][2 * half] * factors[half], sums[n][2 * half + 1] * factors[half]);
+        memcpy(reinterpret_cast<uint32_t*>(row + 8 * n), &pair, sizeof pair);
+      }
+    }
+  }
+};
+
+// Which tile, head and sample a block has; the last tiles first, which have the most keys.
+struct TilePlace {
+  int64_t begin;  // of its rows in the sequence
+  int64_t head;
+  int64_t sample;
+  int row;  // of the warp's first in the tile
+};
+__device__ inline TilePlace tile_place(bool last_first) {
+  const int64_t tile = last_first ? int64_t{gridDim.x} - 1 - blockIdx.x : int64_t{blockIdx.x};
+  return {tile * kAttentionTile, blockIdx.y, blockIdx.z, warp_index() * 16};
+}
+
+// The running maximum and sum of a lane's two rows. The sum is of this lane's columns alone.
+struct OnlineSoftmax {
+  float high[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0.0f, 0.0f};
+};
+
+__device__ inline float max_of_row(float value) {
+  value = fmaxf(value, shuffle_xor(value, 1));
+  return fmaxf(value, shuffle_xor(value, 2));
+}
+__device__ inline float sum_of_row(float value) {
+  value += shuffle_xor(value, 1);
+  return value + shuffle_xor(value, 2);
+}
+
+// Scores that no query may see, whose key comes after it: first_key and first_row are the tile's.
+template <int kColumns>
+__device__ void hide_later_keys(float (&scores)[kColumns / 8][4], int64_t first_key,
+                                int64_t first_row) {
+  const int lane = lane_index();
+#pragma unroll
+  for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int64_t key = first_key + 8 * n + lane % 4 * 2 + i % 2;
+      if (key > first_row + lane / 4 + i / 2 * 8) scores[n][i] = -INFINITY;
+    }
+  }
+}
+
+// scores <- 2^((scores - the new maximum) * exponent_scale); sums and out so far are brought down
+// to the new maximum.
+template <int kColumns, int kD>
+__device__ void next_softmax(float (&scores)[kColumns / 8][4], float exponent_scale,
+                             OnlineSoftmax& softmax, float (&out)[kD / 8][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float high = softmax.high[half];
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+      high = fmaxf(high, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+    }
+    high = max_of_row(high);
+    const float before = fast_exp2((softmax.high[half] - high) * exponent_scale);
+    const float shift = high * exponent_scale;
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        scores[n][i] = fast_exp2(fmaf(scores[n][i], exponent_scale, -shift));
+        sum += scores[n][i];
+      }
+    }
+    softmax.high[half] = high;
+    softmax.sum[half] = softmax.sum[half] * before + sum;
+#pragma unroll
+    for (int n = 0; n < kD / 8; ++n) {
+      out[n][2 * half] *= before;
+      out[n][2 * half + 1] *= before;
+    }
+  }
+}
+
+// While one tile is used, the next one is on its way: values during the scores, the next keys
+// during the sum over the values.
+template <int kD>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_forward_tiles(AttentionArgs<Bf16> args) {
+  using T = Tiles<kD>;
+  constexpr int kTile = kAttentionTile;
+  auto* k_tile = shared_memory<Bf16>();
+  Bf16* v_tile = k_tile + kTile * T::kStride;
+  const TilePlace place = tile_place(true);
+  const int64_t kv_head = place.head / (args.heads / args.kv_heads);
+  const auto q = packed_rows(args.qkv, args, place.sample, place.head);
+  const auto k = packed_rows(args.qkv, args, place.sample, args.heads + kv_head);
+  const auto v = packed_rows(args.qkv, args, place.sample, args.heads + args.kv_heads + kv_head);
+
+  T::template begin_copy<kTile>(k_tile, q, place.begin, args.sequence);
+  commit_copies();
+  wait_for_copies<0>();
+  sync_block();
+  uint32_t queries[kD / 16][4];
+#pragma unroll
+  for (int i = 0; i < kD / 16; ++i) T::load_left(queries[i], k_tile, place.row, 16 * i);
+  sync_block();
+
+  float out[kD / 8][4] = {};
+  OnlineSoftmax softmax;
+  const float exponent_scale = args.scale * kLog2E;
+  T::template begin_copy<kTile>(k_tile, k, 0, args.sequence);
+  commit_copies();
+  for (int64_t key = 0; key <= place.begin; key += kTile) {
+    T::template begin_copy<kTile>(v_tile, v, key, args.sequence);
+    commit_copies();
+    wait_for_copies<1>();
+    sync_block();
+    float scores[kTile / 8][4] = {};
+#pragma unroll
+    for (int i = 0; i < kD / 16; ++i) {
+#pragma unroll
+      for (int n = 0; n < kTile; n += 16) {
+        uint32_t b[4];
+        T::load_right(b, k_tile, n, 16 * i);
+        T::multiply_two(scores[n / 8], scores[n / 8 + 1], queries[i], b);
+      }
+    }
+    sync_block();
+    if (key < place.begin) T::template begin_copy<kTile>(k_tile, k, key + kTile, args.sequence);
+    commit_copies();
+    if (key == place.begin) hide_later_keys<kTile>(scores, key, place.begin + place.row);
+    next_softmax<kTile, kD>(scores, exponent_scale, softmax, out);
+    wait_for_copies<1>();
+    sync_block();
+    T::template multiply_sums<kTile>(out, scores, v_tile);
+    sync_block();
+  }
+
+  const int lane = lane_index();
+  float factors[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float sum = sum_of_row(softmax.sum[half]);
+    factors[half] = 1.0f / sum;
+    const int64_t t = place.begin + place.row + lane / 4 + 8 * half;
+    if (args.lse != nullptr && lane % 4 == 0 && t < args.sequence) {
+      of_head(args.lse, args, place.sample, place.head)[t] =
+          softmax.high[half] * args.scale + logf(sum);
+    }
+  }
+  T::store_rows(out_rows(args.out, args, place.sample, place.head), place.begin + place.row,
+                args.sequence, out, factors);
+}
+
+// dq of 64 queries: the sum over keys, in ascending order, of ds * k.
+template <int kD>
+__global__ void __launch_bounds__(kAttentionThreads) attention_dq_tiles(AttentionArgs<Bf16> args) {
+  using T = Tiles<kD>;
+  constexpr int kTile = kAttentionTile, kInner = kAttentionInnerTile<kD>;
+  auto* q_tile = shared_memory<Bf16>();
+  Bf16* dout_tile = q_tile + kTile * T::kStride;
+  Bf16* k_tile = dout_tile + kTile * T::kStride;
+  Bf16* v_tile = k_tile + kInner * T::kStride;
+  const TilePlace place = tile_place(true);
+  const int64_t kv_head = place.head / (args.heads / args.kv_heads);
+  const auto q = packed_rows(args.qkv, args, place.sample, place.head);
+  const auto k = packed_rows(args.qkv, args, place.sample, args.heads + kv_head);
+  const auto v = packed_rows(args.qkv, args, place.sample, args.heads + args.kv_heads + kv_head);
+  T::template begin_copy<kTile>(q_tile, q, place.begin, args.sequence);
+  T::template begin_copy<kTile>(dout_tile, out_rows(args.dout, args, place.sample, place.head),
+                                place.begin, args.sequence);
+
+  const int lane = lane_index();
+  float lse[2] = {}, delta[2] = {};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int64_t t = place.begin + place.row + lane / 4 + 8 * half;
+    if (t >= args.sequence) continue;
+    lse[half] = of_head(args.lse, args, place.sample, place.head)[t] * kLog2E;
+    delta[half] = of_head(args.delta, args, place.sample, place.head)[t];
+  }
+
+  float dq[kD / 8][4] = {};
+  const float exponent_scale = args.scale * kLog2E;
+  const int64_t keys = place.begin + kTile < args.sequence ? place.begin + kTile : args.sequence;
+  for (int64_t key = 0; key < keys; key += kInner) {
+    T::template begin_copy<kInner>(k_tile, k, key, args.sequence);
+    T::template begin_copy<kInner>(v_tile, v, key, args.sequence);
+    commit_copies();
+    wait_for_copies<0>();
+    sync_block();
+    float scores[kInner / 8][4] = {}, dp[kInner / 8][4] = {};
+    T::template multiply_rows<kInner>(scores, q_tile, place.row, k_tile);
+    T::template multiply_rows<kInner>(dp, dout_tile, place.row, v_tile);
+    if (key + kInner > place.begin) {
+      hide_later_keys<kInner>(scores, key, place.begin + place.row);
+    }
+#pragma unroll
+    for (int n = 0; n < kInner / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float p = fast_exp2(fmaf(scores[n][i], exponent_scale, -lse[i / 2]));
+        dp[n][i] = p * (dp[n][i] - delta[i / 2]);
+      }
+    }
+    T::template multiply_sums<kInner>(dq, dp, k_tile);
+    sync_block();
+  }
+  const float factors[2] = {args.scale, args.scale};
+  T::store_rows(packed_rows(args.dqkv, args, place.sample, place.head), place.begin + place.row,
+                args.sequence, dq, factors);
+}
+
+// dk and dv of 64 keys: the sums over the heads that share them and over queries, in ascending
+// order, of ds^T q and p^T dout. Scores are made transposed: a warp's rows are keys.
+template <int kD>
+__global__ void __launch_bounds__(kAttentionThreads) attention_dkv_tiles(AttentionArgs<Bf16> args) {
+  using T = Tiles<kD>;
+  constexpr int kTile = kAttentionTile, kInner = kAttentionInnerTile<kD>;
+  auto* k_tile = shared_memory<Bf16>();
+  Bf16* v_tile = k_tile + kTile * T::kStride;
+  Bf16* q_tile = v_tile + kTile * T::kStride;
+  Bf16* dout_tile = q_tile + kInner * T::kStride;
+  auto* lse = reinterpret_cast<float*>(dout_tile + kInner * T::kStride);
+  float* delta = lse + kInner;
+  const TilePlace place = tile_place(false);
+  const int64_t group = args.heads / args.kv_heads;
+  const int64_t k_head = args.heads + place.head, v_head = k_head + args.kv_heads;
+  T::template begin_copy<kTile>(k_tile, packed_rows(args.qkv, args, place.sample, k_head),
+                                place.begin, args.sequence);
+  T::template begin_copy<kTile>(v_tile, packed_rows(args.qkv, args, place.sample, v_head),
+                                place.begin, args.sequence);
+
+  float dk[kD / 8][4] = {}, dv[kD / 8][4] = {};
+  const float exponent_scale = args.scale * kLog2E;
+  const int lane = lane_index();
+  for (int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {
+    const auto q = packed_rows(args.qkv, args, place.sample, head);
+    const auto dout = out_rows(args.dout, args, place.sample, head);
+    for (int64_t query = place.begin; query < args.sequence; query += kInner) {
+      T::template begin_copy<kInner>(q_tile, q, query, args.sequence);
+      T::template begin_copy<kInner>(dout_tile, dout, query, args.sequence);
+      commit_copies();
+      if (static_cast<int>(threadIdx.x) < kInner) {
+        const int64_t t = query + threadIdx.x;
+        const bool inside = t < args.sequence;
+        const float* lse_of_head = of_head(args.lse, args, place.sample, head);
+        const float* delta_of_head = of_head(args.delta, args, place.sample, head);
+        lse[threadIdx.x] = inside ? lse_of_head[t] * kLog2E : 0.0f;
+        delta[threadIdx.x] = inside ? delta_of_head[t] : 0.0f;
+      }
+      wait_for_copies<0>();
+      sync_block();
+      float p[kInner / 8][4] = {}, dp[kInner / 8][4] = {};
+      T::template multiply_rows<kInner>(p, k_tile, place.row, q_tile);
+      T::template multiply_rows<kInner>(dp, v_tile, place.row, dout_tile);
+      const bool diagonal = query < place.begin + kTile;
+#pragma unroll
+      for (int n = 0; n < kInner / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int column = 8 * n + lane % 4 * 2 + i % 2;
+          const int64_t key = place.begin + place.row + lane / 4 + i / 2 * 8;
+          const bool hidden = diagonal && key > query + column;
+          p[n][i] = hidden ? 0.0f : fast_exp2(fmaf(p[n][i], exponent_scale, -lse[column]));
+          dp[n][i] = p[n][i] * (dp[n][i] - delta[column]);
+        }
+      }
+      T::template multiply_sums<kInner>(dv, p, dout_tile);
+      T::template multiply_sums<kInner>(dk, dp, q_tile);
+      sync_block();
+    }
+  }
+  const float scales[2] = {args.scale, args.scale}, ones[2] = {1.0f, 1.0f};
+  T::store_rows(packed_rows(args.dqkv, args, place.sample, k_head), place.begin + place.row,
+                args.sequence, dk, scales);
+  T::store_rows(packed_rows(args.dqkv, args, place.sample, v_head), place.begin + place.row,
+                args.sequence, dv, ones);
+}
+
+}  // namespace lockstep::cuda
