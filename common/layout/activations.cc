@@ -1,7 +1,6 @@
 #include "common/layout/activations.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <string>
 
@@ -44,28 +43,31 @@ struct LayerTensor {
 };
 
 // In the order of the arena.
-std::array<LayerTensor, 13> layer_tensors(const ModelConfig& config, const TensorShard& shard,
-                                          int64_t rows) {
+std::vector<LayerTensor> layer_tensors(const ModelConfig& config, const TensorShard& shard,
+                                       int64_t rows) {
   using At = LayerActivations;
+  const bool llama = config.family == Family::kLlama;
   const int64_t stream = rows * config.width;
-  const int64_t split = stream / shard.size;
-  const int64_t lse = rows * config.heads / shard.size;
+  const auto split = [&](int64_t width) { return rows * width / shard.size; };
   const auto statistic = [rows](int64_t At::*place) {
     return LayerTensor{place, rows, Kept::kUnlessBlocks, true, true};
   };
-  return {{{&At::input, stream, Kept::kAlways},
-           {&At::norm1, stream, Kept::kUnlessOps},
-           {&At::qkv, 3 * split, Kept::kUnlessBlocks},
-           {&At::attention, split, Kept::kUnlessBlocks},
-           {&At::middle, stream, Kept::kUnlessBlocks},
-           {&At::norm2, stream, Kept::kUnlessOps, false, true},
-           {&At::hidden, 4 * split, Kept::kUnlessOps},
-           {&At::hidden_in, 4 * split, Kept::kUnlessBlocks, false, true},
-           {&At::lse, lse, Kept::kUnlessBlocks, true, true},
-           statistic(&At::mean1),
-           statistic(&At::rstd1),
-           statistic(&At::mean2),
-           statistic(&At::rstd2)}};
+  std::vector<LayerTensor> tensors = {
+      {&At::input, stream, Kept::kAlways},
+      {&At::norm1, stream, Kept::kUnlessOps},
+      {&At::qkv, split(config.qkv_width()), Kept::kUnlessBlocks},
+      {&At::attention, split(config.width), Kept::kUnlessBlocks},
+      {&At::middle, stream, Kept::kUnlessBlocks},
+      {&At::norm2, stream, Kept::kUnlessOps, false, true},
+      {&At::hidden, split(config.hidden_width()), Kept::kUnlessOps},
+      // GELU works in place where nothing is kept, SwiGLU doesn't.
+      {&At::hidden_in, split(config.hidden_in_width()), Kept::kUnlessBlocks, false, !llama},
+      {&At::lse, split(config.heads), Kept::kUnlessBlocks, true, true},
+      statistic(&At::rstd1),
+      statistic(&At::rstd2)};
+  if (llama) return tensors;
+  tensors.insert(tensors.end(), {statistic(&At::mean1), statistic(&At::mean2)});
+  return tensors;
 }
 
 bool has_own_place(const LayerTensor& tensor, const ActivationShape& shape, Recompute recompute) {
@@ -111,8 +113,8 @@ void place_head(Bump& bump, const ModelConfig& config, const TensorShard& shard,
   arena.logits = bump.values(chunk * padded_vocabulary(config, shard.size) / shard.size);
   arena.losses = bump.floats(rows);
   if (shape.mode == PassMode::kTrain) {
-    arena.mean = bump.floats(rows);
     arena.rstd = bump.floats(rows);
+    if (config.family != Family::kLlama) arena.mean = bump.floats(rows);
   }
   if (shard.size > 1) {
     for (int64_t* vector : {&arena.maxima, &arena.sums, &arena.target_logits}) {
@@ -161,7 +163,8 @@ BackwardScratch backward_scratch(const ModelConfig& config, const TensorShard& s
   Bump bump(options.value_bytes);
   scratch.stream = bump.values(stream);
   scratch.branch = bump.values(stream);
-  scratch.wide = bump.values(4 * stream / shard.size);
+  scratch.wide =
+      bump.values(shape.rows() * std::max(config.hidden_width(), config.qkv_width()) / shard.size);
   scratch.bytes = bump.bytes();
   return scratch;
 }

@@ -28,7 +28,7 @@ struct ActivationShape {
 // Source: Chen et al., "Training deep nets with sublinear memory cost", 2016.
 enum class Recompute : uint8_t {
   kNone,    // nothing
-  kOps,     // what norms and GELU give, which costs no product
+  kOps,     // what norms and GELU or SwiGLU give, which costs no product
   kBlocks,  // all of a layer but its input: a forward of the layer without its last product
 };
 
@@ -51,28 +51,30 @@ struct ActivationOptions {
 };
 
 // Places of a layer's tensors in the arena of one micro-batch, in bytes; R = B*T, C width, and of
-// one tensor shard's part: C' = C / shards, NH' = heads / shards, V' = padded vocabulary / shards.
-// -1: not kept. Values are of ActivationOptions::value_bytes, what is marked fp32 always is that.
-// Layers that need not keep a tensor for backward have the same place for it.
+// one tensor shard's part: C' = C / shards, D' = width of the keys / shards (C' of a GPT-2), H' =
+// hidden width / shards, NH' = heads / shards, V' = padded vocabulary / shards. -1: not kept.
+// Values are of ActivationOptions::value_bytes, what is marked fp32 always is that. Layers that
+// need not keep a tensor for backward have the same place for it.
 struct LayerActivations {
   int64_t input = -1;  // [R,C] the residual stream as the layer finds it; also where the layer
                        // before leaves its MLP's output, which the first norm adds to the stream
   int64_t norm1 = -1;  // [R,C]
-  int64_t qkv = -1;    // [R,3C']
+  int64_t qkv = -1;    // [R,C'+2D'], of a Llama turned by their positions
   int64_t attention = -1;  // [R,C']
   int64_t lse = -1;        // [B,NH',T] fp32
   int64_t middle = -1;     // [R,C] the residual stream after attention
   int64_t norm2 = -1;      // [R,C]
-  int64_t hidden_in = -1;  // [R,4C'] before GELU
-  int64_t hidden = -1;     // [R,4C'] after it
-  int64_t mean1 = -1, rstd1 = -1, mean2 = -1, rstd2 = -1;  // [R] fp32
+  int64_t hidden_in = -1;  // [R,H'] before GELU; of a Llama [R,2H'], gate and up
+  int64_t hidden = -1;     // [R,H'] after it; of a Llama SwiGLU's output
+  // [R] fp32, of the norms; an RMS norm has no mean, its 1 / rms is in rstd
+  int64_t mean1 = -1, rstd1 = -1, mean2 = -1, rstd2 = -1;
 };
 
 struct ActivationArena {
   std::vector<LayerActivations> layers;  // of the stage
   int64_t output = -1;                   // [R,C] the last layer's MLP output, later the stream
   int64_t norm = -1;                     // [R,C] final norm; this and below only with the head
-  int64_t mean = -1, rstd = -1;          // [R] fp32
+  int64_t mean = -1, rstd = -1;          // [R] fp32, as above
   int64_t losses = -1;                   // [R] fp32
   // A chunk of the head: H rows at a time, each chunk in the place of the one before.
   int64_t head_rows = 0;                               // H
@@ -97,7 +99,7 @@ ActivationArena activation_arena(const ModelConfig& config, const Stage& stage,
 struct BackwardScratch {
   int64_t stream = -1;  // [R,C] the gradient of the residual stream
   int64_t branch = -1;  // [R,C] the gradient of what a norm gave out, or of the attention's output
-  int64_t wide = -1;    // [R,4C'] of the MLP's hidden values; [R,3C'] of q, k and v
+  int64_t wide = -1;    // [R,H'] of the MLP's hidden values; [R,C'+2D'] of q, k and v
   int64_t bytes = 0;
 };
 

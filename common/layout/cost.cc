@@ -4,19 +4,30 @@
 
 namespace lockstep {
 
+namespace {
+
+// Of the products of one token: blocks and head.
+double matrix_elements(const ModelConfig& config) {
+  const int64_t attention = config.width * (config.qkv_width() + config.width);
+  const int64_t mlp = config.width * (config.hidden_in_width() + config.hidden_width());
+  return static_cast<double>(config.layers) * static_cast<double>(attention + mlp) +
+         static_cast<double>(padded_vocabulary(config, 1)) * static_cast<double>(config.width);
+}
+
+}  // namespace
+
 double flops_per_token(const ModelConfig& config, int64_t sequence, FlopsFormula formula) {
-  const auto parameters = static_cast<double>(parameter_count(config));
-  const auto layers = static_cast<double>(config.layers);
-  const auto width = static_cast<double>(config.width);
-  const double attention = layers * width * static_cast<double>(sequence);
+  const int64_t looked_up = config.tied ? 0 : config.vocabulary * config.width;
+  const auto parameters = static_cast<double>(parameter_count(config) - looked_up);
+  const double attention = static_cast<double>(config.layers) * static_cast<double>(config.width) *
+                           static_cast<double>(sequence);
   switch (formula) {
     case FlopsFormula::kPalm:
       return 6 * parameters + 12 * attention;
     case FlopsFormula::kCausal:
       return 6 * parameters + 6 * attention;
     case FlopsFormula::kProducts:
-      return 72 * layers * width * width +
-             6 * static_cast<double>(padded_vocabulary(config, 1)) * width;
+      return 6 * matrix_elements(config);
   }
   return 0;
 }

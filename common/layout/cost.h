@@ -8,11 +8,13 @@
 namespace lockstep {
 
 // What "FLOPs of a token" (forward and backward) counts; figures compare only under one formula.
-// N = all parameters, L layers, C width, T sequence.
+// N = all parameters but a token embedding that the head doesn't share (it is only looked up in), L
+// layers, C width, T sequence.
 enum class FlopsFormula : uint8_t {
   kPalm,      // 6N + 12LCT: attention counted dense (PaLM's appendix B, nanoGPT)
   kCausal,    // 6N + 6LCT: attention as a causal kernel executes it (llm.c)
-  kProducts,  // 72LC^2 + 6VC: the matrix products of blocks and head alone, padding included
+  kProducts,  // 6 x the elements of the matrices of blocks and head, the vocabulary's padding
+              // included: 72LC^2 + 6VC of a GPT-2
 };
 
 double flops_per_token(const ModelConfig& config, int64_t sequence, FlopsFormula formula);

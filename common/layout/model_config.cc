@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -12,32 +14,72 @@ struct Preset {
 };
 
 constexpr int64_t kGpt2Vocabulary = 50257;
-constexpr std::array<Preset, 4> kPresets{{
+// As Llama 3.2 1B's config.json has it; the others change what is theirs.
+constexpr ModelConfig kLlama1B{.layers = 16,
+                               .width = 2048,
+                               .heads = 32,
+                               .context = 131072,
+                               .vocabulary = 128256,
+                               .family = Family::kLlama,
+                               .hidden = 8192,
+                               .tied = true,
+                               .kv_heads = 8,
+                               .rotary_base = 500000,
+                               .rotary_scaling = {.factor = 32}};
+
+constexpr ModelConfig llama_8b() {
+  ModelConfig config = kLlama1B;
+  config.layers = 32;
+  config.width = 4096;
+  config.hidden = 14336;
+  config.tied = false;
+  config.rotary_scaling.factor = 8;
+  return config;
+}
+
+constexpr std::array<Preset, 6> kPresets{{
     {"gpt2-124m", {12, 768, 12, 1024, kGpt2Vocabulary}},
     {"gpt2-350m", {24, 1024, 16, 1024, kGpt2Vocabulary}},
     {"gpt2-774m", {36, 1280, 20, 1024, kGpt2Vocabulary}},
     {"gpt2-1.5b", {48, 1600, 25, 1024, kGpt2Vocabulary}},
+    {"llama-3.2-1b", kLlama1B},
+    {"llama-3.1-8b", llama_8b()},
 }};
 
-struct Bound {
-  const char* field;
-  int64_t ModelConfig::*member;
-  int64_t min;
-  int64_t max;
-};
-
-constexpr std::array<Bound, 5> kBounds{{
-    {"layers", &ModelConfig::layers, 1, 1024},
-    {"width", &ModelConfig::width, 1, 65536},
-    {"heads", &ModelConfig::heads, 1, 1024},
-    {"context", &ModelConfig::context, 1, 1 << 20},
-    {"vocabulary", &ModelConfig::vocabulary, 2, 1 << 24},
+constexpr std::array<std::pair<std::string_view, Family>, 2> kFamilies{{
+    {"gpt2", Family::kGpt2},
+    {"llama", Family::kLlama},
 }};
 
 constexpr int64_t kLargeVocabulary = 4096;
 constexpr int64_t kVocabularyTile = 64;
+constexpr int64_t kHiddenTile = 256;
 
 }  // namespace
+
+std::string_view family_name(Family family) {
+  for (const auto& [name, known] : kFamilies) {
+    if (known == family) return name;
+  }
+  return "";
+}
+
+Result<Family> family_from_name(std::string_view name) {
+  for (const auto& [known, family] : kFamilies) {
+    if (known == name) return family;
+  }
+  return not_found("[model family] expected gpt2 or llama, got \"" + std::string(name) + "\"");
+}
+
+int64_t ModelConfig::hidden_width() const {
+  if (hidden != 0) return hidden;
+  if (family == Family::kGpt2) return 4 * width;
+  return (8 * width / 3 + kHiddenTile - 1) / kHiddenTile * kHiddenTile;
+}
+
+int64_t ModelConfig::hidden_in_width() const {
+  return family == Family::kLlama ? 2 * hidden_width() : hidden_width();
+}
 
 Result<ModelConfig> model_preset(std::string_view name) {
   std::string known;
@@ -55,39 +97,6 @@ std::vector<std::string> model_preset_names() {
   names.reserve(std::size(kPresets));
   for (const Preset& preset : kPresets) names.emplace_back(preset.name);
   return names;
-}
-
-std::vector<std::string> model_problems(const ModelConfig& config, int64_t tensor,
-                                        std::string_view path) {
-  std::vector<std::string> problems;
-  const std::string prefix = std::string(path) + ".";
-  for (const Bound& bound : kBounds) {
-    const int64_t value = config.*bound.member;
-    if (value >= bound.min && value <= bound.max) continue;
-    problems.push_back(prefix + bound.field + ": " + std::to_string(value) + " is not between " +
-                       std::to_string(bound.min) + " and " + std::to_string(bound.max));
-  }
-  if (!problems.empty()) return problems;
-  const std::string heads = prefix + "heads: " + std::to_string(config.heads);
-  if (config.width % config.heads != 0) {
-    problems.push_back(heads + " does not divide " + prefix +
-                       "width: " + std::to_string(config.width));
-  }
-  if (tensor < 1 || config.heads % tensor != 0) {
-    problems.push_back(heads + " is not a multiple of the tensor-parallel size " +
-                       std::to_string(tensor));
-  }
-  return problems;
-}
-
-Status validate(const ModelConfig& config, int64_t tensor, std::string_view path) {
-  std::string text;
-  for (const std::string& problem : model_problems(config, tensor, path)) {
-    if (!text.empty()) text += "\n";
-    text += problem;
-  }
-  if (!text.empty()) return invalid(text);
-  return {};
 }
 
 int64_t layer_count(const Stage& stage, const ModelConfig& config) {

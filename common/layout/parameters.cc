@@ -33,9 +33,18 @@ class TableBuilder {
          .shard_axis = shard_axis,
          .init = init});
   }
+  // A layer norm; an RMS norm is its weight alone.
   void norm(const std::string& name, int64_t size) {
-    vector(name + ".weight", size, -1, Init::kOne);
+    rms_norm(name, size);
     vector(name + ".bias", size);
+  }
+  void rms_norm(const std::string& name, int64_t size) {
+    vector(name + ".weight", size, -1, Init::kOne);
+  }
+  // A matrix with a row for each token.
+  void table(std::string name, const ModelConfig& config) {
+    matrix(std::move(name), config.vocabulary, config.width, 0);
+    last().of_vocabulary = true;
   }
   Parameter& last() { return table_.back(); }
   std::vector<Parameter> take() { return std::move(table_); }
@@ -51,37 +60,66 @@ class TableBuilder {
   std::vector<Parameter> table_;
 };
 
-void add_layer(TableBuilder& builder, const ModelConfig& config, int64_t layer) {
-  const int64_t c = config.width;
-  const std::string prefix = "transformer.h." + std::to_string(layer) + ".";
-  builder.set_block(layer + 1);
+void add_gpt2_layer(TableBuilder& builder, const ModelConfig& config, const std::string& prefix) {
+  const int64_t c = config.width, hidden = config.hidden_width();
   builder.norm(prefix + "ln_1", c);
   builder.matrix(prefix + "attn.c_attn.weight", 3 * c, c, 0);
-  builder.last().shard_parts = 3;
+  builder.last().parts = {{c}, {c}, {c}};
   builder.vector(prefix + "attn.c_attn.bias", 3 * c, 0);
-  builder.last().shard_parts = 3;
+  builder.last().parts = {{c}, {c}, {c}};
   builder.matrix(prefix + "attn.c_proj.weight", c, c, 1, Init::kResidualNormal);
   builder.vector(prefix + "attn.c_proj.bias", c);
   builder.norm(prefix + "ln_2", c);
-  builder.matrix(prefix + "mlp.c_fc.weight", 4 * c, c, 0);
-  builder.vector(prefix + "mlp.c_fc.bias", 4 * c, 0);
-  builder.matrix(prefix + "mlp.c_proj.weight", c, 4 * c, 1, Init::kResidualNormal);
+  builder.matrix(prefix + "mlp.c_fc.weight", hidden, c, 0);
+  builder.vector(prefix + "mlp.c_fc.bias", hidden, 0);
+  builder.matrix(prefix + "mlp.c_proj.weight", c, hidden, 1, Init::kResidualNormal);
   builder.vector(prefix + "mlp.c_proj.bias", c);
+}
+
+void add_llama_layer(TableBuilder& builder, const ModelConfig& config, const std::string& prefix) {
+  const int64_t c = config.width, d = config.kv_width(), hidden = config.hidden_width();
+  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+  builder.rms_norm(prefix + "input_layernorm", c);
+  builder.matrix(attention + "qkv_proj.weight", c + 2 * d, c, 0);
+  builder.last().parts = {{c, attention + "q_proj.weight"},
+                          {d, attention + "k_proj.weight"},
+                          {d, attention + "v_proj.weight"}};
+  builder.matrix(attention + "o_proj.weight", c, c, 1, Init::kResidualNormal);
+  builder.rms_norm(prefix + "post_attention_layernorm", c);
+  builder.matrix(mlp + "gate_up_proj.weight", 2 * hidden, c, 0);
+  builder.last().parts = {{hidden, mlp + "gate_proj.weight"}, {hidden, mlp + "up_proj.weight"}};
+  builder.matrix(mlp + "down_proj.weight", c, hidden, 1, Init::kResidualNormal);
+}
+
+// What differs in the names and parts of a whole model.
+struct FamilyTable {
+  const char* tokens;
+  const char* layer_prefix;
+  void (*add_layer)(TableBuilder&, const ModelConfig&, const std::string&);
+};
+
+const FamilyTable& table_of(Family family) {
+  static constexpr FamilyTable kGpt2Table{"transformer.wte.weight", "transformer.h.",
+                                          add_gpt2_layer};
+  static constexpr FamilyTable kLlamaTable{"model.embed_tokens.weight", "model.layers.",
+                                           add_llama_layer};
+  return family == Family::kLlama ? kLlamaTable : kGpt2Table;
 }
 
 bool stage_reads(const Parameter& parameter, const ModelConfig& config, const Stage& stage) {
   const bool lives_here = parameter.block >= stage.begin && parameter.block < stage.end;
-  return lives_here || (parameter.id == kTokenEmbedding && has_head(stage, config));
+  const bool serves_the_head = config.tied && parameter.id == kTokenEmbedding;
+  return lives_here || (serves_the_head && has_head(stage, config));
 }
 
 ArenaEntry local_part(const Parameter& parameter, const ModelConfig& config,
                       const TensorShard& shard) {
   ArenaEntry entry{.id = parameter.id, .dims = parameter.dims};
-  if (parameter.id == kTokenEmbedding) entry.dims[0] = padded_vocabulary(config, shard.size);
+  if (parameter.of_vocabulary) entry.dims[0] = padded_vocabulary(config, shard.size);
   if (parameter.shard_axis >= 0) {
     const auto axis = static_cast<size_t>(parameter.shard_axis);
-    CHECK(entry.dims[axis] % (shard.size * parameter.shard_parts) == 0);
-    entry.begin[axis] = entry.dims[axis] / parameter.shard_parts / shard.size * shard.index;
+    CHECK(entry.dims[axis] % shard.size == 0);
+    for (const ParameterPart& part : parameter.parts) CHECK(part.rows % shard.size == 0);
     entry.dims[axis] /= shard.size;
   }
   entry.count = entry.dims[0] * entry.dims[1];
@@ -91,13 +129,24 @@ ArenaEntry local_part(const Parameter& parameter, const ModelConfig& config,
 }  // namespace
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) {
+  const FamilyTable& family = table_of(config.family);
   TableBuilder builder(0);
-  builder.matrix("transformer.wte.weight", config.vocabulary, config.width, 0);
-  builder.last().contributions = 2;
-  builder.matrix("transformer.wpe.weight", config.context, config.width, -1);
-  for (int64_t layer = 0; layer < config.layers; ++layer) add_layer(builder, config, layer);
+  builder.table(family.tokens, config);
+  if (config.tied) builder.last().contributions = 2;
+  if (config.family == Family::kGpt2) {
+    builder.matrix("transformer.wpe.weight", config.context, config.width, -1);
+  }
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    builder.set_block(layer + 1);
+    family.add_layer(builder, config, family.layer_prefix + std::to_string(layer) + ".");
+  }
   builder.set_block(head_block(config));
-  builder.norm("transformer.ln_f", config.width);
+  if (config.family == Family::kGpt2) {
+    builder.norm("transformer.ln_f", config.width);
+  } else {
+    builder.rms_norm("model.norm", config.width);
+  }
+  if (!config.tied) builder.table("lm_head.weight", config);
   return builder.take();
 }
 
@@ -144,18 +193,26 @@ std::vector<ShardRun> shard_runs(const Parameter& parameter, const ArenaEntry& e
   if (parameter.shard_axis == 1) {
     for (int64_t row = 0; row < rows; ++row) {
       runs.push_back({.local = row * columns,
-                      .global = row * parameter.dims[1] + entry.begin[1],
+                      .global = row * parameter.dims[1] + columns * shard.index,
                       .count = columns});
     }
     return runs;
   }
-  const int64_t part_rows = rows / parameter.shard_parts;
-  for (int64_t part = 0; part < parameter.shard_parts; ++part) {
-    const int64_t first = entry.begin[0] + part * part_rows * shard.size;
+  // What is not packed is one part, padding included.
+  std::vector<ParameterPart> parts = parameter.parts;
+  if (parts.empty()) parts.push_back({parameter.shard_axis == 0 ? rows * shard.size : rows});
+  const TensorShard split = parameter.shard_axis == 0 ? shard : TensorShard{};
+  int64_t local = 0, part_begin = 0;
+  for (const ParameterPart& part : parts) {
+    const int64_t part_rows = part.rows / split.size;
+    const int64_t first = part_begin + part_rows * split.index;
     const int64_t here = std::clamp<int64_t>(parameter.dims[0] - first, 0, part_rows);
-    if (here == 0) continue;
-    runs.push_back(
-        {.local = part * part_rows * columns, .global = first * columns, .count = here * columns});
+    if (here > 0) {
+      runs.push_back(
+          {.local = local * columns, .global = first * columns, .count = here * columns});
+    }
+    local += part_rows;
+    part_begin += part.rows;
   }
   return runs;
 }

@@ -11,6 +11,14 @@ namespace lockstep {
 namespace {
 
 const ModelConfig kTiny{3, 16, 2, 8, 17};
+const ModelConfig kTinyLlama{.layers = 3,
+                             .width = 16,
+                             .heads = 4,
+                             .context = 8,
+                             .vocabulary = 17,
+                             .family = Family::kLlama,
+                             .hidden = 40,
+                             .kv_heads = 2};
 
 struct Span {
   int64_t place, bytes;
@@ -55,6 +63,42 @@ std::vector<Span> head_spans(const ActivationArena& arena, int64_t rows, int64_t
           {arena.rstd, rows * 4},
           {arena.logits, arena.head_rows * kTiny.vocabulary * value_bytes},
           {arena.losses, rows * 4}};
+}
+
+// Keys and values of 8, gate and up of 40 values each; RMS norms have no mean.
+std::vector<Span> llama_spans(const ActivationArena& arena, int64_t rows) {
+  const int64_t stream = rows * 16 * 4;
+  std::vector<Span> spans{{arena.output, stream},
+                          {arena.norm, stream},
+                          {arena.rstd, rows * 4},
+                          {arena.logits, rows * 17 * 4},
+                          {arena.losses, rows * 4}};
+  for (const LayerActivations& at : arena.layers) {
+    spans.insert(spans.end(), {{at.input, stream},
+                               {at.norm1, stream},
+                               {at.qkv, rows * (16 + 2 * 8) * 4},
+                               {at.attention, stream},
+                               {at.lse, rows * 4 * 4},
+                               {at.middle, stream},
+                               {at.norm2, stream},
+                               {at.hidden_in, rows * 2 * 40 * 4},
+                               {at.hidden, rows * 40 * 4},
+                               {at.rstd1, rows * 4},
+                               {at.rstd2, rows * 4}});
+  }
+  return spans;
+}
+
+TEST(ActivationArena, OfALlamaHasFewerKeysBothHiddenHalvesAndNoMeans) {
+  const ActivationShape shape{.batch = 4, .sequence = 9};
+  const ActivationArena arena = activation_arena(kTinyLlama, whole_model(kTinyLlama), {}, shape);
+  expect_side_by_side(llama_spans(arena, shape.rows()), arena.bytes);
+  EXPECT_EQ(arena.mean, -1);
+  EXPECT_EQ(arena.layers[2].mean1, -1);
+  // SwiGLU doesn't work in place, also where nothing is kept.
+  const ActivationShape evaluate{.batch = 4, .sequence = 9, .mode = PassMode::kEvaluate};
+  EXPECT_GE(activation_arena(kTinyLlama, whole_model(kTinyLlama), {}, evaluate).layers[0].hidden_in,
+            0);
 }
 
 TEST(ActivationArena, KeepsEveryLayersTensorsApartForTraining) {

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include "common/layout/cost.h"
 #include "common/layout/parameters.h"
 
@@ -9,7 +14,9 @@ namespace lockstep {
 namespace {
 
 TEST(ModelPreset, HasThePublishedNumbersOfParameters) {
-  const std::vector<int64_t> published{124'439'808, 354'823'168, 774'030'080, 1'557'611'200};
+  // Llama's are those of the files on Hugging Face.
+  const std::vector<int64_t> published{124'439'808,   354'823'168,   774'030'080,
+                                       1'557'611'200, 1'235'814'400, 8'030'261'248};
   const std::vector<std::string> names = model_preset_names();
   ASSERT_EQ(names.size(), published.size());
   for (size_t i = 0; i < names.size(); ++i) {
@@ -57,6 +64,57 @@ TEST(ModelValidation, NamesTheFieldTheValueAndWhatWouldBeRight) {
   EXPECT_TRUE(model_problems(good, 4, "m").empty());
 }
 
+TEST(ModelValidation, KnowsTheRulesOfALlama) {
+  const ModelConfig good{.layers = 4,
+                         .width = 128,
+                         .heads = 8,
+                         .context = 128,
+                         .vocabulary = 256,
+                         .family = Family::kLlama,
+                         .kv_heads = 2};
+  EXPECT_TRUE(model_problems(good, 2, "m").empty());
+  EXPECT_EQ(good.hidden_width(), 512) << "8/3 of 128 is 341, up to a multiple of 256";
+  const auto with = [&](auto change) {
+    ModelConfig config = good;
+    change(config);
+    return config;
+  };
+  const std::vector<std::tuple<ModelConfig, int64_t, std::string>> cases{
+      {with([](ModelConfig& c) { c.kv_heads = 3; }), 1, "m.kvHeads: 3 does not divide m.heads: 8"},
+      {good, 4, "m.kvHeads: 2 is not a multiple of the tensor-parallel size 4"},
+      {with([](ModelConfig& c) { c.kv_heads = -1; }), 1, "m.kvHeads: -1 is not between 0 and 1024"},
+      {with([](ModelConfig& c) { c.hidden = 301; }), 2,
+       "m.hiddenWidth: 301 is not a multiple of the tensor-parallel size 2"},
+      {with([](ModelConfig& c) { c.width = 24; }), 1,
+       "m.heads: 8 makes heads of 3 values, expected an even number (rotary embedding turns "
+       "pairs)"},
+      {with([](ModelConfig& c) { c.rotary_base = 1; }), 1,
+       "m.ropeBase: expected a number above 1, at most 1e12"},
+      {with([](ModelConfig& c) { c.rotary_scaling.factor = 0.5; }), 1,
+       "m.ropeScaling.factor: expected a number from 1 to 1e6"},
+      {with([](ModelConfig& c) { c.rotary_scaling.low_turns = 4; }), 1,
+       "m.ropeScaling.highFrequencyFactor: expected a number above lowFrequencyFactor, which is "
+       "above 0; at most 1e6"},
+      {with([](ModelConfig& c) { c.rotary_scaling.original_context = 0; }), 1,
+       "m.ropeScaling.originalContext: 0 is not between 1 and 1048576"},
+      {with([](ModelConfig& c) { c.norm_epsilon = std::nan(""); }), 1,
+       "m.normEpsilon: expected a number above 0, at most 1"},
+      {with([](ModelConfig& c) { c.family = Family::kGpt2; }), 1,
+       "m.kvHeads: is of a llama, expected none with family: gpt2"},
+  };
+  for (const auto& [config, tensor, problem] : cases) {
+    EXPECT_EQ(model_problems(config, tensor, "m"), std::vector<std::string>{problem});
+  }
+}
+
+TEST(ModelFamily, HasANameForEachAndRefusesOthers) {
+  for (const Family family : {Family::kGpt2, Family::kLlama}) {
+    EXPECT_EQ(family_from_name(family_name(family)).value(), family);
+  }
+  EXPECT_EQ(family_from_name("mamba").error().message,
+            "[model family] expected gpt2 or llama, got \"mamba\"");
+}
+
 TEST(ModelValidation, ReportsEveryProblemAtOnce) {
   const Status status =
       validate({.layers = 0, .width = 8, .heads = 0, .context = 8, .vocabulary = 8});
@@ -98,6 +156,18 @@ TEST(FlopsPerToken, AgreesWithThePublishedFormulas) {
   const double blocks = 72.0 * 12 * 768 * 768;
   EXPECT_DOUBLE_EQ(flops_per_token(gpt2, 1024, FlopsFormula::kProducts),
                    blocks + 6.0 * 50304 * 768);
+}
+
+TEST(FlopsPerToken, OfALlamaCountsTheHeadButNotTheLookUp) {
+  const ModelConfig llama = *model_preset("llama-3.1-8b");
+  // 7.50e9 parameters beside the embedding (8.03e9 - 128256 * 4096).
+  const double attention = 32.0 * 4096 * 8192;
+  EXPECT_NEAR(flops_per_token(llama, 8192, FlopsFormula::kPalm), 6 * 7.504924672e9 + 12 * attention,
+              1e3);
+  // q, k, v, out, and the three of the MLP.
+  const double matrices = 32.0 * 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336);
+  EXPECT_DOUBLE_EQ(flops_per_token(llama, 8192, FlopsFormula::kProducts),
+                   6 * (matrices + 128256.0 * 4096));
 }
 
 }  // namespace

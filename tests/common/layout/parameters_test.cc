@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 
 namespace lockstep {
 namespace {
@@ -22,7 +23,7 @@ TEST(ParameterTable, IsAsHuggingFaceNamesIt) {
   EXPECT_EQ(qkv.dims, (std::array<int64_t, 2>{48, 16}));
   EXPECT_EQ(qkv.block, 2);
   EXPECT_EQ(qkv.shard_axis, 0);
-  EXPECT_EQ(qkv.shard_parts, 3);
+  EXPECT_EQ(qkv.parts.size(), 3u);
   EXPECT_TRUE(qkv.weight_decay);
   const Parameter& out = *by_name.at("transformer.h.0.mlp.c_proj.weight");
   EXPECT_EQ(out.dims, (std::array<int64_t, 2>{16, 64}));
@@ -34,21 +35,82 @@ TEST(ParameterTable, IsAsHuggingFaceNamesIt) {
   EXPECT_FALSE(scale.weight_decay);
 }
 
+const Parameter& find(const std::vector<Parameter>& table, const std::string& name) {
+  const auto found = std::find_if(table.begin(), table.end(), [&](const Parameter& parameter) {
+    return parameter.name == name;
+  });
+  CHECK(found != table.end());
+  return *found;
+}
+
+// Queries of 16, keys and values of 8, a hidden width of 24.
+ModelConfig tiny_llama(bool tied) {
+  return {.layers = 2,
+          .width = 16,
+          .heads = 4,
+          .context = 8,
+          .vocabulary = 17,
+          .family = Family::kLlama,
+          .hidden = 24,
+          .tied = tied,
+          .kv_heads = 2};
+}
+
+TEST(ParameterTable, OfALlamaIsAsHuggingFaceNamesItButForWhatIsPacked) {
+  const std::vector<Parameter> table = parameter_table(tiny_llama(false));
+  std::vector<std::string> names;
+  for (const Parameter& parameter : table) {
+    if (parameter.block != 1) names.push_back(parameter.name);
+    EXPECT_EQ(parameter.id, &parameter - table.data());
+  }
+  EXPECT_EQ(
+      names,
+      (std::vector<std::string>{
+          "model.embed_tokens.weight", "model.layers.1.input_layernorm.weight",
+          "model.layers.1.self_attn.qkv_proj.weight", "model.layers.1.self_attn.o_proj.weight",
+          "model.layers.1.post_attention_layernorm.weight",
+          "model.layers.1.mlp.gate_up_proj.weight", "model.layers.1.mlp.down_proj.weight",
+          "model.norm.weight", "lm_head.weight"}));
+  const Parameter& qkv = find(table, "model.layers.1.self_attn.qkv_proj.weight");
+  EXPECT_EQ(qkv.shape(), (std::vector<int64_t>{32, 16}));
+  ASSERT_EQ(qkv.parts.size(), 3u);
+  EXPECT_EQ(qkv.parts[0].name, "model.layers.1.self_attn.q_proj.weight");
+  EXPECT_EQ(qkv.parts[0].rows, 16);
+  EXPECT_EQ(qkv.parts[2].name, "model.layers.1.self_attn.v_proj.weight");
+  EXPECT_EQ(qkv.parts[2].rows, 8);
+  const Parameter& gate_up = find(table, "model.layers.0.mlp.gate_up_proj.weight");
+  EXPECT_EQ(gate_up.shape(), (std::vector<int64_t>{48, 16}));
+  ASSERT_EQ(gate_up.parts.size(), 2u);
+  EXPECT_EQ(gate_up.parts[1].name, "model.layers.0.mlp.up_proj.weight");
+  const Parameter& down = find(table, "model.layers.0.mlp.down_proj.weight");
+  EXPECT_EQ(down.shape(), (std::vector<int64_t>{16, 24}));
+  EXPECT_EQ(down.shard_axis, 1);
+  EXPECT_EQ(find(table, "model.norm.weight").init, Init::kOne);
+  EXPECT_EQ(parameter_table(tiny_llama(true)).size(), table.size() - 1);
+}
+
+const ModelConfig kModels[] = {kTiny, tiny_llama(true), tiny_llama(false)};
+
 TEST(ParameterTable, OnlyTheTiedEmbeddingHasTwoContributions) {
-  for (const Parameter& parameter : parameter_table(kTiny)) {
-    EXPECT_EQ(parameter.contributions, parameter.id == kTokenEmbedding ? 2 : 1) << parameter.name;
+  for (const ModelConfig& config : kModels) {
+    for (const Parameter& parameter : parameter_table(config)) {
+      const bool is_tied = config.tied && parameter.id == kTokenEmbedding;
+      EXPECT_EQ(parameter.contributions, is_tied ? 2 : 1) << parameter.name;
+    }
   }
 }
 
 TEST(BlockParameters, AreReadByOneBlockEachButForTheTiedEmbedding) {
-  std::map<int64_t, int> readers;
-  for (int64_t block = 0; block < block_count(kTiny); ++block) {
-    const std::vector<int64_t> ids = block_parameters(kTiny, block);
-    EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
-    for (const int64_t id : ids) ++readers[id];
-  }
-  for (const Parameter& parameter : parameter_table(kTiny)) {
-    EXPECT_EQ(readers[parameter.id], parameter.contributions) << parameter.name;
+  for (const ModelConfig& config : kModels) {
+    std::map<int64_t, int> readers;
+    for (int64_t block = 0; block < block_count(config); ++block) {
+      const std::vector<int64_t> ids = block_parameters(config, block);
+      EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+      for (const int64_t id : ids) ++readers[id];
+    }
+    for (const Parameter& parameter : parameter_table(config)) {
+      EXPECT_EQ(readers[parameter.id], parameter.contributions) << parameter.name;
+    }
   }
 }
 
@@ -108,11 +170,13 @@ std::vector<std::vector<int64_t>> holders(const ModelConfig& config, const Param
 }
 
 TEST(ShardRuns, GiveEveryElementToOneShardOrToAll) {
-  for (const int64_t size : {1, 2}) {
-    for (const Parameter& parameter : parameter_table(kTiny)) {
-      const size_t copies = parameter.shard_axis < 0 ? static_cast<size_t>(size) : 1;
-      for (const std::vector<int64_t>& ranks : holders(kTiny, parameter, size)) {
-        ASSERT_EQ(ranks.size(), copies) << parameter.name;
+  for (const ModelConfig& config : kModels) {
+    for (const int64_t size : {1, 2}) {
+      for (const Parameter& parameter : parameter_table(config)) {
+        const size_t copies = parameter.shard_axis < 0 ? static_cast<size_t>(size) : 1;
+        for (const std::vector<int64_t>& ranks : holders(config, parameter, size)) {
+          ASSERT_EQ(ranks.size(), copies) << parameter.name;
+        }
       }
     }
   }
@@ -120,12 +184,19 @@ TEST(ShardRuns, GiveEveryElementToOneShardOrToAll) {
 
 TEST(ShardRuns, SplitQueriesKeysAndValuesByHeads) {
   const std::vector<Parameter> table = parameter_table(kTiny);
-  const auto qkv = std::find_if(table.begin(), table.end(), [](const Parameter& parameter) {
-    return parameter.name == "transformer.h.0.attn.c_attn.weight";
-  });
-  const auto at = holders(kTiny, *qkv, 2);
+  const auto at = holders(kTiny, find(table, "transformer.h.0.attn.c_attn.weight"), 2);
   for (int64_t row = 0; row < 48; ++row) {
     EXPECT_EQ(at[static_cast<size_t>(row * 16)].front(), row % 16 / 8) << "row " << row;
+  }
+}
+
+TEST(ShardRuns, SplitQueriesByTheirHeadsAndTheFewerKeysByTheirs) {
+  const ModelConfig config = tiny_llama(true);
+  const std::vector<Parameter> table = parameter_table(config);
+  const auto at = holders(config, find(table, "model.layers.0.self_attn.qkv_proj.weight"), 2);
+  for (int64_t row = 0; row < 32; ++row) {
+    const int64_t expected = row < 16 ? row / 8 : row % 8 / 4;
+    EXPECT_EQ(at[static_cast<size_t>(row * 16)].front(), expected) << "row " << row;
   }
 }
 
