@@ -128,7 +128,7 @@ void add_export(CLI::App& app, lockstep::ClientContext context) {
   const auto from = std::make_shared<std::string>();
   const auto to = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
-      "export", "Write a checkpoint's weights as a safetensors file of Hugging Face's GPT-2");
+      "export", "Write a checkpoint's weights as a safetensors file of Hugging Face's");
   command->add_option("CHECKPOINT", *from, "Its folder, or one of checkpoints: the newest")
       ->required();
   command->add_option("FILE", *to, "The file to write; it must not be there")->required();

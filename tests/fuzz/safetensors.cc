@@ -27,8 +27,7 @@ uint64_t data_bytes(const Json& header) {
 }
 
 // What an import reads of a file with this header is there, and is what the model needs.
-void check_weights(const SafetensorsHeader& header) {
-  const ModelConfig model{.layers = 1, .width = 2, .heads = 1, .context = 1, .vocabulary = 3};
+void check_weights(const SafetensorsHeader& header, const ModelConfig& model) {
   const Result<HuggingFaceWeights> weights = match_hugging_face(header, model);
   if (!weights.ok()) {
     CHECK(weights.error().code == Code::kInvalid);
@@ -37,10 +36,22 @@ void check_weights(const SafetensorsHeader& header) {
   const std::vector<Parameter> table = parameter_table(model);
   CHECK(weights->parameters.size() == table.size());
   for (size_t i = 0; i < table.size(); ++i) {
-    const TensorInfo& tensor = *weights->parameters[i];
-    const uint64_t element_bytes = tensor.dtype == "F32" ? 4 : 2;
-    CHECK(tensor.end - tensor.begin == element_bytes * static_cast<uint64_t>(table[i].count()));
+    uint64_t elements = 0;
+    for (const TensorInfo* tensor : weights->parameters[i]) {
+      elements += (tensor->end - tensor->begin) / (tensor->dtype == "F32" ? 4 : 2);
+    }
+    CHECK(elements == static_cast<uint64_t>(table[i].count()));
   }
+}
+
+void check_weights(const SafetensorsHeader& header) {
+  const Result<ModelConfig> told = dimensions_of(header);
+  CHECK(told.ok() || told.error().code == Code::kInvalid);
+  ModelConfig model{.layers = 1, .width = 2, .heads = 1, .context = 1, .vocabulary = 3};
+  check_weights(header, model);
+  model.family = Family::kLlama;
+  model.hidden = 1;
+  check_weights(header, model);
 }
 
 }  // namespace

@@ -74,6 +74,11 @@ Status File::sync() {
   return {};
 }
 
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.size() <= 200 && name.front() != '.' &&
+         name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+}
+
 Status sync_folder(const std::string& path) {
   TRY_ASSIGN(File folder, File::open(path, O_RDONLY | O_DIRECTORY));
   return folder.sync();

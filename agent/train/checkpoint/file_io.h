@@ -35,6 +35,10 @@ class File {
   std::string path_;
 };
 
+// Whether it names a file within a folder: of 1 to 200 bytes, without '/' or a zero byte, not
+// beginning with '.'.
+bool is_plain_name(std::string_view name);
+
 // fsync of a folder: its names are durable.
 Status sync_folder(const std::string& path);
 

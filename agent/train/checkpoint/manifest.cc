@@ -12,11 +12,6 @@ Error bad(const std::string& what) {
   return corrupt("[manifest] " + what);
 }
 
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.size() <= 200 && name.front() != '.' &&
-         name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
-}
-
 int hex_value(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
   return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;

@@ -30,8 +30,9 @@ Result<std::vector<Parameter>> parameters_in(const TensorFile& file) {
   const auto named = [&](const Error& error) {
     return Error{error.code, "[export] " + file.path() + ": " + error.message};
   };
-  const Result<ModelConfig> config = dimensions_of(file.header());
+  Result<ModelConfig> config = dimensions_of(file.header());
   if (!config.ok()) return named(config.error());
+  config->tied = file.find("lm_head.weight") == nullptr;
   if (const Status built = validate(*config); !built.ok()) return named(built.error());
   std::vector<Parameter> table = parameter_table(*config);
   for (const Parameter& parameter : table) {
@@ -40,43 +41,52 @@ Result<std::vector<Parameter>> parameters_in(const TensorFile& file) {
   return table;
 }
 
-Status write_parameter(const TensorFile& file, const Parameter& parameter,
-                       TensorFileWriter& writer) {
-  std::vector<float> values(static_cast<size_t>(parameter.count()));
-  const TensorPiece all{values.data(), 0, parameter.count()};
-  TRY(file.read(parameter.name, parameter.shape(), {&all, 1}));
-  if (!is_conv1d(parameter)) return writer.put(values);
+// The rows of a parameter that one of the tensors is.
+Status write_tensor(const TensorFile& file, const Parameter& parameter,
+                    const StoredTensorInfo& stored, TensorFileWriter& writer) {
+  const int64_t columns = parameter.dims[1];
+  std::vector<float> values(static_cast<size_t>(stored.rows * columns));
+  const TensorPiece rows{values.data(), stored.first_row * columns, stored.rows * columns};
+  TRY(file.read(parameter.name, parameter.shape(), {&rows, 1}));
+  if (!stored.is_transposed) return writer.put(values);
   std::vector<float> turned(values.size());
-  transpose(values.data(), {.rows = parameter.dims[0], .columns = parameter.dims[1]},
-            turned.data());
+  transpose(values.data(), {.rows = stored.rows, .columns = columns}, turned.data());
   return writer.put(turned);
 }
 
-Status write_file(const TensorFile& file, const std::vector<Parameter>& table,
-                  const std::string& path) {
+// How many tensors it has.
+Result<int64_t> write_file(const TensorFile& file, const std::vector<Parameter>& table,
+                           const std::string& path) {
   std::vector<TensorFileWriter::Shape> shapes;
   for (const Parameter& parameter : table) {
-    shapes.push_back({parameter.name, hugging_face_shape(parameter)});
+    for (const StoredTensorInfo& stored : hugging_face_tensors(parameter)) {
+      shapes.push_back({stored.name, stored.shape});
+    }
   }
   TRY_ASSIGN(TensorFileWriter writer, TensorFileWriter::create(path, shapes));
-  for (const Parameter& parameter : table) TRY(write_parameter(file, parameter, writer));
+  for (const Parameter& parameter : table) {
+    for (const StoredTensorInfo& stored : hugging_face_tensors(parameter)) {
+      TRY(write_tensor(file, parameter, stored, writer));
+    }
+  }
   TRY_ASSIGN(const FileDigest digest, writer.finish());
   (void)digest;
-  return {};
+  return static_cast<int64_t>(shapes.size());
 }
 
 // Under another name until it is whole.
-Status write_whole(const TensorFile& file, const std::vector<Parameter>& table,
-                   const std::string& to) {
+Result<int64_t> write_whole(const TensorFile& file, const std::vector<Parameter>& table,
+                            const std::string& to) {
   std::error_code error;
   const std::string unfinished = to + ".unfinished";
   fs::remove(unfinished, error);
-  const Status written = write_file(file, table, unfinished);
+  const Result<int64_t> written = write_file(file, table, unfinished);
   if (written.ok()) fs::rename(unfinished, to, error);
-  if (written.ok() && !error) return {};
+  if (written.ok() && !error) return written;
   std::error_code ignored;
   fs::remove(unfinished, ignored);
-  return written.ok() ? errno_error("[export] rename to " + to, error.value()) : written;
+  if (!written.ok()) return written;
+  return errno_error("[export] rename to " + to, error.value());
 }
 
 }  // namespace
@@ -87,10 +97,9 @@ Result<ExportedWeights> export_weights(const std::string& from, const std::strin
   TRY_ASSIGN(const VerifiedCheckpoint checkpoint, find_checkpoint(from));
   TRY_ASSIGN(const TensorFile file, TensorFile::open(checkpoint.path + "/model.safetensors"));
   TRY_ASSIGN(const std::vector<Parameter> table, parameters_in(file));
-  TRY(write_whole(file, table, to));
-  ExportedWeights exported{.checkpoint = checkpoint.path,
-                           .step = checkpoint.manifest.position.step,
-                           .tensors = static_cast<int64_t>(table.size())};
+  TRY_ASSIGN(const int64_t tensors, write_whole(file, table, to));
+  ExportedWeights exported{
+      .checkpoint = checkpoint.path, .step = checkpoint.manifest.position.step, .tensors = tensors};
   for (const Parameter& parameter : table) exported.parameters += parameter.count();
   return exported;
 }

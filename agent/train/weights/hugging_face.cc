@@ -1,6 +1,8 @@
 #include "agent/train/weights/hugging_face.h"
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
@@ -11,105 +13,191 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kModelPrefix = "transformer.";
-constexpr std::string_view kTokens = "wte.weight";
-constexpr std::string_view kPositions = "wpe.weight";
 constexpr std::string_view kHead = "lm_head.weight";
 constexpr size_t kNameShown = 200;
 
-// A file's tensors by their names without `transformer.`, which all of them have or none.
+// What a family's files have beside the names of our parameters.
+struct Format {
+  Family family;
+  std::string_view model;   // for messages
+  std::string_view prefix;  // that all names of a file have, but for the head's, or none
+  std::string_view tokens;  // this and below: without the prefix
+  std::string_view positions;
+  std::string_view layer;       // before a layer's number
+  std::string_view first_norm;  // after it, of what each layer has once
+  std::array<std::string_view, 2> buffers;
+};
+
+constexpr Format kGpt2Format{.family = Family::kGpt2,
+                             .model = "GPT-2",
+                             .prefix = "transformer.",
+                             .tokens = "wte.weight",
+                             .positions = "wpe.weight",
+                             .layer = "h.",
+                             .first_norm = ".ln_1.weight",
+                             .buffers = {".attn.bias", ".attn.masked_bias"}};
+constexpr Format kLlamaFormat{
+    .family = Family::kLlama,
+    .model = "Llama",
+    .prefix = "",
+    .tokens = "model.embed_tokens.weight",
+    .positions = "",
+    .layer = "model.layers.",
+    .first_norm = ".input_layernorm.weight",
+    .buffers = {".self_attn.rotary_emb.inv_freq", ".self_attn.rotary_emb.inv_freq"}};
+
+const Format& format_of(Family family) {
+  return family == Family::kLlama ? kLlamaFormat : kGpt2Format;
+}
+
+std::string_view without(std::string_view prefix, std::string_view name) {
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  return name;
+}
+
+// A file's tensors by their names without the prefix, which all of them have or none.
 class Names {
  public:
-  explicit Names(const SafetensorsHeader& header) {
-    const std::string prefixed = std::string(kModelPrefix) + std::string(kTokens);
+  Names(const SafetensorsHeader& header, const Format& format) : format_(format) {
+    const std::string prefixed = std::string(format.prefix) + std::string(format.tokens);
     for (const TensorInfo& tensor : header.tensors) has_prefix_ |= tensor.name == prefixed;
-    for (const TensorInfo& tensor : header.tensors)
-      tensors_.emplace(without_prefix(tensor), &tensor);
+    for (const TensorInfo& tensor : header.tensors) tensors_.emplace(short_name(tensor), &tensor);
   }
 
-  std::string_view without_prefix(const TensorInfo& tensor) const {
-    std::string_view name = tensor.name;
-    if (has_prefix_ && name.starts_with(kModelPrefix)) name.remove_prefix(kModelPrefix.size());
-    return name;
-  }
+  const Format& format() const { return format_; }
   const TensorInfo* find(std::string_view name) const {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? nullptr : found->second;
   }
-  // Norms that a block begins with.
-  int64_t layers() const;
+  bool is_buffer(const TensorInfo& tensor) const {
+    return std::any_of(format_.buffers.begin(), format_.buffers.end(), [&](std::string_view rest) {
+      return is_of_layer(short_name(tensor), rest);
+    });
+  }
+  int64_t layers() const {
+    return std::count_if(tensors_.begin(), tensors_.end(), [&](const auto& tensor) {
+      return is_of_layer(tensor.first, format_.first_norm);
+    });
+  }
+  // Of a matrix of the first layer; 0 where there is none of that name.
+  int64_t rows_in_first_layer(std::string_view rest) const {
+    const TensorInfo* tensor = in_first_layer(rest);
+    return tensor == nullptr ? 0 : tensor->shape[0];
+  }
+  int64_t columns_in_first_layer(std::string_view rest) const {
+    const TensorInfo* tensor = in_first_layer(rest);
+    return tensor == nullptr ? 0 : tensor->shape[1];
+  }
 
  private:
+  std::string_view short_name(const TensorInfo& tensor) const {
+    return has_prefix_ ? without(format_.prefix, tensor.name) : std::string_view(tensor.name);
+  }
+  // "h.12.ln_1.weight" and the like: that of a layer, whichever.
+  bool is_of_layer(std::string_view name, std::string_view rest) const {
+    const size_t before = format_.layer.size();
+    if (!name.starts_with(format_.layer) || !name.ends_with(rest)) return false;
+    const std::string_view number =
+        name.substr(before, name.size() - std::min(name.size(), before + rest.size()));
+    return !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
+  }
+  const TensorInfo* in_first_layer(std::string_view rest) const {
+    const TensorInfo* tensor = find(std::string(format_.layer) + "0." + std::string(rest));
+    return tensor != nullptr && tensor->shape.size() == 2 ? tensor : nullptr;
+  }
+
+  const Format& format_;
   bool has_prefix_ = false;
   std::map<std::string_view, const TensorInfo*> tensors_;
 };
-
-std::string_view short_name(const Parameter& parameter) {
-  return std::string_view(parameter.name).substr(kModelPrefix.size());
-}
-
-// "h.12.ln_1.weight" and the like: that of a block, whichever.
-bool is_of_block(std::string_view name, std::string_view rest) {
-  if (!name.starts_with("h.") || !name.ends_with(rest)) return false;
-  const std::string_view number =
-      name.substr(2, name.size() - std::min(name.size(), 2 + rest.size()));
-  return !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-bool is_buffer(std::string_view name) {
-  return is_of_block(name, ".attn.bias") || is_of_block(name, ".attn.masked_bias");
-}
-
-int64_t Names::layers() const {
-  return std::count_if(tensors_.begin(), tensors_.end(), [](const auto& tensor) {
-    return is_of_block(tensor.first, ".ln_1.weight");
-  });
-}
 
 std::string tensor_text(const TensorInfo& tensor) {
   return tensor.dtype + " " + shape_text(tensor.shape);
 }
 
+// The hidden width, in either layout: Conv1D's c_fc is [C,H], ours [H,C].
+void read_gpt2_layer(const Names& names, ModelConfig& config) {
+  const int64_t rows = names.rows_in_first_layer("mlp.c_fc.weight");
+  const int64_t columns = names.columns_in_first_layer("mlp.c_fc.weight");
+  config.hidden = rows == config.width ? columns : rows;
+}
+
+// Parts apart, or packed.
+void read_llama_layer(const Names& names, ModelConfig& config) {
+  config.hidden = std::max(names.rows_in_first_layer("mlp.gate_proj.weight"),
+                           names.rows_in_first_layer("mlp.gate_up_proj.weight") / 2);
+  const int64_t packed = names.rows_in_first_layer("self_attn.qkv_proj.weight");
+  const int64_t keys = std::max(names.rows_in_first_layer("self_attn.k_proj.weight"),
+                                packed > config.width ? (packed - config.width) / 2 : 0);
+  if (keys == 0 || config.width % keys != 0) return;
+  config.heads = config.width / keys;
+  config.kv_heads = 1;
+}
+
 Result<ModelConfig> dimensions_of(const Names& names) {
-  ModelConfig config{.heads = 1};
-  for (const std::string_view name : {kTokens, kPositions}) {
+  const Format& format = names.format();
+  ModelConfig config{.heads = 1, .family = format.family};
+  for (const std::string_view name : {format.tokens, format.positions}) {
+    if (name.empty()) continue;
     const TensorInfo* tensor = names.find(name);
     if (tensor == nullptr) {
-      return invalid(std::string(name) + " is missing: these are no weights of a GPT-2");
+      return invalid(std::string(name) + " is missing: these are no weights of a " +
+                     std::string(format.model));
     }
     if (tensor->shape.size() != 2) {
       return invalid(std::string(name) + " is " + tensor_text(*tensor) + ", expected a matrix");
     }
   }
-  config.vocabulary = names.find(kTokens)->shape[0];
-  config.width = names.find(kTokens)->shape[1];
-  config.context = names.find(kPositions)->shape[0];
+  config.vocabulary = names.find(format.tokens)->shape[0];
+  config.width = names.find(format.tokens)->shape[1];
   config.layers = names.layers();
+  if (!format.positions.empty()) config.context = names.find(format.positions)->shape[0];
+  if (format.family == Family::kGpt2) {
+    read_gpt2_layer(names, config);
+  } else {
+    read_llama_layer(names, config);
+  }
   return config;
 }
 
-Status check_dimensions(const ModelConfig& file, const ModelConfig& job) {
-  static constexpr std::pair<const char*, int64_t ModelConfig::*> kDimensions[] = {
-      {"layers", &ModelConfig::layers},
-      {"width", &ModelConfig::width},
-      {"context", &ModelConfig::context},
-      {"vocabulary", &ModelConfig::vocabulary}};
+// What a file does not tell is 0 there, and any.
+struct Dimension {
+  const char* field;
+  int64_t job;
+  int64_t file;
+};
+
+Status check_equal(std::initializer_list<Dimension> dimensions) {
   std::string problems;
-  for (const auto& [name, member] : kDimensions) {
-    if (file.*member == job.*member) continue;
-    problems += (problems.empty() ? "" : "; ") + std::string("spec.train.model.") + name + ": " +
-                std::to_string(job.*member) + ", the file has " + std::to_string(file.*member);
+  for (const Dimension& dimension : dimensions) {
+    if (dimension.job == dimension.file || dimension.file == 0) continue;
+    problems += (problems.empty() ? "" : "; ") + std::string("spec.train.model.") +
+                dimension.field + ": " + std::to_string(dimension.job) + ", the file has " +
+                std::to_string(dimension.file);
   }
   if (!problems.empty()) return invalid(problems);
   return {};
 }
 
-Status check_tensor(const TensorInfo& tensor, const Parameter& parameter) {
-  const std::vector<int64_t> shape = hugging_face_shape(parameter);
-  if (is_float_dtype(tensor.dtype) && tensor.shape == shape) return {};
+Status check_dimensions(const ModelConfig& file, const ModelConfig& job) {
+  TRY(check_equal({{"layers", job.layers, file.layers},
+                   {"width", job.width, file.width},
+                   {"context", job.context, file.context},
+                   {"vocabulary", job.vocabulary, file.vocabulary}}));
+  TRY(check_equal({{"hiddenWidth", job.hidden_width(), file.hidden}}));
+  if (file.kv_heads == 0 || job.kv_width() == file.kv_width()) return {};
+  return invalid("spec.train.model.kvHeads: " + std::to_string(job.kv_head_count()) + " of " +
+                 std::to_string(job.head_dim()) + " values make keys of " +
+                 std::to_string(job.kv_width()) + ", the file has keys of " +
+                 std::to_string(file.kv_width()));
+}
+
+Status check_tensor(const TensorInfo& tensor, const StoredTensorInfo& wanted) {
+  if (is_float_dtype(tensor.dtype) && tensor.shape == wanted.shape) return {};
   std::string text = tensor.name.substr(0, kNameShown) + " is " + tensor_text(tensor) +
-                     ", expected F32, F16 or BF16 " + shape_text(shape);
-  if (is_conv1d(parameter) && tensor.shape == parameter.shape()) {
+                     ", expected F32, F16 or BF16 " + shape_text(wanted.shape);
+  if (wanted.is_transposed && std::equal(tensor.shape.begin(), tensor.shape.end(),
+                                         wanted.shape.rbegin(), wanted.shape.rend())) {
     text +=
         "; that is its transpose, as checkpoints of Lockstep have it, of which `lockstep "
         "export` makes such a file";
@@ -117,48 +205,80 @@ Status check_tensor(const TensorInfo& tensor, const Parameter& parameter) {
   return invalid(text);
 }
 
-}  // namespace
-
-bool is_conv1d(const Parameter& parameter) {
-  return parameter.rank == 2 && parameter.id != kTokenEmbedding &&
-         parameter.id != kPositionEmbedding;
+Error missing(const Names& names, std::string_view name, const StoredTensorInfo& wanted,
+              const Parameter& parameter) {
+  std::string text =
+      std::string(name) + " is missing, expected F32, F16 or BF16 " + shape_text(wanted.shape);
+  if (!parameter.parts.empty() && names.find(parameter.name) != nullptr) {
+    text +=
+        "; the file has it packed, as checkpoints of Lockstep do, of which `lockstep export` "
+        "makes such a file";
+  }
+  return invalid(text);
 }
 
-std::vector<int64_t> hugging_face_shape(const Parameter& parameter) {
-  if (is_conv1d(parameter)) return {parameter.dims[1], parameter.dims[0]};
-  return parameter.shape();
+// GPT-2's matrices within blocks.
+bool is_conv1d(const Parameter& parameter) {
+  return parameter.rank == 2 && parameter.name.starts_with("transformer.h.");
+}
+
+}  // namespace
+
+std::vector<StoredTensorInfo> hugging_face_tensors(const Parameter& parameter) {
+  const auto [rows, columns] = parameter.dims;
+  std::vector<StoredTensorInfo> tensors;
+  int64_t first_row = 0;
+  for (const ParameterPart& part : parameter.parts) {
+    if (part.name.empty()) break;
+    tensors.push_back({.name = part.name,
+                       .shape = {part.rows, columns},
+                       .first_row = first_row,
+                       .rows = part.rows});
+    first_row += part.rows;
+  }
+  if (!tensors.empty()) return tensors;
+  StoredTensorInfo whole{.name = parameter.name, .shape = parameter.shape(), .rows = rows};
+  whole.is_transposed = is_conv1d(parameter);
+  if (whole.is_transposed) std::swap(whole.shape[0], whole.shape[1]);
+  return {whole};
 }
 
 Result<ModelConfig> dimensions_of(const SafetensorsHeader& header) {
-  return dimensions_of(Names(header));
+  const Names llama(header, kLlamaFormat);
+  if (llama.find(kLlamaFormat.tokens) != nullptr) return dimensions_of(llama);
+  return dimensions_of(Names(header, kGpt2Format));
 }
 
 Result<HuggingFaceWeights> match_hugging_face(const SafetensorsHeader& header,
                                               const ModelConfig& config) {
-  const Names names(header);
+  const Format& format = format_of(config.family);
+  const Names names(header, format);
   TRY_ASSIGN(const ModelConfig found, dimensions_of(names));
   TRY(check_dimensions(found, config));
   HuggingFaceWeights weights;
   std::set<const TensorInfo*> used;
   const std::vector<Parameter> table = parameter_table(config);
   for (const Parameter& parameter : table) {
-    const TensorInfo* tensor = names.find(short_name(parameter));
-    if (tensor == nullptr) {
-      return invalid(std::string(short_name(parameter)) +
-                     " is missing, expected F32, F16 or BF16 " +
-                     shape_text(hugging_face_shape(parameter)));
+    std::vector<const TensorInfo*>& tensors = weights.parameters.emplace_back();
+    for (const StoredTensorInfo& wanted : hugging_face_tensors(parameter)) {
+      const std::string_view name = without(format.prefix, wanted.name);
+      const TensorInfo* tensor = names.find(name);
+      if (tensor == nullptr) return missing(names, name, wanted, parameter);
+      TRY(check_tensor(*tensor, wanted));
+      tensors.push_back(tensor);
+      used.insert(tensor);
     }
-    TRY(check_tensor(*tensor, parameter));
-    weights.parameters.push_back(tensor);
-    used.insert(tensor);
   }
-  weights.head = names.find(kHead);
-  if (weights.head != nullptr) TRY(check_tensor(*weights.head, table[kTokenEmbedding]));
+  if (config.tied) weights.head = names.find(kHead);
+  if (weights.head != nullptr) {
+    TRY(check_tensor(*weights.head, hugging_face_tensors(table[kTokenEmbedding]).front()));
+  }
   for (const TensorInfo& tensor : header.tensors) {
     const bool is_used = &tensor == weights.head || used.contains(&tensor);
-    if (is_used || is_buffer(names.without_prefix(tensor))) continue;
+    if (is_used || names.is_buffer(tensor)) continue;
     return invalid(tensor.name.substr(0, kNameShown) + ", " + tensor_text(tensor) +
-                   ", has no place in the model, expected a GPT-2 without other parts");
+                   ", has no place in the model, expected a " + std::string(format.model) +
+                   " without other parts");
   }
   return weights;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <string_view>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "agent/train/checkpoint/safetensors.h"
@@ -9,25 +10,40 @@
 
 namespace lockstep {
 
-// GPT-2's weights as Hugging Face's GPT2LMHeadModel stores them. The names are those of our
-// parameters, in some files without `transformer.`; the four matrices of a block are Conv1D's, [in,
-// out], ours are [out, in]. Buffers that older versions stored beside them (h.0.attn.bias, the
-// causal mask, and h.0.attn.masked_bias) are none of the model's parameters. Source:
-// github.com/huggingface/transformers, models/gpt2/modeling_gpt2.py and pytorch_utils.py.
+// Weights as Hugging Face stores them. The names are those of our parameters, but for these:
+// - GPT2LMHeadModel: in some files they are without `transformer.`; the four matrices of a block
+//   are Conv1D's, [in, out], ours are [out, in]. Buffers that older versions stored beside them
+//   (h.0.attn.bias, the causal mask, and h.0.attn.masked_bias) are none of the model's parameters.
+// - LlamaForCausalLM: the parts of a packed parameter are tensors of their own (q_proj, k_proj and
+//   v_proj of our qkv_proj). rotary_emb.inv_freq, which older versions stored, is no parameter.
+// Source: github.com/huggingface/transformers, models/gpt2/modeling_gpt2.py, pytorch_utils.py and
+// models/llama/modeling_llama.py.
 
-// Whether the file has the transpose of our matrix.
-bool is_conv1d(const Parameter& parameter);
-// The parameter's shape in the file.
-std::vector<int64_t> hugging_face_shape(const Parameter& parameter);
+// A tensor of a file that is a parameter, or some rows of it.
+struct StoredTensorInfo {
+  std::string name;
+  std::vector<int64_t> shape;  // in the file
+  int64_t first_row = 0;       // of the parameter
+  int64_t rows = 0;
+  bool is_transposed = false;  // the file has the transpose of our matrix
+};
 
-// The dimensions that the tensors of a GPT-2 tell, in either layout; heads, which they don't, is 1.
-// kInvalid where an embedding is missing or no matrix. Not yet that the model can be built.
+// What Hugging Face stores for a parameter: one tensor, or one a part, in the order of their rows.
+std::vector<StoredTensorInfo> hugging_face_tensors(const Parameter& parameter);
+
+// The dimensions that the tensors of a model tell, as Hugging Face stores them or as checkpoints of
+// ours do; not how many heads there are, which is the fewest that keys and values of that width can
+// have, nor whether the head is tied. kInvalid where an embedding is missing or no matrix. Not yet
+// that the model can be built.
 Result<ModelConfig> dimensions_of(const SafetensorsHeader& header);
 
 // Where a file has what a model needs: pointers into the header that was asked.
 struct HuggingFaceWeights {
-  std::vector<const TensorInfo*> parameters;  // by id; F32, F16 or BF16, of hugging_face_shape()
-  const TensorInfo* head = nullptr;           // of the token embedding's shape; null: not stored
+  // By id, for each of hugging_face_tensors(): F32, F16 or BF16, of its shape.
+  std::vector<std::vector<const TensorInfo*>> parameters;
+  // Of a model whose head is tied: what the file has for it, of the token embedding's shape. Null:
+  // not stored.
+  const TensorInfo* head = nullptr;
 };
 
 // kInvalid where the file is another model's: dimensions differ, a tensor is missing, has another

@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "agent/train/checkpoint/tensor_file.h"
 #include "agent/train/weights/float_decode.h"
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/transpose.h"
+#include "agent/train/weights/weight_files.h"
 
 namespace lockstep {
 namespace {
@@ -42,22 +42,25 @@ Status read_floats(const TensorFile& file, const TensorInfo& tensor, float* to) 
   });
 }
 
-Status import_parameter(const TensorFile& file, const TensorInfo& tensor,
-                        const Parameter& parameter, float* to) {
-  if (!is_conv1d(parameter)) return read_floats(file, tensor, to);
-  std::vector<float> stored(static_cast<size_t>(parameter.count()));
-  TRY(read_floats(file, tensor, stored.data()));
-  transpose(stored.data(), {.rows = tensor.shape[0], .columns = tensor.shape[1]}, to);
+// One of the tensors that make a parameter, whose first element is at `to`.
+Status import_tensor(const TensorFile& file, const TensorInfo& tensor,
+                     const StoredTensorInfo& stored, const Parameter& parameter, float* to) {
+  if (!stored.is_transposed) {
+    return read_floats(file, tensor, to + stored.first_row * parameter.dims[1]);
+  }
+  std::vector<float> turned(static_cast<size_t>(parameter.count()));
+  TRY(read_floats(file, tensor, turned.data()));
+  transpose(turned.data(), {.rows = tensor.shape[0], .columns = tensor.shape[1]}, to);
   return {};
 }
 
-// The head is the token embedding's transpose by construction: a file that stores it has it twice.
-Status check_head(const TensorFile& file, const TensorInfo& head, const float* embedding) {
+// A tied head is the token embedding by construction: a file that stores it has it twice.
+Status check_head(const TensorFile& file, const TensorInfo& head, const std::string& tokens,
+                  const float* embedding) {
   return each_run(file, head, [&](int64_t first, std::span<const float> values) -> Status {
     if (std::memcmp(values.data(), embedding + first, values.size_bytes()) == 0) return {};
-    return invalid(file.path() + ": " + head.name +
-                   " differs from wte.weight, expected the same values: a head of its own is not "
-                   "in this version");
+    return invalid(file.path() + ": " + head.name + " differs from " + tokens +
+                   ", expected the same values, or spec.train.model.head: untied");
   });
 }
 
@@ -65,18 +68,24 @@ Status check_head(const TensorFile& file, const TensorInfo& head, const float* e
 
 Status import_weights(const std::string& path, const ModelConfig& config,
                       const ParameterArena& arena, float* parameters) {
-  TRY_ASSIGN(const TensorFile file, TensorFile::open(path));
-  const Result<HuggingFaceWeights> weights = match_hugging_face(file.header(), config);
+  TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
+  const Result<HuggingFaceWeights> weights = match_hugging_face(files.header(), config);
   if (!weights.ok()) return Error{weights.error().code, path + ": " + weights.error().message};
   std::fill_n(parameters, arena.count, 0.0f);
-  for (const Parameter& parameter : parameter_table(config)) {
+  const std::vector<Parameter> table = parameter_table(config);
+  for (const Parameter& parameter : table) {
     const ArenaEntry* entry = arena.find(parameter.id);
     CHECK(entry != nullptr && entry->count >= parameter.count());
-    const TensorInfo& tensor = *weights->parameters[static_cast<size_t>(parameter.id)];
-    TRY(import_parameter(file, tensor, parameter, parameters + entry->offset));
+    const std::vector<StoredTensorInfo> stored = hugging_face_tensors(parameter);
+    for (size_t i = 0; i < stored.size(); ++i) {
+      const TensorInfo& tensor = *weights->parameters[static_cast<size_t>(parameter.id)][i];
+      TRY(import_tensor(files.file_of(tensor), tensor, stored[i], parameter,
+                        parameters + entry->offset));
+    }
   }
   if (weights->head == nullptr) return {};
-  return check_head(file, *weights->head, parameters + arena.find(kTokenEmbedding)->offset);
+  return check_head(files.file_of(*weights->head), *weights->head, table[kTokenEmbedding].name,
+                    parameters + arena.find(kTokenEmbedding)->offset);
 }
 
 }  // namespace lockstep

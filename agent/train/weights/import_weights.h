@@ -8,10 +8,11 @@
 namespace lockstep {
 
 // Fills `parameters`, of the rank that holds all of the model, from a safetensors file of Hugging
-// Face's (hugging_face.h): exactly, F16 and BF16 widened, Conv1D's matrices transposed; padding
-// rows and gaps become zero. Host memory; one tensor's matrix is held beside it at a time. kInvalid
-// where the file is another model's, or has a head of its own; kCorrupt where it is no safetensors
-// file, else as storage says. The message names the path.
+// Face's or the index of several (hugging_face.h, weight_files.h): exactly, F16 and BF16 widened,
+// Conv1D's matrices transposed, parts packed; padding rows and gaps become zero. Host memory; one
+// tensor's matrix is held beside it at a time. kInvalid where the files are another model's, or
+// have a head that is not the embedding for a model whose head is tied; kCorrupt where one is no
+// safetensors file, else as storage says. The message names the path.
 Status import_weights(const std::string& path, const ModelConfig& config,
                       const ParameterArena& arena, float* parameters);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "agent/model/init.h"
@@ -15,6 +16,7 @@
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/import_weights.h"
 #include "agent/train/weights/transpose.h"
+#include "common/base/json.h"
 #include "common/base/random.h"
 #include "tests/agent/train/temporary_folder.h"
 
@@ -22,6 +24,15 @@ namespace lockstep {
 namespace {
 
 const ModelConfig kSmall{.layers = 2, .width = 8, .heads = 2, .context = 4, .vocabulary = 11};
+const ModelConfig kSmallLlama{.layers = 2,
+                              .width = 8,
+                              .heads = 2,
+                              .context = 4,
+                              .vocabulary = 11,
+                              .family = Family::kLlama,
+                              .hidden = 6,
+                              .tied = false,
+                              .kv_heads = 1};
 
 // The elements of one value of a 16-bit type.
 float decoded(const char* dtype, int bits) {
@@ -85,7 +96,9 @@ TEST(Transpose, PutsEveryElementInItsPlace) {
 std::vector<TensorFileWriter::Shape> shapes_of(const ModelConfig& config) {
   std::vector<TensorFileWriter::Shape> shapes;
   for (const Parameter& parameter : parameter_table(config)) {
-    shapes.push_back({parameter.name, hugging_face_shape(parameter)});
+    for (const StoredTensorInfo& stored : hugging_face_tensors(parameter)) {
+      shapes.push_back({stored.name, stored.shape});
+    }
   }
   return shapes;
 }
@@ -155,7 +168,8 @@ TEST(HuggingFace, FindsEveryTensorWithAndWithoutThePrefix) {
     const std::vector<Parameter> table = parameter_table(kSmall);
     ASSERT_EQ(found->parameters.size(), table.size());
     for (size_t i = 0; i < table.size(); ++i) {
-      EXPECT_TRUE(table[i].name.ends_with(found->parameters[i]->name));
+      ASSERT_EQ(found->parameters[i].size(), 1u);
+      EXPECT_TRUE(table[i].name.ends_with(found->parameters[i][0]->name));
     }
     ASSERT_NE(found->head, nullptr);
     EXPECT_EQ(found->head->name, "lm_head.weight");
@@ -223,6 +237,85 @@ TEST(HuggingFace, NamesWhatIsAnotherModels) {
       EXPECT_NE(found.error().message.find(word), std::string::npos) << found.error().message;
     }
   }
+}
+
+TEST(HuggingFace, HasTheNamesAndShapesOfItsLlama) {
+  // Of `LlamaForCausalLM(LlamaConfig(num_hidden_layers=2, hidden_size=8, num_attention_heads=2,
+  // num_key_value_heads=1, intermediate_size=6, vocab_size=11))`.
+  const std::vector<std::pair<std::string, std::vector<int64_t>>> expected = {
+      {"model.embed_tokens.weight", {11, 8}},
+      {"model.layers.0.input_layernorm.weight", {8}},
+      {"model.layers.0.self_attn.q_proj.weight", {8, 8}},
+      {"model.layers.0.self_attn.k_proj.weight", {4, 8}},
+      {"model.layers.0.self_attn.v_proj.weight", {4, 8}},
+      {"model.layers.0.self_attn.o_proj.weight", {8, 8}},
+      {"model.layers.0.post_attention_layernorm.weight", {8}},
+      {"model.layers.0.mlp.gate_proj.weight", {6, 8}},
+      {"model.layers.0.mlp.up_proj.weight", {6, 8}},
+      {"model.layers.0.mlp.down_proj.weight", {8, 6}}};
+  const std::vector<TensorFileWriter::Shape> shapes = shapes_of(kSmallLlama);
+  ASSERT_EQ(shapes.size(), 1u + 2 * 9 + 2);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(shapes[i].name, expected[i].first);
+    EXPECT_EQ(shapes[i].dims, expected[i].second) << shapes[i].name;
+  }
+  EXPECT_EQ(shapes[shapes.size() - 2].name, "model.norm.weight");
+  EXPECT_EQ(shapes.back().name, "lm_head.weight");
+}
+
+TEST(HuggingFace, NamesWhatIsAnotherThanTheJobsLlama) {
+  const std::string k_proj = "model.layers.1.self_attn.k_proj.weight";
+  const auto with = [](auto change) {
+    ModelConfig config = kSmallLlama;
+    change(config);
+    return config;
+  };
+  const struct {
+    ModelConfig job;
+    std::function<void(SafetensorsHeader&)> change;
+    std::string words;
+  } cases[] = {
+      {with([](ModelConfig& c) { c.hidden = 0; }),
+       {},
+       "spec.train.model.hiddenWidth: 256, the file has 6"},
+      {with([](ModelConfig& c) { c.kv_heads = 2; }),
+       {},
+       "spec.train.model.kvHeads: 2 of 4 values make keys of 8, the file has keys of 4"},
+      {with([](ModelConfig& c) { c.layers = 1; }),
+       {},
+       "spec.train.model.layers: 1, the file has 2"},
+      {kSmall, {}, "wte.weight is missing: these are no weights of a GPT-2"},
+      {kSmallLlama, [&](auto& header) { tensor_of(header, k_proj).name = "other"; },
+       k_proj + " is missing, expected F32, F16 or BF16 [4, 8]"},
+      {kSmallLlama,
+       [&](auto& header) {
+         tensor_of(header, k_proj).shape = {8, 4};
+       },
+       k_proj + " is F32 [8, 4], expected F32, F16 or BF16 [4, 8]"},
+      {kSmallLlama,
+       [&](auto& header) {
+         tensor_of(header, k_proj).name = "model.layers.1.self_attn.qkv_proj.weight";
+       },
+       "the file has it packed, as checkpoints of Lockstep do"},
+      {kSmallLlama, [](auto& header) { header.tensors.pop_back(); }, "lm_head.weight is missing"},
+      {kSmallLlama,
+       [](auto& header) {
+         header.tensors.push_back({"model.layers.0.self_attn.q_proj.bias", "F32", {8}, 0, 32});
+       },
+       "model.layers.0.self_attn.q_proj.bias, F32 [8], has no place in the model, expected a "
+       "Llama"},
+  };
+  for (const auto& c : cases) {
+    SafetensorsHeader header = header_of(shapes_of(kSmallLlama));
+    if (c.change) c.change(header);
+    const Result<HuggingFaceWeights> found = match_hugging_face(header, c.job);
+    ASSERT_FALSE(found.ok()) << c.words;
+    EXPECT_EQ(found.error().code, Code::kInvalid);
+    EXPECT_NE(found.error().message.find(c.words), std::string::npos) << found.error().message;
+  }
+  SafetensorsHeader header = header_of(shapes_of(kSmallLlama));
+  header.tensors.push_back({"model.layers.1.self_attn.rotary_emb.inv_freq", "F32", {2}, 0, 8});
+  EXPECT_TRUE(match_hugging_face(header, kSmallLlama).ok()) << "a buffer of older versions";
 }
 
 TEST(HuggingFace, SaysWhichDimensionsOfTheJobWouldBeRight) {
@@ -294,14 +387,23 @@ TEST_F(WeightsTest, GoOutAndInAgainBitForBitAlsoWithAPaddedVocabulary) {
   ModelConfig large = kSmall;
   large.vocabulary = 5000;
   ASSERT_GT(padded_vocabulary(large, 1), large.vocabulary);
-  for (const ModelConfig& config : {kSmall, large}) {
+  ModelConfig large_llama = kSmallLlama;
+  large_llama.vocabulary = 5000;
+  ModelConfig tied_llama = kSmallLlama;
+  tied_llama.tied = true;
+  const struct {
+    ModelConfig config;
+    int64_t tensors;
+  } cases[] = {{kSmall, 28}, {large, 28}, {kSmallLlama, 21}, {large_llama, 21}, {tied_llama, 20}};
+  int number = 0;
+  for (const auto& [config, tensors] : cases) {
     const std::string checkpoint = save_checkpoint(config);
-    const std::string file = folder_.file("weights-" + std::to_string(config.vocabulary));
+    const std::string file = folder_.file("weights-" + std::to_string(number++));
     const Result<ExportedWeights> exported = export_weights(checkpoint, file);
     ASSERT_TRUE(exported.ok()) << exported.error().message;
     EXPECT_EQ(exported->checkpoint, checkpoint);
     EXPECT_EQ(exported->step, 7);
-    EXPECT_EQ(exported->tensors, 28);
+    EXPECT_EQ(exported->tensors, tensors);
     EXPECT_EQ(exported->parameters, parameter_count(config));
     const Result<std::vector<float>> back = imported(file, config);
     ASSERT_TRUE(back.ok()) << back.error().message;
@@ -388,7 +490,7 @@ TEST_F(WeightsTest, OfHostileCheckpointsAreRefusedAndLeaveNothing) {
   }
 }
 
-TEST_F(WeightsTest, WithAHeadOfTheirOwnAreRefused) {
+TEST_F(WeightsTest, WithAHeadOfTheirOwnAreRefusedWhereTheModelsIsTied) {
   const std::vector<TensorFileWriter::Shape> shapes = [] {
     std::vector<TensorFileWriter::Shape> with_head = shapes_of(kSmall);
     with_head.push_back({"lm_head.weight", {11, 8}});
@@ -407,9 +509,94 @@ TEST_F(WeightsTest, WithAHeadOfTheirOwnAreRefused) {
     if (tied) {
       EXPECT_TRUE(import_status(file).ok());
     } else {
-      expect_error(import_status(file), Code::kInvalid, "lm_head.weight differs from wte.weight");
+      expect_error(import_status(file), Code::kInvalid,
+                   "lm_head.weight differs from transformer.wte.weight");
+      ModelConfig own_head = kSmall;
+      own_head.tied = false;
+      const Result<std::vector<float>> parameters = imported(file, own_head);
+      ASSERT_TRUE(parameters.ok()) << parameters.error().message;
+      const ParameterArena arena = parameter_arena(own_head, whole_model(own_head));
+      const ArenaEntry& head = arena.entries.back();
+      EXPECT_EQ((*parameters)[static_cast<size_t>(head.offset + head.count - 1)], 0.25f);
     }
   }
+}
+
+// A model's tensors in files of their own, and the index of them.
+class WeightFilesTest : public WeightsTest {
+ protected:
+  // The i-th tensor, every element i, in the file that `name_of` says.
+  template <class NameOf>
+  void write_files(NameOf name_of) {
+    const std::vector<TensorFileWriter::Shape> shapes = shapes_of(kSmallLlama);
+    std::map<std::string, std::vector<size_t>> files;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      files[name_of(i)].push_back(i);
+      map_[shapes[i].name] = name_of(i);
+    }
+    for (const auto& [name, tensors] : files) {
+      std::vector<TensorFileWriter::Shape> of_file;
+      for (const size_t i : tensors) of_file.push_back(shapes[i]);
+      Result<TensorFileWriter> writer = TensorFileWriter::create(folder_.file(name), of_file);
+      ASSERT_TRUE(writer.ok());
+      for (const size_t i : tensors) {
+        const auto count = static_cast<size_t>(element_count(shapes[i].dims).value());
+        ASSERT_TRUE(writer->put(std::vector<float>(count, static_cast<float>(i))).ok());
+      }
+      ASSERT_TRUE(writer->finish().ok());
+    }
+  }
+  std::string write_index() {
+    return folder_.write("w.index.json", Json{{"weight_map", map_}}.dump());
+  }
+  Status status_of_index() {
+    const Result<std::vector<float>> result = imported(write_index(), kSmallLlama);
+    return result.ok() ? Status() : Status(result.error());
+  }
+
+  Json map_ = Json::object();
+};
+
+TEST_F(WeightFilesTest, OfSeveralFilesAreReadByTheirIndex) {
+  write_files([](size_t i) { return "part-" + std::to_string(i % 3); });
+  const Result<std::vector<float>> parameters = imported(write_index(), kSmallLlama);
+  ASSERT_TRUE(parameters.ok()) << parameters.error().message;
+  const ParameterArena arena = parameter_arena(kSmallLlama, whole_model(kSmallLlama));
+  size_t tensor = 0;
+  for (const Parameter& parameter : parameter_table(kSmallLlama)) {
+    const auto offset = static_cast<size_t>(arena.find(parameter.id)->offset);
+    for (const StoredTensorInfo& stored : hugging_face_tensors(parameter)) {
+      const auto columns = static_cast<size_t>(parameter.dims[1]);
+      const size_t first = offset + static_cast<size_t>(stored.first_row) * columns;
+      const size_t last = first + static_cast<size_t>(stored.rows) * columns - 1;
+      EXPECT_EQ((*parameters)[first], static_cast<float>(tensor)) << stored.name;
+      EXPECT_EQ((*parameters)[last], static_cast<float>(tensor)) << stored.name;
+      ++tensor;
+    }
+  }
+}
+
+TEST_F(WeightFilesTest, AreRefusedWhereTheIndexSaysOtherwise) {
+  write_files([](size_t i) { return i < 10 ? "one" : "two"; });
+  const Json good = map_;
+  map_["model.norm.weight"] = "one";
+  expect_error(status_of_index(), Code::kInvalid, "model.norm.weight is not in one");
+  map_ = good;
+  map_["lm_head.weight"] = "three";
+  expect_error(status_of_index(), Code::kNotFound, "three");
+  map_["lm_head.weight"] = "../one";
+  expect_error(status_of_index(), Code::kCorrupt, "expected the name of a file in the same folder");
+  map_["lm_head.weight"] = 3;
+  expect_error(status_of_index(), Code::kCorrupt, "lm_head.weight");
+  map_ = Json::object();
+  expect_error(status_of_index(), Code::kCorrupt, "weight_map");
+  for (const char* text : {"", "[]", "{\"weight_map\": []}", "{\"weight_map\""}) {
+    expect_error(import_status(folder_.write("none.json", text)), Code::kCorrupt, "none.json");
+  }
+  map_ = good;
+  std::filesystem::copy_file(folder_.file("two"), folder_.file("copy"));
+  map_["lm_head.weight"] = "copy";
+  expect_error(status_of_index(), Code::kInvalid, "is in two files");
 }
 
 TEST_F(WeightsTest, OfFilesThatAreNoneAreRefusedWithThePath) {
