@@ -131,6 +131,49 @@ TEST_P(Values, GeluIsExactAtTheEnds) {
   EXPECT_NEAR(dx[4], 0.0f, 1e-30f);
 }
 
+TEST_P(Values, SwigluIsExactAtTheEnds) {
+  const std::vector<float> gate = {0.0f, 100.0f, -100.0f, 3e38f, -3e38f};
+  std::vector<float> gate_up = gate;
+  gate_up.resize(2 * gate.size(), 1.0f);
+  std::vector<float> y(gate.size());
+  const auto width = static_cast<int64_t>(gate.size());
+  ops().swiglu_forward(stream_,
+                       {.gate_up = gate_up.data(), .y = y.data(), .rows = 1, .width = width});
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_EQ(y[1], 100.0f);
+  EXPECT_NEAR(y[2], 0.0f, 1e-30f);
+  EXPECT_EQ(y[3], 3e38f);
+  EXPECT_EQ(y[4], 0.0f);
+  const std::vector<float> dy(gate.size(), 1.0f);
+  ops().swiglu_backward(stream_, {.gate_up = gate_up.data(),
+                                  .dy = dy.data(),
+                                  .dgate_up = gate_up.data(),  // in place
+                                  .rows = 1,
+                                  .width = width});
+  const std::vector<float> dgate(gate_up.begin(), gate_up.begin() + 5);
+  const std::vector<float> dup(gate_up.begin() + 5, gate_up.end());
+  EXPECT_EQ(dgate[0], 0.5f);
+  EXPECT_EQ(dgate[1], 1.0f);
+  EXPECT_NEAR(dgate[2], 0.0f, 1e-30f);
+  EXPECT_EQ(dgate[3], 1.0f);
+  EXPECT_EQ(dgate[4], 0.0f);
+  EXPECT_EQ(dup, y) << "with up of 1";
+}
+
+TEST_P(Values, TheInverseRotaryEmbeddingTurnsBack) {
+  const AttentionShape shape{.batch = 2, .sequence = 9, .heads = 3, .head_dim = 22, .kv_heads = 1};
+  std::vector<float> table(static_cast<size_t>(shape.sequence * shape.head_dim));
+  rotary_table({.head_dim = shape.head_dim}, shape.sequence, table.data());
+  std::vector<float> qkv(static_cast<size_t>(shape.batch * shape.sequence * shape.qkv_width()));
+  for (size_t i = 0; i < qkv.size(); ++i) qkv[i] = std::sin(static_cast<float>(i));
+  const std::vector<float> before = qkv;
+  ops().rotary(stream_, {.qkv = qkv.data(), .table = table.data(), .shape = shape});
+  EXPECT_NE(qkv, before);
+  ops().rotary(stream_,
+               {.qkv = qkv.data(), .table = table.data(), .shape = shape, .inverse = true});
+  for (size_t i = 0; i < qkv.size(); ++i) ASSERT_NEAR(qkv[i], before[i], 1e-6f) << i;
+}
+
 TEST_P(Values, OperationsMayWorkInPlace) {
   const int64_t rows = 5, width = 21, count = rows * width;
   const op_cases::OpCase fused =
@@ -178,7 +221,11 @@ TEST_P(Values, NothingHappensForNoElements) {
   ops().embedding_forward(stream_, {});
   ops().embedding_backward(stream_, {});
   ops().layernorm_forward(stream_, {});
+  ops().rmsnorm_forward(stream_, {});
   ops().gelu_forward(stream_, {});
+  ops().swiglu_forward(stream_, {});
+  ops().swiglu_backward(stream_, {});
+  ops().rotary(stream_, {});
   ops().classifier(stream_, {});
   ops().adamw(stream_, {});
   ops().add(stream_, {});
@@ -250,6 +297,45 @@ TEST(Sample, TopKKeepsTheKLargestAndOfEqualsTheFirst) {
   EXPECT_EQ(sampled({logits, 0.999f, 1.0f, 2}), 1);
   EXPECT_EQ(sampled({logits, 0.999f, 1.0f, 1}), 0);
   EXPECT_EQ(sampled({logits, 0.999f, 1.0f, 9}), 3);
+}
+
+std::vector<float> table_of(const RotaryFrequencies& frequencies, int64_t positions) {
+  std::vector<float> table(static_cast<size_t>(positions * frequencies.head_dim));
+  rotary_table(frequencies, positions, table.data());
+  return table;
+}
+
+TEST(RotaryTable, HasTheCosinesAndSinesOfEachPositionAlsoFarAway) {
+  constexpr int64_t kPositions = 100'001;
+  const std::vector<float> table = table_of({.head_dim = 4, .base = 10000.0}, kPositions);
+  for (const int64_t t : {0, 1, 3, 100'000}) {
+    const float* row = table.data() + t * 4;
+    const auto position = static_cast<double>(t);
+    EXPECT_EQ(row[0], static_cast<float>(std::cos(position)));
+    EXPECT_EQ(row[1], static_cast<float>(std::cos(position * 0.01)));
+    EXPECT_EQ(row[2], static_cast<float>(std::sin(position)));
+    EXPECT_EQ(row[3], static_cast<float>(std::sin(position * 0.01)));
+  }
+}
+
+// Base 100 and 8 values a head: frequencies 1, 0.316, 0.1 and 0.0316, which turn 10.2, 3.22, 1.02
+// and 0.32 times within 64 positions.
+TEST(RotaryTable, IsStretchedWhereFrequenciesAreLow) {
+  const RotaryFrequencies plain{.head_dim = 8, .base = 100.0};
+  RotaryFrequencies stretched = plain;
+  stretched.factor = 4.0;
+  stretched.original_context = 64;
+  const std::vector<float> before = table_of(plain, 2), after = table_of(stretched, 2);
+  const auto frequency = [](const std::vector<float>& table, size_t i) {
+    return std::atan2(table[8 + 4 + i], table[8 + i]);
+  };
+  EXPECT_EQ(frequency(after, 0), frequency(before, 0));
+  for (const size_t i : {size_t{1}, size_t{2}}) {
+    const double f = static_cast<double>(frequency(before, i));
+    const double share = (64.0 * f / 6.283185307179586 - 1.0) / 3.0;
+    EXPECT_NEAR(frequency(after, i), (1.0 - share) * f / 4.0 + share * f, 1e-7);
+  }
+  EXPECT_NEAR(frequency(after, 3), frequency(before, 3) / 4.0f, 1e-8f);
 }
 
 TEST(OwnGemm, AgreesWithTheLibraryInEveryForm) {
