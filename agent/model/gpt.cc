@@ -132,12 +132,13 @@ Status Gpt::Impl::backward(int64_t block, std::span<const ParamView> views, Micr
   if (block == 0) return embedding_backward(batch, sink);
   if (block == head_block(options.config)) return head_backward(views, batch, sink);
   TRY(layer_backward(block, views, batch, sink));
-  const bool tied_ends_here = block == options.stage.begin && has_head();
+  const bool tied_ends_here = options.config.tied && block == options.stage.begin && has_head();
   return tied_ends_here ? sink.ready(kTokenEmbedding) : Status();
 }
 
 Status Gpt::Impl::reserve(const ActivationShape& shape) {
   if (std::find(reserved_.begin(), reserved_.end(), shape) != reserved_.end()) return {};
+  TRY(reserve_rotary(shape.sequence));
   const BackwardScratch wanted = backward_scratch(options.config, shard, shape, activations);
   if (wanted.bytes > scratch_at.bytes) {
     TRY(grow({scratch, owned_scratch_, "gradients of activations"},
@@ -161,29 +162,25 @@ size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
   const bool train = shape.mode == PassMode::kTrain;
   const DeviceType device = stream.device().type;
   const int64_t width = options.config.width;
-  const int64_t split = local_width();
-  std::vector<MatmulShape> products{{shape.rows(), 3 * split, width},
-                                    {shape.rows(), width, split},
-                                    {shape.rows(), 4 * split, width},
-                                    {shape.rows(), width, 4 * split}};
+  const int64_t rows = shape.rows();
+  std::vector<MatmulShape> products{{rows, local_qkv(), width},
+                                    {rows, width, local_width()},
+                                    {rows, local_hidden_in(), width},
+                                    {rows, width, local_hidden()}};
   if (has_head()) {
     const int64_t chunk = head_rows(options.config, shard, shape.rows(), activations);
     products.push_back({chunk, local_vocabulary(), width});
   }
-  size_t bytes = attention_workspace({.batch = shape.batch,
-                                      .sequence = shape.sequence,
-                                      .heads = options.config.heads / shard.size,
-                                      .head_dim = options.config.head_dim(),
-                                      .kv_heads = options.config.heads / shard.size},
-                                     device);
+  size_t bytes = attention_workspace(attention_shape(shape.batch, shape.sequence), device);
   for (const MatmulShape& product : products) {
     bytes = std::max(bytes, matmul_forward_workspace(product, options.precision, device));
     if (!train) continue;
     bytes = std::max(bytes, matmul_backward_workspace(product, options.precision, device));
   }
   if (!train) return bytes;
-  bytes = std::max(bytes, embedding_backward_workspace({shape.rows(), local_vocabulary()}, device));
-  return std::max(bytes, layernorm_backward_workspace(width, device));
+  bytes = std::max(bytes, embedding_backward_workspace({rows, local_vocabulary()}, device));
+  return std::max(bytes, is_llama() ? rmsnorm_backward_workspace(width, device)
+                                    : layernorm_backward_workspace(width, device));
 }
 
 }  // namespace lockstep

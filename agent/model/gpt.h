@@ -88,18 +88,19 @@ DType activation_dtype(DeviceType device, Precision precision);
 // How a model on that device keeps them.
 ActivationOptions activation_options(const GptOptions& options, DeviceType device);
 
-// Bytes that passes of a shape need: exact, and what a model that is lent them asks for no more.
+// Bytes that passes of a shape need: exact, and a model that is lent them asks for no more, but for
+// a Llama's table of angles (kernels/ops/rotary.h), which it makes for the longest sequence.
 struct GptMemory {
   size_t activations = 0;  // each micro-batch
   size_t scratch = 0;      // once, here and below: gradients of activations
   size_t workspace = 0;    // of the operations, on this device and with the threads that are set
 };
 
-// A GPT-2, or consecutive blocks of one, as pure computation: it holds no parameter and no state of
-// a micro-batch and knows no rank. Blocks are called one by one, forward in ascending order,
-// backward in descending order, and are given what they read. Passes allocate nothing; scratch
-// grows in make_micro_batch() and in begin() of a shape that was not seen before. One thread at a
-// time.
+// A GPT-2 or Llama, or consecutive blocks of one, as pure computation: it holds no parameter and no
+// state of a micro-batch and knows no rank. Blocks are called one by one, forward in ascending
+// order, backward in descending order, and are given what they read. Passes allocate nothing;
+// scratch grows in make_micro_batch() and in begin() of a shape that was not seen before. One
+// thread at a time.
 class Gpt {
  public:
   // After set_threads(), which workspaces depend on. The stream, the ops and the region outlive the

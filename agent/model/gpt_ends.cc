@@ -6,8 +6,7 @@ namespace lockstep {
 namespace {
 
 // Places in block_parameters() of the ends.
-enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };
-enum HeadParameter : size_t { kTied = 0, kFinalNorm = 1 };
+enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // no positions of a Llama
 
 // Rows [begin, ...) of a [rows, columns] matrix.
 View from_row(const View& view, int64_t begin, int64_t columns) {
@@ -18,13 +17,14 @@ View from_row(const View& view, int64_t begin, int64_t columns) {
 }  // namespace
 
 Status Gpt::Impl::embedding_forward(std::span<const ParamView> p, MicroBatch& batch) {
-  CHECK(p.size() == 2);
+  CHECK(p.size() == (is_llama() ? 1 : 2));
   const MicroBatchInput& input = batch.input();
   const View out = batch.stage_input();
+  const bool adds_positions = !is_llama() && shard.index == 0;
   ops.embedding_forward(
       stream, {.tokens = input.tokens,
                .token_table = p[kTokens].value,
-               .position_table = shard.index == 0 ? ConstView(p[kPositions].value) : ConstView(),
+               .position_table = adds_positions ? ConstView(p[kPositions].value) : ConstView(),
                .out = out,
                .batch = input.batch,
                .sequence = input.sequence,
@@ -36,17 +36,18 @@ Status Gpt::Impl::embedding_forward(std::span<const ParamView> p, MicroBatch& ba
 
 Status Gpt::Impl::embedding_backward(MicroBatch& batch, GradSink& sink) {
   const MicroBatchInput& input = batch.input();
-  ops.embedding_backward(stream, {.tokens = input.tokens,
-                                  .dout = scratch_tensor(scratch_at.stream),
-                                  .dtoken_table = sink.buffer(kTokenEmbedding),
-                                  .dposition_table = sink.buffer(kPositionEmbedding),
-                                  .batch = input.batch,
-                                  .sequence = input.sequence,
-                                  .width = options.config.width,
-                                  .vocabulary = local_vocabulary(),
-                                  .vocabulary_begin = local_vocabulary() * shard.index,
-                                  .workspace = workspace});
-  TRY(sink.ready(kPositionEmbedding));
+  ops.embedding_backward(
+      stream, {.tokens = input.tokens,
+               .dout = scratch_tensor(scratch_at.stream),
+               .dtoken_table = sink.buffer(kTokenEmbedding),
+               .dposition_table = is_llama() ? View() : View(sink.buffer(kPositionEmbedding)),
+               .batch = input.batch,
+               .sequence = input.sequence,
+               .width = options.config.width,
+               .vocabulary = local_vocabulary(),
+               .vocabulary_begin = local_vocabulary() * shard.index,
+               .workspace = workspace});
+  if (!is_llama()) TRY(sink.ready(kPositionEmbedding));
   return sink.ready(kTokenEmbedding);
 }
 
@@ -55,11 +56,20 @@ Gpt::Impl::Chunk Gpt::Impl::head_chunk(int64_t begin, const MicroBatch& batch) c
   return {begin, std::min(rows, batch.rows() - begin)};
 }
 
+// The block's parameters are the tied embedding or, last in the table, a head of its own, and the
+// final norm.
+Gpt::Impl::Weights Gpt::Impl::head_weights(std::span<const ParamView> p) const {
+  const bool tied = options.config.tied;
+  return {.weight = tied ? &p.front() : &p.back(),
+          .id = tied ? kTokenEmbedding : parameters.entries.back().id};
+}
+
 Gpt::Impl::Norm Gpt::Impl::head_norm(std::span<const ParamView> p, const MicroBatch& batch) const {
   const ActivationArena& arena = batch.arena();
+  const int64_t place = options.config.tied ? 1 : 0;
+  const int64_t after = std::ssize(p) - place;  // of the norm's and those after it
   return {.h = batch.at(arena.output),
-          .weight = &p[kFinalNorm],
-          .bias = &p[kFinalNorm + 1],
+          .weights = weights_at(place, parameters.entries.back().id + 1 - after, p),
           .mean = batch.f32(arena.mean),
           .rstd = batch.f32(arena.rstd)};
 }
@@ -71,11 +81,11 @@ Gpt::Impl::Product Gpt::Impl::head_product(std::span<const ParamView> p, const C
           .n = local_vocabulary(),
           .k = width,
           .x = from_row(batch.at(batch.arena().norm), chunk.begin, width),
-          .weight = &p[kTied]};
+          .weights = head_weights(p)};
 }
 
 Status Gpt::Impl::head_forward(std::span<const ParamView> p, MicroBatch& batch) {
-  CHECK(p.size() == 3);
+  CHECK(p.size() == (is_llama() ? 2 : 3));
   const ActivationArena& arena = batch.arena();
   forward_norm(head_norm(p, batch), batch.at(arena.layers.back().middle), batch.at(arena.norm),
                batch);
@@ -146,21 +156,19 @@ Status Gpt::Impl::classify_sharded(const Chunk& chunk, MicroBatch& batch) {
 }
 
 Status Gpt::Impl::head_backward(std::span<const ParamView> p, MicroBatch& batch, GradSink& sink) {
-  CHECK(p.size() == 3 && batch.input().targets != nullptr);
+  CHECK(batch.input().targets != nullptr);
   const int64_t width = options.config.width;
   const View dnorm = scratch_tensor(scratch_at.branch);
   Chunk chunk;
   for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
     chunk = head_chunk(row, batch);
     TRY(head_losses(p, chunk, batch));
-    backward_product(
-        head_product(p, chunk, batch),
-        {.dy = batch.logits(), .dx = from_row(dnorm, row, width), .weight_id = kTokenEmbedding},
-        sink);
+    backward_product(head_product(p, chunk, batch),
+                     {.dy = batch.logits(), .dx = from_row(dnorm, row, width)}, sink);
   }
+  if (!options.config.tied) TRY(ready(head_weights(p), sink));
   TRY(region.enter(dnorm, batch.rows() * width));
-  const int64_t norm_id = parameters.entries.back().id - 1;  // the table ends with the final norm
-  return backward_norm(head_norm(p, batch), false, norm_id, batch, sink);
+  return backward_norm(head_norm(p, batch), false, batch, sink);
 }
 
 }  // namespace lockstep

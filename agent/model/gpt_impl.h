@@ -11,8 +11,9 @@
 
 namespace lockstep {
 
-// What is behind Gpt: gpt.cc (life, shapes), gpt_parts.cc (products and norms), gpt_layer.cc,
-// gpt_ends.cc (embedding and head). Every tensor is row-major.
+// What is behind Gpt: gpt.cc (life, shapes), gpt_parts.cc (products, norms, rotary embedding),
+// gpt_layer.cc, gpt_ends.cc (embedding and head). What differs between the families is in
+// gpt_parts.cc, but for the order of a layer's operations. Every tensor is row-major.
 class Gpt::Impl {
  public:
   Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
@@ -41,14 +42,32 @@ class Gpt::Impl {
   Workspace workspace;
 
  private:
+  // What a product or a norm reads of the parameters: a weight and, of a GPT-2, the bias that
+  // follows it in the table.
+  struct Weights {
+    const ParamView* weight = nullptr;
+    const ParamView* bias = nullptr;  // null: none
+    int64_t id = -1;                  // of the weight; the bias has the next
+  };
+  // Parts of a layer that have weights, in the order of the table.
+  enum LayerPart : int64_t { kNorm1, kQkv, kAttentionOut, kNorm2, kHidden, kMlpOut, kLayerParts };
+  Weights layer_weights(int64_t block, LayerPart part, std::span<const ParamView> views) const;
+  Weights weights_at(int64_t place, int64_t id, std::span<const ParamView> views) const;
+  // A bias that follows a sum over shards is added by one of them.
+  Weights with_bias_once(Weights weights) const {
+    if (shard.index != 0) weights.bias = nullptr;
+    return weights;
+  }
+  // All of their gradients are complete.
+  static Status ready(const Weights& weights, GradSink& sink);
+
   // y[m,n] = activation(x[m,k] W^T + b), and its gradients.
   struct Product {
     int64_t m = 0;
     int64_t n = 0;
     int64_t k = 0;
     ConstView x;
-    const ParamView* weight = nullptr;
-    const ParamView* bias = nullptr;  // null: none
+    Weights weights;
   };
   struct ProductOutput {
     View y;
@@ -59,27 +78,26 @@ class Gpt::Impl {
     ConstView dy;
     ConstView x_pre_activation = {};  // x is a GELU of it; dx then is the gradient of it
     View dx;
-    int64_t weight_id = -1;  // the bias, if there is one, has the next id
   };
   void forward_product(const Product& product, const ProductOutput& output);
   void backward_product(const Product& product, const ProductGradient& gradient, GradSink& sink);
 
-  // A norm of the residual stream h, at h's place in the micro-batch's arena.
+  // A norm of the residual stream h, at h's place in the micro-batch's arena: of a GPT-2 a layer
+  // norm, of a Llama an RMS norm.
   struct Norm {
     View h;
-    const ParamView* weight = nullptr;
-    const ParamView* bias = nullptr;
-    float* mean = nullptr;  // null: not kept
+    Weights weights;
+    float* mean = nullptr;  // null: not kept; an RMS norm has none
     float* rstd = nullptr;
   };
   // h += residual (null: nothing); y = norm(h).
   void forward_norm(const Norm& norm, ConstView residual, View y, const MicroBatch& batch);
   // scratch.stream <- (continues ? scratch.stream : 0) + gradient of the norm for scratch.branch.
-  // The ids of the norm's weight and bias are weight_id and the next; both are ready after it.
-  Status backward_norm(const Norm& norm, bool continues, int64_t weight_id, const MicroBatch& batch,
-                       GradSink& sink);
-  // Both of a product's or norm's gradients are complete.
-  static Status ready_pair(int64_t weight_id, GradSink& sink);
+  // The norm's weights are ready after it.
+  Status backward_norm(const Norm& norm, bool continues, const MicroBatch& batch, GradSink& sink);
+
+  // Of a Llama: turns q and k of `qkv` by their positions, or with `inverse` their gradients back.
+  void turn_by_position(View qkv, bool inverse, const MicroBatch& batch);
 
   Status embedding_forward(std::span<const ParamView> views, MicroBatch& batch);
   Status embedding_backward(MicroBatch& batch, GradSink& sink);
@@ -90,12 +108,14 @@ class Gpt::Impl {
                            MicroBatch& batch);
   // The MLP in two halves: to the hidden values, and from them to the next layer's input.
   void hidden_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
+  void swiglu_forward(int64_t block, MicroBatch& batch);
   Status mlp_output_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   Status layer_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                         GradSink& sink);
   // What backward reads and forward has not kept.
   Status recompute(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   void recompute_ops(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
+  View hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch, GradSink& sink);
   Status mlp_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                       GradSink& sink);
   Status attention_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
@@ -108,6 +128,7 @@ class Gpt::Impl {
   };
   Chunk head_chunk(int64_t begin, const MicroBatch& batch) const;
   Norm head_norm(std::span<const ParamView> views, const MicroBatch& batch) const;
+  Weights head_weights(std::span<const ParamView> views) const;
   Product head_product(std::span<const ParamView> views, const Chunk& chunk,
                        const MicroBatch& batch) const;
   Status head_forward(std::span<const ParamView> views, MicroBatch& batch);
@@ -125,23 +146,27 @@ class Gpt::Impl {
   // The stream that the norm at the start of the block adds to its input: null in the stage's
   // first.
   ConstView layer_residual(int64_t block, const MicroBatch& batch) const;
-  AttentionShape attention_shape(const MicroBatch& batch) const;
+  AttentionShape attention_shape(const MicroBatch& batch) const {
+    return attention_shape(batch.input().batch, batch.input().sequence);
+  }
   ClassifierShape classifier_shape(const Chunk& chunk) const;
+  AttentionShape attention_shape(int64_t batch, int64_t sequence) const;
+  Status reserve_rotary(int64_t positions);
 
+  bool is_llama() const { return options.config.family == Family::kLlama; }
   bool has_head() const { return lockstep::has_head(options.stage, options.config); }
   int64_t first_layer_block() const { return std::max<int64_t>(options.stage.begin, 1); }
   int64_t local_width() const { return options.config.width / shard.size; }
+  int64_t local_qkv() const { return options.config.qkv_width() / shard.size; }
+  int64_t local_hidden() const { return options.config.hidden_width() / shard.size; }
+  int64_t local_hidden_in() const { return options.config.hidden_in_width() / shard.size; }
   int64_t local_vocabulary() const {
     return padded_vocabulary(options.config, shard.size) / shard.size;
   }
   // Matrix products add a bias of their output's dtype.
-  ConstView bias_of(const Product& product) const {
-    if (product.bias == nullptr) return {};
-    return dtype == DType::kF32 ? ConstView(product.bias->value) : product.bias->product;
-  }
-  // A bias that follows a sum over shards is added by one of them.
-  const ParamView* bias_once(const ParamView& bias) const {
-    return shard.index == 0 ? &bias : nullptr;
+  ConstView bias_of(const Weights& weights) const {
+    if (weights.bias == nullptr) return {};
+    return dtype == DType::kF32 ? ConstView(weights.bias->value) : weights.bias->product;
   }
 
   // At least `bytes` in `memory`, from `owned` where it has less.
@@ -154,6 +179,8 @@ class Gpt::Impl {
 
   Buffer owned_scratch_;
   Buffer owned_workspace_;
+  Buffer rotary_;  // the table of turn_by_position()
+  int64_t rotary_positions_ = 0;
   std::vector<ActivationShape> reserved_;
 };
 

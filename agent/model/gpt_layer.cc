@@ -1,25 +1,6 @@
 #include "agent/model/gpt_impl.h"
 
 namespace lockstep {
-namespace {
-
-// Places in block_parameters() of a layer; a product's or norm's bias follows its weight.
-enum LayerParameter : size_t {
-  kNorm1 = 0,
-  kQkv = 2,
-  kAttentionOut = 4,
-  kNorm2 = 6,
-  kHidden = 8,
-  kMlpOut = 10,
-  kLayerParameters = 12,
-};
-
-int64_t parameter_id(int64_t block, LayerParameter which) {
-  return kPositionEmbedding + 1 + (block - 1) * static_cast<int64_t>(kLayerParameters) +
-         static_cast<int64_t>(which);
-}
-
-}  // namespace
 
 const LayerActivations& Gpt::Impl::layer_at(int64_t block, const MicroBatch& batch) const {
   return batch.arena().layers[static_cast<size_t>(block - first_layer_block())];
@@ -40,8 +21,7 @@ Gpt::Impl::Norm Gpt::Impl::first_norm(int64_t block, std::span<const ParamView> 
                                       const MicroBatch& batch) const {
   const LayerActivations& at = layer_at(block, batch);
   return {.h = batch.at(at.input),
-          .weight = &p[kNorm1],
-          .bias = &p[kNorm1 + 1],
+          .weights = layer_weights(block, kNorm1, p),
           .mean = batch.f32(at.mean1),
           .rstd = batch.f32(at.rstd1)};
 }
@@ -50,8 +30,7 @@ Gpt::Impl::Norm Gpt::Impl::second_norm(int64_t block, std::span<const ParamView>
                                        const MicroBatch& batch) const {
   const LayerActivations& at = layer_at(block, batch);
   return {.h = batch.at(at.middle),
-          .weight = &p[kNorm2],
-          .bias = &p[kNorm2 + 1],
+          .weights = layer_weights(block, kNorm2, p),
           .mean = batch.f32(at.mean2),
           .rstd = batch.f32(at.rstd2)};
 }
@@ -59,7 +38,6 @@ Gpt::Impl::Norm Gpt::Impl::second_norm(int64_t block, std::span<const ParamView>
 // h1 = input + residual; h2 = h1 + attention(norm1(h1)); output = mlp(norm2(h2)), which the next
 // norm adds to h2.
 Status Gpt::Impl::layer_forward(int64_t block, std::span<const ParamView> p, MicroBatch& batch) {
-  CHECK(p.size() == kLayerParameters);
   TRY(attention_forward(block, p, layer_residual(block, batch), batch));
   hidden_forward(block, p, batch);
   return mlp_output_forward(block, p, batch);
@@ -73,12 +51,12 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
   const int64_t split = local_width();
   forward_norm(first_norm(block, p, batch), residual, batch.at(at.norm1), batch);
   forward_product({.m = batch.rows(),
-                   .n = 3 * split,
+                   .n = local_qkv(),
                    .k = width,
                    .x = batch.at(at.norm1),
-                   .weight = &p[kQkv],
-                   .bias = &p[kQkv + 1]},
+                   .weights = layer_weights(block, kQkv, p)},
                   {.y = batch.at(at.qkv)});
+  if (is_llama()) turn_by_position(batch.at(at.qkv), false, batch);
   ops.attention_forward(stream, {.qkv = batch.at(at.qkv),
                                  .out = batch.at(at.attention),
                                  .lse = batch.f32(at.lse),
@@ -88,8 +66,7 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
                    .n = width,
                    .k = split,
                    .x = batch.at(at.attention),
-                   .weight = &p[kAttentionOut],
-                   .bias = bias_once(p[kAttentionOut + 1])},
+                   .weights = with_bias_once(layer_weights(block, kAttentionOut, p))},
                   {.y = batch.at(at.middle)});
   return region.leave(batch.at(at.middle), batch.rows() * width);
 }
@@ -98,15 +75,27 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
 void Gpt::Impl::hidden_forward(int64_t block, std::span<const ParamView> p, MicroBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
   forward_norm(second_norm(block, p, batch), batch.at(at.input), batch.at(at.norm2), batch);
-  forward_product({.m = batch.rows(),
-                   .n = 4 * local_width(),
-                   .k = options.config.width,
-                   .x = batch.at(at.norm2),
-                   .weight = &p[kHidden],
-                   .bias = &p[kHidden + 1]},
-                  {.y = batch.at(at.hidden),
-                   .pre_activation = batch.at(at.hidden_in),
-                   .activation = Activation::kGelu});
+  const Product product{.m = batch.rows(),
+                        .n = local_hidden_in(),
+                        .k = options.config.width,
+                        .x = batch.at(at.norm2),
+                        .weights = layer_weights(block, kHidden, p)};
+  if (is_llama()) {
+    forward_product(product, {.y = batch.at(at.hidden_in)});
+    swiglu_forward(block, batch);
+    return;
+  }
+  forward_product(product, {.y = batch.at(at.hidden),
+                            .pre_activation = batch.at(at.hidden_in),
+                            .activation = Activation::kGelu});
+}
+
+void Gpt::Impl::swiglu_forward(int64_t block, MicroBatch& batch) {
+  const LayerActivations& at = layer_at(block, batch);
+  ops.swiglu_forward(stream, {.gate_up = batch.at(at.hidden_in),
+                              .y = batch.at(at.hidden),
+                              .rows = batch.rows(),
+                              .width = local_hidden()});
 }
 
 Status Gpt::Impl::mlp_output_forward(int64_t block, std::span<const ParamView> p,
@@ -116,10 +105,9 @@ Status Gpt::Impl::mlp_output_forward(int64_t block, std::span<const ParamView> p
   const View output = layer_output(block, batch);
   forward_product({.m = batch.rows(),
                    .n = options.config.width,
-                   .k = 4 * local_width(),
+                   .k = local_hidden(),
                    .x = batch.at(at.hidden),
-                   .weight = &p[kMlpOut],
-                   .bias = bias_once(p[kMlpOut + 1])},
+                   .weights = with_bias_once(layer_weights(block, kMlpOut, p))},
                   {.y = output});
   TRY(region.leave(output, stream_count));
   if (block + 1 == options.stage.end) {  // no norm follows here that would add it
@@ -130,7 +118,6 @@ Status Gpt::Impl::mlp_output_forward(int64_t block, std::span<const ParamView> p
 
 Status Gpt::Impl::layer_backward(int64_t block, std::span<const ParamView> p, MicroBatch& batch,
                                  GradSink& sink) {
-  CHECK(p.size() == kLayerParameters);
   TRY(recompute(block, p, batch));
   TRY(mlp_backward(block, p, batch, sink));
   return attention_backward(block, p, batch, sink);
@@ -148,42 +135,58 @@ void Gpt::Impl::recompute_ops(int64_t block, std::span<const ParamView> p, Micro
   const LayerActivations& at = layer_at(block, batch);
   forward_norm(first_norm(block, p, batch), {}, batch.at(at.norm1), batch);
   forward_norm(second_norm(block, p, batch), {}, batch.at(at.norm2), batch);
+  if (is_llama()) {
+    swiglu_forward(block, batch);
+    return;
+  }
   ops.gelu_forward(stream, {.x = batch.at(at.hidden_in),
                             .y = batch.at(at.hidden),
-                            .count = batch.rows() * 4 * local_width()});
+                            .count = batch.rows() * local_hidden()});
+}
+
+// The gradient of what the MLP's first product gave: of a GPT-2 it is made in the scratch, with the
+// other product's, of a Llama in the place of the values themselves.
+View Gpt::Impl::hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch,
+                                GradSink& sink) {
+  const LayerActivations& at = layer_at(block, batch);
+  const View hidden_in = batch.at(at.hidden_in);
+  const View dhidden = scratch_tensor(scratch_at.wide);
+  backward_product({.m = batch.rows(),
+                    .n = options.config.width,
+                    .k = local_hidden(),
+                    .x = batch.at(at.hidden),
+                    .weights = weights},
+                   {.dy = scratch_tensor(scratch_at.stream),
+                    .x_pre_activation = is_llama() ? View() : hidden_in,
+                    .dx = dhidden},
+                   sink);
+  if (!is_llama()) return dhidden;
+  ops.swiglu_backward(stream, {.gate_up = hidden_in,
+                               .dy = dhidden,
+                               .dgate_up = hidden_in,
+                               .rows = batch.rows(),
+                               .width = local_hidden()});
+  return hidden_in;
 }
 
 Status Gpt::Impl::mlp_backward(int64_t block, std::span<const ParamView> p, MicroBatch& batch,
                                GradSink& sink) {
-  const LayerActivations& at = layer_at(block, batch);
   const int64_t width = options.config.width;
-  const int64_t split = local_width();
-  const View dhidden = scratch_tensor(scratch_at.wide);
+  const Weights hidden = layer_weights(block, kHidden, p);
+  const Weights output = layer_weights(block, kMlpOut, p);
   const View dnorm = scratch_tensor(scratch_at.branch);
 
+  const View dhidden_in = hidden_backward(block, output, batch, sink);
+  TRY(ready(output, sink));
   backward_product({.m = batch.rows(),
-                    .n = width,
-                    .k = 4 * split,
-                    .x = batch.at(at.hidden),
-                    .weight = &p[kMlpOut],
-                    .bias = &p[kMlpOut + 1]},
-                   {.dy = scratch_tensor(scratch_at.stream),
-                    .x_pre_activation = batch.at(at.hidden_in),
-                    .dx = dhidden,
-                    .weight_id = parameter_id(block, kMlpOut)},
-                   sink);
-  TRY(ready_pair(parameter_id(block, kMlpOut), sink));
-  backward_product({.m = batch.rows(),
-                    .n = 4 * split,
+                    .n = local_hidden_in(),
                     .k = width,
-                    .x = batch.at(at.norm2),
-                    .weight = &p[kHidden],
-                    .bias = &p[kHidden + 1]},
-                   {.dy = dhidden, .dx = dnorm, .weight_id = parameter_id(block, kHidden)}, sink);
-  TRY(ready_pair(parameter_id(block, kHidden), sink));
+                    .x = batch.at(layer_at(block, batch).norm2),
+                    .weights = hidden},
+                   {.dy = dhidden_in, .dx = dnorm}, sink);
+  TRY(ready(hidden, sink));
   TRY(region.enter(dnorm, batch.rows() * width));
-  return backward_norm(second_norm(block, p, batch), true, parameter_id(block, kNorm2), batch,
-                       sink);
+  return backward_norm(second_norm(block, p, batch), true, batch, sink);
 }
 
 Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p, MicroBatch& batch,
@@ -191,21 +194,16 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
   const LayerActivations& at = layer_at(block, batch);
   const int64_t width = options.config.width;
   const int64_t split = local_width();
+  const Weights qkv = layer_weights(block, kQkv, p);
+  const Weights output = layer_weights(block, kAttentionOut, p);
   const View dattention = scratch_tensor(scratch_at.branch);  // done with before dnorm is written
   const View dqkv = scratch_tensor(scratch_at.wide);
   const View dnorm = scratch_tensor(scratch_at.branch);
 
-  backward_product({.m = batch.rows(),
-                    .n = width,
-                    .k = split,
-                    .x = batch.at(at.attention),
-                    .weight = &p[kAttentionOut],
-                    .bias = &p[kAttentionOut + 1]},
-                   {.dy = scratch_tensor(scratch_at.stream),
-                    .dx = dattention,
-                    .weight_id = parameter_id(block, kAttentionOut)},
-                   sink);
-  TRY(ready_pair(parameter_id(block, kAttentionOut), sink));
+  backward_product(
+      {.m = batch.rows(), .n = width, .k = split, .x = batch.at(at.attention), .weights = output},
+      {.dy = scratch_tensor(scratch_at.stream), .dx = dattention}, sink);
+  TRY(ready(output, sink));
   ops.attention_backward(stream, {.dout = dattention,
                                   .qkv = batch.at(at.qkv),
                                   .out = batch.at(at.attention),
@@ -213,21 +211,20 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
                                   .dqkv = dqkv,
                                   .shape = attention_shape(batch),
                                   .workspace = workspace});
-  backward_product({.m = batch.rows(),
-                    .n = 3 * split,
-                    .k = width,
-                    .x = batch.at(at.norm1),
-                    .weight = &p[kQkv],
-                    .bias = &p[kQkv + 1]},
-                   {.dy = dqkv, .dx = dnorm, .weight_id = parameter_id(block, kQkv)}, sink);
-  // A bias of the keys shifts all of a query's scores alike, which softmax does not see: its
-  // gradient is zero. What the kernel has there is rounding, which AdamW would blow up to full
-  // steps that differ from one world size to another.
-  float* dkey_bias = sink.buffer(parameter_id(block, kQkv) + 1) + split;
-  ops.fill(stream, {.out = dkey_bias, .count = split, .value = 0.0f});
-  TRY(ready_pair(parameter_id(block, kQkv), sink));
+  if (is_llama()) turn_by_position(dqkv, true, batch);
+  backward_product(
+      {.m = batch.rows(), .n = local_qkv(), .k = width, .x = batch.at(at.norm1), .weights = qkv},
+      {.dy = dqkv, .dx = dnorm}, sink);
+  if (qkv.bias != nullptr) {
+    // A bias of the keys shifts all of a query's scores alike, which softmax does not see: its
+    // gradient is zero. What the kernel has there is rounding, which AdamW would blow up to full
+    // steps that differ from one world size to another.
+    float* dkey_bias = sink.buffer(qkv.id + 1) + split;
+    ops.fill(stream, {.out = dkey_bias, .count = split, .value = 0.0f});
+  }
+  TRY(ready(qkv, sink));
   TRY(region.enter(dnorm, batch.rows() * width));
-  return backward_norm(first_norm(block, p, batch), true, parameter_id(block, kNorm1), batch, sink);
+  return backward_norm(first_norm(block, p, batch), true, batch, sink);
 }
 
 }  // namespace lockstep

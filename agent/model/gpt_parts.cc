@@ -2,10 +2,30 @@
 
 namespace lockstep {
 
+Gpt::Impl::Weights Gpt::Impl::weights_at(int64_t place, int64_t id,
+                                         std::span<const ParamView> views) const {
+  const ParamView* weight = &views[static_cast<size_t>(place)];
+  return {.weight = weight, .bias = is_llama() ? nullptr : weight + 1, .id = id};
+}
+
+Gpt::Impl::Weights Gpt::Impl::layer_weights(int64_t block, LayerPart part,
+                                            std::span<const ParamView> views) const {
+  const int64_t each = is_llama() ? 1 : 2;  // parameters of a part
+  CHECK(std::ssize(views) == kLayerParts * each);
+  const int64_t before = is_llama() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
+  const int64_t place = part * each;
+  return weights_at(place, before + (block - 1) * kLayerParts * each + place, views);
+}
+
+Status Gpt::Impl::ready(const Weights& weights, GradSink& sink) {
+  if (weights.bias != nullptr) TRY(sink.ready(weights.id + 1));
+  return sink.ready(weights.id);
+}
+
 void Gpt::Impl::forward_product(const Product& product, const ProductOutput& output) {
   ops.matmul_forward(stream, {.x = product.x,
-                              .weight = product.weight->product,
-                              .bias = bias_of(product),
+                              .weight = product.weights.weight->product,
+                              .bias = bias_of(product.weights),
                               .y = output.y,
                               .pre_activation = output.pre_activation,
                               .m = product.m,
@@ -18,28 +38,42 @@ void Gpt::Impl::forward_product(const Product& product, const ProductOutput& out
 
 void Gpt::Impl::backward_product(const Product& product, const ProductGradient& gradient,
                                  GradSink& sink) {
-  float* dbias = product.bias == nullptr ? nullptr : sink.buffer(gradient.weight_id + 1);
-  ops.matmul_backward(stream, {.dy = gradient.dy,
-                               .x = product.x,
-                               .weight = product.weight->product,
-                               .x_pre_activation = gradient.x_pre_activation,
-                               .dx = gradient.dx,
-                               .dweight = sink.buffer(gradient.weight_id),
-                               .dbias = dbias,
-                               .m = product.m,
-                               .n = product.n,
-                               .k = product.k,
-                               .precision = options.precision,
-                               .workspace = workspace});
+  const Weights& weights = product.weights;
+  ops.matmul_backward(stream,
+                      {.dy = gradient.dy,
+                       .x = product.x,
+                       .weight = weights.weight->product,
+                       .x_pre_activation = gradient.x_pre_activation,
+                       .dx = gradient.dx,
+                       .dweight = sink.buffer(weights.id),
+                       .dbias = weights.bias == nullptr ? nullptr : sink.buffer(weights.id + 1),
+                       .m = product.m,
+                       .n = product.n,
+                       .k = product.k,
+                       .precision = options.precision,
+                       .workspace = workspace});
 }
 
 void Gpt::Impl::forward_norm(const Norm& norm, ConstView residual, View y,
                              const MicroBatch& batch) {
+  const View residual_out = residual ? norm.h : View();
+  if (is_llama()) {
+    ops.rmsnorm_forward(stream, {.x = norm.h,
+                                 .residual = residual,
+                                 .residual_out = residual_out,
+                                 .weight = norm.weights.weight->value,
+                                 .y = y,
+                                 .rrms = norm.rstd,
+                                 .rows = batch.rows(),
+                                 .width = options.config.width,
+                                 .epsilon = static_cast<float>(options.config.norm_epsilon)});
+    return;
+  }
   ops.layernorm_forward(stream, {.x = norm.h,
                                  .residual = residual,
-                                 .residual_out = residual ? norm.h : View(),
-                                 .weight = norm.weight->value,
-                                 .bias = norm.bias->value,
+                                 .residual_out = residual_out,
+                                 .weight = norm.weights.weight->value,
+                                 .bias = norm.weights.bias->value,
                                  .y = y,
                                  .mean = norm.mean,
                                  .rstd = norm.rstd,
@@ -47,35 +81,72 @@ void Gpt::Impl::forward_norm(const Norm& norm, ConstView residual, View y,
                                  .width = options.config.width});
 }
 
-Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, int64_t weight_id,
-                                const MicroBatch& batch, GradSink& sink) {
+Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, const MicroBatch& batch,
+                                GradSink& sink) {
+  const Weights& weights = norm.weights;
   const View gradient = scratch_tensor(scratch_at.stream);
-  ops.layernorm_backward(stream, {.dy = scratch_tensor(scratch_at.branch),
+  const View dresidual = continues ? gradient : View();
+  if (is_llama()) {
+    ops.rmsnorm_backward(stream, {.dy = scratch_tensor(scratch_at.branch),
                                   .h = norm.h,
-                                  .weight = norm.weight->value,
-                                  .mean = norm.mean,
-                                  .rstd = norm.rstd,
-                                  .dresidual = continues ? gradient : View(),
+                                  .weight = weights.weight->value,
+                                  .rrms = norm.rstd,
+                                  .dresidual = dresidual,
                                   .dx = gradient,
-                                  .dweight = sink.buffer(weight_id),
-                                  .dbias = sink.buffer(weight_id + 1),
+                                  .dweight = sink.buffer(weights.id),
                                   .rows = batch.rows(),
                                   .width = options.config.width,
                                   .workspace = workspace});
-  return ready_pair(weight_id, sink);
+    return ready(weights, sink);
+  }
+  ops.layernorm_backward(stream, {.dy = scratch_tensor(scratch_at.branch),
+                                  .h = norm.h,
+                                  .weight = weights.weight->value,
+                                  .mean = norm.mean,
+                                  .rstd = norm.rstd,
+                                  .dresidual = dresidual,
+                                  .dx = gradient,
+                                  .dweight = sink.buffer(weights.id),
+                                  .dbias = sink.buffer(weights.id + 1),
+                                  .rows = batch.rows(),
+                                  .width = options.config.width,
+                                  .workspace = workspace});
+  return ready(weights, sink);
 }
 
-Status Gpt::Impl::ready_pair(int64_t weight_id, GradSink& sink) {
-  TRY(sink.ready(weight_id + 1));
-  return sink.ready(weight_id);
+void Gpt::Impl::turn_by_position(View qkv, bool inverse, const MicroBatch& batch) {
+  ops.rotary(
+      stream,
+      {.qkv = qkv, .table = rotary_.f32(), .shape = attention_shape(batch), .inverse = inverse});
 }
 
-AttentionShape Gpt::Impl::attention_shape(const MicroBatch& batch) const {
-  return {.batch = batch.input().batch,
-          .sequence = batch.input().sequence,
+Status Gpt::Impl::reserve_rotary(int64_t positions) {
+  if (!is_llama() || positions <= rotary_positions_) return {};
+  const ModelConfig& config = options.config;
+  const RotaryScaling& scaling = config.rotary_scaling;
+  std::vector<float> table(static_cast<size_t>(positions * config.head_dim()));
+  rotary_table({.head_dim = config.head_dim(),
+                .base = config.rotary_base,
+                .factor = scaling.factor,
+                .low_turns = scaling.low_turns,
+                .high_turns = scaling.high_turns,
+                .original_context = scaling.original_context},
+               positions, table.data());
+  const size_t bytes = table.size() * sizeof(float);
+  TRY(stream.synchronize());  // what is freed below may be in use
+  TRY_ASSIGN(rotary_, Buffer::allocate(stream.device(), bytes, "the rotary embedding's angles"));
+  TRY(copy_bytes(stream, {.to = rotary_.data(), .from = table.data(), .bytes = bytes}));
+  TRY(stream.synchronize());  // the table is gone after it
+  rotary_positions_ = positions;
+  return {};
+}
+
+AttentionShape Gpt::Impl::attention_shape(int64_t batch, int64_t sequence) const {
+  return {.batch = batch,
+          .sequence = sequence,
           .heads = options.config.heads / shard.size,
           .head_dim = options.config.head_dim(),
-          .kv_heads = options.config.heads / shard.size};
+          .kv_heads = options.config.kv_head_count() / shard.size};
 }
 
 }  // namespace lockstep

@@ -3,21 +3,19 @@
 
     make_gpt2_golden.py OUT.safetensors        needs PyTorch (Debian: python3-torch)
 
-Names are those of Hugging Face's GPT2LMHeadModel; matrices are [out, in] as in torch.nn.Linear. All
-is computed in double precision and stored as fp32, so that whoever compares sees its own error.
+Names are those of Hugging Face's GPT2LMHeadModel; matrices are [out, in] as in torch.nn.Linear.
+golden.py says how it is computed.
 """
-import json
 import math
-import struct
 import sys
 
 import torch
 import torch.nn.functional as F
 
+import golden
+
 LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY = 2, 16, 2, 8, 17
 BATCH, STEPS = 4, 10
-OPTIMIZER = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-CLIP_NORM = 0.5
 SEED = 20
 
 
@@ -48,8 +46,7 @@ def initial_weights(generator):
         linear(prefix + "mlp.c_fc", 4 * c, c)
         linear(prefix + "mlp.c_proj", c, 4 * c)
     norm("transformer.ln_f")
-    # As the reader will have them: fp32 values.
-    return {name: w.float().double().requires_grad_() for name, w in weights.items()}
+    return golden.as_the_reader_has_them(weights)
 
 
 def loss_of(w, tokens, targets):
@@ -78,54 +75,13 @@ def loss_of(w, tokens, targets):
     return F.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1))
 
 
-def write_safetensors(path, tensors, metadata):
-    """https://huggingface.co/docs/safetensors: 8 bytes of length, a JSON header, the data."""
-    header, blobs, offset = {"__metadata__": metadata}, [], 0
-    for name, tensor in tensors.items():
-        dtype = "I32" if tensor.dtype == torch.int32 else "F32"
-        blob = tensor.contiguous().numpy().tobytes()
-        header[name] = {"dtype": dtype, "shape": list(tensor.shape),
-                        "data_offsets": [offset, offset + len(blob)]}
-        blobs.append(blob)
-        offset += len(blob)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
-
-
 def main(path):
     generator = torch.Generator().manual_seed(SEED)
     w = initial_weights(generator)
     text = torch.randint(VOCABULARY, (STEPS, BATCH, CONTEXT + 1), generator=generator)
-    tokens, targets = text[:, :, :-1], text[:, :, 1:]
-    out = {"tokens": tokens.int(), "targets": targets.int()}
-    out.update({"initial." + name: value.detach().float() for name, value in w.items()})
-
-    optimizer = torch.optim.AdamW([
-        {"params": [v for v in w.values() if v.dim() > 1]},
-        {"params": [v for v in w.values() if v.dim() == 1], "weight_decay": 0.0}], **OPTIMIZER)
-    losses, norms = [], []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = loss_of(w, tokens[step], targets[step])
-        loss.backward()
-        if step == 0:
-            out.update({"gradient." + name: value.grad.float() for name, value in w.items()})
-        norms.append(torch.nn.utils.clip_grad_norm_(list(w.values()), CLIP_NORM))
-        optimizer.step()
-        losses.append(loss.detach())
-    out["losses"] = torch.stack(losses).float()
-    out["norms"] = torch.stack(norms).float()
-    out.update({"final." + name: value.detach().float() for name, value in w.items()})
-    write_safetensors(path, out, {
-        "layers": str(LAYERS), "width": str(WIDTH), "heads": str(HEADS), "context": str(CONTEXT),
-        "vocabulary": str(VOCABULARY), "learningRate": str(OPTIMIZER["lr"]),
-        "beta1": str(OPTIMIZER["betas"][0]), "beta2": str(OPTIMIZER["betas"][1]),
-        "epsilon": str(OPTIMIZER["eps"]), "weightDecay": str(OPTIMIZER["weight_decay"]),
-        "clipNorm": str(CLIP_NORM), "torch": torch.__version__})
-    print(f"{path}: losses {losses[0]:.4f} to {losses[-1]:.4f}, gradient norms "
-          f"{min(norms):.3f} to {max(norms):.3f}, PyTorch {torch.__version__}")
+    golden.write_training(path, w, loss_of, text, {
+        "layers": LAYERS, "width": WIDTH, "heads": HEADS, "context": CONTEXT,
+        "vocabulary": VOCABULARY})
 
 
 if __name__ == "__main__":

@@ -11,16 +11,16 @@ but the model's. The loss is computed in double precision of the rounded weights
 """
 import json
 import math
-import struct
 import sys
 
 import torch
 import torch.nn.functional as F
 
+import golden
+
 LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY = 2, 16, 2, 8, 17
 BATCH = 4
 SEED = 21
-DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.uint8: "U8"}
 
 
 def weights():
@@ -87,34 +87,13 @@ def loss_of(state, tokens, targets):
     return F.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1)).item()
 
 
-def blob_of(tensor):
-    flat = tensor.contiguous().view(-1)
-    if tensor.dtype == torch.bfloat16:  # which NumPy does not have
-        flat = flat.view(torch.int16)
-    return flat.numpy().tobytes()
-
-
-def write_safetensors(path, state, metadata):
-    """https://huggingface.co/docs/safetensors: 8 bytes of length, a JSON header, the data."""
-    header, blobs, offset = {"__metadata__": metadata}, [], 0
-    for name, tensor in state.items():
-        blobs.append(blob_of(tensor))
-        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape),
-                        "data_offsets": [offset, offset + len(blobs[-1])]}
-        offset += len(blobs[-1])
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
-
-
 def main(path):
     state = weights()
     generator = torch.Generator().manual_seed(SEED + 1)
     text = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1), generator=generator)
     tokens, targets = text[:, :-1], text[:, 1:]
     loss = loss_of({name: value.double() for name, value in state.items()}, tokens, targets)
-    write_safetensors(path, state, {
+    golden.write_safetensors(path, state, {
         "format": "pt", "heads": str(HEADS), "loss": repr(loss),
         "tokens": json.dumps(tokens.flatten().tolist()),
         "targets": json.dumps(targets.flatten().tolist()), "torch": torch.__version__})

@@ -1,5 +1,5 @@
-// The model against PyTorch: tests/golden/make_gpt2_golden.py says what the file holds. The file is
-// the committed one, or that of LOCKSTEP_GOLDEN_FILE.
+// The model against PyTorch: tests/golden/make_gpt2_golden.py and make_llama_golden.py say what the
+// files hold. The files are the committed ones, or the one of LOCKSTEP_GOLDEN_FILE.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,6 +14,7 @@
 #include "agent/optim/adamw_optimizer.h"
 #include "agent/optim/clip.h"
 #include "common/base/json.h"
+#include "tests/agent/model/golden_config.h"
 #include "tests/agent/model/tiny_gpt.h"
 
 namespace lockstep {
@@ -56,9 +57,23 @@ class Golden {
   std::string metadata(const char* key) const {
     return string_member(*find_member(header_, "__metadata__"), key).value();
   }
+  // All of a parameter: its parts one after the other, where the file has them apart.
+  std::vector<float> parameter(const std::string& prefix, const Parameter& parameter) const {
+    std::vector<float> values;
+    for (const ParameterPart& part : parameter.parts) {
+      if (part.name.empty()) break;
+      const std::vector<float> rows = tensor<float>(prefix + part.name);
+      values.insert(values.end(), rows.begin(), rows.end());
+    }
+    return values.empty() ? tensor<float>(prefix + parameter.name) : values;
+  }
   ModelConfig config() const {
+    if (is_llama()) return testing::golden_llama([this](const char* key) { return metadata(key); });
     return {integer("layers"), integer("width"), integer("heads"), integer("context"),
             integer("vocabulary")};
+  }
+  bool is_llama() const {
+    return find_member(*find_member(header_, "__metadata__"), "family") != nullptr;
   }
 
  private:
@@ -67,16 +82,17 @@ class Golden {
   Json header_;
 };
 
-std::string golden_path() {
-  const char* fresh = std::getenv("LOCKSTEP_GOLDEN_FILE");
-  return fresh != nullptr ? fresh : LOCKSTEP_SOURCE_DIR "/tests/golden/gpt2.safetensors";
+std::vector<std::string> golden_paths() {
+  if (const char* fresh = std::getenv("LOCKSTEP_GOLDEN_FILE")) return {fresh};
+  return {LOCKSTEP_SOURCE_DIR "/tests/golden/gpt2.safetensors",
+          LOCKSTEP_SOURCE_DIR "/tests/golden/llama.safetensors"};
 }
 
-class GptAgainstPyTorch : public ::testing::Test {
+class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     for (const Parameter& parameter : parameter_table(config_)) {
-      const std::vector<float> values = golden_.tensor<float>("initial." + parameter.name);
+      const std::vector<float> values = golden_.parameter("initial.", parameter);
       ASSERT_EQ(values.size(), static_cast<size_t>(parameter.count())) << parameter.name;
       std::copy(values.begin(), values.end(), gpt_.store.values_of(parameter.id).begin());
     }
@@ -94,7 +110,7 @@ class GptAgainstPyTorch : public ::testing::Test {
   // The key's bias is left out: its true gradient is zero, what one sees of it is rounding.
   void expect_close(const std::string& prefix, const Parameter& parameter,
                     std::span<const float> ours, double tolerance) const {
-    const std::vector<float> theirs = golden_.tensor<float>(prefix + parameter.name);
+    const std::vector<float> theirs = golden_.parameter(prefix, parameter);
     ASSERT_EQ(theirs.size(), ours.size()) << parameter.name;
     double largest = 0;
     for (const float value : theirs)
@@ -107,7 +123,7 @@ class GptAgainstPyTorch : public ::testing::Test {
     }
   }
 
-  const Golden golden_{golden_path()};
+  const Golden golden_{GetParam()};
   const ModelConfig config_ = golden_.config();
   const std::vector<int32_t> tokens_ = golden_.tensor<int32_t>("tokens");
   const std::vector<int32_t> targets_ = golden_.tensor<int32_t>("targets");
@@ -117,7 +133,7 @@ class GptAgainstPyTorch : public ::testing::Test {
   TinyGpt gpt_{config_, {batch_, config_.context}};
 };
 
-TEST_F(GptAgainstPyTorch, HasItsLossAndAllItsGradients) {
+TEST_P(GptAgainstPyTorch, HasItsLossAndAllItsGradients) {
   gpt_.sink.begin_step();
   const double loss = gpt_.forward_backward(input(0));
   const auto rows = static_cast<double>(batch_ * config_.context);
@@ -127,7 +143,7 @@ TEST_F(GptAgainstPyTorch, HasItsLossAndAllItsGradients) {
   }
 }
 
-TEST_F(GptAgainstPyTorch, TakesItsTenStepsOfAdamWWithClippingAndDecay) {
+TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
   AdamWOptimizer optimizer = AdamWOptimizer::create(config_, gpt_.store.arena(),
                                                     {.parameters = gpt_.store.values().data(),
                                                      .gradients = gpt_.sink.gradients().data()},
@@ -140,7 +156,7 @@ TEST_F(GptAgainstPyTorch, TakesItsTenStepsOfAdamWWithClippingAndDecay) {
   GradientNorm norm =
       GradientNorm::create(config_, gpt_.store.arena(), gpt_.sink.gradients().data(), {}, cpu_ops())
           .value();
-  ASSERT_EQ(losses_.size(), 10u);
+  ASSERT_EQ(losses_.size(), golden_.is_llama() ? 20u : 10u);
   for (size_t step = 0; step < losses_.size(); ++step) {
     gpt_.sink.begin_step();
     const double loss = gpt_.forward_backward(input(step));
@@ -166,6 +182,11 @@ TEST_F(GptAgainstPyTorch, TakesItsTenStepsOfAdamWWithClippingAndDecay) {
     expect_close("final.", parameter, gpt_.store.values_of(parameter.id), kFinalTolerance);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Files, GptAgainstPyTorch, ::testing::ValuesIn(golden_paths()),
+                         [](const auto& info) {
+                           return info.param.ends_with("llama.safetensors") ? "Llama" : "Gpt2";
+                         });
 
 }  // namespace
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <array>
 #include <barrier>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "agent/model/gpt.h"
@@ -19,6 +20,31 @@ using testing::TinyGpt;
 
 const ModelConfig kTiny{3, 16, 4, 8, 17};
 
+// Heads of 4 values, of which two of the queries share one of the keys.
+ModelConfig tiny_llama(bool tied) {
+  return {.layers = 3,
+          .width = 16,
+          .heads = 4,
+          .context = 8,
+          .vocabulary = 17,
+          .family = Family::kLlama,
+          .hidden = 24,
+          .tied = tied,
+          .kv_heads = 2};
+}
+
+// What is split over stages or shards.
+class EachSplitModel : public ::testing::TestWithParam<ModelConfig> {
+ protected:
+  const ModelConfig config_ = GetParam();
+};
+INSTANTIATE_TEST_SUITE_P(Models, EachSplitModel,
+                         ::testing::Values(kTiny, tiny_llama(true), tiny_llama(false)),
+                         [](const auto& info) {
+                           return std::string(family_name(info.param.family)) +
+                                  (info.param.tied ? "Tied" : "Untied");
+                         });
+
 // One stage of a pipeline, and the whole of it.
 struct Part {
   Gpt model;
@@ -28,15 +54,15 @@ struct Part {
 };
 using Pipeline = std::vector<std::unique_ptr<Part>>;
 
-Pipeline make_pipeline(int64_t size, const ActivationShape& shape, Stream& stream, TpRegion& region,
-                       Recompute recompute = Recompute::kNone) {
+Pipeline make_pipeline(const ModelConfig& config, int64_t size, const ActivationShape& shape,
+                       Stream& stream, TpRegion& region, Recompute recompute = Recompute::kNone) {
   Pipeline pipeline;
   for (int64_t index = 0; index < size; ++index) {
-    const Stage stage = pipeline_stage(kTiny, size, index);
-    Gpt model = Gpt::create({.config = kTiny, .stage = stage, .recompute = recompute}, cpu_ops(),
+    const Stage stage = pipeline_stage(config, size, index);
+    Gpt model = Gpt::create({.config = config, .stage = stage, .recompute = recompute}, cpu_ops(),
                             stream, region)
                     .value();
-    ArenaStore store(kTiny, stage);
+    ArenaStore store(config, stage);
     store.initialise({}, 1);
     ArenaSink sink(store.arena());
     MicroBatch batch = model.make_micro_batch(shape).value();
@@ -51,8 +77,8 @@ void run_forward(Pipeline& pipeline, const Text& text) {
     Part& part = *pipeline[i];
     ASSERT_TRUE(part.model.begin(part.batch, text.input()).ok());
     if (i > 0) {
-      std::copy_n(pipeline[i - 1]->batch.stage_output().f32(), text.rows() * kTiny.width,
-                  part.batch.stage_input().f32());
+      std::copy_n(pipeline[i - 1]->batch.stage_output().f32(),
+                  text.rows() * part.model.config().width, part.batch.stage_input().f32());
     }
     ASSERT_TRUE(forward_pass(part.model, part.store, part.batch).ok());
   }
@@ -62,8 +88,8 @@ void run_backward(Pipeline& pipeline, const Text& text) {
   for (size_t i = pipeline.size(); i-- > 0;) {
     Part& part = *pipeline[i];
     if (i + 1 < pipeline.size()) {
-      std::copy_n(pipeline[i + 1]->model.stage_gradient().f32(), text.rows() * kTiny.width,
-                  part.model.stage_gradient().f32());
+      std::copy_n(pipeline[i + 1]->model.stage_gradient().f32(),
+                  text.rows() * part.model.config().width, part.model.stage_gradient().f32());
     }
     ASSERT_TRUE(backward_pass(part.model, part.store, part.batch, part.sink).ok());
   }
@@ -80,19 +106,19 @@ std::vector<float> summed_gradient(const Pipeline& pipeline, const Parameter& pa
   return sum;
 }
 
-TEST(GptStages, TogetherAreTheWholeModel) {
-  const Text text(kTiny, 4, 8, 5);
-  TinyGpt whole(kTiny, {4, 8});
+TEST_P(EachSplitModel, IsItsStagesTogether) {
+  const Text text(config_, 4, 8, 5);
+  TinyGpt whole(config_, {4, 8});
   whole.sink.begin_step();
   const double loss = whole.forward_backward(text.input());
   Stream stream;
   WholeTensor no_shards;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
-    Pipeline pipeline = make_pipeline(3, {4, 8}, stream, no_shards, recompute);
+    Pipeline pipeline = make_pipeline(config_, 3, {4, 8}, stream, no_shards, recompute);
     run_forward(pipeline, text);
     run_backward(pipeline, text);
     EXPECT_NEAR(sum_of_losses(pipeline.back()->batch), loss, 1e-6 * loss);
-    for (const Parameter& parameter : parameter_table(kTiny)) {
+    for (const Parameter& parameter : parameter_table(config_)) {
       const std::vector<float> sum = summed_gradient(pipeline, parameter);
       const std::span<float> expected = whole.sink.of(parameter.id);
       for (size_t i = 0; i < sum.size(); ++i) {
@@ -102,11 +128,11 @@ TEST(GptStages, TogetherAreTheWholeModel) {
   }
 }
 
-TEST(GptStages, SayOnceAndInDescendingOrderWhichGradientsAreComplete) {
-  const Text text(kTiny, 4, 8, 5);
+TEST_P(EachSplitModel, OfAStageSaysOnceAndInDescendingOrderWhichGradientsAreComplete) {
+  const Text text(config_, 4, 8, 5);
   Stream stream;
   WholeTensor no_shards;
-  Pipeline pipeline = make_pipeline(3, {4, 8}, stream, no_shards);
+  Pipeline pipeline = make_pipeline(config_, 3, {4, 8}, stream, no_shards);
   run_forward(pipeline, text);
   run_backward(pipeline, text);
   for (const std::unique_ptr<Part>& part : pipeline) {
@@ -171,7 +197,7 @@ ShardOutcome run_shard(ThreadRegion::Shared& shared, int64_t index, const GptOpt
   Stream stream;
   ThreadRegion region(shared, index);
   Gpt model = Gpt::create(options, cpu_ops(), stream, region).value();
-  ArenaStore store(kTiny, whole_model(kTiny), region.shard());
+  ArenaStore store(options.config, options.stage, region.shard());
   store.initialise(region.shard(), 1);
   ArenaSink sink(store.arena());
   MicroBatch batch = model.make_micro_batch({text.batch, text.sequence}).value();
@@ -182,8 +208,8 @@ ShardOutcome run_shard(ThreadRegion::Shared& shared, int64_t index, const GptOpt
 }
 
 void expect_shards_are_the_whole(const GptOptions& options) {
-  const Text text(kTiny, 4, 8, 5);
-  TinyGpt whole(kTiny, {4, 8});
+  const Text text(options.config, 4, 8, 5);
+  TinyGpt whole(options.config, {4, 8});
   whole.sink.begin_step();
   const double loss = whole.forward_backward(text.input());
 
@@ -196,7 +222,7 @@ void expect_shards_are_the_whole(const GptOptions& options) {
   for (int64_t index = 0; index < 2; ++index) {
     const ShardOutcome& shard = shards[static_cast<size_t>(index)];
     EXPECT_NEAR(shard.loss, loss, 1e-6 * loss);
-    for (const Parameter& parameter : parameter_table(kTiny)) {
+    for (const Parameter& parameter : parameter_table(options.config)) {
       const ArenaEntry& entry = *shard.arena.find(parameter.id);
       const std::span<float> expected = whole.sink.of(parameter.id);
       for (const ShardRun& run : shard_runs(parameter, entry, {index, 2})) {
@@ -210,14 +236,14 @@ void expect_shards_are_the_whole(const GptOptions& options) {
   }
 }
 
-TEST(GptShards, TogetherAreTheWholeModel) {
-  expect_shards_are_the_whole({.config = kTiny, .stage = whole_model(kTiny)});
+TEST_P(EachSplitModel, IsItsShardsTogether) {
+  expect_shards_are_the_whole({.config = config_, .stage = whole_model(config_)});
 }
 
-TEST(GptShards, TogetherAreTheWholeModelWithAHeadInChunksAndBlocksComputedAgain) {
+TEST_P(EachSplitModel, IsItsShardsTogetherWithAHeadInChunksAndBlocksComputedAgain) {
   constexpr int64_t kFourRows = 4 * 9;  // 9 columns a shard
-  expect_shards_are_the_whole({.config = kTiny,
-                               .stage = whole_model(kTiny),
+  expect_shards_are_the_whole({.config = config_,
+                               .stage = whole_model(config_),
                                .recompute = Recompute::kBlocks,
                                .head_logits_max = kFourRows});
 }

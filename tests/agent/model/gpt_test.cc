@@ -19,6 +19,29 @@ using testing::Text;
 using testing::TinyGpt;
 
 const ModelConfig kTiny{2, 16, 2, 8, 17};
+const ModelConfig kTinyLlama{.layers = 2,
+                             .width = 16,
+                             .heads = 4,
+                             .context = 8,
+                             .vocabulary = 17,
+                             .family = Family::kLlama,
+                             .hidden = 24,
+                             .kv_heads = 2};
+
+ModelConfig with_own_head(ModelConfig config) {
+  config.tied = false;
+  return config;
+}
+
+// Each family, with a tied head and with one of its own.
+class EachModel : public ::testing::TestWithParam<ModelConfig> {};
+INSTANTIATE_TEST_SUITE_P(Models, EachModel,
+                         ::testing::Values(kTiny, with_own_head(kTiny), kTinyLlama,
+                                           with_own_head(kTinyLlama)),
+                         [](const auto& info) {
+                           return std::string(family_name(info.param.family)) +
+                                  (info.param.tied ? "Tied" : "Untied");
+                         });
 
 // Values of everyday size, so that every gradient stands out from rounding.
 void enlarge(ArenaStore& store, uint64_t seed) {
@@ -43,7 +66,7 @@ bool is_key_bias(const Parameter& parameter, int64_t element, int64_t width) {
 
 TEST(Gpt, BeginsWithTheLossOfAGuess) {
   for (const ModelConfig& config :
-       {kTiny, ModelConfig{4, 128, 4, 64, 256}, ModelConfig{2, 64, 4, 32, 5000}}) {
+       {kTiny, kTinyLlama, ModelConfig{4, 128, 4, 64, 256}, ModelConfig{2, 64, 4, 32, 5000}}) {
     TinyGpt gpt(config, {4, config.context, PassMode::kEvaluate});
     const Text text(config, 4, config.context, 7);
     const double loss = gpt.loss(text.input()) / static_cast<double>(text.rows());
@@ -55,9 +78,15 @@ TEST(Gpt, BeginsWithTheLossOfAGuess) {
 // Central differences of a loss in fp32, summed over 20 tokens: with a step of 1e-2 rounding and
 // the third derivative leave about 1e-3 of a gradient. The bound is per parameter, on the whole
 // tensor.
-TEST(Gpt, HasTheGradientsOfFiniteDifferencesInEveryParameter) {
+TEST_P(EachModel, HasTheGradientsOfFiniteDifferencesInEveryParameter) {
   constexpr float kStep = 1e-2f;
-  const ModelConfig config{2, 8, 2, 5, 11};
+  ModelConfig config = GetParam();
+  config.width = 8;
+  config.heads = 2;
+  config.context = 5;
+  config.vocabulary = 11;
+  if (config.family == Family::kLlama) config.hidden = 6;
+  if (config.kv_heads > 0) config.kv_heads = 1;
   TinyGpt gpt(config, {4, 5});
   enlarge(gpt.store, 3);
   const Text text(config, 4, 5, 5);
@@ -97,31 +126,33 @@ TEST(Gpt, HasNoGradientInTheKeysBias) {
   }
 }
 
-TEST(Gpt, AccumulatesTwoMicroBatchesToOneOfDoubleSize) {
-  const Text text(kTiny, 4, 8, 5);
-  TinyGpt whole(kTiny, {4, 8});
+TEST_P(EachModel, AccumulatesTwoMicroBatchesToOneOfDoubleSize) {
+  const ModelConfig config = GetParam();
+  const Text text(config, 4, 8, 5);
+  TinyGpt whole(config, {4, 8});
   enlarge(whole.store, 3);
   whole.sink.begin_step();
   const double loss = whole.forward_backward(text.input());
-  TinyGpt halves(kTiny, {2, 8});
+  TinyGpt halves(config, {2, 8});
   enlarge(halves.store, 3);
   halves.sink.begin_step();
   const double first = halves.forward_backward(text.input(0, 2));
   const double second = halves.forward_backward(text.input(2, 2));
   EXPECT_NEAR(first + second, loss, 1e-6 * loss);
   EXPECT_EQ(halves.sink.micro_batches(), 2);
-  for (const Parameter& parameter : parameter_table(kTiny)) {
+  for (const Parameter& parameter : parameter_table(config)) {
     EXPECT_LT(difference(halves.sink.of(parameter.id), whole.sink.of(parameter.id)), 1e-5)
         << parameter.name;
   }
 }
 
-TEST(Gpt, IsTheSameBitForBitEveryTime) {
-  const Text text(kTiny, 4, 8, 5);
+TEST_P(EachModel, IsTheSameBitForBitEveryTime) {
+  const ModelConfig config = GetParam();
+  const Text text(config, 4, 8, 5);
   for (const int thread_count : {1, 2}) {
     set_threads(thread_count);
-    TinyGpt first(kTiny, {4, 8});
-    TinyGpt second(kTiny, {4, 8});
+    TinyGpt first(config, {4, 8});
+    TinyGpt second(config, {4, 8});
     for (TinyGpt* gpt : {&first, &second}) {
       gpt->sink.begin_step();
       gpt->forward_backward(text.input());
@@ -136,17 +167,19 @@ TEST(Gpt, IsTheSameBitForBitEveryTime) {
   set_threads(1);
 }
 
-TEST(Gpt, EvaluatesToTheLossOfTraining) {
-  const Text text(kTiny, 4, 8, 5);
-  TinyGpt train(kTiny, {4, 8});
-  TinyGpt evaluate(kTiny, {4, 8, PassMode::kEvaluate});
+TEST_P(EachModel, EvaluatesToTheLossOfTraining) {
+  const ModelConfig config = GetParam();
+  const Text text(config, 4, 8, 5);
+  TinyGpt train(config, {4, 8});
+  TinyGpt evaluate(config, {4, 8, PassMode::kEvaluate});
   EXPECT_EQ(train.forward_backward(text.input()), evaluate.loss(text.input()));
 }
 
-TEST(Gpt, TakesSmallerBatchesThanItsArenaWasMadeFor) {
-  const Text text(kTiny, 2, 5, 5);
-  TinyGpt fitted(kTiny, {2, 5});
-  TinyGpt roomy(kTiny, {4, 8});
+TEST_P(EachModel, TakesSmallerBatchesThanItsArenaWasMadeFor) {
+  const ModelConfig config = GetParam();
+  const Text text(config, 2, 5, 5);
+  TinyGpt fitted(config, {2, 5});
+  TinyGpt roomy(config, {4, 8});
   for (TinyGpt* gpt : {&fitted, &roomy}) {
     gpt->sink.begin_step();
     gpt->forward_backward(text.input());
@@ -163,12 +196,13 @@ TEST(Gpt, LeavesOutTokensWithoutATarget) {
   EXPECT_NEAR(gpt.forward_backward(text.input()), all - last, 1e-6 * all);
 }
 
-TEST(Gpt, SaysOnceAndInDescendingOrderWhichGradientsAreComplete) {
-  TinyGpt gpt(kTiny, {4, 8});
+TEST_P(EachModel, SaysOnceAndInDescendingOrderWhichGradientsAreComplete) {
+  const ModelConfig config = GetParam();
+  TinyGpt gpt(config, {4, 8});
   gpt.sink.begin_step();
-  gpt.forward_backward(Text(kTiny, 4, 8, 5).input());
+  gpt.forward_backward(Text(config, 4, 8, 5).input());
   std::vector<int64_t> expected;
-  for (const Parameter& parameter : parameter_table(kTiny)) {
+  for (const Parameter& parameter : parameter_table(config)) {
     expected.insert(expected.begin(), parameter.id);
   }
   EXPECT_EQ(gpt.sink.ready_ids(), expected);
@@ -207,37 +241,40 @@ TEST(Gpt, StaysCloseInBf16AndTakesBf16Copies) {
   }
 }
 
-TEST(Gpt, UsesTheMemoryThatThePlanSays) {
-  TinyGpt gpt(kTiny, {4, 8});
+TEST_P(EachModel, UsesTheMemoryThatThePlanSays) {
+  const ModelConfig config = GetParam();
+  TinyGpt gpt(config, {4, 8});
   const MemoryPlan plan = memory_plan(
-      kTiny, {.stage = whole_model(kTiny), .shard = {}, .shape = {.batch = 4, .sequence = 8}});
+      config, {.stage = whole_model(config), .shard = {}, .shape = {.batch = 4, .sequence = 8}});
   EXPECT_EQ(plan.activations, gpt.batch.arena().bytes);
   EXPECT_EQ(plan.weights, gpt.model.parameters().count * 4);
 }
 
-GptOptions tiny_options(Recompute recompute, int64_t head_logits_max = kHeadLogitsMax) {
-  return {.config = kTiny,
-          .stage = whole_model(kTiny),
+GptOptions tiny_options(const ModelConfig& config, Recompute recompute,
+                        int64_t head_logits_max = kHeadLogitsMax) {
+  return {.config = config,
+          .stage = whole_model(config),
           .recompute = recompute,
           .head_logits_max = head_logits_max};
 }
 
 // The weight's gradient is summed chunk by chunk: fp32 in another order.
-TEST(Gpt, HasTheSameGradientsWithAHeadInChunks) {
-  const Text text(kTiny, 3, 7, 5);
-  TinyGpt whole(kTiny, {3, 7});
+TEST_P(EachModel, HasTheSameGradientsWithAHeadInChunks) {
+  const ModelConfig config = GetParam();
+  const Text text(config, 3, 7, 5);
+  TinyGpt whole(config, {3, 7});
   enlarge(whole.store, 3);
   whole.sink.begin_step();
   const double loss = whole.forward_backward(text.input());
   for (const int64_t rows : {1, 4, 8, 16}) {
-    TinyGpt chunked(tiny_options(Recompute::kNone, rows * kTiny.vocabulary), {3, 7});
+    TinyGpt chunked(tiny_options(config, Recompute::kNone, rows * config.vocabulary), {3, 7});
     ASSERT_EQ(chunked.batch.arena().head_rows, rows);
     EXPECT_LT(chunked.batch.arena().bytes, whole.batch.arena().bytes);
     enlarge(chunked.store, 3);
     chunked.sink.begin_step();
     EXPECT_NEAR(chunked.forward_backward(text.input()), loss, 1e-6 * loss);
     EXPECT_NEAR(chunked.loss(text.input()), loss, 1e-6 * loss);
-    for (const Parameter& parameter : parameter_table(kTiny)) {
+    for (const Parameter& parameter : parameter_table(config)) {
       EXPECT_LT(difference(chunked.sink.of(parameter.id), whole.sink.of(parameter.id)), 1e-6)
           << parameter.name << " with chunks of " << rows << " rows";
     }
@@ -264,10 +301,11 @@ TEST(Gpt, GivesTheLogitsOfTheRowsThatAreAskedFor) {
 }
 
 // Two micro-batches are between forward and backward at a time, one of them smaller than the arena.
-TEST(Gpt, HasTheSameGradientsBitForBitWhateverItComputesAgain) {
-  const Text text(kTiny, 4, 8, 5);
+TEST_P(EachModel, HasTheSameGradientsBitForBitWhateverItComputesAgain) {
+  const ModelConfig config = GetParam();
+  const Text text(config, 4, 8, 5);
   const auto gradients = [&](Recompute recompute) {
-    TinyGpt gpt(tiny_options(recompute), {4, 8});
+    TinyGpt gpt(tiny_options(config, recompute), {4, 8});
     enlarge(gpt.store, 3);
     MicroBatch other = gpt.model.make_micro_batch({4, 8}).value();
     gpt.sink.begin_step();

@@ -14,6 +14,14 @@ using testing::Text;
 using testing::TinyGpt;
 
 const ModelConfig kTiny{2, 16, 2, 8, 17};
+const ModelConfig kTinyLlama{.layers = 2,
+                             .width = 16,
+                             .heads = 4,
+                             .context = 8,
+                             .vocabulary = 17,
+                             .family = Family::kLlama,
+                             .hidden = 24,
+                             .kv_heads = 2};
 
 // Operations that do nothing: what is left of a pass is the model's own work.
 template <class Args>
@@ -25,8 +33,13 @@ OpTable idle_ops() {
   ops.embedding_backward = nothing<EmbeddingBackward>;
   ops.layernorm_forward = nothing<LayerNormForward>;
   ops.layernorm_backward = nothing<LayerNormBackward>;
+  ops.rmsnorm_forward = nothing<RmsNormForward>;
+  ops.rmsnorm_backward = nothing<RmsNormBackward>;
   ops.matmul_forward = nothing<MatmulForward>;
   ops.matmul_backward = nothing<MatmulBackward>;
+  ops.swiglu_forward = nothing<SwigluForward>;
+  ops.swiglu_backward = nothing<SwigluBackward>;
+  ops.rotary = nothing<Rotary>;
   ops.attention_forward = nothing<AttentionForward>;
   ops.attention_backward = nothing<AttentionBackward>;
   ops.classifier = nothing<Classifier>;
@@ -36,9 +49,9 @@ OpTable idle_ops() {
 // Views of all blocks, made beforehand.
 class PreparedStore final : public ParamStore {
  public:
-  PreparedStore() {
-    for (int64_t block = 0; block < block_count(kTiny); ++block) {
-      views_.emplace_back(block_parameters(kTiny, block).size());
+  explicit PreparedStore(const ModelConfig& config) {
+    for (int64_t block = 0; block < block_count(config); ++block) {
+      views_.emplace_back(block_parameters(config, block).size());
     }
   }
   void prefetch(int64_t, int64_t) override {}
@@ -52,21 +65,23 @@ class PreparedStore final : public ParamStore {
 };
 
 TEST(Passes, AllocateNothing) {
-  const int64_t at_first = testing::allocation_count();
-  const OpTable ops = idle_ops();
-  Stream stream;
-  WholeTensor whole;
-  Gpt model = Gpt::create({kTiny, whole_model(kTiny)}, ops, stream, whole).value();
-  MicroBatch batch = model.make_micro_batch({4, 8}).value();
-  PreparedStore store;
-  ArenaSink sink(model.parameters());
-  const Text text(kTiny, 4, 8, 5);
-  const int64_t before = testing::allocation_count();
-  ASSERT_GT(before, at_first) << "the count does not count";
-  ASSERT_TRUE(model.begin(batch, text.input()).ok());
-  ASSERT_TRUE(forward_pass(model, store, batch).ok());
-  ASSERT_TRUE(backward_pass(model, store, batch, sink).ok());
-  EXPECT_EQ(testing::allocation_count(), before);
+  for (const ModelConfig& config : {kTiny, kTinyLlama}) {
+    const int64_t at_first = testing::allocation_count();
+    const OpTable ops = idle_ops();
+    Stream stream;
+    WholeTensor whole;
+    Gpt model = Gpt::create({config, whole_model(config)}, ops, stream, whole).value();
+    MicroBatch batch = model.make_micro_batch({4, 8}).value();
+    PreparedStore store(config);
+    ArenaSink sink(model.parameters());
+    const Text text(config, 4, 8, 5);
+    const int64_t before = testing::allocation_count();
+    ASSERT_GT(before, at_first) << "the count does not count";
+    ASSERT_TRUE(model.begin(batch, text.input()).ok());
+    ASSERT_TRUE(forward_pass(model, store, batch).ok());
+    ASSERT_TRUE(backward_pass(model, store, batch, sink).ok());
+    EXPECT_EQ(testing::allocation_count(), before);
+  }
 }
 
 // Has the parameters of every block but one.

@@ -1,5 +1,6 @@
 // Weights as Hugging Face stores them, against PyTorch: tests/golden/make_hugging_face_golden.py
-// says what the file holds. The file is the committed one, or that of LOCKSTEP_GOLDEN_FILE.
+// and make_hugging_face_llama_golden.py say what the files hold. They are the committed ones, or
+// those of LOCKSTEP_GOLDEN_FILE.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +13,9 @@
 #include "agent/train/weights/export_weights.h"
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/import_weights.h"
+#include "agent/train/weights/weight_files.h"
 #include "common/base/json.h"
+#include "tests/agent/model/golden_config.h"
 #include "tests/agent/model/tiny_gpt.h"
 #include "tests/agent/train/temporary_folder.h"
 
@@ -21,19 +24,24 @@ namespace {
 
 constexpr double kLossTolerance = 1e-6;  // as the model's own golden test has it
 
-std::string golden_path() {
-  const char* fresh = std::getenv("LOCKSTEP_GOLDEN_FILE");
-  return fresh != nullptr ? fresh
-                          : LOCKSTEP_SOURCE_DIR "/tests/golden/hugging_face_gpt2.safetensors";
+std::vector<std::string> golden_paths() {
+  if (const char* fresh = std::getenv("LOCKSTEP_GOLDEN_FILE")) return {fresh};
+  const std::string folder = LOCKSTEP_SOURCE_DIR "/tests/golden/hugging_face_";
+  return {folder + "gpt2.safetensors", folder + "llama.safetensors.index.json"};
 }
 
-class HuggingFaceGolden : public ::testing::Test {
+class HuggingFaceGolden : public ::testing::TestWithParam<std::string> {
  protected:
-  std::string metadata(const char* key) const { return golden_.header().metadata.at(key); }
+  bool is_llama() const { return GetParam().ends_with(".json"); }
+  // Of the first file.
+  std::string metadata(const char* key) const {
+    return golden_.file_of(golden_.header().tensors.front()).header().metadata.at(key);
+  }
   std::vector<int32_t> integers(const char* key) const {
     return parse_json(metadata(key)).value().get<std::vector<int32_t>>();
   }
   ModelConfig config() const {
+    if (is_llama()) return testing::golden_llama([this](const char* key) { return metadata(key); });
     ModelConfig config = dimensions_of(golden_.header()).value();
     config.heads = std::stoll(metadata("heads"));
     return config;
@@ -44,17 +52,27 @@ class HuggingFaceGolden : public ::testing::Test {
     return bytes;
   }
 
-  const TensorFile golden_ = TensorFile::open(golden_path()).value();
+  const WeightFiles golden_ = WeightFiles::open(GetParam()).value();
   const ModelConfig config_ = config();
 };
 
-TEST_F(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
+TEST_P(HuggingFaceGolden, TellsItsDimensions) {
+  const ModelConfig told = dimensions_of(golden_.header()).value();
+  EXPECT_EQ(told.family, config_.family);
+  EXPECT_EQ(told.layers, config_.layers);
+  EXPECT_EQ(told.width, config_.width);
+  EXPECT_EQ(told.vocabulary, config_.vocabulary);
+  EXPECT_EQ(told.hidden, config_.hidden_width());
+  EXPECT_EQ(told.kv_width(), is_llama() ? config_.kv_width() : config_.width);
+}
+
+TEST_P(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
   const std::vector<int32_t> tokens = integers("tokens");
   const std::vector<int32_t> targets = integers("targets");
   const auto rows = static_cast<int64_t>(tokens.size());
   testing::TinyGpt gpt(config_, {rows / config_.context, config_.context});
   const Status imported =
-      import_weights(golden_path(), config_, gpt.store.arena(), gpt.store.values().data());
+      import_weights(GetParam(), config_, gpt.store.arena(), gpt.store.values().data());
   ASSERT_TRUE(imported.ok()) << imported.error().message;
   const double loss = gpt.loss({.tokens = tokens.data(),
                                 .targets = targets.data(),
@@ -65,10 +83,10 @@ TEST_F(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
   EXPECT_NEAR(loss / static_cast<double>(rows), expected, kLossTolerance * expected);
 }
 
-TEST_F(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
+TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   const ParameterArena arena = parameter_arena(config_, whole_model(config_));
   std::vector<float> parameters(static_cast<size_t>(arena.count));
-  ASSERT_TRUE(import_weights(golden_path(), config_, arena, parameters.data()).ok());
+  ASSERT_TRUE(import_weights(GetParam(), config_, arena, parameters.data()).ok());
   const ModelState state{.config = config_,
                          .shard = {},
                          .arena = &arena,
@@ -86,24 +104,32 @@ TEST_F(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   std::set<std::string> theirs;  // but for the head and the buffers
   size_t compared = 0;
   for (const TensorInfo& tensor : golden_.header().tensors) {
-    const bool is_buffer =
-        tensor.name.ends_with(".attn.bias") || tensor.name.ends_with("masked_bias");
+    const bool is_buffer = tensor.name.ends_with(".attn.bias") ||
+                           tensor.name.ends_with("masked_bias") ||
+                           tensor.name.ends_with("inv_freq");
     if (is_buffer || tensor.name == "lm_head.weight") continue;
     theirs.insert(tensor.name);
     const TensorInfo* ours = exported.find(tensor.name);
     ASSERT_NE(ours, nullptr) << tensor.name;
     EXPECT_EQ(ours->shape, tensor.shape) << tensor.name;
     if (tensor.dtype != "F32") continue;
-    EXPECT_TRUE(bytes_of(exported, *ours) == bytes_of(golden_, tensor)) << tensor.name;
+    EXPECT_TRUE(bytes_of(exported, *ours) == bytes_of(golden_.file_of(tensor), tensor))
+        << tensor.name;
     ++compared;
   }
   EXPECT_EQ(exported.header().tensors.size(), theirs.size());
-  EXPECT_EQ(compared, theirs.size() - 6) << "two embeddings and four matrices are of 16 bits";
+  // Of 16 bits are two embeddings and four matrices, and of the Llama one and seven.
+  EXPECT_EQ(compared, theirs.size() - (is_llama() ? 8 : 6));
 
   std::vector<float> again(parameters.size());
   ASSERT_TRUE(import_weights(folder.file("exported"), config_, arena, again.data()).ok());
   EXPECT_EQ(std::memcmp(again.data(), parameters.data(), again.size() * sizeof(float)), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Files, HuggingFaceGolden, ::testing::ValuesIn(golden_paths()),
+                         [](const auto& info) {
+                           return info.param.ends_with(".json") ? "Llama" : "Gpt2";
+                         });
 
 }  // namespace
 }  // namespace lockstep

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "common/layout/model_config.h"
+
+namespace lockstep::testing {
+
+// The dimensions of tests/golden/llama.py, which its files have as text: `text(key)` gives it.
+template <class Text>
+ModelConfig golden_llama(Text text) {
+  const auto integer = [&](const char* key) { return int64_t{std::stoll(text(key))}; };
+  const auto number = [&](const char* key) { return std::stod(text(key)); };
+  return {.layers = integer("layers"),
+          .width = integer("width"),
+          .heads = integer("heads"),
+          .context = integer("context"),
+          .vocabulary = integer("vocabulary"),
+          .family = Family::kLlama,
+          .hidden = integer("hiddenWidth"),
+          .tied = text("head") == "tied",
+          .kv_heads = integer("kvHeads"),
+          .rotary_base = number("ropeBase"),
+          .rotary_scaling = {.factor = number("ropeFactor"),
+                             .low_turns = number("ropeLow"),
+                             .high_turns = number("ropeHigh"),
+                             .original_context = integer("ropeOriginal")},
+          .norm_epsilon = number("normEpsilon")};
+}
+
+}  // namespace lockstep::testing
