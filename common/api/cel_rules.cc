@@ -203,6 +203,14 @@ void add_rules_of_train(std::vector<CelRule>& rules) {
                    "!has(self.width) || !has(self.heads) || self.width == 0 || self.heads == 0 || "
                    "self.width % self.heads == 0",
                    "heads does not divide width"});
+  rules.push_back({"spec.train.model",
+                   "!has(self.heads) || !has(self.kvHeads) || self.heads == 0 || self.kvHeads == 0 "
+                   "|| self.heads % self.kvHeads == 0",
+                   "kvHeads does not divide heads"});
+  rules.push_back({"spec.train.model",
+                   "!has(self.preset) || !has(self.family) || "
+                   "(self.family == 'llama') == self.preset.matches('^llama-')",
+                   "family is not that of the preset"});
 }
 
 void add_rules_of_lists(std::vector<CelRule>& rules) {

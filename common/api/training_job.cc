@@ -170,17 +170,40 @@ Result<TrainSpec> train_from_json(const Json& document, const std::string& path)
   return train;
 }
 
+namespace {
+
+// The preset, or what a model of its family has where the job is silent.
+ModelConfig base_config(const ModelSpec& model) {
+  if (const Result<ModelConfig> preset = model_preset(model.preset); preset.ok()) return *preset;
+  ModelConfig config;
+  const Result<Family> family = family_from_name(model.family);
+  config.family = family.ok() ? *family : Family::kGpt2;
+  config.tied = config.family == Family::kGpt2;
+  return config;
+}
+
+}  // namespace
+
 ModelConfig model_config(const TrainSpec& train) {
-  const Result<ModelConfig> preset = model_preset(train.model.preset);
-  ModelConfig config = preset.ok() ? *preset : ModelConfig{};
-  const auto override_with = [](int64_t given, int64_t& dimension) {
+  const ModelSpec& model = train.model;
+  ModelConfig config = base_config(model);
+  const auto override_with = [](auto given, auto& dimension) {
     if (given != 0) dimension = given;
   };
-  override_with(train.model.layers, config.layers);
-  override_with(train.model.width, config.width);
-  override_with(train.model.heads, config.heads);
-  override_with(train.model.context, config.context);
-  override_with(train.model.vocabulary, config.vocabulary);
+  override_with(model.layers, config.layers);
+  override_with(model.width, config.width);
+  override_with(model.heads, config.heads);
+  override_with(model.context, config.context);
+  override_with(model.vocabulary, config.vocabulary);
+  override_with(model.hiddenWidth, config.hidden);
+  override_with(model.kvHeads, config.kv_heads);
+  override_with(model.ropeBase, config.rotary_base);
+  override_with(model.ropeScaling.factor, config.rotary_scaling.factor);
+  override_with(model.ropeScaling.lowFrequencyFactor, config.rotary_scaling.low_turns);
+  override_with(model.ropeScaling.highFrequencyFactor, config.rotary_scaling.high_turns);
+  override_with(model.ropeScaling.originalContext, config.rotary_scaling.original_context);
+  override_with(model.normEpsilon, config.norm_epsilon);
+  if (!model.head.empty()) config.tied = model.head == "tied";
   if (config.vocabulary == 0 && train.data.tokenizer == "bytes") config.vocabulary = kByteValues;
   return config;
 }

@@ -27,15 +27,31 @@ struct WeightsSpec {
   bool operator==(const WeightsSpec&) const = default;
 };
 
+// 0: from the preset, else what Llama 3.1 has, without stretching (factor 1).
+struct RopeScalingSpec {
+  double factor = 0;
+  double lowFrequencyFactor = 0;
+  double highFrequencyFactor = 0;
+  int64_t originalContext = 0;
+
+  bool operator==(const RopeScalingSpec&) const = default;
+};
+
 struct ModelSpec {
-  std::string preset;  // gpt2-124m, -350m, -774m, -1.5b; empty: the dimensions below
-  std::string family = "gpt2";
+  std::string preset;  // gpt2-124m, ..., llama-3.2-1b, ...; empty: the dimensions below
+  std::string family;  // gpt2, llama; empty: the preset's, else gpt2
   int64_t layers = 0;  // 0 here and below: from the preset
   int64_t width = 0;
   int64_t heads = 0;
   int64_t context = 0;     // tokens in a sequence
   int64_t vocabulary = 0;  // 0: from the preset, else from the tokenizer (bytes: 256)
-  WeightsSpec weights;     // that training begins with
+  int64_t hiddenWidth = 0;
+  std::string head;     // tied, untied; empty: the preset's, else tied of a gpt2, untied of a llama
+  int64_t kvHeads = 0;  // this and what follows: of a llama
+  double ropeBase = 0;
+  RopeScalingSpec ropeScaling;
+  double normEpsilon = 0;
+  WeightsSpec weights;  // that training begins with
 
   bool operator==(const ModelSpec&) const = default;
 };

@@ -23,11 +23,43 @@ struct Schema<WeightsSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "path",
-                .meaning = "A safetensors file of a GPT-2 as Hugging Face stores it, with the "
-                           "model's dimensions; in the pod, or relative to the YAML's folder with "
-                           "lockstep run. Empty: train.seed makes the parameters.",
+                .meaning = "A safetensors file of a GPT-2 or Llama as Hugging Face stores it, with "
+                           "the model's dimensions, or the index of several "
+                           "(model.safetensors.index.json); in the pod, or relative to the YAML's "
+                           "folder with lockstep run. Empty: train.seed makes the parameters.",
                 .bytes_max = kPathBytesMax},
           &WeightsSpec::path);
+  }
+};
+
+template <>
+struct Schema<RopeScalingSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "factor",
+                .meaning = "By how much low frequencies are slowed down; 0 takes the preset's, "
+                           "else 1 (not at all).",
+                .minimum = 0,
+                .maximum = 1e6},
+          &RopeScalingSpec::factor);
+    visit(Field{.name = "lowFrequencyFactor",
+                .meaning = "Frequencies that turn less often than this within originalContext are "
+                           "slowed down by all of the factor; 0 takes the preset's, else 1.",
+                .minimum = 0,
+                .maximum = 1e6},
+          &RopeScalingSpec::lowFrequencyFactor);
+    visit(Field{.name = "highFrequencyFactor",
+                .meaning = "Those that turn more often than this stay as they are; 0 takes the "
+                           "preset's, else 4.",
+                .minimum = 0,
+                .maximum = 1e6},
+          &RopeScalingSpec::highFrequencyFactor);
+    visit(Field{.name = "originalContext",
+                .meaning = "The context before the frequencies were stretched; 0 takes the "
+                           "preset's, else 8192.",
+                .minimum = 0,
+                .maximum = 1 << 20},
+          &RopeScalingSpec::originalContext);
   }
 };
 
@@ -37,9 +69,11 @@ struct Schema<ModelSpec> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "preset",
                 .meaning = "A known size; the fields below then override single dimensions of it.",
-                .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b"},
+                .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b llama-3.2-1b llama-3.1-8b"},
           &ModelSpec::preset);
-    visit(Field{.name = "family", .meaning = "The architecture of the model.", .choices = "gpt2"},
+    visit(Field{.name = "family",
+                .meaning = "The architecture of the model. Empty takes the preset's, else gpt2.",
+                .choices = "gpt2 llama"},
           &ModelSpec::family);
     visit(Field{.name = "layers",
                 .meaning = "Transformer blocks; 0 takes the preset's.",
@@ -69,6 +103,42 @@ struct Schema<ModelSpec> {
                 .minimum = 0,
                 .maximum = 1 << 24},
           &ModelSpec::vocabulary);
+    visit(
+        Field{.name = "hiddenWidth",
+              .meaning = "Values between the MLP's products; 0 takes the preset's, else 4 x width "
+                         "of a gpt2, and of a llama 8/3 x width, up to a multiple of 256.",
+              .minimum = 0,
+              .maximum = 1 << 18},
+        &ModelSpec::hiddenWidth);
+    visit(Field{.name = "head",
+                .meaning = "Whether the head's weights are the token embedding (tied) or its own. "
+                           "Empty takes the preset's, else tied of a gpt2, untied of a llama.",
+                .choices = "tied untied"},
+          &ModelSpec::head);
+    visit(
+        Field{.name = "kvHeads",
+              .meaning = "Heads of keys and values, each shared by heads / kvHeads of queries, of "
+                         "a llama; 0 takes the preset's, else heads. A multiple of "
+                         "parallelism.tensor.",
+              .minimum = 0,
+              .maximum = 1024},
+        &ModelSpec::kvHeads);
+    visit(Field{.name = "ropeBase",
+                .meaning = "Base of the rotary frequencies of a llama (rope_theta); 0 takes the "
+                           "preset's, else 10000.",
+                .minimum = 0,
+                .maximum = 1e12},
+          &ModelSpec::ropeBase);
+    visit(Field{.name = "ropeScaling",
+                .meaning = "How a llama's rotary frequencies are stretched to a longer context (as "
+                           "Llama 3.1's)."},
+          &ModelSpec::ropeScaling);
+    visit(Field{.name = "normEpsilon",
+                .meaning = "Added to the mean square in a llama's norms; 0 takes the preset's, "
+                           "else 0.00001.",
+                .minimum = 0,
+                .maximum = 1},
+          &ModelSpec::normEpsilon);
     visit(Field{.name = "weights",
                 .meaning = "The parameters that training begins with; a checkpoint of the job goes "
                            "before them."},

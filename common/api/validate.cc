@@ -191,6 +191,13 @@ void Rules::check_failure_rules() {
 void Rules::check_model(const TrainSpec& train) {
   constexpr char kPath[] = "spec.train.model";
   const ModelConfig config = model_config(train);
+  if (const std::string& family = train.model.family;
+      !family.empty() && family != family_name(config.family)) {
+    add(std::string(kPath) + ".family",
+        in_quotes(family) +
+            " is not that of spec.train.model.preset: " + in_quotes(train.model.preset) +
+            ", expected " + std::string(family_name(config.family)));
+  }
   const std::pair<const char*, int64_t> needed[] = {{".layers", config.layers},
                                                     {".width", config.width},
                                                     {".heads", config.heads},

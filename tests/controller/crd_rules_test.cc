@@ -192,6 +192,12 @@ const std::vector<Case>& cases() {
       {"heads does not divide width",
        "{train: {data: {path: /d}, model: {preset: gpt2-124m, heads: 7, width: 100}}}",
        "spec.train.model.heads: "},
+      {"kvHeads does not divide heads",
+       "{train: {data: {path: /d}, model: {preset: llama-3.2-1b, heads: 16, kvHeads: 3}}}",
+       "spec.train.model.kvHeads: "},
+      {"family is not that of the preset",
+       "{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: gpt2}}}",
+       "spec.train.model.family: "},
       {"expected a program", "{command: ['', a]}", "spec.command[0]: "},
       {"expected exitCodes or event",
        "{command: [a], failure: {rules: [{action: Fail, exitCodes: []}]}}",
@@ -300,6 +306,8 @@ const std::vector<Json>& good_documents() {
              "micro: 2}, optimizer: {warmupSteps: 10, minimumLearningRate: 1.0e-5}, validation: "
              "{everySteps: 10}}, managedBy: a.b/c, failure: {rules: [{action: RestartInPlace, "
              "event: Signal}, {action: Fail, exitCodes: [3]}]}}"),
+      job_of("{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: llama, heads: 16, "
+             "kvHeads: 4, context: 64, ropeScaling: {factor: 2}}}}"),
       job_of("{processesPerNode: 8, command: [a], rendezvous: {port: 29336, variables: [jax]}, "
              "processGroups: [{name: a-b, ranks: '0::2'}], parallelism: {tensor: 1}, checkpoint: "
              "{keep: 3}, successPolicy: RankZero, suspend: true}")};

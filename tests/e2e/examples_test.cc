@@ -27,15 +27,16 @@ std::string between(const std::string& text, const std::string& before, const st
   return text.substr(begin, text.find(after, begin) - begin);
 }
 
-TEST(ExamplesTest, KjvGptTrainsToComplete) {
-  std::string text = read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/kjv-gpt.yaml");
+// An example that trains a model on text, in a few steps.
+void expect_trains(const std::string& name) {
+  std::string text = read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples" / name);
   replace(text, "steps: " + between(text, "    steps: ", "\n") + "\n", "steps: 6\n");
   replace(text, "validation: {everySteps: 500}", "validation: {everySteps: 3}");
   replace(text, "checkpoint: {everySteps: 500}", "checkpoint: {everySteps: 3}");
   replace(text, "warmupSteps: 100", "warmupSteps: 2");
   replace(text, "tokens: 400", "tokens: 20");
   const TemporaryFolder folder;
-  const fs::path job = folder.path() / "examples/kjv-gpt.yaml";
+  const fs::path job = folder.path() / "examples" / name;
   const fs::path data = job.parent_path() / between(text, "data: {path: ", ",");
   fs::create_directories(job.parent_path());
   fs::create_directories(data.lexically_normal().parent_path());
@@ -51,6 +52,14 @@ TEST(ExamplesTest, KjvGptTrainsToComplete) {
   EXPECT_TRUE(result["validationLoss"].is_number());
   for (const char* file : {"step-00000003/manifest.json", "step-00000006/manifest.json"})
     EXPECT_TRUE(fs::exists(output / "checkpoints" / file)) << file;
+}
+
+TEST(ExamplesTest, KjvGptTrainsToComplete) {
+  expect_trains("kjv-gpt.yaml");
+}
+
+TEST(ExamplesTest, LlamaTrainsToComplete) {
+  expect_trains("llama.yaml");
 }
 
 // A copy of the example with what it needs beside it, on a port that is free on this machine.

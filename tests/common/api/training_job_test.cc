@@ -76,6 +76,39 @@ TEST(TrainingJob, AMicroBatchThatIsNotGivenIsTheWholeShare) {
   EXPECT_EQ(accumulation_steps(job->spec), 1);
 }
 
+TEST(TrainingJob, ALlamaIsMadeOfItsDimensionsOrOfAPresetAndWhatIsGivenBeside) {
+  Json document = good_document();
+  document["spec"]["train"]["model"]["family"] = "llama";
+  Result<TrainingJob> job = valid_training_job_from_json(document);
+  ASSERT_TRUE(job.ok()) << job.error().message;
+  EXPECT_EQ(model_config(*job->spec.train), (ModelConfig{.layers = 4,
+                                                         .width = 128,
+                                                         .heads = 4,
+                                                         .context = 128,
+                                                         .vocabulary = 256,
+                                                         .family = Family::kLlama,
+                                                         .tied = false}));
+  document["spec"]["train"]["model"] = {{"preset", "llama-3.1-8b"},
+                                        {"context", 64},
+                                        {"head", "tied"},
+                                        {"hiddenWidth", 1024},
+                                        {"kvHeads", 4},
+                                        {"ropeBase", 10000},
+                                        {"ropeScaling", {{"factor", 4}, {"originalContext", 16}}},
+                                        {"normEpsilon", 1e-6}};
+  job = valid_training_job_from_json(document);
+  ASSERT_TRUE(job.ok()) << job.error().message;
+  ModelConfig expected = *model_preset("llama-3.1-8b");
+  expected.context = 64;
+  expected.tied = true;
+  expected.hidden = 1024;
+  expected.kv_heads = 4;
+  expected.rotary_base = 10000;
+  expected.rotary_scaling = {.factor = 4, .low_turns = 1, .high_turns = 4, .original_context = 16};
+  expected.norm_epsilon = 1e-6;
+  EXPECT_EQ(model_config(*job->spec.train), expected);
+}
+
 TEST(TrainingJob, APresetGivesTheDimensionsThatAreNotGiven) {
   Json document = good_document();
   document["spec"]["train"]["model"] = {{"preset", "gpt2-124m"}, {"context", 64}};
@@ -211,8 +244,8 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
       {"/spec/train/recompute", "all",
        "spec.train.recompute: found \"all\", expected none, ops or blocks"},
       {"/spec/train/model/preset", "gpt5",
-       "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m or "
-       "gpt2-1.5b"},
+       "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m, "
+       "gpt2-1.5b, llama-3.2-1b or llama-3.1-8b"},
       {"/spec/train/data/path", std::string(2000, 'x'),
        "spec.train.data.path: 2000 bytes, expected at most 1024"},
       {"/spec/train/model/weights",
@@ -256,6 +289,12 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
        "spec.train.optimizer.learningRate: 0.002"},
       {"/spec/train/model/heads", 3,
        "spec.train.model.heads: 3 does not divide spec.train.model.width: 128"},
+      {"/spec/train/model/kvHeads", 2,
+       "spec.train.model.kvHeads: is of a llama, expected none with family: gpt2"},
+      {"/spec/train/model",
+       {{"preset", "gpt2-124m"}, {"family", "llama"}},
+       "spec.train.model.family: \"llama\" is not that of spec.train.model.preset: \"gpt2-124m\", "
+       "expected gpt2"},
       {"/spec/train/model/vocabulary", 100,
        "spec.train.model.vocabulary: 100 is too few for spec.train.data.tokenizer: bytes, "
        "expected 256"},
