@@ -44,6 +44,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
                         .logs = {.folder = options.log_folder, .keep = options.keep_logs},
                         .seed = options.seed};
   node.scheduler.counts_room = !options.machines.empty();
+  node.machines.front().gpus = computer_gpus();
   if (!options.machines.empty()) node.machines = options.machines;
   TRY_ASSIGN(cluster->node_, LocalNode::start(*cluster->node_api_, *cluster->host_, clock, node));
   TRY(cluster->start_server(options));

@@ -96,6 +96,21 @@ void run_in(const fs::path& folder, TrainingJobSpec& spec) {
 
 }  // namespace
 
+Problems gpu_problems(const TrainingJobSpec& spec, int64_t gpus) {
+  const int64_t wanted = spec.nodes * spec.gpusPerNode;
+  if (wanted <= gpus) return {};
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  std::string of_nodes = number(spec.gpusPerNode);
+  if (spec.nodes > 1)
+    of_nodes += " for each of " + number(spec.nodes) + " nodes are " + number(wanted);
+  return {"spec.gpusPerNode: " + of_nodes + ", but this machine has " +
+          (gpus == 0   ? "no GPU"
+           : gpus == 1 ? "1 GPU"
+                       : number(gpus) + " GPUs") +
+          (gpus / spec.nodes > 0 ? ", expected at most " + number(gpus / spec.nodes)
+                                 : ", expected 0 (the CPU)")};
+}
+
 Result<LocalJob> read_local_job(const std::string& file) {
   TRY_ASSIGN(Json document, read_document(file));
   TRY_ASSIGN(TrainingJob job, valid_training_job_from_json(document));

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "common/api/problems.h"
 #include "common/api/training_job.h"
 #include "common/base/result.h"
 
@@ -19,5 +20,8 @@ struct LocalJob {
 // command runs in the document's folder, unless its podTemplate says otherwise. kInvalid with all
 // that is wrong, a line each.
 Result<LocalJob> read_local_job(const std::string& file);
+
+// Where the job asks for more GPUs than the machine has that is to run all of it. Pure.
+Problems gpu_problems(const TrainingJobSpec& spec, int64_t gpus);
 
 }  // namespace lockstep

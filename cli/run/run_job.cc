@@ -6,6 +6,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "cli/local/node/gpu_pool.h"
 #include "cli/run/job_file.h"
 #include "cli/run/local_run.h"
 
@@ -50,6 +51,11 @@ int run_job(const RunOptions& options, const Clock& clock) {
     return kExitBadInput;
   }
   TrainingJob& job = read->job;
+  const Problems gpus = gpu_problems(job.spec, std::ssize(local::computer_gpus()));
+  if (!gpus.empty()) {
+    print_error(to_error(gpus).message);
+    return kExitBadInput;
+  }
   for (const std::string& warning : read->warnings) print_error("warning: " + warning);
   std::string folder =
       options.output.empty() ? default_output(job.metadata.name, clock) : options.output;
@@ -67,6 +73,7 @@ int run_job(const RunOptions& options, const Clock& clock) {
 }
 
 int validate_files(const std::vector<std::string>& files) {
+  const int64_t gpus = std::ssize(local::computer_gpus());
   int exit_code = 0;
   for (const std::string& file : files) {
     Result<LocalJob> read = read_local_job(file);
@@ -76,6 +83,8 @@ int validate_files(const std::vector<std::string>& files) {
       continue;
     }
     for (const std::string& warning : read->warnings) print_error(file + ": warning: " + warning);
+    for (const std::string& lack : gpu_problems(read->job.spec, gpus))
+      print_error(file + ": warning: " + lack);
     print_error(file + ": valid");
   }
   return exit_code;

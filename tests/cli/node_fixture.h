@@ -39,7 +39,8 @@ class NodeTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  void start_node(size_t machines = 0) {
+  // `gpus`: of the only machine.
+  void start_node(size_t machines = 0, const Gpus& gpus = {}) {
     LocalNodeOptions options{.pods = {.folder = folder_ + "/pods",
                                       .program_folder = folder_ + "/none",
                                       .backoff_first = std::chrono::milliseconds(200),
@@ -47,6 +48,7 @@ class NodeTest : public testing::Test {
                                       .retry = std::chrono::milliseconds(50)},
                              .logs = {.folder = folder_ + "/logs", .keep = true},
                              .seed = static_cast<uint64_t>(getpid())};
+    options.machines.front().gpus = gpus;
     if (machines > 0) options.machines = divided_computer(machines, {});
     auto node = LocalNode::start(node_api(), host_, clock_, options);
     ASSERT_TRUE(node.ok());

@@ -68,6 +68,11 @@ Result<Environment> ContainerRun::environment() const {
   environment.emplace_back("LOCKSTEP_POD_ROOT", root_);
   environment.emplace_back("HOSTNAME", pod_->plan.name);
   environment.emplace_back(kContainerVariable, marker());
+  if (const auto given = pod_->gpus.find(plan_->name); given != pod_->gpus.end()) {
+    const std::string gpus = gpus_text(given->second);
+    for (const char* variable : {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
+      environment.emplace_back(variable, gpus);
+  }
   return environment;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct PodContext {
   PodPlan plan;
   PodFacts facts;
   std::vector<int> cpus;
+  std::map<std::string, Gpus> gpus;  // by container, of those that have a limit of them
   std::string folder;
   ObjectReader read;
   EventRecorder::Source source;

@@ -55,6 +55,7 @@ LocalNode::LocalNode(NodeApi& api, ProcessHost& host, const Clock& clock,
                 .logs = logs_,
                 .events = events_,
                 .addresses = addresses_,
+                .gpus = gpus_,
                 .options = options_.pods,
                 .post = [inbox = inbox_](NodeMessage message) {
                   inbox->tell([&](Inbox& box) { box.messages.push_back(std::move(message)); });
@@ -66,9 +67,11 @@ LocalNode::LocalNode(NodeApi& api, ProcessHost& host, const Clock& clock,
   pods_ = api.follow(kPods, on_news);
   nodes_ = api.follow(kNodes, on_news);
   leases_ = api.follow(kLeases, on_news);
-  for (const MachineOptions& machine : options_.machines)
+  for (const MachineOptions& machine : options_.machines) {
+    gpus_.add(machine.name, machine.gpus);
     computers_.try_emplace(machine.name,
                            Computer{Machine(caller_, clock_, machine, options_.heartbeat), {}});
+  }
 }
 
 Result<std::unique_ptr<LocalNode>> LocalNode::start(NodeApi& api, ProcessHost& host,

@@ -83,6 +83,7 @@ class LocalNode {
   std::shared_ptr<Inbox> inbox_;  // what other threads tell the node's
   ApiCaller caller_;
   AddressPool addresses_;
+  GpuPool gpus_;
   LogFiles logs_;
   EventRecorder events_;
   PodBinder binder_;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
 #include "cli/local/node/fields.h"
@@ -31,16 +30,6 @@ std::vector<int> usable_cpus() {
     }
   }
   return cpus;
-}
-
-// Those that a driver has made; a computer without one has none.
-int64_t count_gpus() {
-  int64_t count = 0;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at("/proc/driver/nvidia/gpus", error), end;
-       !error && at != end; at.increment(error))
-    ++count;
-  return count;
 }
 
 int64_t memory_of_computer() {
@@ -74,7 +63,7 @@ Json capacity_of(const MachineOptions& options) {
   Json capacity = {{"cpu", std::to_string(std::max<size_t>(1, cpus))},
                    {"memory", std::to_string(memory / 1024) + "Ki"},
                    {"pods", std::to_string(options.pods_max)}};
-  if (options.gpus > 0) capacity["nvidia.com/gpu"] = std::to_string(options.gpus);
+  if (!options.gpus.empty()) capacity["nvidia.com/gpu"] = std::to_string(options.gpus.size());
   return capacity;
 }
 
@@ -83,7 +72,7 @@ Json capacity_of(const MachineOptions& options) {
 std::vector<MachineOptions> divided_computer(size_t count, const std::vector<std::string>& names) {
   std::vector<int> cpus = usable_cpus();
   size_t share = std::max<size_t>(1, cpus.size() / std::max<size_t>(1, count));
-  auto gpus = static_cast<size_t>(count_gpus());
+  const Gpus gpus = computer_gpus();
   std::vector<MachineOptions> machines;
   for (size_t i = 0; i < count; ++i) {
     MachineOptions machine;
@@ -91,7 +80,8 @@ std::vector<MachineOptions> divided_computer(size_t count, const std::vector<std
     machine.address = "127.0.0." + std::to_string(1 + i % 250);
     for (size_t k = 0; k < share && !cpus.empty(); ++k)
       machine.cpus.push_back(cpus[(i * share + k) % cpus.size()]);
-    machine.gpus = static_cast<int64_t>(gpus / count + (i < gpus % count ? 1 : 0));
+    for (size_t k = gpus.size() * i / count; k < gpus.size() * (i + 1) / count; ++k)
+      machine.gpus.push_back(gpus[k]);
     machines.push_back(std::move(machine));
   }
   return machines;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/local/node/api_caller.h"
+#include "cli/local/node/gpu_pool.h"
 #include "common/base/clock.h"
 
 namespace lockstep::local {
@@ -15,7 +16,7 @@ struct MachineOptions {
   std::string address = "127.0.0.1";
   std::vector<int> cpus;     // those that its pods' processes may use; empty: all
   int64_t memory_bytes = 0;  // 0: the computer's
-  int64_t gpus = 0;
+  Gpus gpus;
   int64_t pods_max = 110;  // as a kubelet's
 };
 

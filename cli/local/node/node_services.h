@@ -10,6 +10,7 @@
 #include "cli/local/node/address_pool.h"
 #include "cli/local/node/api_caller.h"
 #include "cli/local/node/event_recorder.h"
+#include "cli/local/node/gpu_pool.h"
 #include "cli/local/node/log_files.h"
 #include "cli/local/node/network_prober.h"
 #include "cli/local/node/process_host.h"
@@ -49,6 +50,7 @@ struct NodeServices {
   LogFiles& logs;
   EventRecorder& events;
   AddressPool& addresses;
+  GpuPool& gpus;
   const PodOptions& options;
   std::function<void(NodeMessage)> post;  // thread-safe
   uint64_t runs = 0;                      // the last number given to a run

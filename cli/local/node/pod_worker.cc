@@ -9,6 +9,7 @@
 namespace lockstep::local {
 namespace {
 
+constexpr char kGpuResource[] = "nvidia.com/gpu";
 constexpr char kMemoryWarning[] =
     "resources.limits.memory has no effect: a local node has no cgroup for it here";
 
@@ -50,6 +51,7 @@ PodWorker::PodWorker(NodeServices& services, const MachineOptions& machine,
 
 PodWorker::~PodWorker() {
   if (!pod_.facts.pod_address.empty()) services_.addresses.give_back(pod_.facts.pod_address);
+  for (const auto& [container, gpus] : pod_.gpus) services_.gpus.give_back(machine(), gpus);
   if (!folder_.path().empty()) folder_.remove();
 }
 
@@ -133,6 +135,7 @@ bool PodWorker::prepare(TimePoint now) {
     }
     pod_.facts.pod_address = *std::move(address);
   }
+  if (!take_gpus(now)) return false;
   folder_ = PodFolder(pod_.folder);
   Status made = folder_.make({pod_.object, pod_.plan, pod_.facts, pod_.read});
   if (made.ok()) {
@@ -148,6 +151,31 @@ bool PodWorker::prepare(TimePoint now) {
   }
   fail(error.code == Code::kInvalid ? "NotSupported" : "NodeFailure", error.message);
   return false;
+}
+
+bool PodWorker::take_gpus(TimePoint now) {
+  for (const ContainerPlan& container : pod_.plan.containers) {
+    const auto limit = container.limits.find(kGpuResource);
+    if (limit == container.limits.end() || pod_.gpus.contains(container.name)) continue;
+    const int64_t wanted = limit->second / 1000;
+    const int64_t total = services_.gpus.total(machine());
+    if (wanted > total) {
+      fail("UnexpectedAdmissionError",
+           "Allocate failed due to requested number of devices unavailable for " +
+               std::string(kGpuResource) + ". Requested: " + std::to_string(wanted) +
+               ", Available: " + std::to_string(total) + ", which is unexpected");
+      return false;
+    }
+    std::optional<Gpus> gpus = services_.gpus.take(machine(), wanted);
+    if (!gpus) {
+      services_.events.warning(pod_.source, pod_.about(), "GpusInUse",
+                               "waits for GPUs that other pods of this machine have");
+      retry_at_ = now + services_.options.retry;
+      return false;
+    }
+    pod_.gpus[container.name] = *std::move(gpus);
+  }
+  return true;
 }
 
 void PodWorker::step_containers(TimePoint now) {

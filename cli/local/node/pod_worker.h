@@ -47,6 +47,8 @@ class PodWorker {
   // Address and volumes; false: not yet, or never.
   bool prepare(TimePoint now);
   bool admit();
+  // The GPUs of the containers' limits; false: not yet, or never.
+  bool take_gpus(TimePoint now);
   void fail(const std::string& reason, const std::string& message);
   void stop(Duration grace);
   void step_containers(TimePoint now);
