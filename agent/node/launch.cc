@@ -57,6 +57,8 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   config.world = world;
   config.hash = assignment.hash;
   config.rank = launch.rank;
+  if (assignment.gpus_per_node > 0) config.gpu = local_rank % assignment.gpus_per_node;
+  config.gpus = assignment.gpus_per_node * std::ssize(world.nodes);
   config.train = *assignment.train;
   config.checkpoint = assignment.checkpoint;
   config.threads = threads;

@@ -32,8 +32,8 @@ struct Launch {
 
 // `lockstep-worker --config FILE` for train, else the user's command; the environment is the
 // agent's with the rank's variables (rank_environment.h). Threads are split evenly
-// among the processes of the node where the job doesn't say how many. 0 <= local_rank <
-// processes_per_node.
+// among the processes of the node where the job doesn't say how many, and its GPUs taken in turn:
+// with as many ranks as GPUs, local rank i has GPU i. 0 <= local_rank < processes_per_node.
 Launch make_launch(const Assignment& assignment, int64_t local_rank, const LaunchContext& context);
 
 }  // namespace lockstep

@@ -39,6 +39,36 @@ constexpr PartOf kParts[] = {
     {"update", &ProgressNumbers::update_seconds},
 };
 
+struct FormulaOf {
+  const char* name;
+  double ProgressNumbers::*flops;
+};
+constexpr FormulaOf kFormulas[] = {{"palm", &ProgressNumbers::palm_flops_per_second},
+                                   {"causal", &ProgressNumbers::causal_flops_per_second}};
+
+// Ratios are the job's, the same on every node.
+void add_flops(const ProgressNumbers& numbers, double share, Exposition& out) {
+  out.family("lockstep_train_model_flops_per_second",
+             "FLOPs of the model by this node's processes; add up the nodes for the job's. "
+             "Formula palm: 6N + 12LCT, causal: 6N + 6LCT a token",
+             Type::kGauge);
+  for (const FormulaOf& formula : kFormulas) {
+    const double flops = numbers.*formula.flops;
+    if (flops > 0) out.add(flops * share, {{"formula", formula.name}});
+  }
+  out.family("lockstep_train_mfu_ratio",
+             "Model FLOPs utilisation: the job's model FLOPs by what its GPUs could do in bf16, as "
+             "their datasheet says, or as products measured on rank 0's reach",
+             Type::kGauge);
+  for (const FormulaOf& formula : kFormulas) {
+    const double flops = numbers.*formula.flops;
+    out.add(flops_ratio(flops, numbers.datasheet_flops_per_second),
+            {{"formula", formula.name}, {"peak", "datasheet"}});
+    out.add(flops_ratio(flops, numbers.measured_flops_per_second),
+            {{"formula", formula.name}, {"peak", "measured"}});
+  }
+}
+
 void add_training(const MetricsInput& input, Exposition& out) {
   out.single("lockstep_train_tokens_total",
              "Tokens trained on by this node's processes; add up the nodes for the job's",
@@ -57,6 +87,7 @@ void add_training(const MetricsInput& input, Exposition& out) {
   for (const GaugeOf& gauge : kGauges) {
     out.single(gauge.name, gauge.help, Type::kGauge, lowest.*gauge.value);
   }
+  add_flops(lowest, input.share, out);
   out.family("lockstep_train_step_seconds",
              "Seconds of the last step by part; communication is what backward did not hide",
              Type::kGauge);
@@ -147,6 +178,47 @@ void add_usage(const MetricsInput& input, Exposition& out) {
   }
 }
 
+struct GpuGaugeOf {
+  const char* name;
+  const char* help;
+  double GpuNumbers::*value;
+};
+constexpr GpuGaugeOf kGpuGauges[] = {
+    {"lockstep_gpu_busy_ratio",
+     "Part of the last sample's time in which a kernel ran on the rank's GPU; not how much of the "
+     "GPU it used",
+     &GpuNumbers::busy_ratio},
+    {"lockstep_gpu_memory_used_bytes", "Memory of the rank's GPU that is in use, by anybody",
+     &GpuNumbers::memory_used_bytes},
+    {"lockstep_gpu_memory_size_bytes", "Memory of the rank's GPU", &GpuNumbers::memory_size_bytes},
+    {"lockstep_gpu_power_watts", "What the rank's GPU draws", &GpuNumbers::power_watts},
+};
+
+void add_gpus(const MetricsInput& input, Exposition& out) {
+  for (const GpuGaugeOf& gauge : kGpuGauges) {
+    out.family(gauge.name, gauge.help, Type::kGauge);
+    for (const RankGpu& gpu : input.gpus) {
+      if (!gpu.now) continue;
+      out.add((*gpu.now).*gauge.value, {{"rank", std::to_string(gpu.rank)},
+                                        {"bus", clean_utf8(gpu.now->bus.data())},
+                                        {"uuid", uuid_text(gpu.now->uuid)}});
+    }
+  }
+  out.family("lockstep_gpu_xid_errors_total",
+             "Xid errors that the rank's GPU has reported, by NVIDIA's number for them (other: "
+             "several); ranks that share a GPU count each for itself",
+             Type::kCounter);
+  for (const RankGpu& gpu : input.gpus) {
+    for (const auto& [which, count] : gpu.xids) {
+      const auto& [bus, number] = which;
+      out.add(static_cast<double>(count),
+              {{"rank", std::to_string(gpu.rank)},
+               {"bus", clean_utf8(bus)},
+               {"xid", number == 0 ? "other" : std::to_string(number)}});
+    }
+  }
+}
+
 void add_agent(const MetricsInput& input, Exposition& out) {
   out.single("lockstep_agent_round", "Round that this agent carries out", Type::kGauge,
              static_cast<double>(input.round));
@@ -160,6 +232,12 @@ void add_agent(const MetricsInput& input, Exposition& out) {
 }
 
 }  // namespace
+
+void add_xids(const GpuNumbers& gpu, XidTotals& totals) {
+  for (const XidCount& xid : gpu.xids) {
+    if (xid.count > 0) totals[{gpu.bus.data(), xid.number}] += xid.count;
+  }
+}
 
 void TrainCounters::observe(const ProgressNumbers& numbers, double share) {
   // Before training, counts are what a checkpoint says; that was counted when it was trained on.
@@ -181,6 +259,7 @@ std::string render_metrics(const MetricsInput& input) {
   add_programs(input, out);
   add_agent(input, out);
   add_usage(input, out);
+  add_gpus(input, out);
   add_process_metrics(out);
   return out.text();
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/node/proc_table.h"
@@ -27,6 +29,12 @@ class TrainCounters {
   double samples_ = 0;
 };
 
+// How often a rank's GPUs have reported an Xid while the agent lives, by bus and number (0:
+// others).
+using XidTotals = std::map<std::pair<std::string, uint32_t>, int64_t>;
+// Adds what a worker's page counts.
+void add_xids(const GpuNumbers& gpu, XidTotals& totals);
+
 struct RankNumbers {
   int64_t rank = 0;
   ProgressNumbers numbers;
@@ -40,6 +48,13 @@ struct ProgramNumbers {
   std::optional<double> tokens_per_second;
   uint64_t lines = 0;          // taken of its progress file
   uint64_t lines_refused = 0;  // that are no progress
+};
+
+// A rank's GPU while it runs, and the Xid errors that its GPUs have reported in all rounds.
+struct RankGpu {
+  int64_t rank = 0;
+  std::optional<GpuNumbers> now;
+  XidTotals xids;
 };
 
 struct RankUsage {
@@ -61,6 +76,7 @@ struct MetricsInput {
   std::vector<RankNumbers> ranks;        // that have reported in this round, lowest first
   std::vector<ProgramNumbers> programs;  // of a command, lowest rank first
   std::vector<RankUsage> usage;          // lowest rank first
+  std::vector<RankGpu> gpus;             // of which anything is known, lowest rank first
 };
 
 // The Prometheus text format, version 0.0.4. Values that are not known (yet) have no series.

@@ -34,6 +34,8 @@ ProgressStatus progress_status(const ProgressNumbers& numbers, WallTime wall) {
   status.loss = if_finite(numbers.loss);
   status.validationLoss = if_finite(numbers.validation_loss);
   status.tokensPerSecond = if_finite(numbers.tokens_per_second).value_or(0);
+  status.mfu =
+      if_finite(flops_ratio(numbers.palm_flops_per_second, numbers.datasheet_flops_per_second));
   status.tokens = numbers.tokens;
   status.samples = numbers.samples;
   status.updatedAt = rfc3339(wall);

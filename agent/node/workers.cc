@@ -50,6 +50,13 @@ struct WorkerSet::Worker {
             output) {}
   ~Worker() { close_fd(output_fd); }
 
+  // What its page says; without samples where it says nothing.
+  GpuNumbers gpu() const {
+    GpuNumbers numbers;
+    if (page) page->gpu().read(numbers);
+    return numbers;
+  }
+
   Launch launch;
   WorkerLog log;
   std::optional<ProgressPage> page;  // of a lockstep-worker
@@ -177,6 +184,10 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
       end.log_tail += "rank " + std::to_string(worker.launch.rank) + " stood still after step " +
                       std::to_string(worker.numbers.step);
     }
+    if (const GpuNumbers gpu = worker.gpu(); gpu.samples > 0) {
+      add_xids(gpu, totals.ended_xids);
+      if (ended.exit_code != 0) end.log_tail += xids_text(gpu);
+    }
     const int64_t kills = cgroup_.oom_kills();
     if (!end.hung && ended.signal == SIGKILL && kills > oom_kills_ && oom_kills_ >= 0) {
       end.oom_killed = true;
@@ -290,6 +301,17 @@ bool WorkerSet::any_running() const {
   return !leaders().empty();
 }
 
+void WorkerSet::describe_gpu(size_t local_rank, MetricsInput& input) const {
+  const Worker& worker = *workers_[local_rank];
+  RankGpu rank{.rank = worker.launch.rank, .xids = totals_[local_rank].ended_xids};
+  const GpuNumbers gpu = worker.gpu();
+  if (worker.pid > 0 && gpu.samples > 0) {
+    add_xids(gpu, rank.xids);
+    rank.now = gpu;
+  }
+  if (rank.now || !rank.xids.empty()) input.gpus.push_back(std::move(rank));
+}
+
 void WorkerSet::describe(MetricsInput& input) {
   input.workers_running = static_cast<int64_t>(leaders().size());
   input.worker_restarts = restarts_;
@@ -316,6 +338,7 @@ void WorkerSet::describe(MetricsInput& input) {
     }
     rank.cpu_seconds = totals_[i].ended_cpu_seconds + totals_[i].running_cpu_seconds;
     input.usage.push_back(rank);
+    describe_gpu(i, input);
     input.tokens += totals_[i].counted.tokens();
     input.samples += totals_[i].counted.samples();
   }

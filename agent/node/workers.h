@@ -24,6 +24,7 @@ struct RankTotals {
   TrainCounters counted;           // by a command's program
   double ended_cpu_seconds = 0;    // of processes that are gone
   double running_cpu_seconds = 0;  // the most that was seen of those that run
+  XidTotals ended_xids;            // of GPUs of processes that are gone
 };
 
 // The worker processes of a round: their pipes, logs and progress. Tells the RoundMachine
@@ -62,6 +63,7 @@ class WorkerSet {
   Status start_one(Worker& worker, const Assignment& assignment, int shm_fd);
   void drain(Worker& worker);
   void read_page(size_t local_rank, RoundMachine& machine, WallTime wall);
+  void describe_gpu(size_t local_rank, MetricsInput& input) const;
   void read_board(size_t local_rank, RoundMachine& machine, TimePoint now);
   static void watch_for_hang(Worker& worker, TimePoint now);
   void read_file(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "common/api/progress_page.h"
 #include "common/base/json.h"
 
 namespace lockstep {
@@ -14,6 +15,22 @@ constexpr size_t kBytesMax = size_t{1} << 30;
 
 void put(Json& line, const char* key, double value) {
   if (std::isfinite(value)) line[key] = value;
+}
+
+// By the formula's name; nothing where no peak is known.
+void put_ratios(Json& line, const char* key, const StepFlops& flops, double peak) {
+  Json ratios = Json::object();
+  put(ratios, "palm", flops_ratio(flops.palm, peak));
+  put(ratios, "causal", flops_ratio(flops.causal, peak));
+  if (!ratios.empty()) line[key] = std::move(ratios);
+}
+
+void put_flops(Json& line, const StepFlops& flops) {
+  if (flops.palm > 0) {
+    line["flopsPerSecond"] = {{"palm", flops.palm}, {"causal", flops.causal}};
+  }
+  put_ratios(line, "mfu", flops, flops.datasheet_peak);
+  put_ratios(line, "mfuOfMeasuredPeak", flops, flops.measured_peak);
 }
 
 Status write_line(File& file, const Json& line) {
@@ -62,6 +79,7 @@ Status MetricsFile::add(const StepMetrics& metrics) {
   put(line, "learningRate", metrics.learning_rate);
   put(line, "gradientNorm", metrics.gradient_norm);
   put(line, "tokensPerSecond", metrics.tokens_per_second);
+  put_flops(line, metrics.flops);
   return write_line(file_, line);
 }
 

@@ -20,12 +20,23 @@ struct StepSeconds {
   double total = 0;
 };
 
+// FLOPs of the model in a second, of the whole job, by the formulas of common/layout/cost.h, and
+// what its devices could do; 0 while unknown. How much of it a run reaches is MFU, model FLOPs
+// utilisation: what is recomputed does not count.
+struct StepFlops {
+  double palm = 0;
+  double causal = 0;
+  double datasheet_peak = 0;
+  double measured_peak = 0;
+};
+
 struct StepMetrics {
   int64_t step = 0;  // counted from 1
   double loss = 0;   // mean over the global batch, nats a token
   double learning_rate = 0;
   double gradient_norm = 0;      // before clipping
   double tokens_per_second = 0;  // of the whole job, smoothed
+  StepFlops flops;               // likewise
   StepSeconds seconds;
 };
 

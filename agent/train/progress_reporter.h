@@ -15,6 +15,10 @@ class ProgressReporter {
 
   // For the communicator; null without a page.
   CollectiveBoard* board() { return board_ ? &*board_ : nullptr; }
+  // For what is said of the GPU; none without a page.
+  std::optional<GpuBoard> gpu_board() const {
+    return page_ ? std::optional(page_->gpu()) : std::nullopt;
+  }
   // From now on its suspect is written too; it outlives the reporter or follow() is
   // called again with null.
   void follow(const Communicator* world) { world_ = world; }

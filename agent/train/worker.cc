@@ -5,10 +5,13 @@
 
 #include "agent/comm/topology.h"
 #include "agent/model/init.h"
+#include "agent/train/device_choice.h"
 #include "agent/train/sample_text.h"
 #include "agent/train/stop_signal.h"
 #include "agent/train/weights/import_weights.h"
 #include "common/base/log.h"
+#include "common/layout/cost.h"
+#include "common/layout/device_peak.h"
 #include "kernels/device/parallel.h"
 
 namespace lockstep {
@@ -32,6 +35,7 @@ Worker::Worker(WorkerConfig config, ProgressReporter& progress, const Clock& clo
 
 int Worker::run() {
   const Status status = run_phases();
+  monitor_.reset();     // which takes a last look
   progress_.publish();  // with the suspect, if there is one
   progress_.follow(nullptr);
   if (status.ok()) return stopping_ ? kExitStopped : 0;
@@ -50,12 +54,24 @@ int Worker::run() {
 }
 
 Status Worker::run_phases() {
+  TRY(choose_device());
   TRY(form());
   TRY(load());
   TRY(broadcast());
   TRY(prepare_steps());
   TRY(train());
   return stopping_ ? Status() : finish();
+}
+
+Status Worker::choose_device() {
+  TRY_ASSIGN(device_, reason_.note(kExitNoDevice, rank_device_here(config_.gpu)));
+  if (device_.type == DeviceType::kCpu) return {};
+  TRY_ASSIGN(device_info_, reason_.note(kExitNoDevice, describe(device_)));
+  if (const auto board = progress_.gpu_board()) {
+    monitor_ = std::make_unique<GpuMonitor>(GpuMonitor::Options{.gpu = device_info_}, *board);
+  }
+  return reason_.note(kExitBadConfig,
+                      Status(unavailable("[device] training on a GPU is not in this version")));
 }
 
 Status Worker::form() {
@@ -262,6 +278,19 @@ Status Worker::step_once() {
   return report(outcome.metrics);
 }
 
+// Peaks are those of bf16, and all GPUs of the job taken to be as rank 0's.
+StepFlops Worker::flops_of(double tokens_per_second) const {
+  const auto by = [&](FlopsFormula formula) {
+    return tokens_per_second * flops_per_token(model_config_, model_config_.context, formula);
+  };
+  StepFlops flops{.palm = by(FlopsFormula::kPalm), .causal = by(FlopsFormula::kCausal)};
+  if (agreement_.precision != Precision::kBf16) return flops;
+  const auto devices = static_cast<double>(config_.gpus);
+  flops.datasheet_peak = devices * datasheet_flops_per_second(device_info_.name);
+  flops.measured_peak = devices * matmul_peak_;
+  return flops;
+}
+
 Status Worker::report(const StepMetrics& step) {
   StepMetrics metrics = step;
   const double seconds = metrics.seconds.total;
@@ -270,6 +299,7 @@ Status Worker::report(const StepMetrics& step) {
                           : (1 - kSmoothing) * smoothed_seconds_ + kSmoothing * seconds;
   const auto tokens = static_cast<double>(batch_.global() * model_config_.context);
   metrics.tokens_per_second = smoothed_seconds_ > 0 ? tokens / smoothed_seconds_ : 0;
+  metrics.flops = flops_of(metrics.tokens_per_second);
 
   ProgressNumbers& numbers = progress_.numbers();
   numbers.step = position_.step;
@@ -279,6 +309,10 @@ Status Worker::report(const StepMetrics& step) {
   numbers.gradient_norm = metrics.gradient_norm;
   numbers.learning_rate = metrics.learning_rate;
   numbers.tokens_per_second = metrics.tokens_per_second;
+  numbers.palm_flops_per_second = metrics.flops.palm;
+  numbers.causal_flops_per_second = metrics.flops.causal;
+  numbers.datasheet_flops_per_second = metrics.flops.datasheet_peak;
+  numbers.measured_flops_per_second = metrics.flops.measured_peak;
   numbers.data_seconds = metrics.seconds.data;
   numbers.forward_seconds = metrics.seconds.forward;
   numbers.backward_seconds = metrics.seconds.backward;

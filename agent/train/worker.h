@@ -10,6 +10,7 @@
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/exit_reason.h"
 #include "agent/train/forming.h"
+#include "agent/train/gpu_monitor.h"
 #include "agent/train/metrics_file.h"
 #include "agent/train/progress_reporter.h"
 #include "agent/train/train_step.h"
@@ -34,6 +35,7 @@ class Worker {
 
  private:
   Status run_phases();
+  Status choose_device();
   Status form();
   Status load();
   Status open_storage();
@@ -50,6 +52,7 @@ class Worker {
   Status finish();
   Status sample();
   Status report(const StepMetrics& metrics);
+  StepFlops flops_of(double tokens_per_second) const;
   ModelState model_state(const HostState& arenas) const;
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
   bool saves_now() const;  // rank 0 does
@@ -60,6 +63,10 @@ class Worker {
   const Clock& clock_;
   ExitReason reason_;
 
+  Device device_;
+  DeviceInfo device_info_;  // of a GPU
+  double matmul_peak_ = 0;  // FLOP/s that its products reach; 0: not measured, as on the CPU
+  std::unique_ptr<GpuMonitor> monitor_;
   ModelConfig model_config_;
   BatchShape batch_;
   Agreement agreement_;

@@ -94,7 +94,9 @@ std::string progress_lines(const TrainingJob& job, const StatusInput& input) {
     out += field("Loss", loss);
   }
   if (progress.tokensPerSecond.value_or(0) > 0) {
-    out += field("Speed", rate_text(*progress.tokensPerSecond) + " tokens/s");
+    std::string speed = rate_text(*progress.tokensPerSecond) + " tokens/s";
+    if (progress.mfu) speed += ", MFU " + number(100 * *progress.mfu, "%.1f") + " % (PaLM)";
+    out += field("Speed", speed);
   } else if (progress.samplesPerSecond.value_or(0) > 0) {
     out += field("Speed", rate_text(*progress.samplesPerSecond) + " samples/s");
   }

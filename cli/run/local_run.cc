@@ -180,6 +180,7 @@ ProgressSnapshot LocalRun::snapshot() const {
     snapshot.samples_per_second = status_.progress->samplesPerSecond.value_or(0);
     if (!spec.train) snapshot.steps = status_.progress->steps;
     snapshot.tokens_per_second = status_.progress->tokensPerSecond.value_or(0);
+    snapshot.mfu = status_.progress->mfu;
   }
   // The file is newer than the status, which is written every few seconds.
   if (!metrics_.losses().empty()) {

@@ -23,6 +23,7 @@ std::string numbers(const ProgressSnapshot& snapshot) {
   if (snapshot.loss) text += "  loss " + number(*snapshot.loss, "%.3f");
   if (snapshot.tokens_per_second > 0) {
     text += "  " + rate_text(snapshot.tokens_per_second) + " tok/s";
+    if (snapshot.mfu) text += "  MFU " + number(100 * *snapshot.mfu, "%.1f") + " %";
     double left = static_cast<double>(std::max<int64_t>(0, snapshot.steps - snapshot.step)) *
                   snapshot.tokens_per_step / snapshot.tokens_per_second;
     if (snapshot.tokens_per_step > 0) text += "  " + clock_text(left) + " left";

@@ -15,6 +15,7 @@ struct ProgressSnapshot {
   std::optional<double> loss;
   double tokens_per_second = 0;
   double tokens_per_step = 0;
+  std::optional<double> mfu;      // of 1, by PaLM's formula
   double samples_per_second = 0;  // of a program that counts samples
   int64_t restarts = 0;
   double elapsed_seconds = 0;

@@ -56,6 +56,7 @@ struct Assignment {
   int64_t restarts = 0;                // of the job so far, and how many it may have
   int64_t max_restarts = 0;
   CheckpointSpec checkpoint;
+  int64_t gpus_per_node = 0;
   int64_t threads_per_process = 0;
   int64_t rendezvous_timeout_seconds = 60;
   int64_t hang_seconds = kHangSeconds;  // as in WorkerConfig

@@ -140,6 +140,10 @@ void add_rules_of_spec(std::vector<CelRule>& rules) {
        "nodes x processes of each: expected at most " + text(kWorldSizeMax) + " ranks"});
   rules.push_back({"spec", world() + " % (" + pipeline() + " * " + tensor() + ") == 0",
                    "parallelism: pipeline x tensor does not divide the number of ranks"});
+  rules.push_back({"spec",
+                   "!has(self.train) || " + of_self("gpusPerNode", "0") + " == 0 || " +
+                       processes() + " % self.gpusPerNode == 0",
+                   "processesPerNode: expected 0 (one rank a GPU) or a multiple of gpusPerNode"});
   rules.push_back({"spec", port() + " + " + ports() + " <= 65536",
                    "rendezvous.port leaves no room for the ports of all processes of a node (a "
                    "command takes 8 for each)"});

@@ -42,6 +42,8 @@ struct Schema<Assignment> {
     visit(Field{.name = "restarts", .minimum = 0}, &Assignment::restarts);
     visit(Field{.name = "maxRestarts", .minimum = 0}, &Assignment::max_restarts);
     visit(Field{.name = "checkpoint"}, &Assignment::checkpoint);
+    visit(Field{.name = "gpusPerNode", .minimum = 0, .maximum = kProcessesMax},
+          &Assignment::gpus_per_node);
     visit(Field{.name = "threadsPerProcess", .minimum = 0, .maximum = 4096},
           &Assignment::threads_per_process);
     visit(Field{.name = "rendezvousTimeoutSeconds", .minimum = 1, .maximum = 86400},

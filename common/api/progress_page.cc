@@ -5,9 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <bit>
+#include <atomic>
 #include <cerrno>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "common/base/check.h"
@@ -16,32 +17,35 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-constexpr int kReadTries = 1000;
-constexpr uint64_t kMagic = 0x4c4b53'50524f47'02;  // "LKSPROG" and the layout's version
+constexpr uint64_t kMagic = 0x4c4b53'50524f47'03;  // "LKSPROG" and the layout's version
 // The agent may neither lose the page under its feet (a shrunk file raises SIGBUS) nor see it grow.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-static_assert(sizeof(ProgressNumbers) % sizeof(uint64_t) == 0);
-using Words = std::array<uint64_t, sizeof(ProgressNumbers) / sizeof(uint64_t)>;
-
 }  // namespace
 
-// A sequence lock after Boehm, "Can seqlocks get along with programming language memory models?"
-// (MSPC 2012): the numbers themselves are atomic words, so that no read is a data race; release on
-// every word keeps it behind the odd sequence, acquire keeps it before the second look at it.
-// Without fences, which the thread sanitizer does not model. Even: at rest.
 struct ProgressPage::Layout {
   std::atomic<uint64_t> magic;
-  std::atomic<uint64_t> sequence;
-  std::array<std::atomic<uint64_t>, std::tuple_size_v<Words>> words;
+  SequenceLocked<ProgressNumbers> numbers;
+  SequenceLocked<GpuNumbers> gpu;
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+double flops_ratio(double flops_per_second, double peak_flops_per_second) {
+  if (flops_per_second > 0 && peak_flops_per_second > 0) {
+    return flops_per_second / peak_flops_per_second;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
 
 CollectiveBoard ProgressPage::board() const {
   constexpr size_t kBoardAt = 1024;
   static_assert(sizeof(Layout) <= kBoardAt && kBoardAt + CollectiveBoard::kBytes <= kPageBytes);
   CHECK(page_ != nullptr);
   return CollectiveBoard(reinterpret_cast<std::byte*>(page_) + kBoardAt);
+}
+
+GpuBoard ProgressPage::gpu() const {
+  CHECK(page_ != nullptr);
+  return GpuBoard(&page_->gpu);
 }
 
 Result<ProgressPage> ProgressPage::create() {
@@ -100,30 +104,12 @@ ProgressPage::~ProgressPage() {
 
 void ProgressPage::write(const ProgressNumbers& numbers) {
   CHECK(page_ != nullptr);
-  const Words words = std::bit_cast<Words>(numbers);
-  // A writer killed in mid-write left an odd number; its successor on the page makes it even again.
-  const uint64_t before = page_->sequence.load(std::memory_order_relaxed) & ~uint64_t{1};
-  page_->sequence.store(before + 1, std::memory_order_relaxed);
-  for (size_t i = 0; i < words.size(); ++i) {
-    page_->words[i].store(words[i], std::memory_order_release);
-  }
-  page_->sequence.store(before + 2, std::memory_order_release);
+  page_->numbers.write(numbers);
 }
 
 bool ProgressPage::read(ProgressNumbers& numbers) const {
   CHECK(page_ != nullptr);
-  for (int i = 0; i < kReadTries; ++i) {
-    const uint64_t before = page_->sequence.load(std::memory_order_acquire);
-    if (before % 2 != 0) continue;
-    Words words;
-    for (size_t w = 0; w < words.size(); ++w) {
-      words[w] = page_->words[w].load(std::memory_order_acquire);
-    }
-    if (page_->sequence.load(std::memory_order_relaxed) != before) continue;
-    numbers = std::bit_cast<ProgressNumbers>(words);
-    return true;
-  }
-  return false;
+  return page_->numbers.read(numbers);
 }
 
 }  // namespace lockstep

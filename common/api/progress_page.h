@@ -1,11 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "common/api/agent_messages.h"
 #include "common/api/collective_board.h"
+#include "common/api/gpu_numbers.h"
 #include "common/base/result.h"
+#include "common/base/sequence_lock.h"
 
 namespace lockstep {
 
@@ -34,11 +35,32 @@ struct ProgressNumbers {
   int64_t checkpoint_step = -1;        // newest complete one in storage; -1: none
   int64_t suspect_rank = -1;           // blamed by the communicator
   double first_step_unix_seconds = 0;  // wall clock at the end of the round's first step
+  // Of the whole job, smoothed as the tokens are: FLOPs of the model by the formula of that name
+  // (FlopsFormula), and what its devices could do; 0 while unknown.
+  double palm_flops_per_second = 0;
+  double causal_flops_per_second = 0;
+  double datasheet_flops_per_second = 0;
+  double measured_flops_per_second = 0;
+};
+
+// What a job reaches of what its devices could do; NaN where that isn't known.
+double flops_ratio(double flops_per_second, double peak_flops_per_second);
+
+// Where a worker's GPU is told of on its page. Any thread may write, one at a time.
+class GpuBoard {
+ public:
+  explicit GpuBoard(SequenceLocked<GpuNumbers>* numbers) : numbers_(numbers) {}
+
+  void write(const GpuNumbers& numbers) { numbers_->write(numbers); }
+  bool read(GpuNumbers& numbers) const { return numbers_->read(numbers); }
+
+ private:
+  SequenceLocked<GpuNumbers>* numbers_;
 };
 
 // A memfd of one page, made by the agent and inherited by descriptor, with ProgressNumbers under a
-// sequence lock: one writer, any readers, no system call, and nothing that a writer killed in
-// mid-write can block. Behind them is the communicator's board.
+// sequence lock. Behind them are those of the GPU, under one of their own, and the communicator's
+// board.
 class ProgressPage {
  public:
   // Agent's side: a new, zeroed memfd (close-on-exec off).
@@ -55,8 +77,9 @@ class ProgressPage {
   // The last complete write; false while the writer is in mid-write (or died there) after a bounded
   // number of tries, with `numbers` unchanged.
   bool read(ProgressNumbers& numbers) const;
-  // Valid as long as the page is mapped, wherever the page object moves.
+  // Both valid as long as the page is mapped, wherever the page object moves.
   CollectiveBoard board() const;
+  GpuBoard gpu() const;
 
  private:
   struct Layout;

@@ -96,6 +96,12 @@ struct Schema<ProgressStatus> {
                 .meaning = "Samples per second of the whole job, where a command counts samples.",
                 .minimum = 0},
           &ProgressStatus::samplesPerSecond);
+    visit(Field{.name = "mfu",
+                .meaning = "Model FLOPs utilisation, of 1: tokensPerSecond x (6N + 12LCT), PaLM's "
+                           "formula, by what the datasheet promises of the job's GPUs in bf16; "
+                           "absent on the CPU, in fp32 and of GPUs that are not in the table.",
+                .minimum = 0},
+          &ProgressStatus::mfu);
     visit(Field{.name = "tokens", .meaning = "Tokens trained on since step 0.", .minimum = 0},
           &ProgressStatus::tokens);
     visit(Field{.name = "samples", .meaning = "Sequences trained on since step 0.", .minimum = 0},

@@ -252,6 +252,7 @@ struct ProgressStatus {
   std::optional<double> validationLoss;
   std::optional<double> tokensPerSecond;   // absent where nobody counts tokens
   std::optional<double> samplesPerSecond;  // of a command that counts samples
+  std::optional<double> mfu;               // PaLM's formula, of the datasheet's bf16
   int64_t tokens = 0;
   int64_t samples = 0;
   std::string updatedAt;

@@ -492,12 +492,14 @@ struct Schema<TrainingJobSpec> {
     visit(Field{.name = "nodes", .meaning = "Pods of the job.", .minimum = 1, .maximum = kNodesMax},
           &TrainingJobSpec::nodes);
     visit(Field{.name = "gpusPerNode",
-                .meaning = "GPUs of each pod; 0 computes on the CPU. This version carries out 0.",
+                .meaning = "GPUs of each pod, as its limit nvidia.com/gpu; 0 computes on the CPU. "
+                           "With train this version carries out 0.",
                 .minimum = 0,
                 .maximum = kProcessesMax},
           &TrainingJobSpec::gpusPerNode);
     visit(Field{.name = "processesPerNode",
-                .meaning = "Ranks of each pod; 0 is one a GPU, or one on the CPU.",
+                .meaning = "Ranks of each pod; 0 is one a GPU, or one on the CPU. With train and "
+                           "gpusPerNode a multiple of it.",
                 .minimum = 0,
                 .maximum = kProcessesMax},
           &TrainingJobSpec::processesPerNode);

@@ -35,6 +35,7 @@ struct Rules {
   void check_metadata();
   void check_program();
   void check_mesh();
+  void check_gpus();
   void check_ports();
   void check_groups();
   void check_model(const TrainSpec& train);
@@ -118,6 +119,16 @@ void Rules::check_mesh() {
                                 " does not divide the world of " + text(world) + " ranks" +
                                 made_of);
   }
+}
+
+// A program may drive several GPUs from one process; the built-in loop's ranks have one each.
+void Rules::check_gpus() {
+  const int64_t gpus = spec.gpusPerNode;
+  const int64_t processes = processes_per_node(spec);
+  if (!spec.train || gpus == 0 || processes % gpus == 0) return;
+  add("spec.processesPerNode",
+      text(processes) + " is no multiple of spec.gpusPerNode: " + text(gpus) +
+          ", expected 0 (one rank a GPU) or so many ranks that each GPU has as many");
 }
 
 void Rules::check_ports() {
@@ -282,10 +293,11 @@ void Rules::check_managed_by() {
 }
 
 void Rules::check_version() {
-  if (spec.gpusPerNode > 0) {
-    not_in_this_version("spec.gpusPerNode", text(spec.gpusPerNode), "0 (the CPU)");
-  }
   if (!spec.train) return;
+  if (spec.gpusPerNode > 0) {
+    not_in_this_version("spec.gpusPerNode", text(spec.gpusPerNode) + " with spec.train",
+                        "0 (the CPU)");
+  }
   if (spec.parallelism.tensor > 1) {
     not_in_this_version("spec.parallelism.tensor", text(spec.parallelism.tensor), "1");
   }
@@ -313,6 +325,7 @@ Problems validate(const TrainingJob& job) {
   rules.check_managed_by();
   if (!in_range) return rules.problems;  // the rules below count on it
   rules.check_mesh();
+  rules.check_gpus();
   rules.check_ports();
   rules.check_groups();
   if (job.spec.train.has_value()) {

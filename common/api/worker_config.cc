@@ -12,6 +12,8 @@ struct Schema<WorkerConfig> {
     visit(Field{.name = "world", .required = true}, &WorkerConfig::world);
     visit(Field{.name = "hash", .required = true}, &WorkerConfig::hash);
     visit(Field{.name = "rank", .minimum = 0, .required = true}, &WorkerConfig::rank);
+    visit(Field{.name = "gpu", .minimum = -1, .maximum = kProcessesMax - 1}, &WorkerConfig::gpu);
+    visit(Field{.name = "gpus", .minimum = 0}, &WorkerConfig::gpus);
     visit(Field{.name = "train", .required = true}, &WorkerConfig::train);
     visit(Field{.name = "checkpoint"}, &WorkerConfig::checkpoint);
     visit(Field{.name = "threads", .minimum = 1, .maximum = 4096}, &WorkerConfig::threads);

@@ -17,6 +17,8 @@ struct WorkerConfig {
   WorldAssignment world;
   std::string hash;  // world_hash(world)
   int64_t rank = 0;
+  int64_t gpu = -1;  // which of the GPUs that the process sees it computes on; -1: on the CPU
+  int64_t gpus = 0;  // of the whole job
   TrainSpec train;
   CheckpointSpec checkpoint;  // path empty: nothing is stored
   int64_t threads = 1;
@@ -44,6 +46,7 @@ inline constexpr int kExitStorageError = 5;  // a checkpoint couldn't be written
 inline constexpr int kExitNotFinite = 6;     // the loss is NaN or infinite
 inline constexpr int kExitPortTaken = 7;     // its rendezvous port is in use
 inline constexpr int kExitPeerHung = 8;      // another rank did not come to a collective in time
+inline constexpr int kExitNoDevice = 9;      // the GPU that it was to use is not there
 inline constexpr int kExitStopped =
     143;  // SIGTERM: it saved a checkpoint, if it has a path, and left
 

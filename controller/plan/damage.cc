@@ -307,6 +307,10 @@ bool is_repeated_by_a_restart(int64_t exit_code) {
   return exit_code == kExitBadConfig || exit_code == kExitDataError || exit_code == kExitNotFinite;
 }
 
+bool is_repeated_in_its_pod(int64_t exit_code) {
+  return exit_code == kExitNoDevice;
+}
+
 std::optional<Duration> pending_left(const Pass& pass, const PodView* pod) {
   const int64_t allowed = pass.spec().failure.pendingTimeoutSeconds;
   const bool is_pending = pod != nullptr && pod->live() && pod->phase == "Pending" &&

@@ -35,6 +35,8 @@ double failed_seconds_ago(const AgentState& state, const WorkerState& worker);
 // The built-in loop would end with this exit code again: what it was told or read is wrong, or the
 // loss isn't finite, to which the same bits lead again.
 bool is_repeated_by_a_restart(int64_t exit_code);
+// It would do so in the same pod: the GPU that it was to use is not there.
+bool is_repeated_in_its_pod(int64_t exit_code);
 
 // What is left of spec.failure.pendingTimeoutSeconds for a pod that doesn't run yet; nullopt where
 // nothing limits it, as of one that is to join a round: that goes on without it. It is over only

@@ -222,7 +222,8 @@ Verdict decide(Pass& pass, const Damage& damage) {
     return fail_job(pass, std::move(failure), "TooManyRestarts",
                     "no restart is left of " + std::to_string(spec.maxRestarts));
   }
-  if (action == "RecreatePod" || (!rule && is_on_bad_node(pass, failure))) {
+  const bool is_of_pod = pass.spec().train && is_repeated_in_its_pod(failure.exitCode);
+  if (action == "RecreatePod" || (!rule && (is_of_pod || is_on_bad_node(pass, failure)))) {
     add_node(pass, failure.nodeIndex, how.lost);
   }
   const Verdict verdict = restart(pass, std::move(failure), how);

@@ -140,11 +140,12 @@ void round_to(int digits, std::optional<double>& value) {
 }
 
 void round_for_display(ProgressStatus& progress) {
-  constexpr int kLossDigits = 7, kRateDigits = 5;
+  constexpr int kLossDigits = 7, kRateDigits = 5, kRatioDigits = 4;
   round_to(kLossDigits, progress.loss);
   round_to(kLossDigits, progress.validationLoss);
   round_to(kRateDigits, progress.tokensPerSecond);
   round_to(kRateDigits, progress.samplesPerSecond);
+  round_to(kRatioDigits, progress.mfu);
 }
 
 // The built-in loop's node 0 speaks for all. Of a command, the lowest node that reports any tells

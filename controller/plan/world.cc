@@ -73,6 +73,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
           .restarts = pass.status.restarts,
           .max_restarts = spec.failure.maxRestarts,
           .checkpoint = spec.checkpoint,
+          .gpus_per_node = spec.gpusPerNode,
           .threads_per_process = spec.threadsPerProcess,
           .rendezvous_timeout_seconds = spec.rendezvous.timeoutSeconds,
           .hang_seconds = hang_seconds(spec),

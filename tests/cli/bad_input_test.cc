@@ -174,6 +174,21 @@ TEST_F(BadInput, EndsWithExitCode2AndWords) {
   }
 }
 
+// On this machine; another one may have them, so it is valid.
+TEST_F(BadInput, MoreGpusThanThereAreAreWarnedOfAndNotRunOn) {
+  const std::string file = write(
+      "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: gpus}\n"
+      "spec: {nodes: 100, gpusPerNode: 64, command: [\"true\"]}\n");
+  const std::string words = "spec.gpusPerNode: 64 for each of 100 nodes are 6400, but this machine";
+  const Outcome validated = run_program("validate " + file);
+  EXPECT_EQ(validated.exit_code, 0) << validated.text;
+  EXPECT_NE(validated.text.find("warning: " + words), std::string::npos) << validated.text;
+  const Outcome run = run_program("run " + file + " --output " + folder_ + "/out");
+  EXPECT_EQ(run.exit_code, 2) << run.text;
+  EXPECT_NE(run.text.find(words), std::string::npos) << run.text;
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/out"));
+}
+
 TEST_F(BadInput, AGoodOneIsValid) {
   Outcome outcome = run_program("validate " + write(job()));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;

@@ -171,7 +171,8 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
        {"Name:          gpt\n", "State:         Running, round 2, 1 restart\n",
         "1 of 2 ready, 2 processes each: ranks 0 to 3",
         "[##########..............................] 25/100 (25 %, 1:15 left)\n",
-        "Loss:          1.5", "rank 3 on m-1: Error (exit code 9) in round 1 at step 20, 60s ago",
+        "Speed:         1.00k tokens/s\n", "Loss:          1.5",
+        "rank 3 on m-1: Error (exit code 9) in round 1 at step 20, 60s ago",
         "RestartInPlace, running again after 1.8 s", "  | first\n  | second  [31m\n",
         "Lost:          61.2 s, 7 steps done again\n",
         "NUMBER   SINCE   RANK   NODE   REASON       EXIT   ACTION           DETECT",
@@ -181,6 +182,8 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
         "10m (x3)   Normal    Later     b", "Not shown: events are forbidden"}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;
   }
+  input.job.status.progress->mfu = 0.4125;
+  EXPECT_TRUE(has(status_page(input), "Speed:         1.00k tokens/s, MFU 41.2 % (PaLM)\n"));
   EXPECT_LT(page.find("Earlier"), page.find("Later"));
   EXPECT_FALSE(has(page, "\x1b")) << "a log can't steer the terminal";
 }

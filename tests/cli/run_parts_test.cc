@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 
+#include "cli/run/job_file.h"
 #include "cli/run/loss_curve.h"
 #include "cli/run/metrics_reader.h"
 #include "cli/run/progress_line.h"
@@ -93,6 +94,41 @@ TEST(ProgressLine, FitsItsWidth) {
     EXPECT_LE(progress_line(snapshot, width).size(), static_cast<size_t>(width));
   EXPECT_EQ(progress_log_line(snapshot),
             "0:00  step 620/1500  loss 1.934  23.1k tok/s  2:36 left  restarts 1");
+}
+
+TEST(ProgressLine, HasTheUtilisationBehindTheSpeed) {
+  const ProgressSnapshot snapshot{
+      .name = "a", .state = "Running", .step = 1, .tokens_per_second = 412'000, .mfu = 0.4125};
+  EXPECT_EQ(progress_log_line(snapshot), "0:00  step 1  412k tok/s  MFU 41.2 %");
+}
+
+TEST(LocalJob, AsksForNoMoreGpusThanTheMachineHas) {
+  struct Case {
+    int64_t nodes, gpus_per_node, gpus;
+    Problems problems;
+  };
+  const Case cases[] = {
+      {4, 0, 0, {}},
+      {2, 4, 8, {}},
+      {1, 1, 0, {"spec.gpusPerNode: 1, but this machine has no GPU, expected 0 (the CPU)"}},
+      {1, 4, 1, {"spec.gpusPerNode: 4, but this machine has 1 GPU, expected at most 1"}},
+      {3,
+       4,
+       8,
+       {"spec.gpusPerNode: 4 for each of 3 nodes are 12, but this machine has 8 GPUs, expected at "
+        "most 2"}},
+      {3,
+       1,
+       2,
+       {"spec.gpusPerNode: 1 for each of 3 nodes are 3, but this machine has 2 GPUs, expected 0 "
+        "(the CPU)"}},
+  };
+  for (const Case& one : cases) {
+    TrainingJobSpec spec;
+    spec.nodes = one.nodes;
+    spec.gpusPerNode = one.gpus_per_node;
+    EXPECT_EQ(gpu_problems(spec, one.gpus), one.problems);
+  }
 }
 
 TEST(ProgressLine, SaysWhatItDoesNotKnowByLeavingItOut) {

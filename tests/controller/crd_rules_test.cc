@@ -147,6 +147,8 @@ const std::vector<Case>& cases() {
       {"nodes x processes", "{command: [a], nodes: 4096, processesPerNode: 64}", "spec.nodes: "},
       {"parallelism: pipeline x tensor", "{" + kTrain + "}, parallelism: {tensor: 2}}",
        "spec.parallelism: "},
+      {"processesPerNode: expected 0", "{" + kTrain + "}, gpusPerNode: 4, processesPerNode: 2}",
+       "spec.processesPerNode: "},
       {"rendezvous.port leaves no room",
        "{command: [a], processesPerNode: 4, rendezvous: {port: 65530}}", "spec.rendezvous.port: "},
       {"rendezvous.port: the processes' ports", "{command: [a], rendezvous: {port: 29393}}",

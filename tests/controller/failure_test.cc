@@ -80,9 +80,9 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
       {"the earlier of two",
        [](Scene& s) {
          s.fail_worker(2, 1, 1);
-         s.fail_worker(1, 9, 5);
+         s.fail_worker(1, 77, 5);
        },
-       1, 9, "Error", "1,1,1"},
+       1, 77, "Error", "1,1,1"},
       {"a pod that was deleted, not those who lost it",
        [](Scene& s) {
          s.seen.pods[2].terminating = true;
@@ -414,6 +414,24 @@ TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
     EXPECT_EQ(status.lastFailure->action, "Fail");
     EXPECT_EQ(status.state, "Failed");
     EXPECT_FALSE(status.completionTime.empty());
+  }
+}
+
+TEST(FailurePolicy, MakesThePodAnewWhoseGpuIsNotThere) {
+  for (const bool has_rule : {false, true}) {
+    Scene scene(2);
+    if (has_rule) {
+      scene.seen.job.spec.failure.rules = {
+          {.exitCodes = {kExitNoDevice}, .action = "RestartInPlace"}};
+    }
+    scene.train();
+    scene.fail_worker(1, kExitNoDevice, 1);
+    const TrainingJobStatus status = written(scene, scene.plan());
+    ASSERT_TRUE(status.lastFailure);
+    EXPECT_EQ(status.lastFailure->action, has_rule ? "RestartInPlace" : "RecreatePod");
+    EXPECT_EQ(status.members, has_rule ? "1,1" : "1,2");
+    EXPECT_NE(status.lastFailure->message.find("the end of rank 1"), std::string::npos);
+    EXPECT_EQ(status.lastFailure->exitCode, kExitNoDevice);
   }
 }
 

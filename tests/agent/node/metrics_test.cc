@@ -80,6 +80,44 @@ TEST(Metrics, ShowEveryNumberOfTheWorkersWithItsLabels) {
   EXPECT_GT(text.value("process_cpu_seconds_total" + labels + "}"), 0);
 }
 
+TEST(Metrics, ShowFlopsByFormulaAndUtilisationByPeakWhereOneIsKnown) {
+  MetricsInput input = some_input();
+  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_m"));
+  ProgressNumbers& numbers = input.ranks[0].numbers;
+  numbers.palm_flops_per_second = 8e14;
+  numbers.causal_flops_per_second = 7e14;
+  const std::string labels = "{job=\"gpt\",namespace=\"team\",node_index=\"1\",formula=\"";
+  const std::string flops = "lockstep_train_model_flops_per_second" + labels;
+  const std::string mfu = "lockstep_train_mfu_ratio" + labels;
+  EXPECT_DOUBLE_EQ(MetricsText(render_metrics(input)).value(flops + "palm\"}"), 4e14);
+  EXPECT_DOUBLE_EQ(MetricsText(render_metrics(input)).value(flops + "causal\"}"), 3.5e14);
+  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_mfu_ratio"));
+  numbers.datasheet_flops_per_second = 2e15;
+  numbers.measured_flops_per_second = 1.6e15;
+  const MetricsText text(render_metrics(input));
+  EXPECT_DOUBLE_EQ(text.value(mfu + "palm\",peak=\"datasheet\"}"), 0.4);
+  EXPECT_DOUBLE_EQ(text.value(mfu + "causal\",peak=\"datasheet\"}"), 0.35);
+  EXPECT_DOUBLE_EQ(text.value(mfu + "palm\",peak=\"measured\"}"), 0.5);
+  EXPECT_DOUBLE_EQ(text.value(mfu + "causal\",peak=\"measured\"}"), 0.4375);
+}
+
+TEST(Metrics, CountXidsThatDoNotFitAsOthers) {
+  MetricsInput input = some_input();
+  GpuNumbers gpu;
+  for (const uint64_t number : {1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 1}) count_xid(gpu, number);
+  input.gpus = {{.rank = 2}};
+  add_xids(gpu, input.gpus[0].xids);
+  add_xids(gpu, input.gpus[0].xids);  // of another round
+  const MetricsText text(render_metrics(input));
+  const std::string begin =
+      "lockstep_gpu_xid_errors_total{job=\"gpt\",namespace=\"team\",node_index=\"1\","
+      "rank=\"2\",bus=\"\",xid=\"";
+  EXPECT_EQ(text.value(begin + "1\"}"), 4);
+  EXPECT_EQ(text.value(begin + "7\"}"), 2);
+  EXPECT_EQ(text.value(begin + "other\"}"), 6);
+  EXPECT_FALSE(text.has("lockstep_gpu_busy_ratio"));
+}
+
 TEST(Metrics, HaveNoSeriesForWhatIsNotKnown) {
   MetricsInput input = some_input();
   EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_validation_loss"));

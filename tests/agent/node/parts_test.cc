@@ -250,6 +250,35 @@ TEST(Launch, GivesAWorkerItsRankConfigAndEnvironment) {
   EXPECT_EQ(make_launch(assignment, 1, a_context()).config.threads, 7);
 }
 
+TEST(Launch, GivesTheRanksOfANodeItsGpusInTurn) {
+  Assignment assignment = make_assignment({.nodes = 2, .processes = 4});
+  EXPECT_EQ(make_launch(assignment, 3, a_context()).config.gpu, -1);
+  EXPECT_EQ(make_launch(assignment, 3, a_context()).config.gpus, 0);
+  assignment.gpus_per_node = 4;
+  EXPECT_EQ(make_launch(assignment, 0, a_context()).config.gpu, 0);
+  EXPECT_EQ(make_launch(assignment, 3, a_context()).config.gpu, 3);
+  assignment.gpus_per_node = 2;  // two ranks on each
+  EXPECT_EQ(make_launch(assignment, 1, a_context()).config.gpu, 1);
+  EXPECT_EQ(make_launch(assignment, 3, a_context()).config.gpu, 1);
+  const auto read =
+      worker_config_from_json(to_json(make_launch(assignment, 3, a_context()).config));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->gpu, 1);
+  EXPECT_EQ(read->gpus, 4);
+}
+
+TEST(Launch, HidesNoGpuFromACommand) {
+  LaunchContext context = a_context();
+  context.env.push_back("CUDA_VISIBLE_DEVICES=2,3");
+  Assignment assignment = make_assignment({.nodes = 1, .processes = 2});
+  assignment.train.reset();
+  assignment.command = {"python3", "train.py"};
+  assignment.gpus_per_node = 2;
+  const std::vector<std::string> env = make_launch(assignment, 1, context).env;
+  EXPECT_TRUE(has(env, "CUDA_VISIBLE_DEVICES=2,3"));
+  EXPECT_TRUE(has(env, "LOCAL_RANK=1"));
+}
+
 TEST(Launch, RunsTheUsersCommandWithoutAConfig) {
   Assignment assignment = make_assignment({});
   assignment.train.reset();

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
+#include <vector>
 
 #include "common/base/json.h"
 #include "tests/agent/train/temporary_folder.h"
@@ -38,6 +40,32 @@ TEST(MetricsFile, LeavesOutWhatIsNotFinite) {
   ASSERT_TRUE(line.ok());
   EXPECT_FALSE(line->contains("loss"));
   EXPECT_TRUE(line->contains("gradientNorm"));
+}
+
+TEST(MetricsFile, SaysFlopsAlwaysAndUtilisationWhereAPeakIsKnown) {
+  TemporaryFolder folder;
+  auto file = MetricsFile::open(folder.file("m"), 0);
+  ASSERT_TRUE(file.ok());
+  StepMetrics metrics{.step = 1, .flops = {.palm = 8e14, .causal = 7e14}};
+  ASSERT_TRUE(file->add(metrics).ok());
+  metrics.step = 2;
+  metrics.flops.measured_peak = 1.6e15;
+  ASSERT_TRUE(file->add(metrics).ok());
+  metrics.step = 3;
+  metrics.flops.datasheet_peak = 2e15;
+  ASSERT_TRUE(file->add(metrics).ok());
+  std::istringstream text(read_file(folder.file("m")));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(*parse_json(line));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0].at("flopsPerSecond"), (Json{{"palm", 8e14}, {"causal", 7e14}}));
+  EXPECT_FALSE(lines[0].contains("mfu"));
+  EXPECT_FALSE(lines[0].contains("mfuOfMeasuredPeak"));
+  EXPECT_FALSE(lines[1].contains("mfu"));
+  EXPECT_EQ(lines[1].at("mfuOfMeasuredPeak"), (Json{{"palm", 0.5}, {"causal", 0.4375}}));
+  EXPECT_EQ(lines[2].at("mfu"), (Json{{"palm", 0.4}, {"causal", 0.35}}));
+  EXPECT_EQ(metrics_prefix(read_file(folder.file("m")), 2),
+            read_file(folder.file("m")).find("{", read_file(folder.file("m")).rfind("\n{")));
 }
 
 TEST(MetricsPrefix, EndsAtTheFirstLineThatIsBrokenOrLater) {

@@ -143,6 +143,11 @@ TEST(Worker, ReportsEveryNumberOnItsPage) {
   EXPECT_EQ(numbers.suspect_rank, -1);
   EXPECT_GT(numbers.tokens_per_second, 0);
   EXPECT_GT(numbers.first_step_unix_seconds, 0);
+  // 6N + 12LCT and 6N + 6LCT differ by 6LCT.
+  const double per_token = numbers.palm_flops_per_second / numbers.tokens_per_second;
+  EXPECT_NEAR(per_token - numbers.causal_flops_per_second / numbers.tokens_per_second,
+              6.0 * 2 * 32 * 32, 1e-3);
+  EXPECT_EQ(numbers.datasheet_flops_per_second, 0) << "on the CPU";
   EXPECT_LE(numbers.data_seconds + numbers.forward_seconds + numbers.backward_seconds +
                 numbers.communication_seconds + numbers.update_seconds,
             numbers.step_seconds * 1.001);
@@ -294,6 +299,16 @@ TEST(Worker, StopsWhenTheLossIsNotFinite) {
   EXPECT_EQ(std::ranges::count(codes, kExitNotFinite) + std::ranges::count(codes, kExitPeerLost), 2)
       << world.log(0);
   EXPECT_GE(std::ranges::count(codes, kExitNotFinite), 1) << world.log(0);
+}
+
+TEST(Worker, EndsWithWordsWhereTheGpuOfItsJobIsNot) {
+  WorkerWorld::Options options = small_world(1);
+  options.gpu = 63;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  EXPECT_EQ(world.wait(), std::vector<int>{kExitNoDevice}) << world.log(0);
+  EXPECT_NE(world.log(0).find("GPU 63, so its process should see at least 64"), std::string::npos)
+      << world.log(0);
 }
 
 TEST(Worker, NamesDataThatIsMissingOrTooShort) {

@@ -79,6 +79,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   config.world = world_;
   config.hash = world_hash(world_);
   config.rank = rank;
+  config.gpu = options_.gpu;
   config.train = options_.train;
   config.checkpoint = {.path = options_.stores ? checkpoints_ : "",
                        .everySteps = options_.checkpoint_every,

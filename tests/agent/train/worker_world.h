@@ -26,6 +26,7 @@ class WorkerWorld {
     int64_t checkpoint_keep = 3;
     int64_t hang_seconds = kHangSeconds;
     bool stores = true;  // false: there is no checkpoint.path
+    int64_t gpu = -1;    // of every rank, as WorkerConfig has it
   };
   explicit WorkerWorld(Options options);
   ~WorkerWorld();  // nothing that it started outlives it

@@ -35,6 +35,7 @@ Assignment an_assignment() {
   assignment.hash = world_hash(assignment.world);
   assignment.train = a_train();
   assignment.checkpoint = {.path = "/ckpt", .everySteps = 10, .keep = 2};
+  assignment.gpus_per_node = 8;
   assignment.threads_per_process = 3;
   return assignment;
 }
@@ -66,8 +67,12 @@ AgentState a_state() {
                           .waits_for = {4088, 4089, 4090, 4091, 4092, 4093, 4094, 4095},
                           .seconds = 12.5},
        .is_lifeless = true}};
-  state.progress = ProgressStatus{
-      .step = 40, .steps = 100, .loss = 2.5, .tokensPerSecond = 1e5, .samplesPerSecond = 12.5};
+  state.progress = ProgressStatus{.step = 40,
+                                  .steps = 100,
+                                  .loss = 2.5,
+                                  .tokensPerSecond = 1e5,
+                                  .samplesPerSecond = 12.5,
+                                  .mfu = 0.41};
   state.last_checkpoint = CheckpointStatus{.step = 30, .path = "/ckpt/step-00000030"};
   state.failed_seconds_ago = 0.25;
   return state;

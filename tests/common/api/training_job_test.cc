@@ -429,7 +429,8 @@ TEST(TrainingJob, WhatThisVersionDoesNotCarryOutIsRefused) {
       {"/spec/checkpoint",
        {{"onPreemption", "60s"}},
        "spec.checkpoint.onPreemption: not in this version"},
-      {"/spec/gpusPerNode", 2, "spec.gpusPerNode: 2 is not in this version, expected 0 (the CPU)"},
+      {"/spec/gpusPerNode", 2,
+       "spec.gpusPerNode: 2 with spec.train is not in this version, expected 0 (the CPU)"},
       {"/spec/parallelism",
        {{"tensor", 2}},
        "spec.parallelism.tensor: 2 is not in this version, expected 1"},
@@ -462,6 +463,7 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
       {"/spec/nodes", 3, "no error"},
       {"/spec/checkpoint", {{"path", "/ckpt"}}, "no error"},
       {"/spec/rendezvous", {{"variables", {"jax", "tensorflow", "mpi"}}}, "no error"},
+      {"/spec/gpusPerNode", 8, "no error"},  // with processesPerNode: 2
       {"/spec/command", Json::array(),
        "spec: found neither train nor command, expected exactly one of them"},
       {"/spec/command", {""}, "spec.command[0]: found \"\", expected a program"},

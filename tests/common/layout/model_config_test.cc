@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/layout/cost.h"
+#include "common/layout/device_peak.h"
 #include "common/layout/parameters.h"
 
 namespace lockstep {
@@ -168,6 +169,19 @@ TEST(FlopsPerToken, OfALlamaCountsTheHeadButNotTheLookUp) {
   const double matrices = 32.0 * 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336);
   EXPECT_DOUBLE_EQ(flops_per_token(llama, 8192, FlopsFormula::kProducts),
                    6 * (matrices + 128256.0 * 4096));
+}
+
+TEST(DatasheetFlops, AreThoseOfTheDeviceByItsWholeName) {
+  EXPECT_EQ(datasheet_flops_per_second("NVIDIA H200"), 989e12);
+  EXPECT_EQ(datasheet_flops_per_second("NVIDIA H100 80GB HBM3"), 989e12);
+  EXPECT_EQ(datasheet_flops_per_second("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_EQ(datasheet_flops_per_second("NVIDIA H200 NVL"), 835.5e12);
+  EXPECT_EQ(datasheet_flops_per_second("NVIDIA H100 PCIe"), 756.5e12);
+  EXPECT_EQ(datasheet_flops_per_second("NVIDIA A100-SXM4-80GB MIG 3g.40gb"), 0)
+      << "a part of the GPU";
+  for (const char* unknown : {"", "NVIDIA", "NVIDIA H20", "NVIDIA H2000", "AMD EPYC"}) {
+    EXPECT_EQ(datasheet_flops_per_second(unknown), 0) << unknown;
+  }
 }
 
 }  // namespace
