@@ -1,9 +1,10 @@
-// bench_kernels [--tiny] [--threads N] [--seconds S] [--filter TEXT]
+// bench_kernels [--tiny] [--device cpu|cuda] [--threads N] [--seconds S] [--filter TEXT]
 //
 // Times the operations on the shapes of the kjv model (B=16, T=256, C=128 and 256) and of GPT-2
 // 124M (B=4, T=64). Each matrix product is interleaved with oneDNN called directly, in the ways
 // that it has, and compared with the best of them. Medians, with the middle half of the samples as
 // spread. Rows of a table on stdout; --tiny runs every line once on small shapes, for the tests.
+// Exit code 77: this build or machine has no such device.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,8 +22,11 @@ namespace {
 
 using namespace op_cases;
 
+constexpr int kNoDevice = 77;
+
 struct Options {
   bool tiny = false;
+  DeviceType device = DeviceType::kCpu;
   int threads = 1;
   double seconds = 0.3;  // for each line of the table
   std::string filter;
@@ -148,6 +152,10 @@ void add_model(std::vector<Subject>& subjects, const Model& m, int threads) {
 }
 
 int run(const Options& options) {
+  if (options.device != DeviceType::kCpu) {
+    std::fprintf(stderr, "bench_kernels: operations of a GPU are not in this version\n");
+    return kNoDevice;
+  }
   set_threads(options.threads);
   const MatmulSupport support = cpu_matmul_support();
   std::printf("operations: %s; products: %s, %s, bf16 %s; %d threads\n", cpu_ops_isa(),
@@ -178,14 +186,19 @@ Options parse(int argc, char** argv) {
       options.seconds = 0.0;
       continue;
     }
-    if (name == "--threads") {
+    if (name == "--device" &&
+        (value == std::string_view("cpu") || value == std::string_view("cuda"))) {
+      options.device = value == std::string_view("cuda") ? DeviceType::kCuda : DeviceType::kCpu;
+    } else if (name == "--threads") {
       options.threads = std::max(1, std::atoi(value));
     } else if (name == "--seconds") {
       options.seconds = std::atof(value);
     } else if (name == "--filter") {
       options.filter = value;
     } else {
-      std::fprintf(stderr, "bench_kernels [--tiny] [--threads N] [--seconds S] [--filter TEXT]\n");
+      std::fprintf(stderr,
+                   "bench_kernels [--tiny] [--device cpu|cuda] [--threads N] [--seconds S] "
+                   "[--filter TEXT]\n");
       std::exit(2);
     }
     ++i;

@@ -1,13 +1,21 @@
-// bench_step [--preset kjv|gpt2-124m|tiny] [--threads N] [--ranks N] [--precision fp32|bf16]
-//            [--warmup N] [--steps N]
+// bench_step [--preset kjv|gpt2-124m|...|tiny] [--precision fp32|bf16] [--device cpu|cuda]
+// [--threads N]
+//            [--ranks N] [--batch N] [--accumulate N] [--context N] [--warmup N] [--steps N]
+//            [--tokens FILE] [--weights FILE] [--rate X] [--curve yes|no]
 //
 // Tokens/s of whole optimizer steps (data, forward, backward, communication, update) of the
-// worker's own code on random tokens: the kjv model, or GPT-2 124M with a batch of 4 x 64 a rank.
-// With
-// --ranks, so many processes over TCP on loopback. Also the products' floating-point operations as
-// a part of what oneDNN itself reaches on the model's largest product, measured in turn with the
-// steps (while the other ranks wait). One line of JSON on stdout: medians, with the middle half as
-// spread.
+// worker's own code on random tokens: the kjv model, or a GPT-2 with a batch of 4 x 64 a rank,
+// unless --batch and --context say otherwise. With --ranks, so many processes over TCP on loopback.
+// On the CPU also the products' floating-point operations as a part of what oneDNN itself reaches
+// on the model's largest product, measured in turn with the steps (while the other ranks wait).
+//
+// With --tokens (token ids, u16) of batch x accumulate x context + 1 each step sees all of the
+// file, and with --weights (safetensors, Hugging Face's names) another program can begin with the
+// same: so their curves compare. --curve yes adds the loss of every step, warm-up included, and a
+// digest of the parameters at the end.
+//
+// One line of JSON on stdout: medians, with the middle half as spread. Exit code 77: this build or
+// machine has no such device.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -16,7 +24,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -27,28 +34,19 @@
 #include "agent/model/init.h"
 #include "agent/train/forming.h"
 #include "agent/train/train_step.h"
+#include "agent/train/weights/import_weights.h"
 #include "bench/kernels/peer.h"
+#include "bench/train/step_options.h"
+#include "common/base/json.h"
 #include "common/base/random.h"
+#include "common/base/sha256.h"
 #include "common/layout/cost.h"
 #include "kernels/device/parallel.h"
 
 namespace lockstep::bench {
 namespace {
 
-struct Options {
-  std::string preset = "kjv";
-  std::string precision = "fp32";
-  int threads = 1;
-  int ranks = 1;
-  int warmup = 3;
-  int steps = 20;
-};
-
-struct Workload {
-  ModelConfig config;
-  int64_t batch = 1;  // sequences of a rank
-  int64_t context = 1;
-};
+constexpr int kNoDevice = 77;
 
 struct Spread {
   double low = 0;
@@ -59,40 +57,6 @@ struct Spread {
 Spread spread_of(std::vector<double> values) {
   std::ranges::sort(values);
   return {values[values.size() / 4], values[values.size() / 2], values[values.size() * 3 / 4]};
-}
-
-Result<Workload> workload_of(const Options& options) {
-  if (options.preset == "kjv") return Workload{{4, 128, 4, 128, 256}, 16 / options.ranks, 128};
-  if (options.preset == "tiny") return Workload{{2, 32, 2, 16, 256}, 4 / options.ranks, 16};
-  TRY_ASSIGN(const ModelConfig config, model_preset(options.preset));
-  return Workload{config, 4, 64};
-}
-
-Result<Options> parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view flag = argv[i];
-    const char* value = argv[i + 1];
-    if (flag == "--preset")
-      options.preset = value;
-    else if (flag == "--precision")
-      options.precision = value;
-    else if (flag == "--threads")
-      options.threads = std::atoi(value);
-    else if (flag == "--ranks")
-      options.ranks = std::atoi(value);
-    else if (flag == "--warmup")
-      options.warmup = std::atoi(value);
-    else if (flag == "--steps")
-      options.steps = std::atoi(value);
-    else
-      return invalid("unknown flag " + std::string(flag));
-  }
-  if (argc % 2 == 0 || options.threads < 1 || options.ranks < 1 || options.ranks > 4 ||
-      options.steps < 1 || options.warmup < 0) {
-    return invalid("expected flags with values in range");
-  }
-  return options;
 }
 
 Result<int> port_of(int fd) {
@@ -147,15 +111,18 @@ struct Measured {
   std::vector<double> step_seconds;
   std::vector<double> hidden;         // part of each step that is not communication left over
   std::vector<double> product_rates;  // FLOP/s of oneDNN itself, best way each time
+  std::vector<double> losses;         // of every step
+  std::string parameters;             // a digest of them at the end
+  double first_step_seconds = 0;      // from the beginning of the program
 };
 
 class Bench {
  public:
-  Bench(const Options& options, const Workload& work) : options_(options), work_(work) {}
+  Bench(const StepOptions& options, const Workload& work)
+      : options_(options), work_(work), began_(clock_.now()) {}
 
   Result<Measured> run(const CommOptions& comm) {
     TRY_ASSIGN(const std::unique_ptr<Communicator> world, make_communicator(comm));
-    const Precision precision = options_.precision == "bf16" ? Precision::kBf16 : Precision::kF32;
     TRY_ASSIGN(const std::unique_ptr<Composition> model,
                Composition::create({.config = work_.config,
                                     .mesh = {.data = options_.ranks},
@@ -163,50 +130,70 @@ class Bench {
                                     .sequence = work_.context,
                                     .bucket_bytes = 4 << 20,
                                     .optimizer = {},
-                                    .precision = precision},
+                                    .precision = options_.precision},
                                    *world));
-    TRY_ASSIGN(const HostState state, model->state_on_host());
-    initialise_arena(work_.config, model->store().arena(), {}, 1, state.parameters);
-    TRY(model->take_state(state));
+    TRY(begin_parameters(*model));
     TRY(model->broadcast_state(false));
+    if (!options_.tokens.empty()) return time_steps(*model, *world, options_.tokens);
     const std::string path = write_tokens(work_, comm.rank);
-    Result<Measured> measured = time_steps(*model, *world, path, precision);
+    Result<Measured> measured = time_steps(*model, *world, path);
     std::filesystem::remove(path);
     return measured;
   }
 
  private:
-  Result<Measured> time_steps(Composition& model, Communicator& world, const std::string& path,
-                              Precision precision) {
+  Status begin_parameters(Composition& model) const {
+    TRY_ASSIGN(const HostState state, model.state_on_host());
+    const ParameterArena& arena = model.store().arena();
+    if (options_.weights.empty()) {
+      initialise_arena(work_.config, arena, {}, 1, state.parameters);
+    } else {
+      TRY(import_weights(options_.weights, work_.config, arena, state.parameters));
+    }
+    return model.take_state(state);
+  }
+
+  static Result<std::string> digest(Composition& model) {
+    TRY_ASSIGN(const HostState state, model.state_on_host());
+    const auto bytes = static_cast<size_t>(model.store().arena().count) * sizeof(float);
+    return hex(sha256({reinterpret_cast<const char*>(state.parameters), bytes}));
+  }
+
+  Result<Measured> time_steps(Composition& model, Communicator& world, const std::string& path) {
     TRY_ASSIGN(const TokenSource source,
                TokenSource::open({path, TokenWidth::kU16, work_.config.vocabulary}));
     TRY_ASSIGN(const DataSplit split,
                split_data({.tokens = source.count(), .context = work_.context}, path));
-    const BatchShape batch{.micro = work_.batch, .data_size = options_.ranks};
+    const BatchShape batch{
+        .micro = work_.batch, .accumulation = options_.accumulate, .data_size = options_.ranks};
     BatchLoader loader(source, split, {.shape = batch, .data_rank = world.rank()});
     ExitReason reason;
-    const SystemClock clock;
-    TRY_ASSIGN(TrainStep step,
-               TrainStep::create(
-                   {.batch = batch,
-                    .context = work_.context,
-                    .schedule = {.kind = ScheduleKind::kConstant, .peak = 1e-4, .steps = 1'000'000},
-                    .clip_norm = 1.0},
-                   {model, world, loader, reason, clock}));
+    TRY_ASSIGN(TrainStep step, TrainStep::create({.batch = batch,
+                                                  .context = work_.context,
+                                                  .schedule = {.kind = ScheduleKind::kConstant,
+                                                               .peak = options_.rate,
+                                                               .steps = 1'000'000},
+                                                  .clip_norm = 1.0},
+                                                 {model, world, loader, reason, clock_}));
     const MatmulShape largest{work_.batch * work_.context, 4 * work_.config.width,
                               work_.config.width};
     std::vector<Peer> peers;
-    if (world.rank() == 0) peers = matmul_peers(largest, precision, options_.threads);
+    if (world.rank() == 0) peers = matmul_peers(largest, options_.precision, options_.threads);
     Measured measured;
     for (int64_t i = 1; i <= options_.warmup + options_.steps; ++i) {
       TRY_ASSIGN(const TrainStep::Outcome outcome, step.run(i, false));
-      const double rate = best_rate(peers, largest, clock);
+      if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
+      measured.losses.push_back(outcome.metrics.loss);
+      const double rate = best_rate(peers, largest, clock_);
       TRY(world.barrier());
       if (i <= options_.warmup) continue;
       const StepSeconds& seconds = outcome.metrics.seconds;
       measured.step_seconds.push_back(seconds.total);
       measured.hidden.push_back(1 - seconds.communication / seconds.total);
       measured.product_rates.push_back(rate);
+    }
+    if (options_.curve) {
+      TRY_ASSIGN(measured.parameters, digest(model));
     }
     return measured;
   }
@@ -224,26 +211,48 @@ class Bench {
     return best;
   }
 
-  Options options_;
+  StepOptions options_;
   Workload work_;
+  SystemClock clock_;
+  TimePoint began_;
 };
 
-void print(const Options& options, const Workload& work, const Measured& measured) {
+Json report(const StepOptions& options, const Workload& work, const Measured& measured) {
   const Spread seconds = spread_of(measured.step_seconds);
-  const double tokens = static_cast<double>(work.batch * work.context * options.ranks);
-  const double flops = flops_per_token(work.config, work.context, FlopsFormula::kProducts);
-  const double rate = flops * tokens / seconds.median / options.ranks;
+  const double tokens =
+      static_cast<double>(work.batch * work.context * options.accumulate * options.ranks);
+  const auto flops = [&](FlopsFormula formula) {
+    return flops_per_token(work.config, work.context, formula);
+  };
+  const double rate = flops(FlopsFormula::kProducts) * tokens / seconds.median / options.ranks;
   const double peak = spread_of(measured.product_rates).median;
-  std::printf(
-      "{\"program\":\"bench_step\",\"preset\":\"%s\",\"precision\":\"%s\",\"threads\":%d,"
-      "\"ranks\":%d,\"parameters\":%lld,\"tokensPerStep\":%.0f,\"stepSeconds\":%.6f,"
-      "\"stepSecondsMiddleHalf\":[%.6f,%.6f],\"tokensPerSecond\":%.1f,"
-      "\"productFlopsPerToken\":%.0f,\"gigaFlopsPerRank\":%.2f,\"oneDnnGigaFlops\":%.2f,"
-      "\"percentOfOneDnn\":%.1f,\"percentNotWaiting\":%.1f}\n",
-      options.preset.c_str(), options.precision.c_str(), options.threads, options.ranks,
-      static_cast<long long>(parameter_count(work.config)), tokens, seconds.median, seconds.low,
-      seconds.high, tokens / seconds.median, flops, rate * 1e-9, peak * 1e-9,
-      peak > 0 ? 100 * rate / peak : 0.0, 100 * spread_of(measured.hidden).median);
+  Json json = {{"program", "bench_step"},
+               {"preset", options.preset},
+               {"precision", options.precision == Precision::kBf16 ? "bf16" : "fp32"},
+               {"device", options.device.type == DeviceType::kCuda ? "cuda" : "cpu"},
+               {"threads", options.threads},
+               {"ranks", options.ranks},
+               {"batch", work.batch},
+               {"accumulate", options.accumulate},
+               {"context", work.context},
+               {"parameters", parameter_count(work.config)},
+               {"tokensPerStep", tokens},
+               {"stepSeconds", seconds.median},
+               {"stepSecondsMiddleHalf", {seconds.low, seconds.high}},
+               {"firstStepSeconds", measured.first_step_seconds},
+               {"tokensPerSecond", tokens / seconds.median},
+               {"productFlopsPerToken", flops(FlopsFormula::kProducts)},
+               {"palmFlopsPerToken", flops(FlopsFormula::kPalm)},
+               {"causalFlopsPerToken", flops(FlopsFormula::kCausal)},
+               {"gigaFlopsPerRank", rate * 1e-9},
+               {"oneDnnGigaFlops", peak * 1e-9},
+               {"percentOfOneDnn", peak > 0 ? 100 * rate / peak : 0.0},
+               {"percentNotWaiting", 100 * spread_of(measured.hidden).median}};
+  if (options.curve) {
+    json["losses"] = measured.losses;
+    json["parametersSha256"] = measured.parameters;
+  }
+  return json;
 }
 
 int fail(const Error& error) {
@@ -252,16 +261,22 @@ int fail(const Error& error) {
 }
 
 int run(int argc, char** argv) {
-  const Result<Options> options = parse(argc, argv);
+  const Result<StepOptions> options = parse_step_options(argc, argv);
   if (!options.ok()) return fail(options.error());
   const Result<Workload> work = workload_of(*options);
   if (!work.ok()) return fail(work.error());
+  if (options->device.type != DeviceType::kCpu) {
+    fail(unavailable("training on a GPU is not in this version"));
+    return kNoDevice;
+  }
   std::vector<pid_t> children;
   const Result<CommOptions> comm = spread_out(options->ranks, children);
   if (!comm.ok()) return fail(comm.error());
   set_threads(options->threads);
   const Result<Measured> measured = Bench(*options, *work).run(*comm);
-  if (measured.ok() && comm->rank == 0) print(*options, *work, *measured);
+  if (measured.ok() && comm->rank == 0) {
+    std::puts(dump_json(report(*options, *work, *measured)).c_str());
+  }
   int code = measured.ok() ? 0 : fail(measured.error());
   for (const pid_t child : children) {
     int status = 0;

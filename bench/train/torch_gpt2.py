@@ -1,27 +1,56 @@
 #!/usr/bin/env python3
-"""The peer: GPT-2's architecture trained by PyTorch on the CPU, as a careful user would write it.
+"""The peer: GPT-2's architecture trained by PyTorch, as a careful user would write it.
 
 Prints one line of JSON: tokens/s over the timed steps (median step), and the settings. With
---ranks above 1 it is DistributedDataParallel over gloo on loopback, one process a rank.
+--ranks above 1 it is DistributedDataParallel over gloo on loopback, one process a rank, on the CPU.
+
+--device cuda: flash attention alone (SDPA) in bf16, fused AdamW, autocast to bf16, matrix products of
+fp32 without TF32, no synchronisation within a step but for the gradient's norm, which stays on the GPU. A micro-batch that
+does not fit is halved, and more of them accumulated, until it does.
+
+With --tokens (token ids, u16) of batch x accumulate x context + 1 each step sees all of the file, and
+--weights-out writes what training begins with, as safetensors under Hugging Face's names: so another
+program can begin with the same. --curve adds the loss of every step, warm-up included.
 """
 import argparse
+import array
+import contextlib
 import json
 import os
 import socket
 import statistics
+import struct
 import time
 
+BEGIN = time.perf_counter()
+PRESETS = {"tiny": (2, 32, 2, 16, 256), "kjv": (4, 128, 4, 128, 256),
+           "gpt2-124m": (12, 768, 12, 1024, 50257), "gpt2-350m": (24, 1024, 16, 1024, 50257),
+           "gpt2-774m": (36, 1280, 20, 1024, 50257), "gpt2-1.5b": (48, 1600, 25, 1024, 50257)}
+DIMENSIONS = ("layers", "width", "heads", "context", "vocabulary")
+TILE = 64  # rows of the token embedding are filled up to a multiple, for the matrix units
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("layers", 4), ("width", 128), ("heads", 4), ("context", 128),
-                          ("vocabulary", 256), ("batch", 16), ("accumulate", 1), ("threads", 1),
-                          ("ranks", 1), ("warmup", 3), ("steps", 10)):
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--preset", choices=PRESETS, default="kjv")
+    for name in DIMENSIONS:
+        parser.add_argument(f"--{name}", type=int)
+    for name, default in (("batch", 16), ("accumulate", 1), ("threads", 1), ("ranks", 1), ("warmup", 3),
+                          ("steps", 10)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--tokens", default="")
+    parser.add_argument("--weights-out", default="")
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--curve", action="store_true")
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args(arguments)
+    for name, value in zip(DIMENSIONS, PRESETS[options.preset]):
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
 
 
 def make_model(options):
@@ -48,12 +77,15 @@ def make_model(options):
     class Gpt(nn.Module):
         def __init__(self):
             super().__init__()
-            self.wte = nn.Embedding(options.vocabulary, options.width)
+            rows = options.vocabulary
+            if rows >= 4096:
+                rows = (rows + TILE - 1) // TILE * TILE
+            self.wte = nn.Embedding(rows, options.width)
             self.wpe = nn.Embedding(options.context, options.width)
             self.blocks = nn.ModuleList(
                 Block(options.width, options.heads) for _ in range(options.layers))
             self.ln_f = nn.LayerNorm(options.width)
-            self.head = nn.Linear(options.width, options.vocabulary, bias=False)
+            self.head = nn.Linear(options.width, rows, bias=False)
             self.head.weight = self.wte.weight
 
         def forward(self, tokens, targets):
@@ -61,51 +93,186 @@ def make_model(options):
             for block in self.blocks:
                 x = block(x)
             logits = self.head(self.ln_f(x))
+            if options.tokens:  # the rows that fill up are no token ids; for speed they may be
+                logits = logits[..., : options.vocabulary]
             return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
     torch.manual_seed(1)
-    return Gpt()
+    model = Gpt()
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            nn.init.normal_(parameter, std=0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
+    return model
+
+
+def hugging_face_tensors(model, options):
+    """Name and tensor, as GPT2LMHeadModel stores them: its Conv1D holds [in, out]."""
+    yield "wte.weight", model.wte.weight[: options.vocabulary]
+    yield "wpe.weight", model.wpe.weight
+    for i, block in enumerate(model.blocks):
+        for ours, theirs in (("c_attn", "attn.c_attn"), ("c_proj", "attn.c_proj"), ("c_fc", "mlp.c_fc"),
+                             ("mlp_proj", "mlp.c_proj")):
+            linear = getattr(block, ours)
+            yield f"h.{i}.{theirs}.weight", linear.weight.t()
+            yield f"h.{i}.{theirs}.bias", linear.bias
+        for norm in ("ln_1", "ln_2"):
+            yield f"h.{i}.{norm}.weight", getattr(block, norm).weight
+            yield f"h.{i}.{norm}.bias", getattr(block, norm).bias
+    yield "ln_f.weight", model.ln_f.weight
+    yield "ln_f.bias", model.ln_f.bias
+
+
+def write_weights(model, options):
+    """safetensors: the header's length in 8 bytes, the header as JSON, the values."""
+    header, values, at = {}, [], 0
+    for name, tensor in hugging_face_tensors(model, options):
+        data = tensor.detach().contiguous().numpy().tobytes()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + len(data)]}
+        values.append(data)
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(options.weights_out, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for data in values:
+            file.write(data)
+
+
+def load_data(options):
+    """[steps' worth of sequences, context + 1]: those of the file, or random ones."""
+    import torch
+
+    rows = options.batch * options.accumulate
+    if not options.tokens:
+        return torch.randint(options.vocabulary, (max(64, rows), options.context + 1))
+    ids = array.array("H")
+    with open(options.tokens, "rb") as file:
+        ids.frombytes(file.read())
+    ids = torch.tensor(ids, dtype=torch.int64)
+    if len(ids) != rows * options.context + 1:
+        raise SystemExit(f"--tokens: {rows * options.context + 1} tokens expected, got {len(ids)}")
+    return ids.unfold(0, options.context + 1, options.context)
+
+
+def make_optimizer(model, options):
+    """Decay of matrices and embeddings alone, as GPT-2 is trained."""
+    import torch
+
+    groups = [{"params": [p for p in model.parameters() if (p.dim() == 2) == is_matrix],
+               "weight_decay": 0.1 if is_matrix else 0.0} for is_matrix in (True, False)]
+    return torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.95), eps=1e-8, fused=True)
+
+
+def flash_only(options):
+    """In bf16 on a GPU no other attention may be taken unseen; its kernels know no fp32."""
+    if options.device != "cuda" or options.precision != "bf16":
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return sdpa_kernel(SDPBackend.FLASH_ATTENTION)
+
+
+class Training:
+    def __init__(self, options):
+        import torch
+
+        self.options = options
+        plain = make_model(options)
+        if options.weights_out:
+            write_weights(plain, options)
+        self.plain = plain.to(options.device)
+        self.model = self.plain
+        if options.ranks > 1:
+            self.model = torch.nn.parallel.DistributedDataParallel(
+                self.plain, bucket_cap_mb=4, gradient_as_bucket_view=True)
+        if options.compile:
+            self.model = torch.compile(self.model)
+        self.optimizer = make_optimizer(self.plain, options)
+        self.cast = torch.autocast(options.device, dtype=torch.bfloat16,
+                                   enabled=options.precision == "bf16")
+
+    def step(self, rows):
+        import torch
+
+        options = self.options
+        losses = []
+        for micro in rows.split(options.batch):
+            with self.cast, flash_only(options):
+                loss = self.model(micro[:, :-1], micro[:, 1:]) / options.accumulate
+            loss.backward()
+            losses.append(loss.detach())
+        torch.nn.utils.clip_grad_norm_(self.plain.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return float(sum(losses))  # waits for the GPU
+
+    def run(self):
+        options = self.options
+        data = load_data(options)
+        count = options.batch * options.accumulate
+        if options.device == "cuda":
+            data = data.pin_memory()
+        seconds, losses = [], []
+        for step in range(options.warmup + options.steps):
+            begin = time.perf_counter()
+            first = step * count % max(1, len(data) - count + 1)
+            rows = data[first: first + count].to(options.device, non_blocking=True)
+            losses.append(self.step(rows))
+            seconds.append(time.perf_counter() - begin)
+            if step == 0:
+                self.first_step_seconds = time.perf_counter() - BEGIN
+        return seconds[options.warmup:], losses
+
+    def report(self, seconds, losses):
+        import torch
+
+        options = self.options
+        step = statistics.median(seconds)
+        tokens = options.batch * options.context * options.accumulate * options.ranks
+        values = {
+            "peer": f"PyTorch {torch.__version__}", "compile": options.compile, "device": options.device,
+            "precision": options.precision, "threads": options.threads, "ranks": options.ranks,
+            "batch": options.batch, "accumulate": options.accumulate, "context": options.context,
+            "stepSeconds": step, "tokensPerSecond": tokens / step,
+            "firstStepSeconds": self.first_step_seconds,
+            "parameters": sum(p.numel() for p in self.plain.parameters())}
+        if options.device == "cuda":
+            values["name"] = torch.cuda.get_device_name()
+            values["memoryBytes"] = torch.cuda.max_memory_allocated()
+        if options.curve:
+            values["losses"] = losses
+        return values
+
+
+def train(options):
+    """Halves the micro-batch until it fits; the last one that is tried may fail."""
+    import torch
+
+    while True:
+        try:
+            training = Training(options)
+            return training.report(*training.run())
+        except torch.cuda.OutOfMemoryError:
+            if options.batch % 2 != 0:
+                raise
+        training = None
+        torch.cuda.empty_cache()
+        options.batch //= 2
+        options.accumulate *= 2
 
 
 def run(rank, options):
     import torch
 
     torch.set_num_threads(options.threads)
+    torch.backends.cuda.matmul.allow_tf32 = False
     if options.ranks > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port))
         torch.distributed.init_process_group("gloo", rank=rank, world_size=options.ranks)
-    model = make_model(options)
-    plain = model
-    if options.ranks > 1:
-        model = torch.nn.parallel.DistributedDataParallel(
-            model, bucket_cap_mb=4, gradient_as_bucket_view=True)
-    if options.compile:
-        model = torch.compile(model)
-    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-3, betas=(0.9, 0.95),
-                                  weight_decay=0.1, fused=True)
-    data = torch.randint(options.vocabulary, (64, options.batch, options.context + 1))
-    cast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16")
-    seconds = []
-    for step in range(options.warmup + options.steps):
-        begin = time.perf_counter()
-        for micro in range(options.accumulate):
-            tokens = data[(step * options.accumulate + micro) % len(data)]
-            with cast:
-                loss = model(tokens[:, :-1], tokens[:, 1:]) / options.accumulate
-            loss.backward()
-        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
-        seconds.append(time.perf_counter() - begin)
+    values = train(options)
     if rank == 0:
-        step_seconds = statistics.median(seconds[options.warmup:])
-        tokens = options.batch * options.context * options.accumulate * options.ranks
-        print(json.dumps({
-            "peer": f"PyTorch {torch.__version__}", "compile": options.compile,
-            "precision": options.precision, "threads": options.threads, "ranks": options.ranks,
-            "stepSeconds": step_seconds, "tokensPerSecond": tokens / step_seconds,
-            "parameters": sum(p.numel() for p in plain.parameters())}), flush=True)
+        print(json.dumps(values), flush=True)
     if options.ranks > 1:
         torch.distributed.destroy_process_group()
 
