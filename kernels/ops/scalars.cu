@@ -32,8 +32,8 @@ __device__ __forceinline__ double squares_of(const float* from) {
   return sum;
 }
 
-// The chunks of all tensors are numbered through; block s adds the chunks s, s + kSlots, ... to
-// its slot, which the first launch begins with 0.
+// The chunks of the tensors of a launch are numbered through; block s of n adds the chunks s,
+// s + n, ... to its slot, which the first launch begins with 0.
 __global__ void sum_squares(const Batch __grid_constant__ batch, double* slots, bool is_first) {
   double sum = 0.0;
   for (int64_t chunk = blockIdx.x; chunk < batch.blocks; chunk += gridDim.x) {
@@ -85,10 +85,13 @@ LaunchShape sum_shape(const char* name, int64_t blocks) {
 void squared_norm(Stream& stream, const SquaredNorm& args) {
   CHECK(args.workspace.bytes >= kSquaredNormWorkspace);
   double* slots = static_cast<double*>(args.workspace.data);
+  int64_t chunks = 0;
+  for (const FlatTensor& tensor : args.tensors) chunks += ceil_divided(tensor.count, kChunk);
+  const int64_t used = std::clamp<int64_t>(chunks, 1, kSlots);
   Batch batch = {};
   bool is_first = true;
   const auto start = [&] {
-    launch(stream, sum_shape("squared_norm", kSlots), sum_squares, batch, slots, is_first);
+    launch(stream, sum_shape("squared_norm", used), sum_squares, batch, slots, is_first);
     is_first = false;
     batch = {};
   };
@@ -98,7 +101,7 @@ void squared_norm(Stream& stream, const SquaredNorm& args) {
   }
   start();
   launch(stream, sum_shape("squared_norm_sum", 1), sum_all<double>,
-         static_cast<const double*>(slots), int64_t{kSlots}, args.sum, false);
+         static_cast<const double*>(slots), used, args.sum, false);
 }
 
 void clip_scale(Stream& stream, const ClipScale& args) {
