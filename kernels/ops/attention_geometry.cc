@@ -1,14 +1,12 @@
 #include "kernels/ops/attention_geometry.h"
 
+#include "kernels/ops/geometry.h"
+
 namespace lockstep {
 
 namespace {
 
 constexpr size_t kBf16Bytes = 2;
-
-int64_t quotient_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Of so many rows of head_dim values.
 size_t tile_bytes(const AttentionShape& shape, int64_t rows) {
@@ -18,7 +16,7 @@ size_t tile_bytes(const AttentionShape& shape, int64_t rows) {
 LaunchShape tiles_shape(const char* name, const AttentionShape& shape, int64_t heads,
                         size_t shared_bytes) {
   return {.name = name,
-          .blocks = {quotient_up(shape.sequence, kAttentionTile), heads, shape.batch},
+          .blocks = {ceil_divided(shape.sequence, kAttentionTile), heads, shape.batch},
           .threads = kAttentionThreads,
           .shared_bytes = shared_bytes};
 }
@@ -53,7 +51,7 @@ LaunchShape attention_dkv_shape(const AttentionShape& shape) {
 LaunchShape attention_plain_shape(const AttentionShape& shape, int64_t heads, const char* name) {
   const int64_t rows = shape.batch * heads * shape.sequence;
   return {
-      .name = name, .blocks = {quotient_up(rows, kAttentionWarps)}, .threads = kAttentionThreads};
+      .name = name, .blocks = {ceil_divided(rows, kAttentionWarps)}, .threads = kAttentionThreads};
 }
 
 }  // namespace lockstep

@@ -14,7 +14,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kHead = "lm_head.weight";
-constexpr size_t kNameShown = 200;
 
 // What a family's files have beside the names of our parameters.
 struct Format {

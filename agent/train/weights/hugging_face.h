@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ namespace lockstep {
 //   v_proj of our qkv_proj). rotary_emb.inv_freq, which older versions stored, is no parameter.
 // Source: github.com/huggingface/transformers, models/gpt2/modeling_gpt2.py, pytorch_utils.py and
 // models/llama/modeling_llama.py.
+
+// So much of a file's names is in messages.
+constexpr size_t kNameShown = 200;
 
 // A tensor of a file that is a parameter, or some rows of it.
 struct StoredTensorInfo {

@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kIndexBytesMax = 16u << 20;
 constexpr size_t kFilesMax = 1000;
-constexpr size_t kNameShown = 200;
 
 Error bad(const std::string& path, const std::string& what) {
   return corrupt("[weights] " + path + ": " + what);
