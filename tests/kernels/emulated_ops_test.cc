@@ -226,6 +226,35 @@ TEST(EmulatedOps, NothingHappensForNoElements) {
   EXPECT_EQ(sum.get().front(), 0.0);
 }
 
+// With values whose sums depend on their order, unlike those of the cases, which fp32 adds exactly.
+std::vector<float> embedding_gradient(const std::vector<int32_t>& tokens, uint64_t seed) {
+  constexpr int64_t kVocabulary = 5, kWidth = 36;
+  const auto rows = static_cast<int64_t>(tokens.size());
+  const size_t bytes = embedding_backward_workspace({rows, kVocabulary}, DeviceType::kCuda);
+  OnDevice<int32_t> device_tokens(tokens), workspace(std::vector<int32_t>(bytes / 4, -1));
+  OnDevice<float> dout(random_floats(tokens.size() * kWidth, 11));
+  OnDevice<float> dtable(std::vector<float>(kVocabulary * kWidth, 0.1f));
+  Stream stream = device_stream();
+  emulated_cuda::set_seed(seed);
+  cuda().embedding_backward(stream, {.tokens = device_tokens.data(),
+                                     .dout = dout.data(),
+                                     .dtoken_table = dtable.data(),
+                                     .batch = 1,
+                                     .sequence = rows,
+                                     .width = kWidth,
+                                     .vocabulary = kVocabulary,
+                                     .workspace = {workspace.data(), bytes}});
+  expect_ok(stream.synchronize());
+  return dtable.get();
+}
+
+TEST(EmulatedEmbedding, AddsTheRowsOfATokenInTheirOrder) {
+  std::vector<int32_t> tokens(700);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 5);
+  const std::vector<float> first = embedding_gradient(tokens, 1);
+  for (uint64_t seed = 2; seed <= 5; ++seed) EXPECT_EQ(embedding_gradient(tokens, seed), first);
+}
+
 // The unaligned path of a kernel that is else given whole packs.
 TEST(EmulatedOps, TakeRowsThatBeginAnywhere) {
   constexpr int64_t kCount = 67;
