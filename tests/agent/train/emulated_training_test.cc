@@ -25,11 +25,21 @@ constexpr int64_t kMicro = 2;
 constexpr int64_t kSteps = 5;
 constexpr int64_t kFewSteps = 2;  // where bits are compared: the device is played slowly
 const ModelConfig kConfig{2, 32, 2, kContext, 64};
+const ModelConfig kLlama{.layers = 2,
+                         .width = 32,
+                         .heads = 4,
+                         .context = kContext,
+                         .vocabulary = 64,
+                         .family = Family::kLlama,
+                         .hidden = 88,
+                         .tied = false,
+                         .kv_heads = 2};
 
 struct Setup {
   Device device;
   Precision precision = Precision::kF32;
   Recompute recompute = Recompute::kNone;
+  ModelConfig config = kConfig;
 };
 
 // Tokens of which each follows from the one before, mostly.
@@ -54,7 +64,7 @@ class Training {
                    {.tokens = source_.count(), .context = kContext, .validation_fraction = 0.02},
                    "data")
                    .value()),
-        model_(Composition::create({.config = kConfig,
+        model_(Composition::create({.config = setup.config,
                                     .mesh = {},
                                     .micro_batch = kMicro,
                                     .sequence = kContext,
@@ -67,7 +77,7 @@ class Training {
                    .value()),
         loader_(source_, split_, {.shape = kBatch, .seed = 3}) {
     HostState state = model_->state_on_host().value();
-    initialise_arena(kConfig, model_->store().arena(), {}, 1, state.parameters);
+    initialise_arena(setup.config, model_->store().arena(), {}, 1, state.parameters);
     EXPECT_TRUE(model_->take_state(state).ok());
     EXPECT_TRUE(model_->broadcast_state(false).ok());
   }
@@ -155,6 +165,20 @@ TEST(EmulatedTraining, InBf16StaysCloseToFp32) {
   expect_near(cuda.losses, cpu.losses, 1e-2);
   expect_near(cuda.norms, cpu.norms, 5e-2);
   EXPECT_NEAR(cuda.validate(), cpu.validate(), 2e-2 * cpu.validate());
+}
+
+TEST(EmulatedTraining, OfALlamaTakesTheStepsOfTheCpu) {
+  Training cpu({.device = {}, .config = kLlama});
+  Training cuda({.device = kCuda, .config = kLlama});
+  Training half({.device = kCuda, .precision = Precision::kBf16, .config = kLlama});
+  for (Training* training : {&cpu, &cuda, &half}) training->train();
+  EXPECT_LT(cpu.losses.back(), cpu.losses.front() - 0.1) << "nothing was learned";
+  expect_near(cuda.losses, cpu.losses, 1e-5);
+  expect_near(cuda.norms, cpu.norms, 1e-4);
+  EXPECT_NEAR(cuda.validate(), cpu.validate(), 1e-4);
+  EXPECT_EQ(cuda.write_on(), cpu.write_on());
+  expect_near(half.losses, cpu.losses, 1e-2);
+  expect_near(half.norms, cpu.norms, 5e-2);
 }
 
 TEST(EmulatedTraining, IsTheSameBitForBitInWhateverOrderThreadsRun) {
