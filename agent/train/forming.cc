@@ -82,10 +82,12 @@ Result<std::unique_ptr<Communicator>> serve_device(std::unique_ptr<Communicator>
   return reason.note(is_lacking ? kExitBadConfig : kExitPeerLost, std::move(made));
 }
 
-RankTraits traits_of_this_machine(const WorkerConfig& config) {
+RankTraits traits_of_this_machine(const WorkerConfig& config, const DeviceInfo& gpu) {
   const MatmulSupport support = cpu_matmul_support();
-  const Digest digest = sha256(support.library + "/" + support.isa + "/" + cpu_ops_isa());
-  RankTraits traits{.native_bf16 = support.native_bf16,
+  const bool is_cpu = gpu.name.empty();
+  const Digest digest =
+      sha256(is_cpu ? support.library + "/" + support.isa + "/" + cpu_ops_isa() : gpu.name);
+  RankTraits traits{.native_bf16 = !is_cpu || support.native_bf16,
                     .threads = std::max<int64_t>(config.threads, 1)};
   std::memcpy(&traits.instructions, digest.data(), sizeof(traits.instructions));
   return traits;
@@ -109,7 +111,7 @@ Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_b
   }
   if (!alike) {
     log_warning(
-        "ranks differ in threads or instruction sets; the smallest number of threads counts",
+        "ranks differ in threads, instruction sets or GPUs; the smallest number of threads counts",
         {{"threads", agreement.threads}});
   }
   return agreement;

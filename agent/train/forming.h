@@ -39,12 +39,14 @@ struct RankTraits {
   int64_t native_bf16 = 0;
   int64_t threads = 1;
   uint64_t instructions =
-      0;  // a digest of library and instruction set: warned about if they differ
+      0;  // a digest of library and instruction set, or of the GPU: warned about if they differ
 };
 // A collective operation.
 Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_bf16,
                         ExitReason& reason);
-RankTraits traits_of_this_machine(const WorkerConfig& config);
+// `gpu`: that this rank computes on; without a name on the CPU. A GPU's products take bf16
+// natively: this version is built for such alone (sm_80 and later).
+RankTraits traits_of_this_machine(const WorkerConfig& config, const DeviceInfo& gpu);
 
 // How the sequences of a step are spread; kInvalid, by path, where they can't be spread evenly.
 Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size);

@@ -77,4 +77,10 @@ Result<double> matmul_peak(const OpTable& ops, Stream& stream, const MatmulPeakO
   return best;
 }
 
+Result<double> matmul_peak(Device device, const MatmulPeakOptions& options, const Clock& clock) {
+  TRY_ASSIGN(const OpTable* ops, device_ops(device.type));
+  TRY_ASSIGN(Stream stream, Stream::create(device));
+  return matmul_peak(*ops, stream, options, clock);
+}
+
 }  // namespace lockstep

@@ -18,5 +18,7 @@ struct MatmulPeakOptions {
 // they can't be had.
 Result<double> matmul_peak(const OpTable& ops, Stream& stream, const MatmulPeakOptions& options,
                            const Clock& clock);
+// The same with the device's own operations, on a stream of its own.
+Result<double> matmul_peak(Device device, const MatmulPeakOptions& options, const Clock& clock);
 
 }  // namespace lockstep

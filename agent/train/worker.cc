@@ -6,6 +6,7 @@
 #include "agent/comm/topology.h"
 #include "agent/model/init.h"
 #include "agent/train/device_choice.h"
+#include "agent/train/matmul_peak.h"
 #include "agent/train/sample_text.h"
 #include "agent/train/stop_signal.h"
 #include "agent/train/weights/import_weights.h"
@@ -19,10 +20,11 @@ namespace {
 
 constexpr double kSmoothing = 0.1;  // weight of the newest step in the smoothed time of a step
 
-// Where rank 0 begins; the others learn it from it.
+// Where rank 0 begins, and what its GPU's products reach; the others learn it from it.
 struct StartingPoint {
   int64_t step = 0;
   int64_t samples = 0;
+  double matmul_peak = 0;
 };
 
 }  // namespace
@@ -70,8 +72,20 @@ Status Worker::choose_device() {
   if (const auto board = progress_.gpu_board()) {
     monitor_ = std::make_unique<GpuMonitor>(GpuMonitor::Options{.gpu = device_info_}, *board);
   }
-  return reason_.note(kExitBadConfig,
-                      Status(unavailable("[device] training on a GPU is not in this version")));
+  return {};
+}
+
+// Rank 0's stands for all; the memory that it takes is free again before the model's is taken.
+void Worker::measure_peak() {
+  const bool counts = config_.rank == 0 && device_.type == DeviceType::kCuda &&
+                      agreement_.precision == Precision::kBf16;
+  if (!counts) return;
+  Result<double> peak = matmul_peak(device_, {}, clock_);
+  if (peak.ok()) {
+    matmul_peak_ = *peak;
+  } else {
+    log_info("what the GPU's products reach is not known", {{"reason", peak.error().message}});
+  }
 }
 
 Status Worker::form() {
@@ -81,8 +95,11 @@ Status Worker::form() {
   TRY_ASSIGN(batch_,
              reason_.note(kExitBadConfig, batch_shape(config_.train.batch, config_.world.data)));
   TRY_ASSIGN(world_, form_world(config_, reason_, progress_.board()));
+  if (world_->size() > 1) {
+    TRY_ASSIGN(world_, serve_device(std::move(world_), device_, reason_));
+  }
   progress_.follow(world_.get());
-  TRY_ASSIGN(agreement_, agree(*world_, traits_of_this_machine(config_),
+  TRY_ASSIGN(agreement_, agree(*world_, traits_of_this_machine(config_, device_info_),
                                config_.train.precision == "bf16", reason_));
   set_threads(agreement_.threads);
   return {};
@@ -99,6 +116,7 @@ Status Worker::load() {
                                               .context = model_config_.context,
                                               .validation_fraction = data.validationFraction},
                                              data.path)));
+  measure_peak();
   TRY(compose());
   position_.weights_seed = static_cast<uint64_t>(config_.train.seed);
   position_.data_seed = static_cast<uint64_t>(data.seed);
@@ -122,7 +140,8 @@ Status Worker::compose() {
                                                         .epsilon = optimizer.epsilon,
                                                         .weight_decay = optimizer.weightDecay},
                                           .precision = agreement_.precision,
-                                          .recompute = recompute},
+                                          .recompute = recompute,
+                                          .device = device_},
                                          *world_));
   return {};
 }
@@ -192,11 +211,12 @@ Status Worker::begin_parameters() {
 
 Status Worker::broadcast() {
   progress_.enter(WorkerPhase::kBroadcasting);
-  const StartingPoint mine{position_.step, position_.samples};
+  const StartingPoint mine{position_.step, position_.samples, matmul_peak_};
   TRY_ASSIGN(const std::vector<StartingPoint> all,
              reason_.note(kExitPeerLost, world_->all_gather_value(mine)));
   position_.step = all[0].step;
   position_.samples = all[0].samples;
+  matmul_peak_ = all[0].matmul_peak;
   return reason_.note(kExitPeerLost, model_->broadcast_state(position_.step > 0));
 }
 
@@ -249,6 +269,7 @@ Status Worker::train() {
 
 void Worker::tell_what_is_trained() const {
   log_info("training", {{"world", topology_summary(*world_)},
+                        {"device", device_info_.name.empty() ? "CPU" : device_info_.name},
                         {"parameters", parameter_count(model_config_)},
                         {"threads", agreement_.threads},
                         {"precision", agreement_.precision == Precision::kBf16 ? "bf16" : "fp32"},

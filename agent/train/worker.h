@@ -36,6 +36,7 @@ class Worker {
  private:
   Status run_phases();
   Status choose_device();
+  void measure_peak();
   Status form();
   Status load();
   Status open_storage();
@@ -65,7 +66,7 @@ class Worker {
 
   Device device_;
   DeviceInfo device_info_;  // of a GPU
-  double matmul_peak_ = 0;  // FLOP/s that its products reach; 0: not measured, as on the CPU
+  double matmul_peak_ = 0;  // FLOP/s that rank 0's products reach; 0: not measured, as on the CPU
   std::unique_ptr<GpuMonitor> monitor_;
   ModelConfig model_config_;
   BatchShape batch_;

@@ -32,7 +32,9 @@
 
 #include "agent/comm/make_communicator.h"
 #include "agent/model/init.h"
+#include "agent/train/device_choice.h"
 #include "agent/train/forming.h"
+#include "agent/train/matmul_peak.h"
 #include "agent/train/train_step.h"
 #include "agent/train/weights/import_weights.h"
 #include "bench/kernels/peer.h"
@@ -41,6 +43,7 @@
 #include "common/base/random.h"
 #include "common/base/sha256.h"
 #include "common/layout/cost.h"
+#include "common/layout/device_peak.h"
 #include "kernels/device/parallel.h"
 
 namespace lockstep::bench {
@@ -114,6 +117,8 @@ struct Measured {
   std::vector<double> losses;         // of every step
   std::string parameters;             // a digest of them at the end
   double first_step_seconds = 0;      // from the beginning of the program
+  double matmul_peak = 0;             // FLOP/s of the GPU's products; 0: not measured
+  uint64_t memory_bytes = 0;          // of the model and all that it trains with
 };
 
 class Bench {
@@ -122,6 +127,11 @@ class Bench {
       : options_(options), work_(work), began_(clock_.now()) {}
 
   Result<Measured> run(const CommOptions& comm) {
+    Measured measured;
+    if (!on_cpu() && options_.precision == Precision::kBf16) {
+      TRY_ASSIGN(measured.matmul_peak, matmul_peak(options_.device, {}, clock_));
+    }
+    began_ = clock_.now();  // the measurement is no part of the way to the first step
     TRY_ASSIGN(const std::unique_ptr<Communicator> world, make_communicator(comm));
     TRY_ASSIGN(const std::unique_ptr<Composition> model,
                Composition::create({.config = work_.config,
@@ -130,14 +140,20 @@ class Bench {
                                     .sequence = work_.context,
                                     .bucket_bytes = 4 << 20,
                                     .optimizer = {},
-                                    .precision = options_.precision},
+                                    .precision = options_.precision,
+                                    .device = options_.device},
                                    *world));
     TRY(begin_parameters(*model));
     TRY(model->broadcast_state(false));
-    if (!options_.tokens.empty()) return time_steps(*model, *world, options_.tokens);
+    measured.memory_bytes = model->memory().bytes;
+    if (!options_.tokens.empty()) {
+      TRY(time_steps(*model, *world, options_.tokens, measured));
+      return measured;
+    }
     const std::string path = write_tokens(work_, comm.rank);
-    Result<Measured> measured = time_steps(*model, *world, path);
+    const Status timed = time_steps(*model, *world, path, measured);
     std::filesystem::remove(path);
+    TRY(timed);
     return measured;
   }
 
@@ -159,7 +175,8 @@ class Bench {
     return hex(sha256({reinterpret_cast<const char*>(state.parameters), bytes}));
   }
 
-  Result<Measured> time_steps(Composition& model, Communicator& world, const std::string& path) {
+  Status time_steps(Composition& model, Communicator& world, const std::string& path,
+                    Measured& measured) {
     TRY_ASSIGN(const TokenSource source,
                TokenSource::open({path, TokenWidth::kU16, work_.config.vocabulary}));
     TRY_ASSIGN(const DataSplit split,
@@ -178,8 +195,8 @@ class Bench {
     const MatmulShape largest{work_.batch * work_.context, 4 * work_.config.width,
                               work_.config.width};
     std::vector<Peer> peers;
-    if (world.rank() == 0) peers = matmul_peers(largest, options_.precision, options_.threads);
-    Measured measured;
+    if (world.rank() == 0 && on_cpu())
+      peers = matmul_peers(largest, options_.precision, options_.threads);
     for (int64_t i = 1; i <= options_.warmup + options_.steps; ++i) {
       TRY_ASSIGN(const TrainStep::Outcome outcome, step.run(i, false));
       if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
@@ -195,7 +212,7 @@ class Bench {
     if (options_.curve) {
       TRY_ASSIGN(measured.parameters, digest(model));
     }
-    return measured;
+    return {};
   }
 
   static double best_rate(const std::vector<Peer>& peers, const MatmulShape& shape,
@@ -211,11 +228,23 @@ class Bench {
     return best;
   }
 
+  bool on_cpu() const { return options_.device.type == DeviceType::kCpu; }
+
   StepOptions options_;
   Workload work_;
   SystemClock clock_;
   TimePoint began_;
 };
+
+void add_device(const StepOptions& options, const Measured& measured, Json& json) {
+  const Result<DeviceInfo> info = describe(options.device);
+  if (info.ok()) json["name"] = info->name;
+  Json peaks = Json::object();
+  const double datasheet = info.ok() ? datasheet_flops_per_second(info->name) : 0;
+  if (datasheet > 0) peaks["datasheet"] = datasheet;
+  if (measured.matmul_peak > 0) peaks["measured"] = measured.matmul_peak;
+  json["peakFlopsPerSecond"] = std::move(peaks);
+}
 
 Json report(const StepOptions& options, const Workload& work, const Measured& measured) {
   const Spread seconds = spread_of(measured.step_seconds);
@@ -240,6 +269,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
                {"stepSeconds", seconds.median},
                {"stepSecondsMiddleHalf", {seconds.low, seconds.high}},
                {"firstStepSeconds", measured.first_step_seconds},
+               {"memoryBytes", measured.memory_bytes},
                {"tokensPerSecond", tokens / seconds.median},
                {"productFlopsPerToken", flops(FlopsFormula::kProducts)},
                {"palmFlopsPerToken", flops(FlopsFormula::kPalm)},
@@ -248,11 +278,21 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
                {"oneDnnGigaFlops", peak * 1e-9},
                {"percentOfOneDnn", peak > 0 ? 100 * rate / peak : 0.0},
                {"percentNotWaiting", 100 * spread_of(measured.hidden).median}};
+  if (options.device.type == DeviceType::kCuda) add_device(options, measured, json);
   if (options.curve) {
     json["losses"] = measured.losses;
     json["parametersSha256"] = measured.parameters;
   }
   return json;
+}
+
+// Forking comes before anything that CUDA begins, so other ranks are for the CPU.
+Status check_device(const StepOptions& options) {
+  if (options.device.type == DeviceType::kCpu) return {};
+  if (options.ranks > 1) return unavailable("--ranks 1 expected with --device cuda");
+  TRY(device_ops(options.device.type));
+  TRY(rank_device_here(options.device.index));
+  return {};
 }
 
 int fail(const Error& error) {
@@ -265,8 +305,8 @@ int run(int argc, char** argv) {
   if (!options.ok()) return fail(options.error());
   const Result<Workload> work = workload_of(*options);
   if (!work.ok()) return fail(work.error());
-  if (options->device.type != DeviceType::kCpu) {
-    fail(unavailable("training on a GPU is not in this version"));
+  if (const Status there = check_device(*options); !there.ok()) {
+    fail(there.error());
     return kNoDevice;
   }
   std::vector<pid_t> children;

@@ -492,8 +492,7 @@ struct Schema<TrainingJobSpec> {
     visit(Field{.name = "nodes", .meaning = "Pods of the job.", .minimum = 1, .maximum = kNodesMax},
           &TrainingJobSpec::nodes);
     visit(Field{.name = "gpusPerNode",
-                .meaning = "GPUs of each pod, as its limit nvidia.com/gpu; 0 computes on the CPU. "
-                           "With train this version carries out 0.",
+                .meaning = "GPUs of each pod, as its limit nvidia.com/gpu; 0 computes on the CPU.",
                 .minimum = 0,
                 .maximum = kProcessesMax},
           &TrainingJobSpec::gpusPerNode);

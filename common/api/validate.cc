@@ -294,10 +294,6 @@ void Rules::check_managed_by() {
 
 void Rules::check_version() {
   if (!spec.train) return;
-  if (spec.gpusPerNode > 0) {
-    not_in_this_version("spec.gpusPerNode", text(spec.gpusPerNode) + " with spec.train",
-                        "0 (the CPU)");
-  }
   if (spec.parallelism.tensor > 1) {
     not_in_this_version("spec.parallelism.tensor", text(spec.parallelism.tensor), "1");
   }

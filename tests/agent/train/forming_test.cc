@@ -47,6 +47,19 @@ TEST(Agree, TakesTheSmallestNumberOfThreads) {
             (std::vector<Agreement>{two, two, two}));
 }
 
+TEST(TraitsOfThisMachine, AreTheGpusWhereTheRankHasOne) {
+  const WorkerConfig config{.threads = 3};
+  const RankTraits cpu = traits_of_this_machine(config, {});
+  const RankTraits h200 = traits_of_this_machine(config, {.name = "NVIDIA H200"});
+  EXPECT_EQ(cpu.native_bf16, cpu_matmul_support().native_bf16 ? 1 : 0);
+  EXPECT_EQ(h200.native_bf16, 1);
+  EXPECT_EQ(h200.threads, 3);
+  EXPECT_NE(h200.instructions, cpu.instructions);
+  EXPECT_EQ(h200.instructions,
+            traits_of_this_machine(config, {.name = "NVIDIA H200"}).instructions);
+  EXPECT_NE(h200.instructions, traits_of_this_machine(config, {.name = "NVIDIA A40"}).instructions);
+}
+
 TEST(BatchShapeOfASpec, SpreadsAStepEvenly) {
   const auto whole = batch_shape({.global = 32, .micro = 0}, 4);
   ASSERT_TRUE(whole.ok());
