@@ -1,10 +1,12 @@
 // bench_kernels [--tiny] [--device cpu|cuda] [--threads N] [--seconds S] [--filter TEXT]
 //
-// Times the operations on the shapes of the kjv model (B=16, T=256, C=128 and 256) and of GPT-2
-// 124M (B=4, T=64). Each matrix product is interleaved with oneDNN called directly, in the ways
-// that it has, and compared with the best of them. Medians, with the middle half of the samples as
-// spread. Rows of a table on stdout; --tiny runs every line once on small shapes, for the tests.
-// Exit code 77: this build or machine has no such device.
+// On the CPU times the operations on the shapes of the kjv model (B=16, T=256, C=128 and 256) and
+// of GPT-2 124M (B=4, T=64). Each matrix product is interleaved with oneDNN called directly, in the
+// ways that it has, and compared with the best of them. Medians, with the middle half of the
+// samples as spread. Rows of a table on stdout; --tiny runs every line once on small shapes, for
+// the tests. On a GPU those of a GPT-2 124M with activations in bf16, 16 x 1024 tokens, the head in
+// a chunk of 2048 rows; a sample is as many calls as take a millisecond. Bytes count fp32 there too
+// where an operation has it. Exit code 77: this build or machine has no such device.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +37,7 @@ struct Options {
 struct Task {
   std::string name;
   std::function<void()> run;
+  int calls = 1;  // of the operation in a run
   std::vector<double> seconds = {};
 };
 
@@ -64,7 +67,7 @@ void measure(std::vector<Task>& tasks, double seconds) {
     for (Task& task : tasks) {
       const double begin = now_seconds();
       task.run();
-      task.seconds.push_back(now_seconds() - begin);
+      task.seconds.push_back((now_seconds() - begin) / task.calls);
     }
   } while (now_seconds() < end);
 }
@@ -84,17 +87,52 @@ void print_row(const std::string& name, const Task& task, const Work& work, doub
   std::printf("\n");
 }
 
+// What is timed on.
+struct Place {
+  const OpTable& ops;
+  Stream stream;
+  RunOn on;
+};
+
+// How many calls make a sample: one on the CPU; on a GPU, which is waited for at its end, enough
+// that waiting is little of it.
+int calls_of_a_sample(Place& place, const std::function<void()>& call) {
+  if (place.on.device.type == DeviceType::kCpu) return 1;
+  constexpr double kSampleSeconds = 2e-3;
+  constexpr int kTries = 10;
+  constexpr double kCallsMax = 1000;
+  call();
+  CHECK(place.stream.synchronize().ok());
+  const double begin = now_seconds();
+  for (int i = 0; i < kTries; ++i) call();
+  CHECK(place.stream.synchronize().ok());
+  const double each = std::max((now_seconds() - begin) / kTries, 1e-9);
+  return static_cast<int>(std::clamp(kSampleSeconds / each, 1.0, kCallsMax));
+}
+
+Task task_of(const std::string& name, Place& place, const std::function<void()>& call) {
+  const int calls = calls_of_a_sample(place, call);
+  return {.name = name,
+          .run =
+              [&place, call, calls] {
+                for (int i = 0; i < calls; ++i) call();
+                CHECK(place.stream.synchronize().ok());
+              },
+          .calls = calls};
+}
+
 struct Subject {
   OpCase op_case;
   std::vector<Peer> peers;
 };
 
-void run_subject(const Subject& subject, const Options& options) {
+void run_subject(const Subject& subject, Place& place, const Options& options) {
   const OpCase& c = subject.op_case;
-  Stream stream;
-  Tensors tensors = make_tensors(c, 1);
-  std::vector<Task> tasks = {{"forward", [&] { c.forward(cpu_ops(), stream, tensors); }}};
-  for (const Peer& peer : subject.peers) tasks.push_back({"oneDNN " + peer.name, peer.run});
+  Tensors tensors = make_tensors(c, 1, place.on);
+  std::vector<Task> tasks = {
+      task_of("forward", place, [&] { c.forward(place.ops, place.stream, tensors); })};
+  for (const Peer& peer : subject.peers)
+    tasks.push_back({.name = "oneDNN " + peer.name, .run = peer.run});
   measure(tasks, options.seconds);
   double best = 0.0;
   for (size_t i = 1; i < tasks.size(); ++i) {
@@ -107,29 +145,41 @@ void run_subject(const Subject& subject, const Options& options) {
   }
   if (!c.backward) return;
   add_gradients(c, 1, tensors);
-  std::vector<Task> backward = {{"backward", [&] { c.backward(cpu_ops(), stream, tensors); }}};
+  std::vector<Task> backward = {
+      task_of("backward", place, [&] { c.backward(place.ops, place.stream, tensors); })};
   measure(backward, options.seconds);
   // Two products of the same size: twice oneDNN's best time is the bound.
   print_row(c.name + " backward", backward[0], {c.backward_flops, c.backward_bytes}, 2.0 * best);
 }
 
+// oneDNN's own beside it on the CPU, where there are threads.
 void add_matmul(std::vector<Subject>& subjects, const MatmulSizes& sizes, int threads) {
-  subjects.push_back({matmul(sizes), matmul_peers(sizes.shape, sizes.precision, threads)});
+  subjects.push_back({matmul(sizes), threads == 0
+                                         ? std::vector<Peer>{}
+                                         : matmul_peers(sizes.shape, sizes.precision, threads)});
 }
 
 // The operations of one layer and of both ends, for a model of that size.
 struct Model {
   int64_t batch = 0, sequence = 0, width = 0, heads = 0, vocabulary = 0;
+  int64_t head_rows = 0;  // of a chunk of the head; 0: all
 };
 
-void add_model(std::vector<Subject>& subjects, const Model& m, int threads) {
+// The precisions in which products are timed: on a GPU that of the activations.
+std::vector<Precision> precisions(const Place& place) {
+  if (place.on.dtype == DType::kBf16) return {Precision::kBf16};
+  if (!cpu_matmul_support().native_bf16) return {Precision::kF32};
+  return {Precision::kF32, Precision::kBf16};
+}
+
+void add_model(std::vector<Subject>& subjects, const Model& m, const Place& place, int threads) {
   const int64_t rows = m.batch * m.sequence, c = m.width;
-  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
-    if (precision == Precision::kBf16 && !cpu_matmul_support().native_bf16) continue;
-    for (const auto& [n, k] :
-         {std::pair{3 * c, c}, {c, c}, {4 * c, c}, {c, 4 * c}, {m.vocabulary, c}}) {
+  const int64_t head_rows = m.head_rows > 0 ? m.head_rows : rows;
+  for (const Precision precision : precisions(place)) {
+    for (const auto& [n, k] : {std::pair{3 * c, c}, {c, c}, {4 * c, c}, {c, 4 * c}}) {
       add_matmul(subjects, {.shape = {rows, n, k}, .precision = precision}, threads);
     }
+    add_matmul(subjects, {.shape = {head_rows, m.vocabulary, c}, .precision = precision}, threads);
   }
   const AttentionShape shape{.batch = m.batch,
                              .sequence = m.sequence,
@@ -144,16 +194,42 @@ void add_model(std::vector<Subject>& subjects, const Model& m, int threads) {
   subjects.push_back({swiglu({.rows = rows, .width = 4 * c}), {}});
   subjects.push_back({embedding({m.batch, m.sequence, c, m.vocabulary}), {}});
   subjects.push_back(
-      {classifier({.rows = rows, .columns = m.vocabulary, .vocabulary = m.vocabulary}), {}});
+      {classifier({.rows = head_rows, .columns = m.vocabulary, .vocabulary = m.vocabulary}), {}});
   subjects.push_back({add(rows * c), {}});
   const std::vector<int64_t> parameters = {12 * c * c, m.vocabulary * c};
   subjects.push_back({adamw({.counts = parameters}), {}});
   subjects.push_back({squared_norm(parameters), {}});
 }
 
+Result<Place> place_of(DeviceType type) {
+  const Device device{type, 0};
+  const bool is_gpu = type == DeviceType::kCuda;
+  if (is_gpu) TRY(describe(device));
+  TRY_ASSIGN(const OpTable* ops, device_ops(type));
+  TRY_ASSIGN(Stream stream, Stream::create(device));
+  return Place{*ops, std::move(stream), {device, is_gpu ? DType::kBf16 : DType::kF32}};
+}
+
+std::vector<Subject> subjects_of(const Place& place, const Options& options) {
+  std::vector<Subject> subjects;
+  const bool is_gpu = place.on.device.type == DeviceType::kCuda;
+  const int threads = is_gpu ? 0 : options.threads;
+  if (options.tiny) {
+    add_model(subjects, {1, 8, 32, 2, 48}, place, threads);
+  } else if (is_gpu) {
+    add_model(subjects, {16, 1024, 768, 12, 50304, 2048}, place, threads);
+  } else {
+    add_model(subjects, {16, 256, 128, 4, 256}, place, threads);
+    add_model(subjects, {16, 256, 256, 8, 256}, place, threads);
+    add_model(subjects, {4, 64, 768, 12, 50257}, place, threads);
+  }
+  return subjects;
+}
+
 int run(const Options& options) {
-  if (options.device != DeviceType::kCpu) {
-    std::fprintf(stderr, "bench_kernels: operations of a GPU are not in this version\n");
+  Result<Place> place = place_of(options.device);
+  if (!place.ok()) {
+    std::fprintf(stderr, "bench_kernels: %s\n", place.error().message.c_str());
     return kNoDevice;
   }
   set_threads(options.threads);
@@ -161,17 +237,9 @@ int run(const Options& options) {
   std::printf("operations: %s; products: %s, %s, bf16 %s; %d threads\n", cpu_ops_isa(),
               support.library.c_str(), support.isa.c_str(), support.native_bf16 ? "native" : "no",
               options.threads);
-  std::vector<Subject> subjects;
-  if (options.tiny) {
-    add_model(subjects, {1, 8, 32, 2, 48}, options.threads);
-  } else {
-    add_model(subjects, {16, 256, 128, 4, 256}, options.threads);
-    add_model(subjects, {16, 256, 256, 8, 256}, options.threads);
-    add_model(subjects, {4, 64, 768, 12, 50257}, options.threads);
-  }
-  for (const Subject& subject : subjects) {
+  for (const Subject& subject : subjects_of(*place, options)) {
     if (subject.op_case.name.find(options.filter) == std::string::npos) continue;
-    run_subject(subject, options);
+    run_subject(subject, *place, options);
   }
   return 0;
 }

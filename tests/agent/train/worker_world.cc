@@ -80,6 +80,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   config.hash = world_hash(world_);
   config.rank = rank;
   config.gpu = options_.gpu;
+  config.gpus = options_.gpu < 0 ? 0 : size();
   config.train = options_.train;
   config.checkpoint = {.path = options_.stores ? checkpoints_ : "",
                        .everySteps = options_.checkpoint_every,
@@ -98,7 +99,7 @@ void WorkerWorld::spawn(int64_t rank, int shm_fd) {
   const std::string name = "rank-" + std::to_string(rank);
   const std::string file = folder_.write(name + ".json", dump_json(to_json(config)));
   const std::string log = folder_.file(name + ".log");
-  const std::string program = std::string(LOCKSTEP_BIN_DIR) + "/lockstep-worker";
+  const std::string program = std::string(LOCKSTEP_BIN_DIR) + "/" + options_.program;
   const pid_t pid = fork();
   ASSERT_GE(pid, 0);
   if (pid == 0) {

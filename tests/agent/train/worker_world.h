@@ -25,8 +25,9 @@ class WorkerWorld {
     int64_t checkpoint_every = 0;
     int64_t checkpoint_keep = 3;
     int64_t hang_seconds = kHangSeconds;
-    bool stores = true;  // false: there is no checkpoint.path
-    int64_t gpu = -1;    // of every rank, as WorkerConfig has it
+    bool stores = true;                       // false: there is no checkpoint.path
+    int64_t gpu = -1;                         // of every rank, as WorkerConfig has it
+    std::string program = "lockstep-worker";  // below the folder of the binaries
   };
   explicit WorkerWorld(Options options);
   ~WorkerWorld();  // nothing that it started outlives it
