@@ -1,8 +1,11 @@
 #include "kernels/ops/cuda_ops.h"
 
+#include "kernels/ops/blas/blas.h"
+
 namespace lockstep {
 
-const OpTable* cuda_ops() {
+Result<const OpTable*> cuda_ops() {
+  TRY(blas::available());
   static const OpTable kOps = {
       .embedding_forward = cuda::embedding_forward,
       .embedding_backward = cuda::embedding_backward,

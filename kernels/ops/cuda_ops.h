@@ -4,8 +4,9 @@
 
 namespace lockstep {
 
-// CUDA's operations; null in a build without (twin: no_cuda/cuda_ops.cc).
-const OpTable* cuda_ops();
+// CUDA's operations. kUnavailable in a build without (twin: no_cuda/cuda_ops.cc), and where the
+// machine has no cuBLASLt, with its name.
+Result<const OpTable*> cuda_ops();
 
 }  // namespace lockstep
 

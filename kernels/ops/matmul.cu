@@ -6,6 +6,7 @@
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/dispatch.cuh"
 #include "kernels/ops/gelu_value.cuh"
+#include "kernels/ops/geometry.h"
 #include "kernels/ops/matmul_geometry.h"
 
 // Products go to cuBLASLt with the whole epilogue; where it has no algorithm for that, without
@@ -145,23 +146,18 @@ Workspace library_part(const Workspace& workspace) {
   return {workspace.data, blas::kWorkspaceBytes};
 }
 
-__global__ void round_bias(const float* bias, int64_t count, Bf16* rounded) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < count) rounded[i] = to_bf16(bias[i]);
-}
-
 // The bias in y's dtype.
 ConstView prepared_bias(Stream& stream, const MatmulForward& args) {
   if (!args.bias || args.bias.dtype == args.y.dtype) return args.bias;
-  auto* rounded =
-      reinterpret_cast<Bf16*>(static_cast<char*>(args.workspace.data) + blas::kWorkspaceBytes);
-  launch(stream, round_bias_shape(args.n), round_bias, args.bias.f32(), args.n, rounded);
+  CHECK(args.bias.dtype == DType::kF32);
+  const View rounded(static_cast<char*>(args.workspace.data) + blas::kWorkspaceBytes, args.y.dtype);
+  cast(stream, {.x = args.bias, .out = rounded, .count = args.n});
   return rounded;
 }
 
 // parts[blockIdx.y, column] = the sum of one part's rows; a warp's rows first, then the warps.
 template <class Value, int kValues>
-__global__ void __launch_bounds__(kWarpThreads* kColumnSumWarps)
+__global__ void __launch_bounds__(kWarpThreads* kColumnWarps)
     column_sum_parts(const Value* x, int64_t rows, int64_t columns, int64_t rows_at_once,
                      float* parts) {
   constexpr int kBlockColumns = kWarpThreads * kValues;
@@ -172,7 +168,7 @@ __global__ void __launch_bounds__(kWarpThreads* kColumnSumWarps)
   float sums[kValues] = {};
   if (column < columns) {
 #pragma unroll 4
-    for (int64_t row = begin + warp_index(); row < end; row += kColumnSumWarps) {
+    for (int64_t row = begin + warp_index(); row < end; row += kColumnWarps) {
       float values[kValues];
       load_values(values, x + row * columns + column);
       for (int i = 0; i < kValues; ++i) sums[i] += values[i];
@@ -180,12 +176,11 @@ __global__ void __launch_bounds__(kWarpThreads* kColumnSumWarps)
   }
   for (int i = 0; i < kValues; ++i) warps[warp_index()][lane_index() * kValues + i] = sums[i];
   sync_block();
-  for (int i = static_cast<int>(threadIdx.x); i < kBlockColumns;
-       i += kWarpThreads * kColumnSumWarps) {
+  for (int i = static_cast<int>(threadIdx.x); i < kBlockColumns; i += kWarpThreads * kColumnWarps) {
     const int64_t to = int64_t{blockIdx.x} * kBlockColumns + i;
     if (to >= columns) continue;
     float sum = 0.0f;
-    for (int warp = 0; warp < kColumnSumWarps; ++warp) sum += warps[warp][i];
+    for (int warp = 0; warp < kColumnWarps; ++warp) sum += warps[warp][i];
     parts[int64_t{blockIdx.y} * columns + to] = sum;
   }
 }

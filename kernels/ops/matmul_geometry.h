@@ -12,17 +12,13 @@ namespace lockstep {
 inline constexpr int kProductTile = 16;
 LaunchShape plain_product_shape(int64_t rows, int64_t columns);
 
-// One thread a value.
-LaunchShape round_bias_shape(int64_t count);
-
 // The sums of the columns of a [rows, columns] matrix in two passes: each part of the rows by
 // itself, then the parts in ascending order. Parts are the same for any width of the loads, so that
 // the sums are the same bits.
-inline constexpr int kColumnSumWarps = 8;  // of a block; each takes every eighth row of the part
 struct ColumnSumPlan {
   int64_t parts = 0;
   int64_t rows_at_once = 0;   // of a part; the last may have fewer
-  LaunchShape partial_shape;  // a lane has `values` neighbouring columns
+  LaunchShape partial_shape;  // column_sums_shape(): a lane has `values` neighbouring columns
   LaunchShape total_shape;    // a thread has one
 };
 ColumnSumPlan column_sum_plan(int64_t rows, int64_t columns, int values);

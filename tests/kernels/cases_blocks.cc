@@ -219,7 +219,15 @@ OpCase attention(const AttentionShape& s) {
   // The causal half of two products, then of five.
   c.forward_flops = 2.0 * static_cast<double>(rows * (s.sequence + 1) * width);
   c.backward_flops = 2.5 * c.forward_flops;
-  c.workspace_bytes = 2 * static_cast<size_t>(attention_scratch_floats(s)) * sizeof(float);
+  // qkv and out; then dout, out and qkv in, dqkv out.
+  c.forward_bytes = 4.0 * static_cast<double>(rows * (s.qkv_width() + width));
+  c.backward_bytes = 8.0 * static_cast<double>(rows * (s.qkv_width() + width));
+  // Probabilities and their gradients are rounded too.
+  c.activations = {"qkv", "out"};
+  c.bf16_tolerance = 1.0 / 64.0;
+  c.bf16_gradient_tolerance = 1.0 / 32.0;
+  c.workspace_bytes = std::max(2 * static_cast<size_t>(attention_scratch_floats(s)) * sizeof(float),
+                               attention_workspace(s, DeviceType::kCuda));
   c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.attention_forward(stream, {.qkv = t.at("qkv"),
                                    .out = t.at("out"),

@@ -180,7 +180,8 @@ OpCase cast_through_bf16(int64_t count);
 
 // Small ones, with awkward sizes, for the tests.
 std::vector<OpCase> test_cases();
-// Of these, the ones of ops that CUDA has, and larger ones whose rows are whole packs.
+// Those for CUDA: most of them, and larger ones, rows that are whole packs, heads that the tensor
+// cores take.
 std::vector<OpCase> cuda_cases();
 
 // Fills inputs and ints from the seed; outputs are NaN, so that what is not written shows. In a run

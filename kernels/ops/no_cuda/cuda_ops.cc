@@ -2,8 +2,8 @@
 
 namespace lockstep {
 
-const OpTable* cuda_ops() {
-  return nullptr;
+Result<const OpTable*> cuda_ops() {
+  return unavailable("[ops] a build with CUDA, this one has none");
 }
 
 }  // namespace lockstep
