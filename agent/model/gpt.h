@@ -88,8 +88,8 @@ DType activation_dtype(DeviceType device, Precision precision);
 // How a model on that device keeps them.
 ActivationOptions activation_options(const GptOptions& options, DeviceType device);
 
-// Bytes that passes of a shape need, exactly: a model that is lent them allocates nothing, but for a
-// Llama's table of angles (kernels/ops/rotary.h), which it makes for the longest sequence.
+// Bytes that passes of a shape need, exactly: a model that is lent them allocates nothing, but for
+// a Llama's table of angles (kernels/ops/rotary.h), which it makes for the longest sequence.
 struct GptMemory {
   size_t activations = 0;  // each micro-batch
   size_t scratch = 0;      // once, here and below: gradients of activations
