@@ -52,7 +52,7 @@ Result<double> matmul_peak(const OpTable& ops, Stream& stream, const MatmulPeakO
   TRY_ASSIGN(Buffer weight, Buffer::allocate(device, bytes(s.n, s.k, options.dtype), kBy));
   TRY_ASSIGN(Buffer y, Buffer::allocate(device, bytes(s.m, s.n, y_dtype), kBy));
   TRY_ASSIGN(Buffer workspace,
-             Buffer::allocate(device, matmul_forward_workspace(s, precision), kBy));
+             Buffer::allocate(device, matmul_forward_workspace(s, precision, device.type), kBy));
   const std::vector<std::byte> piece = random_numbers(options.dtype, kPieceBytes);
   TRY(fill(stream, x, piece));
   TRY(fill(stream, weight, piece));

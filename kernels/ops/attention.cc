@@ -86,7 +86,7 @@ Head head_of(const float* qkv, const AttentionShape& shape, const Offsets& at) {
 
 void check(const AttentionShape& shape, const Workspace& workspace) {
   CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
-  CHECK(workspace.bytes >= attention_workspace(shape));
+  CHECK(workspace.bytes >= attention_workspace(shape, DeviceType::kCpu));
 }
 
 // A block of queries: [begin, begin + rows), against the keys [0, keys).

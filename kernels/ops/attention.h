@@ -50,7 +50,7 @@ struct AttentionBackward {
 inline constexpr int kAttentionHeadDimMax = 256;
 
 // For forward and backward; on the CPU with the number of threads set now.
-size_t attention_workspace(const AttentionShape& shape, DeviceType type = DeviceType::kCpu);
+size_t attention_workspace(const AttentionShape& shape, DeviceType type);
 
 // How the CPU lays its scratch out: strips of this many queries, rows padded so that they don't all
 // fall into the same lines of the cache, and so many floats for each thread.

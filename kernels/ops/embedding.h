@@ -44,8 +44,7 @@ struct EmbeddingTokens {
 };
 
 // On CUDA the rows are sorted by token first: two integers each for rows and tokens.
-constexpr size_t embedding_backward_workspace(const EmbeddingTokens& tokens,
-                                              DeviceType device = DeviceType::kCpu) {
+constexpr size_t embedding_backward_workspace(const EmbeddingTokens& tokens, DeviceType device) {
   const int64_t integers = 2 * (tokens.rows + tokens.vocabulary + 1);
   return device == DeviceType::kCpu ? 0 : static_cast<size_t>(integers) * sizeof(int32_t);
 }

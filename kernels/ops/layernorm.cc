@@ -116,7 +116,7 @@ void layernorm_forward(Stream&, const LayerNormForward& args) {
 
 void layernorm_backward(Stream&, const LayerNormBackward& args) {
   const int64_t width = args.width;
-  CHECK(args.workspace.bytes >= layernorm_backward_workspace(width));
+  CHECK(args.workspace.bytes >= layernorm_backward_workspace(width, DeviceType::kCpu));
   const float* dy = args.dy.f32();
   const float* h = args.h.f32();
   const float* weight = args.weight.f32();

@@ -45,7 +45,7 @@ constexpr int layernorm_backward_parts(DeviceType device) {
   return device == DeviceType::kCpu ? 16 : 128;
 }
 
-constexpr size_t layernorm_backward_workspace(int64_t width, DeviceType device = DeviceType::kCpu) {
+constexpr size_t layernorm_backward_workspace(int64_t width, DeviceType device) {
   return static_cast<size_t>(layernorm_backward_parts(device) * 2 * width) * sizeof(float);
 }
 

@@ -63,10 +63,8 @@ struct MatmulShape {
 };
 
 // On CUDA mostly what cuBLASLt may use; see kernels/ops/blas/blas.h for its handle and choices.
-size_t matmul_forward_workspace(const MatmulShape& shape, Precision precision,
-                                DeviceType type = DeviceType::kCpu);
-size_t matmul_backward_workspace(const MatmulShape& shape, Precision precision,
-                                 DeviceType type = DeviceType::kCpu);
+size_t matmul_forward_workspace(const MatmulShape& shape, Precision precision, DeviceType type);
+size_t matmul_backward_workspace(const MatmulShape& shape, Precision precision, DeviceType type);
 
 struct MatmulSupport {
   std::string library;       // "oneDNN 2.6.3", "own"

@@ -43,7 +43,7 @@ size_t matmul_backward_workspace(const MatmulShape& shape, Precision precision, 
   if (precision == Precision::kF32) return 0;
   const DType converted = matmul_in_bf16(precision) ? DType::kBf16 : DType::kF32;
   return matmul_factor_bytes(shape.m * shape.n, converted) +
-         matmul_forward_workspace(shape, precision);
+         matmul_forward_workspace(shape, precision, type);
 }
 
 }  // namespace lockstep

@@ -92,7 +92,7 @@ void rmsnorm_forward(Stream&, const RmsNormForward& args) {
 
 void rmsnorm_backward(Stream&, const RmsNormBackward& args) {
   const int64_t width = args.width;
-  CHECK(args.workspace.bytes >= rmsnorm_backward_workspace(width));
+  CHECK(args.workspace.bytes >= rmsnorm_backward_workspace(width, DeviceType::kCpu));
   const float* dy = args.dy.f32();
   const float* h = args.h.f32();
   const float* weight = args.weight.f32();

@@ -42,7 +42,7 @@ constexpr int rmsnorm_backward_parts(DeviceType device) {
   return device == DeviceType::kCpu ? 16 : 128;
 }
 
-constexpr size_t rmsnorm_backward_workspace(int64_t width, DeviceType device = DeviceType::kCpu) {
+constexpr size_t rmsnorm_backward_workspace(int64_t width, DeviceType device) {
   return static_cast<size_t>(rmsnorm_backward_parts(device) * width) * sizeof(float);
 }
 

@@ -372,8 +372,9 @@ TEST(MatmulSupport, SaysWhatWasChosenAndGivesWorkspaceForBf16Alone) {
   EXPECT_FALSE(support.library.empty());
   EXPECT_FALSE(support.isa.empty());
   const MatmulShape shape{4, 5, 6};
-  EXPECT_EQ(matmul_forward_workspace(shape, Precision::kF32), 0u);
-  EXPECT_GE(matmul_forward_workspace(shape, Precision::kBf16), (4u * 6u + 5u * 6u) * 2u);
+  EXPECT_EQ(matmul_forward_workspace(shape, Precision::kF32, DeviceType::kCpu), 0u);
+  EXPECT_GE(matmul_forward_workspace(shape, Precision::kBf16, DeviceType::kCpu),
+            (4u * 6u + 5u * 6u) * 2u);
 }
 
 }  // namespace

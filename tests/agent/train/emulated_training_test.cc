@@ -10,6 +10,7 @@
 #include "agent/comm/make_communicator.h"
 #include "agent/model/generate.h"
 #include "agent/model/init.h"
+#include "agent/train/matmul_peak.h"
 #include "agent/train/train_step.h"
 #include "agent/train/validator.h"
 #include "common/base/random.h"
@@ -237,6 +238,17 @@ TEST(EmulatedTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
                             "activations ", "workspace ", "on CUDA device 0", "bytes fit"}) {
     EXPECT_NE(composition.error().message.find(words), std::string::npos)
         << words << " in " << composition.error().message;
+  }
+}
+
+// Products on a GPU need memory of their own where the CPU's need none.
+TEST(EmulatedTraining, ThePeakOfProductsIsMeasuredOnTheDevice) {
+  const SystemClock clock;
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    const Result<double> peak =
+        matmul_peak(kCuda, {.shape = {32, 16, 24}, .dtype = dtype, .rounds = 1, .times = 2}, clock);
+    ASSERT_TRUE(peak.ok()) << peak.error().message;
+    EXPECT_GT(*peak, 0);
   }
 }
 
