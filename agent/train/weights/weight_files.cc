@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "agent/train/weights/hugging_face.h"
 #include "common/base/check.h"
 #include "common/base/json.h"
 
