@@ -26,8 +26,8 @@ class BucketedSink final : public GradSink {
     float* gradients = nullptr;  // arena.count floats of the stream's device
   };
   // Gradients, group and stream outlive the sink. The group serves memory of the stream's device;
-  // an all-reduce comes behind what the stream has been given before, and what the stream is given
-  // after goes on beside it.
+  // an all-reduce comes behind what the stream has been given before. What the stream is given
+  // after goes on beside it where the host carries it out; NCCL has its place on the stream itself.
   BucketedSink(const Options& options, Communicator& group, Stream& stream);
 
   // Zeroes all gradients.

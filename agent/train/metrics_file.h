@@ -10,7 +10,9 @@
 namespace lockstep {
 
 // Seconds of one optimizer step by its five parts. The head, whose logits and gradients are made
-// together, counts as backward; communication is what backward did not hide.
+// together, counts as backward; communication is what backward did not hide. They are the host's:
+// on a GPU, which runs behind it, most of a step counts as the part that waits (update, with
+// several ranks communication); the total is right.
 struct StepSeconds {
   double data = 0;
   double forward = 0;

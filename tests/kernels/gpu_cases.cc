@@ -1,6 +1,7 @@
 #include "tests/kernels/gpu_cases.h"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "kernels/device/device.h"
 
@@ -13,6 +14,11 @@ Status expect(bool holds, const std::string& words) {
 
 int run_gpu_cases(const std::vector<GpuCase>& cases) {
   const bool has_gpu = device_count(DeviceType::kCuda) > 0;
+  if (!has_gpu && std::filesystem::exists("/dev/nvidiactl")) {
+    std::printf("NVIDIA's driver is here, but no device can be used: %s\n",
+                describe({DeviceType::kCuda, 0}).error().message.c_str());
+    return 1;
+  }
   size_t passed = 0;
   size_t failed = 0;
   size_t skipped = 0;

@@ -19,7 +19,8 @@ Status expect(bool holds, const std::string& words);
 
 // Runs all cases and prints a line for each: "ok", "FAILED" with what was wrong, or, on a machine
 // without a CUDA device, "skipped"; last their numbers, which add up to the list's. The exit code:
-// 0, 1, or 77 if all were skipped.
+// 0, 1, or 77 if all were skipped. A machine with NVIDIA's driver whose devices can't be used
+// fails.
 int run_gpu_cases(const std::vector<GpuCase>& cases);
 
 }  // namespace lockstep::test

@@ -33,9 +33,18 @@ int device_count() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
+// A driver that can't be used is told as what it is, not as a machine without devices.
 Result<DeviceInfo> describe(int index) {
-  if (index < 0 || index >= device_count()) {
-    return not_found("[describe] a CUDA device below " + std::to_string(device_count()) + ", got " +
+  int count = 0;
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorNoDevice) {
+    static_cast<void>(cudaGetLastError());
+    count = 0;
+  } else {
+    TRY_CUDA_CODE(index, "cudaGetDeviceCount", counted);
+  }
+  if (index < 0 || index >= count) {
+    return not_found("[describe] a CUDA device below " + std::to_string(count) + ", got " +
                      std::to_string(index));
   }
   cudaDeviceProp properties = {};
