@@ -170,6 +170,20 @@ build_unlocked() {
   }
 }
 
+# run_ctest FOLDER ARGUMENT...: what fails and is labelled real_time (a machine that stands still can break
+# its limits) gets a second try with nothing beside it, which is told. Anything else has failed.
+run_ctest() {
+  local folder=$1 failed other
+  shift
+  ctest --test-dir "$folder" --output-on-failure "$@" && return
+  failed=$(cut -d: -f2 "$folder/Testing/Temporary/LastTestsFailed.log" | sort)
+  other=$(ctest --test-dir "$folder" -N -L real_time | sed -n 's/.*Test *#[0-9]*: //p' | sort | comm -23 <(echo "$failed") -)
+  [ -n "$failed" ] && [ -z "$other" ] || return 1
+  say "a second try, one after another: ${failed//$'\n'/ }"
+  ctest --test-dir "$folder" --output-on-failure --rerun-failed -j 1 || return
+  say "passed at the second try only: ${failed//$'\n'/ }"
+}
+
 # Free ports below those that the system gives to connections: one that is tried before its server
 # listens must not get the server's own port, and so keep it.
 free_ports() {

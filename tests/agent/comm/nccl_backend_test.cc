@@ -426,10 +426,12 @@ TEST(NcclBackend, SaysWhatToDoWhereFirstSendsWaitForEachOther) {
   });
 }
 
-// Connected or not: on one stream they run one behind the other.
+// Connected or not: on one stream they run one behind the other. Who gives up first may tell the
+// other before its own limit has passed.
 TEST(NcclBackend, SaysWhatToDoWhereSendsIssuedApartWaitForEachOther) {
   DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(1000)});
-  on_all(world.world(), [](Communicator& comm) {
+  std::atomic<int> gave_up{0};
+  on_all(world.world(), [&](Communicator& comm) {
     const int peer = 1 - comm.rank();
     std::vector<float> mine(10, static_cast<float>(comm.rank()));
     std::vector<float> others(10);
@@ -441,11 +443,12 @@ TEST(NcclBackend, SaysWhatToDoWhereSendsIssuedApartWaitForEachOther) {
     Work second = comm.start(receiving);
     const Status status = first.wait();
     ASSERT_FALSE(status.ok());
-    EXPECT_EQ(status.error().code, Code::kTimeout) << status.error().message;
+    if (status.error().code == Code::kTimeout) ++gave_up;
     EXPECT_NE(status.error().message.find("two ranks are given together"), std::string::npos)
         << status.error().message;
     EXPECT_FALSE(second.wait().ok());
   });
+  EXPECT_GE(gave_up.load(), 1);
 }
 
 TEST(NcclBackend, SaysWhatToDoWhereGroupsAreFirstUsedInAnotherOrder) {

@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "agent/comm/collectives.h"
-#include "common/base/clock.h"
 #include "common/layout/collective_cost.h"
 #include "tests/agent/comm/covering.h"
 
@@ -297,8 +297,7 @@ TEST(Plans, BlocksOfDifferentSizesAreFoundWithoutGoingThroughAllForEach) {
   constexpr int kRanks = 100'000;
   std::vector<int64_t> counts(kRanks);
   for (int rank = 0; rank < kRanks; ++rank) counts[static_cast<size_t>(rank)] = rank % 7;
-  const SystemClock clock;
-  const TimePoint begin = clock.now();
+  const std::clock_t begin = std::clock();  // of the processor: others may be at work beside
   MovePlan plan;
   make_plan({.kind = Collective::kAllToAll,
              .algorithm = Algorithm::kDirect,
@@ -308,7 +307,7 @@ TEST(Plans, BlocksOfDifferentSizesAreFoundWithoutGoingThroughAllForEach) {
              .send_counts = counts,
              .receive_counts = counts},
             plan);
-  EXPECT_LT(to_seconds(clock.now() - begin), 2.);
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 2);
   size_t at = 0;
   std::vector<size_t> begins;
   for (const int64_t count : counts) {
