@@ -175,7 +175,7 @@ def child_named(parent, name):
                     return int(entry.name)
         except OSError:
             continue
-    raise RuntimeError(f"{name} does not run")
+    return None
 
 
 def job(name):
@@ -317,6 +317,9 @@ def measure(arguments, folder):
         server = Server(kubeconfig)
         connection = server.connection()
         arguments.up_pid = up.pid
+        # It begins as a copy of its parent, with its parent's name.
+        if not wait_until(lambda: child_named(up.pid, "lockstep-controller"), 60):
+            return {}, ["lockstep-controller does not run"]
         memory = Memory(up.pid, child_named(up.pid, "lockstep-controller"))
         # What is allocated once (threads, pools, caches) is there after the first few jobs.
         _, problems = run_round(server, connection,
