@@ -2,7 +2,7 @@
 # BuildKit or buildah builds it: both leave out stages that nothing needs. (buildah 1.28 has to be told
 # --build-arg BUNDLE=compiled: it doesn't look at the default when it does so.)
 #   docker build -t lockstep:0.1.0 .
-# With CUDA, in an image of Debian 12 that has the CUDA Toolkit:
+# With CUDA, in an image of Debian 12 that has the CUDA Toolkit; its cuBLASLt and NCCL go into ours:
 #   docker build -t lockstep:0.1.0-cuda --build-arg CUDA=ON --build-arg BUILD_IMAGE=IMAGE .
 # Of programs that are built already (tools/bundle build/bin build/bundle), without compiling:
 #   docker build -t lockstep:0.1.0 --build-arg BUNDLE=prebuilt .
@@ -20,7 +20,7 @@ COPY . /src
 WORKDIR /src
 RUN cmake --preset release -DLOCKSTEP_CUDA=${CUDA} \
     && cmake --build build-release --target lockstep-controller lockstep-agent lockstep-worker \
-    && tools/bundle build-release/bin /bundle
+    && tools/bundle build-release/bin /bundle $([ "$CUDA" != ON ] || echo libcublasLt.so libnccl.so)
 
 FROM scratch AS prebuilt
 COPY build/bundle /bundle

@@ -141,7 +141,7 @@ make_debian_image() {
 
 # compile_image CUDA BUD...: the whole Dockerfile, and whether its programs start.
 compile_image() {
-  local cuda=$1 program
+  local cuda=$1 program library
   shift
   "${store[@]}" bud -q --isolation chroot --network host --volume /etc/apt:/etc/apt:ro "$@" \
     --build-arg BUNDLE=compiled --build-arg "CUDA=$cuda" -t lockstep-compiled . >"build/e2e-compiled-$cuda.log" 2>&1 || fails "build/e2e-compiled-$cuda.log"
@@ -150,6 +150,9 @@ compile_image() {
   for layer in build/e2e-compiled/*; do ! tar -tf "$layer" >/dev/null 2>&1 || tar -C build/e2e-compiled -xf "$layer"; done
   for program in controller agent worker; do
     chroot build/e2e-compiled "/opt/lockstep/bin/lockstep-$program" --help >/dev/null || fails "lockstep-$program does not start"
+  done
+  for library in libcublasLt libnccl; do
+    [ "$cuda" = OFF ] || [ -n "$(find build/e2e-compiled/opt/lockstep/lib -name "$library.so.*")" ] || fails "no $library in the image with CUDA"
   done
   say "compiled with CUDA=$cuda: $(($(du -sb build/e2e-compiled/opt | cut -f1) / 1000000)) MB"
   rm -rf build/e2e-compiled
