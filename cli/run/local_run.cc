@@ -1,10 +1,5 @@
 #include "cli/run/local_run.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,11 +60,7 @@ LocalRun::LocalRun(const Clock& clock, LocalRunOptions options)
       metrics_(options_.job.spec.checkpoint.path + "/metrics.jsonl"),
       rank_lines_(options_.output + "/logs", options_.job.metadata.name + "-worker-") {}
 
-LocalRun::~LocalRun() {
-  cluster_.reset();
-  if (signal_fd_ >= 0) close(signal_fd_);
-  if (wake_fd_ >= 0) close(wake_fd_);
-}
+LocalRun::~LocalRun() = default;
 
 int LocalRun::run() {
   Status started = start();
@@ -94,24 +85,14 @@ int LocalRun::run() {
 
 Status LocalRun::start() {
   TRY(local::check_programs(options_.program_folder));
-  // Before there are threads, which leave these to the one that waits for them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (signal_fd_ < 0 || wake_fd_ < 0) return errno_error("[run] eventfd", errno);
+  TRY(signals_.take());
   TRY_ASSIGN(cluster_,
              local::LocalCluster::start(clock_, {.program_folder = options_.program_folder,
                                                  .folder = options_.output + "/node",
                                                  .log_folder = options_.output + "/logs",
                                                  .seed = run_seed(),
                                                  .keep_logs = true}));
-  cluster_->api().on_change([fd = wake_fd_] {
-    uint64_t one = 1;
-    (void)!write(fd, &one, sizeof one);  // full means that a wake-up is pending already
-  });
+  cluster_->api().on_change([this] { signals_.wake(); });
   reporter_.line("output: " + options_.output);
   return submit();
 }
@@ -136,8 +117,8 @@ LocalRun::End LocalRun::follow() {
       return End::kNoAddress;
     if (job_gone_) return End::kJobGone;
     if (cluster_->controller().ends_in_a_row() >= kControllerEndsMax) return End::kControllerLost;
-    if (signals_ > 0) return End::kInterrupted;
-    wait(kLookMilliseconds);
+    if (signals_.count() > 0) return End::kInterrupted;
+    signals_.wait(kLookMilliseconds);
   }
 }
 
@@ -200,21 +181,13 @@ void LocalRun::report_validation_losses() {
   }
 }
 
-void LocalRun::wait(int milliseconds) {
-  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
-  (void)poll(fds, 2, milliseconds);
-  uint64_t count = 0;
-  (void)!read(wake_fd_, &count, sizeof count);
-  signalfd_siginfo info;
-  while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) ++signals_;
-}
-
 void LocalRun::stop(Duration patience) {
-  int signals_before = signals_;
+  const int signals_before = signals_.count();
   TimePoint deadline = clock_.now() + patience;
   call("DELETE", target_, {{"propagationPolicy", "Background"}});
-  while (!cluster_->node().is_empty() && clock_.now() < deadline && signals_ == signals_before)
-    wait(kLookMilliseconds / 4);
+  while (!cluster_->node().is_empty() && clock_.now() < deadline &&
+         signals_.count() == signals_before)
+    signals_.wait(kLookMilliseconds / 4);
   if (!cluster_->node().is_empty()) cluster_->node().kill_all();
 }
 

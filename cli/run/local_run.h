@@ -7,6 +7,7 @@
 #include "cli/run/metrics_reader.h"
 #include "cli/run/rank_lines.h"
 #include "cli/run/reporter.h"
+#include "cli/run/signal_wait.h"
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
 
@@ -50,8 +51,6 @@ class LocalRun {
   void pass_output_on();
   // Deletes the job and waits for its pods, at most `patience`; a signal ends the patience.
   void stop(Duration patience);
-  // Waits for a change, a signal or a moment; counts signals.
-  void wait(int milliseconds);
   local::ApiResponse call(const std::string& method, const std::string& target, const Json& body);
 
   void finish(End end);
@@ -68,14 +67,12 @@ class LocalRun {
   Reporter reporter_;
   MetricsReader metrics_;
   RankLines rank_lines_;
-  std::unique_ptr<local::LocalCluster> cluster_;
   TrainingJobStatus status_;
   bool job_gone_ = false;
   int64_t validated_step_ = -1;
   int64_t controller_ends_ = 0;
-  int signal_fd_ = -1;
-  int wake_fd_ = -1;
-  int signals_ = 0;
+  SignalWait signals_;  // what follows wakes it from its threads
+  std::unique_ptr<local::LocalCluster> cluster_;
 };
 
 }  // namespace lockstep

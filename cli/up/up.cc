@@ -1,11 +1,8 @@
 #include "cli/up/up.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/file.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -20,6 +17,7 @@
 #include "cli/local/node/machine.h"
 #include "cli/local/node/program.h"
 #include "cli/run/run_job.h"
+#include "cli/run/signal_wait.h"
 #include "cli/up/kubeconfig_file.h"
 
 namespace lockstep {
@@ -50,7 +48,6 @@ class Up {
   Status start();
   Status choose_folder();
   Status lock_folder();
-  Status take_signals();
   Status check_kubeconfig();
   Status write_kubeconfig();
   void greet() const;
@@ -58,8 +55,6 @@ class Up {
   int run_command();
   void end_command(pid_t pid);
   void stop();
-  // Until something happens; counts signals.
-  void wait(int milliseconds);
   bool controller_is_lost() const;
   void say_that_controller_is_lost() const;
 
@@ -68,9 +63,7 @@ class Up {
   bool temporary_ = false;
   bool wrote_kubeconfig_ = false;
   int lock_fd_ = -1;
-  int signal_fd_ = -1;
-  int wake_fd_ = -1;
-  int signals_ = 0;
+  SignalWait signals_;
   std::atomic<bool> command_ended_ = false;
   local::ExitStatus command_exit_;
   std::unique_ptr<local::LocalCluster> cluster_;
@@ -81,9 +74,7 @@ Up::~Up() {
   std::error_code ignored;
   if (wrote_kubeconfig_) fs::remove(options_.kubeconfig, ignored);
   if (temporary_) fs::remove_all(options_.folder, ignored);
-  for (int fd : {lock_fd_, signal_fd_, wake_fd_}) {
-    if (fd >= 0) close(fd);
-  }
+  if (lock_fd_ >= 0) close(lock_fd_);
 }
 
 int Up::run() {
@@ -101,7 +92,7 @@ Status Up::start() {
   TRY(choose_folder());
   TRY(lock_folder());
   TRY(check_kubeconfig());
-  TRY(take_signals());
+  TRY(signals_.take());
   TRY_ASSIGN(std::string seed, local::random_secret());
   std::error_code error;
   TRY_ASSIGN(
@@ -145,17 +136,6 @@ Status Up::lock_folder() {
   if (flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) return {};
   return invalid("--folder: `lockstep up` is running in " + options_.folder +
                  " already; use its kubeconfig, or another folder");
-}
-
-Status Up::take_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (signal_fd_ < 0 || wake_fd_ < 0) return errno_error("[up] eventfd", errno);
-  return {};
 }
 
 // In our own folder, which is locked, a file is a leftover; elsewhere it is somebody's.
@@ -203,8 +183,8 @@ void Up::say_that_controller_is_lost() const {
 
 int Up::stay() {
   greet();
-  while (signals_ == 0) {
-    wait(kLookMilliseconds);
+  while (signals_.count() == 0) {
+    signals_.wait(kLookMilliseconds);
     if (!controller_is_lost()) continue;
     say_that_controller_is_lost();
     return kExitFailed;
@@ -224,21 +204,20 @@ int Up::run_command() {
   Result<pid_t> pid = cluster_->host().spawn(spec, [this](local::ExitStatus status) {
     command_exit_ = status;
     command_ended_ = true;
-    uint64_t one = 1;
-    (void)!write(wake_fd_, &one, sizeof one);
+    signals_.wake();
   });
   if (!pid.ok()) {
     say(pid.error().message);
     return kCommandNotStarted;
   }
   while (!command_ended_) {
-    wait(kLookMilliseconds);
-    if (signals_ == 0 && controller_is_lost()) {
+    signals_.wait(kLookMilliseconds);
+    if (signals_.count() == 0 && controller_is_lost()) {
       say_that_controller_is_lost();
       end_command(*pid);
       return kExitFailed;
     }
-    if (signals_ > 0) end_command(*pid);
+    if (signals_.count() > 0) end_command(*pid);
   }
   return command_exit_.code;
 }
@@ -247,16 +226,16 @@ int Up::run_command() {
 void Up::end_command(pid_t pid) {
   kill(pid, SIGTERM);
   const TimePoint deadline = clock_.now() + kCommandStopMax;
-  while (!command_ended_ && clock_.now() < deadline) wait(kLookMilliseconds / 10);
+  while (!command_ended_ && clock_.now() < deadline) signals_.wait(kLookMilliseconds / 10);
   if (!command_ended_) kill(pid, SIGKILL);
-  while (!command_ended_) wait(kLookMilliseconds / 10);
+  while (!command_ended_) signals_.wait(kLookMilliseconds / 10);
 }
 
 // As when a cluster is shut down in good order: nobody makes new pods, and those that run end
 // within their grace periods.
 void Up::stop() {
   cluster_->stop_controller();
-  const int signals_before = signals_;
+  const int signals_before = signals_.count();
   local::LocalNode& node = cluster_->node();
   local::ApiResponse namespaces = cluster_->api().handle({"GET", "/api/v1/namespaces", "", ""});
   for (const Json& item : namespaces.body["items"]) {
@@ -267,22 +246,14 @@ void Up::stop() {
   }
   const TimePoint began = clock_.now();
   bool said = false;
-  while (!node.is_empty() && clock_.now() < began + kStopMax && signals_ == signals_before) {
-    wait(kLookMilliseconds / 20);
+  while (!node.is_empty() && clock_.now() < began + kStopMax &&
+         signals_.count() == signals_before) {
+    signals_.wait(kLookMilliseconds / 20);
     if (said || clock_.now() < began + kQuietStop) continue;
     said = true;
     say("stopping: pods have their grace period; once more to kill everything at once");
   }
   node.kill_all();
-}
-
-void Up::wait(int milliseconds) {
-  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
-  (void)poll(fds, 2, milliseconds);
-  uint64_t count = 0;
-  (void)!read(wake_fd_, &count, sizeof count);
-  signalfd_siginfo info;
-  while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) ++signals_;
 }
 
 }  // namespace

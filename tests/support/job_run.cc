@@ -1,8 +1,5 @@
 #include "tests/support/job_run.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -24,11 +21,6 @@ constexpr const char* kVerbs[] = {"went unto", "spake against", "remembered",
                                   "gathered",  "answered",      "dwelt beside"};
 constexpr const char* kObjects[] = {"the city",   "the mountain",  "seven lambs",
                                     "the people", "a great stone", "the house of cedar"};
-
-void redirect(const std::filesystem::path& path, int to) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  if (fd < 0 || ::dup2(fd, to) < 0) ::_exit(126);
-}
 
 }  // namespace
 
@@ -74,50 +66,13 @@ bool eventually(const std::function<bool()>& condition, double limit_seconds) {
   return true;
 }
 
-JobRun::JobRun(const Options& options) : options_(options) {
-  const std::string program = std::string(LOCKSTEP_BIN_DIR) + "/lockstep";
-  pid_ = ::fork();
-  CHECK(pid_ >= 0);
-  if (pid_ != 0) return;
-  redirect(options_.output.string() + ".stdout", STDOUT_FILENO);
-  redirect(options_.log, STDERR_FILENO);
-  ::execl(program.c_str(), program.c_str(), "run", options_.job.c_str(), "-o", "json", "--output",
-          options_.output.c_str(), nullptr);
-  ::_exit(127);
-}
-
-JobRun::~JobRun() {
-  if (ended_) return;
-  ::kill(pid_, SIGKILL);
-  reap(true);
-}
-
-bool JobRun::reap(bool block) {
-  if (ended_) return true;
-  int status = 0;
-  if (::waitpid(pid_, &status, block ? 0 : WNOHANG) != pid_) return false;
-  ended_ = true;
-  exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return true;
-}
-
-bool JobRun::running() {
-  return !reap(false);
-}
-
-void JobRun::signal(int number) {
-  ::kill(pid_, number);
-}
-
-int JobRun::wait(double limit_seconds) {
-  if (eventually([this] { return reap(false); }, limit_seconds)) return exit_code_;
-  ::kill(pid_, SIGKILL);
-  reap(true);
-  return -1;
-}
+JobRun::JobRun(const Options& options)
+    : program_({.arguments = {std::string(LOCKSTEP_BIN_DIR) + "/lockstep", "run", options.job, "-o",
+                              "json", "--output", options.output},
+                .errors = options.log}) {}
 
 std::string JobRun::standard_output() const {
-  return read_file(options_.output.string() + ".stdout");
+  return program_.output();
 }
 
 Json JobRun::result() const {

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "common/base/json.h"
+#include "tests/support/program.h"
 
 namespace lockstep::test {
 
@@ -43,27 +42,18 @@ class JobRun {
     std::filesystem::path log;     // where its stderr goes
   };
   explicit JobRun(const Options& options);
-  ~JobRun();  // kills what is left of it
-  JobRun(const JobRun&) = delete;
-  JobRun& operator=(const JobRun&) = delete;
 
-  pid_t pid() const { return pid_; }
-  bool running();
-  void signal(int number);
-  // Waits for its end; the exit code, 128 + signal where one ended it, -1 where it had to be killed
-  // after `limit_seconds`.
-  int wait(double limit_seconds = 300);
+  // As Program's.
+  pid_t pid() const { return program_.pid(); }
+  bool running() { return program_.running(); }
+  void signal(int number) { program_.signal(number); }
+  int wait(double limit_seconds = 300) { return program_.wait(limit_seconds); }
   // Its stdout as it is so far, and its only line as JSON (null if it isn't that).
   std::string standard_output() const;
   Json result() const;
 
  private:
-  bool reap(bool block);
-
-  Options options_;
-  pid_t pid_ = -1;
-  int exit_code_ = -1;
-  bool ended_ = false;
+  Program program_;
 };
 
 }  // namespace lockstep::test

@@ -24,7 +24,7 @@ Program::Program(const Options& options) {
   CHECK(::mkdtemp(pattern.data()) != nullptr);
   files_ = pattern;
   const std::string output = files_ / "stdout";
-  const std::string errors = files_ / "stderr";
+  errors_ = options.errors.empty() ? files_ / "stderr" : options.errors;
   std::vector<char*> argv;
   for (const std::string& argument : options.arguments)
     argv.push_back(const_cast<char*>(argument.c_str()));
@@ -35,7 +35,7 @@ Program::Program(const Options& options) {
   ::setpgid(0, 0);
   redirect("/dev/null", O_RDONLY, STDIN_FILENO);
   redirect(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
-  redirect(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
+  redirect(errors_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
   for (const auto& [name, value] : options.environment) {
     if (value.empty()) {
       ::unsetenv(name.c_str());
@@ -87,7 +87,7 @@ std::string Program::output() const {
 }
 
 std::string Program::errors() const {
-  return read_file(files_ / "stderr");
+  return read_file(errors_);
 }
 
 Outcome run_program(const Program::Options& options, double limit_seconds) {

@@ -18,6 +18,7 @@ class Program {
     // Over this process's own; an empty value takes a variable away.
     std::map<std::string, std::string> environment{};
     std::filesystem::path folder{};  // to start in; empty: this process's
+    std::filesystem::path errors{};  // where its stderr goes; empty: the temporary folder
   };
   explicit Program(const Options& options);
   ~Program();  // kills it, with its group
@@ -38,6 +39,7 @@ class Program {
   bool reap(bool block);
 
   std::filesystem::path files_;
+  std::filesystem::path errors_;
   pid_t pid_ = -1;
   int exit_code_ = -1;
   bool ended_ = false;
