@@ -4,6 +4,10 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
+# What a tool says of itself at its top.
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "tools/${0##*/}"; }
+case ${1:-} in -h | --help) usage && exit ;; esac
+
 # The one folder outside the checkout that the tools write: the compiler cache, and a kubectl for tests.
 cache=${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}
 export CCACHE_DIR="$cache/ccache" CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
