@@ -20,12 +20,19 @@ Result<void*> create_stream(int index);
 void destroy_stream(void* stream);
 Status synchronize(int index, void* stream);
 
-Result<void*> create_event(int index);
+// One that is timed costs the device a little more where it is recorded.
+Result<void*> create_event(int index, bool is_timed);
 void destroy_event(void* event);
 Status record(int index, void* event, void* stream);
 Status delay(int index, void* event, void* stream);
 Result<bool> passed(int index, void* event);
 Status synchronize_event(int index, void* event);
+struct EventPair {
+  void* from = nullptr;
+  void* to = nullptr;
+};
+// Seconds of the device between two timed events, recorded and passed; else an error.
+Result<double> elapsed(int index, const EventPair& events);
 
 // Zeroed device memory.
 Result<void*> allocate(int index, size_t bytes, std::string_view by);

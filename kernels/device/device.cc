@@ -110,10 +110,18 @@ void Stream::fail(Error error) {
 }
 
 Result<Event> Event::create(Device device) {
+  return create(device, false);
+}
+
+Result<Event> Event::create_timed(Device device) {
+  return create(device, true);
+}
+
+Result<Event> Event::create(Device device, bool is_timed) {
   Event event;
   void* handle = nullptr;
   if (device.type == DeviceType::kCuda) {
-    TRY_ASSIGN(handle, cuda_api::create_event(device.index));
+    TRY_ASSIGN(handle, cuda_api::create_event(device.index, is_timed));
   }
   event.handle_ = DeviceHandle(handle, {device, release_event});
   return event;
@@ -137,6 +145,13 @@ Result<bool> Event::passed() const {
 Status Event::synchronize() const {
   if (handle_ == nullptr) return {};
   return cuda_api::synchronize_event(device().index, handle_.get());
+}
+
+Result<double> Event::seconds_until(const Event& later) const {
+  if (handle_ == nullptr || later.handle_ == nullptr) {
+    return unavailable("[event] a CUDA device's events, the CPU's keep no time");
+  }
+  return cuda_api::elapsed(device().index, {.from = handle_.get(), .to = later.handle_.get()});
 }
 
 Result<Buffer> Buffer::allocate(Device device, size_t bytes, std::string_view by) {

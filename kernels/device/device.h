@@ -90,6 +90,8 @@ class Event {
   Event() = default;
   // kUnavailable where the device is not.
   static Result<Event> create(Device device);
+  // One that keeps the time at which it passes.
+  static Result<Event> create_timed(Device device);
 
   Device device() const { return handle_.get_deleter().device; }
   // It passes when all that was issued on the stream until now is done.
@@ -100,8 +102,13 @@ class Event {
   Result<bool> passed() const;
   // Waits until it has.
   Status synchronize() const;
+  // Seconds of the device from this event to a later one. kUnavailable unless both are timed, of
+  // this CUDA device, recorded and passed; the CPU's keep no time.
+  Result<double> seconds_until(const Event& later) const;
 
  private:
+  static Result<Event> create(Device device, bool is_timed);
+
   DeviceHandle handle_;
 };
 

@@ -78,6 +78,7 @@ TEST(Event, OfTheCpuHasAlwaysPassed) {
   EXPECT_TRUE(event->delay(nullptr).ok());
   EXPECT_TRUE(event->passed().value());
   EXPECT_TRUE(event->synchronize().ok());
+  EXPECT_EQ(event->seconds_until(*event).error().code, Code::kUnavailable);
 }
 
 TEST(Device, WithoutCudaNothingOfItIsThere) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "kernels/device/arena.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
@@ -68,6 +69,28 @@ Status events_order_two_streams() {
   return event.synchronize();
 }
 
+// Of copies of which the host, too, knows the time.
+Status timed_events_keep_the_time_of_the_device() {
+  constexpr size_t kMany = size_t{64} << 20;
+  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
+  TRY_ASSIGN(Event before, Event::create_timed(kGpu));
+  TRY_ASSIGN(Event after, Event::create_timed(kGpu));
+  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, kMany));
+  TRY_ASSIGN(const PinnedBuffer from, PinnedBuffer::allocate(kGpu, kMany));
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  TRY(before.record(stream.handle()));
+  TRY(copy_bytes(stream, {.to = buffer.data(), .from = from.data(), .bytes = kMany}));
+  TRY(after.record(stream.handle()));
+  TRY(stream.synchronize());
+  const double host = to_seconds(clock.now() - begin);
+  TRY_ASSIGN(const double seconds, before.seconds_until(after));
+  TRY(expect(seconds > 0 && seconds < 2 * host, std::to_string(seconds) + " s of the device, " +
+                                                    std::to_string(host) + " of the host"));
+  TRY_ASSIGN(const Event untimed, Event::create(kGpu));
+  return expect(!before.seconds_until(untimed).ok(), "an event without time has one");
+}
+
 Status too_much_memory_is_refused_with_what_would_fit() {
   TRY_ASSIGN(const DeviceMemory memory, memory_of(kGpu));
   const auto buffer = Buffer::allocate(kGpu, memory.total_bytes * 2, "gradients");
@@ -125,6 +148,7 @@ int main() {
       {"memory is zeroed and aligned", memory_is_zeroed_and_aligned},
       {"pinned memory goes there and back", pinned_memory_goes_there_and_back},
       {"events order two streams", events_order_two_streams},
+      {"timed events keep the time of the device", timed_events_keep_the_time_of_the_device},
       {"too much memory is refused with what would fit",
        too_much_memory_is_refused_with_what_would_fit},
       {"a wrong call is named with file, line and device",

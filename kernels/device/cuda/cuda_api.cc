@@ -95,10 +95,11 @@ Status synchronize(int index, void* stream) {
   return {};
 }
 
-Result<void*> create_event(int index) {
+Result<void*> create_event(int index, bool is_timed) {
   TRY_CUDA(index, cudaSetDevice(index));
   cudaEvent_t event = nullptr;
-  TRY_CUDA(index, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  const unsigned flags = is_timed ? cudaEventDefault : cudaEventDisableTiming;
+  TRY_CUDA(index, cudaEventCreateWithFlags(&event, flags));
   return static_cast<void*>(event);
 }
 
@@ -132,6 +133,12 @@ Result<bool> passed(int index, void* event) {
 Status synchronize_event(int index, void* event) {
   TRY_CUDA(index, cudaEventSynchronize(event_of(event)));
   return {};
+}
+
+Result<double> elapsed(int index, const EventPair& events) {
+  float milliseconds = 0;
+  TRY_CUDA(index, cudaEventElapsedTime(&milliseconds, event_of(events.from), event_of(events.to)));
+  return static_cast<double>(milliseconds) * 1e-3;
 }
 
 Result<void*> allocate(int index, size_t bytes, std::string_view by) {

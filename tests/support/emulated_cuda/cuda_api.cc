@@ -2,8 +2,10 @@
 // streams are done with everything when a call returns.
 #include "kernels/device/cuda_api.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "kernels/device/device_words.h"
@@ -16,7 +18,18 @@ constexpr size_t kAlignment = 256;
 // As a small GPU's; what is asked for beyond it is refused as there.
 constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
 
+using EventClock = std::chrono::steady_clock;
+
 struct Handle {};
+
+struct EventHandle {
+  bool is_timed = false;
+  std::optional<EventClock::time_point> passed_at;  // since the last record()
+};
+
+EventHandle& event_of(void* event) {
+  return *static_cast<EventHandle*>(event);
+}
 
 Status expect_device(int index, const char* call) {
   if (index == 0) return {};
@@ -68,16 +81,19 @@ Status synchronize(int index, void*) {
   return expect_device(index, "synchronize");
 }
 
-Result<void*> create_event(int index) {
-  return create_stream(index);
+Result<void*> create_event(int index, bool is_timed) {
+  TRY(expect_device(index, "create_event"));
+  return static_cast<void*>(new EventHandle{.is_timed = is_timed, .passed_at = {}});
 }
 
 void destroy_event(void* event) {
-  destroy_stream(event);
+  delete static_cast<EventHandle*>(event);
 }
 
-Status record(int index, void*, void*) {
-  return expect_device(index, "record");
+Status record(int index, void* event, void*) {
+  TRY(expect_device(index, "record"));
+  event_of(event).passed_at = EventClock::now();
+  return {};
 }
 
 Status delay(int index, void*, void*) {
@@ -91,6 +107,19 @@ Result<bool> passed(int index, void*) {
 
 Status synchronize_event(int index, void*) {
   return expect_device(index, "synchronize_event");
+}
+
+Result<double> elapsed(int index, const EventPair& events) {
+  TRY(expect_device(index, "elapsed"));
+  for (const void* event : {events.from, events.to}) {
+    const auto& one = *static_cast<const EventHandle*>(event);
+    if (one.is_timed && one.passed_at.has_value()) continue;
+    return call_error({"elapsed", __FILE__, __LINE__, {DeviceType::kCuda, index}},
+                      one.is_timed ? "an event that was never recorded" : "an event without time");
+  }
+  return std::chrono::duration<double>(*event_of(events.to).passed_at -
+                                       *event_of(events.from).passed_at)
+      .count();
 }
 
 Result<void*> allocate(int index, size_t bytes, std::string_view by) {

@@ -289,6 +289,27 @@ TEST(EmulatedDevice, HasMemoryStreamsAndEvents) {
   EXPECT_NE(greedy.error().message.find("too much"), std::string::npos);
 }
 
+TEST(EmulatedDevice, KeepsTheTimeOfTimedEventsAlone) {
+  Result<Stream> stream = Stream::create(kDevice);
+  Result<Event> before = Event::create_timed(kDevice);
+  Result<Event> after = Event::create_timed(kDevice);
+  Result<Event> other = Event::create(kDevice);
+  ASSERT_TRUE(stream.ok() && before.ok() && after.ok() && other.ok());
+  ASSERT_TRUE(before->record(stream->handle()).ok());
+  ASSERT_TRUE(stream->synchronize().ok());
+  EXPECT_NE(before->seconds_until(*after).error().message.find("never recorded"),
+            std::string::npos);
+  std::vector<int32_t> numbers(5 * kThreads);
+  launch(*stream, {.name = "number_all", .blocks = {5}, .threads = kThreads}, number_all,
+         numbers.data());
+  ASSERT_TRUE(after->record(stream->handle()).ok());
+  ASSERT_TRUE(other->record(stream->handle()).ok());
+  ASSERT_TRUE(stream->synchronize().ok());
+  EXPECT_GT(before->seconds_until(*after).value(), 0);
+  EXPECT_LT(after->seconds_until(*before).value(), 0);
+  EXPECT_NE(before->seconds_until(*other).error().message.find("without time"), std::string::npos);
+}
+
 }  // namespace
 
 }  // namespace lockstep::cuda
