@@ -170,7 +170,12 @@ bool StagingBackend::may_end(Job& job) {
   });
 }
 
+// Where a stream waited for its beginning, it would also keep back the rest of an earlier one.
 Result<bool> StagingBackend::step(Job& job) {
+  if (!job.is_ready) {
+    TRY_ASSIGN(job.is_ready, job.begin->passed());
+    if (!job.is_ready) return false;
+  }
   bool any = false;
   for (Slot& slot : job.slots) {
     if (slot.stage == Stage::kFree && job.begun < job.chunks.size()) {
@@ -219,7 +224,6 @@ Status StagingBackend::come_in(Job& job, Slot& slot) {
     TRY_ASSIGN(slot.in, take_memory(job.chunks.front().input_bytes));
     TRY_ASSIGN(slot.out, take_memory(job.chunks.front().output_bytes));
   }
-  TRY(job.begin->delay(stream_in_.get()));
   for (const StagingCopy& copy : chunk.in) {
     TRY(options_.device->copy(stream_in_.get(), {.to = bytes_of(slot.in.data) + copy.host,
                                                  .from = job.call.memory.input + copy.device,
@@ -253,7 +257,6 @@ bool StagingBackend::issue(Job& job, Slot& slot) {
 
 // Where a copy fails, those before it are under way: they are marked, and waited for by may_end().
 Status StagingBackend::go_out(Job& job, Slot& slot) {
-  TRY(job.begin->delay(stream_out_.get()));
   Status copied;
   for (const StagingCopy& copy : job.chunks[slot.chunk].out) {
     copied = options_.device->copy(stream_out_.get(), {.to = job.call.memory.output + copy.device,

@@ -67,6 +67,7 @@ class StagingBackend final : public DeviceBackend {
     std::vector<int64_t> receive_counts;
     std::vector<StagingChunk> chunks;
     std::unique_ptr<Mark> begin;  // behind what the caller had issued
+    bool is_ready = false;        // it has passed
     size_t begun = 0;             // chunks
     size_t issued = 0;
     size_t done = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <latch>
 #include <string>
 #include <thread>
@@ -48,6 +49,22 @@ TEST(Staging, TakesTheMemoryOfALargeOperationAgainAfterASmallOne) {
     EXPECT_EQ(world.device(0).pinned_bytes(), first) << count;
   }
   EXPECT_GE(first, 2 * 5'000 * sizeof(float));
+}
+
+TEST(Staging, EndsALargeOperationWhileTheNextOneWaitsForItsStream) {
+  DeviceWorld world({.size = 2, .staging_bytes = 1024});
+  on_all(world.world(), [&](Communicator& comm) {
+    std::vector<float> large(100'000, 1.f);
+    std::vector<float> small(10, 1.f);
+    std::latch is_over(1);
+    Work first = comm.start_all_reduce(f32(large), ReduceOp::kSum);
+    world.stream(comm.rank()).issue([&] { is_over.wait(); });
+    Work second = comm.start_all_reduce(f32(small), ReduceOp::kSum);
+    EXPECT_TRUE(first.wait(std::chrono::seconds(20)).ok());
+    is_over.count_down();
+    EXPECT_TRUE(second.wait().ok());
+    EXPECT_EQ(large, std::vector<float>(large.size(), 2.f));
+  });
 }
 
 TEST(Staging, ComesBehindWhatTheStreamHasAndBeforeWhatComesAfterItsEnd) {
