@@ -87,6 +87,17 @@ struct Traffic {
   uint64_t bytes_sent_to_other_hosts = 0;  // of bytes_sent
 };
 
+// How a communicator treats memory of a GPU.
+struct DeviceTraits {
+  // An operation has its place in the order of its stream: what is issued there after start() has
+  // returned runs behind it, so that the host needs wait() for its result alone. Else that holds
+  // for what is issued after wait() has returned.
+  bool is_stream_ordered = false;
+  // Of the device, about, that it takes for itself by its first operation there, beside the memory
+  // that it is given.
+  uint64_t memory_bytes = 0;
+};
+
 // Where a backend tells of what it carries out beside a communicator, on the same ranks, as NCCL
 // does: on the progress board, as of a group of its own, and in Communicator::traffic(). One thread
 // at a time.
@@ -267,6 +278,9 @@ class Communicator {
   // eighth of it, a second at most): with a limit that is shorter than four of them, the rank that
   // is waited for is named, not the one that gives none.
   virtual void set_silence_limit(Duration limit) = 0;
+
+  // Of one that serves no memory of a GPU: none.
+  virtual DeviceTraits device_traits() const { return {}; }
 
   // The first error, which broke the communicator; success while there is none.
   virtual Status health() const = 0;

@@ -32,6 +32,7 @@ class DeviceBackend {
   virtual void fail(const Error& error) = 0;
   virtual void set_silence_limit(Duration limit) = 0;
 
+  virtual DeviceTraits device_traits() const = 0;
   // "NCCL 2.28.9", "host memory"
   virtual std::string name() const = 0;
   virtual CollectiveCounts counts() const = 0;

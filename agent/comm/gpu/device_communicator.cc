@@ -40,6 +40,7 @@ class DeviceCommunicator final : public Communicator {
     host_->set_silence_limit(limit);
     backend_->set_silence_limit(limit);
   }
+  DeviceTraits device_traits() const override { return backend_->device_traits(); }
   Status health() const override { return host_->health(); }
   int suspect() const override { return host_->suspect(); }
   CollectiveCounts counts() const override;

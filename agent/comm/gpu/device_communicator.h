@@ -30,8 +30,10 @@ struct DeviceOptions {
 // able to run at once: two groups whose operations one GPU does one behind the other, in another
 // order than a second GPU of both does, wait for each other until their time limits.
 //
-// By NCCL, start() returns at once but for the first operation between ranks, where it waits until
-// NCCL has connected them, for which the others have to issue it too; later, what was issued apart
+// By NCCL, start() returns at once but for the first operation of a group, where it waits until
+// every rank of the group has come to one and NCCL is formed, and the first between ranks, where it
+// waits until NCCL has connected them, for which the others have to issue it too; a group that has
+// none takes nothing of NCCL. Later, what was issued apart
 // on one stream runs one after the other. So sends and receives that wait for one another are given
 // together, in one call of start() or run(), and groups that share ranks are first used in one
 // order; else they stand until the time limit (kTimeout, in words). By way of host memory neither

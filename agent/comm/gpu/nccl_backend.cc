@@ -16,6 +16,10 @@ constexpr Duration kLookMax = std::chrono::milliseconds(1);
 // Where nothing is under way.
 constexpr Duration kLookIdle = std::chrono::seconds(1);
 
+constexpr const char* kWhileForming =
+    "while NCCL was being formed: start waits until every rank of the group has come to its first "
+    "operation, and groups of the same ranks are first used in one order";
+
 }  // namespace
 
 NcclBackend::NcclBackend(const Options& options, std::unique_ptr<Communicator> group,
@@ -139,6 +143,7 @@ Status NcclBackend::issue(PendingList& pending) {
 Status NcclBackend::wait_formed() {
   TRY(group_->health());
   std::unique_lock lock(mutex_);
+  if (!std::exchange(wanted_, true)) changed_.notify_all();
   changed_.wait(lock, [this] { return formed_ || broken_.has_value(); });
   if (broken_.has_value()) return *broken_;
   return {};
@@ -261,13 +266,7 @@ void NcclBackend::give_back(Pending& pending) {
 // ---- Watching
 
 void NcclBackend::watch() {
-  const Status formed = form();
-  if (!formed.ok()) break_all(formed.error());
-  {
-    const std::lock_guard lock(mutex_);
-    formed_ = formed.ok();
-  }
-  changed_.notify_all();
+  form_when_wanted();
   Duration look = kLookMin;
   for (;;) {
     wait_for_work(look);
@@ -283,6 +282,23 @@ void NcclBackend::watch() {
     look = moved ? kLookMin : std::min(2 * look, kLookMax);
   }
   leave();
+}
+
+void NcclBackend::form_when_wanted() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return wanted_ || stopping_ || broken_.has_value(); });
+    if (!wanted_ || broken_.has_value()) return;
+  }
+  const Status formed = form();
+  if (!formed.ok()) {
+    break_all({formed.error().code, formed.error().message + " (" + kWhileForming + ")"});
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    formed_ = formed.ok();
+  }
+  changed_.notify_all();
 }
 
 void NcclBackend::wait_for_work(Duration look) {

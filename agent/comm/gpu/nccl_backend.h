@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
@@ -18,14 +19,20 @@
 
 namespace lockstep {
 
+// What NCCL takes of a GPU for one communicator, about: a connection has 4 MiB for large messages
+// (NCCL_BUFFSIZE as it is documented) and as much again and more for small ones, and a channel has
+// one in the ring and three in the tree, of up to 32 channels. An estimate, not measured.
+inline constexpr uint64_t kNcclMemoryBytes = uint64_t{32} * 4 * (10 << 20);
+
 // Operations on device memory by NCCL (nccl_plan.h says how, and what is promised). Not run on a
 // GPU.
 //
-// The ranks meet through the communicator on the host: rank 0's id is broadcast there, on a thread
-// of the group's own, so that groups are made side by side in any order; the first operation waits
-// for it. start() issues on the call's stream, with NCCL's connections made where they were
-// missing, so that what is issued on the stream afterwards comes behind the operation: start()
-// waits for them (device_communicator.h says what callers make of it).
+// With the first operation, and not before, so that groups that are never used take no memory of
+// the GPU, the ranks meet through the communicator on the host: rank 0's id is broadcast there, on
+// a thread of the group's own, so that groups meet side by side; that operation waits for it.
+// start() issues on the call's stream, with NCCL's connections made where they were missing, so
+// that what is issued on the stream afterwards comes behind the operation: start() waits for them
+// (device_communicator.h says what callers make of it).
 //
 // The thread looks at what is under way, and once a second where nothing is: whether the stream has
 // come to the operation's end, NCCL's asynchronous errors, the communicator on the host (which
@@ -48,13 +55,18 @@ class NcclBackend final : public DeviceBackend {
     bool check_mismatches = false;
   };
   static Result<std::unique_ptr<DeviceBackend>> create(const Options& options);
-  // Waits until the other ranks have come and leave too, as long as the limit.
+  // Waits, where there was an operation, until the other ranks have come and leave too, as long as
+  // the limit.
   ~NcclBackend() override;
 
   void start(std::vector<DeviceCall> calls) override;
   Result<std::unique_ptr<DeviceBackend>> sub_group(Communicator& host) override;
   void fail(const Error& error) override;
   void set_silence_limit(Duration limit) override;
+  // A communicator of one rank has no connections.
+  DeviceTraits device_traits() const override {
+    return {.is_stream_ordered = true, .memory_bytes = group_->size() > 1 ? kNcclMemoryBytes : 0};
+  }
   std::string name() const override { return "NCCL " + nccl_version_text(nccl_.version()); }
   CollectiveCounts counts() const override { return {entered_.load(), completed_.load()}; }
 
@@ -91,6 +103,7 @@ class NcclBackend final : public DeviceBackend {
   void tell_begun(Pending& pending);
   void tell_over(const Pending& pending);
   void watch();
+  void form_when_wanted();
   Status form();
   void look_once();
   Status look_at(Pending& pending, TimePoint when);
@@ -121,6 +134,7 @@ class NcclBackend final : public DeviceBackend {
   PendingList pending_;
   std::multimap<size_t, std::shared_ptr<void>> scratch_;  // not in use, by size
   std::optional<Error> broken_;
+  bool wanted_ = false;  // an operation was started
   bool formed_ = false;
   bool stopping_ = false;
   std::thread watcher_;  // last

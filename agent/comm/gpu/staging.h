@@ -44,6 +44,7 @@ class StagingBackend final : public DeviceBackend {
   Result<std::unique_ptr<DeviceBackend>> sub_group(Communicator& host) override;
   void fail(const Error& error) override;
   void set_silence_limit(Duration limit) override { group_->set_silence_limit(limit); }
+  DeviceTraits device_traits() const override { return {}; }
   std::string name() const override { return "host memory"; }
   CollectiveCounts counts() const override { return {entered_.load(), completed_.load()}; }
 

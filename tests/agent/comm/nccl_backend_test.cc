@@ -464,7 +464,8 @@ TEST(NcclBackend, SaysWhatToDoWhereGroupsAreFirstUsedInAnotherOrder) {
     const auto first = static_cast<size_t>(comm.rank());
     const Status status = groups[first]->all_reduce(f32(values), ReduceOp::kSum);
     ASSERT_FALSE(status.ok());
-    EXPECT_NE(status.error().message.find(kHowToConnect), std::string::npos)
+    EXPECT_NE(status.error().message.find("groups of the same ranks are first used in one order"),
+              std::string::npos)
         << status.error().message;
     EXPECT_FALSE(groups[1 - first]->all_reduce(f32(values), ReduceOp::kSum).ok());
   });
@@ -476,6 +477,31 @@ TEST(NcclBackend, OfOneRankNeedsNobody) {
   ASSERT_TRUE(world[0].all_reduce(f32(values), ReduceOp::kLor).ok());
   EXPECT_EQ(values, (std::vector<float>{0.f, 1.f, 1.f}));
   ASSERT_TRUE(world[0].barrier().ok());
+}
+
+// As the groups of a mesh's axes do of which a rank has many, and the world beside them.
+TEST(NcclBackend, TakesNothingOfNcclForAGroupThatHasNoOperation) {
+  DeviceWorld world({.size = 2, .has_nccl = true});
+  on_all(world.world(), [&](Communicator& comm) {
+    auto used = comm.sub_group({0, 1});
+    auto unused = comm.sub_group({1, 0});
+    ASSERT_TRUE(used.ok() && unused.ok());
+    std::vector<float> values(10, 1.f);
+    ASSERT_TRUE((*used)->all_reduce(f32(values), ReduceOp::kSum).ok());
+    EXPECT_EQ(values[0], 2.f);
+    EXPECT_EQ(world.nccl().made(), 2);
+  });
+}
+
+TEST(NcclBackend, SaysWhatItIsToStreamsAndMemory) {
+  DeviceWorld two({.size = 2, .has_nccl = true});
+  EXPECT_TRUE(two[0].device_traits().is_stream_ordered);
+  EXPECT_EQ(two[0].device_traits().memory_bytes, kNcclMemoryBytes);
+  DeviceWorld one({.size = 1, .has_nccl = true});
+  EXPECT_EQ(one[0].device_traits().memory_bytes, 0U);
+  DeviceWorld staged({.size = 2});
+  EXPECT_FALSE(staged[0].device_traits().is_stream_ordered);
+  EXPECT_EQ(staged[0].device_traits().memory_bytes, 0U);
 }
 
 TEST(NcclBackend, DroppedBeforeTheOthersCameLeavesNothing) {

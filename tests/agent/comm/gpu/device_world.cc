@@ -31,6 +31,7 @@ class OnStream final : public Communicator {
   std::unique_ptr<ActivityReport> make_report() override { return inner_->make_report(); }
   void abort(const std::string& reason) override { inner_->abort(reason); }
   void set_silence_limit(Duration limit) override { inner_->set_silence_limit(limit); }
+  DeviceTraits device_traits() const override { return inner_->device_traits(); }
   Status health() const override { return inner_->health(); }
   int suspect() const override { return inner_->suspect(); }
   CollectiveCounts counts() const override { return inner_->counts(); }

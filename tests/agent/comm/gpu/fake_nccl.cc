@@ -111,6 +111,7 @@ Result<NcclApi::Comm> FakeNccl::init(const Init& init) {
   rank->rank = init.rank;
   rank->busy = 2;
   ++world->arrived;
+  ++made_;
   ++alive_;
   return static_cast<Comm>(rank.get());
 }
@@ -316,6 +317,11 @@ void FakeNccl::break_links(const std::string& words) {
 void FakeNccl::refuse_calls() {
   const std::lock_guard lock(mutex_);
   refuses_ = true;
+}
+
+int FakeNccl::made() const {
+  const std::lock_guard lock(mutex_);
+  return made_;
 }
 
 int FakeNccl::alive() const {

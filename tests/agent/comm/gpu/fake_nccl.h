@@ -38,6 +38,8 @@ class FakeNccl final : public NcclApi {
   void break_links(const std::string& words);
   // Calls of issue() from now on are refused.
   void refuse_calls();
+  // Ranks' communicators that were ever made.
+  int made() const;
   // Communicators that were neither destroyed nor aborted.
   int alive() const;
   int aborted() const;
@@ -55,6 +57,7 @@ class FakeNccl final : public NcclApi {
   std::map<uint64_t, std::shared_ptr<World>> worlds_;
   std::string broken_;
   bool refuses_ = false;
+  int made_ = 0;
   int alive_ = 0;
   int aborted_ = 0;
 };
