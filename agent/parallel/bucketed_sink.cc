@@ -2,20 +2,28 @@
 
 namespace lockstep {
 
-BucketedSink::BucketedSink(const Options& options, Communicator& group, Stream& stream)
+BucketedSink::BucketedSink(const Options& options, Communicator& group, const Streams& streams)
     : group_(&group),
-      stream_(&stream),
+      streams_(streams),
       arena_(options.arena),
       buckets_(make_buckets(options.arena, options.bucket_bytes)),
       gradients_(options.gradients) {
   works_.reserve(buckets_.size());
 }
 
+Result<BucketedSink> BucketedSink::create(const Options& options, Communicator& group,
+                                          const Streams& streams) {
+  BucketedSink sink(options, group, streams);
+  TRY_ASSIGN(sink.complete_, Event::create(streams.compute->device()));
+  TRY_ASSIGN(sink.reduced_, Event::create(streams.compute->device()));
+  return sink;
+}
+
 void BucketedSink::begin_step(const OpTable& ops) {
   CHECK(works_.empty());
   sending_ = false;
   next_bucket_ = 0;
-  ops.fill(*stream_, {.out = View(gradients()), .count = arena_.count});
+  ops.fill(*streams_.compute, {.out = View(gradients()), .count = arena_.count});
 }
 
 void BucketedSink::send_from_now_on() {
@@ -36,11 +44,13 @@ Status BucketedSink::ready(int64_t id) {
   CHECK(id >= bucket.first_id && id <= bucket.last_id);
   if (id != bucket.first_id) return {};
   ++next_bucket_;
+  TRY(complete_.record(streams_.compute->handle()));
+  TRY(complete_.delay(streams_.communication->handle()));
   works_.push_back(group_->start_all_reduce({.data = gradients() + bucket.offset,
                                              .count = bucket.count,
                                              .type = DataType::kF32,
-                                             .device = stream_->device(),
-                                             .stream = stream_->handle()},
+                                             .device = streams_.communication->device(),
+                                             .stream = streams_.communication->handle()},
                                             ReduceOp::kSum));
   return {};
 }
@@ -51,6 +61,13 @@ Status BucketedSink::end_micro_batch() {
 }
 
 Status BucketedSink::finish() {
+  if (works_.empty()) return {};
+  if (!group_->device_traits().is_stream_ordered) return wait();
+  TRY(reduced_.record(streams_.communication->handle()));
+  return reduced_.delay(streams_.compute->handle());
+}
+
+Status BucketedSink::wait() {
   Status first;
   for (Work& work : works_) {
     Status status = work.wait();

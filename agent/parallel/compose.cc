@@ -60,12 +60,14 @@ Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& o
 
 // What is freed now may be in use.
 Composition::~Composition() {
+  (void)reductions_.synchronize();
   (void)stream_.synchronize();
 }
 
 Status Composition::build() {
   TRY_ASSIGN(ops_, device_ops(options_.device.type));
   TRY_ASSIGN(stream_, Stream::create(options_.device));
+  TRY_ASSIGN(reductions_, Stream::create(options_.device));
   place_ = coordinates(options_.mesh, world_.rank());
   if (options_.groups.empty()) options_.groups = mesh_groups(options_.mesh);
   TRY_ASSIGN(groups_, RankGroups::create(world_, options_.groups));
@@ -109,10 +111,11 @@ Status Composition::build_parts() {
                                         .shard = region_.shard(),
                                         .parameters = floats(kParameters),
                                         .copies = copies});
-  sink_.emplace(BucketedSink::Options{.arena = store_->arena(),
-                                      .bucket_bytes = options_.bucket_bytes,
-                                      .gradients = floats(kGradients)},
-                *data_group_, stream_);
+  TRY_ASSIGN(sink_, BucketedSink::create({.arena = store_->arena(),
+                                          .bucket_bytes = options_.bucket_bytes,
+                                          .gradients = floats(kGradients)},
+                                         *data_group_,
+                                         {.compute = &stream_, .communication = &reductions_}));
   TRY_ASSIGN(optimizer_, AdamWOptimizer::create(config, store_->arena(),
                                                 {.parameters = store_->parameters(),
                                                  .gradients = sink_->gradients(),

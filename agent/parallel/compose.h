@@ -57,8 +57,8 @@ struct UpdateOptions {
 // memory is one arena, planned before it is allocated. One thread.
 //
 // A step: begin_step(); micro-batches through model(), each followed by add_losses(), before the
-// last of which sink().send_from_now_on(); sink().finish(); update(); scalars(), the only one that
-// waits for the device.
+// last of which sink().send_from_now_on(); sink().finish(); update(); sink().wait(); scalars(), the
+// only one that waits for the device.
 class Composition {
  public:
   // The world outlives the composition; it serves memory of the device where there are other ranks.
@@ -118,6 +118,7 @@ class Composition {
   MeshCoordinates place_;
   const OpTable* ops_ = nullptr;
   Stream stream_;
+  Stream reductions_;  // of gradients, beside it
   WholeTensor region_;
   std::optional<RankGroups> groups_;
   Communicator* data_group_ = nullptr;  // of groups_

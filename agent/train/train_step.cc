@@ -58,6 +58,8 @@ Status TrainStep::accumulate(StepSeconds& seconds) {
 
 Status TrainStep::conclude(bool stop, Outcome& outcome) {
   StepMetrics& metrics = outcome.metrics;
+  // Before the host waits for a stream that may stand behind a reduction.
+  TRY(parts_.reason.note(kExitPeerLost, parts_.model.sink().wait()));
   TRY_ASSIGN(const StepValues values, parts_.model.scalars());
   metrics.gradient_norm = values.norm();
   TRY_ASSIGN(const std::vector<RankReport> reports,

@@ -22,8 +22,10 @@ struct Given {
   BucketedSink sink;
 
   explicit Given(Communicator& group)
-      : sink({.arena = small_arena(), .bucket_bytes = 2048, .gradients = gradients.data()}, group,
-             stream) {}
+      : sink(BucketedSink::create(
+                 {.arena = small_arena(), .bucket_bytes = 2048, .gradients = gradients.data()},
+                 group, {.compute = &stream, .communication = &stream})
+                 .value()) {}
 };
 
 // What a backward pass does: adds `value` to every gradient, from the last to the first.

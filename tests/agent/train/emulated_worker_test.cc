@@ -52,6 +52,28 @@ TEST(EmulatedWorker, LearnsWhatTheOneOnTheCpuLearnsAndGoesOnFromItsCheckpoint) {
   EXPECT_TRUE(gpu.checkpoint_file(kSteps, "model.safetensors") == end) << "the same bits";
 }
 
+// They share the one device, so gradients go by way of host memory.
+TEST(EmulatedWorker, SumsTheGradientsOfTwoRanksAsTheOnesOnTheCpuDo) {
+  WorkerWorld::Options options[] = {tiny(false), tiny(true)};
+  for (WorkerWorld::Options& each : options) {
+    each.per_node = 2;
+    each.train.batch = {.global = 4, .micro = 1};
+    each.train.bucketBytes = 4096;
+  }
+  WorkerWorld cpu(options[0]);
+  ASSERT_NO_FATAL_FAILURE(cpu.run());
+  WorkerWorld gpu(options[1]);
+  ASSERT_NO_FATAL_FAILURE(gpu.run());
+  for (const char* name : {"loss", "gradientNorm", "validationLoss"}) {
+    const std::vector<double> expected = cpu.metric(name);
+    const std::vector<double> found = gpu.metric(name);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]) << name << i;
+    }
+  }
+}
+
 TEST(EmulatedWorker, EndsWithWordsWhereItsGpuIsNot) {
   WorkerWorld::Options options = tiny(true);
   options.gpu = 1;

@@ -1,0 +1,341 @@
+// The sink on ranks with GPUs that are none, whose streams are threads: what no event orders may
+// run in any order. By NCCL, which is a fake too, and by way of host memory.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "agent/comm/gpu/device_communicator.h"
+#include "agent/parallel/bucketed_sink.h"
+#include "tests/agent/comm/gpu/fake_cuda.h"
+#include "tests/agent/comm/gpu/fake_nccl.h"
+#include "tests/agent/comm/worlds.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::seconds;
+using test::fake_stream;
+using test::on_all;
+
+const ModelConfig kConfig{1, 16, 1, 8, 32};
+
+ParameterArena small_arena() {
+  return parameter_arena(kConfig, whole_model(kConfig));
+}
+
+struct GpuWorldOptions {
+  int size = 2;
+  bool has_nccl = false;  // else by way of host memory
+  Duration limit = seconds(60);
+};
+
+class GpuWorld {
+ public:
+  explicit GpuWorld(const GpuWorldOptions& options) {
+    if (options.has_nccl) nccl_ = std::make_shared<test::FakeNccl>();
+    test::World hosts = make_world(test::Transport::kThreads, options.size, options.limit);
+    for (int rank = 0; rank < options.size; ++rank) {
+      auto made =
+          make_device_communicator(std::move(hosts[static_cast<size_t>(rank)]),
+                                   {.device = {DeviceType::kCuda, rank}, .limit = options.limit},
+                                   {.device = test::fake_gpu(rank),
+                                    .nccl = nccl_,
+                                    .why = "for a test",
+                                    .paths = {},
+                                    .staging_bytes = 1024});
+      CHECK(made.ok());
+      ranks_.push_back(std::move(made).value());
+    }
+  }
+  ~GpuWorld() {
+    test::on_ranks(static_cast<int>(ranks_.size()),
+                   [this](int rank) { ranks_[static_cast<size_t>(rank)].reset(); });
+  }
+  test::World& ranks() { return ranks_; }
+  Communicator& operator[](int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  test::FakeNccl& nccl() { return *nccl_; }
+
+ private:
+  std::shared_ptr<test::FakeNccl> nccl_;
+  test::World ranks_;
+};
+
+// Whether the condition came to hold, so that a test fails rather than hang.
+bool wait_until(const std::function<bool()>& holds) {
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  while (!holds() && clock.now() - begin < seconds(20)) std::this_thread::yield();
+  return holds();
+}
+
+// The CPU's operations, issued on a fake stream.
+OpTable stream_ops() {
+  OpTable ops = cpu_ops();
+  ops.fill = [](Stream& stream, const Fill& args) {
+    fake_stream(stream.handle()).issue([args] {
+      Stream at_once;
+      cpu_ops().fill(at_once, args);
+    });
+  };
+  return ops;
+}
+
+// Of which sums in another order have other bits.
+float gradient(int rank, int turn, int64_t index) {
+  const auto mixed = static_cast<uint32_t>(rank * 7919 + turn * 104729 + 1) *
+                     (2654435761U + 2 * static_cast<uint32_t>(index));
+  return static_cast<float>(mixed % 100003) / 99991.0f - 0.5f;
+}
+
+// A rank's sink with its streams and gradients.
+struct Rank {
+  Communicator& group;
+  const ParameterArena arena = small_arena();
+  std::vector<float> gradients = std::vector<float>(static_cast<size_t>(arena.count));
+  Stream compute = Stream::create(device()).value();
+  Stream communication = Stream::create(device()).value();
+  BucketedSink sink =
+      BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .gradients = gradients.data()},
+                           group, {.compute = &compute, .communication = &communication})
+          .value();
+
+  explicit Rank(Communicator& of) : group(of) { CHECK(sink.buckets().size() >= 3); }
+  // What failed may have left something on its way.
+  ~Rank() {
+    (void)communication.synchronize();
+    (void)compute.synchronize();
+  }
+
+  Device device() const { return {DeviceType::kCuda, group.rank()}; }
+  void issue(std::function<void()> task) { fake_stream(compute.handle()).issue(std::move(task)); }
+
+  // Adds to the gradients of an entry, on the stream.
+  void add(const ArenaEntry& entry, int turn) {
+    float* to = sink.buffer(entry.id);
+    issue([to, entry, turn, rank = group.rank()] {
+      std::this_thread::yield();
+      for (int64_t i = 0; i < entry.count; ++i) to[i] += gradient(rank, turn, entry.offset + i);
+    });
+  }
+  Status backward(int turn) {
+    for (auto entry = arena.entries.rbegin(); entry != arena.entries.rend(); ++entry) {
+      add(*entry, turn);
+      TRY(sink.ready(entry->id));
+    }
+    return sink.end_micro_batch();
+  }
+  // Two micro-batches, up to what is made of the gradients: here `seen`.
+  Status issue_step(int turn, std::vector<float>& seen) {
+    const OpTable ops = stream_ops();
+    sink.begin_step(ops);
+    TRY(backward(turn));
+    sink.send_from_now_on();
+    TRY(backward(turn + 1));
+    TRY(sink.finish());
+    issue([this, &seen] { seen = gradients; });
+    return {};
+  }
+  // The same without a sink's order of things: each bucket reduced when all is there, on the stream
+  // that computes.
+  Status step_in_turn(int turn, std::vector<float>& seen) {
+    std::fill(gradients.begin(), gradients.end(), 0.0f);
+    for (const int micro : {turn, turn + 1}) {
+      for (const ArenaEntry& entry : arena.entries) add(entry, micro);
+    }
+    for (const Bucket& bucket : sink.buckets()) {
+      TRY(group.all_reduce({.data = gradients.data() + bucket.offset,
+                            .count = bucket.count,
+                            .device = device(),
+                            .stream = compute.handle()},
+                           ReduceOp::kSum));
+    }
+    TRY(compute.synchronize());
+    seen = gradients;
+    return {};
+  }
+};
+
+class Overlap : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Backends, Overlap, ::testing::Bool(),
+                         [](const auto& backend) { return backend.param ? "Nccl" : "HostMemory"; });
+
+TEST_P(Overlap, GivesTheBitsOfReductionsInTurn) {
+  GpuWorld world({.size = 4, .has_nccl = GetParam()});
+  on_all(world.ranks(), [](Communicator& group) {
+    Rank rank(group);
+    for (int turn = 0; turn < 6; turn += 2) {
+      std::vector<float> expected;
+      ASSERT_TRUE(rank.step_in_turn(turn, expected).ok());
+      std::vector<float> seen;
+      ASSERT_TRUE(rank.issue_step(turn, seen).ok());
+      ASSERT_TRUE(rank.sink.wait().ok());
+      ASSERT_TRUE(rank.compute.synchronize().ok());
+      EXPECT_EQ(seen, expected);
+      EXPECT_EQ(rank.gradients, expected);
+    }
+  });
+}
+
+// Rank 1 has its first gradients only when rank 0's backward has gone on behind the first bucket.
+TEST_P(Overlap, GoesOnWithBackwardWhileABucketIsReduced) {
+  GpuWorld world({.size = 2, .has_nccl = GetParam()});
+  std::atomic<bool> has_gone_on = false;
+  std::atomic<bool> was_seen = false;
+  on_all(world.ranks(), [&](Communicator& group) {
+    Rank rank(group);
+    const OpTable ops = stream_ops();
+    rank.sink.begin_step(ops);
+    rank.sink.send_from_now_on();
+    if (group.rank() == 1) {
+      rank.issue([&] { was_seen = wait_until([&] { return has_gone_on.load(); }); });
+    }
+    const int64_t first_of_bucket = rank.sink.buckets().front().first_id;
+    for (auto entry = rank.arena.entries.rbegin(); entry != rank.arena.entries.rend(); ++entry) {
+      rank.add(*entry, 1);
+      ASSERT_TRUE(rank.sink.ready(entry->id).ok());
+      const bool is_behind = group.rank() == 0 && entry->id == first_of_bucket;
+      if (is_behind) rank.issue([&] { has_gone_on = true; });
+    }
+    ASSERT_TRUE(rank.sink.end_micro_batch().ok());
+    ASSERT_TRUE(rank.sink.finish().ok());
+    ASSERT_TRUE(rank.sink.wait().ok());
+    ASSERT_TRUE(rank.compute.synchronize().ok());
+  });
+  EXPECT_TRUE(was_seen);
+}
+
+// The stream that computes waits, in the middle of backward, for a reduction to be over.
+TEST_P(Overlap, EndsAReductionWhileTheComputingStreamIsInBackward) {
+  GpuWorld world({.size = 2, .has_nccl = GetParam()});
+  on_all(world.ranks(), [](Communicator& group) {
+    Rank rank(group);
+    const OpTable ops = stream_ops();
+    rank.sink.begin_step(ops);
+    rank.sink.send_from_now_on();
+    const uint64_t before = group.counts().completed;
+    bool was_reduced = false;
+    const int64_t first_of_bucket = rank.sink.buckets().front().first_id;
+    for (auto entry = rank.arena.entries.rbegin(); entry != rank.arena.entries.rend(); ++entry) {
+      rank.add(*entry, 1);
+      ASSERT_TRUE(rank.sink.ready(entry->id).ok());
+      if (entry->id != first_of_bucket) continue;
+      rank.issue([&group, &was_reduced, before] {
+        was_reduced = wait_until([&] { return group.counts().completed > before; });
+      });
+    }
+    ASSERT_TRUE(rank.sink.end_micro_batch().ok());
+    ASSERT_TRUE(rank.sink.finish().ok());
+    ASSERT_TRUE(rank.sink.wait().ok());
+    ASSERT_TRUE(rank.compute.synchronize().ok());
+    EXPECT_TRUE(was_reduced);
+  });
+}
+
+TEST(OverlapByNccl, LetsTheHostIssueWhatComesBehindTheReductionsBeforeTheyBegin) {
+  GpuWorld world({.size = 2, .has_nccl = true});
+  on_all(world.ranks(), [](Communicator& group) {
+    Rank rank(group);
+    std::vector<float> expected;
+    ASSERT_TRUE(rank.step_in_turn(2, expected).ok());
+    std::latch issued(1);
+    rank.issue([&issued] { issued.wait(); });
+    std::vector<float> seen;
+    const Status status = rank.issue_step(2, seen);
+    issued.count_down();
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    ASSERT_TRUE(rank.sink.wait().ok());
+    ASSERT_TRUE(rank.compute.synchronize().ok());
+    EXPECT_EQ(seen, expected);
+  });
+}
+
+TEST(OverlapByHostMemory, HasReducedEverythingWhenFinishReturns) {
+  GpuWorld world({.size = 2});
+  on_all(world.ranks(), [](Communicator& group) {
+    Rank rank(group);
+    std::vector<float> expected;
+    ASSERT_TRUE(rank.step_in_turn(2, expected).ok());
+    std::vector<float> seen;
+    ASSERT_TRUE(rank.issue_step(2, seen).ok());
+    EXPECT_EQ(rank.gradients, expected);
+    EXPECT_TRUE(rank.sink.wait().ok());
+    ASSERT_TRUE(rank.compute.synchronize().ok());
+    EXPECT_EQ(seen, expected);
+  });
+}
+
+// The host would wait for ever for a stream behind an operation that stands still; the sink tells.
+TEST(OverlapByNccl, NamesAReductionToWhichARankDoesNotCome) {
+  GpuWorld world({.size = 2, .has_nccl = true, .limit = std::chrono::milliseconds(1000)});
+  on_all(world.ranks(), [](Communicator& group) {
+    Rank rank(group);
+    std::vector<float> seen;
+    ASSERT_TRUE(rank.step_in_turn(0, seen).ok());
+    const size_t before = rank.sink.buckets().size();
+    if (group.rank() == 1) return;
+    ASSERT_TRUE(rank.issue_step(0, seen).ok());
+    const Status status = rank.sink.wait();
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, Code::kTimeout);
+    EXPECT_NE(status.error().message.find("all_reduce #" + std::to_string(before + 1) +
+                                          ": not done on the GPU after 1 s"),
+              std::string::npos)
+        << status.error().message;
+    // NCCL was aborted, so the streams go on.
+    EXPECT_TRUE(rank.compute.synchronize().ok());
+    EXPECT_FALSE(seen.empty());
+  });
+}
+
+TEST(OverlapByNccl, TellsTheErrorOfOneBucketAtTheEndOfTheStep) {
+  GpuWorld world({.size = 2, .has_nccl = true});
+  std::latch formed(2);
+  on_all(world.ranks(), [&](Communicator& group) {
+    Rank rank(group);
+    std::vector<float> seen;
+    const bool is_formed = rank.step_in_turn(0, seen).ok();
+    formed.arrive_and_wait();
+    ASSERT_TRUE(is_formed);
+    const OpTable ops = stream_ops();
+    rank.sink.begin_step(ops);
+    rank.sink.send_from_now_on();
+    const int64_t first_of_second = rank.sink.buckets()[1].first_id;
+    for (auto entry = rank.arena.entries.rbegin(); entry != rank.arena.entries.rend(); ++entry) {
+      if (group.rank() == 0 && entry->id == first_of_second) world.nccl().refuse_calls();
+      rank.add(*entry, 1);
+      EXPECT_TRUE(rank.sink.ready(entry->id).ok());
+    }
+    EXPECT_TRUE(rank.sink.finish().ok());
+    const Status status = rank.sink.wait();
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("got invalid usage"), std::string::npos)
+        << status.error().message;
+    EXPECT_TRUE(rank.sink.wait().ok());  // told once
+  });
+}
+
+TEST(OverlapByHostMemory, TellsTheErrorOfACopyByFinish) {
+  GpuWorld world({.size = 2});
+  on_all(world.ranks(), [](Communicator& group) {
+    Rank rank(group);
+    std::vector<float> seen;
+    ASSERT_TRUE(rank.step_in_turn(0, seen).ok());
+    if (group.rank() == 1) test::fake_gpu(1)->fail_after(1);
+    const Status status = rank.issue_step(0, seen);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("the fake device has failed"), std::string::npos)
+        << status.error().message;
+  });
+  test::fake_gpu(1)->fail_after(-1);
+}
+
+}  // namespace
+}  // namespace lockstep
