@@ -10,9 +10,10 @@
 namespace lockstep {
 
 // Seconds of one optimizer step by its five parts. The head, whose logits and gradients are made
-// together, counts as backward; communication is what backward did not hide. They are the host's:
-// on a GPU, which runs behind it, most of a step counts as the part that waits (update, with
-// several ranks communication); the total is right.
+// together, counts as backward; communication is what backward did not hide. On a GPU the parts are
+// those of the stream that computes, by its events (step_timer.h), and the total, the host's, is
+// longer than all of them by what the host takes to learn the results and to tell them to the other
+// ranks; on the CPU that counts as update.
 struct StepSeconds {
   double data = 0;
   double forward = 0;

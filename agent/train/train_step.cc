@@ -25,35 +25,30 @@ Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts
   return TrainStep(options, parts, std::move(micro), std::move(feed));
 }
 
-double TrainStep::lap() {
-  const TimePoint now = parts_.clock.now();
-  return to_seconds(now - std::exchange(mark_, now));
-}
-
 // The micro-batches of this rank.
-Status TrainStep::accumulate(StepSeconds& seconds) {
+Status TrainStep::accumulate() {
   Composition& model = parts_.model;
   const auto tokens = static_cast<double>(options_.batch.global() * options_.context);
   model.begin_step();
+  TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
   for (int64_t index = 0; index < options_.batch.accumulation; ++index) {
     TRY_ASSIGN(const DeviceTokens batch, parts_.reason.note(kExitDataError, feed_->next()));
-    seconds.data += lap();
+    TRY(timer_->lap(StepPart::kData));
     TRY(model.model().begin(micro_, {.tokens = batch.tokens,
                                      .targets = batch.targets,
                                      .batch = batch.rows,
                                      .sequence = options_.context,
                                      .gradient_scale = static_cast<float>(1.0 / tokens)}));
     TRY(forward_pass(model.model(), model.store(), micro_));
-    seconds.forward += lap();
+    TRY(timer_->lap(StepPart::kForward));
     if (index + 1 == options_.batch.accumulation) model.sink().send_from_now_on();
     TRY(parts_.reason.note(kExitPeerLost,
                            backward_pass(model.model(), model.store(), micro_, model.sink())));
     model.add_losses(micro_);
-    seconds.backward += lap();
+    TRY(timer_->lap(StepPart::kBackward));
   }
   TRY(parts_.reason.note(kExitPeerLost, model.sink().finish()));
-  seconds.communication = lap();
-  return {};
+  return timer_->lap(StepPart::kCommunication);
 }
 
 Status TrainStep::conclude(bool stop, Outcome& outcome) {
@@ -84,13 +79,13 @@ Result<TrainStep::Outcome> TrainStep::run(int64_t step, bool stop) {
   StepMetrics& metrics = outcome.metrics;
   metrics.step = step;
   metrics.learning_rate = learning_rate(options_.schedule, step);
-  const TimePoint begin = mark_ = parts_.clock.now();
-  TRY(accumulate(metrics.seconds));
+  TRY(timer_->begin());
+  TRY(accumulate());
   parts_.model.update(
       {.learning_rate = metrics.learning_rate, .clip_norm = options_.clip_norm, .step = step});
+  TRY(timer_->lap(StepPart::kUpdate));
   TRY(conclude(stop, outcome));
-  metrics.seconds.update = lap();
-  metrics.seconds.total = to_seconds(mark_ - begin);
+  TRY_ASSIGN(metrics.seconds, timer_->end());
   return outcome;
 }
 

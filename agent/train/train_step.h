@@ -11,6 +11,7 @@
 #include "agent/train/data/device_tokens.h"
 #include "agent/train/exit_reason.h"
 #include "agent/train/metrics_file.h"
+#include "agent/train/step_timer.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
@@ -25,8 +26,8 @@ struct TrainStepOptions {
 
 // One optimizer step: data, forward, backward, communication, update, each timed. The loss is the
 // mean over the global batch, the same bits on every rank. On a GPU the host issues the step and
-// waits once, at its end (and before it, with other ranks, for the last of the gradients): the
-// parts' times are the host's, their sum that of the step. One thread.
+// waits once, at its end (where gradients go by way of host memory also for the last of them); the
+// parts' times are the device's (step_timer.h). One thread.
 class TrainStep {
  public:
   // All outlive it.
@@ -50,11 +51,13 @@ class TrainStep {
  private:
   TrainStep(const TrainStepOptions& options, const Parts& parts, MicroBatch micro,
             std::unique_ptr<TokenFeed> feed)
-      : options_(options), parts_(parts), micro_(std::move(micro)), feed_(std::move(feed)) {}
+      : options_(options),
+        parts_(parts),
+        micro_(std::move(micro)),
+        feed_(std::move(feed)),
+        timer_(make_step_timer(parts.model.stream(), parts.clock)) {}
 
-  // Seconds since the last call, or since start().
-  double lap();
-  Status accumulate(StepSeconds& seconds);
+  Status accumulate();
   // What the step came to, of all ranks.
   Status conclude(bool stop, Outcome& outcome);
 
@@ -62,7 +65,7 @@ class TrainStep {
   Parts parts_;
   MicroBatch micro_;
   std::unique_ptr<TokenFeed> feed_;
-  TimePoint mark_{};
+  std::unique_ptr<StepTimer> timer_;
 };
 
 }  // namespace lockstep

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -96,6 +98,7 @@ class Training {
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
       losses.push_back(outcome->metrics.loss);
       norms.push_back(outcome->metrics.gradient_norm);
+      seconds.push_back(outcome->metrics.seconds);
     }
   }
   double validate() {
@@ -122,6 +125,7 @@ class Training {
 
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<StepSeconds> seconds;
 
  private:
   static constexpr BatchShape kBatch{.micro = kMicro, .accumulation = 3, .data_size = 1};
@@ -192,6 +196,18 @@ TEST(EmulatedTraining, IsTheSameBitForBitInWhateverOrderThreadsRun) {
     second.train(kFewSteps);
     EXPECT_EQ(first.losses, second.losses);
     EXPECT_EQ(first.state(), second.state());
+  }
+}
+
+// By events on the stream that computes, which are read when the step is over.
+TEST(EmulatedTraining, SplitsTheTimeOfAStepByPart) {
+  Training cuda({.device = kCuda});
+  cuda.train(kFewSteps);
+  for (const StepSeconds& step : cuda.seconds) {
+    const double parts[] = {step.data, step.forward, step.backward, step.communication,
+                            step.update};
+    for (const double part : parts) EXPECT_GT(part, 0);
+    EXPECT_LE(std::accumulate(std::begin(parts), std::end(parts), 0.0), step.total);
   }
 }
 

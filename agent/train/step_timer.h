@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "agent/train/metrics_file.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "kernels/device/device.h"
+
+namespace lockstep {
+
+enum class StepPart : uint8_t { kData, kForward, kBackward, kCommunication, kUpdate };
+
+// How long the parts of an optimizer step take. A part lasts from the lap before it (the first one
+// from begin()) to its own lap, and adds up over its laps. Two forms with one contract:
+// - of the host, where operations are done when their call returns: laps are readings of its clock;
+// - of a GPU, which runs behind the host: laps are events with time, recorded on the stream that
+//   computes, in the order of what is issued there. A part is then what that stream spends on it,
+//   waiting included: for tokens in data, for reductions that backward did not hide in
+//   communication, for a host that issues too slowly in the part that it issues.
+// The total is the host's in both. One thread.
+class StepTimer {
+ public:
+  virtual ~StepTimer() = default;
+
+  // The step begins. These two issue; they don't wait.
+  virtual Status begin() = 0;
+  virtual Status lap(StepPart part) = 0;
+  // The step is over, and so is all that was issued on the stream up to the last lap, else it is
+  // kUnavailable. What the host has done since then is the last part's in the form of the host, and
+  // no part's in that of a GPU: there the parts add up to less than the total.
+  virtual Result<StepSeconds> end() = 0;
+};
+
+// The form that the stream's device needs. Both outlive it.
+std::unique_ptr<StepTimer> make_step_timer(Stream& stream, const Clock& clock);
+
+}  // namespace lockstep

@@ -1,0 +1,106 @@
+// Both forms of the timer: the host's, and a GPU's on the device that the CPU plays.
+#include "agent/train/step_timer.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+double sum_of(const StepSeconds& seconds) {
+  return seconds.data + seconds.forward + seconds.backward + seconds.communication + seconds.update;
+}
+
+TEST(HostStepTimer, AddsUpPartsByTheClockAndCountsWhatIsLeftAsTheLastOne) {
+  Stream stream;
+  ManualClock clock;
+  const auto timer = make_step_timer(stream, clock);
+  for (int step = 1; step <= 2; ++step) {
+    clock.advance(milliseconds(77));  // between steps
+    ASSERT_TRUE(timer->begin().ok());
+    for (int micro = 0; micro < 2; ++micro) {
+      clock.advance(milliseconds(1));
+      ASSERT_TRUE(timer->lap(StepPart::kData).ok());
+      clock.advance(milliseconds(10 * step));
+      ASSERT_TRUE(timer->lap(StepPart::kForward).ok());
+      clock.advance(milliseconds(20));
+      ASSERT_TRUE(timer->lap(StepPart::kBackward).ok());
+    }
+    clock.advance(milliseconds(3));
+    ASSERT_TRUE(timer->lap(StepPart::kCommunication).ok());
+    clock.advance(milliseconds(5));
+    ASSERT_TRUE(timer->lap(StepPart::kUpdate).ok());
+    clock.advance(milliseconds(4));
+    const StepSeconds seconds = timer->end().value();
+    EXPECT_DOUBLE_EQ(seconds.data, 0.002);
+    EXPECT_DOUBLE_EQ(seconds.forward, 0.02 * step);
+    EXPECT_DOUBLE_EQ(seconds.backward, 0.04);
+    EXPECT_DOUBLE_EQ(seconds.communication, 0.003);
+    EXPECT_DOUBLE_EQ(seconds.update, 0.009);
+    EXPECT_DOUBLE_EQ(seconds.total, sum_of(seconds));
+  }
+}
+
+constexpr Device kCuda{DeviceType::kCuda, 0};
+constexpr size_t kBytes = size_t{1} << 22;
+
+// A device with something to do.
+struct Busy {
+  Stream stream = Stream::create(kCuda).value();
+  Buffer from = Buffer::allocate(kCuda, kBytes).value();
+  Buffer to = Buffer::allocate(kCuda, kBytes).value();
+
+  void work() {
+    ASSERT_TRUE(
+        copy_bytes(stream, {.to = to.data(), .from = from.data(), .bytes = kBytes}).ok());
+  }
+};
+
+TEST(DeviceStepTimer, TakesThePartsFromTheDeviceAndTheTotalFromTheHost) {
+  Busy busy;
+  const ManualClock host;  // stands still: no part is the host's
+  const auto timer = make_step_timer(busy.stream, host);
+  ASSERT_TRUE(timer->begin().ok());
+  busy.work();
+  ASSERT_TRUE(timer->lap(StepPart::kForward).ok());
+  busy.work();
+  ASSERT_TRUE(timer->lap(StepPart::kUpdate).ok());
+  ASSERT_TRUE(busy.stream.synchronize().ok());
+  const StepSeconds seconds = timer->end().value();
+  EXPECT_GT(seconds.forward, 0);
+  EXPECT_GT(seconds.update, 0);
+  EXPECT_EQ(seconds.data + seconds.backward + seconds.communication, 0);
+  EXPECT_EQ(seconds.total, 0);
+}
+
+TEST(DeviceStepTimer, HasPartsThatAddUpToNoMoreThanTheTotal) {
+  Busy busy;
+  const SystemClock clock;
+  const auto timer = make_step_timer(busy.stream, clock);
+  for (const int micros : {1, 3, 2}) {
+    ASSERT_TRUE(timer->begin().ok());
+    for (int micro = 0; micro < micros; ++micro) {
+      for (const StepPart part : {StepPart::kData, StepPart::kForward, StepPart::kBackward}) {
+        busy.work();
+        ASSERT_TRUE(timer->lap(part).ok());
+      }
+    }
+    for (const StepPart part : {StepPart::kCommunication, StepPart::kUpdate}) {
+      busy.work();
+      ASSERT_TRUE(timer->lap(part).ok());
+    }
+    ASSERT_TRUE(busy.stream.synchronize().ok());
+    const StepSeconds seconds = timer->end().value();
+    for (const double part : {seconds.data, seconds.forward, seconds.backward,
+                              seconds.communication, seconds.update}) {
+      EXPECT_GT(part, 0);
+    }
+    EXPECT_LE(sum_of(seconds), seconds.total);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
