@@ -29,7 +29,8 @@ def row_of(size, mine, peer):
     """One model's: rates, their quotient, and what of the device's peak they are."""
     rates = [one["tokensPerSecond"] for one in mine]
     row = {**size, "oursTokensPerSecond": statistics.median(rates), "oursLeast": min(rates), "oursMost": max(rates),
-           "oursFirstStepSeconds": mine[0]["firstStepSeconds"], "oursBatch": mine[0]["batch"]}
+           "oursFirstStepSeconds": mine[0]["firstStepSeconds"], "oursBatch": mine[0]["batch"],
+           "oursPartSeconds": mine[0].get("partSeconds")}
     if peer is not None:
         row.update(torchTokensPerSecond=peer["tokensPerSecond"], torchFirstStepSeconds=peer["firstStepSeconds"],
                    torchBatch=peer["batch"], torchMemoryBytes=peer.get("memoryBytes"),

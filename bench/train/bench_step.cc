@@ -14,8 +14,12 @@
 // same: so their curves compare. --curve yes adds the loss of every step, warm-up included, and a
 // digest of the parameters at the end.
 //
-// One line of JSON on stdout: medians, with the middle half as spread. Exit code 77: this build or
-// machine has no such device.
+// One line of JSON on stdout: medians, with the middle half as spread. partSeconds splits the step;
+// on a GPU by events of the stream that computes (agent/train/step_timer.h), so that the parts add
+// up to less than stepSeconds. firstStepSeconds counts from the beginning of the program, with the
+// start of CUDA and its libraries and the making of the model: the GPU's peak is measured when the
+// steps are over and the model's memory is free again. Exit code 77: this build or machine has no
+// such device.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -28,6 +32,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
@@ -60,6 +65,13 @@ struct Spread {
 Spread spread_of(std::vector<double> values) {
   std::ranges::sort(values);
   return {values[values.size() / 4], values[values.size() / 2], values[values.size() * 3 / 4]};
+}
+
+// Of one of the times of every step.
+Spread spread_of(const std::vector<StepSeconds>& steps, double StepSeconds::*part) {
+  std::vector<double> values;
+  for (const StepSeconds& step : steps) values.push_back(step.*part);
+  return spread_of(std::move(values));
 }
 
 Result<int> port_of(int fd) {
@@ -111,8 +123,7 @@ std::string write_tokens(const Workload& work, int rank) {
 }
 
 struct Measured {
-  std::vector<double> step_seconds;
-  std::vector<double> hidden;         // part of each step that is not communication left over
+  std::vector<StepSeconds> steps;
   std::vector<double> product_rates;  // FLOP/s of oneDNN itself, best way each time
   std::vector<double> losses;         // of every step
   std::string parameters;             // a digest of them at the end
@@ -123,15 +134,21 @@ struct Measured {
 
 class Bench {
  public:
-  Bench(const StepOptions& options, const Workload& work)
-      : options_(options), work_(work), began_(clock_.now()) {}
+  // `began`: the program did.
+  Bench(const StepOptions& options, const Workload& work, TimePoint began)
+      : options_(options), work_(work), began_(began) {}
 
   Result<Measured> run(const CommOptions& comm) {
     Measured measured;
+    TRY(train(comm, measured));
     if (!on_cpu() && options_.precision == Precision::kBf16) {
       TRY_ASSIGN(measured.matmul_peak, matmul_peak(options_.device, {}, clock_));
     }
-    began_ = clock_.now();  // the measurement is no part of the way to the first step
+    return measured;
+  }
+
+ private:
+  Status train(const CommOptions& comm, Measured& measured) {
     TRY_ASSIGN(const std::unique_ptr<Communicator> world, make_communicator(comm));
     TRY_ASSIGN(const std::unique_ptr<Composition> model,
                Composition::create({.config = work_.config,
@@ -146,18 +163,13 @@ class Bench {
     TRY(begin_parameters(*model));
     TRY(model->broadcast_state(false));
     measured.memory_bytes = model->memory().bytes;
-    if (!options_.tokens.empty()) {
-      TRY(time_steps(*model, *world, options_.tokens, measured));
-      return measured;
-    }
+    if (!options_.tokens.empty()) return time_steps(*model, *world, options_.tokens, measured);
     const std::string path = write_tokens(work_, comm.rank);
     const Status timed = time_steps(*model, *world, path, measured);
     std::filesystem::remove(path);
-    TRY(timed);
-    return measured;
+    return timed;
   }
 
- private:
   Status begin_parameters(Composition& model) const {
     TRY_ASSIGN(const HostState state, model.state_on_host());
     const ParameterArena& arena = model.store().arena();
@@ -204,9 +216,7 @@ class Bench {
       const double rate = best_rate(peers, largest, clock_);
       TRY(world.barrier());
       if (i <= options_.warmup) continue;
-      const StepSeconds& seconds = outcome.metrics.seconds;
-      measured.step_seconds.push_back(seconds.total);
-      measured.hidden.push_back(1 - seconds.communication / seconds.total);
+      measured.steps.push_back(outcome.metrics.seconds);
       measured.product_rates.push_back(rate);
     }
     if (options_.curve) {
@@ -246,8 +256,24 @@ void add_device(const StepOptions& options, const Measured& measured, Json& json
   json["peakFlopsPerSecond"] = std::move(peaks);
 }
 
+Json parts_of(const std::vector<StepSeconds>& steps) {
+  const auto median = [&](double StepSeconds::*part) { return spread_of(steps, part).median; };
+  return {{"data", median(&StepSeconds::data)},
+          {"forward", median(&StepSeconds::forward)},
+          {"backward", median(&StepSeconds::backward)},
+          {"communication", median(&StepSeconds::communication)},
+          {"update", median(&StepSeconds::update)}};
+}
+
+// Of a step, what is not communication that backward did not hide.
+double percent_not_waiting(const std::vector<StepSeconds>& steps) {
+  std::vector<double> values;
+  for (const StepSeconds& step : steps) values.push_back(1 - step.communication / step.total);
+  return 100 * spread_of(std::move(values)).median;
+}
+
 Json report(const StepOptions& options, const Workload& work, const Measured& measured) {
-  const Spread seconds = spread_of(measured.step_seconds);
+  const Spread seconds = spread_of(measured.steps, &StepSeconds::total);
   const double tokens =
       static_cast<double>(work.batch * work.context * options.accumulate * options.ranks);
   const auto flops = [&](FlopsFormula formula) {
@@ -268,6 +294,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
                {"tokensPerStep", tokens},
                {"stepSeconds", seconds.median},
                {"stepSecondsMiddleHalf", {seconds.low, seconds.high}},
+               {"partSeconds", parts_of(measured.steps)},
                {"firstStepSeconds", measured.first_step_seconds},
                {"memoryBytes", measured.memory_bytes},
                {"tokensPerSecond", tokens / seconds.median},
@@ -277,7 +304,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
                {"gigaFlopsPerRank", rate * 1e-9},
                {"oneDnnGigaFlops", peak * 1e-9},
                {"percentOfOneDnn", peak > 0 ? 100 * rate / peak : 0.0},
-               {"percentNotWaiting", 100 * spread_of(measured.hidden).median}};
+               {"percentNotWaiting", percent_not_waiting(measured.steps)}};
   if (options.device.type == DeviceType::kCuda) add_device(options, measured, json);
   if (options.curve) {
     json["losses"] = measured.losses;
@@ -301,6 +328,7 @@ int fail(const Error& error) {
 }
 
 int run(int argc, char** argv) {
+  const TimePoint began = SystemClock().now();
   const Result<StepOptions> options = parse_step_options(argc, argv);
   if (!options.ok()) return fail(options.error());
   const Result<Workload> work = workload_of(*options);
@@ -313,7 +341,7 @@ int run(int argc, char** argv) {
   const Result<CommOptions> comm = spread_out(options->ranks, children);
   if (!comm.ok()) return fail(comm.error());
   set_threads(options->threads);
-  const Result<Measured> measured = Bench(*options, *work).run(*comm);
+  const Result<Measured> measured = Bench(*options, *work, began).run(*comm);
   if (measured.ok() && comm->rank == 0) {
     std::puts(dump_json(report(*options, *work, *measured)).c_str());
   }
