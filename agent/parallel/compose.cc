@@ -41,6 +41,17 @@ std::vector<ArenaWish> wishes(const Sizes& sizes) {
           {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
 }
 
+// Of a GPU, what CUDA and cuBLASLt take for themselves when operations first run, behind the arena:
+// the code of kernels, which CUDA loads with their first launch, and local memory, for which it
+// reserves a thread's stack (1 KiB by cudaLimitStackSize) on every multiprocessor: 264 MiB for the
+// 132 x 2048 threads of an H200. An estimate, not measured.
+constexpr uint64_t kCudaReserveBytes = uint64_t{512} << 20;
+
+uint64_t reserve_of(Device device, const Communicator& group) {
+  if (device.type == DeviceType::kCpu) return 0;
+  return kCudaReserveBytes + group.device_traits().memory_bytes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& options,
@@ -96,6 +107,7 @@ Status Composition::allocate() {
   sizes.model.activations = std::max(sizes.model.activations, evaluating.activations);
   sizes.model.workspace = std::max(sizes.model.workspace, evaluating.workspace);
   TRY_ASSIGN(ArenaPlan plan, plan_arena(wishes(sizes)));
+  plan.reserve = reserve_of(options_.device, *data_group_);
   TRY_ASSIGN(arena_, Arena::allocate(options_.device, std::move(plan)));
   model_->lend(
       {.scratch = arena_->workspace(kScratch), .workspace = arena_->workspace(kOperations)});

@@ -76,7 +76,7 @@ class Composition {
   const OpTable& ops() const { return *ops_; }
   const MeshCoordinates& place() const { return place_; }
   const RankGroups& groups() const { return *groups_; }
-  // Who has which bytes of the device.
+  // Who has which bytes of the device, and what of it is left to CUDA, cuBLASLt and NCCL.
   const ArenaPlan& memory() const { return arena_->plan(); }
 
   // Of the size of the options, in the arena; there is one for training and one for evaluating, and

@@ -284,7 +284,8 @@ void Worker::tell_what_is_trained() const {
                       {"activationsBytes", bytes_of(memory, ArenaUse::kActivations)},
                       {"workspaceBytes", bytes_of(memory, ArenaUse::kWorkspace)},
                       {"recompute", config_.train.recompute},
-                      {"totalBytes", memory.bytes}});
+                      {"totalBytes", memory.bytes},
+                      {"reserveBytes", memory.reserve}});
 }
 
 Status Worker::step_once() {

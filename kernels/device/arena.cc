@@ -34,6 +34,18 @@ std::string uses_text(const ArenaPlan& plan) {
   return text;
 }
 
+// Whoever takes the reserve finds no words for its lack.
+Status expect_room(Device device, const ArenaPlan& plan, const std::string& by) {
+  if (plan.reserve == 0) return {};
+  TRY_ASSIGN(const DeviceMemory memory, memory_of(device));
+  if (plan.bytes <= memory.free_bytes && plan.reserve <= memory.free_bytes - plan.bytes) return {};
+  return out_of_memory({.device = device,
+                        .bytes = plan.bytes + plan.reserve,
+                        .by = by + ", and " + bytes_text(plan.reserve) + " for libraries",
+                        .free_bytes = memory.free_bytes,
+                        .total_bytes = memory.total_bytes});
+}
+
 }  // namespace
 
 const char* name_of(ArenaUse use) {
@@ -82,11 +94,13 @@ std::string arena_text(const ArenaPlan& plan) {
     }
   }
   text += line("alignment", plan.bytes - given) + "\n";
-  return text + line("together", plan.bytes) + " (" + bytes_text(plan.bytes) + ")\n";
+  text += line("together", plan.bytes) + " (" + bytes_text(plan.bytes) + ")\n";
+  return plan.reserve == 0 ? text : text + line("kept free", plan.reserve) + "\n";
 }
 
 Result<Arena> Arena::allocate(Device device, ArenaPlan plan) {
   const std::string by = "an arena of " + uses_text(plan);
+  TRY(expect_room(device, plan, by));
   TRY_ASSIGN(Buffer buffer, Buffer::allocate(device, plan.bytes, by));
   return Arena(std::move(plan), std::move(buffer));
 }

@@ -33,6 +33,8 @@ struct ArenaPart {
 struct ArenaPlan {
   std::vector<ArenaPart> parts;  // as the wishes were given
   uint64_t bytes = 0;            // of the whole, with what alignment takes
+  // Of the device, that stay free beside it: what libraries take by themselves, later.
+  uint64_t reserve = 0;
 };
 
 constexpr uint64_t kArenaAlign = 256;  // what CUDA's own allocations have
@@ -51,13 +53,14 @@ uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use);
 //     wpe                          400 bytes at 768
 //   alignment                      168 bytes
 //   together                      1168 bytes (1.14 KiB)
+//   kept free                     4096 bytes (where there is a reserve)
 std::string arena_text(const ArenaPlan& plan);
 
 // The memory of a plan, in one allocation, zeroed. Move-only, owner.
 class Arena {
  public:
-  // kUnavailable where the memory is not there: says what was asked for and by whom (the uses and
-  // their bytes), and what would fit.
+  // kUnavailable where the memory is not there, the reserve's included: says what was asked for and
+  // by whom (the uses and their bytes), and what would fit.
   static Result<Arena> allocate(Device device, ArenaPlan plan);
 
   const ArenaPlan& plan() const { return plan_; }

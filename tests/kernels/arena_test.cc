@@ -114,6 +114,23 @@ TEST(ArenaPlan, PutsTheUsesOneBehindTheOtherAndTheWishesInTheirOrder) {
             "together                                    1580 bytes (1.54 KiB)\n");
 }
 
+TEST(Arena, LeavesItsReserveFreeAndSaysSoWhereThatIsNotThere) {
+  ArenaPlan plan = plan_arena({{ArenaUse::kParameters, "wte", 600}}).value();
+  plan.reserve = uint64_t{1} << 49;
+  EXPECT_TRUE(arena_text(plan).ends_with(
+      "together                                     600 bytes (600 bytes)\n"
+      "kept free                        562949953421312 bytes\n"))
+      << arena_text(plan);
+  const auto refused = Arena::allocate({}, plan);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kUnavailable);
+  EXPECT_NE(refused.error().message.find("an arena of parameters 600 bytes, and 512 TiB for libraries"),
+            std::string::npos)
+      << refused.error().message;
+  plan.reserve = 1;
+  EXPECT_TRUE(Arena::allocate({}, plan).ok());
+}
+
 TEST(ArenaPlan, OfRandomWishesGivesNoByteTwice) {
   constexpr uint64_t kSeed = 20261122;
   SCOPED_TRACE(kSeed);

@@ -250,8 +250,9 @@ TEST(EmulatedTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
                                                *world.front());
   ASSERT_FALSE(composition.ok());
   EXPECT_EQ(composition.error().code, Code::kUnavailable);
-  for (const char* words : {"for an arena of parameters ", "gradients ", "optimizer ",
-                            "activations ", "workspace ", "on CUDA device 0", "bytes fit"}) {
+  for (const char* words :
+       {"for an arena of parameters ", "gradients ", "optimizer ", "activations ", "workspace ",
+        "and 512 MiB for libraries", "on CUDA device 0", "bytes fit"}) {
     EXPECT_NE(composition.error().message.find(words), std::string::npos)
         << words << " in " << composition.error().message;
   }
