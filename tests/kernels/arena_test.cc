@@ -124,8 +124,9 @@ TEST(Arena, LeavesItsReserveFreeAndSaysSoWhereThatIsNotThere) {
   const auto refused = Arena::allocate({}, plan);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kUnavailable);
-  EXPECT_NE(refused.error().message.find("an arena of parameters 600 bytes, and 512 TiB for libraries"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.error().message.find("an arena of parameters 600 bytes, and 512 TiB for libraries"),
+      std::string::npos)
       << refused.error().message;
   plan.reserve = 1;
   EXPECT_TRUE(Arena::allocate({}, plan).ok());

@@ -54,8 +54,7 @@ struct Busy {
   Buffer to = Buffer::allocate(kCuda, kBytes).value();
 
   void work() {
-    ASSERT_TRUE(
-        copy_bytes(stream, {.to = to.data(), .from = from.data(), .bytes = kBytes}).ok());
+    ASSERT_TRUE(copy_bytes(stream, {.to = to.data(), .from = from.data(), .bytes = kBytes}).ok());
   }
 };
 
@@ -94,8 +93,8 @@ TEST(DeviceStepTimer, HasPartsThatAddUpToNoMoreThanTheTotal) {
     }
     ASSERT_TRUE(busy.stream.synchronize().ok());
     const StepSeconds seconds = timer->end().value();
-    for (const double part : {seconds.data, seconds.forward, seconds.backward,
-                              seconds.communication, seconds.update}) {
+    for (const double part :
+         {seconds.data, seconds.forward, seconds.backward, seconds.communication, seconds.update}) {
       EXPECT_GT(part, 0);
     }
     EXPECT_LE(sum_of(seconds), seconds.total);
