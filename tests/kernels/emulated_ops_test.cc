@@ -9,6 +9,7 @@
 
 #include "common/base/random.h"
 #include "tests/kernels/op_checks.h"
+#include "tests/support/emulated_cuda/emulated_device.h"
 #include "tests/support/emulated_cuda/emulator.h"
 
 namespace lockstep::op_cases {
@@ -57,6 +58,11 @@ INSTANTIATE_TEST_SUITE_P(DTypes, EmulatedOps, testing::Values(DType::kF32, DType
 
 // What the cases don't show.
 
+void copy_now(const CopyArgs& args) {
+  Result<Stream> stream = Stream::create(kDevice);
+  CHECK(stream.ok() && copy_bytes(*stream, args).ok() && stream->synchronize().ok());
+}
+
 // Values of any kind on the device.
 template <class T>
 class OnDevice {
@@ -65,11 +71,11 @@ class OnDevice {
     Result<Buffer> buffer = Buffer::allocate(kDevice, values_.size() * sizeof(T));
     CHECK(buffer.ok());
     buffer_ = std::move(buffer).value();
-    CHECK(copy_bytes(kDevice, nullptr, {data(), values_.data(), buffer_.bytes()}).ok());
+    copy_now({data(), values_.data(), buffer_.bytes()});
   }
   T* data() { return static_cast<T*>(buffer_.data()); }
   const std::vector<T>& get() {
-    CHECK(copy_bytes(kDevice, nullptr, {values_.data(), data(), buffer_.bytes()}).ok());
+    copy_now({values_.data(), data(), buffer_.bytes()});
     return values_;
   }
 

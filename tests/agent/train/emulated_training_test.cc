@@ -17,7 +17,7 @@
 #include "agent/train/validator.h"
 #include "common/base/random.h"
 #include "tests/agent/train/temporary_folder.h"
-#include "tests/support/emulated_cuda/emulator.h"
+#include "tests/support/emulated_cuda/emulated_device.h"
 
 namespace lockstep {
 namespace {

@@ -1,67 +1,45 @@
-// The twin of kernels/device/cuda/cuda_api.cc: one device, whose memory is the host's and whose
-// streams are done with everything when a call returns.
+// The twin of kernels/device/cuda/cuda_api.cc: emulated devices.
 #include "kernels/device/cuda_api.h"
 
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <optional>
 #include <string>
 
 #include "kernels/device/device_words.h"
+#include "tests/support/emulated_cuda/emulated_device.h"
 
 namespace lockstep::cuda_api {
 
+using emulated_cuda::device_at;
+using emulated_cuda::EmulatedDevice;
+
 namespace {
 
-constexpr size_t kAlignment = 256;
-// As a small GPU's; what is asked for beyond it is refused as there.
-constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
-
-using EventClock = std::chrono::steady_clock;
-
-struct Handle {};
-
-struct EventHandle {
-  bool is_timed = false;
-  std::optional<EventClock::time_point> passed_at;  // since the last record()
-};
-
-EventHandle& event_of(void* event) {
-  return *static_cast<EventHandle*>(event);
-}
-
-Status expect_device(int index, const char* call) {
-  if (index == 0) return {};
-  return call_error({call, __FILE__, __LINE__, {DeviceType::kCuda, index}}, "one device alone");
-}
-
-Result<void*> allocate_filled(size_t bytes, size_t alignment, int fill, const MemoryWish& wish) {
-  void* data = nullptr;
-  if (bytes > kMemoryBytes || posix_memalign(&data, alignment, bytes) != 0) {
-    return out_of_memory(wish);
-  }
-  std::memset(data, fill, bytes);
-  return data;
+// Of a stream or an event.
+EmulatedDevice& owner_of(void* handle) {
+  return *device_at(emulated_cuda::index_of_handle(handle), "a handle").value();
 }
 
 }  // namespace
 
 int device_count() {
-  return 1;
+  return emulated_cuda::device_count();
 }
 
 Result<DeviceInfo> describe(int index) {
-  if (index != 0) {
-    return not_found("[describe] a CUDA device below 1, got " + std::to_string(index));
+  if (!device_at(index, "describe").ok()) {
+    return not_found("[describe] a CUDA device below " + std::to_string(device_count()) + ", got " +
+                     std::to_string(index));
   }
-  return DeviceInfo{
-      .name = "emulated", .memory_bytes = kMemoryBytes, .units = 1, .bus = "emulated"};
+  DeviceInfo info{.name = "emulated",
+                  .memory_bytes = EmulatedDevice::kMemoryBytes,
+                  .units = 1,
+                  .bus = "emulated " + std::to_string(index)};
+  info.uuid[0] = static_cast<uint8_t>(index);
+  return info;
 }
 
 Result<DeviceMemory> memory_of(int index) {
-  TRY(expect_device(index, "memory_of"));
-  return DeviceMemory{.free_bytes = kMemoryBytes, .total_bytes = kMemoryBytes};
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "memory_of"));
+  return device->memory();
 }
 
 Result<PeerAccess> peer_access(int, int) {
@@ -69,89 +47,76 @@ Result<PeerAccess> peer_access(int, int) {
 }
 
 Result<void*> create_stream(int index) {
-  TRY(expect_device(index, "create_stream"));
-  return static_cast<void*>(new Handle);
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "create_stream"));
+  return device->create_stream();
 }
 
 void destroy_stream(void* stream) {
-  delete static_cast<Handle*>(stream);
+  owner_of(stream).destroy_stream(stream);
 }
 
-Status synchronize(int index, void*) {
-  return expect_device(index, "synchronize");
+Status synchronize(int index, void* stream) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "synchronize"));
+  return device->synchronize(stream);
 }
 
 Result<void*> create_event(int index, bool is_timed) {
-  TRY(expect_device(index, "create_event"));
-  return static_cast<void*>(new EventHandle{.is_timed = is_timed, .passed_at = {}});
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "create_event"));
+  return device->create_event(is_timed);
 }
 
 void destroy_event(void* event) {
-  delete static_cast<EventHandle*>(event);
+  owner_of(event).destroy_event(event);
 }
 
-Status record(int index, void* event, void*) {
-  TRY(expect_device(index, "record"));
-  event_of(event).passed_at = EventClock::now();
-  return {};
+Status record(int index, void* event, void* stream) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "record"));
+  return device->record(event, stream);
 }
 
-Status delay(int index, void*, void*) {
-  return expect_device(index, "delay");
+Status delay(int index, void* event, void* stream) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "delay"));
+  return device->delay(event, stream);
 }
 
-Result<bool> passed(int index, void*) {
-  TRY(expect_device(index, "passed"));
-  return true;
+Result<bool> passed(int index, void* event) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "passed"));
+  return device->passed(event);
 }
 
-Status synchronize_event(int index, void*) {
-  return expect_device(index, "synchronize_event");
+Status synchronize_event(int index, void* event) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "synchronize_event"));
+  return device->synchronize_event(event);
 }
 
 Result<double> elapsed(int index, const EventPair& events) {
-  TRY(expect_device(index, "elapsed"));
-  for (const void* event : {events.from, events.to}) {
-    const auto& one = *static_cast<const EventHandle*>(event);
-    if (one.is_timed && one.passed_at.has_value()) continue;
-    return call_error({"elapsed", __FILE__, __LINE__, {DeviceType::kCuda, index}},
-                      one.is_timed ? "an event that was never recorded" : "an event without time");
-  }
-  return std::chrono::duration<double>(*event_of(events.to).passed_at -
-                                       *event_of(events.from).passed_at)
-      .count();
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "elapsed"));
+  return device->elapsed(events);
 }
 
 Result<void*> allocate(int index, size_t bytes, std::string_view by) {
-  TRY(expect_device(index, "allocate"));
-  return allocate_filled(bytes, kAlignment, 0,
-                         {.device = {DeviceType::kCuda, index},
-                          .bytes = bytes,
-                          .by = by,
-                          .free_bytes = kMemoryBytes,
-                          .total_bytes = kMemoryBytes});
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "allocate"));
+  return device->allocate(bytes, by);
 }
 
-void release(int, void* data) {
-  std::free(data);
+void release(int index, void* data) {
+  device_at(index, "release").value()->release(data);
 }
 
 Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by) {
-  TRY(expect_device(index, "allocate_pinned"));
-  return allocate_filled(bytes, 64, 0xFF, {.device = {}, .bytes = bytes, .by = by});
+  TRY(device_at(index, "allocate_pinned"));
+  void* data = emulated_cuda::allocate_pinned(bytes);
+  if (data == nullptr) return out_of_memory({.device = {}, .bytes = bytes, .by = by});
+  return data;
 }
 
 void release_pinned(void* data) {
-  std::free(data);
+  emulated_cuda::release_pinned(data);
 }
 
-Status copy(int index, void*, const CopyArgs& args) {
-  TRY(expect_device(index, "copy"));
-  if (args.to == nullptr || args.from == nullptr) {
-    return call_error({"copy", __FILE__, __LINE__, {DeviceType::kCuda, index}}, "a null pointer");
-  }
-  std::memmove(args.to, args.from, args.bytes);
-  return {};
+Status copy(int index, void* stream, const CopyArgs& args) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "copy"));
+  return device->copy(stream, args);
 }
 
 }  // namespace lockstep::cuda_api

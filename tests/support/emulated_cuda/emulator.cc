@@ -45,7 +45,8 @@ std::string place_of(std::source_location at) {
 }
 
 bool same_place(std::source_location a, std::source_location b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+  if (a.line() != b.line()) return false;
+  return a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
 std::string words_of(const Index3& i) {
@@ -67,8 +68,7 @@ struct Fault {
 // The machine of one host thread: it keeps the fibers from launch to launch.
 class Machine {
  public:
-  Status run(const LaunchShape& shape, const std::function<void()>& body);
-  void seed(uint64_t value) { random_ = Random(value); }
+  Status run(const LaunchShape& shape, const std::function<void()>& body, uint64_t seed);
 
   void wait_for_block(std::source_location at);
   void exchange(WarpRequest& request);
@@ -90,7 +90,7 @@ class Machine {
     return *threads_[thread.index / kWarpThreads * kWarpThreads + static_cast<unsigned>(number)];
   }
 
-  Random random_{1};
+  Random random_{0};
   const LaunchShape* shape_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   std::vector<std::unique_ptr<Thread>> threads_;
@@ -211,8 +211,9 @@ Status Machine::run_block() {
   }
 }
 
-Status Machine::run(const LaunchShape& shape, const std::function<void()>& body) {
+Status Machine::run(const LaunchShape& shape, const std::function<void()>& body, uint64_t seed) {
   TRY(check_launchable(shape));
+  random_ = Random(seed);
   shape_ = &shape;
   body_ = &body;
   fault_.reset();
@@ -289,12 +290,8 @@ void perform(const std::vector<Copy>& copies) {
 
 }  // namespace
 
-Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread) {
-  return machine.run(shape, thread);
-}
-
-void set_seed(uint64_t seed) {
-  machine.seed(seed);
+Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread, uint64_t seed) {
+  return machine.run(shape, thread, seed);
 }
 
 void wait_for_block(std::source_location at) {

@@ -27,11 +27,7 @@ struct Index3 {
 // shape that no GPU takes; kInternal, with kernel, block, thread, file and line, for what would
 // hang or be undefined: a barrier that not all threads reach, or at different places; an exchange
 // that names a lane that isn't there; an access that is not aligned.
-Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread);
-
-// Of the orders in the launches to come, on this host thread. They don't repeat from launch to
-// launch.
-void set_seed(uint64_t seed);
+Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread, uint64_t seed);
 
 // What follows is called from within kernels alone; the stand-ins for the intrinsics use it.
 

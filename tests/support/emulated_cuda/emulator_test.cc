@@ -10,6 +10,7 @@
 
 #include "kernels/device/cuda/intrinsics.cuh"
 #include "kernels/device/cuda/launch.cuh"
+#include "tests/support/emulated_cuda/emulated_device.h"
 
 namespace lockstep::cuda {
 
@@ -186,6 +187,7 @@ TEST_P(WrongKernels, AreNamedWithTheirPlaceInsteadOfHanging) {
     EXPECT_NE(message.find(GetParam().words), std::string::npos) << message;
     EXPECT_NE(message.find(GetParam().name), std::string::npos) << message;
     EXPECT_NE(message.find("emulator_test.cc:"), std::string::npos) << message;
+    emulated_cuda::reset_devices();
   }
   // The emulator is fit for use afterwards.
   std::vector<int32_t> got(kThreads);
@@ -266,7 +268,8 @@ TEST(EmulatorDeathTest, LetsTheAddressSanitizerSeeWhatIsOutOfBounds) {
   const LaunchShape shape{.name = "one_too_far", .threads = 32, .shared_bytes = 7 * sizeof(float)};
   for (auto* kernel : {one_too_far, one_too_far_in_shared_memory}) {
     ASSERT_TRUE(run(shape, kernel, buffer->f32(), 6).ok());
-    EXPECT_DEATH(static_cast<void>(run(shape, kernel, buffer->f32(), 7)), "heap-buffer-overflow");
+    EXPECT_DEATH(static_cast<void>(run(shape, kernel, buffer->f32(), 7)),
+                 "heap-buffer-overflow|use-after-poison");
   }
 }
 

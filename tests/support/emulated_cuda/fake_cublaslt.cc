@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "tests/support/emulated_cuda/emulated_device.h"
+
 namespace lockstep::test {
 
 namespace {
@@ -43,6 +45,7 @@ constexpr size_t kWorkspaceAlignment = 256;
 constexpr int64_t kDeep = 64;  // products of this depth want a workspace, as split-K does
 constexpr size_t kDeepWorkspace = size_t{1} << 16;
 constexpr uintptr_t kAlignmentDefault = 256;
+constexpr double kMultiplicationsMax = 1e9;
 
 template <class T, class Opaque>
 T& real(Opaque opaque) {
@@ -339,7 +342,7 @@ cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const 
                       cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
                       cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
                       const cublasLtMatmulAlgo_t* opaque_algorithm, void* workspace,
-                      size_t workspace_bytes, cudaStream_t) {
+                      size_t workspace_bytes, cudaStream_t stream) {
   FakeCublasLt& fake = fake_cublaslt();
   if (fake.next_failure != CUBLAS_STATUS_SUCCESS) {
     return std::exchange(fake.next_failure, CUBLAS_STATUS_SUCCESS);
@@ -356,12 +359,21 @@ cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const 
       !is_aligned(algorithm, problem, at)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
+  const double multiplications =
+      static_cast<double>(turned(problem.a, problem.desc.transpose_a).columns) *
+      static_cast<double>(problem.d.rows) * static_cast<double>(problem.d.columns);
+  if (multiplications > kMultiplicationsMax) return CUBLAS_STATUS_EXECUTION_FAILED;
   ++fake.products;
   fake.last_epilogue = problem.desc.epilogue;
   fake.last_workspace_bytes = workspace_bytes;
-  if (algorithm.workspace_bytes > 0) std::memset(workspace, 0xFF, algorithm.workspace_bytes);
-  compute(problem, at, *static_cast<const float*>(alpha), *static_cast<const float*>(beta));
-  return CUBLAS_STATUS_SUCCESS;
+  const auto product = [=, alpha = *static_cast<const float*>(alpha),
+                        beta = *static_cast<const float*>(beta)](uint64_t) {
+    if (algorithm.workspace_bytes > 0) std::memset(workspace, 0xFF, algorithm.workspace_bytes);
+    compute(problem, at, alpha, beta);
+    return Status();
+  };
+  const Status done = stream == nullptr ? product(0) : emulated_cuda::issue(stream, product);
+  return done.ok() ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 cublasStatus_t create(cublasLtHandle_t* handle) {

@@ -11,7 +11,10 @@
 // types that the table of cublasLtMatmul() does not have, an aux matrix whose leading dimension is
 // not divisible by 8, less alignment than an algorithm was asked for, a workspace that is too small
 // or not aligned to 256 bytes, an algorithm that is another product's. The workspace that an
-// algorithm asked for is overwritten.
+// algorithm asked for is overwritten. What is refused is refused when it is called, scalars and
+// descriptors are read then, and the product is computed when the stream (an emulated device's)
+// comes to it; without a stream at once. One that nobody would wait for, of more than 1e9
+// multiplications, fails.
 namespace lockstep::test {
 
 struct FakeCublasLt {

@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "tests/support/emulated_cuda/context.h"
-#include "tests/support/emulated_cuda/stack_notes.h"
+#include "tests/support/emulated_cuda/sanitizer_notes.h"
 
 namespace lockstep::emulated_cuda {
 

@@ -1,10 +1,11 @@
-// The twin of kernels/device/cuda/launch.cuh: the kernel has run when launch() returns.
+// The twin of kernels/device/cuda/launch.cuh: the kernel runs when the stream comes to it.
 #pragma once
 
 #include <type_traits>
 
 #include "kernels/device/device.h"
 #include "kernels/device/launch_shape.h"
+#include "tests/support/emulated_cuda/emulated_device.h"
 #include "tests/support/emulated_cuda/emulator.h"
 
 namespace lockstep::cuda {
@@ -13,8 +14,14 @@ template <class... Parameters>
 void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
   if (is_empty(shape)) return;
-  const Status ran = emulated_cuda::run_kernel(shape, [&] { kernel(arguments...); });
-  if (!ran.ok()) stream.fail(ran.error());
+  Status started = check_launchable(shape);
+  if (started.ok()) {
+    started = emulated_cuda::issue(stream.handle(), [=](uint64_t seed) {
+      return emulated_cuda::run_kernel(
+          shape, [&] { kernel(arguments...); }, seed);
+    });
+  }
+  if (!started.ok()) stream.fail(started.error());
 }
 
 }  // namespace lockstep::cuda

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-// What the address sanitizer has to know of stacks that are exchanged. Twins: stack_notes_asan.cc,
-// and stack_notes_none.cc for builds without it.
+// What the address sanitizer has to know of stacks that are exchanged, and of memory that others
+// gave. Twins: sanitizer_notes_asan.cc, and sanitizer_notes_none.cc for builds without it.
 namespace lockstep::emulated_cuda {
 
 struct StackRange {
@@ -18,5 +18,9 @@ void leaving_for(StackRange next, void** kept);
 StackRange entered(void* kept);
 // What was on this stack is gone without having returned.
 void abandoned(StackRange stack);
+
+// Nobody may touch these bytes, up to the byte, and then everybody again.
+void forbid(const void* data, size_t bytes);
+void allow(const void* data, size_t bytes);
 
 }  // namespace lockstep::emulated_cuda

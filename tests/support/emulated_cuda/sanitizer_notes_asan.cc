@@ -1,7 +1,7 @@
+#include "tests/support/emulated_cuda/sanitizer_notes.h"
+
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-
-#include "tests/support/emulated_cuda/stack_notes.h"
 
 namespace lockstep::emulated_cuda {
 
@@ -16,7 +16,15 @@ StackRange entered(void* kept) {
 }
 
 void abandoned(StackRange stack) {
-  ASAN_UNPOISON_MEMORY_REGION(stack.begin, stack.bytes);
+  allow(stack.begin, stack.bytes);
+}
+
+void forbid(const void* data, size_t bytes) {
+  ASAN_POISON_MEMORY_REGION(data, bytes);
+}
+
+void allow(const void* data, size_t bytes) {
+  ASAN_UNPOISON_MEMORY_REGION(data, bytes);
 }
 
 }  // namespace lockstep::emulated_cuda

@@ -1,4 +1,4 @@
-#include "tests/support/emulated_cuda/stack_notes.h"
+#include "tests/support/emulated_cuda/sanitizer_notes.h"
 
 namespace lockstep::emulated_cuda {
 
@@ -7,5 +7,7 @@ StackRange entered(void*) {
   return {};
 }
 void abandoned(StackRange) {}
+void forbid(const void*, size_t) {}
+void allow(const void*, size_t) {}
 
 }  // namespace lockstep::emulated_cuda

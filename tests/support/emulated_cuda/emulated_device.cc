@@ -1,0 +1,473 @@
+#include "tests/support/emulated_cuda/emulated_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "kernels/device/device_words.h"
+
+namespace lockstep::emulated_cuda {
+
+namespace {
+
+constexpr size_t kPinnedAlignment = 64;
+
+// Page-locked memory serves every device of the process.
+struct Pinned {
+  std::mutex mutex;
+  std::map<const char*, size_t> bytes;
+};
+Pinned& pinned() {
+  static Pinned all;
+  return all;
+}
+
+// How many bytes from there on are page-locked and of one allocation.
+size_t pinned_bytes_from(const void* data) {
+  Pinned& all = pinned();
+  const std::lock_guard lock(all.mutex);
+  const auto* wanted = static_cast<const char*>(data);
+  auto at = all.bytes.upper_bound(wanted);
+  if (at == all.bytes.begin()) return 0;
+  --at;
+  const char* end = at->first + at->second;
+  return wanted < end ? static_cast<size_t>(end - wanted) : 0;
+}
+
+// No pointers that anybody could follow; the lowest byte is the device.
+constexpr int kIndexBits = 8;
+void* handle_of(uint64_t number, int index) {
+  return reinterpret_cast<void*>(number << kIndexBits | static_cast<uint64_t>(index));
+}
+
+}  // namespace
+
+int index_of_handle(const void* handle) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(handle) & ((1u << kIndexBits) - 1));
+}
+
+void* allocate_pinned(size_t bytes) {
+  void* data = nullptr;
+  if (posix_memalign(&data, kPinnedAlignment, bytes) != 0) return nullptr;
+  std::memset(data, 0xFF, bytes);
+  Pinned& all = pinned();
+  const std::lock_guard lock(all.mutex);
+  all.bytes[static_cast<const char*>(data)] = bytes;
+  return data;
+}
+
+void release_pinned(void* data) {
+  Pinned& all = pinned();
+  const std::lock_guard lock(all.mutex);
+  CHECK(all.bytes.erase(static_cast<const char*>(data)) == 1);
+  std::free(data);
+}
+
+EmulatedDevice::EmulatedDevice(int index, uint64_t seed) : index_(index), random_(seed) {
+  draw_mood();
+}
+
+Error EmulatedDevice::wrong(const char* call, const std::string& words) const {
+  return call_error({call, __FILE__, __LINE__, {DeviceType::kCuda, index_}}, words);
+}
+
+// ---- Order
+
+void EmulatedDevice::draw_mood() {
+  static constexpr Pace kPaces[] = {Pace::kAtOnce, Pace::kAtTimes, Pace::kWhenWaitedFor,
+                                    Pace::kWhenWaitedFor};
+  mood_ = {.pace = kPaces[random_.below(std::size(kPaces))], .ranked = random_.below(2) == 0};
+  for (auto& [handle, queue] : queues_) queue.rank = random_.next_u32();
+}
+
+// One operation of whichever stream's turn it is; false where none can go on.
+bool EmulatedDevice::advance() {
+  order_.clear();
+  for (auto at = queues_.begin(); at != queues_.end();) {
+    Queue& queue = at->second;
+    if (queue.operations.empty() && queue.is_destroyed) {
+      at = queues_.erase(at);
+      continue;
+    }
+    if (!queue.operations.empty()) order_.push_back(&queue);
+    ++at;
+  }
+  if (mood_.ranked) {
+    std::ranges::sort(order_, {}, &Queue::rank);
+  } else {
+    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_.below(i)]);
+  }
+  return std::ranges::any_of(order_, [this](Queue* queue) { return advance(*queue); });
+}
+
+bool EmulatedDevice::advance(Queue& queue) {
+  const Operation& next = queue.operations.front();
+  if (next.after != nullptr && !next.after->passed) return false;
+  if (next.beside != nullptr && !run_beside(next.beside)) return false;
+  if (next.mark != nullptr) *next.mark = {.passed = true, .at = SystemClock().now()};
+  if (next.work != nullptr) {
+    if (const Status status = next.work(random_.next_u64()); !status.ok()) {
+      break_with(status.error());
+      return true;
+    }
+  }
+  queue.operations.pop_front();
+  ++queue.done;
+  return true;
+}
+
+// Whether it is over.
+bool EmulatedDevice::run_beside(const std::shared_ptr<Beside>& beside) {
+  if (beside->over) {
+    beside->thread.join();
+    std::erase(besides_, beside);
+    return true;
+  }
+  if (beside->thread.joinable()) return false;
+  pages_.open();
+  besides_.push_back(beside);
+  beside->thread = std::thread([this, raw = beside.get()] {
+    raw->work();
+    const std::lock_guard lock(mutex_);
+    pages_.close();
+    raw->over = true;
+    changed_.notify_all();
+  });
+  return false;
+}
+
+void EmulatedDevice::break_with(Error error) {
+  broken_ = std::move(error);
+  drop_all();
+  changed_.notify_all();
+}
+
+void EmulatedDevice::drop_all() {
+  for (auto& [handle, queue] : queues_) {
+    for (Operation& operation : queue.operations) {
+      if (operation.mark != nullptr) operation.mark->passed = true;
+    }
+    queue.done += queue.operations.size();
+    queue.operations.clear();
+  }
+}
+
+// What happens by itself while the host does other things.
+void EmulatedDevice::go_on() {
+  if (mood_.pace == Pace::kWhenWaitedFor) return;
+  uint64_t most = std::numeric_limits<uint64_t>::max();
+  if (mood_.pace == Pace::kAtTimes) most = random_.below(4) == 0 ? random_.below(8) : 0;
+  if (most == 0) return;
+  const DevicePages::Opened opened(pages_);
+  while (most > 0 && !broken_ && advance()) --most;
+  changed_.notify_all();
+}
+
+template <class Done>
+Status EmulatedDevice::wait_until(Lock& lock, const Done& done) {
+  while (!broken_ && !done()) {
+    bool moved = true;
+    {
+      const DevicePages::Opened opened(pages_);
+      while (moved && !broken_ && !done()) moved = advance();
+    }
+    changed_.notify_all();
+    // Then it is up to what runs on threads of its own.
+    if (!moved) changed_.wait(lock);
+  }
+  draw_mood();
+  return broken_ ? Status(*broken_) : Status();
+}
+
+Status EmulatedDevice::wait_for(Lock& lock, Queue& queue) {
+  return wait_until(lock, [&queue, until = queue.issued] { return queue.done >= until; });
+}
+
+// ---- Streams
+
+Result<EmulatedDevice::Queue*> EmulatedDevice::queue_of(void* stream) {
+  if (broken_) return *broken_;
+  const auto at = queues_.find(stream);
+  if (at == queues_.end() || at->second.is_destroyed) {
+    return wrong("a stream", "one that is not there");
+  }
+  return &at->second;
+}
+
+void EmulatedDevice::push(Queue& queue, Operation operation) {
+  queue.operations.push_back(std::move(operation));
+  ++queue.issued;
+  go_on();
+}
+
+Result<void*> EmulatedDevice::create_stream() {
+  const Lock lock(mutex_);
+  if (broken_) return *broken_;
+  void* handle = handle_of(++handles_, index_);
+  queues_[handle].rank = random_.next_u32();
+  return handle;
+}
+
+// What it was given goes on.
+void EmulatedDevice::destroy_stream(void* stream) {
+  const Lock lock(mutex_);
+  const auto at = queues_.find(stream);
+  CHECK(at != queues_.end() && !at->second.is_destroyed);
+  at->second.is_destroyed = true;
+}
+
+Status EmulatedDevice::synchronize(void* stream) {
+  Lock lock(mutex_);
+  TRY_ASSIGN(Queue* const queue, queue_of(stream));
+  return wait_for(lock, *queue);
+}
+
+Status EmulatedDevice::issue(void* stream, Work work) {
+  const Lock lock(mutex_);
+  TRY_ASSIGN(Queue* const queue, queue_of(stream));
+  push(*queue, {.work = std::move(work), .beside = nullptr, .after = nullptr, .mark = nullptr});
+  return {};
+}
+
+Status EmulatedDevice::issue_beside(void* stream, std::function<void()> work) {
+  const Lock lock(mutex_);
+  TRY_ASSIGN(Queue* const queue, queue_of(stream));
+  auto beside = std::make_shared<Beside>();
+  beside->work = std::move(work);
+  push(*queue, {.work = nullptr, .beside = std::move(beside), .after = nullptr, .mark = nullptr});
+  return {};
+}
+
+// ---- Events
+
+Result<EmulatedDevice::EventState*> EmulatedDevice::event_of(void* event) {
+  if (broken_) return *broken_;
+  const auto at = events_.find(event);
+  if (at == events_.end()) return wrong("an event", "one that is not there");
+  return &at->second;
+}
+
+Result<void*> EmulatedDevice::create_event(bool is_timed) {
+  const Lock lock(mutex_);
+  if (broken_) return *broken_;
+  void* handle = handle_of(++handles_, index_);
+  events_[handle].is_timed = is_timed;
+  return handle;
+}
+
+void EmulatedDevice::destroy_event(void* event) {
+  const Lock lock(mutex_);
+  CHECK(events_.erase(event) == 1);
+}
+
+Status EmulatedDevice::record(void* event, void* stream) {
+  const Lock lock(mutex_);
+  TRY_ASSIGN(EventState* const state, event_of(event));
+  TRY_ASSIGN(Queue* const queue, queue_of(stream));
+  state->point = std::make_shared<Point>();
+  push(*queue, {.work = nullptr, .beside = nullptr, .after = nullptr, .mark = state->point});
+  return {};
+}
+
+Status EmulatedDevice::delay(void* event, void* stream) {
+  const Lock lock(mutex_);
+  TRY_ASSIGN(EventState* const state, event_of(event));
+  TRY_ASSIGN(Queue* const queue, queue_of(stream));
+  if (state->point == nullptr) return {};
+  push(*queue, {.work = nullptr, .beside = nullptr, .after = state->point, .mark = nullptr});
+  return {};
+}
+
+// Who asks often enough is told in the end.
+Result<bool> EmulatedDevice::passed(void* event) {
+  const Lock lock(mutex_);
+  TRY_ASSIGN(EventState* const state, event_of(event));
+  const std::shared_ptr<Point> point = state->point;
+  if (point == nullptr) return true;
+  if (!point->passed) {
+    const DevicePages::Opened opened(pages_);
+    for (uint64_t most = 1 + random_.below(16); most > 0 && !broken_ && advance();) --most;
+    changed_.notify_all();
+  }
+  if (broken_) return *broken_;
+  return point->passed;
+}
+
+Status EmulatedDevice::synchronize_event(void* event) {
+  Lock lock(mutex_);
+  TRY_ASSIGN(EventState* const state, event_of(event));
+  const std::shared_ptr<Point> point = state->point;
+  if (point == nullptr) return {};
+  return wait_until(lock, [&point] { return point->passed; });
+}
+
+Result<double> EmulatedDevice::elapsed(const cuda_api::EventPair& events) {
+  const Lock lock(mutex_);
+  TRY_ASSIGN(const EventState* const from, event_of(events.from));
+  TRY_ASSIGN(const EventState* const to, event_of(events.to));
+  for (const EventState* event : {from, to}) {
+    if (!event->is_timed) return wrong("elapsed", "an event without time");
+    if (event->point == nullptr) return wrong("elapsed", "an event that was never recorded");
+    if (!event->point->passed) return wrong("elapsed", "an event that has not passed");
+  }
+  return to_seconds(to->point->at - from->point->at);
+}
+
+// ---- Memory
+
+DeviceMemory EmulatedDevice::memory() {
+  const Lock lock(mutex_);
+  return {.free_bytes = kMemoryBytes - pages_.allocated_bytes(), .total_bytes = kMemoryBytes};
+}
+
+Result<void*> EmulatedDevice::allocate(size_t bytes, std::string_view by) {
+  const Lock lock(mutex_);
+  if (broken_) return *broken_;
+  const uint64_t free_bytes = kMemoryBytes - pages_.allocated_bytes();
+  void* data = bytes > free_bytes ? nullptr : pages_.allocate(bytes, by);
+  if (data != nullptr) return data;
+  return out_of_memory({.device = {DeviceType::kCuda, index_},
+                        .bytes = bytes,
+                        .by = by,
+                        .free_bytes = free_bytes,
+                        .total_bytes = kMemoryBytes});
+}
+
+void EmulatedDevice::release(void* data) {
+  Lock lock(mutex_);
+  if (random_.below(2) == 0) {
+    const auto is_idle = [this] {
+      return std::ranges::all_of(queues_, [](auto& q) { return q.second.operations.empty(); });
+    };
+    (void)wait_until(lock, is_idle);
+  }
+  pages_.release(data);
+}
+
+Result<EmulatedDevice::Place> EmulatedDevice::place_of(const void* data, size_t bytes) const {
+  for (const auto& [place, from_here] : {std::pair(Place::kDevice, pages_.bytes_from(data)),
+                                         std::pair(Place::kPinned, pinned_bytes_from(data))}) {
+    if (from_here >= bytes) return place;
+    if (from_here > 0) {
+      return wrong("copy", std::to_string(bytes) + " bytes where an allocation has " +
+                               std::to_string(from_here) + " left");
+    }
+  }
+  return Place::kPageable;
+}
+
+Status EmulatedDevice::copy(void* stream, const CopyArgs& args) {
+  Lock lock(mutex_);
+  TRY_ASSIGN(Queue* const queue, queue_of(stream));
+  if (args.to == nullptr || args.from == nullptr) return wrong("copy", "a null pointer");
+  TRY_ASSIGN(const Place to, place_of(args.to, args.bytes));
+  TRY_ASSIGN(const Place from, place_of(args.from, args.bytes));
+  const bool is_pageable = to == Place::kPageable || from == Place::kPageable;
+  const bool of_host = to != Place::kDevice && from != Place::kDevice;
+  push(*queue, {.work =
+                    [args](uint64_t) {
+                      std::memmove(args.to, args.from, args.bytes);
+                      return Status();
+                    },
+                .beside = nullptr,
+                .after = nullptr,
+                .mark = nullptr});
+  if (of_host || (is_pageable && random_.below(2) == 0)) return wait_for(lock, *queue);
+  return {};
+}
+
+// ---- For tests
+
+void EmulatedDevice::set_seed(uint64_t seed) {
+  const Lock lock(mutex_);
+  random_ = Random(seed);
+  draw_mood();
+}
+
+void EmulatedDevice::reset() {
+  Lock lock(mutex_);
+  drop_all();
+  changed_.wait(lock, [this] { return std::ranges::all_of(besides_, &Beside::over); });
+  for (const auto& beside : besides_) beside->thread.join();
+  besides_.clear();
+  broken_.reset();
+  changed_.notify_all();
+}
+
+// ---- All of them
+
+namespace {
+
+struct Devices {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<EmulatedDevice>> all;
+  uint64_t seed = 1;
+
+  Devices() { all.push_back(std::make_unique<EmulatedDevice>(0, seed)); }
+};
+
+// Never destroyed: whoever is destroyed late gives back what it has.
+Devices& devices() {
+  static Devices* const all = std::make_unique<Devices>().release();
+  return *all;
+}
+
+EmulatedDevice* device_of(void* handle) {
+  const Result<EmulatedDevice*> device = device_at(index_of_handle(handle), "a handle");
+  return device.ok() && handle != nullptr ? *device : nullptr;
+}
+
+Error no_stream() {
+  return invalid("[emulated cuda] a stream of a device expected, got none");
+}
+
+}  // namespace
+
+int device_count() {
+  const std::lock_guard lock(devices().mutex);
+  return static_cast<int>(devices().all.size());
+}
+
+Result<EmulatedDevice*> device_at(int index, const char* call) {
+  Devices& devices = emulated_cuda::devices();
+  const std::lock_guard lock(devices.mutex);
+  const auto count = static_cast<int>(devices.all.size());
+  if (index >= 0 && index < count) return devices.all[static_cast<size_t>(index)].get();
+  return call_error({call, __FILE__, __LINE__, {DeviceType::kCuda, index}},
+                    "device numbers below " + std::to_string(count) + " alone");
+}
+
+void set_device_count(int count) {
+  Devices& devices = emulated_cuda::devices();
+  const std::lock_guard lock(devices.mutex);
+  while (static_cast<int>(devices.all.size()) < count) {
+    const auto index = static_cast<int>(devices.all.size());
+    devices.all.push_back(std::make_unique<EmulatedDevice>(index, devices.seed));
+  }
+}
+
+void set_seed(uint64_t seed) {
+  Devices& devices = emulated_cuda::devices();
+  const std::lock_guard lock(devices.mutex);
+  devices.seed = seed;
+  for (const auto& device : devices.all) device->set_seed(seed);
+}
+
+void reset_devices() {
+  Devices& devices = emulated_cuda::devices();
+  const std::lock_guard lock(devices.mutex);
+  for (const auto& device : devices.all) device->reset();
+}
+
+Status issue(void* stream, Work work) {
+  EmulatedDevice* device = device_of(stream);
+  return device == nullptr ? Status(no_stream()) : device->issue(stream, std::move(work));
+}
+
+Status issue_beside(void* stream, std::function<void()> work) {
+  EmulatedDevice* device = device_of(stream);
+  return device == nullptr ? Status(no_stream()) : device->issue_beside(stream, std::move(work));
+}
+
+}  // namespace lockstep::emulated_cuda
