@@ -26,6 +26,14 @@ WorkerWorld::Options tiny(bool on_gpu) {
   return options;
 }
 
+void expect_near(const std::vector<double>& found, const std::vector<double>& expected,
+                 double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], expected[i], tolerance * expected[i]) << "step " << i + 1;
+  }
+}
+
 TEST(EmulatedWorker, LearnsWhatTheOneOnTheCpuLearnsAndGoesOnFromItsCheckpoint) {
   WorkerWorld cpu(tiny(false));
   ASSERT_NO_FATAL_FAILURE(cpu.run());
@@ -34,12 +42,8 @@ TEST(EmulatedWorker, LearnsWhatTheOneOnTheCpuLearnsAndGoesOnFromItsCheckpoint) {
   EXPECT_NE(gpu.log(0).find("device=emulated"), std::string::npos) << gpu.log(0);
   EXPECT_NE(cpu.log(0).find("device=CPU"), std::string::npos) << cpu.log(0);
   for (const char* name : {"loss", "gradientNorm", "validationLoss"}) {
-    const std::vector<double> expected = cpu.metric(name);
-    const std::vector<double> found = gpu.metric(name);
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]) << name << i;
-    }
+    SCOPED_TRACE(name);
+    expect_near(gpu.metric(name), cpu.metric(name), 1e-5);
   }
   EXPECT_EQ(read_file(gpu.checkpoints() + "/sample.txt"),
             read_file(cpu.checkpoints() + "/sample.txt"));
@@ -65,12 +69,40 @@ TEST(EmulatedWorker, SumsTheGradientsOfTwoRanksAsTheOnesOnTheCpuDo) {
   WorkerWorld gpu(options[1]);
   ASSERT_NO_FATAL_FAILURE(gpu.run());
   for (const char* name : {"loss", "gradientNorm", "validationLoss"}) {
-    const std::vector<double> expected = cpu.metric(name);
-    const std::vector<double> found = gpu.metric(name);
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]) << name << i;
-    }
+    SCOPED_TRACE(name);
+    expect_near(gpu.metric(name), cpu.metric(name), 1e-5);
+  }
+}
+
+// A Llama in bf16 whose blocks are computed again, and whose gradients are those of two
+// micro-batches. The CPU's rank alone has four of them, in fp32.
+TEST(EmulatedWorker, TwoOfALlamaInBf16LearnWhatOneOnTheCpuLearnsAndTwiceTheSameBits) {
+  const auto llama = [](bool on_gpu) {
+    WorkerWorld::Options options = tiny(on_gpu);
+    options.train.model.family = "llama";
+    options.train.model.kvHeads = 1;
+    options.train.model.hiddenWidth = 48;
+    options.train.steps = 3;
+    options.train.batch.global = 8;
+    options.checkpoint_every = 0;
+    if (!on_gpu) return options;
+    options.train.precision = "bf16";
+    options.train.recompute = "blocks";
+    options.per_node = 2;
+    return options;
+  };
+  WorkerWorld cpu(llama(false));
+  ASSERT_NO_FATAL_FAILURE(cpu.run());
+  WorkerWorld gpu(llama(true)), again(llama(true));
+  for (WorkerWorld* world : {&gpu, &again}) {
+    ASSERT_NO_FATAL_FAILURE(world->run());
+    expect_near(world->metric("loss"), cpu.metric("loss"), 1e-2);
+    expect_near(world->metric("gradientNorm"), cpu.metric("gradientNorm"), 5e-2);
+  }
+  EXPECT_NE(gpu.log(0).find("host memory"), std::string::npos) << gpu.log(0);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_TRUE(gpu.checkpoint_file(3, file) == again.checkpoint_file(3, file)) << file;
+    EXPECT_FALSE(gpu.checkpoint_file(3, file).empty()) << file;
   }
 }
 

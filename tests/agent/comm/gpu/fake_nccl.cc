@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "agent/comm/reduce.h"
 #include "common/base/check.h"
@@ -82,7 +83,11 @@ size_t bytes_of(const NcclStep& step) {
 
 }  // namespace
 
-FakeNccl::FakeNccl() = default;
+FakeNccl::FakeNccl()
+    : FakeNccl([](void* stream, std::function<void()> kernel) {
+        fake_stream(stream).issue(std::move(kernel));
+      }) {}
+FakeNccl::FakeNccl(Issue issue) : issue_(std::move(issue)) {}
 FakeNccl::~FakeNccl() = default;
 
 Result<NcclId> FakeNccl::make_id() {
@@ -128,7 +133,7 @@ Result<bool> FakeNccl::in_progress(Comm comm) {
   if (!rank.world->is_connected(rank)) return true;
   rank.connects_all = false;
   rank.connects.clear();
-  for (auto& [stream, kernel] : rank.kernels) fake_stream(stream).issue(std::move(kernel));
+  for (auto& [stream, kernel] : rank.kernels) issue_(stream, std::move(kernel));
   rank.kernels.clear();
   if (rank.is_finalized) return rank.world->left < rank.world->size;
   return rank.world->arrived < rank.world->size;

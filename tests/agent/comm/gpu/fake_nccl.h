@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,7 +21,12 @@ namespace lockstep::test {
 // destroyed, a group that isn't closed, and sums other than NCCL's abort the process.
 class FakeNccl final : public NcclApi {
  public:
+  // Puts a kernel into a stream's order; the kernel waits for other ranks' ones.
+  using Issue = std::function<void(void* stream, std::function<void()> kernel)>;
+
   FakeNccl();
+  // On streams other than fake_device.h's.
+  explicit FakeNccl(Issue issue);
   ~FakeNccl() override;
 
   int version() const override { return 22809; }
@@ -51,6 +57,7 @@ class FakeNccl final : public NcclApi {
   void carry_out(const Step& step);
   void run_collective(World& world, uint64_t number);
 
+  const Issue issue_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t ids_ = 0;

@@ -1,0 +1,72 @@
+// Several ranks, each on a CUDA device that the CPU plays, beside one rank on the CPU with the same
+// global batch.
+#include <gtest/gtest.h>
+
+#include "tests/agent/train/emulated_training.h"
+#include "tests/support/emulated_cuda/emulated_device.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSteps = 3;
+
+Trained alone_on_the_cpu(TrainingSetup setup) {
+  setup.accumulation *= setup.ranks;
+  setup.ranks = 1;
+  setup.precision = Precision::kF32;
+  return train_ranks(setup, GradientPath::kCpu, kSteps).front();
+}
+
+struct Way {
+  const char* name;
+  GradientPath path;
+};
+
+class EmulatedRanks : public testing::TestWithParam<Way> {};
+
+TEST_P(EmulatedRanks, TakeTheStepsOfOneRankOnTheCpu) {
+  for (const int64_t ranks : {2, 3}) {
+    const TrainingSetup setup{.device = {}, .accumulation = 1, .ranks = ranks};
+    const Trained expected = alone_on_the_cpu(setup);
+    for (const Trained& rank : train_ranks(setup, GetParam().path, kSteps)) {
+      expect_near(rank.losses, expected.losses, 1e-5);
+      expect_near(rank.norms, expected.norms, 1e-4);
+    }
+  }
+}
+
+TEST_P(EmulatedRanks, OfALlamaInBf16StayCloseToFp32) {
+  const TrainingSetup setup{.device = {},
+                            .precision = Precision::kBf16,
+                            .recompute = Recompute::kOps,
+                            .config = kTinyLlama,
+                            .accumulation = 1,
+                            .ranks = 2};
+  const Trained expected = alone_on_the_cpu(setup);
+  for (const Trained& rank : train_ranks(setup, GetParam().path, kSteps)) {
+    expect_near(rank.losses, expected.losses, 1e-2);
+    expect_near(rank.norms, expected.norms, 5e-2);
+  }
+}
+
+// Whichever stream runs ahead, and whatever threads there are.
+TEST_P(EmulatedRanks, AreTheSameBitForBitInWhateverOrderStreamsRun) {
+  const TrainingSetup setup{.device = {}, .precision = Precision::kBf16, .ranks = 2};
+  Trained first;
+  for (const uint64_t seed : {1, 1, 2, 3, 4, 5, 6}) {
+    emulated_cuda::set_seed(seed);
+    const std::vector<Trained> ranks = train_ranks(setup, GetParam().path, 2);
+    EXPECT_TRUE(ranks[0] == ranks[1]) << "seed " << seed;
+    if (first.losses.empty()) first = ranks[0];
+    EXPECT_EQ(ranks[0].losses, first.losses) << "seed " << seed;
+    EXPECT_TRUE(ranks[0].state == first.state) << "seed " << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, EmulatedRanks,
+                         testing::Values(Way{"ByHostMemory", GradientPath::kHostMemory},
+                                         Way{"ByNccl", GradientPath::kNccl}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace lockstep
