@@ -38,12 +38,6 @@ std::shared_ptr<NcclApi> nccl_on_emulated_streams() {
   });
 }
 
-// Calls body(rank) on a thread for every rank.
-void on_ranks(int64_t ranks, const std::function<void(int)>& body) {
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&body, rank] { body(rank); });
-}
-
 }  // namespace
 
 std::unique_ptr<Communicator> lone_world() {
@@ -119,27 +113,35 @@ std::vector<float> Training::state() {
   return values;
 }
 
-std::vector<Trained> train_ranks(const TrainingSetup& setup, GradientPath path, int64_t steps) {
-  const auto ranks = static_cast<int>(setup.ranks);
-  auto hosts = make_thread_world(ranks).value();
+void on_emulated_ranks(int64_t ranks, GradientPath path,
+                       const std::function<void(Communicator&, Device)>& body) {
+  auto worlds = make_thread_world(static_cast<int>(ranks)).value();
   const auto nccl = path == GradientPath::kNccl ? nccl_on_emulated_streams() : nullptr;
-  std::vector<Trained> trained(hosts.size());
-  if (path != GradientPath::kCpu) emulated_cuda::set_device_count(ranks);
-  on_ranks(ranks, [&](int rank) {
-    const auto at = static_cast<size_t>(rank);
+  if (path != GradientPath::kCpu) emulated_cuda::set_device_count(static_cast<int>(ranks));
+  std::vector<std::jthread> threads;
+  for (std::unique_ptr<Communicator>& host : worlds) {
+    threads.emplace_back([&body, &nccl, path, host = std::move(host)]() mutable {
+      if (path == GradientPath::kCpu) return body(*host, {});
+      const Device device{DeviceType::kCuda, host->rank()};
+      const std::unique_ptr<Communicator> world =
+          make_device_communicator(
+              std::move(host), {.device = device},
+              {.device = make_comm_device(device), .nccl = nccl, .why = "for a test"})
+              .value();
+      body(*world, device);
+    });
+  }
+}
+
+std::vector<Trained> train_ranks(const TrainingSetup& setup, GradientPath path, int64_t steps) {
+  std::vector<Trained> trained(static_cast<size_t>(setup.ranks));
+  on_emulated_ranks(setup.ranks, path, [&](Communicator& world, Device device) {
     TrainingSetup own = setup;
-    own.device = {};
-    std::unique_ptr<Communicator> world = std::move(hosts[at]);
-    if (path != GradientPath::kCpu) {
-      own.device = {DeviceType::kCuda, rank};
-      world = make_device_communicator(
-                  std::move(world), {.device = own.device},
-                  {.device = make_comm_device(own.device), .nccl = nccl, .why = "for a test"})
-                  .value();
-    }
-    Training training(own, *world);
+    own.device = device;
+    Training training(own, world);
     training.train(steps);
-    trained[at] = {training.losses, training.norms, training.state()};
+    trained[static_cast<size_t>(world.rank())] = {training.losses, training.norms,
+                                                  training.state()};
   });
   return trained;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,6 +86,9 @@ enum class GradientPath : uint8_t {
   kHostMemory,  // one emulated device for each rank, gradients by way of host memory
   kNccl,        // the same, by a fake NCCL on the devices' streams
 };
+// Calls body(communicator, device) on a thread for every rank; all of it is gone when it returns.
+void on_emulated_ranks(int64_t ranks, GradientPath path,
+                       const std::function<void(Communicator&, Device)>& body);
 // Of every rank. `setup`'s device is chosen by the path.
 std::vector<Trained> train_ranks(const TrainingSetup& setup, GradientPath path, int64_t steps);
 

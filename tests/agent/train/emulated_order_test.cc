@@ -1,0 +1,101 @@
+// What has streams of its own keeps the order of their operations, whichever stream the device
+// carries out first.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "agent/train/data/device_tokens.h"
+#include "tests/agent/train/emulated_training.h"
+#include "tests/support/emulated_cuda/emulated_device.h"
+
+namespace lockstep {
+namespace {
+
+// Reads memory of the device in the stream's order.
+template <class T>
+void read_in_turn(Stream& stream, const T* from, std::vector<T>& to) {
+  EXPECT_TRUE(emulated_cuda::issue(stream.handle(), [from, &to](uint64_t) {
+                std::copy_n(from, to.size(), to.data());
+                return Status();
+              }).ok());
+}
+
+TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
+  constexpr int64_t kRows = 2, kBatches = 6;
+  constexpr size_t kTokens = kRows * kTinyContext;
+  TemporaryFolder folder;
+  std::string text(4000, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i % 251);
+  const TokenSource source =
+      TokenSource::open({folder.write("text", text), TokenWidth::kByte, 256}).value();
+  const DataSplit split = split_data({.tokens = 4000, .context = kTinyContext}, "text").value();
+  const BatchLoaderOptions options{.shape = {.micro = kRows}, .seed = 7};
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    emulated_cuda::set_seed(seed);
+    Stream compute = Stream::create(kEmulated).value();
+    BatchLoader loader(source, split, options), expected(source, split, options);
+    const auto feed = TokenFeed::create(loader, compute, kTokens).value();
+    std::vector<std::vector<int32_t>> tokens(kBatches, std::vector<int32_t>(kTokens)),
+        targets = tokens;
+    for (size_t i = 0; i < kBatches; ++i) {
+      const DeviceTokens batch = feed->next().value();
+      read_in_turn(compute, batch.tokens, tokens[i]);
+      read_in_turn(compute, batch.targets, targets[i]);
+    }
+    ASSERT_TRUE(compute.synchronize().ok());
+    for (size_t i = 0; i < kBatches; ++i) {
+      const TokenBatch& batch = *expected.next().value();
+      ASSERT_EQ(tokens[i], batch.tokens) << "seed " << seed << ", batch " << i;
+      ASSERT_EQ(targets[i], batch.targets) << "seed " << seed << ", batch " << i;
+    }
+  }
+}
+
+class EmulatedReduction : public testing::TestWithParam<GradientPath> {};
+
+// What the stream was given before the reduction is in it, and what it is given afterwards finds
+// it done.
+TEST_P(EmulatedReduction, HasItsPlaceInTheOrderOfItsStream) {
+  constexpr size_t kCount = 3000;
+  constexpr int kRounds = 4, kRanks = 2;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    emulated_cuda::set_seed(seed);
+    on_emulated_ranks(kRanks, GetParam(), [seed](Communicator& group, Device device) {
+      Stream stream = Stream::create(device).value();
+      const Buffer buffer = Buffer::allocate(device, kCount * sizeof(float)).value();
+      std::vector<std::vector<float>> found(kRounds, std::vector<float>(kCount));
+      std::vector<Work> works;
+      for (int round = 0; round < kRounds; ++round) {
+        const auto value = static_cast<float>(10 * round + group.rank());
+        EXPECT_TRUE(emulated_cuda::issue(stream.handle(), [&buffer, value](uint64_t) {
+                      std::fill_n(buffer.f32(), kCount, value);
+                      return Status();
+                    }).ok());
+        works.push_back(group.start_all_reduce(
+            {.data = buffer.data(), .count = kCount, .device = device, .stream = stream.handle()},
+            ReduceOp::kSum));
+        if (!group.device_traits().is_stream_ordered) {
+          EXPECT_TRUE(works.back().wait().ok());
+        }
+        read_in_turn(stream, buffer.f32(), found[static_cast<size_t>(round)]);
+      }
+      EXPECT_TRUE(stream.synchronize().ok());
+      for (Work& work : works) EXPECT_TRUE(work.wait().ok());
+      for (int round = 0; round < kRounds; ++round) {
+        EXPECT_EQ(found[static_cast<size_t>(round)],
+                  std::vector<float>(kCount, static_cast<float>(20 * round + 1)))
+            << "seed " << seed << ", round " << round;
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, EmulatedReduction,
+                         testing::Values(GradientPath::kHostMemory, GradientPath::kNccl),
+                         [](const auto& info) {
+                           return info.param == GradientPath::kNccl ? "ByNccl" : "ByHostMemory";
+                         });
+
+}  // namespace
+}  // namespace lockstep
