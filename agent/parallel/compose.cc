@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 #include <vector>
+
+#include "agent/model/init.h"
 
 namespace lockstep {
 namespace {
@@ -138,6 +141,7 @@ Status Composition::build_parts() {
   TRY_ASSIGN(norm_, GradientNorm::create(config, store_->arena(), sink_->gradients(),
                                          options_.device, *ops_));
   TRY_ASSIGN(scalars_, StepScalars::create(options_.device, arena_->at(kScalars)));
+  transfer_.emplace(stream_);
   return {};
 }
 
@@ -147,8 +151,8 @@ Result<MicroBatch> Composition::make_micro_batch(PassMode mode) {
 
 Status Composition::broadcast_state(bool moments) {
   const size_t count = moments ? 3 : 1;
-  const std::array<float*, 3> arenas{store_->parameters(), optimizer_->first_moments(),
-                                     optimizer_->second_moments()};
+  const DeviceState mine = state();
+  const std::array<float*, 3> arenas{mine.parameters, mine.first_moments, mine.second_moments};
   for (size_t i = 0; i < count && data_group_->size() > 1; ++i) {
     TRY(data_group_->broadcast({.data = arenas[i],
                                 .count = store_->arena().count,
@@ -160,34 +164,29 @@ Status Composition::broadcast_state(bool moments) {
   return {};
 }
 
-Result<HostState> Composition::state_on_host() {
-  HostState state{.parameters = store_->parameters(),
-                  .first_moments = optimizer_->first_moments(),
-                  .second_moments = optimizer_->second_moments(),
-                  .copied = {}};
-  if (options_.device.type == DeviceType::kCpu) return state;
-  const auto count = static_cast<size_t>(store_->arena().count);
-  TRY_ASSIGN(state.copied,
-             Buffer::allocate({}, 3 * count * sizeof(float), "parameters and moments on the host"));
-  float* to = state.copied.f32();
-  for (float** arena : {&state.parameters, &state.first_moments, &state.second_moments}) {
-    TRY(copy_bytes(stream_, {.to = to, .from = *arena, .bytes = count * sizeof(float)}));
-    *arena = to;
-    to += count;
-  }
-  TRY(stream_.synchronize());
-  return state;
+DeviceState Composition::state() {
+  return {.parameters = store_->parameters(),
+          .first_moments = optimizer_->first_moments(),
+          .second_moments = optimizer_->second_moments()};
 }
 
-Status Composition::take_state(const HostState& state) {
-  if (options_.device.type == DeviceType::kCpu) return {};
-  const size_t bytes = static_cast<size_t>(store_->arena().count) * sizeof(float);
-  TRY(copy_bytes(stream_, {.to = store_->parameters(), .from = state.parameters, .bytes = bytes}));
-  TRY(copy_bytes(stream_,
-                 {.to = optimizer_->first_moments(), .from = state.first_moments, .bytes = bytes}));
-  TRY(copy_bytes(
-      stream_, {.to = optimizer_->second_moments(), .from = state.second_moments, .bytes = bytes}));
-  return stream_.synchronize();
+Status Composition::initialise(uint64_t seed) {
+  const std::vector<ArenaEntry>& entries = store_->arena().entries;
+  std::vector<ValueRun> runs;
+  for (const ArenaEntry& entry : entries) {
+    runs.push_back({store_->parameters() + entry.offset, entry.count});
+  }
+  const std::vector<Parameter> table = parameter_table(options_.config);
+  return transfer_->write(runs, [&](size_t run, int64_t first, std::span<float> to) {
+    const ArenaEntry& entry = entries[run];
+    lockstep::initialise({.parameter = table[static_cast<size_t>(entry.id)],
+                          .entry = entry,
+                          .shard = region_.shard(),
+                          .layers = options_.config.layers,
+                          .seed = seed},
+                         first, to);
+    return Status();
+  });
 }
 
 void Composition::begin_step() {

@@ -12,6 +12,7 @@
 #include "agent/optim/adamw_optimizer.h"
 #include "agent/optim/clip.h"
 #include "agent/parallel/bucketed_sink.h"
+#include "agent/parallel/host_transfer.h"
 #include "agent/parallel/rank_groups.h"
 #include "agent/parallel/replicated_store.h"
 #include "agent/parallel/step_scalars.h"
@@ -38,12 +39,12 @@ struct ComposeOptions {
   Device device;
 };
 
-// Parameters and moments in host memory, in the layout of the parameters' arena.
-struct HostState {
+// What a checkpoint has of a rank, in memory of its device, each in the layout of the parameters'
+// arena.
+struct DeviceState {
   float* parameters = nullptr;
   float* first_moments = nullptr;
   float* second_moments = nullptr;
-  Buffer copied;  // where the device's memory isn't the host's
 };
 
 struct UpdateOptions {
@@ -83,13 +84,15 @@ class Composition {
   // one's pass ends before the other's begins.
   Result<MicroBatch> make_micro_batch(PassMode mode);
 
+  // Zeroes at first. Whoever has written to it, by transfer(), calls broadcast_state() after.
+  DeviceState state();
+  // Between the host and the device, on stream().
+  HostTransfer& transfer() { return *transfer_; }
+  // The parameters of a seed (agent/model/init.h); the moments stay.
+  Status initialise(uint64_t seed);
   // Parameters, and with `moments` the optimizer's too, of the first rank of the data axis to the
   // others.
   Status broadcast_state(bool moments);
-  // The device's own on the CPU, else a copy of it.
-  Result<HostState> state_on_host();
-  // Brings the device what was changed there; broadcast_state() comes after it.
-  Status take_state(const HostState& state);
 
   // Zeroes gradients, losses and norm.
   void begin_step();
@@ -129,6 +132,7 @@ class Composition {
   std::optional<AdamWOptimizer> optimizer_;
   std::optional<GradientNorm> norm_;
   std::optional<StepScalars> scalars_;
+  std::optional<HostTransfer> transfer_;
 };
 
 }  // namespace lockstep

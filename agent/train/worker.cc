@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "agent/comm/topology.h"
-#include "agent/model/init.h"
 #include "agent/train/device_choice.h"
 #include "agent/train/matmul_peak.h"
 #include "agent/train/sample_text.h"
@@ -146,7 +145,8 @@ Status Worker::compose() {
   return {};
 }
 
-ModelState Worker::model_state(const HostState& arenas) const {
+ModelState Worker::model_state() const {
+  const DeviceState arenas = model_->state();
   return {.config = model_config_,
           .shard = {},
           .arena = &model_->store().arena(),
@@ -172,12 +172,10 @@ Status Worker::open_storage() {
   TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest,
              reason_.note(kExitStorageError, checkpoints_->newest()));
   if (newest) {
-    TRY_ASSIGN(const HostState arenas, model_->state_on_host());
-    const Status loaded = load_model_state(newest->path, model_state(arenas));
+    const Status loaded = load_model_state(newest->path, model_state(), model_->transfer());
     const bool other_model = !loaded.ok() && loaded.error().code == Code::kInvalid;
     TRY(reason_.note(other_model ? kExitBadConfig : kExitStorageError, loaded));
     TRY(reason_.note(kExitBadConfig, check_order(newest->manifest.position, newest->path)));
-    TRY(model_->take_state(arenas));
     position_.step = newest->manifest.position.step;
     position_.samples = newest->manifest.position.samples;
     saved_step_ = position_.step;
@@ -192,13 +190,9 @@ Status Worker::open_storage() {
 // Rank 0, without a checkpoint: the weights that the job names, else those of the seed.
 Status Worker::begin_parameters() {
   const std::string& path = config_.train.model.weights.path;
-  const ParameterArena& arena = model_->store().arena();
-  TRY_ASSIGN(const HostState state, model_->state_on_host());
-  if (path.empty()) {
-    initialise_arena(model_config_, arena, {}, position_.weights_seed, state.parameters);
-    return model_->take_state(state);
-  }
-  Status imported = import_weights(path, model_config_, arena, state.parameters);
+  if (path.empty()) return model_->initialise(position_.weights_seed);
+  Status imported = import_weights(path, model_config_, model_->store().arena(),
+                                   model_->state().parameters, model_->transfer());
   if (!imported.ok()) {
     const bool other_model = imported.error().code == Code::kInvalid;
     imported =
@@ -206,7 +200,7 @@ Status Worker::begin_parameters() {
     return reason_.note(other_model ? kExitBadConfig : kExitDataError, imported);
   }
   log_info("beginning with weights", {{"path", path}});
-  return model_->take_state(state);
+  return {};
 }
 
 Status Worker::broadcast() {
@@ -358,12 +352,11 @@ Status Worker::save_if_due() {
   hang_limit_.note_pause();  // the others wait in the next step
   if (!stores()) return {};
   progress_.enter(WorkerPhase::kSaving);
-  TRY_ASSIGN(const HostState arenas, model_->state_on_host());
   const Status saved = checkpoints_->save({.position = position_,
                                            .loss = progress_.numbers().loss,
                                            .round = config_.world.round,
                                            .files = {}},
-                                          model_state_files(model_state(arenas)));
+                                          model_state_files(model_state()), model_->transfer());
   TRY(reason_.note(kExitStorageError, saved));
   progress_.numbers().checkpoint_step = position_.step;
   progress_.enter(WorkerPhase::kTraining);

@@ -54,7 +54,7 @@ class Worker {
   Status sample();
   Status report(const StepMetrics& metrics);
   StepFlops flops_of(double tokens_per_second) const;
-  ModelState model_state(const HostState& arenas) const;
+  ModelState model_state() const;
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
   bool saves_now() const;  // rank 0 does
   bool at_end() const { return position_.step >= config_.train.steps; }

@@ -36,7 +36,6 @@
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
-#include "agent/model/init.h"
 #include "agent/train/device_choice.h"
 #include "agent/train/forming.h"
 #include "agent/train/matmul_peak.h"
@@ -171,20 +170,19 @@ class Bench {
   }
 
   Status begin_parameters(Composition& model) const {
-    TRY_ASSIGN(const HostState state, model.state_on_host());
-    const ParameterArena& arena = model.store().arena();
-    if (options_.weights.empty()) {
-      initialise_arena(work_.config, arena, {}, 1, state.parameters);
-    } else {
-      TRY(import_weights(options_.weights, work_.config, arena, state.parameters));
-    }
-    return model.take_state(state);
+    if (options_.weights.empty()) return model.initialise(1);
+    return import_weights(options_.weights, work_.config, model.store().arena(),
+                          model.state().parameters, model.transfer());
   }
 
   static Result<std::string> digest(Composition& model) {
-    TRY_ASSIGN(const HostState state, model.state_on_host());
-    const auto bytes = static_cast<size_t>(model.store().arena().count) * sizeof(float);
-    return hex(sha256({reinterpret_cast<const char*>(state.parameters), bytes}));
+    const ValueRun parameters{model.state().parameters, model.store().arena().count};
+    Sha256 sha;
+    TRY(model.transfer().read({&parameters, 1}, [&](std::span<const float> values) {
+      sha.update(values.data(), values.size_bytes());
+      return Status();
+    }));
+    return hex(sha.finish());
   }
 
   Status time_steps(Composition& model, Communicator& world, const std::string& path,

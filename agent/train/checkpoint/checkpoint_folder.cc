@@ -103,20 +103,23 @@ Result<std::optional<VerifiedCheckpoint>> CheckpointFolder::newest() const {
 }
 
 Status CheckpointFolder::write_files(const std::string& folder, Manifest manifest,
-                                     std::span<const StoredFile> files) const {
+                                     std::span<const StoredFile> files,
+                                     HostTransfer& transfer) const {
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) return errno_error("[checkpoint] " + folder, error.value());
   manifest.files.clear();
   for (const StoredFile& file : files) {
-    TRY_ASSIGN(const FileDigest digest, write_tensor_file(folder + "/" + file.name, file.tensors));
+    TRY_ASSIGN(const FileDigest digest,
+               write_tensor_file(folder + "/" + file.name, file.tensors, transfer));
     manifest.files.push_back({file.name, digest});
   }
   TRY(write_file_synced(folder + "/" + kManifestName, format_manifest(manifest)));
   return sync_folder(folder);
 }
 
-Status CheckpointFolder::save(Manifest manifest, std::span<const StoredFile> files) {
+Status CheckpointFolder::save(Manifest manifest, std::span<const StoredFile> files,
+                              HostTransfer& transfer) {
   const int64_t step = manifest.position.step;
   const std::string to = folder_of(step);
   const std::string unfinished = path_ + "/" + std::string(kUnfinished);
@@ -124,7 +127,7 @@ Status CheckpointFolder::save(Manifest manifest, std::span<const StoredFile> fil
   const std::string replaced = unfinished + "old-" + std::to_string(step);
   std::error_code error;
   fs::remove_all(writing, error);
-  TRY(write_files(writing, std::move(manifest), files));
+  TRY(write_files(writing, std::move(manifest), files, transfer));
   const bool there = fs::exists(to, error);
   if (there) TRY(rename_folder(to, replaced));
   TRY(rename_folder(writing, to));

@@ -41,13 +41,14 @@ class CheckpointFolder {
 
   // Writes the checkpoint of manifest.position.step (over one of that step that was there), then
   // removes the oldest ones so that `keep` remain. The files' digests are filled in. Errors leave
-  // the older ones as they were.
-  Status save(Manifest manifest, std::span<const StoredFile> files);
+  // the older ones as they were. Beside what the transfer takes, no host memory grows with the
+  // tensors' bytes.
+  Status save(Manifest manifest, std::span<const StoredFile> files, HostTransfer& transfer);
 
  private:
   std::string folder_of(int64_t step) const;
   Status write_files(const std::string& folder, Manifest manifest,
-                     std::span<const StoredFile> files) const;
+                     std::span<const StoredFile> files, HostTransfer& transfer) const;
   void prune(int64_t newest_step) const;
 
   std::string path_;

@@ -27,6 +27,31 @@ std::vector<TensorPiece> pieces_of(const ModelState& state, const Parameter& par
   return pieces;
 }
 
+// One of the files' kinds of tensors.
+Status load_tensors(const TensorFile& file, const ModelState& state, const StateTensor& kind,
+                    HostTransfer& transfer) {
+  const std::vector<Parameter> table = parameter_table(state.config);
+  std::vector<ValueRun> runs;
+  struct Source {
+    const Parameter* parameter;
+    int64_t begin;
+  };
+  std::vector<Source> sources;  // of each run
+  for (const ArenaEntry& entry : state.arena->entries) {
+    const Parameter& parameter = table[static_cast<size_t>(entry.id)];
+    TRY(file.read(parameter.name + kind.suffix, parameter.shape(), {}));  // no pieces: checks alone
+    for (const TensorPiece& piece : pieces_of(state, parameter, entry, state.*kind.arena)) {
+      runs.push_back({piece.data, piece.count});
+      sources.push_back({&parameter, piece.begin});
+    }
+  }
+  return transfer.write(runs, [&](size_t run, int64_t first, std::span<float> to) {
+    const auto& [parameter, begin] = sources[run];
+    const TensorPiece piece{to.data(), begin + first, static_cast<int64_t>(to.size())};
+    return file.read(parameter->name + kind.suffix, parameter->shape(), {&piece, 1});
+  });
+}
+
 }  // namespace
 
 std::vector<StoredFile> model_state_files(const ModelState& state) {
@@ -37,24 +62,17 @@ std::vector<StoredFile> model_state_files(const ModelState& state) {
     for (const ArenaEntry& entry : state.arena->entries) {
       const Parameter& parameter = table[static_cast<size_t>(entry.id)];
       StoredTensor tensor{parameter.name + kind.suffix, parameter.shape(), {}};
-      for (const TensorPiece& piece : pieces_of(state, parameter, entry, state.*kind.arena)) {
-        tensor.pieces.push_back({piece.data, piece.begin, piece.count});
-      }
+      tensor.pieces = pieces_of(state, parameter, entry, state.*kind.arena);
       files.back().tensors.push_back(std::move(tensor));
     }
   }
   return files;
 }
 
-Status load_model_state(const std::string& path, const ModelState& state) {
-  const std::vector<Parameter> table = parameter_table(state.config);
+Status load_model_state(const std::string& path, const ModelState& state, HostTransfer& transfer) {
   for (const StateTensor& kind : kTensors) {
     TRY_ASSIGN(const TensorFile file, TensorFile::open(path + "/" + kind.file));
-    for (const ArenaEntry& entry : state.arena->entries) {
-      const Parameter& parameter = table[static_cast<size_t>(entry.id)];
-      TRY(file.read(parameter.name + kind.suffix, parameter.shape(),
-                    pieces_of(state, parameter, entry, state.*kind.arena)));
-    }
+    TRY(load_tensors(file, state, kind, transfer));
   }
   return {};
 }

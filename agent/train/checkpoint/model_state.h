@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-// What a checkpoint holds of a model, as one rank has it: arenas in host memory, all in the layout
-// of the parameters. Stored are logical tensors, without padding and without a trace of the mesh.
+// What a checkpoint holds of a model, as one rank has it: arenas in memory of its device, all in
+// the layout of the parameters. Stored are logical tensors, without padding and without a trace of
+// the mesh.
 struct ModelState {
   ModelConfig config;
   TensorShard shard;
@@ -27,6 +28,6 @@ std::vector<StoredFile> model_state_files(const ModelState& state);
 
 // Fills the arenas from a checkpoint's folder; padding stays as it is. kInvalid where it belongs to
 // another model.
-Status load_model_state(const std::string& path, const ModelState& state);
+Status load_model_state(const std::string& path, const ModelState& state, HostTransfer& transfer);
 
 }  // namespace lockstep

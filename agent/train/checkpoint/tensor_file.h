@@ -5,29 +5,26 @@
 #include <string>
 #include <vector>
 
+#include "agent/parallel/host_transfer.h"
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/checkpoint/safetensors.h"
 #include "common/base/result.h"
 
 namespace lockstep {
 
-// A run of consecutive elements of a logical tensor, in host memory.
-struct ConstTensorPiece {
-  const float* data = nullptr;
+// A run of consecutive elements of a logical tensor.
+struct TensorPiece {
+  float* data = nullptr;
   int64_t begin = 0;  // element of the logical tensor
   int64_t count = 0;
 };
-struct TensorPiece {
-  float* data = nullptr;
-  int64_t begin = 0;
-  int64_t count = 0;
-};
 
-// A logical tensor to be stored in fp32: the pieces cover it in ascending order, wherever they lie.
+// A logical tensor to be stored in fp32: the pieces cover it in ascending order, wherever they lie
+// in memory of the device that a HostTransfer reads.
 struct StoredTensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::vector<ConstTensorPiece> pieces;
+  std::vector<TensorPiece> pieces;
 };
 
 // A new safetensors file of fp32 tensors that is being written, in the order of its header.
@@ -55,9 +52,10 @@ class TensorFileWriter {
   uint64_t written_ = 0;
 };
 
-// Writes a new safetensors file and syncs it; its size and checksum, taken on the way.
-Result<FileDigest> write_tensor_file(const std::string& path,
-                                     std::span<const StoredTensor> tensors);
+// Writes a new safetensors file and syncs it; its size and checksum, taken on the way, while the
+// transfer brings the values that follow.
+Result<FileDigest> write_tensor_file(const std::string& path, std::span<const StoredTensor> tensors,
+                                     HostTransfer& transfer);
 
 // A safetensors file that is being read. Errors name it, and are kCorrupt where it is at fault.
 class TensorFile {
@@ -67,8 +65,9 @@ class TensorFile {
   const std::string& path() const { return file_.path(); }
   const SafetensorsHeader& header() const { return header_; }
   const TensorInfo* find(const std::string& name) const;
-  // Fills the pieces from the tensor, which is fp32 and has that shape: kInvalid, naming tensor and
-  // both shapes, where it is absent or another one (the file belongs to another model).
+  // Fills the pieces, in host memory, from the tensor, which is fp32 and has that shape: kInvalid,
+  // naming tensor and both shapes, where it is absent or another one (the file belongs to another
+  // model).
   Status read(const std::string& name, const std::vector<int64_t>& shape,
               std::span<const TensorPiece> pieces) const;
   // Bytes of one of the header's tensors, from that one on; they are within it.

@@ -13,79 +13,100 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kElementsAtOnce = 1 << 18;
+constexpr size_t kElementsAtOnce = 1 << 18;
 
-// Calls `visit(first, values)` with the tensor's elements, run by run, in order; an error of its
-// ends it.
-template <class Visit>
-Status each_run(const TensorFile& file, const TensorInfo& tensor, Visit&& visit) {
+// `to` = the tensor's elements from `first` on.
+Status read_floats(const TensorFile& file, const TensorInfo& tensor, int64_t first,
+                   std::span<float> to) {
+  if (to.empty()) return {};
   TRY_ASSIGN(const int64_t count, element_count(tensor.shape));
-  if (count == 0) return {};
-  const int64_t element_bytes = static_cast<int64_t>(tensor.end - tensor.begin) / count;
-  const int64_t run = std::min(count, kElementsAtOnce);
-  std::vector<char> bytes(static_cast<size_t>(run * element_bytes));
-  std::vector<float> values(static_cast<size_t>(run));
-  for (int64_t first = 0; first < count; first += run) {
-    const int64_t now = std::min(run, count - first);
-    TRY(file.read_bytes(tensor, static_cast<uint64_t>(first * element_bytes),
-                        std::span(bytes).first(static_cast<size_t>(now * element_bytes))));
-    decode_floats(tensor.dtype, bytes.data(), now, values.data());
-    TRY(visit(first, std::span<const float>(values).first(static_cast<size_t>(now))));
+  const auto element_bytes = (tensor.end - tensor.begin) / static_cast<uint64_t>(count);
+  std::vector<char> bytes(std::min(to.size(), kElementsAtOnce) * element_bytes);
+  for (size_t done = 0; done < to.size(); done += kElementsAtOnce) {
+    const std::span<float> now = to.subspan(done, std::min(to.size() - done, kElementsAtOnce));
+    const std::span<char> stored = std::span(bytes).first(now.size() * element_bytes);
+    TRY(file.read_bytes(tensor, (static_cast<uint64_t>(first) + done) * element_bytes, stored));
+    decode_floats(tensor.dtype, stored.data(), std::ssize(now), now.data());
   }
   return {};
 }
 
-Status read_floats(const TensorFile& file, const TensorInfo& tensor, float* to) {
-  return each_run(file, tensor, [to](int64_t first, std::span<const float> values) -> Status {
-    std::copy(values.begin(), values.end(), to + first);
+// What fills one run of the arena.
+struct Source {
+  const TensorFile* file = nullptr;
+  const TensorInfo* tensor = nullptr;
+  bool is_transposed = false;
+};
+
+// Reads the values of sources, those of each in ascending order, one source after the other.
+class Reader {
+ public:
+  Status read(const Source& source, int64_t first, std::span<float> to) {
+    if (!source.is_transposed) return read_floats(*source.file, *source.tensor, first, to);
+    if (first == 0) TRY(turn(source));
+    std::copy_n(turned_.begin() + first, to.size(), to.begin());
+    if (first + std::ssize(to) == std::ssize(turned_)) turned_ = {};
     return {};
-  });
-}
-
-// One of the tensors that make a parameter, whose first element is at `to`.
-Status import_tensor(const TensorFile& file, const TensorInfo& tensor,
-                     const StoredTensorInfo& stored, const Parameter& parameter, float* to) {
-  if (!stored.is_transposed) {
-    return read_floats(file, tensor, to + stored.first_row * parameter.dims[1]);
   }
-  std::vector<float> turned(static_cast<size_t>(parameter.count()));
-  TRY(read_floats(file, tensor, turned.data()));
-  transpose(turned.data(), {.rows = tensor.shape[0], .columns = tensor.shape[1]}, to);
-  return {};
-}
+
+ private:
+  Status turn(const Source& source) {
+    const MatrixSize size{.rows = source.tensor->shape[0], .columns = source.tensor->shape[1]};
+    std::vector<float> stored(static_cast<size_t>(size.rows * size.columns));
+    TRY(read_floats(*source.file, *source.tensor, 0, stored));
+    turned_.resize(stored.size());
+    transpose(stored.data(), size, turned_.data());
+    return {};
+  }
+
+  std::vector<float> turned_;  // a transposed source's, until its last value is read
+};
 
 // A tied head is the token embedding by construction: a file that stores it has it twice.
-Status check_head(const TensorFile& file, const TensorInfo& head, const std::string& tokens,
-                  const float* embedding) {
-  return each_run(file, head, [&](int64_t first, std::span<const float> values) -> Status {
-    if (std::memcmp(values.data(), embedding + first, values.size_bytes()) == 0) return {};
-    return invalid(file.path() + ": " + head.name + " differs from " + tokens +
+Status check_head(const WeightFiles& files, const TensorInfo& head, const TensorInfo& tokens) {
+  TRY_ASSIGN(const int64_t count, element_count(head.shape));
+  std::vector<float> ours(std::min(static_cast<size_t>(count), kElementsAtOnce));
+  std::vector<float> theirs(ours.size());
+  for (int64_t first = 0; first < count; first += std::ssize(ours)) {
+    const auto now =
+        static_cast<size_t>(std::min(count - first, static_cast<int64_t>(ours.size())));
+    TRY(read_floats(files.file_of(tokens), tokens, first, std::span(ours).first(now)));
+    TRY(read_floats(files.file_of(head), head, first, std::span(theirs).first(now)));
+    if (std::memcmp(ours.data(), theirs.data(), now * sizeof(float)) == 0) continue;
+    return invalid(files.file_of(head).path() + ": " + head.name + " differs from " + tokens.name +
                    ", expected the same values, or spec.train.model.head: untied");
-  });
+  }
+  return {};
 }
 
 }  // namespace
 
 Status import_weights(const std::string& path, const ModelConfig& config,
-                      const ParameterArena& arena, float* parameters) {
+                      const ParameterArena& arena, float* parameters, HostTransfer& transfer) {
   TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
   const Result<HuggingFaceWeights> weights = match_hugging_face(files.header(), config);
   if (!weights.ok()) return Error{weights.error().code, path + ": " + weights.error().message};
-  std::fill_n(parameters, arena.count, 0.0f);
-  const std::vector<Parameter> table = parameter_table(config);
-  for (const Parameter& parameter : table) {
+  std::vector<ValueRun> runs;
+  std::vector<Source> sources;  // of each run
+  for (const Parameter& parameter : parameter_table(config)) {
     const ArenaEntry* entry = arena.find(parameter.id);
     CHECK(entry != nullptr && entry->count >= parameter.count());
     const std::vector<StoredTensorInfo> stored = hugging_face_tensors(parameter);
     for (size_t i = 0; i < stored.size(); ++i) {
       const TensorInfo& tensor = *weights->parameters[static_cast<size_t>(parameter.id)][i];
-      TRY(import_tensor(files.file_of(tensor), tensor, stored[i], parameter,
-                        parameters + entry->offset));
+      const int64_t columns = parameter.dims[1];
+      runs.push_back(
+          {parameters + entry->offset + stored[i].first_row * columns, stored[i].rows * columns});
+      sources.push_back({&files.file_of(tensor), &tensor, stored[i].is_transposed});
     }
   }
-  if (weights->head == nullptr) return {};
-  return check_head(files.file_of(*weights->head), *weights->head, table[kTokenEmbedding].name,
-                    parameters + arena.find(kTokenEmbedding)->offset);
+  if (weights->head != nullptr) {
+    TRY(check_head(files, *weights->head, *weights->parameters[kTokenEmbedding].front()));
+  }
+  Reader reader;
+  return transfer.write(runs, [&](size_t run, int64_t first, std::span<float> to) {
+    return reader.read(sources[run], first, to);
+  });
 }
 
 }  // namespace lockstep

@@ -7,11 +7,13 @@
 namespace {
 
 std::atomic<int64_t> allocations{0};
+std::atomic<int64_t> requested{0};
 
 }  // namespace
 
 void* operator new(size_t bytes) {
   ++allocations;
+  requested += static_cast<int64_t>(bytes);
   void* memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
@@ -27,6 +29,10 @@ namespace lockstep::testing {
 
 int64_t allocation_count() {
   return allocations;
+}
+
+int64_t allocated_bytes() {
+  return requested;
 }
 
 }  // namespace lockstep::testing

@@ -52,12 +52,11 @@ TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
       Composition& model = **composition;
       EXPECT_EQ(model.place().data, communicator->rank());
       const ParameterArena& arena = model.store().arena();
-      const HostState state = model.state_on_host().value();
+      const DeviceState state = model.state();
       if (communicator->rank() == 0) {
-        initialise_arena(kConfig, arena, {}, 7, state.parameters);
+        ASSERT_TRUE(model.initialise(7).ok());
         state.first_moments[3] = 0.25f;
         state.second_moments[arena.entries.back().offset] = 0.5f;
-        ASSERT_TRUE(model.take_state(state).ok());
       }
       ASSERT_TRUE(model.broadcast_state(true).ok());
       std::vector<float> expected(static_cast<size_t>(arena.count));

@@ -8,6 +8,7 @@
 #include "agent/train/checkpoint/safetensors.h"
 #include "agent/train/checkpoint/tensor_file.h"
 #include "common/base/random.h"
+#include "tests/agent/model/allocation_count.h"
 #include "tests/agent/train/temporary_folder.h"
 
 namespace lockstep {
@@ -119,14 +120,14 @@ TEST(SafetensorsHeader, SurvivesAnyMutation) {
   EXPECT_GT(accepted, 0);
 }
 
-class CheckpointTest : public testing::Test {
+class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointTest() : first_(6), second_(4) {
     std::iota(first_.begin(), first_.end(), 0.5f);
     std::iota(second_.begin(), second_.end(), 100.0f);
   }
 
-  std::vector<StoredFile> files() const {
+  std::vector<StoredFile> files() {
     return {{"model.safetensors",
              {{"w", {2, 3}, {{first_.data(), 0, 2}, {first_.data() + 2, 2, 4}}},
               {"b", {4}, {{second_.data(), 0, 4}}}}},
@@ -140,7 +141,7 @@ class CheckpointTest : public testing::Test {
   }
 
   void save(CheckpointFolder& folder, int64_t step) {
-    const Status saved = folder.save(at_step(step), files());
+    const Status saved = folder.save(at_step(step), files(), host_);
     ASSERT_TRUE(saved.ok()) << saved.error().message;
   }
 
@@ -160,6 +161,7 @@ class CheckpointTest : public testing::Test {
   }
 
   TemporaryFolder folder_;
+  HostTransfer host_;
   std::vector<float> first_;
   std::vector<float> second_;
 };
@@ -180,6 +182,19 @@ TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
   const TensorPiece pieces[] = {{w.data(), 3, 3}, {w.data() + 3, 0, 3}};
   ASSERT_TRUE(file->read("w", {2, 3}, pieces).ok());
   EXPECT_EQ(w, (std::vector<float>{3.5f, 4.5f, 5.5f, 0.5f, 1.5f, 2.5f}));
+}
+
+// However large the tensors are.
+TEST_F(CheckpointTest, IsWrittenWithinAMegabyteOfMemory) {
+  std::vector<float> large(4 << 20, 0.5f);
+  const StoredFile file{"model.safetensors",
+                        {{"large", {std::ssize(large)}, {{large.data(), 0, std::ssize(large)}}}}};
+  CheckpointFolder folder(folder_.path(), 3);
+  const int64_t before = testing::allocated_bytes();
+  ASSERT_TRUE(folder.save(at_step(1), {&file, 1}, host_).ok());
+  EXPECT_LT(testing::allocated_bytes() - before, 1 << 20);
+  EXPECT_GT(testing::allocated_bytes(), before) << "it counts";
+  EXPECT_EQ(newest_step(folder), 1);
 }
 
 TEST_F(CheckpointTest, NamesTheTensorThatAnotherModelHas) {
@@ -297,7 +312,7 @@ TEST_F(CheckpointTest, ReportsAFolderThatCannotBeWritten) {
   folder_.write("file", "x");
   CheckpointFolder folder(folder_.file("file/below"), 3);
   EXPECT_FALSE(folder.prepare().ok());
-  EXPECT_FALSE(folder.save(at_step(1), files()).ok());
+  EXPECT_FALSE(folder.save(at_step(1), files(), host_).ok());
 }
 
 TEST(Manifest, SurvivesARoundTripAndRefusesWhatIsNotOne) {

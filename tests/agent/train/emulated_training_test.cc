@@ -3,34 +3,24 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <iterator>
-#include <numeric>
 #include <string>
 #include <vector>
 
+#include "agent/comm/make_communicator.h"
 #include "agent/train/matmul_peak.h"
-#include "common/layout/model_config.h"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/agent/train/training.h"
+#include "tests/support/emulated_cuda/emulator.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSteps = 4;
-constexpr int64_t kFewSteps = 2;  // where bits are compared: the device is played slowly
-
-// A rank alone, and its world.
-class Alone {
- public:
-  explicit Alone(const TrainingSetup& setup, int64_t steps = 0) : training_(setup, *world_) {
-    training_.train(steps);
+void expect_near(const std::vector<double>& ours, const std::vector<double>& theirs,
+                 double tolerance) {
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_NEAR(ours[i], theirs[i], tolerance * theirs[i]) << "step " << i + 1;
   }
-  Training* operator->() { return &training_; }
-
- private:
-  std::unique_ptr<Communicator> world_ = lone_world();
-  Training training_;
-};
+}
 
 // In fp32 both sum the same products, in other orders.
 void expect_the_same_steps(Alone& cuda, Alone& cpu) {
@@ -126,18 +116,14 @@ INSTANTIATE_TEST_SUITE_P(Families, EmulatedTraining,
                          [](const auto& info) { return std::string(info.param.name); });
 
 // What was saved goes on as what was not.
-TEST(EmulatedDeviceTraining, GoesOnFromWhatTheHostHasSaved) {
-  Alone run({.device = kEmulated}, kFewSteps);
-  const std::vector<float> saved = run->state();
-  Alone other({.device = kEmulated});
-  HostState state = other->model().state_on_host().value();
-  const int64_t count = other->model().store().arena().count;
-  std::copy_n(saved.data(), count, state.parameters);
-  std::copy_n(saved.data() + count, count, state.first_moments);
-  std::copy_n(saved.data() + 2 * count, count, state.second_moments);
-  ASSERT_TRUE(other->model().take_state(state).ok());
-  EXPECT_EQ(other->state(), saved);
-  EXPECT_EQ(other->validate(), run->validate());
+TEST(EmulatedTraining, GoesOnFromWhatTheHostHasSaved) {
+  Training run({.device = kCuda});
+  run.train(kFewSteps);
+  const std::vector<float> saved = run.state();
+  Training other({.device = kCuda});
+  other.set_state(saved);
+  EXPECT_EQ(other.state(), saved);
+  EXPECT_EQ(other.validate(), run.validate());
 }
 
 TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {

@@ -56,7 +56,8 @@ TEST(StoredCheckpoint, OfAnEarlierVersionIsRead) {
   State expected;
   expected.fill();
   State found;
-  const Status loaded = load_model_state((*newest)->path, found.model());
+  HostTransfer host;
+  const Status loaded = load_model_state((*newest)->path, found.model(), host);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
   EXPECT_EQ(found.values, expected.values);
 }
@@ -66,7 +67,8 @@ TEST(StoredCheckpoint, HasTheSameBytesToday) {
   state.fill();
   TemporaryFolder place;
   CheckpointFolder folder(place.path(), 1);
-  ASSERT_TRUE(folder.save(manifest(), model_state_files(state.model())).ok());
+  HostTransfer host;
+  ASSERT_TRUE(folder.save(manifest(), model_state_files(state.model()), host).ok());
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
     const std::string name = std::string("/step-00000007/") + file;
     EXPECT_TRUE(read_file(place.path() + name) == read_file(kStored + name)) << file;

@@ -52,6 +52,7 @@ class HuggingFaceGolden : public ::testing::TestWithParam<std::string> {
     return bytes;
   }
 
+  HostTransfer host_;
   const WeightFiles golden_ = WeightFiles::open(GetParam()).value();
   const ModelConfig config_ = config();
 };
@@ -72,7 +73,7 @@ TEST_P(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
   const auto rows = static_cast<int64_t>(tokens.size());
   testing::TinyGpt gpt(config_, {rows / config_.context, config_.context});
   const Status imported =
-      import_weights(GetParam(), config_, gpt.store.arena(), gpt.store.values().data());
+      import_weights(GetParam(), config_, gpt.store.arena(), gpt.store.values().data(), host_);
   ASSERT_TRUE(imported.ok()) << imported.error().message;
   const double loss = gpt.loss({.tokens = tokens.data(),
                                 .targets = targets.data(),
@@ -86,7 +87,7 @@ TEST_P(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
 TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   const ParameterArena arena = parameter_arena(config_, whole_model(config_));
   std::vector<float> parameters(static_cast<size_t>(arena.count));
-  ASSERT_TRUE(import_weights(GetParam(), config_, arena, parameters.data()).ok());
+  ASSERT_TRUE(import_weights(GetParam(), config_, arena, parameters.data(), host_).ok());
   const ModelState state{.config = config_,
                          .shard = {},
                          .arena = &arena,
@@ -96,7 +97,7 @@ TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   TemporaryFolder folder;
   CheckpointFolder checkpoints(folder.path(), 1);
   const Status saved =
-      checkpoints.save({.position = {.step = 1}, .files = {}}, model_state_files(state));
+      checkpoints.save({.position = {.step = 1}, .files = {}}, model_state_files(state), host_);
   ASSERT_TRUE(saved.ok()) << saved.error().message;
   ASSERT_TRUE(export_weights(folder.path(), folder.file("exported")).ok());
 
@@ -122,7 +123,7 @@ TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   EXPECT_EQ(compared, theirs.size() - (is_llama() ? 8 : 6));
 
   std::vector<float> again(parameters.size());
-  ASSERT_TRUE(import_weights(folder.file("exported"), config_, arena, again.data()).ok());
+  ASSERT_TRUE(import_weights(folder.file("exported"), config_, arena, again.data(), host_).ok());
   EXPECT_EQ(std::memcmp(again.data(), parameters.data(), again.size() * sizeof(float)), 0);
 }
 

@@ -352,16 +352,20 @@ class WeightsTest : public testing::Test {
                            .second_moments = moments.data()};
     CheckpointFolder folder(folder_.file("checkpoints"), 3);
     EXPECT_TRUE(folder.prepare().ok());
-    EXPECT_TRUE(
-        folder.save({.position = {.step = step}, .files = {}}, model_state_files(state)).ok());
+    const Status saved =
+        folder.save({.position = {.step = step}, .files = {}}, model_state_files(state), host_);
+    EXPECT_TRUE(saved.ok());
     return folder_.file("checkpoints") + "/step-0000000" + std::to_string(step);
   }
 
-  // All of a model's arena, from a file; what was in it before must be gone.
+  // All of a model's arena, from a file; what the parameters were before must be gone.
   Result<std::vector<float>> imported(const std::string& file, const ModelConfig& config) {
     const ParameterArena arena = parameter_arena(config, whole_model(config));
-    std::vector<float> parameters(static_cast<size_t>(arena.count), NAN);
-    TRY(import_weights(file, config, arena, parameters.data()));
+    std::vector<float> parameters(static_cast<size_t>(arena.count));
+    for (const Parameter& parameter : parameter_table(config)) {
+      std::fill_n(parameters.data() + arena.find(parameter.id)->offset, parameter.count(), NAN);
+    }
+    TRY(import_weights(file, config, arena, parameters.data(), host_));
     return parameters;
   }
 
@@ -379,6 +383,7 @@ class WeightsTest : public testing::Test {
     return result.ok() ? Status() : Status(result.error());
   }
 
+  HostTransfer host_;
   TemporaryFolder folder_;
   std::vector<float> parameters_;
 };
@@ -462,7 +467,7 @@ TEST_F(WeightsTest, AreNotWrittenOverAFileNorOfWhatIsNoCheckpoint) {
 
 // Checkpoints whose tensors are none of a GPT-2 that can be built; the whole is as a manifest says.
 TEST_F(WeightsTest, OfHostileCheckpointsAreRefusedAndLeaveNothing) {
-  const float zeros[64] = {};
+  float zeros[64] = {};
   const struct {
     std::vector<StoredTensor> tensors;
     const char* words;
@@ -483,7 +488,7 @@ TEST_F(WeightsTest, OfHostileCheckpointsAreRefusedAndLeaveNothing) {
     TemporaryFolder place;
     CheckpointFolder folder(place.path(), 1);
     const StoredFile file{"model.safetensors", c.tensors};
-    ASSERT_TRUE(folder.save({.position = {.step = 1}, .files = {}}, {&file, 1}).ok());
+    ASSERT_TRUE(folder.save({.position = {.step = 1}, .files = {}}, {&file, 1}, host_).ok());
     expect_error(export_status(place.path(), place.file("to")), Code::kInvalid, c.words);
     EXPECT_FALSE(std::filesystem::exists(place.file("to")));
     EXPECT_FALSE(std::filesystem::exists(place.file("to.unfinished")));

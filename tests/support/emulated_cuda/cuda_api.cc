@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/device/device_words.h"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/support/emulated_cuda/memory_use.h"
 
 namespace lockstep::cuda_api {
 
@@ -13,9 +13,29 @@ using emulated_cuda::EmulatedDevice;
 
 namespace {
 
-// Of a stream or an event.
-EmulatedDevice& owner_of(void* handle) {
-  return *device_at(emulated_cuda::index_of_handle(handle), "a handle").value();
+constexpr size_t kAlignment = 256;
+constexpr size_t kPinnedAlignment = 64;
+// As a small GPU's; what is asked for beyond it is refused as there.
+constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
+
+struct Handle {};
+
+Status expect_device(int index, const char* call) {
+  if (index == 0) return {};
+  return call_error({call, __FILE__, __LINE__, {DeviceType::kCuda, index}}, "one device alone");
+}
+
+using emulated_cuda::MemoryKind;
+
+Result<void*> allocate_filled(size_t bytes, MemoryKind kind, int fill, const MemoryWish& wish) {
+  const size_t alignment = kind == MemoryKind::kDevice ? kAlignment : kPinnedAlignment;
+  void* data = nullptr;
+  if (bytes > kMemoryBytes || posix_memalign(&data, alignment, bytes) != 0) {
+    return out_of_memory(wish);
+  }
+  std::memset(data, fill, bytes);
+  emulated_cuda::note_allocation(data, bytes, kind);
+  return data;
 }
 
 }  // namespace
@@ -95,28 +115,39 @@ Result<double> elapsed(int index, const EventPair& events) {
 }
 
 Result<void*> allocate(int index, size_t bytes, std::string_view by) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "allocate"));
-  return device->allocate(bytes, by);
+  TRY(expect_device(index, "allocate"));
+  return allocate_filled(bytes, MemoryKind::kDevice, 0,
+                         {.device = {DeviceType::kCuda, index},
+                          .bytes = bytes,
+                          .by = by,
+                          .free_bytes = kMemoryBytes,
+                          .total_bytes = kMemoryBytes});
 }
 
-void release(int index, void* data) {
-  device_at(index, "release").value()->release(data);
+void release(int, void* data) {
+  emulated_cuda::note_release(data);
+  std::free(data);
 }
 
 Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by) {
-  TRY(device_at(index, "allocate_pinned"));
-  void* data = emulated_cuda::allocate_pinned(bytes);
-  if (data == nullptr) return out_of_memory({.device = {}, .bytes = bytes, .by = by});
-  return data;
+  TRY(expect_device(index, "allocate_pinned"));
+  return allocate_filled(bytes, MemoryKind::kPinned, 0xFF,
+                         {.device = {}, .bytes = bytes, .by = by});
 }
 
 void release_pinned(void* data) {
-  emulated_cuda::release_pinned(data);
+  emulated_cuda::note_release(data);
+  std::free(data);
 }
 
-Status copy(int index, void* stream, const CopyArgs& args) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_at(index, "copy"));
-  return device->copy(stream, args);
+Status copy(int index, void*, const CopyArgs& args) {
+  TRY(expect_device(index, "copy"));
+  if (args.to == nullptr || args.from == nullptr) {
+    return call_error({"copy", __FILE__, __LINE__, {DeviceType::kCuda, index}}, "a null pointer");
+  }
+  emulated_cuda::note_copy(args.to, args.from, args.bytes);
+  std::memmove(args.to, args.from, args.bytes);
+  return {};
 }
 
 }  // namespace lockstep::cuda_api

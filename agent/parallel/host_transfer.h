@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "common/base/result.h"
+#include "kernels/device/device.h"
+
+namespace lockstep {
+
+// Consecutive values in memory of a device.
+struct ValueRun {
+  float* data = nullptr;
+  int64_t count = 0;
+};
+
+// Of each of the two buffers: 8 MiB take a GPU some 0.2 ms to copy, so that what a copy costs
+// beside its bytes is small, and the host far longer to check and to store.
+inline constexpr size_t kTransferPieceBytes = size_t{8} << 20;
+
+// Lets the host read and write values of a device piece by piece, through two page-locked buffers:
+// the device copies one while the host works on the other. However much goes through, that is all
+// of the host's memory that is taken, from the first piece on. On the CPU there is no buffer and no
+// copy: the values are visited where they are, each run as a whole. Move-only; one thread.
+class HostTransfer {
+ public:
+  // The CPU's.
+  HostTransfer() = default;
+  // The stream outlives it; copies are issued on it.
+  explicit HostTransfer(Stream& stream, size_t piece_bytes = kTransferPieceBytes)
+      : stream_(&stream), piece_bytes_(piece_bytes) {}
+  HostTransfer(HostTransfer&&) = default;
+  ~HostTransfer();
+
+  // Calls `visit` with the values of all runs in order, some at a time; they are gone when it
+  // returns. Its error ends the transfer. Others: the device's, kUnavailable where memory is short.
+  using Visit = std::function<Status(std::span<const float> values)>;
+  Status read(std::span<const ValueRun> runs, const Visit& visit);
+
+  // Calls `fill` for all values of all runs in order, some at a time: those of runs[run] from its
+  // element `first` on. They are on the device when it returns; after an error some of them are.
+  using Fill = std::function<Status(size_t run, int64_t first, std::span<float> to)>;
+  Status write(std::span<const ValueRun> runs, const Fill& fill);
+
+ private:
+  struct Slot {
+    PinnedBuffer buffer;
+    Event copied;  // after the last copy from or to the buffer
+  };
+  class Pieces;
+  bool is_cpu() const { return stream_ == nullptr || stream_->device().type == DeviceType::kCpu; }
+  Status reserve();
+  // Issues the copies of the next piece to the slot's buffer, if there is one; its count.
+  Result<int64_t> fetch(Pieces& pieces, Slot& slot);
+
+  Stream* stream_ = nullptr;
+  size_t piece_bytes_ = kTransferPieceBytes;
+  std::array<Slot, 2> slots_;
+};
+
+}  // namespace lockstep

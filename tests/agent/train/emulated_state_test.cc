@@ -1,0 +1,196 @@
+// How the host reads and writes what a model has on a CUDA device that the CPU plays, with the
+// bytes that this takes and moves.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "agent/model/init.h"
+#include "agent/train/checkpoint/model_state.h"
+#include "common/base/random.h"
+#include "tests/agent/train/training.h"
+#include "tests/support/emulated_cuda/memory_use.h"
+
+namespace lockstep {
+namespace {
+
+using emulated_cuda::memory_use;
+using emulated_cuda::MemoryUse;
+
+// A row of numbers on the device, and runs of it.
+struct Numbers {
+  static constexpr int64_t kCount = 1000;
+  Stream stream = Stream::create(kCuda).value();
+  Buffer device = Buffer::allocate(kCuda, kCount * sizeof(float)).value();
+  std::vector<float> host = std::vector<float>(kCount);
+
+  Numbers() {
+    std::iota(host.begin(), host.end(), 1.0f);
+    EXPECT_TRUE(copy_bytes(stream, {device.data(), host.data(), device.bytes()}).ok());
+    EXPECT_TRUE(stream.synchronize().ok());
+  }
+  // Of any lengths, also of none, in any order.
+  std::vector<ValueRun> runs(Random& random, std::vector<float>& values) const {
+    std::vector<ValueRun> some;
+    for (uint64_t n = random.below(8); n-- > 0;) {
+      const auto begin = static_cast<int64_t>(random.below(kCount));
+      const auto count = static_cast<int64_t>(random.below(2) * random.below(kCount - begin + 1));
+      some.push_back({device.f32() + begin, count});
+      values.insert(values.end(), host.begin() + begin, host.begin() + begin + count);
+    }
+    return some;
+  }
+};
+
+TEST(HostTransfer, ReadsAllRunsInOrderThroughBuffersOfAnySize) {
+  Numbers numbers;
+  Random random(3);
+  for (int round = 0; round < 200; ++round) {
+    const size_t piece_bytes = (1 + random.below(round % 2 == 0 ? 5 : 1500)) * sizeof(float);
+    HostTransfer transfer(numbers.stream, piece_bytes);
+    std::vector<float> expected;
+    const std::vector<ValueRun> runs = numbers.runs(random, expected);
+    const MemoryUse before = memory_use();
+    std::vector<float> found;
+    ASSERT_TRUE(transfer
+                    .read(runs,
+                          [&](std::span<const float> values) {
+                            EXPECT_LE(values.size_bytes(), piece_bytes);
+                            found.insert(found.end(), values.begin(), values.end());
+                            return Status();
+                          })
+                    .ok());
+    ASSERT_EQ(found, expected) << "round " << round;
+    EXPECT_EQ(memory_use().pinned_bytes - before.pinned_bytes, 2 * piece_bytes);
+    EXPECT_EQ(memory_use().to_host_bytes - before.to_host_bytes, expected.size() * sizeof(float));
+  }
+}
+
+TEST(HostTransfer, WritesAllRunsThroughBuffersOfAnySize) {
+  Random random(4);
+  for (const size_t floats : {1, 3, 64, 2000}) {
+    Numbers numbers;
+    HostTransfer transfer(numbers.stream, floats * sizeof(float));
+    const std::vector<ValueRun> runs{{numbers.device.f32() + 10, 500},
+                                     {numbers.device.f32() + 600, 0},
+                                     {numbers.device.f32() + 700, 1}};
+    ASSERT_TRUE(transfer
+                    .write(runs,
+                           [&](size_t run, int64_t first, std::span<float> to) {
+                             for (size_t i = 0; i < to.size(); ++i) {
+                               to[i] = static_cast<float>(-1000 * static_cast<int64_t>(run) -
+                                                          first - static_cast<int64_t>(i));
+                             }
+                             return Status();
+                           })
+                    .ok());
+    for (int64_t i = 0; i < Numbers::kCount; ++i) {
+      float expected = numbers.host[static_cast<size_t>(i)];
+      if (i >= 10 && i < 510) expected = static_cast<float>(10 - i);
+      if (i == 700) expected = -2000;
+      ASSERT_EQ(numbers.device.f32()[i], expected) << i << " with " << floats;
+    }
+  }
+}
+
+TEST(HostTransfer, EndsWithTheErrorOfTheHostsPartAndCanBeUsedAgain) {
+  Numbers numbers;
+  HostTransfer transfer(numbers.stream, 64);
+  const ValueRun all{numbers.device.f32(), Numbers::kCount};
+  int calls = 0;
+  const auto fails = [&](auto&&...) { return ++calls == 3 ? Status(corrupt("third")) : Status(); };
+  EXPECT_EQ(transfer.read({&all, 1}, fails).error().message, "third");
+  EXPECT_EQ(calls, 3);
+  calls = 0;
+  EXPECT_EQ(transfer.write({&all, 1}, fails).error().message, "third");
+  EXPECT_EQ(calls, 3);
+  size_t seen = 0;
+  ASSERT_TRUE(transfer
+                  .read({&all, 1},
+                        [&](std::span<const float> values) {
+                          seen += values.size();
+                          return Status();
+                        })
+                  .ok());
+  EXPECT_EQ(seen, static_cast<size_t>(Numbers::kCount));
+}
+
+ModelState state_of(const TrainingSetup& setup, Training& training) {
+  const DeviceState arenas = training.model().state();
+  return {.config = setup.config,
+          .shard = {},
+          .arena = &training.model().store().arena(),
+          .parameters = arenas.parameters,
+          .first_moments = arenas.first_moments,
+          .second_moments = arenas.second_moments};
+}
+
+uint64_t parameter_bytes(const ModelConfig& config) {
+  return static_cast<uint64_t>(parameter_count(config)) * sizeof(float);
+}
+
+// No moment is brought to a device that has zeroes, and nothing is read of it.
+TEST(DeviceState, BeginsWithTheParametersOfTheCpuAndNothingElseIsCopied) {
+  for (const ModelConfig& config : {kConfig, kLlama}) {
+    Training cpu({.device = {}, .config = config});
+    emulated_cuda::reset_memory_use();
+    Training gpu({.device = kCuda, .config = config});
+    const MemoryUse use = memory_use();
+    EXPECT_EQ(use.to_host_bytes, 0u);
+    EXPECT_EQ(use.to_device_bytes, parameter_bytes(config));
+    EXPECT_EQ(gpu.state(), cpu.state());
+  }
+}
+
+// As many bytes are moved as are stored, through two buffers, whatever the model's size.
+TEST(DeviceState, IsSavedAndLoadedThroughTwoBuffers) {
+  const TrainingSetup setup{.device = kCuda};
+  Training gpu(setup);
+  gpu.train(kFewSteps);
+  Training cpu({.device = {}});
+  cpu.set_state(gpu.state());
+
+  TemporaryFolder place;
+  CheckpointFolder of_gpu(place.file("gpu"), 1);
+  CheckpointFolder of_cpu(place.file("cpu"), 1);
+  ASSERT_TRUE(of_gpu.prepare().ok() && of_cpu.prepare().ok());
+  const Manifest manifest{.position = {.step = 2}, .files = {}};
+  const uint64_t pinned = memory_use().pinned_bytes;
+  emulated_cuda::reset_memory_use();
+  Stream stream = Stream::create(kCuda).value();
+  HostTransfer transfer(stream, 512);
+  ASSERT_TRUE(of_gpu.save(manifest, model_state_files(state_of(setup, gpu)), transfer).ok());
+  EXPECT_EQ(memory_use().to_host_bytes, 3 * parameter_bytes(kConfig));
+  EXPECT_EQ(memory_use().to_device_bytes, 0u);
+  EXPECT_EQ(memory_use().pinned_bytes_max - pinned, 2 * 512u);
+
+  ASSERT_TRUE(
+      of_cpu
+          .save(manifest, model_state_files(state_of({.device = {}}, cpu)), cpu.model().transfer())
+          .ok());
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
+    const std::string name = std::string("/step-00000002/") + file;
+    EXPECT_TRUE(read_file(of_gpu.path() + name) == read_file(of_cpu.path() + name)) << file;
+  }
+
+  Training next(setup);
+  emulated_cuda::reset_memory_use();
+  ASSERT_TRUE(
+      load_model_state(of_gpu.path() + "/step-00000002", state_of(setup, next), transfer).ok());
+  EXPECT_EQ(memory_use().to_device_bytes, 3 * parameter_bytes(kConfig));
+  EXPECT_EQ(memory_use().to_host_bytes, 0u);
+  EXPECT_EQ(next.state(), gpu.state());
+}
+
+TEST(DeviceState, TakesNoMoreOfTheHostThanItsTransferSays) {
+  emulated_cuda::reset_memory_use();
+  const uint64_t before = memory_use().pinned_bytes;
+  Training gpu({.device = kCuda});
+  (void)gpu.state();
+  const uint64_t taken = memory_use().pinned_bytes_max - before;
+  EXPECT_GE(taken, 2 * kTransferPieceBytes);
+  EXPECT_LE(taken, 2 * kTransferPieceBytes + 1024) << "beside it the values of a step";
+}
+
+}  // namespace
+}  // namespace lockstep
