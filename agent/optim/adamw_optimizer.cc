@@ -42,7 +42,23 @@ void AdamWOptimizer::step(Stream& stream, const AdamWStep& step) {
                        .epsilon = static_cast<float>(options_.epsilon),
                        .gradient_scale = step.gradient_scale,
                        .device_scale = step.device_scale,
-                       .step = step.step});
+                       .step = step.step,
+                       .rounding_seed = options_.rounding_seed});
+}
+
+void AdamWOptimizer::refresh_copies(Stream& stream, int64_t step) {
+  int64_t first = 0;
+  for (const AdamWTensor& tensor : tensors_) {
+    if (tensor.copy) {
+      ops_->cast(stream, {.x = tensor.parameter,
+                          .out = tensor.copy,
+                          .count = tensor.count,
+                          .rounding_seed = step > 0 ? options_.rounding_seed : 0,
+                          .step = step,
+                          .first = first});
+    }
+    first += tensor.count;
+  }
 }
 
 }  // namespace lockstep

@@ -15,6 +15,8 @@ struct AdamWOptions {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;  // decoupled; of the parameters that the table marks
+  // Of the copies: 0 to nearest even, else stochastically (kernels/ops/adamw.h).
+  uint64_t rounding_seed = 0;
 };
 
 // The flat arenas of one rank, each of arena.count floats in the arena's layout.
@@ -44,6 +46,9 @@ class AdamWOptimizer {
 
   // Updates every parameter; allocates nothing.
   void step(Stream& stream, const AdamWStep& step);
+  // Makes the copies anew, to the bits that they have after that step (0: before the first one, to
+  // nearest), after parameters were loaded or received.
+  void refresh_copies(Stream& stream, int64_t step);
 
   // The moments in the arena's layout, on the device, for checkpoints.
   float* first_moments() { return arenas_.first_moments; }

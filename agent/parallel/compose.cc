@@ -149,8 +149,8 @@ Result<MicroBatch> Composition::make_micro_batch(PassMode mode) {
   return model_->make_micro_batch(shape_of(mode), arena_->workspace(kActivations));
 }
 
-Status Composition::broadcast_state(bool moments) {
-  const size_t count = moments ? 3 : 1;
+Status Composition::broadcast_state(int64_t step) {
+  const size_t count = step > 0 ? 3 : 1;
   const DeviceState mine = state();
   const std::array<float*, 3> arenas{mine.parameters, mine.first_moments, mine.second_moments};
   for (size_t i = 0; i < count && data_group_->size() > 1; ++i) {
@@ -160,7 +160,7 @@ Status Composition::broadcast_state(bool moments) {
                                 .stream = stream_.handle()},
                                0));
   }
-  store_->refresh_copies(*ops_, stream_);
+  optimizer_->refresh_copies(stream_, step);
   return {};
 }
 

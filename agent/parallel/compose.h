@@ -90,9 +90,9 @@ class Composition {
   HostTransfer& transfer() { return *transfer_; }
   // The parameters of a seed (agent/model/init.h); the moments stay.
   Status initialise(uint64_t seed);
-  // Parameters, and with `moments` the optimizer's too, of the first rank of the data axis to the
-  // others.
-  Status broadcast_state(bool moments);
+  // The parameters of the first rank of the data axis to the others, after `step` (from 1 on) with
+  // the moments. Makes the copies for products as that step has left them.
+  Status broadcast_state(int64_t step);
 
   // Zeroes gradients, losses and norm.
   void begin_step();

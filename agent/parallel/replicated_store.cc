@@ -24,9 +24,4 @@ Result<std::span<const ParamView>> ReplicatedStore::get(int64_t block, int64_t v
   return std::span<const ParamView>(views_[static_cast<size_t>(block - stage_.begin)]);
 }
 
-void ReplicatedStore::refresh_copies(const OpTable& ops, Stream& stream) {
-  if (copies() == nullptr) return;
-  ops.cast(stream, {.x = ConstView(parameters()), .out = View(copies()), .count = arena_.count});
-}
-
 }  // namespace lockstep

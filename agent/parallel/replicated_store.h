@@ -8,7 +8,6 @@
 #include "common/base/result.h"
 #include "common/layout/parameters.h"
 #include "kernels/device/device.h"
-#include "kernels/ops/op_table.h"
 
 namespace lockstep {
 
@@ -36,8 +35,6 @@ class ReplicatedStore final : public ParamStore {
   float* parameters() { return parameters_; }
   // What an optimizer keeps up to date; null where there are none.
   Bf16* copies() { return copies_; }
-  // Makes the copies anew, after parameters were loaded or received.
-  void refresh_copies(const OpTable& ops, Stream& stream);
 
  private:
   Stage stage_;

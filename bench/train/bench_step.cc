@@ -160,7 +160,7 @@ class Bench {
                                     .device = options_.device},
                                    *world));
     TRY(begin_parameters(*model));
-    TRY(model->broadcast_state(false));
+    TRY(model->broadcast_state(0));
     measured.memory_bytes = model->memory().bytes;
     if (!options_.tokens.empty()) return time_steps(*model, *world, options_.tokens, measured);
     const std::string path = write_tokens(work_, comm.rank);

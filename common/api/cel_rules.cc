@@ -198,6 +198,10 @@ void add_rules_of_train(std::vector<CelRule>& rules) {
                        of_self("data.validationFraction", "0.0") + " > 0.0",
                    "validation.everySteps without data held back, expected data.validationFraction "
                    "above 0"});
+  rules.push_back({"spec.train",
+                   of_self("rounding", "'nearest'") + " == 'nearest' || " +
+                       of_self("precision", "'fp32'") + " == 'bf16'",
+                   "rounding: stochastic is for precision: bf16"});
   const std::string micro = of_self("micro", "0");
   rules.push_back({"spec.train.batch",
                    micro + " == 0 || " + of_self("global", "8") + " % " + micro + " == 0",

@@ -111,8 +111,10 @@ struct TrainSpec {
   BatchSpec batch;
   OptimizerSpec optimizer;
   std::string precision = "fp32";  // fp32, bf16
+  // Of the bf16 copies of the parameters that products read: nearest, stochastic.
+  std::string rounding = "nearest";
   std::string recompute = "none";  // of activations, in backward: none, ops, blocks
-  int64_t seed = 1;                // of the initial weights
+  int64_t seed = 1;                // of the initial weights, and of stochastic rounding
   int64_t bucketBytes = 4 << 20;   // of gradients that are all-reduced together
   ValidationSpec validation;
   SampleSpec sample;

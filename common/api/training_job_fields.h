@@ -69,7 +69,9 @@ struct Schema<ModelSpec> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "preset",
                 .meaning = "A known size; the fields below then override single dimensions of it.",
-                .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b llama-3.2-1b llama-3.1-8b"},
+                .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b llama-2-7b llama-2-13b "
+                           "llama-2-70b llama-3-8b llama-3-70b llama-3.1-8b llama-3.1-70b "
+                           "llama-3.1-405b llama-3.2-1b llama-3.2-3b"},
           &ModelSpec::preset);
     visit(Field{.name = "family",
                 .meaning = "The architecture of the model. Empty takes the preset's, else gpt2.",
@@ -306,13 +308,22 @@ struct Schema<TrainSpec> {
                 .meaning = "Precision of matrix products; parameters and sums are kept in fp32.",
                 .choices = "fp32 bf16"},
           &TrainSpec::precision);
+    visit(Field{.name = "rounding",
+                .meaning = "How the bf16 copies of the fp32 parameters, which products read with "
+                           "precision: bf16, are rounded: to the nearest even, or stochastically, "
+                           "up or down with the odds of what is cut off, drawn from seed, step "
+                           "and element, so that copies are right on average.",
+                .choices = "nearest stochastic"},
+          &TrainSpec::rounding);
     visit(Field{.name = "recompute",
                 .meaning = "What backward computes again instead of having it kept, to save "
                            "memory: what norms and GELU give, or whole blocks of the model but "
                            "their inputs. The results are the same.",
                 .choices = "none ops blocks"},
           &TrainSpec::recompute);
-    visit(Field{.name = "seed", .meaning = "Seed of the initial parameters.", .minimum = 0},
+    visit(Field{.name = "seed",
+                .meaning = "Seed of the initial parameters, and of stochastic rounding.",
+                .minimum = 0},
           &TrainSpec::seed);
     visit(Field{.name = "bucketBytes",
                 .meaning = "Bytes of gradients that are all-reduced together.",

@@ -40,6 +40,7 @@ struct Rules {
   void check_groups();
   void check_model(const TrainSpec& train);
   void check_batch(const BatchSpec& batch);
+  void check_rounding(const TrainSpec& train);
   void check_steps(const TrainSpec& train);
   void check_failure_rules();
   void check_hang(const FailureRule& rule, const std::string& path);
@@ -257,6 +258,13 @@ void Rules::check_batch(const BatchSpec& batch) {
   }
 }
 
+void Rules::check_rounding(const TrainSpec& train) {
+  if (train.rounding == "nearest" || train.precision == "bf16") return;
+  add("spec.train.rounding", in_quotes(train.rounding) +
+                                 " is of bf16 copies, expected nearest, or spec.train.precision: "
+                                 "bf16");
+}
+
 void Rules::check_steps(const TrainSpec& train) {
   const OptimizerSpec& optimizer = train.optimizer;
   if (optimizer.warmupSteps > train.steps) {
@@ -327,6 +335,7 @@ Problems validate(const TrainingJob& job) {
   if (job.spec.train.has_value()) {
     rules.check_model(*job.spec.train);
     rules.check_batch(job.spec.train->batch);
+    rules.check_rounding(*job.spec.train);
     rules.check_steps(*job.spec.train);
     if (!job.spec.rendezvous.variables.empty()) {
       rules.add("spec.rendezvous.variables", "they are for spec.command, and this job has none");

@@ -14,37 +14,77 @@ struct Preset {
 };
 
 constexpr int64_t kGpt2Vocabulary = 50257;
-// As Llama 3.2 1B's config.json has it; the others change what is theirs.
-constexpr ModelConfig kLlama1B{.layers = 16,
-                               .width = 2048,
-                               .heads = 32,
-                               .context = 131072,
-                               .vocabulary = 128256,
-                               .family = Family::kLlama,
-                               .hidden = 8192,
-                               .tied = true,
-                               .kv_heads = 8,
-                               .rotary_base = 500000,
-                               .rotary_scaling = {.factor = 32}};
 
-constexpr ModelConfig llama_8b() {
-  ModelConfig config = kLlama1B;
-  config.layers = 32;
-  config.width = 4096;
-  config.hidden = 14336;
-  config.tied = false;
+// What Llamas differ in, as the config.json of meta-llama's repositories on Hugging Face have it.
+struct LlamaSize {
+  int64_t layers = 0;
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t hidden = 0;
+};
+constexpr LlamaSize kLlama8B{32, 4096, 32, 8, 14336};
+constexpr LlamaSize kLlama70B{80, 8192, 64, 8, 28672};
+
+constexpr ModelConfig llama(const LlamaSize& size) {
+  return {.layers = size.layers,
+          .width = size.width,
+          .heads = size.heads,
+          .family = Family::kLlama,
+          .hidden = size.hidden,
+          .tied = false,
+          .kv_heads = size.kv_heads};
+}
+
+// Source: Touvron et al., "Llama 2", 2023, table 1.
+constexpr ModelConfig llama_2(const LlamaSize& size) {
+  ModelConfig config = llama(size);
+  config.context = 4096;
+  config.vocabulary = 32000;
+  return config;
+}
+
+// Source: Grattafiori et al., "The Llama 3 herd of models", 2024, table 3.
+constexpr ModelConfig llama_3(const LlamaSize& size) {
+  ModelConfig config = llama(size);
+  config.context = 8192;
+  config.vocabulary = 128256;
+  config.rotary_base = 500000;
+  return config;
+}
+
+constexpr ModelConfig llama_3_1(const LlamaSize& size) {
+  ModelConfig config = llama_3(size);
+  config.context = 131072;
   config.rotary_scaling.factor = 8;
   return config;
 }
 
-constexpr std::array<Preset, 6> kPresets{{
+constexpr ModelConfig llama_3_2(const LlamaSize& size) {
+  ModelConfig config = llama_3_1(size);
+  config.tied = true;
+  config.rotary_scaling.factor = 32;
+  return config;
+}
+
+// GPT-2's: Radford et al., 2019, table 2; its numbers of parameters there are not those of the
+// weights, after which the presets are called.
+constexpr Preset kPresets[] = {
     {"gpt2-124m", {12, 768, 12, 1024, kGpt2Vocabulary}},
     {"gpt2-350m", {24, 1024, 16, 1024, kGpt2Vocabulary}},
     {"gpt2-774m", {36, 1280, 20, 1024, kGpt2Vocabulary}},
     {"gpt2-1.5b", {48, 1600, 25, 1024, kGpt2Vocabulary}},
-    {"llama-3.2-1b", kLlama1B},
-    {"llama-3.1-8b", llama_8b()},
-}};
+    {"llama-2-7b", llama_2({32, 4096, 32, 32, 11008})},
+    {"llama-2-13b", llama_2({40, 5120, 40, 40, 13824})},
+    {"llama-2-70b", llama_2(kLlama70B)},
+    {"llama-3-8b", llama_3(kLlama8B)},
+    {"llama-3-70b", llama_3(kLlama70B)},
+    {"llama-3.1-8b", llama_3_1(kLlama8B)},
+    {"llama-3.1-70b", llama_3_1(kLlama70B)},
+    {"llama-3.1-405b", llama_3_1({126, 16384, 128, 8, 53248})},
+    {"llama-3.2-1b", llama_3_2({16, 2048, 32, 8, 8192})},
+    {"llama-3.2-3b", llama_3_2({28, 3072, 24, 8, 8192})},
+};
 
 constexpr std::array<std::pair<std::string_view, Family>, 2> kFamilies{{
     {"gpt2", Family::kGpt2},

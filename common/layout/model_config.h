@@ -61,9 +61,9 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// gpt2-124m and larger, llama-3.2-1b and larger; kNotFound with the known names for any other.
+// gpt2-124m and larger, llama-2-7b and the like; kNotFound with the known names for any other.
 Result<ModelConfig> model_preset(std::string_view name);
-// Family by family, in the order of their sizes.
+// Family by family, generation by generation, in the order of their sizes.
 std::vector<std::string> model_preset_names();
 
 // Every mistake, each `path.field: what was found, what would be right`; empty if the model can be

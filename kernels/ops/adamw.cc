@@ -5,7 +5,6 @@
 #include "kernels/device/parallel.h"
 #include LOCKSTEP_ISA_HEADER
 #include "kernels/ops/cpu_ops.h"
-#include "kernels/ops/rounding.h"
 #include "kernels/ops/simd.h"
 
 namespace lockstep::LOCKSTEP_ISA {
@@ -55,25 +54,6 @@ void update(const AdamW& args, const Coefficients& c, const AdamWTensor& t, Rang
   });
 }
 
-// The copy in bf16 of the elements of a range; `first` is the index of the tensor's first one.
-void round_copy(const AdamW& args, const AdamWTensor& t, int64_t first, Range range) {
-  const uint64_t key = rounding_key(args.rounding_seed, args.step);
-  Bf16* copy = t.copy.bf16();
-  for (int64_t i = range.begin; i < range.end; ++i) {
-    uint32_t bits = 0;
-    __builtin_memcpy(&bits, t.parameter + i, sizeof bits);
-    copy[i].bits = round_stochastically(bits, mixed_bits(key + static_cast<uint64_t>(first + i)));
-  }
-}
-
-void write_copy(Stream& stream, const AdamW& args, const AdamWTensor& t, int64_t first) {
-  if (args.rounding_seed == 0 || t.copy.dtype != DType::kBf16) {
-    cast(stream, {.x = t.parameter, .out = t.copy, .count = t.count});
-    return;
-  }
-  parallel_for(t.count, kGrain, [&](Range range) { round_copy(args, t, first, range); });
-}
-
 }  // namespace
 
 void adamw(Stream& stream, const AdamW& args) {
@@ -84,7 +64,14 @@ void adamw(Stream& stream, const AdamW& args) {
   for (size_t i = 0; i < args.tensors.size(); ++i) {
     const AdamWTensor& tensor = args.tensors[i];
     parallel_for(tensor.count, kGrain, [&](Range range) { update(args, c, tensor, range); });
-    if (tensor.copy) write_copy(stream, args, tensor, first);
+    if (tensor.copy) {
+      cast(stream, {.x = tensor.parameter,
+                    .out = tensor.copy,
+                    .count = tensor.count,
+                    .rounding_seed = args.rounding_seed,
+                    .step = args.step,
+                    .first = first});
+    }
     first += tensor.count;
   }
 }

@@ -3,6 +3,7 @@
 #include "kernels/device/parallel.h"
 #include LOCKSTEP_ISA_HEADER
 #include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/rounding.h"
 #include "kernels/ops/simd.h"
 
 namespace lockstep::LOCKSTEP_ISA {
@@ -90,6 +91,19 @@ double slot_sum(const SquaredNorm& args, int64_t slot) {
   return sum;
 }
 
+// Indices of the elements count from `first` on, as in AdamW's copies.
+void round_range(const Cast& args, Range range) {
+  const uint64_t key = rounding_key(args.rounding_seed, args.step);
+  const float* x = args.x.f32();
+  Bf16* out = args.out.bf16();
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    uint32_t bits = 0;
+    __builtin_memcpy(&bits, x + i, sizeof bits);
+    out[i].bits =
+        round_stochastically(bits, mixed_bits(key + static_cast<uint64_t>(args.first + i)));
+  }
+}
+
 }  // namespace
 
 void fill(Stream&, const Fill& args) {
@@ -99,6 +113,10 @@ void fill(Stream&, const Fill& args) {
 
 void cast(Stream&, const Cast& args) {
   if (args.x.dtype == DType::kF32 && args.out.dtype == DType::kBf16) {
+    if (args.rounding_seed != 0) {
+      parallel_for(args.count, kGrain, [&](Range range) { round_range(args, range); });
+      return;
+    }
     const float* x = args.x.f32();
     Bf16* out = args.out.bf16();
     parallel_vectors(args.count,

@@ -1,9 +1,12 @@
 #include "kernels/ops/elementwise.h"
 
+#include <type_traits>
+
 #include "kernels/device/cuda/launch.cuh"
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/dispatch.cuh"
 #include "kernels/ops/geometry.h"
+#include "kernels/ops/rounding.h"
 
 namespace lockstep::cuda {
 
@@ -24,6 +27,22 @@ __global__ void convert(const T* x, U* out, int64_t count) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount];
     load_values(values, x + at);
+    store_values(out + at, values);
+  });
+}
+
+// As AdamW rounds its copies: element i has the index first + i.
+template <int N>
+__global__ void round_stochastic(const float* x, Bf16* out, int64_t count, uint64_t key,
+                                 int64_t first) {
+  for_own_elements<float, N>(count, [&](auto pack, int64_t at) {
+    float values[pack.kCount];
+    load_values(values, x + at);
+    for (int i = 0; i < pack.kCount; ++i) {
+      const uint64_t random = mixed_bits(key + static_cast<uint64_t>(first + at + i));
+      const uint32_t bits = round_stochastically(bits_of_float(values[i]), random);
+      values[i] = float_of_bits(bits << 16);  // exact in bf16: storing it changes nothing more
+    }
     store_values(out + at, values);
   });
 }
@@ -63,6 +82,13 @@ void cast(Stream& stream, const Cast& args) {
   dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
     const LaunchShape shape = elements_shape("cast", args.count, N);
     const T* x = elements_of<T>(args.x);
+    if constexpr (std::is_same_v<T, float>) {
+      if (args.out.dtype == DType::kBf16 && args.rounding_seed != 0) {
+        launch(stream, shape, round_stochastic<N>, x, args.out.bf16(), args.count,
+               rounding_key(args.rounding_seed, args.step), args.first);
+        return;
+      }
+    }
     if (args.out.dtype == DType::kF32) {
       launch(stream, shape, convert<T, float, N>, x, args.out.f32(), args.count);
     } else {

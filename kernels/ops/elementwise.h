@@ -15,10 +15,15 @@ struct Fill {
 };
 
 // out = x, dtypes alike or not: fp32 -> bf16 rounds to nearest even, a NaN stays a (quiet) NaN.
+// With a rounding_seed fp32 -> bf16 rounds stochastically instead, to the bits of AdamW's copies
+// (adamw.h) after that step of elements that have the indices from `first` on.
 struct Cast {
   ConstView x = {};
   View out = {};
   int64_t count = 0;
+  uint64_t rounding_seed = 0;  // 0: to nearest
+  int64_t step = 0;
+  int64_t first = 0;
 };
 
 // out = x * factor; out may be x itself.

@@ -181,6 +181,8 @@ const std::vector<Case>& cases() {
       {"model.vocabulary: expected 256",
        "{train: {data: {path: /d}, model: {preset: gpt2-124m, vocabulary: 200}}}",
        "spec.train.model.vocabulary: "},
+      {"rounding: stochastic is for", "{" + kTrain + ", rounding: stochastic}}",
+       "spec.train.rounding: "},
       {"optimizer.warmupSteps", "{" + kTrain + ", optimizer: {warmupSteps: 1001}}}",
        "spec.train.optimizer.warmupSteps: "},
       {"optimizer.minimumLearningRate", "{" + kTrain + ", optimizer: {minimumLearningRate: 0.5}}}",
@@ -305,8 +307,9 @@ const std::vector<Json>& good_documents() {
       job_of("{" + kTrain + "}}"), job_of("{nodes: 2, command: [a, b]}"),
       job_of("{nodes: 4, train: {data: {path: /d, tokenizer: u16, validationFraction: 0.1}, model: "
              "{layers: 2, width: 64, heads: 4, context: 8, vocabulary: 1000}, batch: {global: 16, "
-             "micro: 2}, optimizer: {warmupSteps: 10, minimumLearningRate: 1.0e-5}, validation: "
-             "{everySteps: 10}}, managedBy: a.b/c, failure: {rules: [{action: RestartInPlace, "
+             "micro: 2}, optimizer: {warmupSteps: 10, minimumLearningRate: 1.0e-5}, precision: "
+             "bf16, rounding: stochastic, validation: {everySteps: 10}}, managedBy: a.b/c, "
+             "failure: {rules: [{action: RestartInPlace, "
              "event: Signal}, {action: Fail, exitCodes: [3]}]}}"),
       job_of("{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: llama, heads: 16, "
              "kvHeads: 4, context: 64, ropeScaling: {factor: 2}}}}"),

@@ -58,7 +58,7 @@ TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
         state.first_moments[3] = 0.25f;
         state.second_moments[arena.entries.back().offset] = 0.5f;
       }
-      ASSERT_TRUE(model.broadcast_state(true).ok());
+      ASSERT_TRUE(model.broadcast_state(1).ok());
       std::vector<float> expected(static_cast<size_t>(arena.count));
       initialise_arena(kConfig, arena, {}, 7, expected.data());
       EXPECT_TRUE(std::equal(expected.begin(), expected.end(), model.store().parameters()));

@@ -74,7 +74,7 @@ class Training {
                    .value()),
         loader_(source_, split_, {.shape = kBatch, .seed = 3}) {
     EXPECT_TRUE(model_->initialise(1).ok());
-    EXPECT_TRUE(model_->broadcast_state(false).ok());
+    EXPECT_TRUE(model_->broadcast_state(0).ok());
   }
 
   void train(int64_t steps = kSteps) {

@@ -245,7 +245,8 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
        "spec.train.recompute: found \"all\", expected none, ops or blocks"},
       {"/spec/train/model/preset", "gpt5",
        "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m, "
-       "gpt2-1.5b, llama-3.2-1b or llama-3.1-8b"},
+       "gpt2-1.5b, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3.1-8b, "
+       "llama-3.1-70b, llama-3.1-405b, llama-3.2-1b or llama-3.2-3b"},
       {"/spec/train/data/path", std::string(2000, 'x'),
        "spec.train.data.path: 2000 bytes, expected at most 1024"},
       {"/spec/train/model/weights",
@@ -282,6 +283,9 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
        "spec.train.batch.global: 6 is not a multiple of the 4 data-parallel ranks"},
       {"/spec/rendezvous/port", 65535,
        "spec.rendezvous.port: 65535 leaves no room for 2 processes, expected at most 65534"},
+      {"/spec/train/rounding", "stochastic",
+       "spec.train.rounding: \"stochastic\" is of bf16 copies, expected nearest, or "
+       "spec.train.precision: bf16"},
       {"/spec/train/optimizer/warmupSteps", 101,
        "spec.train.optimizer.warmupSteps: 101 is more than spec.train.steps: 100"},
       {"/spec/train/optimizer/minimumLearningRate", 0.5,

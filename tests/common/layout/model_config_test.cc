@@ -14,16 +14,25 @@
 namespace lockstep {
 namespace {
 
-TEST(ModelPreset, HasThePublishedNumbersOfParameters) {
-  // Llama's are those of the files on Hugging Face.
-  const std::vector<int64_t> published{124'439'808,   354'823'168,   774'030'080,
-                                       1'557'611'200, 1'235'814'400, 8'030'261'248};
+// Of the weights: GPT-2's of OpenAI's, Llama's of the files in meta-llama's repositories on Hugging
+// Face.
+TEST(ModelPreset, HasThePublishedNumberOfParameters) {
+  const std::pair<std::string, int64_t> published[] = {
+      {"gpt2-124m", 124'439'808},        {"gpt2-350m", 354'823'168},
+      {"gpt2-774m", 774'030'080},        {"gpt2-1.5b", 1'557'611'200},
+      {"llama-2-7b", 6'738'415'616},     {"llama-2-13b", 13'015'864'320},
+      {"llama-2-70b", 68'976'648'192},   {"llama-3-8b", 8'030'261'248},
+      {"llama-3-70b", 70'553'706'496},   {"llama-3.1-8b", 8'030'261'248},
+      {"llama-3.1-70b", 70'553'706'496}, {"llama-3.1-405b", 405'853'388'800},
+      {"llama-3.2-1b", 1'235'814'400},   {"llama-3.2-3b", 3'212'749'824},
+  };
   const std::vector<std::string> names = model_preset_names();
-  ASSERT_EQ(names.size(), published.size());
+  ASSERT_EQ(names.size(), std::size(published));
   for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(names[i], published[i].first);
     const Result<ModelConfig> config = model_preset(names[i]);
     ASSERT_TRUE(config.ok()) << names[i];
-    EXPECT_EQ(parameter_count(*config), published[i]) << names[i];
+    EXPECT_EQ(parameter_count(*config), published[i].second) << names[i];
     EXPECT_TRUE(validate(*config).ok()) << names[i];
   }
 }
