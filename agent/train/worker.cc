@@ -124,6 +124,12 @@ Status Worker::load() {
   return begins ? begin_parameters() : Status();
 }
 
+// Any but 0, which stands for rounding to nearest.
+uint64_t Worker::rounding_seed() const {
+  const bool is_stochastic = config_.train.rounding == "stochastic";
+  return is_stochastic ? static_cast<uint64_t>(config_.train.seed) + 1 : 0;
+}
+
 Status Worker::compose() {
   TRY_ASSIGN(const Recompute recompute,
              reason_.note(kExitBadConfig, parse_recompute(config_.train.recompute)));
@@ -137,7 +143,8 @@ Status Worker::compose() {
                                           .optimizer = {.beta1 = optimizer.beta1,
                                                         .beta2 = optimizer.beta2,
                                                         .epsilon = optimizer.epsilon,
-                                                        .weight_decay = optimizer.weightDecay},
+                                                        .weight_decay = optimizer.weightDecay,
+                                                        .rounding_seed = rounding_seed()},
                                           .precision = agreement_.precision,
                                           .recompute = recompute,
                                           .device = device_},
@@ -155,14 +162,15 @@ ModelState Worker::model_state() const {
           .second_moments = arenas.second_moments};
 }
 
-// A position in the data belongs to one order of it. The seed of the parameters may differ: they
-// come from the checkpoint.
-Status Worker::check_order(const TrainingPosition& stored, const std::string& path) const {
-  if (stored.data_seed == position_.data_seed) return {};
-  return invalid("spec.train.data.seed: " + std::to_string(position_.data_seed) + " is not the " +
-                 std::to_string(stored.data_seed) + " of the checkpoint " + path +
-                 ", whose position belongs to that order of the samples; set that seed or another "
-                 "spec.checkpoint.path");
+RunSettings Worker::settings() const {
+  return run_settings(config_.train, source_->count());
+}
+
+// Older versions stored one of the settings alone, beside the position.
+Status Worker::check_run(const VerifiedCheckpoint& checkpoint) const {
+  RunSettings stored = checkpoint.manifest.settings;
+  stored.emplace("spec.train.data.seed", std::to_string(checkpoint.manifest.position.data_seed));
+  return check_settings(settings(), stored, checkpoint.path);
 }
 
 // Rank 0: the newest checkpoint that verifies, if there is one.
@@ -172,10 +180,10 @@ Status Worker::open_storage() {
   TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest,
              reason_.note(kExitStorageError, checkpoints_->newest()));
   if (newest) {
+    TRY(reason_.note(kExitBadConfig, check_run(*newest)));
     const Status loaded = load_model_state(newest->path, model_state(), model_->transfer());
     const bool other_model = !loaded.ok() && loaded.error().code == Code::kInvalid;
     TRY(reason_.note(other_model ? kExitBadConfig : kExitStorageError, loaded));
-    TRY(reason_.note(kExitBadConfig, check_order(newest->manifest.position, newest->path)));
     position_.step = newest->manifest.position.step;
     position_.samples = newest->manifest.position.samples;
     saved_step_ = position_.step;
@@ -211,7 +219,7 @@ Status Worker::broadcast() {
   position_.step = all[0].step;
   position_.samples = all[0].samples;
   matmul_peak_ = all[0].matmul_peak;
-  return reason_.note(kExitPeerLost, model_->broadcast_state(position_.step > 0));
+  return reason_.note(kExitPeerLost, model_->broadcast_state(position_.step));
 }
 
 Status Worker::prepare_steps() {
@@ -353,6 +361,7 @@ Status Worker::save_if_due() {
   if (!stores()) return {};
   progress_.enter(WorkerPhase::kSaving);
   const Status saved = checkpoints_->save({.position = position_,
+                                           .settings = settings(),
                                            .loss = progress_.numbers().loss,
                                            .round = config_.world.round,
                                            .files = {}},

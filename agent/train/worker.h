@@ -7,6 +7,7 @@
 #include "agent/parallel/compose.h"
 #include "agent/train/checkpoint/checkpoint_folder.h"
 #include "agent/train/checkpoint/model_state.h"
+#include "agent/train/checkpoint/run_settings.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/exit_reason.h"
 #include "agent/train/forming.h"
@@ -41,7 +42,9 @@ class Worker {
   Status load();
   Status open_storage();
   Status begin_parameters();
-  Status check_order(const TrainingPosition& stored, const std::string& path) const;
+  RunSettings settings() const;
+  Status check_run(const VerifiedCheckpoint& checkpoint) const;
+  uint64_t rounding_seed() const;
   Status compose();
   Status broadcast();
   Status prepare_steps();

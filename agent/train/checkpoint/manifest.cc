@@ -51,6 +51,17 @@ Result<ManifestFile> read_file_entry(const Json& entry) {
   return file;
 }
 
+Status read_settings(const Json& document, std::map<std::string, std::string>& settings) {
+  const Json* stored = find_member(document, "settings");
+  if (stored == nullptr) return {};
+  if (!stored->is_object()) return bad("settings is not an object");
+  for (const auto& [path, value] : stored->items()) {
+    if (!value.is_string()) return bad("a setting is not text");
+    settings.emplace(path, value.get<std::string>());
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string format_manifest(const Manifest& manifest) {
@@ -60,14 +71,15 @@ std::string format_manifest(const Manifest& manifest) {
         {{"name", file.name}, {"bytes", file.digest.bytes}, {"sha256", hex(file.digest.sha256)}});
   }
   const TrainingPosition& position = manifest.position;
-  const Json document = {{"format", kFormat},
-                         {"step", static_cast<uint64_t>(position.step)},
-                         {"samples", static_cast<uint64_t>(position.samples)},
-                         {"weightsSeed", position.weights_seed},
-                         {"dataSeed", position.data_seed},
-                         {"loss", manifest.loss},
-                         {"round", static_cast<uint64_t>(manifest.round)},
-                         {"files", files}};
+  Json document = {{"format", kFormat},
+                   {"step", static_cast<uint64_t>(position.step)},
+                   {"samples", static_cast<uint64_t>(position.samples)},
+                   {"weightsSeed", position.weights_seed},
+                   {"dataSeed", position.data_seed},
+                   {"loss", manifest.loss},
+                   {"round", static_cast<uint64_t>(manifest.round)},
+                   {"files", files}};
+  if (!manifest.settings.empty()) document["settings"] = manifest.settings;
   return document.dump(2) + "\n";
 }
 
@@ -88,6 +100,7 @@ Result<Manifest> parse_manifest(std::string_view text) {
   if (loss == nullptr || !loss->is_number()) return bad("loss is not a number");
   manifest.loss = loss->get<double>();
   TRY_ASSIGN(manifest.round, count_member(*document, "round"));
+  TRY(read_settings(*document, manifest.settings));
   const Json* files = find_member(*document, "files");
   if (files == nullptr || !files->is_array() || files->empty() || files->size() > kFilesMax) {
     return bad("files is not a list");
