@@ -178,7 +178,7 @@ size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
     bytes = std::max(bytes, matmul_backward_workspace(product, options.precision, device));
   }
   if (!train) return bytes;
-  bytes = std::max(bytes, embedding_backward_workspace({rows, local_vocabulary()}, device));
+  bytes = std::max(bytes, embedding_backward_workspace({rows, local_vocabulary(), width}, device));
   return std::max(bytes, is_llama() ? rmsnorm_backward_workspace(width, device)
                                     : layernorm_backward_workspace(width, device));
 }

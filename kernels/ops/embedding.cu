@@ -1,38 +1,30 @@
 #include "kernels/ops/embedding.h"
 
-#include <algorithm>
-
 #include "kernels/device/cuda/launch.cuh"
 #include "kernels/device/cuda/reduce.cuh"
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/dispatch.cuh"
 #include "kernels/ops/geometry.h"
+#include "kernels/ops/token_sort.cuh"
 
 namespace lockstep::cuda {
 
 namespace {
 
 struct Lookup {
-  const int32_t* tokens;
+  TokensOfShard shard;
   int64_t sequence;
   int64_t width;
-  int64_t vocabulary;
-  int64_t vocabulary_begin;
 };
-
-// The token of a row as a row of the table here, or -1.
-__device__ __forceinline__ int64_t table_row(const Lookup& lookup, int64_t row) {
-  const int64_t token = lookup.tokens[row] - lookup.vocabulary_begin;
-  return token >= 0 && token < lookup.vocabulary ? token : -1;
-}
 
 // Blocks (row, strip of columns); the tables are of type U.
 template <class T, class U, int N>
-__global__ void look_up(const U* table, const U* positions, T* out, Lookup lookup) {
+__global__ void __launch_bounds__(kRowStripThreads)
+    look_up(const U* table, const U* positions, T* out, Lookup lookup) {
   const int64_t row = blockIdx.x;
   const int64_t column = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;
   if (column >= lookup.width) return;
-  const int64_t token = table_row(lookup, row);
+  const int64_t token = table_row(lookup.shard, row);
   float sum[N] = {};
   if (token >= 0) load_values(sum, table + token * lookup.width + column);
   if (positions) {
@@ -43,116 +35,124 @@ __global__ void look_up(const U* table, const U* positions, T* out, Lookup looku
   store_values(out + row * lookup.width + column, sum);
 }
 
-// Backward sorts the rows by their token, those of a token in their order.
-struct Buckets {
-  int32_t* begins;     // [vocabulary+1]: where a token's rows begin; at first their numbers
-  int32_t* cursors;    // [vocabulary+1]
-  int32_t* unordered;  // [rows]
-  int32_t* ordered;    // [rows]
+// Backward's sorted rows, in parts of kTokenPart.
+struct SortedRows {
+  const TokenRow* rows;
+  int64_t count;
+  int32_t vocabulary;  // the token of rows that are not here
+  float* sums;         // [parts][2][width]
+  int64_t width;
+
+  __device__ int32_t token(int64_t at) const { return load_token_row(rows + at).token; }
+  // Of a part's rows of one token that has rows in other parts too: of the first token, or, if that
+  // begins in the part and goes on in the next one, of the last.
+  __device__ float* sum_of(int64_t part, bool of_last) const {
+    return sums + (2 * part + (of_last ? 1 : 0)) * width;
+  }
 };
 
-Buckets buckets_in(void* workspace, const EmbeddingTokens& tokens) {
-  int32_t* begins = static_cast<int32_t*>(workspace);
-  int32_t* cursors = begins + tokens.vocabulary + 1;
-  int32_t* unordered = cursors + tokens.vocabulary + 1;
-  return {begins, cursors, unordered, unordered + tokens.rows};
+template <int N>
+__device__ __forceinline__ void add_to(float* to, const float (&values)[N]) {
+  float sums[N];
+  load_values(sums, to);
+  for (int i = 0; i < N; ++i) sums[i] += values[i];
+  store_values(to, sums);
 }
 
-__device__ __forceinline__ int64_t own_index() {
-  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-
-__global__ void clear_counts(Buckets buckets, int64_t vocabulary) {
-  if (own_index() <= vocabulary) buckets.begins[own_index()] = 0;
-}
-
-__global__ void count_rows(Buckets buckets, int64_t rows, Lookup lookup) {
-  if (own_index() >= rows) return;
-  const int64_t token = table_row(lookup, own_index());
-  if (token >= 0) atomic_add(buckets.begins + token, 1);
-}
-
-// One block: numbers become begins, the last one the number of rows that have a token here. Each
-// thread adds up a run of tokens, the first one then the runs.
-__global__ void add_up_counts(Buckets buckets, int64_t vocabulary) {
-  int32_t* runs = shared_memory<int32_t>();
-  const int64_t size = vocabulary + 1, thread = threadIdx.x;
-  const int64_t begin = size * thread / blockDim.x, end = size * (thread + 1) / blockDim.x;
-  int32_t sum = 0;
-  for (int64_t i = begin; i < end; ++i) sum += buckets.begins[i];
-  runs[thread] = sum;
-  sync_block();
-  if (thread == 0) {
-    int32_t before = 0;
-    for (unsigned i = 0; i < blockDim.x; ++i) {
-      const int32_t run = runs[i];
-      runs[i] = before;
-      before += run;
-    }
-  }
-  sync_block();
-  int32_t before = runs[thread];
-  for (int64_t i = begin; i < end; ++i) {
-    const int32_t count = buckets.begins[i];
-    buckets.begins[i] = before;
-    buckets.cursors[i] = before;
-    before += count;
-  }
-}
-
-// Into the buckets, in whatever order the threads come.
-__global__ void place_rows(Buckets buckets, int64_t rows, Lookup lookup) {
-  if (own_index() >= rows) return;
-  const int64_t token = table_row(lookup, own_index());
-  if (token < 0) return;
-  const int32_t slot = atomic_add(buckets.cursors + token, 1);
-  buckets.unordered[slot] = static_cast<int32_t>(own_index());
-}
-
-// A row's place in its bucket is the number of smaller ones there.
-__global__ void order_rows(Buckets buckets, Lookup lookup) {
-  if (own_index() >= buckets.begins[lookup.vocabulary]) return;
-  const int32_t row = buckets.unordered[own_index()];
-  const int64_t token = table_row(lookup, row);
-  const int32_t begin = buckets.begins[token], end = buckets.begins[token + 1];
-  int32_t smaller = 0;
-  for (int32_t i = begin; i < end; ++i) smaller += buckets.unordered[i] < row ? 1 : 0;
-  buckets.ordered[begin + smaller] = row;
-}
-
-// Blocks (strip of columns, token): the warps take the token's rows in turn, then their sums are
-// added in their order.
+// A warp has a part and a strip of columns. A token whose rows are all here is done; of one that
+// has others in neighbouring parts the sum is kept.
 template <class T, int N>
-__global__ void add_tokens(const T* dout, float* dtable, Buckets buckets, int64_t width,
-                           int64_t first_token) {
-  constexpr int kStrip = kWarpThreads * N;
-  const int64_t token = first_token + blockIdx.y;
-  const int32_t begin = buckets.begins[token], end = buckets.begins[token + 1];
-  if (begin == end) return;
-  float* shared = shared_memory<float>();  // [warps][kStrip]
-  const int64_t column = int64_t{blockIdx.x} * kStrip + lane_index() * N;
+__global__ void __launch_bounds__(kTokenPartWarps* kWarpThreads)
+    add_parts_of_tokens(const T* dout, float* dtable, SortedRows sorted) {
+  constexpr int kAhead = 4;  // rows that are on their way together
+  const int64_t part = int64_t{blockIdx.x} * kTokenPartWarps + warp_index();
+  const int64_t column = (int64_t{blockIdx.y} * kWarpThreads + lane_index()) * N;
+  const int64_t begin = part * kTokenPart;
+  if (begin >= sorted.count || column >= sorted.width) return;
+  const int64_t end = begin + kTokenPart < sorted.count ? begin + kTokenPart : sorted.count;
+
+  int32_t token = sorted.token(begin);
+  bool is_from_before = begin > 0 && sorted.token(begin - 1) == token;
   float sum[N] = {};
-  if (column < width) {
-    for (int32_t i = begin + warp_index(); i < end; i += warp_count()) {
-      float values[N];
-      load_values(values, dout + int64_t{buckets.ordered[i]} * width + column);
-      for (int j = 0; j < N; ++j) sum[j] += values[j];
+  const auto put = [&](bool goes_on) {
+    if (token == sorted.vocabulary) return;
+    if (is_from_before || goes_on) {
+      store_values(sorted.sum_of(part, !is_from_before) + column, sum);
+    } else {
+      add_to(dtable + token * sorted.width + column, sum);
+    }
+  };
+  for (int64_t first = begin; first < end; first += kAhead) {
+    int32_t tokens[kAhead];
+    float values[kAhead][N] = {};
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (first + i >= end) break;
+      const TokenRow row = load_token_row(sorted.rows + first + i);
+      tokens[i] = row.token;
+      if (row.token == sorted.vocabulary) continue;
+      load_values(values[i], dout + row.row * sorted.width + column);
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (first + i >= end) break;
+      if (tokens[i] != token) {
+        put(false);
+        token = tokens[i];
+        is_from_before = false;
+        for (float& s : sum) s = 0.0f;
+      }
+      for (int j = 0; j < N; ++j) sum[j] += values[i][j];
     }
   }
-  for (int j = 0; j < N; ++j) shared[warp_index() * kStrip + lane_index() * N + j] = sum[j];
-  sync_block();
-  for (int i = static_cast<int>(threadIdx.x); i < kStrip; i += static_cast<int>(blockDim.x)) {
-    const int64_t c = int64_t{blockIdx.x} * kStrip + i;
-    if (c >= width) continue;
-    float total = 0.0f;
-    for (int warp = 0; warp < warp_count(); ++warp) total += shared[warp * kStrip + i];
-    dtable[token * width + c] += total;
+  put(end < sorted.count && sorted.token(end) == token);
+}
+
+// How many parts from `part` on begin with the token, which the one at `part` does.
+__device__ __forceinline__ int64_t parts_with(const SortedRows& sorted, int64_t part,
+                                              int32_t token) {
+  int64_t low = part, high = (sorted.count + kTokenPart - 1) / kTokenPart;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (sorted.token(middle * kTokenPart) == token) {
+      low = middle;
+    } else {
+      high = middle;
+    }
   }
+  return high - part;
+}
+
+// The block of the part where a token begins whose rows are in several adds its sums: the warps
+// take them in turn.
+template <int N>
+__global__ void __launch_bounds__(kColumnThreads) join_parts(float* dtable, SortedRows sorted) {
+  const int64_t part = blockIdx.x, begin = part * kTokenPart, end = begin + kTokenPart;
+  if (end >= sorted.count) return;
+  const int32_t token = sorted.token(end - 1);
+  if (token == sorted.vocabulary || sorted.token(end) != token) return;
+  if (begin > 0 && sorted.token(begin - 1) == token) return;
+  const int64_t more = parts_with(sorted, part + 1, token);
+  const int64_t column = (int64_t{blockIdx.y} * kWarpThreads + lane_index()) * N;
+  float sums[1][N] = {};
+  if (column < sorted.width) {
+#pragma unroll 4
+    for (int64_t i = warp_index(); i <= more; i += kColumnWarps) {
+      float values[N];
+      load_values(values, sorted.sum_of(part + i, i == 0) + column);
+      for (int j = 0; j < N; ++j) sums[0][j] += values[j];
+    }
+  }
+  join_warps(sums, shared_memory<float>(), [&](int, int i, float total) {
+    const int64_t c = int64_t{blockIdx.y} * kWarpThreads * N + i;
+    if (c < sorted.width) dtable[token * sorted.width + c] += total;
+  });
 }
 
 // Blocks (position, strip of columns).
 template <class T, int N>
-__global__ void add_positions(const T* dout, float* dpositions, int64_t batch, Lookup lookup) {
+__global__ void __launch_bounds__(kRowStripThreads)
+    add_positions(const T* dout, float* dpositions, int64_t batch, Lookup lookup) {
   const int64_t column = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;
   if (column >= lookup.width) return;
   float sum[N] = {};
@@ -169,27 +169,20 @@ __global__ void add_positions(const T* dout, float* dpositions, int64_t batch, L
   store_values(to, sum);
 }
 
-void sort_rows(Stream& stream, const Buckets& buckets, int64_t rows, const Lookup& lookup) {
-  constexpr int kRuns = 1024;
-  const auto each_row = [&](const char* name) { return elements_shape(name, rows, 1); };
-  launch(stream, elements_shape("clear_counts", lookup.vocabulary + 1, 1), clear_counts, buckets,
-         lookup.vocabulary);
-  launch(stream, each_row("count_rows"), count_rows, buckets, rows, lookup);
-  launch(stream,
-         {.name = "add_up_counts", .threads = kRuns, .shared_bytes = kRuns * sizeof(int32_t)},
-         add_up_counts, buckets, lookup.vocabulary);
-  launch(stream, each_row("place_rows"), place_rows, buckets, rows, lookup);
-  launch(stream, each_row("order_rows"), order_rows, buckets, lookup);
+template <class Args>
+Lookup lookup_of(const Args& args) {
+  CHECK(args.vocabulary < INT32_MAX);
+  return {.shard = {.tokens = args.tokens,
+                    .begin = args.vocabulary_begin,
+                    .number = static_cast<int32_t>(args.vocabulary)},
+          .sequence = args.sequence,
+          .width = args.width};
 }
 
 }  // namespace
 
 void embedding_forward(Stream& stream, const EmbeddingForward& args) {
-  const Lookup lookup{.tokens = args.tokens,
-                      .sequence = args.sequence,
-                      .width = args.width,
-                      .vocabulary = args.vocabulary,
-                      .vocabulary_begin = args.vocabulary_begin};
+  const Lookup lookup = lookup_of(args);
   CHECK(!args.position_table || args.position_table.dtype == args.token_table.dtype);
   const PackedRows rows{.dtype = args.out.dtype,
                         .width = args.width,
@@ -208,22 +201,20 @@ void embedding_forward(Stream& stream, const EmbeddingForward& args) {
 }
 
 void embedding_backward(Stream& stream, const EmbeddingBackward& args) {
-  const EmbeddingTokens tokens{.rows = args.batch * args.sequence, .vocabulary = args.vocabulary};
+  const EmbeddingTokens tokens{
+      .rows = args.batch * args.sequence, .vocabulary = args.vocabulary, .width = args.width};
   if (tokens.rows == 0) return;
-  const Lookup lookup{.tokens = args.tokens,
-                      .sequence = args.sequence,
-                      .width = args.width,
-                      .vocabulary = args.vocabulary,
-                      .vocabulary_begin = args.vocabulary_begin};
+  const Lookup lookup = lookup_of(args);
   const PackedRows rows{
       .dtype = args.dout.dtype,
       .width = args.width,
       .begins = {args.dout.data, args.dtoken_table.data, args.dposition_table.data}};
-  const Buckets buckets = buckets_in(args.workspace.data, tokens);
+  const TokenWorkspace at = token_workspace(tokens);
+  auto* workspace = static_cast<char*>(args.workspace.data);
   if (args.dtoken_table) {
     CHECK(tokens.rows <= INT32_MAX);
-    CHECK(args.workspace.bytes >= embedding_backward_workspace(tokens, DeviceType::kCuda));
-    sort_rows(stream, buckets, tokens.rows, lookup);
+    CHECK(args.workspace.bytes >= at.bytes && reinterpret_cast<uintptr_t>(workspace) % 16 == 0);
+    sort_rows(stream, tokens, lookup.shard, workspace);
   }
   dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
     const T* dout = elements_of<T>(args.dout);
@@ -232,11 +223,14 @@ void embedding_backward(Stream& stream, const EmbeddingBackward& args) {
              add_positions<T, N>, dout, args.dposition_table.f32(), args.batch, lookup);
     }
     if (!args.dtoken_table) return;
-    for (int64_t first = 0; first < args.vocabulary; first += kBlocksMax.y) {
-      const int64_t count = std::min(args.vocabulary - first, kBlocksMax.y);
-      launch(stream, column_sums_shape("embedding_backward_tokens", args.width, count, N, 1),
-             add_tokens<T, N>, dout, args.dtoken_table.f32(), buckets, args.width, first);
-    }
+    const SortedRows sorted{.rows = reinterpret_cast<const TokenRow*>(workspace + at.sorted),
+                            .count = tokens.rows,
+                            .vocabulary = lookup.shard.number,
+                            .sums = reinterpret_cast<float*>(workspace + at.sums),
+                            .width = args.width};
+    float* dtable = args.dtoken_table.f32();
+    launch(stream, token_parts_shape(tokens, N), add_parts_of_tokens<T, N>, dout, dtable, sorted);
+    launch(stream, token_joins_shape(tokens, N), join_parts<N>, dtable, sorted);
   });
 }
 

@@ -23,8 +23,11 @@ struct EmbeddingForward {
 };
 
 // dtoken_table[token] += dout, dposition_table[t] += sum over b of dout, in an order that the
-// tokens alone fix: on the CPU that of (b,t), on CUDA sums of every eighth row of a token in that
-// order.
+// tokens alone fix. On the CPU that of (b,t). On CUDA the rows are sorted by their token, in the
+// order of (b,t); the rows of a token within each 32 of the sorted ones are added in turn, then,
+// where it has rows in several of these, every eighth sum, and these eight. The work there does not
+// depend on how often a token comes: for each 9 bits of the vocabulary's number the sort reads a
+// row's 8 bytes twice and writes them once; then dout is read once.
 struct EmbeddingBackward {
   const int32_t* tokens = nullptr;  // [B,T]
   ConstView dout = {};              // [B,T,C]
@@ -35,18 +38,17 @@ struct EmbeddingBackward {
   int64_t width = 0;
   int64_t vocabulary = 0;
   int64_t vocabulary_begin = 0;
-  Workspace workspace = {};  // embedding_backward_workspace({B*T, vocabulary}, device type)
+  Workspace workspace = {};  // embedding_backward_workspace({B*T, vocabulary, C}, device type)
 };
 
 struct EmbeddingTokens {
-  int64_t rows = 0;  // B*T, below 2^31 on CUDA
-  int64_t vocabulary = 0;
+  int64_t rows = 0;        // B*T, below 2^31 on CUDA
+  int64_t vocabulary = 0;  // below 2^31 on CUDA
+  int64_t width = 0;       // C
 };
 
-// On CUDA the rows are sorted by token first: two integers each for rows and tokens.
-constexpr size_t embedding_backward_workspace(const EmbeddingTokens& tokens, DeviceType device) {
-  const int64_t integers = 2 * (tokens.rows + tokens.vocabulary + 1);
-  return device == DeviceType::kCpu ? 0 : static_cast<size_t>(integers) * sizeof(int32_t);
-}
+// On CUDA, aligned to 16 bytes: C/4 bytes a row of partial sums, and for the sort 16 a row and at
+// most 128 KiB.
+size_t embedding_backward_workspace(const EmbeddingTokens& tokens, DeviceType device);
 
 }  // namespace lockstep

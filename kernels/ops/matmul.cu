@@ -157,35 +157,30 @@ ConstView prepared_bias(Stream& stream, const MatmulForward& args) {
 
 // parts[blockIdx.y, column] = the sum of one part's rows; a warp's rows first, then the warps.
 template <class Value, int kValues>
-__global__ void __launch_bounds__(kWarpThreads* kColumnWarps)
+__global__ void __launch_bounds__(kColumnThreads)
     column_sum_parts(const Value* x, int64_t rows, int64_t columns, int64_t rows_at_once,
                      float* parts) {
   constexpr int kBlockColumns = kWarpThreads * kValues;
-  auto* warps = shared_memory<float[kBlockColumns]>();
   const int64_t column = int64_t{blockIdx.x} * kBlockColumns + lane_index() * kValues;
   const int64_t begin = int64_t{blockIdx.y} * rows_at_once;
   const int64_t end = begin + rows_at_once < rows ? begin + rows_at_once : rows;
-  float sums[kValues] = {};
+  float sums[1][kValues] = {};
   if (column < columns) {
 #pragma unroll 4
     for (int64_t row = begin + warp_index(); row < end; row += kColumnWarps) {
       float values[kValues];
       load_values(values, x + row * columns + column);
-      for (int i = 0; i < kValues; ++i) sums[i] += values[i];
+      for (int i = 0; i < kValues; ++i) sums[0][i] += values[i];
     }
   }
-  for (int i = 0; i < kValues; ++i) warps[warp_index()][lane_index() * kValues + i] = sums[i];
-  sync_block();
-  for (int i = static_cast<int>(threadIdx.x); i < kBlockColumns; i += kWarpThreads * kColumnWarps) {
+  join_warps(sums, shared_memory<float>(), [&](int, int i, float total) {
     const int64_t to = int64_t{blockIdx.x} * kBlockColumns + i;
-    if (to >= columns) continue;
-    float sum = 0.0f;
-    for (int warp = 0; warp < kColumnWarps; ++warp) sum += warps[warp][i];
-    parts[int64_t{blockIdx.y} * columns + to] = sum;
-  }
+    if (to < columns) parts[int64_t{blockIdx.y} * columns + to] = total;
+  });
 }
 
-__global__ void column_sum_total(const float* parts, int64_t count, int64_t columns, float* sums) {
+__global__ void __launch_bounds__(kElementThreads)
+    column_sum_total(const float* parts, int64_t count, int64_t columns, float* sums) {
   const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (column >= columns) return;
   float sum = 0.0f;

@@ -27,7 +27,7 @@ struct NormForwardRows {
 // A warp has a row, and every lane the same columns of it in each pass, so that rows may be
 // changed in place. Sums are of h as it is stored.
 template <class T, int N, bool kCentred>
-__global__ void norm_forward(NormForwardRows<T> args) {
+__global__ void __launch_bounds__(kWarpRowThreads) norm_forward(NormForwardRows<T> args) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index();
   if (row >= args.rows) return;
   const int64_t begin = row * args.width;
@@ -94,7 +94,7 @@ struct NormBackwardRows {
 
 // dx, a warp for each row, in place as above.
 template <class T, int N, bool kCentred>
-__global__ void norm_backward_rows(NormBackwardRows<T> args) {
+__global__ void __launch_bounds__(kWarpRowThreads) norm_backward_rows(NormBackwardRows<T> args) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index();
   if (row >= args.rows) return;
   const int64_t begin = row * args.width;
@@ -137,13 +137,12 @@ __global__ void norm_backward_rows(NormBackwardRows<T> args) {
 // The sums of a strip of columns over a part of the rows: the warps take its rows in turn, then
 // their sums are added in their order.
 template <class T, int N, bool kCentred>
-__global__ void norm_backward_columns(NormBackwardRows<T> args) {
+__global__ void __launch_bounds__(kColumnThreads) norm_backward_columns(NormBackwardRows<T> args) {
   constexpr int kStrip = kWarpThreads * N, kSums = kCentred ? 2 : 1;
-  float* shared = shared_memory<float>();  // [warps][kSums][kStrip]
   const int64_t column = int64_t{blockIdx.x} * kStrip + lane_index() * N;
   const int64_t row_begin = args.rows * blockIdx.y / gridDim.y;
   const int64_t row_end = args.rows * (int64_t{blockIdx.y} + 1) / gridDim.y;
-  float dweight[N] = {}, dbias[N] = {};
+  float sums[kSums][N] = {};  // of dweight and, last, dbias
   if (column < args.width) {
     for (int64_t row = row_begin + warp_index(); row < row_end; row += warp_count()) {
       float dy[N], h[N];
@@ -151,30 +150,22 @@ __global__ void norm_backward_columns(NormBackwardRows<T> args) {
       load_values(h, args.h + row * args.width + column);
       const float mean = kCentred ? args.mean[row] : 0.0f, scale = args.reciprocal_std[row];
       for (int j = 0; j < N; ++j) {
-        dweight[j] += dy[j] * (h[j] - mean) * scale;
-        dbias[j] += dy[j];
+        sums[0][j] += dy[j] * (h[j] - mean) * scale;
+        if constexpr (kCentred) sums[1][j] += dy[j];
       }
     }
   }
-  float* own = shared + warp_index() * kSums * kStrip + lane_index() * N;
-  for (int j = 0; j < N; ++j) {
-    own[j] = dweight[j];
-    if (kCentred) own[kStrip + j] = dbias[j];
-  }
-  sync_block();
-  for (int i = static_cast<int>(threadIdx.x); i < kSums * kStrip;
-       i += static_cast<int>(blockDim.x)) {
-    const int64_t c = int64_t{blockIdx.x} * kStrip + i % kStrip;
-    if (c >= args.width) continue;
-    float sum = 0.0f;
-    for (int warp = 0; warp < warp_count(); ++warp) sum += shared[warp * kSums * kStrip + i];
-    args.parts[(int64_t{blockIdx.y} * kSums + i / kStrip) * args.width + c] = sum;
-  }
+  join_warps(sums, shared_memory<float>(), [&](int sum, int i, float total) {
+    const int64_t c = int64_t{blockIdx.x} * kStrip + i;
+    if (c >= args.width) return;
+    args.parts[(int64_t{blockIdx.y} * kSums + sum) * args.width + c] = total;
+  });
 }
 
 // to[column] += the parts' sums in their order; `stride` elements lie between parts.
 template <class T>
-__global__ void add_parts(const T* parts, int64_t count, int64_t stride, T* to, int64_t width) {
+__global__ void __launch_bounds__(kElementThreads)
+    add_parts(const T* parts, int64_t count, int64_t stride, T* to, int64_t width) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (column >= width) return;
   T sum = 0;

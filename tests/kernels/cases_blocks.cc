@@ -18,15 +18,6 @@ std::string text(int64_t n) {
   return std::to_string(n);
 }
 
-std::vector<int32_t> random_tokens(int64_t count, int64_t below) {
-  Random random(static_cast<uint64_t>(count));
-  std::vector<int32_t> tokens(index(count));
-  for (int32_t& token : tokens) {
-    token = static_cast<int32_t>(random.below(static_cast<uint64_t>(below)));
-  }
-  return tokens;
-}
-
 void layernorm_reference(const LayerNormSizes& sizes, Doubles& d) {
   const std::vector<double>&x = d["x"], &weight = d["weight"], &bias = d["bias"];
   const std::vector<double> none(x.size(), 0.0);
@@ -78,18 +69,37 @@ void attention_row(const AttentionShape& s, int64_t b, int64_t h, int64_t t, Dou
 
 }  // namespace
 
+// As frequent as bytes are in English text: a space is every sixth, and the rest fall off.
+std::vector<int32_t> tokens_of_batch(BatchTokens tokens, int64_t rows, int64_t below) {
+  Random random(static_cast<uint64_t>(rows));
+  std::vector<int32_t> result(index(rows), static_cast<int32_t>(below / 2));
+  if (tokens == BatchTokens::kOne) return result;
+  for (int32_t& token : result) {
+    auto bound = static_cast<uint64_t>(below);
+    if (tokens == BatchTokens::kBytes) {
+      bound = random.below(6) == 0 ? 1 : 1 + random.below(1 + random.below(bound));
+    }
+    token = static_cast<int32_t>(random.below(bound));
+  }
+  return result;
+}
+
 OpCase embedding(const EmbeddingSizes& s) {
   const int64_t rows = s.batch * s.sequence;
   OpCase c;
   c.name = "embedding B=" + text(s.batch) + " T=" + text(s.sequence) + " C=" + text(s.width) +
-           " V=" + text(s.vocabulary) + (s.vocabulary_begin > 0 ? " sharded" : "");
+           " V=" + text(s.vocabulary) + (s.vocabulary_begin > 0 ? " sharded" : "") +
+           (s.tokens == BatchTokens::kOne     ? " one token"
+            : s.tokens == BatchTokens::kBytes ? " bytes"
+                                              : "");
   c.inputs = {{"table", s.vocabulary * s.width}, {"positions", s.sequence * s.width}};
-  c.ints["tokens"] = random_tokens(rows, s.vocabulary + 2 * s.vocabulary_begin);
+  c.ints["tokens"] = tokens_of_batch(s.tokens, rows, s.vocabulary + 2 * s.vocabulary_begin);
   c.outputs = {{"out", rows * s.width}};
   c.activations = {"out"};
   c.loss_outputs = {"out"};
   c.gradients = {{"table", true}, {"positions", true}};
-  c.workspace_bytes = embedding_backward_workspace({rows, s.vocabulary}, DeviceType::kCuda);
+  c.workspace_bytes =
+      embedding_backward_workspace({rows, s.vocabulary, s.width}, DeviceType::kCuda);
   c.forward_bytes = 12.0 * static_cast<double>(rows * s.width);
   c.backward_bytes = c.forward_bytes;
   c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {

@@ -232,33 +232,100 @@ TEST(EmulatedOps, NothingHappensForNoElements) {
   EXPECT_EQ(sum.get().front(), 0.0);
 }
 
-// With values whose sums depend on their order, unlike those of the cases, which fp32 adds exactly.
-std::vector<float> embedding_gradient(const std::vector<int32_t>& tokens, uint64_t seed) {
-  constexpr int64_t kVocabulary = 5, kWidth = 36;
-  const auto rows = static_cast<int64_t>(tokens.size());
-  const size_t bytes = embedding_backward_workspace({rows, kVocabulary}, DeviceType::kCuda);
-  OnDevice<int32_t> device_tokens(tokens), workspace(std::vector<int32_t>(bytes / 4, -1));
-  OnDevice<float> dout(random_floats(tokens.size() * kWidth, 11));
-  OnDevice<float> dtable(std::vector<float>(kVocabulary * kWidth, 0.1f));
+struct Lookups {
+  std::vector<int32_t> tokens;
+  int64_t vocabulary = 0;
+  int64_t width = 1;
+  int64_t vocabulary_begin = 0;
+};
+
+// The table's gradient, added to 0.5, for values that no sum rounds or (`rounds`) whose sums depend
+// on their order.
+std::vector<float> embedding_gradient(const Lookups& l, uint64_t seed, bool rounds) {
+  const auto rows = static_cast<int64_t>(l.tokens.size());
+  const size_t bytes =
+      embedding_backward_workspace({rows, l.vocabulary, l.width}, DeviceType::kCuda);
+  OnDevice<int32_t> tokens(l.tokens);
+  OnDevice<char> workspace(std::vector<char>(bytes, -1));
+  std::vector<float> values = random_floats(l.tokens.size() * static_cast<size_t>(l.width), 11);
+  if (!rounds)
+    std::ranges::transform(values, values.begin(), [](float x) { return std::round(x); });
+  OnDevice<float> dout(values);
+  OnDevice<float> dtable(std::vector<float>(static_cast<size_t>(l.vocabulary * l.width), 0.5f));
   Stream stream = device_stream();
   emulated_cuda::set_seed(seed);
-  cuda().embedding_backward(stream, {.tokens = device_tokens.data(),
+  cuda().embedding_backward(stream, {.tokens = tokens.data(),
                                      .dout = dout.data(),
                                      .dtoken_table = dtable.data(),
                                      .batch = 1,
                                      .sequence = rows,
-                                     .width = kWidth,
-                                     .vocabulary = kVocabulary,
+                                     .width = l.width,
+                                     .vocabulary = l.vocabulary,
+                                     .vocabulary_begin = l.vocabulary_begin,
                                      .workspace = {workspace.data(), bytes}});
   expect_ok(stream.synchronize());
   return dtable.get();
 }
 
-TEST(EmulatedEmbedding, AddsTheRowsOfATokenInTheirOrder) {
-  std::vector<int32_t> tokens(700);
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 5);
-  const std::vector<float> first = embedding_gradient(tokens, 1);
-  for (uint64_t seed = 2; seed <= 5; ++seed) EXPECT_EQ(embedding_gradient(tokens, seed), first);
+std::vector<float> expected_gradient(const Lookups& l) {
+  const std::vector<float> dout = random_floats(l.tokens.size() * static_cast<size_t>(l.width), 11);
+  std::vector<float> table(static_cast<size_t>(l.vocabulary * l.width), 0.5f);
+  for (size_t i = 0; i < dout.size(); ++i) {
+    const int64_t token = l.tokens[i / static_cast<size_t>(l.width)] - l.vocabulary_begin;
+    if (token < 0 || token >= l.vocabulary) continue;
+    table[static_cast<size_t>(token * l.width) + i % static_cast<size_t>(l.width)] +=
+        std::round(dout[i]);
+  }
+  return table;
+}
+
+constexpr BatchTokens kAllBatches[] = {BatchTokens::kAny, BatchTokens::kOne, BatchTokens::kBytes};
+
+// With one, two and three digits; rows of less than a part, whole ones, several blocks of the sort.
+TEST(EmulatedEmbedding, AddsEveryRowOfAnyBatchToItsToken) {
+  for (const int64_t vocabulary : {1, 511, 512, 300000}) {
+    for (const int64_t rows : {1, 32, 33, 64, 1025, 2500}) {
+      for (const BatchTokens batch : kAllBatches) {
+        const Lookups l{.tokens = tokens_of_batch(batch, rows, vocabulary),
+                        .vocabulary = vocabulary};
+        ASSERT_EQ(embedding_gradient(l, 1, false), expected_gradient(l))
+            << vocabulary << " tokens, " << rows << " rows, batch " << static_cast<int>(batch);
+      }
+    }
+  }
+}
+
+TEST(EmulatedEmbedding, LeavesOutTheTokensOfOtherShards) {
+  for (const BatchTokens batch : kAllBatches) {
+    const Lookups l{.tokens = tokens_of_batch(batch, 300, 60),
+                    .vocabulary = 20,
+                    .width = 5,
+                    .vocabulary_begin = 20};
+    EXPECT_EQ(embedding_gradient(l, 1, false), expected_gradient(l));
+  }
+}
+
+TEST(EmulatedEmbedding, AddsTheRowsOfATokenInTheSameOrderEveryTime) {
+  for (const BatchTokens batch : kAllBatches) {
+    const Lookups l{.tokens = tokens_of_batch(batch, 1200, 300), .vocabulary = 300, .width = 4};
+    const std::vector<float> first = embedding_gradient(l, 1, true);
+    for (uint64_t seed = 2; seed <= 4; ++seed) EXPECT_EQ(embedding_gradient(l, seed, true), first);
+  }
+}
+
+// By each thread for itself, rows and tables, but for the tokens as they are given: two passes of
+// the sort read and write a row 4 times, then each lane reads it and what belongs to it; most is
+// what the 256 threads that join 32 rows look up.
+TEST(EmulatedEmbedding, WorksAsMuchWhateverTheTokensAre) {
+  constexpr int64_t kRows = 4000;
+  for (const BatchTokens batch : kAllBatches) {
+    const Lookups l{.tokens = tokens_of_batch(batch, kRows, 1000), .vocabulary = 1000, .width = 4};
+    const uint64_t before = emulated_cuda::wide_accesses();
+    embedding_gradient(l, 1, true);
+    const uint64_t accesses = emulated_cuda::wide_accesses() - before;
+    EXPECT_GE(accesses, 6 * kRows);
+    EXPECT_LE(accesses, 100 * kRows) << static_cast<int>(batch);
+  }
 }
 
 // The unaligned path of a kernel that is else given whole packs.

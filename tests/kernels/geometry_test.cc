@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "kernels/ops/embedding_geometry.h"
 #include "kernels/ops/tensor_batch.h"
 
 namespace lockstep {
@@ -80,6 +81,62 @@ TEST(Geometry, PartsAreAsManyAsRowsAreWorth) {
   EXPECT_EQ(row_parts(1, 128), 1);
   EXPECT_EQ(row_parts(65, 128), 2);
   EXPECT_EQ(row_parts(65536, 128), 128);
+}
+
+TEST(EmbeddingGeometry, SortsAsManyDigitsAsTheTokensHave) {
+  const auto passes = [](int64_t vocabulary) {
+    return token_sort_plan({.rows = 1, .vocabulary = vocabulary, .width = 1}).passes;
+  };
+  EXPECT_EQ(passes(0), 1);
+  EXPECT_EQ(passes(256), 1);
+  EXPECT_EQ(passes(511), 1);
+  EXPECT_EQ(passes(512), 2) << "rows that are not here have the token 512";
+  EXPECT_EQ(passes(50304), 2);
+  EXPECT_EQ(passes((1 << 18) - 1), 2);
+  EXPECT_EQ(passes(1 << 18), 3);
+  EXPECT_EQ(passes(INT32_MAX), 4);
+}
+
+TEST(EmbeddingGeometry, CoversTheRowsInShapesThatEveryGpuTakes) {
+  for (const int64_t rows : {int64_t{1}, int64_t{1024}, int64_t{1025}, int64_t{65536},
+                             int64_t{1} << 24, int64_t{INT32_MAX}}) {
+    const EmbeddingTokens tokens{.rows = rows, .vocabulary = 50304, .width = 1600};
+    const TokenSortPlan plan = token_sort_plan(tokens);
+    EXPECT_EQ(plan.rows_at_once % kTokenSortThreads, 0);
+    EXPECT_LE(plan.counting_shape.blocks.x, 64);
+    EXPECT_EQ(plan.placing_shape.blocks, plan.counting_shape.blocks);
+    EXPECT_GE(plan.counting_shape.blocks.x * plan.rows_at_once, rows);
+    EXPECT_LT((plan.counting_shape.blocks.x - 1) * plan.rows_at_once, rows);
+    EXPECT_GE(token_parts(rows) * kTokenPart, rows);
+    for (const int per_lane : {1, 4, 8}) {
+      const LaunchShape parts = token_parts_shape(tokens, per_lane);
+      const LaunchShape joins = token_joins_shape(tokens, per_lane);
+      EXPECT_GE(parts.blocks.x * kTokenPartWarps, token_parts(rows));
+      EXPECT_GE(parts.blocks.y * kWarpThreads * per_lane, 1600);
+      EXPECT_EQ(joins.blocks, (Extent{.x = token_parts(rows), .y = parts.blocks.y}));
+      EXPECT_EQ(joins.threads, kColumnThreads);
+      for (const LaunchShape& shape : {plan.counting_shape, plan.placing_shape, parts, joins}) {
+        EXPECT_TRUE(is_launchable(shape)) << shape.name;
+      }
+    }
+  }
+}
+
+TEST(EmbeddingGeometry, KeepsItsWorkspaceApart) {
+  const EmbeddingTokens tokens{.rows = 65536, .vocabulary = 50304, .width = 768};
+  const TokenWorkspace at = token_workspace(tokens);
+  EXPECT_EQ(at.sums, 0);
+  EXPECT_EQ(at.unsorted, 65536 * 768 / 4);
+  EXPECT_EQ(at.sorted - at.unsorted, 65536 * 8);
+  EXPECT_EQ(at.counts - at.sorted, 65536 * 8);
+  EXPECT_EQ(at.bytes - at.counts, 64 * 512 * 4);
+  EXPECT_EQ(embedding_backward_workspace(tokens, DeviceType::kCuda), at.bytes);
+  EXPECT_EQ(embedding_backward_workspace(tokens, DeviceType::kCpu), 0);
+  // Rows and counts where they are read 8 and 4 bytes at a time, also for odd sizes.
+  const TokenWorkspace odd = token_workspace({.rows = 33, .vocabulary = 3, .width = 7});
+  EXPECT_EQ(odd.unsorted % 8, 0);
+  EXPECT_EQ(odd.sorted % 8, 0);
+  EXPECT_EQ(odd.counts % 4, 0);
 }
 
 TEST(TensorBatch, FindsTheTensorOfEveryBlock) {

@@ -62,7 +62,8 @@ std::vector<OpCase> test_cases() {
   std::vector<OpCase> cases = matmul_cases();
   for (const EmbeddingSizes& sizes :
        {EmbeddingSizes{1, 1, 1, 1}, EmbeddingSizes{3, 5, 17, 7}, EmbeddingSizes{2, 65, 130, 11},
-        EmbeddingSizes{2, 9, 16, 6, 4}}) {
+        EmbeddingSizes{2, 9, 16, 6, 4}, EmbeddingSizes{2, 75, 9, 40, 0, BatchTokens::kOne},
+        EmbeddingSizes{2, 700, 3, 256, 0, BatchTokens::kBytes}}) {
     cases.push_back(embedding(sizes));
   }
   for (const int64_t rows : {1, 3, 70}) {
@@ -130,6 +131,8 @@ std::vector<OpCase> cuda_cases() {
     cases.push_back(rmsnorm({.rows = 130, .width = 272, .residual = residual}));
   }
   cases.push_back(embedding({3, 40, 272, 300}));
+  cases.push_back(embedding({2, 67, 264, 700, 0, BatchTokens::kBytes}));
+  cases.push_back(embedding({2, 67, 264, 40, 0, BatchTokens::kOne}));
   cases.push_back(classifier({.rows = 3, .columns = 2064, .vocabulary = 2050}));
   cases.push_back(swiglu({3, 1040}));
   cases.push_back(rotary({.batch = 2, .sequence = 5, .heads = 4, .head_dim = 64, .kv_heads = 2}));

@@ -148,10 +148,14 @@ struct ClassifierSizes {
   int64_t rows = 0, columns = 0, vocabulary = 0;
   int64_t shards = 0;  // 0: the fused form; else columns are split and the three passes run
 };
+// Which tokens a batch has: any, one alone, or as a text has bytes, most of them few of 256.
+enum class BatchTokens : uint8_t { kAny, kOne, kBytes };
 struct EmbeddingSizes {
   int64_t batch = 0, sequence = 0, width = 0, vocabulary = 0;
   int64_t vocabulary_begin = 0;
+  BatchTokens tokens = BatchTokens::kAny;
 };
+std::vector<int32_t> tokens_of_batch(BatchTokens tokens, int64_t rows, int64_t below);
 
 struct AdamWSizes {
   std::vector<int64_t> counts;  // of the tensors

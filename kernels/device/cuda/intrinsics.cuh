@@ -43,6 +43,11 @@ __device__ __forceinline__ uint32_t ballot(bool predicate) {
   return __ballot_sync(kAllLanes, predicate);
 }
 
+// The number of ones.
+__device__ __forceinline__ int count_bits(uint32_t bits) {
+  return __popc(bits);
+}
+
 // --- memory ---
 
 // The block's shared memory, aligned to 128 bytes, of unknown content.

@@ -37,6 +37,17 @@ __device__ __forceinline__ T reduce_warp(T value, Combine combine) {
   return value;
 }
 
+// The sum of the lanes before; 0 for the first one.
+__device__ __forceinline__ int32_t add_lanes_before(int32_t value) {
+  int32_t sum = value;
+#pragma unroll
+  for (int distance = 1; distance < kWarpThreads; distance *= 2) {
+    const int32_t before = shuffle_up(sum, distance);
+    if (lane_index() >= distance) sum += before;
+  }
+  return sum - value;
+}
+
 // Over the threads of a block; all threads get the result. Shared memory for one T a warp, which
 // may be used again afterwards.
 template <class T, class Combine>
@@ -48,6 +59,24 @@ __device__ __forceinline__ T reduce_block(T value, Combine combine, T* shared) {
   for (int warp = 1; warp < warp_count(); ++warp) result = combine(result, shared[warp]);
   sync_block();
   return result;
+}
+
+// Of the warps' sums for a strip of 32 * N columns, whose lanes have N neighbouring ones each:
+// body(sum, column in the strip, total) for all of them, the warps added in their order. Shared
+// memory for warps * kSums * 32 * N floats.
+template <int kSums, int N, class Body>
+__device__ __forceinline__ void join_warps(const float (&own)[kSums][N], float* shared, Body body) {
+  constexpr int kStrip = kWarpThreads * N, kAll = kSums * kStrip;
+  float* of_lane = shared + warp_index() * kAll + lane_index() * N;
+  for (int sum = 0; sum < kSums; ++sum) {
+    for (int i = 0; i < N; ++i) of_lane[sum * kStrip + i] = own[sum][i];
+  }
+  sync_block();
+  for (int i = static_cast<int>(threadIdx.x); i < kAll; i += static_cast<int>(blockDim.x)) {
+    float total = 0.0f;
+    for (int warp = 0; warp < warp_count(); ++warp) total += shared[warp * kAll + i];
+    body(i / kStrip, i % kStrip, total);
+  }
 }
 
 }  // namespace lockstep::cuda

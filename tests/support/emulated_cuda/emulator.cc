@@ -106,6 +106,7 @@ class Machine {
 };
 
 thread_local Machine machine;
+thread_local constinit uint64_t accesses = 0;
 
 void Machine::thread_main(void*) {
   (*machine.body_)();
@@ -292,6 +293,14 @@ void perform(const std::vector<Copy>& copies) {
 
 Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread, uint64_t seed) {
   return machine.run(shape, thread, seed);
+}
+
+uint64_t wide_accesses() {
+  return accesses;
+}
+
+void count_access() {
+  ++accesses;
 }
 
 void wait_for_block(std::source_location at) {

@@ -29,6 +29,10 @@ struct Index3 {
 // that names a lane that isn't there; an access that is not aligned.
 Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread, uint64_t seed);
 
+// Loads, stores and copies of 8 or 16 bytes by the threads of this host thread's launches, since it
+// began: what an algorithm costs, whatever the machine.
+uint64_t wide_accesses();
+
 // What follows is called from within kernels alone; the stand-ins for the intrinsics use it.
 
 // Waits for all threads of the block.
@@ -50,6 +54,8 @@ void exchange_in_warp(WarpRequest& request);
 void* shared_memory();
 // Ends the kernel with an error of these words, which live on.
 [[noreturn]] void fault(const char* words, std::source_location at);
+
+void count_access();
 
 // Copies that a thread has begun and that are done later (cp.async): at the latest by wait(), at
 // the earliest then too.

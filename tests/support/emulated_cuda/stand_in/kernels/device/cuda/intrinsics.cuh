@@ -65,6 +65,9 @@ T shuffle_up(T value, int distance, Site at = Site::current()) {
   return shuffle_from(value, this_lane() - distance, at);
 }
 uint32_t ballot(bool predicate, Site at = Site::current());
+inline int count_bits(uint32_t bits) {
+  return std::popcount(bits);
+}
 
 template <class T>
 T* shared_memory() {
@@ -79,6 +82,7 @@ struct Words4 {
 };
 
 inline void expect_aligned(const void* address, size_t bytes, Site at) {
+  emulated_cuda::count_access();
   if (reinterpret_cast<uintptr_t>(address) % bytes != 0) {
     emulated_cuda::fault("an access of several bytes that is not aligned to them", at);
   }
