@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Dependencies point down: every include of the tree against the table of DESIGN.md, section 4.
 
-Also: third parties stay where they are adapted, includes of ours are quoted and root-relative, and
-a source includes its own header first. The waiver list may only shrink.
+Also: third parties stay where they are adapted, includes of ours are quoted and root-relative, a
+source includes its own header first, and every CUDA kernel says how many threads a block of it has,
+so that it gets no more registers than they share. The waiver list may only shrink.
 """
 import pathlib
 import re
@@ -52,6 +53,7 @@ WAIVERS: set[tuple[str, str]] = set()  # (file, included), each with its reason 
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 ABSENT = re.compile(r"^\s*#\s*if(def|ndef)?\b.*\b(HAVE|WITH|USE)_", re.IGNORECASE)
+KERNEL = re.compile(r"__global__\s+void\s+(?!__launch_bounds__)(\w+)")
 
 
 def sources():
@@ -86,6 +88,11 @@ def check_third_party(path, included, errors):
             errors.append(f"{path}: includes {included}; {name} stays in {', '.join(homes)}")
 
 
+def check_kernels(path, text, errors):
+    for kernel in KERNEL.findall(text):
+        errors.append(f"{path}: {kernel} has no __launch_bounds__")
+
+
 def check_file(file, errors):
     path = file.relative_to(ROOT).as_posix()
     if folder_of(path) is None:
@@ -93,7 +100,9 @@ def check_file(file, errors):
         return 0
     count = 0
     first = None
-    for line in file.read_text().splitlines():
+    text = file.read_text()
+    check_kernels(path, text, errors)
+    for line in text.splitlines():
         if ABSENT.match(line):
             errors.append(f"{path}: absence is a twin file, not `{line.strip()}`")
         match = INCLUDE.match(line)
@@ -116,11 +125,13 @@ def check_file(file, errors):
 
 
 def self_test():
-    """The check itself can fail: an upward include and a stray third party are found."""
+    """The check itself can fail: an upward include and a stray third party are found, a kernel without bounds."""
     errors = []
     check_ours("kernels/ops/x.cc", "tests/layers_test.py", errors)
     check_third_party("agent/train/x.cc", "cpprest/http_client.h", errors)
-    assert len(errors) == 2, errors
+    check_kernels("kernels/ops/x.cu", "__global__ void __launch_bounds__(32) a()", errors)
+    check_kernels("kernels/ops/x.cu", "template <class T>\n__global__ void\n b(T x) {", errors)
+    assert len(errors) == 3, errors
 
 
 def main():

@@ -94,7 +94,7 @@ __device__ __forceinline__ void update(const Settings& s, float scale, const Ten
   if (t.copy) write_copy(s, t, at, p);
 }
 
-__global__ void adamw_step(const Batch __grid_constant__ batch) {
+__global__ void __launch_bounds__(kBatchThreads) adamw_step(const Batch __grid_constant__ batch) {
   const Settings& s = batch.settings;
   const float scale = s.device_scale ? s.gradient_scale * *s.device_scale : s.gradient_scale;
   if (s.device_scale && !(scale - scale == 0.0f)) return;

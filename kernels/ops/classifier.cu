@@ -95,8 +95,9 @@ __device__ __forceinline__ void write_gradient(T* row, const Columns& columns, c
 
 // A target past the vocabulary is a bug of the caller's: its loss is NaN.
 template <class T, int N>
-__global__ void classify(T* logits, const int32_t* targets, float* losses, Columns columns,
-                         bool gradient, float scale) {
+__global__ void __launch_bounds__(kBlockRowThreads)
+    classify(T* logits, const int32_t* targets, float* losses, Columns columns, bool gradient,
+             float scale) {
   T* row = logits + int64_t{blockIdx.x} * columns.count;
   const int64_t target = targets[blockIdx.x];
   const bool counted = target >= 0, known = target < columns.live;
@@ -115,7 +116,8 @@ __global__ void classify(T* logits, const int32_t* targets, float* losses, Colum
 }
 
 template <class T, int N>
-__global__ void find_maxima(const T* logits, float* maxima, Columns columns) {
+__global__ void __launch_bounds__(kBlockRowThreads)
+    find_maxima(const T* logits, float* maxima, Columns columns) {
   const T* row = logits + int64_t{blockIdx.x} * columns.count;
   float highest = kLowest;
   for_columns<N>(columns.live, [&](int64_t column) {
@@ -130,8 +132,9 @@ __global__ void find_maxima(const T* logits, float* maxima, Columns columns) {
 }
 
 template <class T, int N>
-__global__ void sum_exponentials(T* logits, const int32_t* targets, const float* maxima,
-                                 float* sums, float* target_logits, Columns columns) {
+__global__ void __launch_bounds__(kBlockRowThreads)
+    sum_exponentials(T* logits, const int32_t* targets, const float* maxima, float* sums,
+                     float* target_logits, Columns columns) {
   T* row = logits + int64_t{blockIdx.x} * columns.count;
   const int64_t target = targets[blockIdx.x] - columns.begin;
   const bool here = targets[blockIdx.x] >= 0 && target >= 0 && target < columns.live;
@@ -155,9 +158,9 @@ __global__ void sum_exponentials(T* logits, const int32_t* targets, const float*
 }
 
 template <class T, int N>
-__global__ void finish(T* logits, const int32_t* targets, const float* sums,
-                       const float* target_logits, float* losses, Columns columns, bool gradient,
-                       float scale) {
+__global__ void __launch_bounds__(kBlockRowThreads)
+    finish(T* logits, const int32_t* targets, const float* sums, const float* target_logits,
+           float* losses, Columns columns, bool gradient, float scale) {
   const bool counted = targets[blockIdx.x] >= 0;
   const float sum = sums[blockIdx.x];
   if (threadIdx.x == 0) {

@@ -13,7 +13,7 @@ namespace lockstep::cuda {
 namespace {
 
 template <class T, int N>
-__global__ void fill_all(T* out, int64_t count, float value) {
+__global__ void __launch_bounds__(kElementThreads) fill_all(T* out, int64_t count, float value) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount];
     for (float& v : values) v = value;
@@ -23,7 +23,7 @@ __global__ void fill_all(T* out, int64_t count, float value) {
 
 // From T to U, and 16 bytes of T at a time.
 template <class T, class U, int N>
-__global__ void convert(const T* x, U* out, int64_t count) {
+__global__ void __launch_bounds__(kElementThreads) convert(const T* x, U* out, int64_t count) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount];
     load_values(values, x + at);
@@ -48,7 +48,8 @@ __global__ void round_stochastic(const float* x, Bf16* out, int64_t count, uint6
 }
 
 template <class T, int N>
-__global__ void multiply(const T* x, T* out, int64_t count, float factor) {
+__global__ void __launch_bounds__(kElementThreads)
+    multiply(const T* x, T* out, int64_t count, float factor) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount];
     load_values(values, x + at);
@@ -58,7 +59,8 @@ __global__ void multiply(const T* x, T* out, int64_t count, float factor) {
 }
 
 template <class T, int N>
-__global__ void add_both(const T* a, const T* b, T* out, int64_t count) {
+__global__ void __launch_bounds__(kElementThreads)
+    add_both(const T* a, const T* b, T* out, int64_t count) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float left[pack.kCount], right[pack.kCount];
     load_values(left, a + at);

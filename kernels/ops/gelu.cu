@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 namespace {
 
 template <class T, int N>
-__global__ void forward(const T* x, T* y, int64_t count) {
+__global__ void __launch_bounds__(kElementThreads) forward(const T* x, T* y, int64_t count) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount];
     load_values(values, x + at);
@@ -21,7 +21,8 @@ __global__ void forward(const T* x, T* y, int64_t count) {
 }
 
 template <class T, int N>
-__global__ void backward(const T* x, const T* dy, T* dx, int64_t count) {
+__global__ void __launch_bounds__(kElementThreads)
+    backward(const T* x, const T* dy, T* dx, int64_t count) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount], gradients[pack.kCount];
     load_values(values, x + at);

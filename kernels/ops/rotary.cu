@@ -19,7 +19,8 @@ struct Turn {
 
 // Blocks (row, strip of the row's pairs): each thread N neighbouring pairs of one head.
 template <class T, int N>
-__global__ void turn_pairs(T* qkv, const float* table, Turn turn) {
+__global__ void __launch_bounds__(kRowStripThreads)
+    turn_pairs(T* qkv, const float* table, Turn turn) {
   const int64_t row = blockIdx.x;
   const int64_t pair = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;
   if (pair >= turn.pairs) return;

@@ -153,8 +153,8 @@ __device__ __forceinline__ void draw(const T* logits, float highest, float unifo
 }
 
 template <class T>
-__global__ void sample_rows(const T* logits, int64_t stride, const float* uniforms, int32_t* tokens,
-                            Row row) {
+__global__ void __launch_bounds__(kThreads)
+    sample_rows(const T* logits, int64_t stride, const float* uniforms, int32_t* tokens, Row row) {
   logits += int64_t{blockIdx.x} * stride;
   const Candidate highest = find_highest(logits, row);
   if (row.temperature <= 0.0f) {

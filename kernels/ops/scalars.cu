@@ -34,7 +34,8 @@ __device__ __forceinline__ double squares_of(const float* from) {
 
 // The chunks of the tensors of a launch are numbered through; block s of n adds the chunks s,
 // s + n, ... to its slot, which the first launch begins with 0.
-__global__ void sum_squares(const Batch __grid_constant__ batch, double* slots, bool is_first) {
+__global__ void __launch_bounds__(kThreads)
+    sum_squares(const Batch __grid_constant__ batch, double* slots, bool is_first) {
   double sum = 0.0;
   for (int64_t chunk = blockIdx.x; chunk < batch.blocks; chunk += gridDim.x) {
     const BatchPlace place = find_tensor(batch, chunk);
@@ -57,14 +58,15 @@ __global__ void sum_squares(const Batch __grid_constant__ batch, double* slots, 
 
 // One block: *sum = or += the sum of count values.
 template <class T>
-__global__ void sum_all(const T* values, int64_t count, double* sum, bool adds) {
+__global__ void __launch_bounds__(kThreads)
+    sum_all(const T* values, int64_t count, double* sum, bool adds) {
   double own = 0.0;
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) own += static_cast<double>(values[i]);
   own = reduce_block(own, Plus{}, shared_memory<double>());
   if (threadIdx.x == 0) *sum = adds ? *sum + own : own;
 }
 
-__global__ void scale_of_norm(ClipScale args) {
+__global__ void __launch_bounds__(kWarpThreads) scale_of_norm(ClipScale args) {
   if (threadIdx.x > 0) return;
   double squares = 0.0;
   for (int64_t i = 0; i < args.count; ++i) squares += args.squares[i];

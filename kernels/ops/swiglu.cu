@@ -30,7 +30,7 @@ __device__ __forceinline__ int64_t own_column() {
 }
 
 template <class T, int N>
-__global__ void forward(const T* gate_up, T* y, int64_t width) {
+__global__ void __launch_bounds__(kRowStripThreads) forward(const T* gate_up, T* y, int64_t width) {
   const int64_t row = blockIdx.x, column = own_column<N>();
   if (column >= width) return;
   const T* gate = gate_up + row * 2 * width + column;
@@ -42,7 +42,8 @@ __global__ void forward(const T* gate_up, T* y, int64_t width) {
 }
 
 template <class T, int N>
-__global__ void backward(const T* gate_up, const T* dy, T* dgate_up, int64_t width) {
+__global__ void __launch_bounds__(kRowStripThreads)
+    backward(const T* gate_up, const T* dy, T* dgate_up, int64_t width) {
   const int64_t row = blockIdx.x, column = own_column<N>();
   if (column >= width) return;
   const int64_t at = row * 2 * width + column;

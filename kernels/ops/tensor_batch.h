@@ -51,9 +51,10 @@ constexpr BatchPlace find_tensor(const TensorBatch<Tensor, kMost>& batch, int64_
   return {low, block - batch.first_blocks[low]};
 }
 
+inline constexpr int kBatchThreads = 256;
 template <class Tensor, int kMost>
 constexpr LaunchShape batch_shape(const char* name, const TensorBatch<Tensor, kMost>& batch) {
-  return {.name = name, .blocks = {.x = batch.blocks}, .threads = 256};
+  return {.name = name, .blocks = {.x = batch.blocks}, .threads = kBatchThreads};
 }
 
 }  // namespace lockstep

@@ -41,7 +41,7 @@ struct Element<__nv_bfloat16> {
 
 // One thread an element, with a stride of the whole grid; `to` may be `from`.
 template <class T>
-__global__ void truth_kernel(T* to, const T* from, size_t count) {
+__global__ void __launch_bounds__(kThreads) truth_kernel(T* to, const T* from, size_t count) {
   using E = Element<T>;
   using Wide = typename E::Wide;
   const size_t stride = size_t{gridDim.x} * blockDim.x;
@@ -64,7 +64,7 @@ __device__ inline double quotient(double value, int ranks) {
 }
 
 template <class T>
-__global__ void divide_kernel(T* data, size_t count, int ranks) {
+__global__ void __launch_bounds__(kThreads) divide_kernel(T* data, size_t count, int ranks) {
   using E = Element<T>;
   const size_t stride = size_t{gridDim.x} * blockDim.x;
   for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
