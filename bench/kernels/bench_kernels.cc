@@ -1,277 +1,247 @@
-// bench_kernels [--tiny] [--device cpu|cuda] [--threads N] [--seconds S] [--filter TEXT]
+// bench_kernels [--tiny] [--device cpu|cuda] [--dtype bf16|fp32] [--threads N] [--seconds S]
+//               [--filter TEXT] [--attention BxTxNHxHD[xKVH],...] [--json FILE]
 //
-// On the CPU times the operations on the shapes of the kjv model (B=16, T=256, C=128 and 256) and
-// of GPT-2 124M (B=4, T=64). Each matrix product is interleaved with oneDNN called directly, in the
-// ways that it has, and compared with the best of them. Medians, with the middle half of the
-// samples as spread. Rows of a table on stdout; --tiny runs every line once on small shapes, for
-// the tests. On a GPU those of a GPT-2 124M with activations in bf16, 16 x 1024 tokens, the head in
-// a chunk of 2048 rows; a sample is as many calls as take a millisecond. Bytes count fp32 there too
-// where an operation has it. Exit code 77: this build or machine has no such device.
-#include <algorithm>
+// A roofline: a row for each operation of OpTable with its time, the bytes and operations that it
+// has to move and make (counted from its sizes and dtypes, work.h), and how much that is of what
+// the device gives at best. That is measured first, in the same run, and printed beside the maker's
+// datasheet: memory (a copy, or our scale where that is faster), products in fp32 and in bf16. The
+// bound of a row is the largest of bytes / memory, products / products and other arithmetic / fp32
+// products. What fits into a cache can be above 100 %.
+//
+// On the CPU: the shapes of the kjv model (B=16, T=256, C=128 and 256) and of GPT-2 124M (B=4,
+// T=64), products also with bf16 weights where the CPU multiplies them; beside each product oneDNN
+// called directly, in the ways that it has, in turn. On a GPU: GPT-2 124M, B=64, T=1024, the head
+// in chunks of 8192 rows, activations in --dtype (bf16), by the device's own clock; a sample is as
+// many calls as take two milliseconds. With --attention these shapes alone, forward and backward.
+//
+// Medians, with the middle half of the samples as spread; --seconds (0.3) of samples a row. --tiny
+// runs every line once on small shapes, for the tests. --json appends an object a line: first the
+// device, then the rows, each when it is measured. Exit code 1: a row failed; 77: this build or
+// machine has no such device.
 #include <cstdio>
-#include <cstdlib>
+#include <fstream>
+#include <optional>
 #include <string>
-#include <string_view>
 
+#include "bench/kernels/options.h"
+#include "bench/kernels/peaks.h"
 #include "bench/kernels/peer.h"
-#include "common/base/clock.h"
+#include "bench/kernels/rows.h"
+#include "bench/kernels/timing.h"
+#include "common/base/json.h"
 #include "kernels/device/parallel.h"
-#include "tests/kernels/op_cases.h"
 
 namespace lockstep::bench {
 
 namespace {
 
-using namespace op_cases;
-
 constexpr int kNoDevice = 77;
 
-struct Options {
-  bool tiny = false;
-  DeviceType device = DeviceType::kCpu;
-  int threads = 1;
-  double seconds = 0.3;  // for each line of the table
-  std::string filter;
-};
-
-struct Task {
-  std::string name;
-  std::function<void()> run;
-  int calls = 1;  // of the operation in a run
-  std::vector<double> seconds = {};
-};
-
-struct Spread {
-  double low = 0.0;
-  double median = 0.0;
-  double high = 0.0;
-};
-
-Spread spread_of(std::vector<double> seconds) {
-  std::ranges::sort(seconds);
-  return {seconds[seconds.size() / 4], seconds[seconds.size() / 2],
-          seconds[seconds.size() * 3 / 4]};
-}
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// All tasks once in turn, again and again.
-void measure(std::vector<Task>& tasks, double seconds) {
-  if (seconds > 0.0) {
-    for (Task& task : tasks) task.run();
+class Bench {
+ public:
+  Bench(Place& place, const KernelOptions& options) : place_(place), options_(options) {
+    if (!options.json.empty()) json_.open(options.json, std::ios::app);
   }
-  const double end = now_seconds() + seconds * static_cast<double>(tasks.size());
-  do {
-    for (Task& task : tasks) {
-      const double begin = now_seconds();
-      task.run();
-      task.seconds.push_back((now_seconds() - begin) / task.calls);
-    }
-  } while (now_seconds() < end);
-}
 
-struct Work {
-  double flops = 0.0;
-  double bytes = 0.0;
+  Status measure_device();
+  // Whether it went well.
+  bool measure(const Row& row);
+
+ private:
+  Status measure_or_fail(const Row& row);
+  void print(const Row& row, const Work& work, const Spread& time, double best_peer);
+  void write(const Json& line) {
+    if (json_.is_open()) json_ << dump_json(line) << std::endl;
+  }
+  SampleOptions samples() const { return {.seconds = options_.seconds}; }
+
+  Place& place_;
+  const KernelOptions& options_;
+  Peaks peaks_;
+  std::ofstream json_;
 };
 
-void print_row(const std::string& name, const Task& task, const Work& work, double best_peer) {
-  const Spread s = spread_of(task.seconds);
-  std::printf("%-58s %9.1f us [%9.1f %9.1f]", name.c_str(), s.median * 1e6, s.low * 1e6,
-              s.high * 1e6);
-  if (work.flops > 0.0) std::printf(" %8.1f GFLOP/s", work.flops / s.median * 1e-9);
-  if (work.bytes > 0.0) std::printf(" %8.1f GB/s", work.bytes / s.median * 1e-9);
-  if (best_peer > 0.0) std::printf(" %5.1f %% of the best", 100.0 * best_peer / s.median);
-  std::printf("\n");
+Json json_of(const Peaks& peaks) {
+  return {{"bytesPerSecond", peaks.bytes},
+          {"fp32FlopsPerSecond", peaks.f32_flops},
+          {"bf16FlopsPerSecond", peaks.bf16_flops}};
 }
 
-// What is timed on.
-struct Place {
-  const OpTable& ops;
-  Stream stream;
-  RunOn on;
-};
-
-// How many calls make a sample: one on the CPU; on a GPU, which is waited for at its end, enough
-// that waiting is little of it.
-int calls_of_a_sample(Place& place, const std::function<void()>& call) {
-  if (place.on.device.type == DeviceType::kCpu) return 1;
-  constexpr double kSampleSeconds = 2e-3;
-  constexpr int kTries = 10;
-  constexpr double kCallsMax = 1000;
-  call();
-  CHECK(place.stream.synchronize().ok());
-  const double begin = now_seconds();
-  for (int i = 0; i < kTries; ++i) call();
-  CHECK(place.stream.synchronize().ok());
-  const double each = std::max((now_seconds() - begin) / kTries, 1e-9);
-  return static_cast<int>(std::clamp(kSampleSeconds / each, 1.0, kCallsMax));
+Status Bench::measure_device() {
+  TRY_ASSIGN(const DeviceInfo info, describe(place_.device()));
+  PeakSizes sizes;
+  if (place_.on_cpu()) sizes = {.copied_bytes = 256 << 20, .product = {1024, 1024, 1024}};
+  if (options_.tiny) sizes = {.copied_bytes = 4096, .product = {32, 32, 32}};
+  TRY_ASSIGN(peaks_, measure_peaks(place_, sizes, samples()));
+  const Peaks sheet = datasheet_peaks(info.name);
+  std::printf(
+      "%s: measured %.1f GB/s, products %.1f GFLOP/s in fp32, %.1f in bf16; "
+      "datasheet %.0f GB/s, bf16 %.0f GFLOP/s (0: not known)\n",
+      info.name.c_str(), peaks_.bytes * 1e-9, peaks_.f32_flops * 1e-9, peaks_.bf16_flops * 1e-9,
+      sheet.bytes * 1e-9, sheet.bf16_flops * 1e-9);
+  Json head = {{"device", info.name}, {"measured", json_of(peaks_)}, {"datasheet", json_of(sheet)}};
+  if (place_.on_cpu()) {
+    const MatmulSupport support = cpu_matmul_support();
+    std::printf("operations: %s; products: %s, %s, bf16 %s; %d threads\n", cpu_ops_isa(),
+                support.library.c_str(), support.isa.c_str(), support.native_bf16 ? "native" : "no",
+                options_.threads);
+    head["threads"] = options_.threads;
+  }
+  write(head);
+  return {};
 }
 
-Task task_of(const std::string& name, Place& place, const std::function<void()>& call) {
-  const int calls = calls_of_a_sample(place, call);
-  return {.name = name,
-          .run =
-              [&place, call, calls] {
-                for (int i = 0; i < calls; ++i) call();
-                CHECK(place.stream.synchronize().ok());
-              },
-          .calls = calls};
+bool Bench::measure(const Row& row) {
+  const Status status = measure_or_fail(row);
+  if (status.ok()) return true;
+  std::printf("%s %s FAILED: %s\n", row.op.c_str(), row.sizes.c_str(),
+              status.error().message.c_str());
+  write({{"op", row.op}, {"sizes", row.sizes}, {"error", status.error().message}});
+  return false;
 }
 
-struct Subject {
-  OpCase op_case;
+Status Bench::measure_or_fail(const Row& row) {
+  Memory memory(place_);
+  const Call call = row.prepare(memory);
+  TRY(memory.status());
   std::vector<Peer> peers;
-};
-
-void run_subject(const Subject& subject, Place& place, const Options& options) {
-  const OpCase& c = subject.op_case;
-  Tensors tensors = make_tensors(c, 1, place.on);
-  std::vector<Task> tasks = {
-      task_of("forward", place, [&] { c.forward(place.ops, place.stream, tensors); })};
-  for (const Peer& peer : subject.peers)
-    tasks.push_back({.name = "oneDNN " + peer.name, .run = peer.run});
-  measure(tasks, options.seconds);
+  if (place_.on_cpu() && row.product) {
+    peers = matmul_peers(*row.product, row.precision, options_.threads);
+  }
+  std::vector<std::function<void()>> calls = {call.run};
+  for (const Peer& peer : peers) calls.push_back(peer.run);
+  TRY_ASSIGN(const std::vector<Spread> times, sample(place_, calls, samples()));
   double best = 0.0;
-  for (size_t i = 1; i < tasks.size(); ++i) {
-    const double median = spread_of(tasks[i].seconds).median;
-    best = best == 0.0 ? median : std::min(best, median);
+  for (size_t i = 1; i < times.size(); ++i) {
+    best = best == 0.0 ? times[i].median : std::min(best, times[i].median);
   }
-  print_row(c.name + " forward", tasks[0], {c.forward_flops, c.forward_bytes}, best);
-  for (size_t i = 1; i < tasks.size(); ++i) {
-    print_row("    " + tasks[i].name, tasks[i], {c.forward_flops, 0.0}, best);
+  print(row, call.work, times[0], best);
+  for (size_t i = 1; i < times.size(); ++i) {
+    std::printf("    %-58s %9.1f us [%9.1f %9.1f]\n", ("oneDNN " + peers[i - 1].name).c_str(),
+                times[i].median * 1e6, times[i].low * 1e6, times[i].high * 1e6);
   }
-  if (!c.backward) return;
-  add_gradients(c, 1, tensors);
-  std::vector<Task> backward = {
-      task_of("backward", place, [&] { c.backward(place.ops, place.stream, tensors); })};
-  measure(backward, options.seconds);
-  // Two products of the same size: twice oneDNN's best time is the bound.
-  print_row(c.name + " backward", backward[0], {c.backward_flops, c.backward_bytes}, 2.0 * best);
+  return {};
 }
 
-// oneDNN's own beside it on the CPU, where there are threads.
-void add_matmul(std::vector<Subject>& subjects, const MatmulSizes& sizes, int threads) {
-  subjects.push_back({matmul(sizes), threads == 0
-                                         ? std::vector<Peer>{}
-                                         : matmul_peers(sizes.shape, sizes.precision, threads)});
+void Bench::print(const Row& row, const Work& work, const Spread& time, double best_peer) {
+  const Bound bound = bound_of(work, peaks_);
+  const double percent = 100.0 * bound.seconds / time.median;
+  std::printf("%-62s %9.1f us [%9.1f %9.1f] %8.1f GB/s %10.1f GFLOP/s %6.1f %% of %s",
+              (row.op + " " + row.sizes).c_str(), time.median * 1e6, time.low * 1e6,
+              time.high * 1e6, work.bytes / time.median * 1e-9,
+              (work.product_flops + work.other_flops) / time.median * 1e-9, percent, bound.by);
+  if (best_peer > 0.0) std::printf(", %.1f %% of oneDNN's best", 100.0 * best_peer / time.median);
+  std::printf("\n");
+  Json line = {{"op", row.op},
+               {"sizes", row.sizes},
+               {"seconds", time.median},
+               {"secondsMiddleHalf", {time.low, time.high}},
+               {"bytes", work.bytes},
+               {"productFlops", work.product_flops},
+               {"factors", work.factors == DType::kBf16 ? "bf16" : "fp32"},
+               {"otherFlops", work.other_flops},
+               {"boundSeconds", bound.seconds},
+               {"boundBy", bound.by},
+               {"percentOfBound", percent}};
+  if (best_peer > 0.0) line["oneDnnSeconds"] = best_peer;
+  write(line);
 }
 
-// The operations of one layer and of both ends, for a model of that size.
-struct Model {
-  int64_t batch = 0, sequence = 0, width = 0, heads = 0, vocabulary = 0;
-  int64_t head_rows = 0;  // of a chunk of the head; 0: all
-};
-
-// The precisions in which products are timed: on a GPU that of the activations.
-std::vector<Precision> precisions(const Place& place) {
-  if (place.on.dtype == DType::kBf16) return {Precision::kBf16};
-  if (!cpu_matmul_support().native_bf16) return {Precision::kF32};
-  return {Precision::kF32, Precision::kBf16};
+// Sizes of GPT-2 124M but for the batch; its 50257 tokens filled up to a multiple of 64.
+Model gpt2(int64_t batch, int64_t sequence, int64_t head_rows) {
+  return {.batch = batch,
+          .sequence = sequence,
+          .width = 768,
+          .heads = 12,
+          .layers = 12,
+          .vocabulary = 50257,
+          .columns = 50304,
+          .head_rows = head_rows};
 }
 
-void add_model(std::vector<Subject>& subjects, const Model& m, const Place& place, int threads) {
-  const int64_t rows = m.batch * m.sequence, c = m.width;
-  const int64_t head_rows = m.head_rows > 0 ? m.head_rows : rows;
-  for (const Precision precision : precisions(place)) {
-    for (const auto& [n, k] : {std::pair{3 * c, c}, {c, c}, {4 * c, c}, {c, 4 * c}}) {
-      add_matmul(subjects, {.shape = {rows, n, k}, .precision = precision}, threads);
-    }
-    add_matmul(subjects, {.shape = {head_rows, m.vocabulary, c}, .precision = precision}, threads);
+Model kjv(int64_t width) {
+  return {.batch = 16,
+          .sequence = 256,
+          .width = width,
+          .heads = width / 32,
+          .layers = 4,
+          .vocabulary = 256,
+          .columns = 256,
+          .head_rows = 16 * 256};
+}
+
+constexpr Model kTiny{.batch = 1,
+                      .sequence = 8,
+                      .width = 32,
+                      .heads = 2,
+                      .layers = 2,
+                      .vocabulary = 45,
+                      .columns = 48,
+                      .head_rows = 4};
+// With heads that the tensor cores' kernels take, and more rows than a tile of theirs.
+constexpr Model kTinyOnGpu{.batch = 1,
+                           .sequence = 72,
+                           .width = 128,
+                           .heads = 2,
+                           .layers = 1,
+                           .vocabulary = 300,
+                           .columns = 320,
+                           .head_rows = 24};
+
+std::vector<Row> gpu_rows(const KernelOptions& options) {
+  Model model = options.tiny ? kTinyOnGpu : gpt2(64, 1024, 8192);
+  model.dtype = options.dtype;
+  model.precision = options.dtype == DType::kBf16 ? Precision::kBf16 : Precision::kF32;
+  return rows_of(model);
+}
+
+std::vector<Row> cpu_rows(const KernelOptions& options) {
+  std::vector<Row> rows;
+  const auto add = [&](std::vector<Row> more) {
+    for (Row& row : more) rows.push_back(std::move(row));
+  };
+  const std::vector<Model> models = options.tiny
+                                        ? std::vector<Model>{kTiny}
+                                        : std::vector<Model>{kjv(128), kjv(256), gpt2(4, 64, 256)};
+  for (Model model : models) {
+    add(rows_of(model));
+    model.precision = Precision::kBf16;
+    if (cpu_matmul_support().native_bf16) add(matmul_rows(model));
   }
-  const AttentionShape shape{.batch = m.batch,
-                             .sequence = m.sequence,
-                             .heads = m.heads,
-                             .head_dim = c / m.heads,
-                             .kv_heads = m.heads};
-  subjects.push_back({attention(shape), {}});
-  subjects.push_back({rotary(shape), {}});
-  subjects.push_back({layernorm({.rows = rows, .width = c, .residual = true}), {}});
-  subjects.push_back({rmsnorm({.rows = rows, .width = c, .residual = true}), {}});
-  subjects.push_back({gelu(rows * 4 * c), {}});
-  subjects.push_back({swiglu({.rows = rows, .width = 4 * c}), {}});
-  subjects.push_back({embedding({m.batch, m.sequence, c, m.vocabulary}), {}});
-  subjects.push_back(
-      {classifier({.rows = head_rows, .columns = m.vocabulary, .vocabulary = m.vocabulary}), {}});
-  subjects.push_back({add(rows * c), {}});
-  const std::vector<int64_t> parameters = {12 * c * c, m.vocabulary * c};
-  subjects.push_back({adamw({.counts = parameters}), {}});
-  subjects.push_back({squared_norm(parameters), {}});
+  return rows;
 }
 
-Result<Place> place_of(DeviceType type) {
-  const Device device{type, 0};
-  const bool is_gpu = type == DeviceType::kCuda;
-  if (is_gpu) TRY(describe(device));
-  TRY_ASSIGN(const OpTable* ops, device_ops(type));
-  TRY_ASSIGN(Stream stream, Stream::create(device));
-  return Place{*ops, std::move(stream), {device, is_gpu ? DType::kBf16 : DType::kF32}};
+std::vector<Row> chosen_rows(const Place& place, const KernelOptions& options) {
+  if (options.attention.empty()) return place.on_cpu() ? cpu_rows(options) : gpu_rows(options);
+  std::vector<Row> rows;
+  for (const AttentionShape& shape : options.attention) {
+    const DType dtype = place.on_cpu() ? DType::kF32 : options.dtype;
+    for (Row& row : attention_rows(shape, dtype)) rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
-std::vector<Subject> subjects_of(const Place& place, const Options& options) {
-  std::vector<Subject> subjects;
-  const bool is_gpu = place.on.device.type == DeviceType::kCuda;
-  const int threads = is_gpu ? 0 : options.threads;
-  if (options.tiny) {
-    add_model(subjects, {1, 8, 32, 2, 48}, place, threads);
-  } else if (is_gpu) {
-    add_model(subjects, {16, 1024, 768, 12, 50304, 2048}, place, threads);
-  } else {
-    add_model(subjects, {16, 256, 128, 4, 256}, place, threads);
-    add_model(subjects, {16, 256, 256, 8, 256}, place, threads);
-    add_model(subjects, {4, 64, 768, 12, 50257}, place, threads);
-  }
-  return subjects;
+int fail(const Error& error, int code) {
+  std::fprintf(stderr, "bench_kernels: %s\n", error.message.c_str());
+  return code;
 }
 
-int run(const Options& options) {
-  Result<Place> place = place_of(options.device);
-  if (!place.ok()) {
-    std::fprintf(stderr, "bench_kernels: %s\n", place.error().message.c_str());
-    return kNoDevice;
+int run(int argc, char** argv) {
+  const Result<KernelOptions> options = parse_kernel_options(argc, argv);
+  if (!options.ok()) return fail(options.error(), 2);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a row that was measured is seen whatever comes then
+  Result<Place> place = place_of(options->device);
+  if (!place.ok()) return fail(place.error(), kNoDevice);
+  set_threads(options->threads);
+  Bench bench(*place, *options);
+  if (const Status status = bench.measure_device(); !status.ok()) return fail(status.error(), 1);
+  int failed = 0;
+  for (const Row& row : chosen_rows(*place, *options)) {
+    const std::string name = row.op + " " + row.sizes;
+    if (name.find(options->filter) == std::string::npos) continue;
+    failed += bench.measure(row) ? 0 : 1;
   }
-  set_threads(options.threads);
-  const MatmulSupport support = cpu_matmul_support();
-  std::printf("operations: %s; products: %s, %s, bf16 %s; %d threads\n", cpu_ops_isa(),
-              support.library.c_str(), support.isa.c_str(), support.native_bf16 ? "native" : "no",
-              options.threads);
-  for (const Subject& subject : subjects_of(*place, options)) {
-    if (subject.op_case.name.find(options.filter) == std::string::npos) continue;
-    run_subject(subject, *place, options);
-  }
-  return 0;
-}
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (name == "--tiny") {
-      options.tiny = true;
-      options.seconds = 0.0;
-      continue;
-    }
-    if (name == "--device" &&
-        (value == std::string_view("cpu") || value == std::string_view("cuda"))) {
-      options.device = value == std::string_view("cuda") ? DeviceType::kCuda : DeviceType::kCpu;
-    } else if (name == "--threads") {
-      options.threads = std::max(1, std::atoi(value));
-    } else if (name == "--seconds") {
-      options.seconds = std::atof(value);
-    } else if (name == "--filter") {
-      options.filter = value;
-    } else {
-      std::fprintf(stderr,
-                   "bench_kernels [--tiny] [--device cpu|cuda] [--threads N] [--seconds S] "
-                   "[--filter TEXT]\n");
-      std::exit(2);
-    }
-    ++i;
-  }
-  return options;
+  return failed > 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -279,5 +249,5 @@ Options parse(int argc, char** argv) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run(lockstep::bench::parse(argc, argv));
+  return lockstep::bench::run(argc, argv);
 }

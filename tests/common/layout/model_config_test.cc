@@ -182,6 +182,7 @@ TEST(FlopsPerToken, OfALlamaCountsTheHeadButNotTheLookUp) {
 
 TEST(DatasheetFlops, AreThoseOfTheDeviceByItsWholeName) {
   EXPECT_EQ(datasheet_flops_per_second("NVIDIA H200"), 989e12);
+  EXPECT_EQ(datasheet_bytes_per_second("NVIDIA H200"), 4.8e12);
   EXPECT_EQ(datasheet_flops_per_second("NVIDIA H100 80GB HBM3"), 989e12);
   EXPECT_EQ(datasheet_flops_per_second("NVIDIA A100-SXM4-80GB"), 312e12);
   EXPECT_EQ(datasheet_flops_per_second("NVIDIA H200 NVL"), 835.5e12);

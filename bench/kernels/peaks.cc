@@ -1,0 +1,53 @@
+#include "bench/kernels/peaks.h"
+
+#include <algorithm>
+
+#include "agent/train/matmul_peak.h"
+#include "common/base/clock.h"
+#include "common/layout/device_peak.h"
+
+namespace lockstep::bench {
+
+namespace {
+
+Result<double> memory_peak(Place& place, int64_t bytes, const SampleOptions& options) {
+  Memory memory(place);
+  const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
+  const View from = memory.floats(count), to = memory.floats(count);
+  TRY(memory.status());
+  Status copied;
+  const auto copy = [&] {
+    const Status status = copy_bytes(
+        place.stream,
+        {.to = to.data, .from = from.data, .bytes = static_cast<size_t>(count) * sizeof(float)});
+    if (!status.ok()) copied = status;
+  };
+  const Call scale =
+      memory.call(&OpTable::scale, Scale{.x = from, .out = to, .count = count, .factor = 1.0f});
+  TRY_ASSIGN(const std::vector<Spread> spreads, sample(place, {copy, scale.run}, options));
+  TRY(copied);
+  const double least = std::min(spreads[0].median, spreads[1].median);
+  return least > 0.0 ? scale.work.bytes / least : 0.0;
+}
+
+}  // namespace
+
+Result<Peaks> measure_peaks(Place& place, const PeakSizes& sizes, const SampleOptions& options) {
+  const SystemClock clock;
+  Peaks peaks;
+  TRY_ASSIGN(peaks.bytes, memory_peak(place, sizes.copied_bytes, options));
+  MatmulPeakOptions product{.shape = sizes.product, .dtype = DType::kF32};
+  TRY_ASSIGN(peaks.f32_flops, matmul_peak(place.ops, place.stream, product, clock));
+  if (place.on_cpu() && !cpu_matmul_support().native_bf16) return peaks;
+  product.dtype = DType::kBf16;
+  TRY_ASSIGN(peaks.bf16_flops, matmul_peak(place.ops, place.stream, product, clock));
+  return peaks;
+}
+
+Peaks datasheet_peaks(const std::string& device_name) {
+  return {.bytes = datasheet_bytes_per_second(device_name),
+          .f32_flops = 0.0,
+          .bf16_flops = datasheet_flops_per_second(device_name)};
+}
+
+}  // namespace lockstep::bench

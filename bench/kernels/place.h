@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "bench/kernels/work.h"
+#include "common/base/result.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep::bench {
+
+// What is timed on.
+struct Place {
+  const OpTable& ops;
+  Stream stream;
+
+  Device device() const { return stream.device(); }
+  bool on_cpu() const { return device().type == DeviceType::kCpu; }
+};
+// kUnavailable or kNotFound, with the words of the device, where it can't be used.
+Result<Place> place_of(DeviceType type);
+
+// A call of one operation.
+struct Call {
+  Work work;
+  size_t op = 0;  // which of OpTable's, counted from 0
+  std::function<void()> run;
+};
+
+struct Range {
+  float low = -1.0f;
+  float high = 1.0f;
+};
+
+// The tensors of one call, on the device, and what else its arguments point to: all of it lives as
+// long as this. The first failure is kept, and what is asked for after it is null.
+class Memory {
+ public:
+  explicit Memory(Place& place) : place_(place) {}
+
+  // Random, uniform in the range; a piece of a million elements again and again.
+  View numbers(int64_t count, DType dtype, Range range = {});
+  float* floats(int64_t count, Range range = {});
+  double* doubles(const std::vector<double>& values);
+  float* values(const std::vector<float>& numbers);
+  int32_t* integers(const std::vector<int32_t>& values);
+  Workspace workspace(size_t bytes);
+
+  std::deque<std::vector<AdamWTensor>> updated;
+  std::deque<std::vector<FlatTensor>> flat;
+
+  Place& place() { return place_; }
+  const Status& status() const { return status_; }
+
+  // The arguments are kept; call it when they are complete.
+  template <class Args>
+  Call call(void (*OpTable::*op)(Stream&, const Args&), const Args& args) {
+    const auto offset = reinterpret_cast<const char*>(&(place_.ops.*op)) -
+                        reinterpret_cast<const char*>(&place_.ops);
+    return {.work = work_of(args),
+            .op = static_cast<size_t>(offset) / sizeof(void*),
+            .run = [&place = place_, op, args] { (place.ops.*op)(place.stream, args); }};
+  }
+
+ private:
+  void* allocate(size_t bytes);
+  void* copied(const void* from, size_t bytes);
+  Status fill(void* to, size_t bytes, const std::vector<uint8_t>& piece);
+  void note(const Status& status);
+
+  Place& place_;
+  std::vector<Buffer> buffers_;
+  Status status_;
+};
+
+}  // namespace lockstep::bench

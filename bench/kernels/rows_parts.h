@@ -1,0 +1,12 @@
+#pragma once
+
+#include "bench/kernels/rows.h"
+
+// Of what rows_of() is put together.
+namespace lockstep::bench {
+
+void add_block_rows(const Model& model, std::vector<Row>& list);
+void add_end_rows(const Model& model, std::vector<Row>& list);     // embedding, loss, sampling
+void add_update_rows(const Model& model, std::vector<Row>& list);  // optimizer, elementwise
+
+}  // namespace lockstep::bench

@@ -1,0 +1,118 @@
+// The optimizer's operations, and those that have elements alone.
+#include <numeric>
+
+#include "bench/kernels/rows_parts.h"
+
+namespace lockstep::bench {
+
+namespace {
+
+// A GPT-2's: of each layer its matrices and vectors, then both embeddings and the last norm.
+std::vector<int64_t> parameter_counts(const Model& m) {
+  const int64_t c = m.width;
+  std::vector<int64_t> counts;
+  for (int64_t layer = 0; layer < m.layers; ++layer) {
+    for (const int64_t count :
+         {c, c, 3 * c * c, 3 * c, c * c, c, c, c, 4 * c * c, 4 * c, 4 * c * c, c}) {
+      counts.push_back(count);
+    }
+  }
+  for (const int64_t count : {m.columns * c, m.sequence * c, c, c}) counts.push_back(count);
+  return counts;
+}
+
+std::string sizes_of(const std::vector<int64_t>& counts) {
+  return "n=" + std::to_string(std::accumulate(counts.begin(), counts.end(), int64_t{0})) + " of " +
+         std::to_string(counts.size()) + " tensors";
+}
+
+// Copies of the large ones, as products take them.
+Call adamw(Memory& memory, const Model& m) {
+  const bool copies = m.precision == Precision::kBf16 || m.dtype == DType::kBf16;
+  std::vector<AdamWTensor>& tensors = memory.updated.emplace_back();
+  constexpr Range kSquares{0.0f, 1.0f};
+  for (const int64_t count : parameter_counts(m)) {
+    const bool is_matrix = count >= m.width * m.width;
+    tensors.push_back({.parameter = memory.floats(count),
+                       .gradient = memory.floats(count),
+                       .m = memory.floats(count),
+                       .v = memory.floats(count, kSquares),
+                       .copy = copies && is_matrix ? memory.numbers(count, DType::kBf16) : View(),
+                       .count = count,
+                       .weight_decay = 0.1f});
+  }
+  return memory.call(
+      &OpTable::adamw,
+      AdamW{.tensors = tensors, .learning_rate = 1e-5f, .device_scale = memory.values({0.5f})});
+}
+
+Call squared_norm(Memory& memory, const Model& m) {
+  std::vector<FlatTensor>& tensors = memory.flat.emplace_back();
+  for (const int64_t count : parameter_counts(m)) {
+    tensors.push_back({.data = memory.floats(count), .count = count});
+  }
+  return memory.call(&OpTable::squared_norm,
+                     SquaredNorm{.tensors = tensors,
+                                 .sum = memory.doubles({0.0}),
+                                 .workspace = memory.workspace(kSquaredNormWorkspace)});
+}
+
+Call clip_scale(Memory& memory) {
+  return memory.call(&OpTable::clip_scale, ClipScale{.squares = memory.doubles({4.0}),
+                                                     .count = 1,
+                                                     .scale = memory.values({0.0f}),
+                                                     .norm = memory.values({0.0f}),
+                                                     .clip_norm = 1.0});
+}
+
+void add_elementwise(const Model& m, std::vector<Row>& list) {
+  const int64_t count = m.batch * m.sequence * m.width;
+  const DType dtype = m.dtype;
+  const std::string sizes = "n=" + std::to_string(count);
+  list.push_back({.op = "fill", .sizes = sizes, .prepare = [=](Memory& memory) {
+                    return memory.call(
+                        &OpTable::fill,
+                        Fill{.out = memory.numbers(count, dtype), .count = count, .value = 1.0f});
+                  }});
+  list.push_back({.op = "cast", .sizes = sizes + " fp32 to bf16", .prepare = [=](Memory& memory) {
+                    return memory.call(&OpTable::cast,
+                                       Cast{.x = memory.numbers(count, DType::kF32),
+                                            .out = memory.numbers(count, DType::kBf16),
+                                            .count = count});
+                  }});
+  list.push_back({.op = "scale", .sizes = sizes, .prepare = [=](Memory& memory) {
+                    return memory.call(&OpTable::scale, Scale{.x = memory.numbers(count, dtype),
+                                                              .out = memory.numbers(count, dtype),
+                                                              .count = count,
+                                                              .factor = 0.5f});
+                  }});
+  list.push_back({.op = "add", .sizes = sizes, .prepare = [=](Memory& memory) {
+                    return memory.call(&OpTable::add, Add{.a = memory.numbers(count, dtype),
+                                                          .b = memory.numbers(count, dtype),
+                                                          .out = memory.numbers(count, dtype),
+                                                          .count = count});
+                  }});
+}
+
+}  // namespace
+
+void add_update_rows(const Model& m, std::vector<Row>& list) {
+  const std::string sizes = sizes_of(parameter_counts(m));
+  list.push_back(
+      {.op = "adamw", .sizes = sizes, .prepare = [m](Memory& memory) { return adamw(memory, m); }});
+  list.push_back({.op = "squared_norm", .sizes = sizes, .prepare = [m](Memory& memory) {
+                    return squared_norm(memory, m);
+                  }});
+  list.push_back({.op = "clip_scale", .sizes = "n=1", .prepare = clip_scale});
+  add_elementwise(m, list);
+}
+
+std::vector<Row> rows_of(const Model& model) {
+  std::vector<Row> list = matmul_rows(model);
+  add_block_rows(model, list);
+  add_end_rows(model, list);
+  add_update_rows(model, list);
+  return list;
+}
+
+}  // namespace lockstep::bench
