@@ -28,15 +28,15 @@ def flags(values):
 def ours(check, size, precision):
     return check.json([check.program("bench_step"), *flags({
         **size, "device": check.device, "precision": precision, "threads": check.threads, "warmup": 0,
-        "steps": STEPS, "rate": 3e-4, "tokens": check.out / "compare.tokens",
-        "weights": check.out / "compare.safetensors", "curve": "yes"})])
+        "steps": STEPS, "rate": 3e-4, "tokens": check.scratch / "compare.tokens",
+        "weights": check.scratch / "compare.safetensors", "curve": "yes", "peak": 0})])
 
 
 def theirs(check, size, precision):
     return check.json([check.python, check.root / "bench/train/torch_gpt2.py", *flags({
-        **size, "device": check.device, "precision": precision, "threads": check.threads, "warmup": 0,
-        "steps": STEPS, "rate": 3e-4, "tokens": check.out / "compare.tokens",
-        "weights-out": check.out / "compare.safetensors"}), "--curve"])
+        **size, "device": check.torch_device, "precision": precision, "threads": check.threads, "warmup": 0,
+        "steps": STEPS, "rate": 3e-4, "tokens": check.scratch / "compare.tokens",
+        "weights-out": check.scratch / "compare.safetensors"}), "--curve"])
 
 
 def relative(mine, other):
@@ -68,16 +68,17 @@ def judge(curves, digests):
 
 
 def compare(check):
+    """20 steps beside PyTorch on the same weights and data, and ours twice."""
     if check.torch is None:
         return Finding(SKIPPED, f"{check.python} has no PyTorch, which makes the weights")
-    size = SIZES[check.device]
-    write_tokens(check.out / "compare.tokens", size)
+    size = SIZES[check.sizes]
+    write_tokens(check.scratch / "compare.tokens", size)
     curves, digests = {}, {}
     for precision in ("fp32", "bf16"):
         for name, program in (("torch", theirs), ("ours", ours), ("again", ours)):
             outcome, values = program(check, size, precision)
             if values is None:
-                found = outcome.finding("")
+                found = outcome.finding()
                 status = found.status if found.status in (CUT, SKIPPED) else FAILED
                 return Finding(status, f"{name}, {precision}: {found.what}", {"losses": named(curves)})
             if len(values["losses"]) != STEPS:
@@ -86,7 +87,7 @@ def compare(check):
                 curves[name, precision] = values["losses"]
             if name != "torch":
                 digests.setdefault(precision, []).append((values["losses"], values["parametersSha256"]))
-    (check.out / "compare.safetensors").unlink()
+    (check.scratch / "compare.safetensors").unlink()
     wrong, values = judge(curves, digests)
     what = "; ".join(wrong) or (f"{STEPS} steps of {size['preset']} on the {check.device}: same bits twice, fp32 "
                                 f"within {values['fp32Relative']:.1e} of PyTorch, bf16 {values['bf16Distance']:.1e} "

@@ -1,22 +1,39 @@
-"""The parts of tools/gpu-check, in their order: name, seconds at most, what it does."""
+"""The parts of tools/gpu-check, in the order of their worth: name, seconds at most, what it does."""
 import os
 import platform
 import re
 import shutil
 
 from compare import compare
-from runner import CUT, FAILED, PASSED, SKIPPED, Finding
-from speed import speed
+from rooflines import attention, kernels
+from runner import FAILED, PASSED, SKIPPED, Finding, worst
+from speed import settings, speed, speed_of_others
+
+# What is measured is built first; the rest of the tests where time is left.
+MEASURED = ("bench_step", "bench_kernels", "kernels_gpu_test")
 
 
 def facts(check):
     """What the results belong to."""
+    gpu = ["nvidia-smi", "--query-gpu=driver_version,memory.total,compute_cap,clocks.max.sm", "--format=csv,noheader"]
     values = {"commit": check.text(["git", "-C", check.root, "describe", "--always", "--dirty"]),
               "cpus": os.cpu_count(), "processor": processor(), "compiler": check.text(["c++", "--version"]),
               "cmake": check.text(["cmake", "--version"]), "nvcc": check.text([nvcc(), "--version"], "release"),
-              "torch": check.torch, "device": check.device, "gpu": check.gpu}
-    gpu = check.gpu or "no GPU, so the CPU at tiny sizes"
-    return Finding(PASSED, f"{gpu}; {values['cpus']} CPUs; PyTorch {check.torch or 'none'}; {values['commit']}", values)
+              "torch": check.torch, "device": check.device, "gpu": check.gpu, "driverMemoryCapabilityClock": check.text(gpu)}
+    name = check.gpu or ("the emulated GPU" if check.rehearses else "no GPU, so the CPU at tiny sizes")
+    what = f"{name}; {values['cpus']} CPUs; PyTorch {check.torch or 'none'}; {values['commit']}"
+    unusable = what_is_wrong(check)
+    return Finding(FAILED if unusable else PASSED, f"{unusable}; {what}" if unusable else what, values)
+
+
+def what_is_wrong(check):
+    if check.sees_gpu and check.gpu is None:
+        return "NVIDIA's driver is here, but nvidia-smi names no GPU"
+    if check.gpu is not None and check.torch is not None:
+        sees = check.text([check.python, "-c", "import torch; print('GPUs:', torch.cuda.device_count())"], "GPUs:")
+        if sees in (None, "GPUs: 0"):
+            return "PyTorch sees no GPU"
+    return ""
 
 
 def processor():
@@ -32,59 +49,100 @@ def nvcc():
     return shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 
 
+def architecture(capability):
+    """For this GPU alone; from Hopper on with the instructions that are its own."""
+    digits = re.fullmatch(r"(\d+)\.(\d)", capability or "")
+    if digits is None:
+        return None
+    number = digits.group(1) + digits.group(2)
+    return number + ("a" if int(number) >= 90 else "")
+
+
+def configuration(check):
+    found = ["cmake", "--preset", "worker", "-S", check.root, "-B", check.build]
+    if shutil.which("ninja") and not (check.build / "CMakeCache.txt").exists():
+        found += ["-G", "Ninja"]
+    if check.options.headers:
+        found.append(f"-DLOCKSTEP_HEADERS={check.options.headers}")
+    one = architecture(check.text(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]))
+    return found + ([f"-DCMAKE_CUDA_ARCHITECTURES={one}"] if one else [])
+
+
+def build_targets(check, targets):
+    """None, or what went wrong."""
+    command = ["cmake", "--build", check.build, "-j", str(os.cpu_count())]
+    for step in (configuration(check), command + (["--target", *targets] if targets else [])):
+        outcome = check.run(step)
+        if outcome.code != 0:
+            return outcome.finding()
+    return None
+
+
 def build(check):
+    """What is measured."""
     if check.options.no_build:
         return Finding(SKIPPED, f"--no-build: the programs in {check.build}")
-    settings = [f"-DLOCKSTEP_HEADERS={check.options.headers}"] if check.options.headers else []
-    if check.gpu:
-        settings.append("-DCMAKE_CUDA_ARCHITECTURES=native")
-    for command in (["cmake", "--preset", "worker", "-S", check.root, "-B", check.build, *settings],
-                    ["cmake", "--build", check.build, "-j", str(os.cpu_count())]):
-        outcome = check.run(command)
-        if outcome.code != 0:
-            return outcome.finding("")
-    return Finding(PASSED, "cmake --preset worker")
+    targets = [f"emulated_{name}" for name in MEASURED] if check.rehearses else [*MEASURED, "comm_gpu_test"]
+    return build_targets(check, targets) or Finding(PASSED, f"cmake --preset worker; {', '.join(targets)}")
 
 
 def gpu_tests(check):
     """Each op and the device layer against the CPU."""
-    return judged_all(check, {name: [check.program(name)] for name in ("kernels_gpu_test", "comm_gpu_test")})
+    names = ["kernels_gpu_test"] + ([] if check.rehearses else ["comm_gpu_test"])
+    found = judged_all(check, {name: [check.program(name)] for name in names})
+    if found.status == FAILED and check.device == "cuda" and not check.rehearses:
+        # Once more with every launch waited for, so that the log names the one at fault.
+        check.run(["env", "CUDA_LAUNCH_BLOCKING=1", check.program(names[0])])
+    return found
 
 
 def judged_all(check, commands):
     """Programs that are their own judges, by name; the worst of them counts."""
-    found = {name: check.run(command).finding("") for name, command in commands.items()}
-    worst = max((one.status for one in found.values()), key=(PASSED, SKIPPED, CUT, FAILED).index)
-    return Finding(worst, "; ".join(f"{name}: {one.what}" for name, one in found.items()))
-
-
-def kernels(check):
-    """Time, FLOPs and bytes of each op."""
-    command = [check.program("bench_kernels"), "--device", check.device]
-    outcome = check.run(command + ([] if check.device == "cuda" else ["--tiny"]))
-    found = outcome.finding("rows in kernels.log" if check.device == "cuda" else "tiny rows in kernels.log")
-    found.values["rows"] = [line for line in outcome.output.splitlines() if " us [" in line]
-    if found.status == PASSED and not found.values["rows"]:
-        return Finding(FAILED, "it printed no row")
-    return found
+    found = {name: check.run(command).finding() for name, command in commands.items()}
+    return Finding(worst(one.status for one in found.values()),
+                   "; ".join(f"{name}: {one.what}" for name, one in found.items()))
 
 
 def sanitize(check):
+    """compute-sanitizer over every op, small."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if not check.gpu or not os.path.exists(tool):
-        return Finding(SKIPPED, "no GPU" if not check.gpu else "the machine has no compute-sanitizer")
-    return judged_all(check, {
-        name: [tool, "--tool", name, "--error-exitcode", "1", check.program("kernels_gpu_test")]
-        for name in ("memcheck", "racecheck")})
+    if not check.rehearses and (check.device != "cuda" or not os.path.exists(tool)):
+        return Finding(SKIPPED, "no GPU" if check.device != "cuda" else "the machine has no compute-sanitizer")
+    found = {}
+    for name in ("memcheck", "racecheck"):
+        for dtype in ("bf16", "fp32"):
+            prefix = [] if check.rehearses else [tool, "--tool", name, "--error-exitcode", "1"]
+            outcome = check.run([*prefix, check.program("bench_kernels"), "--tiny", "--device", "cuda", "--dtype", dtype])
+            found[f"{name} {dtype}"] = verdict_of_sanitizer(outcome)
+    return Finding(worst(one.status for one in found.values()),
+                   "; ".join(f"{name}: {one.what}" for name, one in found.items()))
+
+
+def verdict_of_sanitizer(outcome):
+    if outcome.code not in (0, None) and "Device not supported" in outcome.output:
+        return Finding(SKIPPED, "it does not support this device")
+    summary = re.search(r"(ERROR|RACECHECK) SUMMARY: .*", outcome.output)
+    found = outcome.finding("every op ran")
+    return Finding(found.status, summary.group(0) if summary else found.what)
 
 
 def tests(check):
+    """All that the preset worker has, on the CPU."""
+    if not check.options.no_build and not check.rehearses:
+        wrong = build_targets(check, [])
+        if wrong:
+            return wrong
+    some = ["-R", "^bench_kernels"] if check.rehearses else []
     outcome = check.run(["ctest", "--test-dir", check.build, "-j", str(os.cpu_count()), "--timeout", "120",
-                         "-LE", "gpu_check"])
+                         "-LE", "gpu_check", *some])
     summary = re.search(r"\d+% tests passed.*", outcome.output)
-    return outcome.finding(summary.group(0) if summary else "")
+    found = outcome.finding(summary.group(0) if summary else "")
+    failed = re.findall(r"^\s*\d+ - (\S+) \(.*\)$", outcome.output, re.MULTILINE)
+    return Finding(found.status, f"{summary.group(0)}: {', '.join(failed)}" if summary and failed else found.what)
 
 
 # The sum may be more than the limit of all: what is late gets what is left.
-PARTS = (("facts", 20, facts), ("build", 200, build), ("gpu-tests", 60, gpu_tests), ("compare", 90, compare),
-         ("speed", 240, speed), ("kernels", 60, kernels), ("sanitize", 60, sanitize), ("tests", 120, tests))
+PARTS = (("facts", 30, facts), ("build", 90, build), ("gpu-tests", 60, gpu_tests), ("compare", 90, compare),
+         ("speed", 150, speed), ("kernels", 60, kernels), ("attention", 60, attention),
+         ("speed-others", 270, speed_of_others), ("sanitize", 60, sanitize), ("settings", 200, settings),
+         ("tests", 200, tests))

@@ -3,20 +3,23 @@ import dataclasses
 import json
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import time
 
 PASSED, FAILED, SKIPPED, CUT = "passed", "failed", "skipped", "cut"
+WORST_LAST = (PASSED, SKIPPED, CUT, FAILED)
 NO_DEVICE = 77  # exit code of programs that find no GPU, as of skipped tests
 
 
 @dataclasses.dataclass
 class Finding:
-    """What a part has found: `what` in one line, `values` for the file."""
+    """What a part has found: `what` in one line, `values` for the file, `lines` for the table's end."""
     status: str
     what: str
     values: dict = dataclasses.field(default_factory=dict)
+    lines: list = dataclasses.field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -26,27 +29,38 @@ class Outcome:
     code: int | None
     output: str
     seconds: float
+    needs_device: bool = False  # it was told to use a GPU: that there is none is no reason to leave it out
 
-    def finding(self, what):
+    def finding(self, what=""):
         """Of a program that is its own judge."""
         if self.code is None:
             return Finding(CUT, f"ended after {self.seconds:.0f} s")
-        if self.code == NO_DEVICE:
+        if self.code == NO_DEVICE and not self.needs_device:
             return Finding(SKIPPED, last_line(self.output) or "no GPU")
-        return Finding(PASSED if self.code == 0 else FAILED, what or last_line(self.output))
+        if self.code == 0:
+            return Finding(PASSED, what or last_line(self.output))
+        return Finding(FAILED, last_line(self.output) or f"exit code {self.code}")
 
     def json(self):
         """The object on the last line; None where there is none."""
-        try:
-            value = json.loads(last_line(self.output))
-        except ValueError:
-            return None
-        return value if isinstance(value, dict) else None
+        return json_object(last_line(self.output))
+
+
+def json_object(line):
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def last_line(text):
     lines = text.strip().splitlines()
     return lines[-1].strip() if lines else ""
+
+
+def worst(statuses):
+    return max(statuses, key=WORST_LAST.index, default=PASSED)
 
 
 class Budget:
@@ -61,9 +75,6 @@ class Budget:
 
     def left(self):
         return max(0.0, self.part_end - self.clock())
-
-    def left_of_all(self):
-        return max(0.0, self.end - self.clock())
 
 
 def run(command, limit, log, environment=None):
@@ -96,3 +107,55 @@ def end_group(process):
     except ProcessLookupError:
         pass
     process.wait()
+
+
+class Session:
+    """A program that stays: each line that it is given it answers by an object on a line. It ends with this."""
+
+    def __init__(self, command, log, environment=None):
+        self.log = open(log, "a", encoding="utf-8")
+        self.log.write(f"$ {' '.join(str(part) for part in command)}\n")
+        self.log.flush()
+        self.process = subprocess.Popen(
+            [str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+            start_new_session=True, env={**os.environ, **(environment or {})})
+        self.unread = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        end_group(self.process)
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.log.close()
+
+    def answer(self, limit, line=None):
+        """The outcome, and the next object that it prints (after `line`, where one is given) or None."""
+        begin = time.monotonic()
+        try:
+            if line is not None:
+                self.process.stdin.write(line.encode() + b"\n")
+                self.process.stdin.flush()
+        except OSError:
+            pass  # it has ended: reading says so
+        words = ""
+        while True:
+            while b"\n" not in self.unread:
+                left = limit - (time.monotonic() - begin)
+                if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                    return Outcome(None, words, time.monotonic() - begin), None
+                more = os.read(self.process.stdout.fileno(), 1 << 16)
+                if not more:
+                    return Outcome(self.process.wait(), words or self.last_words(), time.monotonic() - begin), None
+                self.unread += more
+            text, self.unread = self.unread.split(b"\n", 1)
+            words = text.decode(errors="replace")
+            self.log.write(words + "\n")
+            self.log.flush()
+            value = json_object(words)
+            if value is not None:
+                return Outcome(0, words, time.monotonic() - begin), value
+
+    def last_words(self):
+        return last_line(pathlib.Path(self.log.name).read_text(encoding="utf-8", errors="replace"))

@@ -1,40 +1,64 @@
-"""Tokens/s of whole optimizer steps beside PyTorch: ours, PyTorch compiled, ours again."""
+"""Tokens/s of whole optimizer steps beside PyTorch, in turn: ours, PyTorch, ours, PyTorch."""
+import contextlib
 import statistics
 
 from compare import flags
 from runner import CUT, FAILED, PASSED, SKIPPED, Finding
 
-# In the order in which they matter, for where the time is short. Sequences of a micro-batch: what an H200 holds.
-SIZES = {"cuda": [{"preset": "gpt2-124m", "batch": 64, "context": 1024},
-                  {"preset": "gpt2-1.5b", "batch": 8, "context": 1024},
-                  {"preset": "gpt2-350m", "batch": 32, "context": 1024},
-                  {"preset": "gpt2-774m", "batch": 16, "context": 1024}],
-         "cpu": [{"preset": "tiny", "batch": 4, "context": 16}]}
+TURNS = 2
+# In the order in which they matter, for where the time is short. Sequences of a micro-batch: what an H100 holds
+# beside PyTorch's parameters and optimizer. compile: how PyTorch compiles, which takes it the longer the more
+# layers there are; by layers, one is compiled for all of them.
+SIZES = {"cuda": [{"preset": "gpt2-124m", "batch": 64, "context": 1024, "compile": "full"},
+                  {"preset": "gpt2-1.5b", "batch": 8, "context": 1024, "compile": "layers"},
+                  {"preset": "gpt2-350m", "batch": 32, "context": 1024, "compile": "layers"},
+                  {"preset": "gpt2-774m", "batch": 16, "context": 1024, "compile": "layers"}],
+         "cpu": [{"preset": "tiny", "batch": 4, "context": 16, "compile": ""}]}
 STEPS = {"cuda": {"warmup": 5, "steps": 20}, "cpu": {"warmup": 1, "steps": 5}}
+PEAK = {"cuda": 8192, "cpu": 64}  # edge of the products by which the device's peak is measured
+# Other ways for PyTorch to do the first model's step, of which the best is found.
+SETTINGS = {"cuda": [{"compile": "layers"}, {"compile": "full", "batch": 32, "accumulate": 2},
+                     {"compile": "full", "batch": 16, "accumulate": 4}],
+            "cpu": [{"compile": "layers"}]}
 
 
 def ours(check, size):
     return check.json([check.program("bench_step"), *flags({
-        **size, **STEPS[check.device], "device": check.device, "precision": "bf16",
-        "threads": check.threads})])
+        "preset": size["preset"], "batch": size["batch"], "context": size["context"], **STEPS[check.sizes],
+        "device": check.device, "precision": "bf16", "threads": check.threads, "peak": PEAK[check.sizes]})])
 
 
-def theirs(check, size):
-    command = [check.python, check.root / "bench/train/torch_gpt2.py", *flags({
-        **size, **STEPS[check.device], "device": check.device, "precision": "bf16", "threads": check.threads})]
-    return check.json(command + (["--compile"] if check.device == "cuda" else []))
+def command_of_theirs(check, size):
+    size = dict(size)
+    how = size.pop("compile")
+    command = [check.python, check.root / "bench/train/torch_gpt2.py", "--turns", *flags({
+        **size, **STEPS[check.sizes], "device": check.torch_device, "precision": "bf16", "threads": check.threads})]
+    return command + (["--compile", how] if how else [])
 
 
-def row_of(size, mine, peer):
-    """One model's: rates, their quotient, and what of the device's peak they are."""
+@contextlib.contextmanager
+def peer_of(check, size):
+    """PyTorch, compiled and warm, that waits for its turns; None without PyTorch."""
+    if check.torch is None:
+        yield None
+        return
+    with check.session(command_of_theirs(check, size)) as session:
+        yield session
+
+
+def row_of(size, mine, peers):
+    """One model's: rates, their quotient, memory, and what of the device's peak they are."""
     rates = [one["tokensPerSecond"] for one in mine]
     row = {**size, "oursTokensPerSecond": statistics.median(rates), "oursLeast": min(rates), "oursMost": max(rates),
            "oursFirstStepSeconds": mine[0]["firstStepSeconds"], "oursBatch": mine[0]["batch"],
-           "oursPartSeconds": mine[0].get("partSeconds")}
-    if peer is not None:
-        row.update(torchTokensPerSecond=peer["tokensPerSecond"], torchFirstStepSeconds=peer["firstStepSeconds"],
-                   torchBatch=peer["batch"], torchMemoryBytes=peer.get("memoryBytes"),
-                   ratio=row["oursTokensPerSecond"] / peer["tokensPerSecond"])
+           "oursMemoryBytes": mine[0].get("memoryBytes"), "oursPartSeconds": mine[0].get("partSeconds"),
+           "ours": mine, "torch": peers}
+    if peers:
+        rates = [one["tokensPerSecond"] for one in peers]
+        row.update(torchTokensPerSecond=statistics.median(rates), torchLeast=min(rates), torchMost=max(rates),
+                   torchFirstStepSeconds=peers[0]["firstStepSeconds"], torchBatch=peers[0]["batch"],
+                   torchMemoryBytes=peers[0].get("memoryBytes"),
+                   ratio=row["oursTokensPerSecond"] / statistics.median(rates))
     for name, flops in (("palm", "palmFlopsPerToken"), ("causal", "causalFlopsPerToken")):
         for of, per_second in mine[0].get("peakFlopsPerSecond", {}).items():
             row[f"{name}Of_{of}"] = row["oursTokensPerSecond"] * mine[0][flops] / per_second
@@ -48,31 +72,113 @@ def words(row):
     return text
 
 
-def speed(check):
-    rows, troubles, cut = [], [], []
-    for size in SIZES[check.device]:
-        if check.models and size["preset"] not in check.models:
-            continue
-        if check.budget.left() < check.least_seconds:
-            cut.append(size["preset"])
-            continue
-        mine, peer = [], None
-        for program in (ours, theirs, ours):
-            if program is theirs and check.torch is None:
-                continue
-            outcome, values = program(check, size)
-            if values is None:
-                found = outcome.finding("")
-                troubles.append((found.status, f"{size['preset']}, {program.__name__}: {found.what}"))
-                if program is ours:
+def line_of(row):
+    text = (f"{row['preset']} {row['oursBatch']}x{row['context']}: ours {row['oursTokensPerSecond']:,.0f} tok/s "
+            f"[{row['oursLeast']:,.0f} {row['oursMost']:,.0f}]")
+    if row.get("palmOf_measured"):
+        text += f", {100 * row['palmOf_measured']:.1f} % of the measured peak"
+    text += f", {(row['oursMemoryBytes'] or 0) / 1e9:.1f} GB, first step {row['oursFirstStepSeconds']:.1f} s"
+    if "ratio" in row:
+        text += (f"; PyTorch (compile {row['compile'] or 'none'}, {row['torchBatch']}) "
+                 f"{row['torchTokensPerSecond']:,.0f} [{row['torchLeast']:,.0f} {row['torchMost']:,.0f}], "
+                 f"{(row['torchMemoryBytes'] or 0) / 1e9:.1f} GB, {row['torchFirstStepSeconds']:.1f} s; "
+                 f"{row['ratio']:.2f} x")
+    return text
+
+
+def parts_of(row):
+    """The step by its parts, as far as the program says them."""
+    seconds = row["oursPartSeconds"] or {}
+    return [f"  {row['preset']} step by part: " + ", ".join(f"{name} {value * 1e3:.2f} ms"
+                                                          for name, value in seconds.items())] if seconds else []
+
+
+class Measurement:
+    """Of several models: what was found and what went wrong."""
+
+    def __init__(self, check):
+        self.check, self.rows, self.troubles, self.cut = check, [], [], []
+
+    def note(self, size, who, outcome):
+        found = outcome.finding()
+        self.troubles.append((found.status, f"{size['preset']}, {who}: {found.what}"))
+
+    def one(self, size):
+        mine, peers = [], []
+        with peer_of(self.check, size) as peer:
+            if peer is not None:
+                outcome, ready = peer.answer(self.check.budget.left())
+                if ready is None:
+                    self.note(size, "theirs", outcome)
+                    peer = None
+            for _ in range(TURNS):
+                outcome, values = ours(self.check, size)
+                if values is None:
+                    self.note(size, "ours", outcome)
                     break
-            elif program is theirs:
-                peer = values
-            else:
                 mine.append(values)
+                if peer is not None:
+                    outcome, values = peer.answer(self.check.budget.left(), "go")
+                    if values is None:
+                        self.note(size, "theirs", outcome)
+                        peer = None
+                    else:
+                        peers.append(values)
         if mine:
-            rows.append(row_of(size, mine, peer))
-    return verdict(rows, troubles, cut, check.torch)
+            self.rows.append(row_of(size, mine, peers))
+
+    def all(self, sizes):
+        for size in sizes:
+            if self.check.models and size["preset"] not in self.check.models:
+                continue
+            if self.check.budget.left() < self.check.least_seconds:
+                self.cut.append(size["preset"])
+            else:
+                self.one(size)
+        return verdict(self.rows, self.troubles, self.cut, self.check.torch)
+
+
+def speed(check):
+    """GPT-2 124M beside PyTorch, in turn."""
+    return Measurement(check).all(SIZES[check.sizes][:1])
+
+
+def speed_of_others(check):
+    """350M, 774M and 1.5B beside PyTorch, in turn."""
+    others = SIZES[check.sizes][1:]
+    return Measurement(check).all(others) if others else Finding(PASSED, "there is one model at this size")
+
+
+def settings(check):
+    """PyTorch's other settings for the first model: which is its best."""
+    if check.torch is None:
+        return Finding(SKIPPED, f"{check.python} has no PyTorch")
+    first = SIZES[check.sizes][0]
+    rows, cut = [], []
+    for change in [{}] + SETTINGS[check.sizes]:
+        size = {**first, **change}
+        if check.budget.left() < check.least_seconds:
+            cut.append(change)
+            continue
+        with check.session(command_of_theirs(check, size)) as peer:
+            outcome, ready = peer.answer(check.budget.left())
+            if ready is not None:
+                outcome, ready = peer.answer(check.budget.left(), "go")
+        if ready is None:
+            rows.append({**change, "why": outcome.finding().what})
+            (cut if outcome.code is None else []).append(change)
+        else:
+            rows.append({**change, "batchUsed": ready["batch"], "tokensPerSecond": ready["tokensPerSecond"]})
+    measured = [row for row in rows if "tokensPerSecond" in row]
+    values = {"preset": first["preset"], "rows": rows}
+    if not measured:
+        return Finding(CUT if cut else FAILED, "no setting of PyTorch's ran", values)
+    best = max(measured, key=lambda row: row["tokensPerSecond"])
+    usual = next((row for row in measured if row is rows[0]), None)
+    gain = f", {best['tokensPerSecond'] / usual['tokensPerSecond']:.3f} x what was compared with" if usual else ""
+    named = ", ".join(f"{key} {value}" for key, value in best.items() if key in first or key == "accumulate")
+    return Finding(CUT if cut else PASSED, f"of {len(measured)} settings the best is {named or 'the usual one'}{gain}",
+                   values)
 
 
 def verdict(rows, troubles, cut, torch):
@@ -89,4 +195,5 @@ def verdict(rows, troubles, cut, torch):
         status = CUT
     elif SKIPPED in statuses or not rows or torch is None:
         status = SKIPPED
-    return Finding(status, "; ".join(what) or "no model was asked for", {"rows": rows})
+    return Finding(status, "; ".join(what) or "no model was asked for", {"rows": rows},
+                   [line for row in rows for line in (line_of(row), *parts_of(row))])

@@ -1,11 +1,12 @@
 // bench_step [--preset kjv|gpt2-124m|...|tiny] [--precision fp32|bf16] [--device cpu|cuda]
 // [--threads N]
 //            [--ranks N] [--batch N] [--accumulate N] [--context N] [--warmup N] [--steps N]
-//            [--tokens FILE] [--weights FILE] [--rate X] [--curve yes|no]
+//            [--tokens FILE] [--weights FILE] [--rate X] [--curve yes|no] [--peak N]
 //
 // Tokens/s of whole optimizer steps (data, forward, backward, communication, update) of the
 // worker's own code on random tokens: the kjv model, or a GPT-2 with a batch of 4 x 64 a rank,
 // unless --batch and --context say otherwise. With --ranks, so many processes over TCP on loopback.
+// On a GPU in bf16 also what its products reach at most, measured on N x N x N (8192; 0: not).
 // On the CPU also the products' floating-point operations as a part of what oneDNN itself reaches
 // on the model's largest product, measured in turn with the steps (while the other ranks wait).
 //
@@ -140,8 +141,10 @@ class Bench {
   Result<Measured> run(const CommOptions& comm) {
     Measured measured;
     TRY(train(comm, measured));
-    if (!on_cpu() && options_.precision == Precision::kBf16) {
-      TRY_ASSIGN(measured.matmul_peak, matmul_peak(options_.device, {}, clock_));
+    const int64_t edge = options_.peak;
+    if (!on_cpu() && options_.precision == Precision::kBf16 && edge > 0) {
+      TRY_ASSIGN(measured.matmul_peak,
+                 matmul_peak(options_.device, {.shape = {edge, edge, edge}}, clock_));
     }
     return measured;
   }

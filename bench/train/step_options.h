@@ -26,6 +26,7 @@ struct StepOptions {
   std::string weights;  // safetensors file; empty: drawn from a seed
   double rate = 1e-4;
   bool curve = false;
+  int64_t peak = 8192;  // edge of the products that measure a GPU's peak; 0: it isn't
 };
 
 struct Workload {

@@ -8,6 +8,12 @@ Prints one line of JSON: tokens/s over the timed steps (median step), and the se
 fp32 without TF32, no synchronisation within a step but for the gradient's norm, which stays on the GPU. A micro-batch that
 does not fit is halved, and more of them accumulated, until it does.
 
+--compile full (or --compile alone) gives torch.compile the whole model, --compile layers one layer and the head, of
+which the code of that layer serves all: far sooner done where there are many.
+
+With --turns it says by a line of JSON when it is warm, then takes the timed steps once for each line on stdin, with
+a line of JSON each; between them it holds no more of the GPU than parameters and the optimizer's state.
+
 With --tokens (token ids, u16) of batch x accumulate x context + 1 each step sees all of the file, and
 --weights-out writes what training begins with, as safetensors under Hugging Face's names: so another
 program can begin with the same. --curve adds the loss of every step, warm-up included.
@@ -20,6 +26,7 @@ import os
 import socket
 import statistics
 import struct
+import sys
 import time
 
 BEGIN = time.perf_counter()
@@ -40,7 +47,8 @@ def parse(arguments=None):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--compile", nargs="?", choices=("", "full", "layers"), const="full", default="")
+    parser.add_argument("--turns", action="store_true")
     parser.add_argument("--tokens", default="")
     parser.add_argument("--weights-out", default="")
     parser.add_argument("--rate", type=float, default=1e-3)
@@ -92,19 +100,29 @@ def make_model(options):
             x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
             for block in self.blocks:
                 x = block(x)
+            return self.loss(x, targets)
+
+        def loss(self, x, targets):
             logits = self.head(self.ln_f(x))
             if options.tokens:  # the rows that fill up are no token ids; for speed they may be
                 logits = logits[..., : options.vocabulary]
             return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
     torch.manual_seed(1)
-    model = Gpt()
+    with on_gpu(options):
+        model = Gpt()
     for name, parameter in model.named_parameters():
         if parameter.dim() == 2:
             nn.init.normal_(parameter, std=0.02)
         elif name.endswith("bias"):
             nn.init.zeros_(parameter)
     return model
+
+
+def on_gpu(options):
+    """Where a large model is made sooner than on the CPU."""
+    import torch
+    return torch.device("cuda") if options.device == "cuda" else contextlib.nullcontext()
 
 
 def hugging_face_tensors(model, options):
@@ -128,7 +146,7 @@ def write_weights(model, options):
     """safetensors: the header's length in 8 bytes, the header as JSON, the values."""
     header, values, at = {}, [], 0
     for name, tensor in hugging_face_tensors(model, options):
-        data = tensor.detach().contiguous().numpy().tobytes()
+        data = tensor.detach().contiguous().cpu().numpy().tobytes()
         header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + len(data)]}
         values.append(data)
         at += len(data)
@@ -166,7 +184,7 @@ def make_optimizer(model, options):
 
 
 def flash_only(options):
-    """In bf16 on a GPU no other attention may be taken unseen; its kernels know no fp32."""
+    """In bf16 on a GPU no other attention may be taken unseen; its kernels know no fp32. PyTorch from 2.3 on."""
     if options.device != "cuda" or options.precision != "bf16":
         return contextlib.nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -186,8 +204,12 @@ class Training:
         if options.ranks > 1:
             self.model = torch.nn.parallel.DistributedDataParallel(
                 self.plain, bucket_cap_mb=4, gradient_as_bucket_view=True)
-        if options.compile:
+        if options.compile == "full":
             self.model = torch.compile(self.model)
+        elif options.compile == "layers":
+            for block in self.plain.blocks:
+                block.compile()
+            self.plain.loss = torch.compile(self.plain.loss)
         self.optimizer = make_optimizer(self.plain, options)
         self.cast = torch.autocast(options.device, dtype=torch.bfloat16,
                                    enabled=options.precision == "bf16")
@@ -207,22 +229,27 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         return float(sum(losses))  # waits for the GPU
 
-    def run(self):
+    def load(self):
+        self.data = load_data(self.options)
+        if self.options.device == "cuda":
+            self.data = self.data.pin_memory()
+        self.steps_done = 0
+
+    def run(self, steps):
+        """Seconds and loss of each of the next steps."""
         options = self.options
-        data = load_data(options)
         count = options.batch * options.accumulate
-        if options.device == "cuda":
-            data = data.pin_memory()
         seconds, losses = [], []
-        for step in range(options.warmup + options.steps):
+        for _ in range(steps):
             begin = time.perf_counter()
-            first = step * count % max(1, len(data) - count + 1)
-            rows = data[first: first + count].to(options.device, non_blocking=True)
+            first = self.steps_done * count % max(1, len(self.data) - count + 1)
+            rows = self.data[first: first + count].to(options.device, non_blocking=True)
             losses.append(self.step(rows))
             seconds.append(time.perf_counter() - begin)
-            if step == 0:
+            if self.steps_done == 0:
                 self.first_step_seconds = time.perf_counter() - BEGIN
-        return seconds[options.warmup:], losses
+            self.steps_done += 1
+        return seconds, losses
 
     def report(self, seconds, losses):
         import torch
@@ -245,14 +272,15 @@ class Training:
         return values
 
 
-def train(options):
-    """Halves the micro-batch until it fits; the last one that is tried may fail."""
+def warm_training(options):
+    """And its losses. Halves the micro-batch until it fits; the last one that is tried may fail."""
     import torch
 
     while True:
         try:
             training = Training(options)
-            return training.report(*training.run())
+            training.load()
+            return training, training.run(options.warmup)[1]
         except torch.cuda.OutOfMemoryError:
             if options.batch % 2 != 0:
                 raise
@@ -260,6 +288,22 @@ def train(options):
         torch.cuda.empty_cache()
         options.batch //= 2
         options.accumulate *= 2
+
+
+def take_turns(training):
+    """Each turn begins with two steps that take the memory again."""
+    import torch
+
+    options = training.options
+    print(json.dumps({"ready": True, "batch": options.batch, "firstStepSeconds": training.first_step_seconds}),
+          flush=True)
+    while True:
+        if options.device == "cuda":
+            torch.cuda.empty_cache()
+        if not sys.stdin.readline():
+            return
+        training.run(2)
+        print(json.dumps(training.report(*training.run(options.steps))), flush=True)
 
 
 def run(rank, options):
@@ -270,9 +314,13 @@ def run(rank, options):
     if options.ranks > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port))
         torch.distributed.init_process_group("gloo", rank=rank, world_size=options.ranks)
-    values = train(options)
+    training, losses = warm_training(options)
+    if options.turns:
+        take_turns(training)
+        return
+    seconds, later = training.run(options.steps)
     if rank == 0:
-        print(json.dumps(values), flush=True)
+        print(json.dumps(training.report(seconds, losses + later)), flush=True)
     if options.ranks > 1:
         torch.distributed.destroy_process_group()
 

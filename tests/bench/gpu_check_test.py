@@ -15,12 +15,19 @@ sys.path.insert(0, str(TOOL.parent.parent / "bench/gpu"))
 import check as check_module  # noqa: E402
 import compare  # noqa: E402
 import parts  # noqa: E402
+import rooflines  # noqa: E402
 import runner  # noqa: E402
 import speed  # noqa: E402
+
+FILES = ["log.txt", "results.json", "table.txt"]
+MANY = 1 << 24
 
 STEP = {"tokensPerSecond": 1000.0, "firstStepSeconds": 0.5, "batch": 4, "palmFlopsPerToken": 2e6,
         "causalFlopsPerToken": 1e6, "losses": [4.0] * compare.STEPS, "parametersSha256": "ab"}
 TORCH = {"tokensPerSecond": 800.0, "firstStepSeconds": 9.0, "batch": 4, "losses": [4.0] * compare.STEPS}
+ROWS = [{"device": "a CPU"}] + [
+    {"op": "attention_" + way, "sizes": "B=1", "seconds": 2e-6, "boundSeconds": 1e-6, "boundBy": "memory",
+     "percentOfBound": 50} for way in ("forward", "backward") * 2]
 
 
 class GpuCheck(unittest.TestCase):
@@ -32,7 +39,7 @@ class GpuCheck(unittest.TestCase):
         self.bin.mkdir(parents=True)
         self.fake("kernels_gpu_test", "echo '3 cases: 0 passed, 0 failed, 3 skipped'; exit 77")
         self.fake("comm_gpu_test", "echo '2 cases: 0 passed, 0 failed, 2 skipped'; exit 77")
-        self.fake("bench_kernels", "echo 'gelu forward   1.0 us [ 1 2]'")
+        self.fake("bench_kernels", self.kernels())
         self.fake("bench_step", f"echo '{json.dumps(STEP)}'")
         self.fake("nvidia-smi", "exit 9")
         self.python(json.dumps(TORCH))
@@ -43,11 +50,23 @@ class GpuCheck(unittest.TestCase):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return path
 
-    def python(self, answer, writes_weights=True):
+    @staticmethod
+    def kernels(rows=ROWS):
+        """Writes these to what follows --json."""
+        lines = "\n".join(json.dumps(row) for row in rows)
+        return f'for word; do [ "$last" != --json ] || echo \'{lines}\' >"$word"; last=$word; done'
+
+    def python(self, answer, writes_weights=True, ends=""):
         """A python with a PyTorch of its own."""
         weights = 'for word; do case "$last" in --weights-out) : >"$word";; esac; last=$word; done'
-        self.fake("python", f'[ "$1" != -c ] || {{ echo 9.9; exit 0; }}\n{weights if writes_weights else ""}\n'
-                            f"echo '{answer}'")
+        attention = json.dumps({"kind": "flash", "shape": "1x16x2x16x2", "forward": 1e-6, "backward": 2e-6})
+        self.fake("python", f"""[ "$1" != -c ] || {{ case "$2" in *sysconfig*) echo /nowhere;; *) echo 9.9;; esac; exit 0; }}
+{weights if writes_weights else ""}
+case "$*" in
+*torch_attention*) echo '{attention}';;
+*--turns*) echo compiling; echo '{{"ready": true}}'; while read go; do {ends} echo '{answer}'; done;;
+*) echo '{answer}';;
+esac""")
 
     def check(self, *arguments):
         """Exit code, what it printed and the results by part."""
@@ -56,38 +75,58 @@ class GpuCheck(unittest.TestCase):
             [TOOL, "--build", self.bin.parent, "--no-build", "--out", out, "--python", self.bin / "python",
              "--device", "cpu", *arguments], capture_output=True, text=True,
             env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"})
-        results = {path.stem: json.loads(path.read_text()) for path in out.glob("*.json")}
-        return done.returncode, done.stdout + done.stderr, results
+        return done.returncode, done.stdout + done.stderr, self.results(out)
+
+    @staticmethod
+    def results(out):
+        path = pathlib.Path(out) / "results.json"
+        return json.loads(path.read_text())["parts"] if path.exists() else {}
 
     def test_says_what_it_would_do_and_does_nothing(self):
         code, text, results = self.check("--dry-run")
         self.assertEqual((code, results), (0, {}))
         for name, _, _ in parts.PARTS:
             self.assertIn(name, text)
-        self.assertIn("at most 540 s", text)
+        self.assertIn("at most 540 s, 0.150 GPU h", text)
 
     def test_passes_where_all_passes_and_keeps_what_it_found(self):
         self.fake("kernels_gpu_test", "echo '3 cases: 3 passed, 0 failed, 0 skipped'")
         self.fake("comm_gpu_test", "echo '2 cases: 2 passed, 0 failed, 0 skipped'")
-        code, text, results = self.check("--only", "facts,gpu-tests,compare,speed,kernels")
+        code, text, results = self.check("--only", "facts,gpu-tests,compare,speed,kernels,attention,settings")
         self.assertEqual(code, 0, text)
-        self.assertEqual(results["summary"]["exitCode"], 0)
         self.assertEqual(results["facts"]["torch"], "9.9")
         self.assertEqual(results["gpu-tests"]["status"], "passed")
         self.assertTrue(results["compare"]["sameTwice_bf16"])
         self.assertEqual(results["compare"]["fp32Relative"], 0)
         row = results["speed"]["rows"][0]
         self.assertEqual(row["oursTokensPerSecond"], 1000)
-        self.assertEqual(row["ratio"], 1.25)
-        self.assertEqual(len(results["kernels"]["rows"]), 1)
+        self.assertEqual((row["ratio"], len(row["ours"]), len(row["torch"])), (1.25, 2, 2))
+        self.assertEqual(results["kernels"]["fp32"], ROWS)
+        self.assertEqual(results["attention"]["ours"]["1x16x2x16x2"], [2e-6, 2e-6])
+        self.assertEqual(results["attention"]["torch"]["flash"]["1x16x2x16x2"]["backward"], 2e-6)
+        self.assertEqual(len(results["settings"]["rows"]), 2)
         table = (self.folder / "out/table.txt").read_text()
-        self.assertEqual(table.splitlines()[-2].split()[:2], ["kernels", "passed"])
+        self.assertIn("attention 1x16x2x16x2        ours 2.0 + 2.0 us, flash 1.0 + 2.0", table)
+        self.assertIn("tiny 4x16: ours 1,000 tok/s", table)
+        self.assertEqual(table.splitlines()[-2].split()[:2], ["settings", "passed"])
         self.assertIn(table, text)
+
+    def test_what_it_keeps_is_three_small_files_anew_after_each_part(self):
+        self.fake("kernels_gpu_test", f"head -c {MANY} /dev/zero; echo; echo '3 cases: 3 passed'")
+        self.fake("comm_gpu_test", f"ls {self.folder}/out; cat {self.folder}/out/table.txt")
+        code, text, _ = self.check("--only", "facts,gpu-tests")
+        self.assertEqual(code, 0, text)
+        files = {path.name: path.stat().st_size for path in (self.folder / "out").iterdir()}
+        self.assertEqual(sorted(files), FILES)
+        self.assertLess(max(files.values()), 2 << 20)
+        log = (self.folder / "out/log.txt").read_text()
+        self.assertIn("facts        passed", log, "the table was there while the next part ran")
+        self.assertIn("results.json", log)
 
     def test_says_by_its_exit_code_that_parts_were_skipped(self):
         code, text, results = self.check("--only", "build,gpu-tests,sanitize")
         self.assertEqual(code, 77, text)
-        self.assertEqual({name: one["status"] for name, one in results.items() if name != "summary"},
+        self.assertEqual({name: one["status"] for name, one in results.items()},
                          {"build": "skipped", "gpu-tests": "skipped", "sanitize": "skipped"})
         self.assertIn("3 skipped", results["gpu-tests"]["what"])
 
@@ -122,8 +161,15 @@ class GpuCheck(unittest.TestCase):
         code, _, results = self.check("--only", "speed")
         self.assertEqual((code, results["speed"]["status"]), (1, "failed"))
         self.fake("bench_kernels", "true")
+        code, _, results = self.check("--only", "kernels,attention")
+        self.assertEqual((code, results["kernels"]["status"], results["attention"]["status"]), (1, "failed", "failed"))
+
+    def test_rows_that_were_measured_are_kept_where_others_fail_or_are_cut(self):
+        self.fake("bench_kernels", self.kernels() + "; echo 'gelu_forward FAILED: no memory'; exit 1")
         code, _, results = self.check("--only", "kernels")
         self.assertEqual((code, results["kernels"]["status"]), (1, "failed"))
+        self.assertIn("4 rows in fp32, gelu_forward FAILED", results["kernels"]["what"])
+        self.assertEqual(results["kernels"]["fp32"], ROWS)
 
     def test_without_pytorch_ours_is_measured_alone_and_nothing_compared(self):
         self.fake("python", "exit 1")
@@ -131,6 +177,30 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 77)
         self.assertEqual(results["compare"]["status"], "skipped")
         self.assertEqual(results["speed"]["status"], "skipped")
+        self.assertEqual(results["speed"]["rows"][0]["oursTokensPerSecond"], 1000)
+
+    def test_a_gpu_that_is_visible_but_unusable_fails_and_skips_nothing(self):
+        self.fake("nvidia-smi", "echo NVIDIA H200")
+        for name in ("kernels_gpu_test", "comm_gpu_test", "bench_step", "bench_kernels"):
+            self.fake(name, f"echo '{name}: CUDA driver version is insufficient'; exit 77")
+        code, text, results = self.check("--device", "cuda", "--only", "facts,gpu-tests,compare,speed,kernels,attention")
+        self.assertEqual(code, 1)
+        for name in ("gpu-tests", "compare", "speed", "kernels", "attention"):
+            self.assertEqual(results[name]["status"], "failed", text)
+            self.assertIn("insufficient", results[name]["what"])
+
+    def test_a_pytorch_that_sees_no_gpu_is_told(self):
+        self.fake("nvidia-smi", "echo NVIDIA H200")
+        self.fake("python", '[ "$2" = "${2#*device_count}" ] && echo 9.9 || echo GPUs: 0')
+        code, _, results = self.check("--only", "facts")
+        self.assertEqual((code, results["facts"]["status"]), (1, "failed"))
+        self.assertIn("PyTorch sees no GPU", results["facts"]["what"])
+
+    def test_a_pytorch_that_dies_between_turns_leaves_ours_measured(self):
+        self.python(json.dumps(TORCH), ends="echo 'out of memory' >&2; exit 3;")
+        code, _, results = self.check("--only", "speed")
+        self.assertEqual((code, results["speed"]["status"]), (1, "failed"))
+        self.assertIn("out of memory", results["speed"]["what"])
         self.assertEqual(results["speed"]["rows"][0]["oursTokensPerSecond"], 1000)
 
     def test_a_device_that_training_does_not_know_is_skipped(self):
@@ -156,13 +226,31 @@ class RealPrograms(unittest.TestCase):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run(
                 [TOOL, "--build", os.environ["LOCKSTEP_BUILD"], "--no-build", "--out", out, "--device", "cpu",
-                 "--python", "/bin/false", "--only", "facts,gpu-tests,speed,kernels", "--limit", "240"],
+                 "--python", "/bin/false", "--only", "facts,gpu-tests,speed,kernels,attention", "--limit", "240"],
                 capture_output=True, text=True)
-            results = {path.stem: json.loads(path.read_text()) for path in pathlib.Path(out).glob("*.json")}
+            results = GpuCheck.results(out)
         self.assertEqual(done.returncode, 77, done.stdout)
         self.assertIn(results["gpu-tests"]["status"], ("passed", "skipped"), results["gpu-tests"]["what"])
         self.assertGreater(results["speed"]["rows"][0]["oursTokensPerSecond"], 0)
         self.assertEqual(results["kernels"]["status"], "passed")
+        self.assertGreater(min(results["attention"]["ours"]["1x80x2x64x1"]), 0)
+
+    def test_are_rehearsed_on_the_emulated_gpu(self):
+        """All but kernels_gpu_test, of which kernels_emulated_ops_test has the cases."""
+        if not (pathlib.Path(os.environ["LOCKSTEP_BUILD"]) / "bin/tests/emulated_bench_kernels").exists():
+            self.skipTest("this build has no emulated GPU")
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run(
+                [TOOL, "--build", os.environ["LOCKSTEP_BUILD"], "--no-build", "--out", out, "--rehearse", "--python",
+                 "/bin/false", "--only", "facts,speed,kernels,attention,sanitize", "--limit", "280"],
+                capture_output=True, text=True)
+            results = GpuCheck.results(out)
+        self.assertEqual(done.returncode, 77, done.stdout)
+        self.assertEqual(results["sanitize"]["status"], "passed", results["sanitize"]["what"])
+        self.assertEqual(results["kernels"]["status"], "passed", results["kernels"]["what"])
+        self.assertEqual(results["kernels"]["bf16"][0]["device"], "emulated")
+        self.assertEqual(results["speed"]["rows"][0]["ours"][0]["device"], "cuda")
+        self.assertGreater(min(results["attention"]["ours"]["1x80x2x64x1"]), 0)
 
 
 class Judgement(unittest.TestCase):
@@ -184,15 +272,39 @@ class Judgement(unittest.TestCase):
 
     def test_a_row_has_every_peak_that_is_known(self):
         one = {**STEP, "peakFlopsPerSecond": {"datasheet": 1e10, "measured": 8e9}}
-        row = speed.row_of({"preset": "x"}, [one, {**one, "tokensPerSecond": 3000.0}], None)
+        row = speed.row_of({"preset": "x"}, [one, {**one, "tokensPerSecond": 3000.0}], [])
         self.assertEqual(row["oursTokensPerSecond"], 2000)
         self.assertAlmostEqual(row["palmOf_datasheet"], 0.4)
         self.assertAlmostEqual(row["causalOf_measured"], 0.25)
         self.assertNotIn("ratio", row)
 
+    def test_the_table_names_the_kernels_that_lose_most(self):
+        rows = [{"op": name, "sizes": "n=1", "seconds": seconds, "boundSeconds": 1.0, "boundBy": "memory",
+                 "percentOfBound": 100 / seconds} for name, seconds in (("a", 2.0), ("b", 5.0), ("c", 1.5))]
+        self.assertEqual([line.split()[0] for line in rooflines.slowest(rows)], ["b", "a", "c"])
+
+    def test_it_is_built_for_the_gpu_alone(self):
+        self.assertEqual([parts.architecture(one) for one in ("9.0", "8.0", "8.9", "10.0", "", None)],
+                         ["90a", "80", "89", "100a", None, None])
+
+    def test_the_log_keeps_its_beginning_and_its_end(self):
+        data = b"a" * check_module.LOG_BYTES + b"b" * check_module.LOG_BYTES
+        kept = check_module.cropped(data)
+        self.assertLess(len(kept), check_module.LOG_BYTES + 100)
+        self.assertEqual((kept[:1], kept[-1:]), (b"a", b"b"))
+        self.assertEqual(check_module.cropped(b"short"), b"short")
+
+    def test_a_sanitizer_that_knows_no_such_device_is_skipped_and_one_that_finds_something_fails(self):
+        def status(code, text):
+            return parts.verdict_of_sanitizer(runner.Outcome(code, text, 1.0, True)).status
+        self.assertEqual(status(1, "Error: Device not supported. Please refer"), "skipped")
+        self.assertEqual(status(1, "ERROR SUMMARY: 3 errors"), "failed")
+        self.assertEqual(status(0, "ERROR SUMMARY: 0 errors"), "passed")
+
     def test_the_parts_fit_where_none_is_late(self):
-        together = sum(seconds for name, seconds, _ in parts.PARTS if name not in ("build", "tests", "sanitize"))
-        self.assertLess(together, check_module.LIMIT)
+        late = ("speed-others", "sanitize", "settings", "tests")
+        together = sum(seconds for name, seconds, _ in parts.PARTS if name not in late)
+        self.assertLessEqual(together, check_module.LIMIT)
         now = [0.0]
         budget = runner.Budget(100, lambda: now[0])
         budget.begin(30)
