@@ -5,7 +5,7 @@
 #include "kernels/ops/attention_geometry.h"
 #include "kernels/ops/cuda_ops.h"
 #include "tests/kernels/device_values.h"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/matmul_geometry.h"
 #include "tests/kernels/device_values.h"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/fake_cublaslt.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 
 #include "common/base/random.h"
 #include "tests/kernels/op_checks.h"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/emulator.h"
 
 namespace lockstep::op_cases {

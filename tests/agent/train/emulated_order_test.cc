@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "agent/train/data/device_tokens.h"
-#include "tests/agent/train/emulated_training.h"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/agent/train/emulated_ranks.h"
+#include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep {
 namespace {

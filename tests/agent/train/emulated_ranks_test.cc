@@ -2,8 +2,8 @@
 // global batch.
 #include <gtest/gtest.h>
 
-#include "tests/agent/train/emulated_training.h"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/agent/train/emulated_ranks.h"
+#include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep {
 namespace {

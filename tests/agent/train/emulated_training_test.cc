@@ -9,7 +9,7 @@
 #include "agent/comm/make_communicator.h"
 #include "agent/train/matmul_peak.h"
 #include "tests/agent/train/training.h"
-#include "tests/support/emulated_cuda/emulator.h"
+#include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,10 @@
 #include <string>
 
 #include "kernels/device/device_words.h"
+#include "tests/support/emulated_cuda/devices.h"
+#include "tests/support/emulated_cuda/emulated_device.h"
 #include "tests/support/emulated_cuda/memory_use.h"
+#include "tests/support/emulated_cuda/pinned_memory.h"
 
 namespace lockstep::cuda_api {
 

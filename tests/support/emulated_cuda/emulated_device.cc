@@ -6,34 +6,11 @@
 #include <utility>
 
 #include "kernels/device/device_words.h"
+#include "tests/support/emulated_cuda/pinned_memory.h"
 
 namespace lockstep::emulated_cuda {
 
 namespace {
-
-constexpr size_t kPinnedAlignment = 64;
-
-// Page-locked memory serves every device of the process.
-struct Pinned {
-  std::mutex mutex;
-  std::map<const char*, size_t> bytes;
-};
-Pinned& pinned() {
-  static Pinned all;
-  return all;
-}
-
-// How many bytes from there on are page-locked and of one allocation.
-size_t pinned_bytes_from(const void* data) {
-  Pinned& all = pinned();
-  const std::lock_guard lock(all.mutex);
-  const auto* wanted = static_cast<const char*>(data);
-  auto at = all.bytes.upper_bound(wanted);
-  if (at == all.bytes.begin()) return 0;
-  --at;
-  const char* end = at->first + at->second;
-  return wanted < end ? static_cast<size_t>(end - wanted) : 0;
-}
 
 // No pointers that anybody could follow; the lowest byte is the device.
 constexpr int kIndexBits = 8;
@@ -45,23 +22,6 @@ void* handle_of(uint64_t number, int index) {
 
 int index_of_handle(const void* handle) {
   return static_cast<int>(reinterpret_cast<uintptr_t>(handle) & ((1u << kIndexBits) - 1));
-}
-
-void* allocate_pinned(size_t bytes) {
-  void* data = nullptr;
-  if (posix_memalign(&data, kPinnedAlignment, bytes) != 0) return nullptr;
-  std::memset(data, 0xFF, bytes);
-  Pinned& all = pinned();
-  const std::lock_guard lock(all.mutex);
-  all.bytes[static_cast<const char*>(data)] = bytes;
-  return data;
-}
-
-void release_pinned(void* data) {
-  Pinned& all = pinned();
-  const std::lock_guard lock(all.mutex);
-  CHECK(all.bytes.erase(static_cast<const char*>(data)) == 1);
-  std::free(data);
 }
 
 EmulatedDevice::EmulatedDevice(int index, uint64_t seed) : index_(index), random_(seed) {
@@ -393,81 +353,6 @@ void EmulatedDevice::reset() {
   besides_.clear();
   broken_.reset();
   changed_.notify_all();
-}
-
-// ---- All of them
-
-namespace {
-
-struct Devices {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<EmulatedDevice>> all;
-  uint64_t seed = 1;
-
-  Devices() { all.push_back(std::make_unique<EmulatedDevice>(0, seed)); }
-};
-
-// Never destroyed: whoever is destroyed late gives back what it has.
-Devices& devices() {
-  static Devices* const all = std::make_unique<Devices>().release();
-  return *all;
-}
-
-EmulatedDevice* device_of(void* handle) {
-  const Result<EmulatedDevice*> device = device_at(index_of_handle(handle), "a handle");
-  return device.ok() && handle != nullptr ? *device : nullptr;
-}
-
-Error no_stream() {
-  return invalid("[emulated cuda] a stream of a device expected, got none");
-}
-
-}  // namespace
-
-int device_count() {
-  const std::lock_guard lock(devices().mutex);
-  return static_cast<int>(devices().all.size());
-}
-
-Result<EmulatedDevice*> device_at(int index, const char* call) {
-  Devices& devices = emulated_cuda::devices();
-  const std::lock_guard lock(devices.mutex);
-  const auto count = static_cast<int>(devices.all.size());
-  if (index >= 0 && index < count) return devices.all[static_cast<size_t>(index)].get();
-  return call_error({call, __FILE__, __LINE__, {DeviceType::kCuda, index}},
-                    "device numbers below " + std::to_string(count) + " alone");
-}
-
-void set_device_count(int count) {
-  Devices& devices = emulated_cuda::devices();
-  const std::lock_guard lock(devices.mutex);
-  while (static_cast<int>(devices.all.size()) < count) {
-    const auto index = static_cast<int>(devices.all.size());
-    devices.all.push_back(std::make_unique<EmulatedDevice>(index, devices.seed));
-  }
-}
-
-void set_seed(uint64_t seed) {
-  Devices& devices = emulated_cuda::devices();
-  const std::lock_guard lock(devices.mutex);
-  devices.seed = seed;
-  for (const auto& device : devices.all) device->set_seed(seed);
-}
-
-void reset_devices() {
-  Devices& devices = emulated_cuda::devices();
-  const std::lock_guard lock(devices.mutex);
-  for (const auto& device : devices.all) device->reset();
-}
-
-Status issue(void* stream, Work work) {
-  EmulatedDevice* device = device_of(stream);
-  return device == nullptr ? Status(no_stream()) : device->issue(stream, std::move(work));
-}
-
-Status issue_beside(void* stream, std::function<void()> work) {
-  EmulatedDevice* device = device_of(stream);
-  return device == nullptr ? Status(no_stream()) : device->issue_beside(stream, std::move(work));
 }
 
 }  // namespace lockstep::emulated_cuda

@@ -48,20 +48,6 @@ namespace lockstep::emulated_cuda {
 // The seed is for orders within it.
 using Work = std::function<Status(uint64_t seed)>;
 
-// These issue on a stream that create_stream() gave. kUnavailable for one that is not.
-Status issue(void* stream, Work work);
-// Work that waits for others than this device, as a collective's kernel does: in its turn it is
-// called on a thread of its own, and other streams go on meanwhile. The device's memory can be
-// touched by all threads until it returns.
-Status issue_beside(void* stream, std::function<void()> work);
-
-// Of all orders from now on, of every device.
-void set_seed(uint64_t seed);
-// 1 at first; never fewer than before.
-void set_device_count(int count);
-// Forgets what broke them, and what they were given; memory, streams and events stay.
-void reset_devices();
-
 class EmulatedDevice {
  public:
   // As a small GPU's; what is asked for beyond it is refused as there.
@@ -160,14 +146,7 @@ class EmulatedDevice {
   std::optional<Error> broken_;
 };
 
-int device_count();
-// kUnavailable where there is none of that index. It is never destroyed.
-Result<EmulatedDevice*> device_at(int index, const char* call);
 // Of the device that a stream or an event is of.
 int index_of_handle(const void* handle);
-
-// Page-locked memory of the host, of unknown content. It is known by its address.
-void* allocate_pinned(size_t bytes);
-void release_pinned(void* data);
 
 }  // namespace lockstep::emulated_cuda

@@ -10,7 +10,7 @@
 
 #include "kernels/device/cuda/intrinsics.cuh"
 #include "kernels/device/cuda/launch.cuh"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep::cuda {
 

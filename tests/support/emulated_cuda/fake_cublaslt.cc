@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep::test {
 

@@ -5,7 +5,7 @@
 
 #include "kernels/device/device.h"
 #include "kernels/device/launch_shape.h"
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/emulator.h"
 
 namespace lockstep::cuda {
