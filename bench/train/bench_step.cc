@@ -19,8 +19,9 @@
 // on a GPU by events of the stream that computes (agent/train/step_timer.h), so that the parts add
 // up to less than stepSeconds. firstStepSeconds counts from the beginning of the program, with the
 // start of CUDA and its libraries and the making of the model: the GPU's peak is measured when the
-// steps are over and the model's memory is free again. Exit code 77: this build or machine has no
-// such device.
+// steps are over and the model's memory is free again. libraryMemoryBytes is what CUDA and cuBLASLt
+// took of the GPU while it trained, beside memoryBytes: what compose.cc keeps a reserve for. Exit
+// code 77: this build or machine has no such device.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -130,6 +131,7 @@ struct Measured {
   double first_step_seconds = 0;      // from the beginning of the program
   double matmul_peak = 0;             // FLOP/s of the GPU's products; 0: not measured
   uint64_t memory_bytes = 0;          // of the model and all that it trains with
+  uint64_t library_bytes = 0;         // of a GPU, taken beside that since before it
 };
 
 class Bench {
@@ -151,6 +153,7 @@ class Bench {
 
  private:
   Status train(const CommOptions& comm, Measured& measured) {
+    TRY_ASSIGN(const DeviceMemory before, memory_of(options_.device));
     TRY_ASSIGN(const std::unique_ptr<Communicator> world, make_communicator(comm));
     TRY_ASSIGN(const std::unique_ptr<Composition> model,
                Composition::create({.config = work_.config,
@@ -165,11 +168,18 @@ class Bench {
     TRY(begin_parameters(*model));
     TRY(model->broadcast_state(0));
     measured.memory_bytes = model->memory().bytes;
-    if (!options_.tokens.empty()) return time_steps(*model, *world, options_.tokens, measured);
-    const std::string path = write_tokens(work_, comm.rank);
-    const Status timed = time_steps(*model, *world, path, measured);
-    std::filesystem::remove(path);
-    return timed;
+    if (!options_.tokens.empty()) {
+      TRY(time_steps(*model, *world, options_.tokens, measured));
+    } else {
+      const std::string path = write_tokens(work_, comm.rank);
+      const Status timed = time_steps(*model, *world, path, measured);
+      std::filesystem::remove(path);
+      TRY(timed);
+    }
+    TRY_ASSIGN(const DeviceMemory after, memory_of(options_.device));
+    const uint64_t taken = before.free_bytes - std::min(before.free_bytes, after.free_bytes);
+    measured.library_bytes = taken - std::min(taken, measured.memory_bytes);
+    return {};
   }
 
   Status begin_parameters(Composition& model) const {
@@ -255,6 +265,7 @@ void add_device(const StepOptions& options, const Measured& measured, Json& json
   if (datasheet > 0) peaks["datasheet"] = datasheet;
   if (measured.matmul_peak > 0) peaks["measured"] = measured.matmul_peak;
   json["peakFlopsPerSecond"] = std::move(peaks);
+  json["libraryMemoryBytes"] = measured.library_bytes;
 }
 
 Json parts_of(const std::vector<StepSeconds>& steps) {
