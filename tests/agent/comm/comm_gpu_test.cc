@@ -110,6 +110,21 @@ Status reduce_by_rank(Communicator& comm, Device device) {
   return {};
 }
 
+// The copy is issued, not waited for, behind the start of the operation.
+Status leave_its_stream_to_what_comes_later(Communicator& comm, Device device) {
+  if (!comm.device_traits().is_stream_ordered) return {};
+  const test::Draw own{.seed = 11, .rank = comm.rank()};
+  TRY_ASSIGN(Values values, Values::make(DataType::kF32, device, own, kCount));
+  Work work = comm.start_all_reduce(values.buffer(kCount), ReduceOp::kSum);
+  const Status seen = values.expect_all("all_reduce, by its stream alone,", [&](size_t i) {
+    std::vector<test::Value> all;
+    for (int rank = 0; rank < comm.size(); ++rank) all.push_back(given(own.seed, rank, i));
+    return test::reduced(DataType::kF32, ReduceOp::kSum, all);
+  });
+  TRY(work.wait());
+  return seen;
+}
+
 // Blocks of every rank, in their order, and back again, each to its own.
 Status gather_and_exchange(Communicator& comm, Device device) {
   const auto n = static_cast<size_t>(comm.size());
@@ -132,6 +147,7 @@ Status gather_and_exchange(Communicator& comm, Device device) {
 
 Status reduce_and_gather(Communicator& comm, Device device) {
   TRY(reduce_by_rank(comm, device));
+  TRY(leave_its_stream_to_what_comes_later(comm, device));
   return gather_and_exchange(comm, device);
 }
 
