@@ -1,0 +1,57 @@
+// An index of weights in several files, and their headers: a line of JSON for the index, then one
+// for the header of each of its files, in the order of the files' names. Each file would be as long
+// as its last tensor says.
+#include "agent/train/weights/weight_index.h"
+
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/weights.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::string_view take_line(std::string_view& text) {
+  const size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
+
+Result<SafetensorsHeader> header_of(std::string_view json) {
+  const Result<Json> document = parse_json(json);
+  const uint64_t tensors = document.ok() && document->is_object() ? data_bytes(*document) : 0;
+  const uint64_t before = sizeof(uint64_t) + json.size();
+  return parse_safetensors_header(json, tensors > UINT64_MAX - before ? before : before + tensors);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::string_view text = fuzz_text(data, size);
+  const Result<WeightIndex> index = parse_weight_index(take_line(text));
+  if (!index.ok()) {
+    CHECK(index.error().code == Code::kCorrupt);
+    return 0;
+  }
+  CHECK(!index->empty());
+  IndexedFiles files;
+  SafetensorsHeader all;  // as WeightFiles has it: of all files, in their order
+  std::set<std::string> names;
+  for (const auto& file : *index) {
+    CHECK(!file.first.empty() && file.first.find('/') == std::string::npos);
+    const Result<SafetensorsHeader> header = header_of(take_line(text));
+    if (!header.ok()) return 0;
+    const Status agrees = files.add(file, *header);
+    if (!agrees.ok()) {
+      CHECK(agrees.error().code == Code::kInvalid);
+      return 0;
+    }
+    for (const TensorInfo& tensor : header->tensors) {
+      CHECK(names.insert(tensor.name).second);
+      all.tensors.push_back(tensor);
+    }
+    for (const std::string& tensor : file.second) CHECK(names.contains(tensor));
+  }
+  check_weights(all);
+  return 0;
+}
