@@ -138,6 +138,21 @@ void add_export(CLI::App& app, lockstep::ClientContext context) {
   });
 }
 
+void add_plan(CLI::App& app, lockstep::ClientContext context) {
+  const auto sizes = std::make_shared<std::vector<int64_t>>(std::vector<int64_t>{80, 141});
+  CLI::App* command = app.add_subcommand(
+      "plan", "Compute what each preset takes of a GPU, and the largest micro-batch that fits");
+  command->add_option("GIGABYTES", *sizes, "Memory of GPUs, in 10^9 bytes")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->footer("Example: lockstep plan 24 80");
+  command->callback([sizes, context] {
+    std::vector<std::string> words{"plan"};
+    for (const int64_t size : *sizes) words.push_back(std::to_string(size));
+    context.exit_code = become(context, "lockstep-worker", std::move(words));
+  });
+}
+
 void add_version(CLI::App& app) {
   app.add_subcommand("version", "Print the version")->callback([] {
     std::cout << "lockstep " << lockstep::kVersion << "\n";
@@ -168,6 +183,7 @@ int main(int argc, char** argv) {
   add_validate(app, context);
   add_bench(app, context);
   add_export(app, context);
+  add_plan(app, context);
   lockstep::add_client_commands(app, context);
   add_version(app);
 

@@ -7,6 +7,7 @@
 
 #include "agent/model/passes.h"
 #include "common/base/random.h"
+#include "kernels/device/arena.h"
 
 namespace lockstep {
 namespace {
@@ -34,19 +35,48 @@ int64_t window_of(int64_t tokens, int64_t context) {
   return std::min(window, context);
 }
 
+struct Draw {
+  float uniform = 0;
+  int32_t token = 0;
+};
+
+// Of a text of up to `capacity` tokens, on the device.
+enum Part : size_t { kActivations, kWindow, kDraw, kWorkspace };
+ArenaPlan plan_of(const GptOptions& options, int64_t capacity, DeviceType device) {
+  const ActivationShape shape{1, capacity, PassMode::kEvaluate};
+  const Result<ArenaPlan> plan = plan_arena(
+      {{ArenaUse::kActivations, "of a text", gpt_memory(options, {}, shape, device).activations},
+       {ArenaUse::kWorkspace, "tokens", static_cast<size_t>(capacity) * sizeof(int32_t)},
+       {ArenaUse::kWorkspace, "a draw", sizeof(Draw)},
+       {ArenaUse::kWorkspace, "logits", sample_workspace(options.config.vocabulary)}});
+  CHECK(plan.ok());
+  return *plan;
+}
+
 // Draws one token after another, each given the last `context` of what stands there.
 class Generator {
  public:
   static Result<Generator> create(Gpt& model, const GenerateOptions& options, int64_t capacity) {
     const Device device = model.stream().device();
-    const auto bytes = static_cast<size_t>(capacity) * sizeof(int32_t);
-    TRY_ASSIGN(MicroBatch batch, model.make_micro_batch({1, capacity, PassMode::kEvaluate}));
+    const ArenaPlan plan = plan_of(model.options(), capacity, device.type);
+    Buffer owned;
+    auto* memory = static_cast<std::byte*>(options.memory.data);
+    if (options.memory.bytes < plan.bytes) {
+      TRY_ASSIGN(owned, Buffer::allocate(device, plan.bytes, "a text"));
+      memory = static_cast<std::byte*>(owned.data());
+    }
+    const auto part = [&](Part index) {
+      return Workspace{memory + plan.parts[index].offset, plan.parts[index].bytes};
+    };
+    TRY_ASSIGN(MicroBatch batch,
+               model.make_micro_batch({1, capacity, PassMode::kEvaluate}, part(kActivations)));
     Generator generator(model, options, std::move(batch));
-    TRY_ASSIGN(generator.window_, Buffer::allocate(device, bytes, "tokens that are seen"));
-    TRY_ASSIGN(generator.draw_, Buffer::allocate(device, sizeof(Draw), "a draw"));
-    TRY_ASSIGN(generator.workspace_,
-               Buffer::allocate(device, sample_workspace(model.config().vocabulary), "a draw"));
-    TRY_ASSIGN(generator.host_, PinnedBuffer::allocate(device, bytes + sizeof(Draw), "a draw"));
+    generator.window_ = static_cast<int32_t*>(part(kWindow).data);
+    generator.draw_ = static_cast<Draw*>(part(kDraw).data);
+    generator.workspace_ = part(kWorkspace);
+    generator.owned_ = std::move(owned);
+    TRY_ASSIGN(generator.host_,
+               PinnedBuffer::allocate(device, part(kWindow).bytes + sizeof(Draw), "a draw"));
     return generator;
   }
 
@@ -56,7 +86,7 @@ class Generator {
     const int64_t seen = std::min(static_cast<int64_t>(text.size()), config.context);
     const int64_t window = window_of(seen, config.context);
     TRY(put_text({text.end() - seen, text.end()}, window));
-    TRY(model_->begin(batch_, {.tokens = static_cast<int32_t*>(window_.data()),
+    TRY(model_->begin(batch_, {.tokens = window_,
                                .batch = 1,
                                .sequence = window,
                                .logits_begin = seen - 1,
@@ -66,11 +96,6 @@ class Generator {
   }
 
  private:
-  struct Draw {
-    float uniform = 0;
-    int32_t token = 0;
-  };
-
   Generator(Gpt& model, const GenerateOptions& options, MicroBatch batch)
       : model_(&model), options_(options), random_(options.seed), batch_(std::move(batch)) {}
 
@@ -79,26 +104,25 @@ class Generator {
     auto* tokens = reinterpret_cast<int32_t*>(static_cast<Draw*>(host_.data()) + 1);
     std::ranges::copy(text, tokens);
     std::fill(tokens + text.size(), tokens + window, 0);
-    return copy_bytes(model_->stream(), {.to = window_.data(),
-                                         .from = tokens,
-                                         .bytes = static_cast<size_t>(window) * sizeof(int32_t)});
+    return copy_bytes(
+        model_->stream(),
+        {.to = window_, .from = tokens, .bytes = static_cast<size_t>(window) * sizeof(int32_t)});
   }
 
   Result<int32_t> draw(Stream& stream, const ModelConfig& config) {
     auto* host = static_cast<Draw*>(host_.data());
-    auto* device = static_cast<Draw*>(draw_.data());
     *host = {.uniform = random_.uniform()};
-    TRY(copy_bytes(stream, {.to = device, .from = host, .bytes = sizeof(Draw)}));
+    TRY(copy_bytes(stream, {.to = draw_, .from = host, .bytes = sizeof(Draw)}));
     model_->ops().sample(stream, {.logits = batch_.logits(),
-                                  .uniforms = &device->uniform,
-                                  .tokens = &device->token,
+                                  .uniforms = &draw_->uniform,
+                                  .tokens = &draw_->token,
                                   .rows = 1,
                                   .vocabulary = config.vocabulary,
                                   .stride = padded_vocabulary(config, 1),
                                   .temperature = options_.temperature,
                                   .top_k = options_.top_k,
-                                  .workspace = workspace_.workspace()});
-    TRY(copy_bytes(stream, {.to = host, .from = device, .bytes = sizeof(Draw)}));
+                                  .workspace = workspace_});
+    TRY(copy_bytes(stream, {.to = host, .from = draw_, .bytes = sizeof(Draw)}));
     TRY(stream.synchronize());
     return host->token;
   }
@@ -107,13 +131,18 @@ class Generator {
   GenerateOptions options_;
   Random random_;
   MicroBatch batch_;
-  Buffer window_;
-  Buffer draw_;
-  Buffer workspace_;
+  int32_t* window_ = nullptr;  // this and below: on the device
+  Draw* draw_ = nullptr;
+  Workspace workspace_;
+  Buffer owned_;       // where the memory isn't the caller's
   PinnedBuffer host_;  // a Draw, then the tokens
 };
 
 }  // namespace
+
+size_t generate_bytes(const GptOptions& options, DeviceType device) {
+  return plan_of(options, options.config.context, device).bytes;
+}
 
 Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
                                       const GenerateOptions& options) {

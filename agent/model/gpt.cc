@@ -46,6 +46,9 @@ Gpt::Gpt(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Gpt::Gpt(Gpt&&) noexcept = default;
 Gpt::~Gpt() = default;
 
+const GptOptions& Gpt::options() const {
+  return impl_->options;
+}
 const ModelConfig& Gpt::config() const {
   return impl_->options.config;
 }
@@ -66,17 +69,13 @@ const OpTable& Gpt::ops() const {
 }
 
 GptMemory Gpt::memory_for(const ActivationShape& shape) const {
-  const ActivationOptions& options = impl_->activations;
-  const int64_t activations = activation_arena(config(), stage(), shard(), shape, options).bytes;
-  const int64_t scratch = backward_scratch(config(), shard(), shape, options).bytes;
-  return {.activations = static_cast<size_t>(activations),
-          .scratch = static_cast<size_t>(scratch),
-          .workspace = impl_->workspace_bytes(shape)};
+  return gpt_memory(impl_->options, shard(), shape, stream().device().type);
 }
 
 void Gpt::lend(const Lent& memory) {
   impl_->scratch = memory.scratch;
   impl_->workspace = memory.workspace;
+  impl_->angles = memory.angles;
 }
 
 Result<MicroBatch> Gpt::make_micro_batch(const ActivationShape& shape) {
@@ -138,14 +137,15 @@ Status Gpt::Impl::backward(int64_t block, std::span<const ParamView> views, Micr
 
 Status Gpt::Impl::reserve(const ActivationShape& shape) {
   if (std::find(reserved_.begin(), reserved_.end(), shape) != reserved_.end()) return {};
-  TRY(reserve_rotary(shape.sequence));
+  TRY(reserve_angles(shape.sequence));
   const BackwardScratch wanted = backward_scratch(options.config, shard, shape, activations);
   if (wanted.bytes > scratch_at.bytes) {
     TRY(grow({scratch, owned_scratch_, "gradients of activations"},
              static_cast<size_t>(wanted.bytes)));
     scratch_at = wanted;
   }
-  TRY(grow({workspace, owned_workspace_, "workspace of operations"}, workspace_bytes(shape)));
+  const GptMemory memory = gpt_memory(options, shard, shape, stream.device().type);
+  TRY(grow({workspace, owned_workspace_, "workspace of operations"}, memory.workspace));
   reserved_.push_back(shape);
   return {};
 }
@@ -156,31 +156,6 @@ Status Gpt::Impl::grow(const Growth& growth, size_t bytes) {
   TRY_ASSIGN(growth.owned, Buffer::allocate(stream.device(), bytes, growth.by));
   growth.memory = growth.owned.workspace();
   return {};
-}
-
-size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
-  const bool train = shape.mode == PassMode::kTrain;
-  const DeviceType device = stream.device().type;
-  const int64_t width = options.config.width;
-  const int64_t rows = shape.rows();
-  std::vector<MatmulShape> products{{rows, local_qkv(), width},
-                                    {rows, width, local_width()},
-                                    {rows, local_hidden_in(), width},
-                                    {rows, width, local_hidden()}};
-  if (has_head()) {
-    const int64_t chunk = head_rows(options.config, shard, shape.rows(), activations);
-    products.push_back({chunk, local_vocabulary(), width});
-  }
-  size_t bytes = attention_workspace(attention_shape(shape.batch, shape.sequence), device);
-  for (const MatmulShape& product : products) {
-    bytes = std::max(bytes, matmul_forward_workspace(product, options.precision, device));
-    if (!train) continue;
-    bytes = std::max(bytes, matmul_backward_workspace(product, options.precision, device));
-  }
-  if (!train) return bytes;
-  bytes = std::max(bytes, embedding_backward_workspace({rows, local_vocabulary(), width}, device));
-  return std::max(bytes, is_llama() ? rmsnorm_backward_workspace(width, device)
-                                    : layernorm_backward_workspace(width, device));
 }
 
 }  // namespace lockstep

@@ -88,13 +88,17 @@ DType activation_dtype(DeviceType device, Precision precision);
 // How a model on that device keeps them.
 ActivationOptions activation_options(const GptOptions& options, DeviceType device);
 
-// Bytes that passes of a shape need, exactly: a model that is lent them allocates nothing, but for
-// a Llama's table of angles (kernels/ops/rotary.h), which it makes for the longest sequence.
+// Bytes that passes of a shape need, exactly: a model that is lent them allocates nothing.
 struct GptMemory {
   size_t activations = 0;  // each micro-batch
   size_t scratch = 0;      // once, here and below: gradients of activations
   size_t workspace = 0;    // of the operations, on this device and with the threads that are set
+  size_t angles = 0;       // of a Llama's rotary embedding (kernels/ops/rotary.h)
 };
+// On a device of that type, whether or not there is one. Pure, but for set_threads() on the CPU.
+// The options' model is one that validate() accepts.
+GptMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
+                     const ActivationShape& shape, DeviceType device);
 
 // A GPT-2 or Llama, or consecutive blocks of one, as pure computation: it holds no parameter and no
 // state of a micro-batch and knows no rank. Blocks are called one by one, forward in ascending
@@ -111,6 +115,7 @@ class Gpt {
   Gpt& operator=(Gpt&&) = delete;
   ~Gpt();
 
+  const GptOptions& options() const;
   const ModelConfig& config() const;
   const Stage& stage() const;
   const TensorShard& shard() const;
@@ -120,11 +125,12 @@ class Gpt {
   const OpTable& ops() const;
 
   GptMemory memory_for(const ActivationShape& shape) const;
-  // Memory for scratch and workspace instead of its own, as long as it suffices; it outlives the
-  // model. Before the first make_micro_batch().
+  // Memory instead of its own, as long as it suffices; it outlives the model. Before the first
+  // make_micro_batch().
   struct Lent {
     Workspace scratch;
     Workspace workspace;
+    Workspace angles;
   };
   void lend(const Lent& memory);
 

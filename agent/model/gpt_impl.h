@@ -11,9 +11,15 @@
 
 namespace lockstep {
 
-// What is behind Gpt: gpt.cc (life, shapes), gpt_parts.cc (products, norms, rotary embedding),
-// gpt_layer.cc, gpt_ends.cc (embedding and head). What differs between the families is in
-// gpt_parts.cc, but for the order of a layer's operations. Every tensor is row-major.
+// Of one shard's heads.
+AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard, int64_t batch,
+                               int64_t sequence);
+// Of a Llama's table of angles; 0 of a GPT-2.
+size_t angle_bytes(const ModelConfig& config, int64_t positions);
+
+// What is behind Gpt: gpt.cc (life, shapes), gpt_memory.cc, gpt_parts.cc (products, norms, rotary
+// embedding), gpt_layer.cc, gpt_ends.cc (embedding and head). What differs between the families is
+// in gpt_parts.cc, but for the order of a layer's operations. Every tensor is row-major.
 class Gpt::Impl {
  public:
   Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
@@ -24,7 +30,6 @@ class Gpt::Impl {
                   GradSink& sink);
   // Scratch and workspace for passes of that shape; allocates only if it was not seen before.
   Status reserve(const ActivationShape& shape);
-  size_t workspace_bytes(const ActivationShape& shape) const;
   View scratch_tensor(int64_t place) const {
     return {static_cast<std::byte*>(scratch.data) + place, dtype};
   }
@@ -40,6 +45,7 @@ class Gpt::Impl {
   BackwardScratch scratch_at;  // of the largest shape that was reserved
   Workspace scratch;
   Workspace workspace;
+  Workspace angles;  // the table of turn_by_position()
 
  private:
   // What a product or a norm reads of the parameters: a weight and, of a GPT-2, the bias that
@@ -147,11 +153,10 @@ class Gpt::Impl {
   // first.
   ConstView layer_residual(int64_t block, const MicroBatch& batch) const;
   AttentionShape attention_shape(const MicroBatch& batch) const {
-    return attention_shape(batch.input().batch, batch.input().sequence);
+    return shard_attention(options.config, shard, batch.input().batch, batch.input().sequence);
   }
   ClassifierShape classifier_shape(const Chunk& chunk) const;
-  AttentionShape attention_shape(int64_t batch, int64_t sequence) const;
-  Status reserve_rotary(int64_t positions);
+  Status reserve_angles(int64_t positions);
 
   bool is_llama() const { return options.config.family == Family::kLlama; }
   bool has_head() const { return lockstep::has_head(options.stage, options.config); }
@@ -179,8 +184,8 @@ class Gpt::Impl {
 
   Buffer owned_scratch_;
   Buffer owned_workspace_;
-  Buffer rotary_;  // the table of turn_by_position()
-  int64_t rotary_positions_ = 0;
+  Buffer owned_angles_;
+  int64_t angle_positions_ = 0;  // that the table has
   std::vector<ActivationShape> reserved_;
 };
 

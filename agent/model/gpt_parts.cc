@@ -115,13 +115,14 @@ Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, const MicroBat
 }
 
 void Gpt::Impl::turn_by_position(View qkv, bool inverse, const MicroBatch& batch) {
-  ops.rotary(
-      stream,
-      {.qkv = qkv, .table = rotary_.f32(), .shape = attention_shape(batch), .inverse = inverse});
+  ops.rotary(stream, {.qkv = qkv,
+                      .table = static_cast<const float*>(angles.data),
+                      .shape = attention_shape(batch),
+                      .inverse = inverse});
 }
 
-Status Gpt::Impl::reserve_rotary(int64_t positions) {
-  if (!is_llama() || positions <= rotary_positions_) return {};
+Status Gpt::Impl::reserve_angles(int64_t positions) {
+  if (!is_llama() || positions <= angle_positions_) return {};
   const ModelConfig& config = options.config;
   const RotaryScaling& scaling = config.rotary_scaling;
   std::vector<float> table(static_cast<size_t>(positions * config.head_dim()));
@@ -132,21 +133,12 @@ Status Gpt::Impl::reserve_rotary(int64_t positions) {
                 .high_turns = scaling.high_turns,
                 .original_context = scaling.original_context},
                positions, table.data());
-  const size_t bytes = table.size() * sizeof(float);
-  TRY(stream.synchronize());  // what is freed below may be in use
-  TRY_ASSIGN(rotary_, Buffer::allocate(stream.device(), bytes, "the rotary embedding's angles"));
-  TRY(copy_bytes(stream, {.to = rotary_.data(), .from = table.data(), .bytes = bytes}));
+  const size_t bytes = angle_bytes(config, positions);
+  TRY(grow({angles, owned_angles_, "the rotary embedding's angles"}, bytes));
+  TRY(copy_bytes(stream, {.to = angles.data, .from = table.data(), .bytes = bytes}));
   TRY(stream.synchronize());  // the table is gone after it
-  rotary_positions_ = positions;
+  angle_positions_ = positions;
   return {};
-}
-
-AttentionShape Gpt::Impl::attention_shape(int64_t batch, int64_t sequence) const {
-  return {.batch = batch,
-          .sequence = sequence,
-          .heads = options.config.heads / shard.size,
-          .head_dim = options.config.head_dim(),
-          .kv_heads = options.config.kv_head_count() / shard.size};
 }
 
 }  // namespace lockstep

@@ -3,25 +3,27 @@
 namespace lockstep {
 
 Result<GradientNorm> GradientNorm::create(const ModelConfig& config, const ParameterArena& arena,
-                                          const float* gradients, Device device,
-                                          const OpTable& ops) {
+                                          const float* gradients, Device device, const OpTable& ops,
+                                          Workspace workspace) {
   GradientNorm norm;
   norm.ops_ = &ops;
+  norm.workspace_ = workspace;
   const std::vector<Parameter> table = parameter_table(config);
   for (const ArenaEntry& entry : arena.entries) {
     if (!entry.counted) continue;
     const bool split = table[static_cast<size_t>(entry.id)].shard_axis >= 0;
     (split ? norm.sharded_ : norm.whole_).push_back({gradients + entry.offset, entry.count});
   }
-  TRY_ASSIGN(norm.workspace_, Buffer::allocate(device, kSquaredNormWorkspace));
+  if (workspace.data == nullptr) {
+    TRY_ASSIGN(norm.owned_, Buffer::allocate(device, kSquaredNormWorkspace, "a norm"));
+    norm.workspace_ = norm.owned_.workspace();
+  }
   return norm;
 }
 
 void GradientNorm::squared(Stream& stream, double* squares) {
-  ops_->squared_norm(stream,
-                     {.tensors = sharded_, .sum = squares, .workspace = workspace_.workspace()});
-  ops_->squared_norm(stream,
-                     {.tensors = whole_, .sum = squares + 1, .workspace = workspace_.workspace()});
+  ops_->squared_norm(stream, {.tensors = sharded_, .sum = squares, .workspace = workspace_});
+  ops_->squared_norm(stream, {.tensors = whole_, .sum = squares + 1, .workspace = workspace_});
 }
 
 }  // namespace lockstep

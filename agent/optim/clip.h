@@ -17,9 +17,11 @@ namespace lockstep {
 // (kernels/ops/clip_scale.h) takes it from there.
 class GradientNorm {
  public:
-  // `gradients` and the ops outlive it; it allocates here and never again.
+  // `gradients`, the ops and the workspace, kSquaredNormWorkspace bytes of the device, outlive it;
+  // without a workspace it allocates one here. Nothing is allocated later.
   static Result<GradientNorm> create(const ModelConfig& config, const ParameterArena& arena,
-                                     const float* gradients, Device device, const OpTable& ops);
+                                     const float* gradients, Device device, const OpTable& ops,
+                                     Workspace workspace = {});
 
   // Issues what leaves the squares of sharded parameters in squares[0], those of whole ones in
   // squares[1], both memory of the device; waits for nothing.
@@ -31,7 +33,8 @@ class GradientNorm {
   const OpTable* ops_ = nullptr;
   std::vector<FlatTensor> sharded_;
   std::vector<FlatTensor> whole_;
-  Buffer workspace_;
+  Workspace workspace_;
+  Buffer owned_;  // where the workspace isn't the caller's
 };
 
 }  // namespace lockstep

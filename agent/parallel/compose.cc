@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "agent/model/generate.h"
 #include "agent/model/init.h"
 
 namespace lockstep {
@@ -21,27 +22,36 @@ enum Part : size_t {
   kActivations,
   kScratch,
   kOperations,
+  kAngles,
+  kNorm,
   kScalars,
+  kTokens,  // the first of the slots
 };
 
-struct Sizes {
-  uint64_t parameters = 0;  // elements, gaps included
-  bool has_copies = false;
-  GptMemory model;
-};
+// What a rank has: the whole model.
+GptOptions model_options(const ComposeOptions& options) {
+  return {.config = options.config,
+          .stage = whole_model(options.config),
+          .precision = options.precision,
+          .recompute = options.recompute};
+}
 
-std::vector<ArenaWish> wishes(const Sizes& sizes) {
-  const uint64_t floats = sizes.parameters * sizeof(float);
-  const uint64_t copies = sizes.has_copies ? sizes.parameters * sizeof(Bf16) : 0;
-  return {{ArenaUse::kParameters, "fp32", floats},
-          {ArenaUse::kParameters, "bf16 for products", copies},
-          {ArenaUse::kGradients, "fp32", floats},
-          {ArenaUse::kOptimizer, "first moments", floats},
-          {ArenaUse::kOptimizer, "second moments", floats},
-          {ArenaUse::kActivations, "of a micro-batch", sizes.model.activations},
-          {ArenaUse::kActivations, "their gradients", sizes.model.scratch},
-          {ArenaUse::kWorkspace, "operations", sizes.model.workspace},
-          {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
+ActivationShape shape_of(const ComposeOptions& options, PassMode mode) {
+  return {options.micro_batch, options.sequence, mode};
+}
+
+// A micro-batch that trains, one that evaluates and a text that is sampled take turns in the same
+// memory.
+GptMemory model_memory(const ComposeOptions& options) {
+  const GptOptions model = model_options(options);
+  const DeviceType device = options.device.type;
+  GptMemory memory = gpt_memory(model, {}, shape_of(options, PassMode::kTrain), device);
+  const GptMemory evaluating =
+      gpt_memory(model, {}, shape_of(options, PassMode::kEvaluate), device);
+  memory.activations =
+      std::max({memory.activations, evaluating.activations, generate_bytes(model, device)});
+  memory.workspace = std::max(memory.workspace, evaluating.workspace);
+  return memory;
 }
 
 // Of a GPU, what CUDA and cuBLASLt take for themselves when operations first run, behind the arena:
@@ -72,6 +82,33 @@ Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& o
   return composition;
 }
 
+Result<ArenaPlan> plan_memory(const ComposeOptions& options) {
+  const auto count =
+      static_cast<uint64_t>(parameter_arena(options.config, whole_model(options.config)).count);
+  const uint64_t floats = count * sizeof(float);
+  const uint64_t copies = options.precision == Precision::kBf16 ? count * sizeof(Bf16) : 0;
+  const GptMemory model = model_memory(options);
+  const bool on_cpu = options.device.type == DeviceType::kCpu;  // where tokens are read in place
+  const auto tokens = static_cast<uint64_t>(shape_of(options, PassMode::kTrain).rows());
+  std::vector<ArenaWish> wishes{
+      {ArenaUse::kParameters, "fp32", floats},
+      {ArenaUse::kParameters, "bf16 for products", copies},
+      {ArenaUse::kGradients, "fp32", floats},
+      {ArenaUse::kOptimizer, "first moments", floats},
+      {ArenaUse::kOptimizer, "second moments", floats},
+      {ArenaUse::kActivations, "of a micro-batch", model.activations},
+      {ArenaUse::kActivations, "their gradients", model.scratch},
+      {ArenaUse::kWorkspace, "operations", model.workspace},
+      {ArenaUse::kWorkspace, "rotary embedding's angles", model.angles},
+      {ArenaUse::kWorkspace, "norm of the gradients", kSquaredNormWorkspace},
+      {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
+  for (size_t slot = 0; slot < kTokenSlots; ++slot) {
+    wishes.push_back(
+        {ArenaUse::kWorkspace, "tokens and targets", on_cpu ? 0 : 2 * tokens * sizeof(int32_t)});
+  }
+  return plan_arena(wishes);
+}
+
 // What is freed now may be in use.
 Composition::~Composition() {
   (void)reductions_.synchronize();
@@ -92,28 +129,17 @@ Status Composition::build() {
 }
 
 Status Composition::build_model() {
-  TRY_ASSIGN(Gpt model, Gpt::create({.config = options_.config,
-                                     .stage = whole_model(options_.config),
-                                     .precision = options_.precision,
-                                     .recompute = options_.recompute},
-                                    *ops_, stream_, region_));
+  TRY_ASSIGN(Gpt model, Gpt::create(model_options(options_), *ops_, stream_, region_));
   model_.emplace(std::move(model));
   return {};
 }
 
-// A micro-batch that trains and one that evaluates take turns in the same memory.
 Status Composition::allocate() {
-  Sizes sizes{.parameters = static_cast<uint64_t>(model_->parameters().count),
-              .has_copies = options_.precision == Precision::kBf16,
-              .model = model_->memory_for(shape_of(PassMode::kTrain))};
-  const GptMemory evaluating = model_->memory_for(shape_of(PassMode::kEvaluate));
-  sizes.model.activations = std::max(sizes.model.activations, evaluating.activations);
-  sizes.model.workspace = std::max(sizes.model.workspace, evaluating.workspace);
-  TRY_ASSIGN(ArenaPlan plan, plan_arena(wishes(sizes)));
-  plan.reserve = reserve_of(options_.device, *data_group_);
+  TRY_ASSIGN(ArenaPlan plan, plan_memory(options_));
   TRY_ASSIGN(arena_, Arena::allocate(options_.device, std::move(plan)));
-  model_->lend(
-      {.scratch = arena_->workspace(kScratch), .workspace = arena_->workspace(kOperations)});
+  model_->lend({.scratch = arena_->workspace(kScratch),
+                .workspace = arena_->workspace(kOperations),
+                .angles = arena_->workspace(kAngles)});
   return {};
 }
 
@@ -139,14 +165,23 @@ Status Composition::build_parts() {
                                                  .second_moments = floats(kSecondMoments)},
                                                 options_.optimizer, options_.device, *ops_));
   TRY_ASSIGN(norm_, GradientNorm::create(config, store_->arena(), sink_->gradients(),
-                                         options_.device, *ops_));
+                                         options_.device, *ops_, arena_->workspace(kNorm)));
   TRY_ASSIGN(scalars_, StepScalars::create(options_.device, arena_->at(kScalars)));
   transfer_.emplace(stream_);
   return {};
 }
 
 Result<MicroBatch> Composition::make_micro_batch(PassMode mode) {
-  return model_->make_micro_batch(shape_of(mode), arena_->workspace(kActivations));
+  return model_->make_micro_batch(shape_of(options_, mode), micro_batch_memory());
+}
+
+Workspace Composition::micro_batch_memory() const {
+  return arena_->workspace(kActivations);
+}
+
+Workspace Composition::token_memory(size_t slot) const {
+  CHECK(slot < kTokenSlots);
+  return arena_->workspace(kTokens + slot);
 }
 
 Status Composition::broadcast_state(int64_t step) {

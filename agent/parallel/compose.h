@@ -47,6 +47,16 @@ struct DeviceState {
   float* second_moments = nullptr;
 };
 
+// Micro-batches whose tokens are on the device at a time: one that is trained on, the next one, and
+// one that is evaluated.
+inline constexpr size_t kTokenSlots = 3;
+
+// Who gets which bytes of the device, whether or not there is one: all that a rank allocates on it
+// to train, to evaluate and to sample, beside what CUDA, cuBLASLt and NCCL take. Pure, but for
+// set_threads() on the CPU. The options' model is one that validate() accepts. Errors as
+// plan_arena's.
+Result<ArenaPlan> plan_memory(const ComposeOptions& options);
+
 struct UpdateOptions {
   double learning_rate = 0;
   double clip_norm = 0;
@@ -83,6 +93,10 @@ class Composition {
   // Of the size of the options, in the arena; there is one for training and one for evaluating, and
   // one's pass ends before the other's begins.
   Result<MicroBatch> make_micro_batch(PassMode mode);
+  // What these are in, for whatever else runs when none of them does.
+  Workspace micro_batch_memory() const;
+  // Of kTokenSlots: for the tokens and targets of a micro-batch; none on the CPU.
+  Workspace token_memory(size_t slot) const;
 
   // Zeroes at first. Whoever has written to it, by transfer(), calls broadcast_state() after.
   DeviceState state();
@@ -112,9 +126,6 @@ class Composition {
   Status build_model();
   Status allocate();
   Status build_parts();
-  ActivationShape shape_of(PassMode mode) const {
-    return {options_.micro_batch, options_.sequence, mode};
-  }
 
   Communicator& world_;
   ComposeOptions options_;

@@ -1,10 +1,15 @@
+#include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "agent/train/checkpoint/file_io.h"
+#include "agent/train/memory_table.h"
 #include "agent/train/progress_reporter.h"
 #include "agent/train/weights/export_weights.h"
 #include "agent/train/worker.h"
@@ -19,7 +24,8 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: lockstep-worker --config FILE\n"
-    "       lockstep-worker export CHECKPOINT FILE\n";
+    "       lockstep-worker export CHECKPOINT FILE\n"
+    "       lockstep-worker plan GIGABYTES...\n";
 constexpr size_t kConfigBytesMax = 16u << 20;
 
 Result<WorkerConfig> read_config(const std::string& path) {
@@ -65,6 +71,20 @@ int run_export(const std::string& from, const std::string& to) {
   return 0;
 }
 
+// What fits on GPUs of these sizes; -1 where one is none.
+int run_plan(std::span<char* const> sizes) {
+  std::vector<int64_t> gigabytes;
+  for (const char* text : sizes) {
+    int64_t size = 0;
+    const char* end = text + std::strlen(text);
+    const auto [stop, error] = std::from_chars(text, end, size);
+    if (stop != end || error != std::errc() || size < 1 || size > 1'000'000) return -1;
+    gigabytes.push_back(size);
+  }
+  std::fputs(memory_table(gigabytes).c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 }  // namespace lockstep
 
@@ -77,6 +97,10 @@ int main(int argc, char** argv) {
   }
   if (argc == 4 && std::string_view(argv[1]) == "export") {
     return lockstep::run_export(argv[2], argv[3]);
+  }
+  if (argc > 2 && std::string_view(argv[1]) == "plan") {
+    const int code = lockstep::run_plan({argv + 2, static_cast<size_t>(argc - 2)});
+    if (code >= 0) return code;
   }
   if (argc != 3 || std::string_view(argv[1]) != "--config") {
     std::fputs(lockstep::kUsage, stderr);

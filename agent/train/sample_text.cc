@@ -39,7 +39,7 @@ std::string decode(const std::vector<int32_t>& tokens, TokenWidth width) {
 }  // namespace
 
 Result<std::string> sample_text(Gpt& model, ParamStore& store, const SampleSpec& spec,
-                                const TokenSource& source, TokenWidth width) {
+                                const TokenSource& source, TokenWidth width, Workspace memory) {
   TRY_ASSIGN(std::vector<int32_t> tokens, encode(spec.prompt, source, width));
   TRY_ASSIGN(const std::vector<int32_t> more,
              generate(model, store,
@@ -47,7 +47,8 @@ Result<std::string> sample_text(Gpt& model, ParamStore& store, const SampleSpec&
                        .tokens = spec.tokens,
                        .temperature = static_cast<float>(spec.temperature),
                        .top_k = spec.topK,
-                       .seed = static_cast<uint64_t>(spec.seed)}));
+                       .seed = static_cast<uint64_t>(spec.seed),
+                       .memory = memory}));
   tokens.insert(tokens.end(), more.begin(), more.end());
   return decode(tokens, width) + "\n";
 }

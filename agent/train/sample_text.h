@@ -12,8 +12,8 @@ namespace lockstep {
 
 // The prompt and what the model writes after it. With bytes as tokens it is text; with token files
 // the prompt and the result are token ids with spaces between, and a prompt without any begins with
-// the data's first token.
+// the data's first token. `memory`: as GenerateOptions has it.
 Result<std::string> sample_text(Gpt& model, ParamStore& store, const SampleSpec& spec,
-                                const TokenSource& source, TokenWidth width);
+                                const TokenSource& source, TokenWidth width, Workspace memory);
 
 }  // namespace lockstep

@@ -19,9 +19,9 @@ struct RankReport {
 
 Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts& parts) {
   TRY_ASSIGN(MicroBatch micro, parts.model.make_micro_batch(PassMode::kTrain));
-  TRY_ASSIGN(
-      std::unique_ptr<TokenFeed> feed,
-      TokenFeed::create(parts.loader, parts.model.stream(), options.batch.micro * options.context));
+  TRY_ASSIGN(std::unique_ptr<TokenFeed> feed,
+             TokenFeed::create(parts.loader, parts.model.stream(),
+                               {parts.model.token_memory(0), parts.model.token_memory(1)}));
   return TrainStep(options, parts, std::move(micro), std::move(feed));
 }
 

@@ -17,7 +17,7 @@ struct RankReport {
 Result<Validator> Validator::create(const DataSplit& split, int64_t rows, const Parts& parts) {
   TRY_ASSIGN(MicroBatch micro, parts.model.make_micro_batch(PassMode::kEvaluate));
   TRY_ASSIGN(TokenSlot slot,
-             TokenSlot::create(parts.model.stream().device(), rows * split.context));
+             TokenSlot::create(parts.model.stream().device(), parts.model.token_memory(2)));
   return Validator(split, rows, parts, std::move(micro), std::move(slot));
 }
 

@@ -404,8 +404,9 @@ Status Worker::finish() {
 Status Worker::sample() {
   TRY_ASSIGN(const TokenWidth width, token_width(config_.train.data.tokenizer));
   TRY_ASSIGN(const std::string text,
-             reason_.note(kExitBadConfig, sample_text(model_->model(), model_->store(),
-                                                      config_.train.sample, *source_, width)));
+             reason_.note(kExitBadConfig,
+                          sample_text(model_->model(), model_->store(), config_.train.sample,
+                                      *source_, width, model_->micro_batch_memory())));
   log_info("sample", {{"text", text}});
   if (!stores()) return {};
   return reason_.note(kExitStorageError,

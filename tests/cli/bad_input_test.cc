@@ -254,6 +254,14 @@ TEST_F(BadInput, BenchSaysWhatItCanMeasure) {
   EXPECT_NE(right.text.find("busbw"), std::string::npos) << right.text;
 }
 
+TEST_F(BadInput, PlanTakesSizesOfGpus) {
+  EXPECT_EQ(run_program("plan none").exit_code, 2);
+  EXPECT_EQ(run_program("plan 80 0").exit_code, 2);
+  Outcome right = run_program("plan 80");
+  EXPECT_EQ(right.exit_code, 0) << right.text;
+  EXPECT_NE(right.text.find("| gpt2-124m | 124439808 |"), std::string::npos) << right.text;
+}
+
 TEST_F(BadInput, ExportSaysWhatItNeeds) {
   EXPECT_EQ(run_program("export").exit_code, 2);
   EXPECT_EQ(run_program("export " + folder_).exit_code, 2);

@@ -4,13 +4,12 @@
 
 namespace lockstep {
 
-Result<TokenSlot> TokenSlot::create(Device device, int64_t count) {
+Result<TokenSlot> TokenSlot::create(Device device, Workspace memory) {
   TokenSlot slot;
   TRY_ASSIGN(slot.copied_, Event::create(device));
   if (device.type == DeviceType::kCpu) return slot;
-  const size_t bytes = 2 * static_cast<size_t>(count) * sizeof(int32_t);
-  TRY_ASSIGN(slot.device_, Buffer::allocate(device, bytes, "tokens"));
-  TRY_ASSIGN(slot.host_, PinnedBuffer::allocate(device, bytes, "tokens to be copied"));
+  slot.device_ = memory;
+  TRY_ASSIGN(slot.host_, PinnedBuffer::allocate(device, memory.bytes, "tokens to be copied"));
   return slot;
 }
 
@@ -24,19 +23,20 @@ Result<DeviceTokens> TokenSlot::put(const TokenBatch& batch, Stream& stream) {
   auto* host = static_cast<std::byte*>(host_.data());
   std::memcpy(host, batch.tokens.data(), bytes);
   std::memcpy(host + bytes, batch.targets.data(), bytes);
-  TRY(copy_bytes(stream, {.to = device_.data(), .from = host, .bytes = 2 * bytes}));
+  TRY(copy_bytes(stream, {.to = device_.data, .from = host, .bytes = 2 * bytes}));
   TRY(copied_.record(stream.handle()));
-  auto* tokens = static_cast<int32_t*>(device_.data());
+  auto* tokens = static_cast<int32_t*>(device_.data);
   return DeviceTokens{tokens, tokens + batch.tokens.size(), batch.rows};
 }
 
 Result<std::unique_ptr<TokenFeed>> TokenFeed::create(BatchLoader& loader, Stream& compute,
-                                                     int64_t count) {
+                                                     const std::array<Workspace, 2>& memory) {
   std::unique_ptr<TokenFeed> feed(new TokenFeed(loader, compute));
   const Device device = compute.device();
   TRY_ASSIGN(feed->copies_, Stream::create(device));
-  for (Slot& slot : feed->slots_) {
-    TRY_ASSIGN(slot.slot, TokenSlot::create(device, count));
+  for (size_t i = 0; i < memory.size(); ++i) {
+    Slot& slot = feed->slots_[i];
+    TRY_ASSIGN(slot.slot, TokenSlot::create(device, memory[i]));
     TRY_ASSIGN(slot.read, Event::create(device));
   }
   return feed;

@@ -21,8 +21,9 @@ struct DeviceTokens {
 // the CPU there is no place and no copy: the batch is read where it is. Move-only.
 class TokenSlot {
  public:
-  // kUnavailable where memory is short. `count`: tokens of the largest batch.
-  static Result<TokenSlot> create(Device device, int64_t count);
+  // kUnavailable where memory is short. `memory`: of the device, outlives the slot; its size says
+  // how many tokens the largest batch has (token_slot_bytes()).
+  static Result<TokenSlot> create(Device device, Workspace memory);
 
   // Copies the batch on the stream, and waits for the device only where the copy before of this
   // slot isn't over. What reads the slot comes behind: on the same stream, or by delay().
@@ -31,7 +32,7 @@ class TokenSlot {
   Status delay(Stream& stream) const { return copied_.delay(stream.handle()); }
 
  private:
-  Buffer device_;
+  Workspace device_;
   PinnedBuffer host_;
   Event copied_;
 };
@@ -40,9 +41,9 @@ class TokenSlot {
 // copied on a stream of this object's. One thread.
 class TokenFeed {
  public:
-  // Loader and stream outlive it. `count`: tokens of a micro-batch.
+  // Loader, stream and the slots' memory outlive it.
   static Result<std::unique_ptr<TokenFeed>> create(BatchLoader& loader, Stream& compute,
-                                                   int64_t count);
+                                                   const std::array<Workspace, 2>& memory);
   ~TokenFeed();
 
   // The next micro-batch: what reads it is issued on the stream before the next call. The loader's

@@ -255,7 +255,7 @@ TEST(TokenFeed, GivesTheLoadersBatchesInTheirOrderAndTheirMemoryOnTheCpu) {
   BatchLoader loader(*source, split, options);
   BatchLoader expected(*source, split, options);
   Stream stream;
-  const std::unique_ptr<TokenFeed> feed = TokenFeed::create(loader, stream, 3 * 16).value();
+  const std::unique_ptr<TokenFeed> feed = TokenFeed::create(loader, stream, {}).value();
   for (int i = 0; i < 10; ++i) {
     const DeviceTokens tokens = feed->next().value();
     const TokenBatch* batch = expected.next().value();

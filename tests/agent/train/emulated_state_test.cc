@@ -7,6 +7,9 @@
 
 #include "agent/model/init.h"
 #include "agent/train/checkpoint/model_state.h"
+#include "agent/train/weights/hugging_face.h"
+#include "agent/train/weights/import_weights.h"
+#include "agent/train/weights/weight_files.h"
 #include "common/base/random.h"
 #include "tests/agent/train/training.h"
 #include "tests/support/emulated_cuda/memory_use.h"
@@ -180,6 +183,80 @@ TEST(DeviceState, IsSavedAndLoadedThroughTwoBuffers) {
   EXPECT_EQ(memory_use().to_device_bytes, 3 * parameter_bytes(kConfig));
   EXPECT_EQ(memory_use().to_host_bytes, 0u);
   EXPECT_EQ(next.state(), gpu.state());
+}
+
+// Through pieces that end within rows, with matrices that the file has transposed.
+TEST(DeviceState, BeginsWithImportedWeightsAsTheCpuDoes) {
+  const std::string file = LOCKSTEP_SOURCE_DIR "/tests/golden/hugging_face_gpt2.safetensors";
+  const WeightFiles files = WeightFiles::open(file).value();
+  ModelConfig config = dimensions_of(files.header()).value();
+  config.heads =
+      std::stoll(files.file_of(files.header().tensors.front()).header().metadata.at("heads"));
+  const ParameterArena arena = parameter_arena(config, whole_model(config));
+  const auto count = static_cast<size_t>(arena.count);
+  std::vector<float> expected(count);
+  HostTransfer host;
+  ASSERT_TRUE(import_weights(file, config, arena, expected.data(), host).ok());
+  Stream stream = Stream::create(kCuda).value();
+  for (const size_t piece_bytes : {size_t{52}, size_t{1} << 20}) {
+    Buffer device = Buffer::allocate(kCuda, count * sizeof(float)).value();
+    HostTransfer transfer(stream, piece_bytes);
+    ASSERT_TRUE(import_weights(file, config, arena, device.f32(), transfer).ok());
+    std::vector<float> found;
+    const ValueRun all{device.f32(), arena.count};
+    ASSERT_TRUE(transfer
+                    .read({&all, 1},
+                          [&](std::span<const float> values) {
+                            found.insert(found.end(), values.begin(), values.end());
+                            return Status();
+                          })
+                    .ok());
+    EXPECT_EQ(found, expected) << piece_bytes;
+  }
+}
+
+// The copies that products read are drawn anew as the last step has drawn them, on every device.
+TEST(DeviceState, HasTheSameStochasticallyRoundedCopiesWhenTheyAreMadeAnew) {
+  const TrainingSetup setup{.device = kCuda, .precision = Precision::kBf16, .rounding_seed = 12};
+  Training gpu(setup);
+  gpu.train(kFewSteps);
+  const std::vector<uint16_t> drawn = gpu.copies();
+  ASSERT_TRUE(gpu.model().broadcast_state(kFewSteps).ok());
+  EXPECT_EQ(gpu.copies(), drawn);
+  Training cpu({.device = {}, .precision = Precision::kBf16, .rounding_seed = 12});
+  cpu.set_state(gpu.state());
+  ASSERT_TRUE(cpu.model().broadcast_state(kFewSteps).ok());
+  EXPECT_EQ(cpu.copies(), drawn);
+
+  ASSERT_TRUE(cpu.model().broadcast_state(kFewSteps + 1).ok());
+  EXPECT_NE(cpu.copies(), drawn) << "of another step";
+  Training nearest({.device = {}, .precision = Precision::kBf16});
+  nearest.set_state(gpu.state());
+  ASSERT_TRUE(nearest.model().broadcast_state(kFewSteps).ok());
+  EXPECT_NE(nearest.copies(), drawn);
+}
+
+TEST(DeviceState, RoundedStochasticallyGoesOnToTheSameBits) {
+  for (const Device device : {Device{}, kCuda}) {
+    const TrainingSetup setup{.device = device, .precision = Precision::kBf16, .rounding_seed = 5};
+    Training whole(setup);
+    whole.train(2 * kFewSteps);
+    Training first(setup);
+    first.train(kFewSteps);
+    TrainingSetup later = setup;
+    later.begin_step = kFewSteps;
+    Training second(later);
+    second.set_state(first.state());
+    ASSERT_TRUE(second.model().broadcast_state(kFewSteps).ok());
+    second.train(kFewSteps);
+    EXPECT_EQ(second.state(), whole.state());
+
+    TrainingSetup other = setup;
+    other.rounding_seed = 6;
+    Training differs(other);
+    differs.train(2 * kFewSteps);
+    EXPECT_NE(differs.state(), whole.state());
+  }
 }
 
 TEST(DeviceState, TakesNoMoreOfTheHostThanItsTransferSays) {

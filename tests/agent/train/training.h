@@ -37,6 +37,8 @@ struct TrainingSetup {
   Precision precision = Precision::kF32;
   Recompute recompute = Recompute::kNone;
   ModelConfig config = kConfig;
+  uint64_t rounding_seed = 0;
+  int64_t begin_step = 0;  // steps that others have done
 };
 
 // Tokens of which each follows from the one before, mostly.
@@ -66,13 +68,15 @@ class Training {
                                     .micro_batch = kMicro,
                                     .sequence = kContext,
                                     .bucket_bytes = 1 << 20,
-                                    .optimizer = {},
+                                    .optimizer = {.rounding_seed = setup.rounding_seed},
                                     .precision = setup.precision,
                                     .recompute = setup.recompute,
                                     .device = setup.device},
                                    *world_.front())
                    .value()),
-        loader_(source_, split_, {.shape = kBatch, .seed = 3}) {
+        loader_(source_, split_,
+                {.shape = kBatch, .seed = 3, .position = setup.begin_step * kBatch.global()}),
+        step_(setup.begin_step) {
     EXPECT_TRUE(model_->initialise(1).ok());
     EXPECT_TRUE(model_->broadcast_state(0).ok());
   }
@@ -85,8 +89,8 @@ class Training {
                           .clip_norm = 1.0},
                          {*model_, *world_.front(), loader_, reason_, clock_})
                          .value();
-    for (int64_t i = 1; i <= steps; ++i) {
-      const Result<TrainStep::Outcome> outcome = step.run(i, false);
+    for (int64_t i = 0; i < steps; ++i) {
+      const Result<TrainStep::Outcome> outcome = step.run(++step_, false);
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
       losses.push_back(outcome->metrics.loss);
       norms.push_back(outcome->metrics.gradient_norm);
@@ -99,7 +103,10 @@ class Training {
   }
   std::vector<int32_t> write_on() {
     return generate(model_->model(), model_->store(),
-                    {.prompt = {1, 6, 31}, .tokens = 12, .temperature = 0.0f})
+                    {.prompt = {1, 6, 31},
+                     .tokens = 12,
+                     .temperature = 0.0f,
+                     .memory = model_->micro_batch_memory()})
         .value();
   }
   // Parameters and both moments.
@@ -127,6 +134,16 @@ class Training {
     const int64_t count = model_->store().arena().count;
     return {{state.parameters, count}, {state.first_moments, count}, {state.second_moments, count}};
   }
+  // Bits of the copies that products read.
+  std::vector<uint16_t> copies() {
+    std::vector<uint16_t> bits(static_cast<size_t>(model_->store().arena().count));
+    EXPECT_TRUE(copy_bytes(model_->stream(), {.to = bits.data(),
+                                              .from = model_->store().copies(),
+                                              .bytes = bits.size() * sizeof(uint16_t)})
+                    .ok());
+    EXPECT_TRUE(model_->stream().synchronize().ok());
+    return bits;
+  }
   Composition& model() { return *model_; }
 
   std::vector<double> losses;
@@ -141,6 +158,7 @@ class Training {
   std::vector<std::unique_ptr<Communicator>> world_ = make_thread_world(1).value();
   std::unique_ptr<Composition> model_;
   BatchLoader loader_;
+  int64_t step_;  // the last one that was done
   ExitReason reason_;
   SystemClock clock_;
 };

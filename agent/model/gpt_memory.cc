@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <vector>
+
+#include "agent/model/gpt_impl.h"
+
+namespace lockstep {
+namespace {
+
+// Of the operations of one shape, on one shard.
+struct Operations {
+  const GptOptions& options;
+  const TensorShard& shard;
+  const ActivationShape& shape;
+  DeviceType device;
+
+  bool is_llama() const { return options.config.family == Family::kLlama; }
+  int64_t vocabulary() const { return padded_vocabulary(options.config, shard.size) / shard.size; }
+
+  std::vector<MatmulShape> products() const {
+    const ModelConfig& config = options.config;
+    const int64_t rows = shape.rows();
+    const int64_t width = config.width;
+    std::vector<MatmulShape> shapes{{rows, config.qkv_width() / shard.size, width},
+                                    {rows, width, width / shard.size},
+                                    {rows, config.hidden_in_width() / shard.size, width},
+                                    {rows, width, config.hidden_width() / shard.size}};
+    if (has_head(options.stage, config)) {
+      const int64_t chunk = head_rows(config, shard, rows, activation_options(options, device));
+      shapes.push_back({chunk, vocabulary(), width});
+    }
+    return shapes;
+  }
+
+  size_t workspace() const {
+    const bool train = shape.mode == PassMode::kTrain;
+    const int64_t width = options.config.width;
+    size_t bytes = attention_workspace(
+        shard_attention(options.config, shard, shape.batch, shape.sequence), device);
+    for (const MatmulShape& product : products()) {
+      bytes = std::max(bytes, matmul_forward_workspace(product, options.precision, device));
+      if (!train) continue;
+      bytes = std::max(bytes, matmul_backward_workspace(product, options.precision, device));
+    }
+    if (!train) return bytes;
+    bytes = std::max(bytes, embedding_backward_workspace({shape.rows(), vocabulary()}, device));
+    return std::max(bytes, is_llama() ? rmsnorm_backward_workspace(width, device)
+                                      : layernorm_backward_workspace(width, device));
+  }
+};
+
+}  // namespace
+
+AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard, int64_t batch,
+                               int64_t sequence) {
+  return {.batch = batch,
+          .sequence = sequence,
+          .heads = config.heads / shard.size,
+          .head_dim = config.head_dim(),
+          .kv_heads = config.kv_head_count() / shard.size};
+}
+
+size_t angle_bytes(const ModelConfig& config, int64_t positions) {
+  if (config.family != Family::kLlama) return 0;
+  return static_cast<size_t>(positions * config.head_dim()) * sizeof(float);
+}
+
+GptMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
+                     const ActivationShape& shape, DeviceType device) {
+  const ModelConfig& config = options.config;
+  const ActivationOptions how = activation_options(options, device);
+  const int64_t activations = activation_arena(config, options.stage, shard, shape, how).bytes;
+  const int64_t scratch = backward_scratch(config, shard, shape, how).bytes;
+  return {.activations = static_cast<size_t>(activations),
+          .scratch = static_cast<size_t>(scratch),
+          .workspace = Operations{options, shard, shape, device}.workspace(),
+          .angles = angle_bytes(config, shape.sequence)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// What a worker allocates on a CUDA device that the CPU plays, beside the plan that it prints.
+#include <gtest/gtest.h>
+
+#include "tests/agent/train/training.h"
+#include "tests/support/emulated_cuda/memory_use.h"
+
+namespace lockstep {
+namespace {
+
+using emulated_cuda::memory_use;
+
+// Training, validation and a sample, as the worker has them.
+TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
+  for (const ModelConfig& config : {kConfig, kLlama}) {
+    for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
+        const TrainingSetup setup{
+            .device = kCuda, .precision = precision, .recompute = recompute, .config = config};
+        emulated_cuda::reset_memory_use();
+        const uint64_t before = memory_use().device_bytes;
+        Training training(setup);
+        training.train(1);
+        (void)training.validate();
+        EXPECT_EQ(training.write_on().size(), 12u);
+        const uint64_t planned = training.model().memory().bytes;
+        EXPECT_EQ(memory_use().device_bytes - before, planned);
+        EXPECT_EQ(memory_use().device_bytes_max - before, planned)
+            << family_name(config.family) << " " << static_cast<int>(precision) << " "
+            << static_cast<int>(recompute);
+      }
+    }
+  }
+}
+
+// The document's table comes of it.
+TEST(DeviceMemory, IsPlannedBeforeThereIsADevice) {
+  auto world = make_thread_world(1).value();
+  for (const ModelConfig& config : {kConfig, kLlama}) {
+    ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
+    options.micro_batch = kMicro;
+    options.sequence = kContext;
+    options.bucket_bytes = 1 << 20;
+    options.precision = Precision::kBf16;
+    options.device = kCuda;
+    const ArenaPlan plan = plan_memory(options).value();
+    const auto composition = Composition::create(options, *world.front()).value();
+    EXPECT_EQ(arena_text(plan), arena_text(composition->memory()));
+    EXPECT_EQ(bytes_of(plan, ArenaUse::kParameters),
+              static_cast<uint64_t>(composition->store().arena().count) * 6);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
