@@ -42,7 +42,8 @@ struct Operations {
       bytes = std::max(bytes, matmul_backward_workspace(product, options.precision, device));
     }
     if (!train) return bytes;
-    bytes = std::max(bytes, embedding_backward_workspace({shape.rows(), vocabulary()}, device));
+    bytes =
+        std::max(bytes, embedding_backward_workspace({shape.rows(), vocabulary(), width}, device));
     return std::max(bytes, is_llama() ? rmsnorm_backward_workspace(width, device)
                                       : layernorm_backward_workspace(width, device));
   }

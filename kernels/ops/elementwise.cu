@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kElementThreads) convert(const T* x, U* out, i
 
 // As AdamW rounds its copies: element i has the index first + i.
 template <int N>
-__global__ void round_stochastic(const float* x, Bf16* out, int64_t count, uint64_t key,
-                                 int64_t first) {
+__global__ void __launch_bounds__(kElementThreads)
+    round_stochastic(const float* x, Bf16* out, int64_t count, uint64_t key, int64_t first) {
   for_own_elements<float, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount];
     load_values(values, x + at);

@@ -21,7 +21,7 @@ TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
         Training training(setup);
         training.train(1);
         (void)training.validate();
-        EXPECT_EQ(training.write_on().size(), 12u);
+        EXPECT_EQ(training.write_on(2).size(), 2u);
         const uint64_t planned = training.model().memory().bytes;
         EXPECT_EQ(memory_use().device_bytes - before, planned);
         EXPECT_EQ(memory_use().device_bytes_max - before, planned)

@@ -101,10 +101,10 @@ class Training {
         Validator::create(split_, kMicro, {*model_, *world_.front(), source_, reason_}).value();
     return validator.run().value().value();
   }
-  std::vector<int32_t> write_on() {
+  std::vector<int32_t> write_on(int64_t tokens = 12) {
     return generate(model_->model(), model_->store(),
                     {.prompt = {1, 6, 31},
-                     .tokens = 12,
+                     .tokens = tokens,
                      .temperature = 0.0f,
                      .memory = model_->micro_batch_memory()})
         .value();
