@@ -109,6 +109,11 @@ void Stream::fail(Error error) {
   if (!failure_) failure_ = std::move(error);
 }
 
+Error Stream::first_failure(Error error) {
+  fail(std::move(error));
+  return *std::exchange(failure_, std::nullopt);
+}
+
 Result<Event> Event::create(Device device) {
   return create(device, false);
 }
@@ -181,7 +186,8 @@ Result<PinnedBuffer> PinnedBuffer::allocate(Device device, size_t bytes, std::st
 }
 
 Status copy_bytes(Stream& stream, const CopyArgs& args) {
-  return copy_bytes(stream.device(), stream.handle(), args);
+  const Status copied = copy_bytes(stream.device(), stream.handle(), args);
+  return copied.ok() ? copied : stream.first_failure(copied.error());
 }
 
 Status copy_bytes(Device device, void* stream, const CopyArgs& args) {

@@ -61,6 +61,12 @@ using DeviceHandle = std::unique_ptr<void, DeviceRelease>;
 // An order of operations on one device. Operations are issued by one thread at a time; on the CPU
 // they are done when the call returns, on CUDA they run later and in order. What fails in an
 // operation is reported by synchronize(). Move-only, owns its handle.
+//
+// Who waits for a CUDA device sleeps; CUDA's default would keep a CPU busy asking. A step is waited
+// for once, for tens of milliseconds or more, while loading data, collectives by way of host memory
+// and NCCL's threads need the CPUs, of which a pod may have few and is throttled for those it
+// burns; to wake costs some tens of microseconds. Source: cudaDeviceScheduleBlockingSync, CUDA
+// Runtime API, "Device Management".
 class Stream {
  public:
   // The CPU's stream, which cannot fail.
@@ -75,6 +81,8 @@ class Stream {
   Status synchronize();
   // For operations, which return nothing: the next synchronize() returns the first of these.
   void fail(Error error);
+  // Of these and `error`, which a call on the stream gave: the first; synchronize() has none then.
+  Error first_failure(Error error);
 
  private:
   DeviceHandle handle_;
@@ -158,7 +166,9 @@ struct CopyArgs {
 };
 
 // Copies between host and the stream's device, or within it, in the stream's order. On CUDA the
-// host side should be pinned, and may be reused after synchronize().
+// host side should be pinned, and may be reused after synchronize(). Where it fails, what failed in
+// an operation before is told in its stead, as by synchronize(): a kernel's fault makes every later
+// call fail.
 Status copy_bytes(Stream& stream, const CopyArgs& args);
 // The same on a stream given by its handle.
 Status copy_bytes(Device device, void* stream, const CopyArgs& args);

@@ -201,20 +201,19 @@ void embedding_forward(Stream& stream, const EmbeddingForward& args) {
 }
 
 void embedding_backward(Stream& stream, const EmbeddingBackward& args) {
-  const EmbeddingTokens tokens{
-      .rows = args.batch * args.sequence, .vocabulary = args.vocabulary, .width = args.width};
+  const EmbeddingTokens tokens{.rows = args.batch * args.sequence, .vocabulary = args.vocabulary};
   if (tokens.rows == 0) return;
   const Lookup lookup = lookup_of(args);
   const PackedRows rows{
       .dtype = args.dout.dtype,
       .width = args.width,
       .begins = {args.dout.data, args.dtoken_table.data, args.dposition_table.data}};
-  const TokenWorkspace at = token_workspace(tokens);
+  const TokenWorkspace at = token_workspace(tokens, args.width);
   auto* workspace = static_cast<char*>(args.workspace.data);
   if (args.dtoken_table) {
     CHECK(tokens.rows <= INT32_MAX);
     CHECK(args.workspace.bytes >= at.bytes && reinterpret_cast<uintptr_t>(workspace) % 16 == 0);
-    sort_rows(stream, tokens, lookup.shard, workspace);
+    sort_rows(stream, tokens, lookup.shard, at, workspace);
   }
   dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
     const T* dout = elements_of<T>(args.dout);
@@ -229,8 +228,9 @@ void embedding_backward(Stream& stream, const EmbeddingBackward& args) {
                             .sums = reinterpret_cast<float*>(workspace + at.sums),
                             .width = args.width};
     float* dtable = args.dtoken_table.f32();
-    launch(stream, token_parts_shape(tokens, N), add_parts_of_tokens<T, N>, dout, dtable, sorted);
-    launch(stream, token_joins_shape(tokens, N), join_parts<N>, dtable, sorted);
+    launch(stream, token_parts_shape(tokens, args.width, N), add_parts_of_tokens<T, N>, dout,
+           dtable, sorted);
+    launch(stream, token_joins_shape(tokens, args.width, N), join_parts<N>, dtable, sorted);
   });
 }
 

@@ -38,17 +38,17 @@ struct EmbeddingBackward {
   int64_t width = 0;
   int64_t vocabulary = 0;
   int64_t vocabulary_begin = 0;
-  Workspace workspace = {};  // embedding_backward_workspace({B*T, vocabulary, C}, device type)
+  Workspace workspace = {};  // embedding_backward_workspace({B*T, vocabulary}, C, device type)
 };
 
 struct EmbeddingTokens {
   int64_t rows = 0;        // B*T, below 2^31 on CUDA
   int64_t vocabulary = 0;  // below 2^31 on CUDA
-  int64_t width = 0;       // C
 };
 
 // On CUDA, aligned to 16 bytes: C/4 bytes a row of partial sums, and for the sort 16 a row and at
 // most 128 KiB.
-size_t embedding_backward_workspace(const EmbeddingTokens& tokens, DeviceType device);
+size_t embedding_backward_workspace(const EmbeddingTokens& tokens, int64_t width,
+                                    DeviceType device);
 
 }  // namespace lockstep

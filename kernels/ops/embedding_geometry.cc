@@ -40,31 +40,32 @@ int64_t token_parts(int64_t rows) {
   return ceil_divided(rows, kTokenPart);
 }
 
-LaunchShape token_parts_shape(const EmbeddingTokens& tokens, int per_lane) {
+LaunchShape token_parts_shape(const EmbeddingTokens& tokens, int64_t width, int per_lane) {
   return {.name = "embedding_add_parts",
           .blocks = {.x = ceil_divided(token_parts(tokens.rows), kTokenPartWarps),
-                     .y = ceil_divided(tokens.width, int64_t{kWarpThreads} * per_lane)},
+                     .y = ceil_divided(width, int64_t{kWarpThreads} * per_lane)},
           .threads = kTokenPartWarps * kWarpThreads};
 }
 
-LaunchShape token_joins_shape(const EmbeddingTokens& tokens, int per_lane) {
-  LaunchShape shape = column_sums_shape("embedding_join_parts", tokens.width, 1, per_lane, 1);
+LaunchShape token_joins_shape(const EmbeddingTokens& tokens, int64_t width, int per_lane) {
+  LaunchShape shape = column_sums_shape("embedding_join_parts", width, 1, per_lane, 1);
   shape.blocks = {.x = token_parts(tokens.rows), .y = shape.blocks.x};
   return shape;
 }
 
-TokenWorkspace token_workspace(const EmbeddingTokens& tokens) {
+TokenWorkspace token_workspace(const EmbeddingTokens& tokens, int64_t width) {
   const auto rows = static_cast<size_t>(tokens.rows);
   TokenWorkspace at;
-  at.unsorted = static_cast<size_t>(2 * token_parts(tokens.rows) * tokens.width) * sizeof(float);
+  at.unsorted = static_cast<size_t>(2 * token_parts(tokens.rows) * width) * sizeof(float);
   at.sorted = at.unsorted + rows * sizeof(TokenRow);
   at.counts = at.sorted + rows * sizeof(TokenRow);
   at.bytes = at.counts + ints(token_sort_plan(tokens).counting_shape.blocks.x * kTokenDigits);
   return at;
 }
 
-size_t embedding_backward_workspace(const EmbeddingTokens& tokens, DeviceType device) {
-  return device == DeviceType::kCpu ? 0 : token_workspace(tokens).bytes;
+size_t embedding_backward_workspace(const EmbeddingTokens& tokens, int64_t width,
+                                    DeviceType device) {
+  return device == DeviceType::kCpu ? 0 : token_workspace(tokens, width).bytes;
 }
 
 }  // namespace lockstep

@@ -30,9 +30,9 @@ TokenSortPlan token_sort_plan(const EmbeddingTokens& tokens);
 inline constexpr int kTokenPart = 32;
 inline constexpr int kTokenPartWarps = 4;
 int64_t token_parts(int64_t rows);
-LaunchShape token_parts_shape(const EmbeddingTokens& tokens, int per_lane);
+LaunchShape token_parts_shape(const EmbeddingTokens& tokens, int64_t width, int per_lane);
 // A block adds up the sums of a token whose rows are in several parts: blocks (part, strip).
-LaunchShape token_joins_shape(const EmbeddingTokens& tokens, int per_lane);
+LaunchShape token_joins_shape(const EmbeddingTokens& tokens, int64_t width, int per_lane);
 
 // A sorted row; tokens that are not in this shard are all `vocabulary`.
 struct alignas(8) TokenRow {
@@ -48,6 +48,6 @@ struct TokenWorkspace {
   size_t counts = 0;    // int32 [blocks of the sort][kTokenDigits]
   size_t bytes = 0;
 };
-TokenWorkspace token_workspace(const EmbeddingTokens& tokens);
+TokenWorkspace token_workspace(const EmbeddingTokens& tokens, int64_t width);
 
 }  // namespace lockstep

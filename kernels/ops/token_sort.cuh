@@ -154,9 +154,8 @@ static __global__ void __launch_bounds__(kTokenSortThreads) place_rows(SortPass 
 
 // The sorted rows are in the workspace's `sorted`.
 inline void sort_rows(Stream& stream, const EmbeddingTokens& tokens, const TokensOfShard& shard,
-                      char* workspace) {
+                      const TokenWorkspace& at, char* workspace) {
   const TokenSortPlan plan = token_sort_plan(tokens);
-  const TokenWorkspace at = token_workspace(tokens);
   auto* sorted = reinterpret_cast<TokenRow*>(workspace + at.sorted);
   auto* unsorted = reinterpret_cast<TokenRow*>(workspace + at.unsorted);
   SortPass pass{.shard = shard,

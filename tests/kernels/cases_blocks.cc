@@ -1,4 +1,4 @@
-// Embedding, layer norm, GELU and attention.
+// Embedding, GELU and attention.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -16,30 +16,6 @@ size_t index(int64_t i) {
 
 std::string text(int64_t n) {
   return std::to_string(n);
-}
-
-void layernorm_reference(const LayerNormSizes& sizes, Doubles& d) {
-  const std::vector<double>&x = d["x"], &weight = d["weight"], &bias = d["bias"];
-  const std::vector<double> none(x.size(), 0.0);
-  const std::vector<double>& residual = sizes.residual ? d["residual"] : none;
-  for (int64_t r = 0; r < sizes.rows; ++r) {
-    std::vector<double> h(index(sizes.width));
-    double mean = 0.0, variance = 0.0;
-    for (int64_t i = 0; i < sizes.width; ++i) {
-      const size_t at = index(r * sizes.width + i);
-      h[index(i)] = x[at] + residual[at];
-      mean += h[index(i)] / static_cast<double>(sizes.width);
-    }
-    for (const double value : h) {
-      variance += (value - mean) * (value - mean) / static_cast<double>(sizes.width);
-    }
-    const double rstd = 1.0 / std::sqrt(variance + 1e-5);
-    for (int64_t i = 0; i < sizes.width; ++i) {
-      const size_t at = index(r * sizes.width + i);
-      d["y"][at] = (h[index(i)] - mean) * rstd * weight[index(i)] + bias[index(i)];
-      if (sizes.residual) d["residual_out"][at] = h[index(i)];
-    }
-  }
 }
 
 void attention_row(const AttentionShape& s, int64_t b, int64_t h, int64_t t, Doubles& d) {
@@ -99,7 +75,7 @@ OpCase embedding(const EmbeddingSizes& s) {
   c.loss_outputs = {"out"};
   c.gradients = {{"table", true}, {"positions", true}};
   c.workspace_bytes =
-      embedding_backward_workspace({rows, s.vocabulary, s.width}, DeviceType::kCuda);
+      embedding_backward_workspace({rows, s.vocabulary}, s.width, DeviceType::kCuda);
   c.forward_bytes = 12.0 * static_cast<double>(rows * s.width);
   c.backward_bytes = c.forward_bytes;
   c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
@@ -135,59 +111,6 @@ OpCase embedding(const EmbeddingSizes& s) {
       }
     }
   };
-  return c;
-}
-
-OpCase layernorm(const LayerNormSizes& s) {
-  const int64_t count = s.rows * s.width;
-  OpCase c;
-  c.name = "layernorm R=" + text(s.rows) + " C=" + text(s.width) + (s.residual ? " residual" : "");
-  c.inputs = {{"x", count}, {"weight", s.width}, {"bias", s.width}};
-  c.outputs = {{"y", count}, {"mean", s.rows}, {"rstd", s.rows}};
-  c.loss_outputs = {"y"};
-  c.gradients = {{"x"}, {"weight", true}, {"bias", true}};
-  if (s.residual) {
-    c.inputs.push_back({"residual", count});
-    c.outputs.push_back({"residual_out", count});
-    c.loss_outputs.push_back("residual_out");
-  }
-  c.activations = {"x", "y", "residual", "residual_out"};
-  c.tolerance = 5e-6;
-  // With a residual h is rounded too, and what is small beside it grows with the norm.
-  c.bf16_tolerance = s.residual ? 1.0 / 64.0 : 1.0 / 256.0;
-  c.bf16_gradient_tolerance = s.residual ? 1.0 / 16.0 : 1.0 / 128.0;
-  // dx of one column is a difference of equals, times 1/sqrt(epsilon).
-  if (s.width == 1) c.gradient_tolerance = 1e-3;
-  c.workspace_bytes = layernorm_backward_workspace(s.width, DeviceType::kCuda);
-  c.forward_bytes = (s.residual ? 16.0 : 8.0) * static_cast<double>(count);
-  c.backward_bytes = (s.residual ? 16.0 : 12.0) * static_cast<double>(count);
-  c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
-    ops.layernorm_forward(stream, {.x = t.at("x"),
-                                   .residual = s.residual ? t.at("residual") : nullptr,
-                                   .residual_out = s.residual ? t.at("residual_out") : nullptr,
-                                   .weight = t.at("weight"),
-                                   .bias = t.at("bias"),
-                                   .y = t.at("y"),
-                                   .mean = t.at("mean"),
-                                   .rstd = t.at("rstd"),
-                                   .rows = s.rows,
-                                   .width = s.width});
-  };
-  c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
-    ops.layernorm_backward(stream, {.dy = t.at("dy"),
-                                    .h = s.residual ? t.at("residual_out") : t.at("x"),
-                                    .weight = t.at("weight"),
-                                    .mean = t.at("mean"),
-                                    .rstd = t.at("rstd"),
-                                    .dresidual = s.residual ? t.at("dresidual_out") : nullptr,
-                                    .dx = t.at("dx"),
-                                    .dweight = t.at("dweight"),
-                                    .dbias = t.at("dbias"),
-                                    .rows = s.rows,
-                                    .width = s.width,
-                                    .workspace = t.workspace.workspace()});
-  };
-  c.reference = [s](Doubles& d, const Ints&) { layernorm_reference(s, d); };
   return c;
 }
 

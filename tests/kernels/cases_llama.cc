@@ -1,4 +1,4 @@
-// What Llama has and GPT-2 has not: RMS norm, SwiGLU, rotary embedding.
+// What Llama has and GPT-2 has not: SwiGLU, rotary embedding.
 #include <cmath>
 
 #include "tests/kernels/op_cases.h"
@@ -13,27 +13,6 @@ size_t index(int64_t i) {
 
 std::string text(int64_t n) {
   return std::to_string(n);
-}
-
-void rmsnorm_reference(const LayerNormSizes& sizes, Doubles& d) {
-  const std::vector<double>&x = d["x"], &weight = d["weight"];
-  const std::vector<double> none(x.size(), 0.0);
-  const std::vector<double>& residual = sizes.residual ? d["residual"] : none;
-  for (int64_t r = 0; r < sizes.rows; ++r) {
-    double squares = 0.0;
-    for (int64_t i = 0; i < sizes.width; ++i) {
-      const double h = x[index(r * sizes.width + i)] + residual[index(r * sizes.width + i)];
-      squares += h * h;
-    }
-    const double rrms = 1.0 / std::sqrt(squares / static_cast<double>(sizes.width) + 1e-5);
-    d["rrms"][index(r)] = rrms;
-    for (int64_t i = 0; i < sizes.width; ++i) {
-      const size_t at = index(r * sizes.width + i);
-      const double h = x[at] + residual[at];
-      d["y"][at] = h * rrms * weight[index(i)];
-      if (sizes.residual) d["residual_out"][at] = h;
-    }
-  }
 }
 
 // Of one row: heads of queries, then of keys; what follows them stays.
@@ -54,55 +33,6 @@ void rotary_row_reference(const AttentionShape& s, int64_t row, Doubles& d) {
 }
 
 }  // namespace
-
-OpCase rmsnorm(const LayerNormSizes& s) {
-  const int64_t count = s.rows * s.width;
-  OpCase c;
-  c.name = "rmsnorm R=" + text(s.rows) + " C=" + text(s.width) + (s.residual ? " residual" : "");
-  c.inputs = {{"x", count}, {"weight", s.width}};
-  c.outputs = {{"y", count}, {"rrms", s.rows}};
-  c.loss_outputs = {"y"};
-  c.gradients = {{"x"}, {"weight", true}};
-  if (s.residual) {
-    c.inputs.push_back({"residual", count});
-    c.outputs.push_back({"residual_out", count});
-    c.loss_outputs.push_back("residual_out");
-  }
-  c.activations = {"x", "y", "residual", "residual_out"};
-  c.tolerance = 5e-6;
-  // With a residual h is rounded too, and what is small beside it grows with the norm.
-  c.bf16_tolerance = s.residual ? 1.0 / 64.0 : 1.0 / 256.0;
-  c.bf16_gradient_tolerance = s.residual ? 1.0 / 16.0 : 1.0 / 128.0;
-  // dx of one column is a difference of equals.
-  if (s.width == 1) c.gradient_tolerance = 1e-3;
-  c.workspace_bytes = rmsnorm_backward_workspace(s.width, DeviceType::kCuda);
-  c.forward_bytes = (s.residual ? 16.0 : 8.0) * static_cast<double>(count);
-  c.backward_bytes = (s.residual ? 16.0 : 12.0) * static_cast<double>(count);
-  c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
-    ops.rmsnorm_forward(stream, {.x = t.at("x"),
-                                 .residual = s.residual ? t.at("residual") : nullptr,
-                                 .residual_out = s.residual ? t.at("residual_out") : nullptr,
-                                 .weight = t.at("weight"),
-                                 .y = t.at("y"),
-                                 .rrms = t.at("rrms"),
-                                 .rows = s.rows,
-                                 .width = s.width});
-  };
-  c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
-    ops.rmsnorm_backward(stream, {.dy = t.at("dy"),
-                                  .h = s.residual ? t.at("residual_out") : t.at("x"),
-                                  .weight = t.at("weight"),
-                                  .rrms = t.at("rrms"),
-                                  .dresidual = s.residual ? t.at("dresidual_out") : nullptr,
-                                  .dx = t.at("dx"),
-                                  .dweight = t.at("dweight"),
-                                  .rows = s.rows,
-                                  .width = s.width,
-                                  .workspace = t.workspace.workspace()});
-  };
-  c.reference = [s](Doubles& d, const Ints&) { rmsnorm_reference(s, d); };
-  return c;
-}
 
 OpCase swiglu(const SwigluSizes& s) {
   const int64_t count = s.rows * s.width;

@@ -36,6 +36,7 @@ class ShardedClassifier {
   }
 
   void run(bool gradient) {
+    if (!tensors_.status().ok()) return;
     reduce(
         "maxima", -HUGE_VALF, [](float a, float b) { return std::max(a, b); },
         [&](const Shard& s) {
@@ -53,12 +54,13 @@ class ShardedClassifier {
                                     .sums = tensors_.at("part of sums"),
                                     .target_logits = tensors_.at("target_logits"),
                                     .shape = s.shape});
-      CHECK(stream_.synchronize().ok());
+      tensors_.keep(stream_.synchronize());
       std::ranges::transform(tensors_.get("target_logits"), target_logits, target_logits.begin(),
                              plus);
     });
     tensors_.put("target_logits", target_logits);
     for (const Shard& s : shards_) {
+      if (!tensors_.status().ok()) return;
       ops_.classifier_finish(stream_, {.logits = tensors_.at(s.name),
                                        .targets = tensors_.ints_at("targets"),
                                        .sums = tensors_.at("sums"),
@@ -68,7 +70,7 @@ class ShardedClassifier {
                                        .gradient = gradient,
                                        .gradient_scale = static_cast<float>(kLossScale)});
     }
-    CHECK(stream_.synchronize().ok());
+    tensors_.keep(stream_.synchronize());
   }
 
   void join(const std::string& to) {
@@ -113,8 +115,9 @@ class ShardedClassifier {
     std::vector<float> total(index(sizes_.rows), start);
     for (const Shard& s : shards_) {
       tensors_.put("part of " + name, std::vector<float>(index(sizes_.rows)));
+      if (!tensors_.status().ok()) return;
       pass(s);
-      CHECK(stream_.synchronize().ok());
+      tensors_.keep(stream_.synchronize());
       std::ranges::transform(tensors_.get("part of " + name), total, total.begin(), combine);
     }
     tensors_.put(name, std::move(total));

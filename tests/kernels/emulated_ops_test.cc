@@ -244,7 +244,7 @@ struct Lookups {
 std::vector<float> embedding_gradient(const Lookups& l, uint64_t seed, bool rounds) {
   const auto rows = static_cast<int64_t>(l.tokens.size());
   const size_t bytes =
-      embedding_backward_workspace({rows, l.vocabulary, l.width}, DeviceType::kCuda);
+      embedding_backward_workspace({rows, l.vocabulary}, l.width, DeviceType::kCuda);
   OnDevice<int32_t> tokens(l.tokens);
   OnDevice<char> workspace(std::vector<char>(bytes, -1));
   std::vector<float> values = random_floats(l.tokens.size() * static_cast<size_t>(l.width), 11);

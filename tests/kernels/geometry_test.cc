@@ -85,7 +85,7 @@ TEST(Geometry, PartsAreAsManyAsRowsAreWorth) {
 
 TEST(EmbeddingGeometry, SortsAsManyDigitsAsTheTokensHave) {
   const auto passes = [](int64_t vocabulary) {
-    return token_sort_plan({.rows = 1, .vocabulary = vocabulary, .width = 1}).passes;
+    return token_sort_plan({.rows = 1, .vocabulary = vocabulary}).passes;
   };
   EXPECT_EQ(passes(0), 1);
   EXPECT_EQ(passes(256), 1);
@@ -100,7 +100,7 @@ TEST(EmbeddingGeometry, SortsAsManyDigitsAsTheTokensHave) {
 TEST(EmbeddingGeometry, CoversTheRowsInShapesThatEveryGpuTakes) {
   for (const int64_t rows : {int64_t{1}, int64_t{1024}, int64_t{1025}, int64_t{65536},
                              int64_t{1} << 24, int64_t{INT32_MAX}}) {
-    const EmbeddingTokens tokens{.rows = rows, .vocabulary = 50304, .width = 1600};
+    const EmbeddingTokens tokens{.rows = rows, .vocabulary = 50304};
     const TokenSortPlan plan = token_sort_plan(tokens);
     EXPECT_EQ(plan.rows_at_once % kTokenSortThreads, 0);
     EXPECT_LE(plan.counting_shape.blocks.x, 64);
@@ -109,8 +109,8 @@ TEST(EmbeddingGeometry, CoversTheRowsInShapesThatEveryGpuTakes) {
     EXPECT_LT((plan.counting_shape.blocks.x - 1) * plan.rows_at_once, rows);
     EXPECT_GE(token_parts(rows) * kTokenPart, rows);
     for (const int per_lane : {1, 4, 8}) {
-      const LaunchShape parts = token_parts_shape(tokens, per_lane);
-      const LaunchShape joins = token_joins_shape(tokens, per_lane);
+      const LaunchShape parts = token_parts_shape(tokens, 1600, per_lane);
+      const LaunchShape joins = token_joins_shape(tokens, 1600, per_lane);
       EXPECT_GE(parts.blocks.x * kTokenPartWarps, token_parts(rows));
       EXPECT_GE(parts.blocks.y * kWarpThreads * per_lane, 1600);
       EXPECT_EQ(joins.blocks, (Extent{.x = token_parts(rows), .y = parts.blocks.y}));
@@ -123,17 +123,17 @@ TEST(EmbeddingGeometry, CoversTheRowsInShapesThatEveryGpuTakes) {
 }
 
 TEST(EmbeddingGeometry, KeepsItsWorkspaceApart) {
-  const EmbeddingTokens tokens{.rows = 65536, .vocabulary = 50304, .width = 768};
-  const TokenWorkspace at = token_workspace(tokens);
+  const EmbeddingTokens tokens{.rows = 65536, .vocabulary = 50304};
+  const TokenWorkspace at = token_workspace(tokens, 768);
   EXPECT_EQ(at.sums, 0);
   EXPECT_EQ(at.unsorted, 65536 * 768 / 4);
   EXPECT_EQ(at.sorted - at.unsorted, 65536 * 8);
   EXPECT_EQ(at.counts - at.sorted, 65536 * 8);
   EXPECT_EQ(at.bytes - at.counts, 64 * 512 * 4);
-  EXPECT_EQ(embedding_backward_workspace(tokens, DeviceType::kCuda), at.bytes);
-  EXPECT_EQ(embedding_backward_workspace(tokens, DeviceType::kCpu), 0);
+  EXPECT_EQ(embedding_backward_workspace(tokens, 768, DeviceType::kCuda), at.bytes);
+  EXPECT_EQ(embedding_backward_workspace(tokens, 768, DeviceType::kCpu), 0);
   // Rows and counts where they are read 8 and 4 bytes at a time, also for odd sizes.
-  const TokenWorkspace odd = token_workspace({.rows = 33, .vocabulary = 3, .width = 7});
+  const TokenWorkspace odd = token_workspace({.rows = 33, .vocabulary = 3}, 7);
   EXPECT_EQ(odd.unsorted % 8, 0);
   EXPECT_EQ(odd.sorted % 8, 0);
   EXPECT_EQ(odd.counts % 4, 0);

@@ -1,38 +1,91 @@
 #include "tests/kernels/gpu_cases.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include "kernels/device/device.h"
 
 namespace lockstep::test {
+
+namespace {
+
+constexpr Device kGpu{DeviceType::kCuda, 0};
+constexpr int kSkipped = 77;  // SKIP_RETURN_CODE of the tests
+
+// Memory, a copy there and back, and what failed on the way.
+Status device_works() {
+  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
+  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, 1));
+  char byte = 1;
+  TRY(copy_bytes(stream, {.to = &byte, .from = buffer.data(), .bytes = 1}));
+  TRY(stream.synchronize());
+  return expect(byte == 0, "memory that is not zeroed");
+}
+
+struct Numbers {
+  size_t passed = 0;
+  size_t failed = 0;
+  size_t skipped = 0;
+  size_t not_run = 0;
+};
+
+void print(const GpuCase& one, const char* verdict, const Status& status) {
+  std::printf("%s: %s%s%s\n", one.name.c_str(), verdict, status.ok() ? "" : ": ",
+              status.ok() ? "" : status.error().message.c_str());
+}
+
+void run_case(const GpuCase& one, const GpuRun& run, Status& context, Numbers& numbers) {
+  if (!run.has_device) {
+    ++numbers.skipped;
+    return print(one, "skipped, no CUDA device", {});
+  }
+  if (!context.ok()) {
+    ++numbers.not_run;
+    return print(one, "not run after a broken context", {});
+  }
+  const Status status = one.run();
+  ++(status.ok() ? numbers.passed : numbers.failed);
+  print(one, status.ok() ? "ok" : "FAILED", status);
+  if (!status.ok()) context = run.works();
+  if (!context.ok()) std::printf("the device is lost: %s\n", context.error().message.c_str());
+}
+
+}  // namespace
 
 Status expect(bool holds, const std::string& words) {
   if (holds) return {};
   return internal(words);
 }
 
-int run_gpu_cases(const std::vector<GpuCase>& cases) {
+int run_cases(const std::vector<GpuCase>& cases, const GpuRun& run) {
+  // Also into a pipe, so that what is known is told even if the program dies.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  Numbers numbers;
+  Status context;
+  for (const GpuCase& one : cases) run_case(one, run, context, numbers);
+  std::printf("%zu cases: %zu passed, %zu failed, %zu skipped, %zu not run\n", cases.size(),
+              numbers.passed, numbers.failed, numbers.skipped, numbers.not_run);
+  if (numbers.failed + numbers.not_run > 0) return 1;
+  return run.has_device ? 0 : kSkipped;
+}
+
+int run_gpu_cases(const std::vector<GpuCase>& cases, std::span<char* const> arguments) {
+  for (const std::string_view argument : arguments.subspan(1)) {
+    if (argument != "--sync") {
+      std::fprintf(stderr, "usage: %s [--sync]\n", arguments[0]);
+      return 2;
+    }
+    ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // before CUDA is used, which reads it then
+  }
   const bool has_gpu = device_count(DeviceType::kCuda) > 0;
   if (!has_gpu && std::filesystem::exists("/dev/nvidiactl")) {
     std::printf("NVIDIA's driver is here, but no device can be used: %s\n",
-                describe({DeviceType::kCuda, 0}).error().message.c_str());
+                describe(kGpu).error().message.c_str());
     return 1;
   }
-  size_t passed = 0;
-  size_t failed = 0;
-  size_t skipped = 0;
-  for (const GpuCase& one : cases) {
-    const Status status = has_gpu ? one.run() : Status();
-    const char* verdict = !has_gpu ? "skipped, no CUDA device" : status.ok() ? "ok" : "FAILED";
-    ++(!has_gpu ? skipped : status.ok() ? passed : failed);
-    std::printf("%s: %s%s%s\n", one.name.c_str(), verdict, status.ok() ? "" : ": ",
-                status.ok() ? "" : status.error().message.c_str());
-  }
-  std::printf("%zu cases: %zu passed, %zu failed, %zu skipped\n", cases.size(), passed, failed,
-              skipped);
-  if (failed > 0) return 1;
-  return has_gpu ? 0 : 77;
+  return run_cases(cases, {.has_device = has_gpu, .works = device_works});
 }
 
 }  // namespace lockstep::test

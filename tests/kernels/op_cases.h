@@ -47,7 +47,9 @@ class Argument {
   View view_;
 };
 
-// The memory of one run, by name: on the host as fp32, and on the device as the case has it.
+// The memory of one run, by name: on the host as fp32, and on the device as the case has it. What
+// fails on the device is kept: from then on nothing more is done there, and what is on the host
+// stays as it is.
 class Tensors {
  public:
   Tensors() = default;
@@ -58,6 +60,10 @@ class Tensors {
   Ints ints;
 
   const RunOn& on() const { return on_; }
+  // The first failure.
+  const Status& status() const { return status_; }
+  // Of what others do with this memory.
+  void keep(const Status& status);
   // Copies host values to the device (under that name, anew) and back.
   void put(const std::string& name, std::vector<float> values, bool as_bf16 = false);
   void put(const std::string& name, std::vector<int32_t> values);
@@ -84,8 +90,10 @@ class Tensors {
   };
 
   void store(const std::string& name, Kind kind, const void* bytes, size_t count);
+  Status try_store(const std::string& name, Kind kind, const void* bytes, size_t count);
 
   RunOn on_;
+  Status status_;
   std::map<std::string, Stored> stored_;
 };
 
@@ -188,6 +196,7 @@ std::vector<OpCase> test_cases();
 // cores take.
 std::vector<OpCase> cuda_cases();
 
+// What fails is in the tensors' status().
 // Fills inputs and ints from the seed; outputs are NaN, so that what is not written shows. In a run
 // in bf16 the activations among the inputs are values that bf16 holds.
 Tensors make_tensors(const OpCase& op_case, uint64_t seed, RunOn on = {});

@@ -99,14 +99,18 @@ const Doubles& differences_of(const OpCase& c, const Tensors& tensors) {
 Result<Tensors> run_case(const OpCase& c, const OpTable& ops, RunOn on) {
   TRY_ASSIGN(Stream stream, Stream::create(on.device));
   Tensors tensors = make_tensors(c, kSeed, on);
+  TRY(tensors.status());
   c.forward(ops, stream, tensors);
   TRY(stream.synchronize());
+  TRY(tensors.status());
   if (c.backward) {
     add_gradients(c, kSeed, tensors);
+    TRY(tensors.status());
     c.backward(ops, stream, tensors);
     TRY(stream.synchronize());
   }
   tensors.get_all();
+  TRY(tensors.status());
   return tensors;
 }
 

@@ -9,9 +9,10 @@ namespace lockstep::op_cases {
 namespace {
 
 // Waits until it is done.
-void copy_now(const RunOn& on, const CopyArgs& args) {
-  Result<Stream> stream = Stream::create(on.device);
-  CHECK(stream.ok() && copy_bytes(*stream, args).ok() && stream->synchronize().ok());
+Status copy_now(const RunOn& on, const CopyArgs& args) {
+  TRY_ASSIGN(Stream stream, Stream::create(on.device));
+  TRY(copy_bytes(stream, args));
+  return stream.synchronize();
 }
 
 // By truncation: values that are tested are exact in bf16, or NaN.
@@ -24,19 +25,46 @@ std::vector<uint16_t> to_bf16(const std::vector<float>& values) {
 }
 
 template <class T>
-std::vector<T> read(const RunOn& on, const Buffer& from) {
+Result<std::vector<T>> read(const RunOn& on, const Buffer& from) {
   std::vector<T> values(from.bytes() / sizeof(T));
-  copy_now(on, {.to = values.data(), .from = from.data(), .bytes = from.bytes()});
+  TRY(copy_now(on, {.to = values.data(), .from = from.data(), .bytes = from.bytes()}));
   return values;
+}
+
+// As fp32.
+template <class T, class Convert>
+Status read_as_floats(const RunOn& on, const Buffer& from, std::vector<float>& to,
+                      Convert convert) {
+  TRY_ASSIGN(const std::vector<T> values, read<T>(on, from));
+  to.clear();
+  for (const T value : values) to.push_back(convert(value));
+  return {};
+}
+
+Status read_floats(const RunOn& on, const Buffer& from, DType dtype, std::vector<float>& to) {
+  if (dtype == DType::kF32) {
+    return read_as_floats<float>(on, from, to, [](float value) { return value; });
+  }
+  return read_as_floats<uint16_t>(
+      on, from, to, [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); });
 }
 
 }  // namespace
 
+void Tensors::keep(const Status& status) {
+  if (status_.ok()) status_ = status;
+}
+
+Status Tensors::try_store(const std::string& name, Kind kind, const void* bytes, size_t count) {
+  TRY_ASSIGN(Buffer buffer, Buffer::allocate(on_.device, count, name));
+  TRY(copy_now(on_, {.to = buffer.data(), .from = bytes, .bytes = count}));
+  stored_[name] = {std::move(buffer), kind};
+  return {};
+}
+
 void Tensors::store(const std::string& name, Kind kind, const void* bytes, size_t count) {
-  Result<Buffer> buffer = Buffer::allocate(on_.device, count, name);
-  CHECK(buffer.ok());
-  copy_now(on_, {.to = buffer->data(), .from = bytes, .bytes = count});
-  stored_[name] = {std::move(buffer).value(), kind};
+  stored_[name].kind = kind;  // with its memory of before, or none, if what follows fails
+  if (status_.ok()) keep(try_store(name, kind, bytes, count));
 }
 
 void Tensors::put(const std::string& name, std::vector<float> values, bool as_bf16) {
@@ -62,18 +90,12 @@ void Tensors::put_doubles(const std::string& name, const std::vector<double>& va
 const std::vector<float>& Tensors::get(const std::string& name) {
   const Stored& stored = stored_.at(name);
   std::vector<float>& values = floats[name];
-  if (stored.kind == Kind::kF32) {
-    values = read<float>(on_, stored.buffer);
-  } else if (stored.kind == Kind::kDouble) {
-    values.clear();
-    for (const double value : read<double>(on_, stored.buffer)) {
-      values.push_back(static_cast<float>(value));
-    }
+  if (!status_.ok()) return values;
+  if (stored.kind == Kind::kDouble) {
+    keep(read_as_floats<double>(on_, stored.buffer, values,
+                                [](double value) { return static_cast<float>(value); }));
   } else {
-    values.clear();
-    for (const uint16_t bits : read<uint16_t>(on_, stored.buffer)) {
-      values.push_back(std::bit_cast<float>(uint32_t{bits} << 16));
-    }
+    keep(read_floats(on_, stored.buffer, stored.view().dtype, values));
   }
   return values;
 }
@@ -86,8 +108,9 @@ void Tensors::get_all() {
 
 void Tensors::copy(const std::string& from, const std::string& to) {
   const Buffer &source = stored_.at(from).buffer, &target = stored_.at(to).buffer;
+  if (!status_.ok()) return;
   CHECK(source.bytes() == target.bytes());
-  copy_now(on_, {.to = target.data(), .from = source.data(), .bytes = source.bytes()});
+  keep(copy_now(on_, {.to = target.data(), .from = source.data(), .bytes = source.bytes()}));
 }
 
 }  // namespace lockstep::op_cases

@@ -81,6 +81,8 @@ Result<PeerAccess> peer_access(int from, int to) {
 
 Result<void*> create_stream(int index) {
   TRY_CUDA(index, cudaSetDevice(index));
+  // For all waits on this device, also if something has used it before: it overwrites the flags.
+  TRY_CUDA(index, cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
   cudaStream_t stream = nullptr;
   TRY_CUDA(index, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   return static_cast<void*>(stream);

@@ -193,14 +193,15 @@ Status gpus_and_their_links_are_named() {
 }  // namespace
 }  // namespace lockstep
 
-int main() {
+int main(int argc, char** argv) {
   using namespace lockstep;
-  return test::run_gpu_cases({
+  const std::vector<test::GpuCase> cases = {
       {"arithmetic agrees with the CPU", arithmetic_agrees_with_the_cpu},
       {"two ranks share one GPU by way of host memory",
        two_ranks_share_one_gpu_by_way_of_host_memory},
       {"NCCL serves one rank", nccl_serves_one_rank},
       {"NCCL serves a rank on every GPU", nccl_serves_a_rank_on_every_gpu},
       {"GPUs and their links are named", gpus_and_their_links_are_named},
-  });
+  };
+  return test::run_gpu_cases(cases, {argv, static_cast<size_t>(argc)});
 }

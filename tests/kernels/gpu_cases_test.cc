@@ -1,0 +1,168 @@
+// The program of the GPU's cases when something goes wrong, on the emulated device.
+#include "tests/kernels/gpu_cases.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "kernels/device/cuda/intrinsics.cuh"
+#include "kernels/device/cuda/launch.cuh"
+#include "tests/kernels/op_checks.h"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr Device kDevice{DeviceType::kCuda, 0};
+
+__global__ void store_at_an_odd_address(char* to) {
+  cuda::store_8_bytes(to + 1, {});
+}
+
+void launch_planted(Stream& stream, const Buffer& buffer) {
+  cuda::launch(stream, {.name = "planted", .threads = kWarpThreads}, store_at_an_odd_address,
+               static_cast<char*>(buffer.data()));
+}
+
+Status planted_launch() {
+  TRY_ASSIGN(Stream stream, Stream::create(kDevice));
+  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kDevice, 64));
+  launch_planted(stream, buffer);
+  return stream.synchronize();
+}
+
+GpuCase passes(const char* name) {
+  return {name, [] { return Status(); }};
+}
+
+struct Outcome {
+  int code = 0;
+  std::string output;
+};
+
+Outcome run(const std::vector<GpuCase>& cases, const GpuRun& how) {
+  testing::internal::CaptureStdout();
+  const int code = run_cases(cases, how);
+  return {code, testing::internal::GetCapturedStdout()};
+}
+
+TEST(GpuCases, GoOnAfterAFailureThatLeftTheDeviceWhole) {
+  const Outcome result = run({passes("first"), {"second", planted_launch}, passes("third")},
+                             {.works = [] { return Status(); }});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.output.find("second: FAILED: [emulated cuda] planted, block"), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("third: ok"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("3 cases: 2 passed, 1 failed, 0 skipped, 0 not run"),
+            std::string::npos)
+      << result.output;
+}
+
+TEST(GpuCases, AreNotRunOnADeviceThatAFailureBroke) {
+  const Outcome result =
+      run({passes("first"), {"second", planted_launch}, passes("third"), passes("fourth")},
+          {.works = [] { return Status(unavailable("an illegal address")); }});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.output.find("the device is lost: an illegal address"), std::string::npos);
+  EXPECT_NE(result.output.find("third: not run after a broken context"), std::string::npos);
+  EXPECT_NE(result.output.find("fourth: not run after a broken context"), std::string::npos);
+  EXPECT_NE(result.output.find("4 cases: 1 passed, 1 failed, 0 skipped, 2 not run"),
+            std::string::npos)
+      << result.output;
+}
+
+TEST(GpuCases, AreSkippedVisiblyWithoutADevice) {
+  const Outcome result = run({passes("first"), {"second", planted_launch}}, {.has_device = false});
+  EXPECT_EQ(result.code, 77);
+  EXPECT_NE(result.output.find("second: skipped, no CUDA device"), std::string::npos);
+  EXPECT_NE(result.output.find("2 cases: 0 passed, 0 failed, 2 skipped, 0 not run"),
+            std::string::npos)
+      << result.output;
+}
+
+// As after a crash in a driver: a program that is read through a pipe.
+TEST(GpuCases, AreToldEvenIfTheProgramDiesInTheNext) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    run_cases({passes("first"), {"second", []() -> Status { ::_exit(3); }}}, {});
+    ::_exit(4);
+  }
+  ::close(ends[1]);
+  std::string output;
+  char bytes[256];
+  for (ssize_t n; (n = ::read(ends[0], bytes, sizeof bytes)) > 0;) {
+    output.append(bytes, static_cast<size_t>(n));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_EQ(output, "first: ok\n");
+}
+
+TEST(GpuCases, WaitForEachKernelWithSync) {
+  char program[] = "gpu_test", sync[] = "--sync", other[] = "--fast";
+  const auto waits = [] {
+    const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return expect(value != nullptr && std::string(value) == "1", "no blocking launches");
+  };
+  char* const with[] = {program, sync};
+  char* const wrong[] = {program, other};
+  char* const without[] = {program};
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_EQ(run_gpu_cases({{"waits", waits}}, without), 1);
+  EXPECT_EQ(run_gpu_cases({{"waits", waits}}, with), 0);
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_EQ(run_gpu_cases({passes("first")}, wrong), 2);
+}
+
+TEST(FailedLaunch, IsToldByItsNameThoughACopyFailsToo) {
+  Result<Stream> stream = Stream::create(kDevice);
+  ASSERT_TRUE(stream.ok());
+  stream->fail(internal("planted: too many resources"));  // as launch() does
+  char byte = 0;
+  const CopyArgs to_nowhere{.to = nullptr, .from = &byte, .bytes = 1};
+  const Status first = copy_bytes(*stream, to_nowhere);
+  ASSERT_FALSE(first.ok());
+  EXPECT_NE(first.error().message.find("planted"), std::string::npos) << first.error().message;
+  // It was told; what comes is a failure of its own.
+  const Status second = copy_bytes(*stream, to_nowhere);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().message.find("planted"), std::string::npos) << second.error().message;
+  EXPECT_TRUE(stream->synchronize().ok());
+}
+
+// As after a fault, when nothing can be allocated: an error and no abort, and the host's values
+// stay.
+TEST(OpCaseTensors, KeepTheFirstFailureOfTheirDevice) {
+  op_cases::Tensors tensors({.device = {DeviceType::kCuda, 7}});
+  tensors.put("x", std::vector<float>{1.0f, 2.0f});
+  tensors.put("tokens", std::vector<int32_t>{3});
+  tensors.copy("x", "x");
+  tensors.get_all();
+  ASSERT_FALSE(tensors.status().ok());
+  EXPECT_NE(tensors.status().error().message.find("CUDA device 7"), std::string::npos);
+  EXPECT_EQ(tensors.get("x"), (std::vector<float>{1.0f, 2.0f}));
+}
+
+TEST(OpCase, IsToldByTheKernelThatFailed) {
+  Result<const OpTable*> ops = device_ops(DeviceType::kCuda);
+  Result<Buffer> buffer = Buffer::allocate(kDevice, 64);
+  ASSERT_TRUE(ops.ok() && buffer.ok());
+  op_cases::OpCase c = op_cases::gelu(5);
+  c.forward = [&](const OpTable&, Stream& stream, op_cases::Tensors&) {
+    launch_planted(stream, *buffer);
+  };
+  const auto ran = op_cases::run_case(c, **ops, {.device = kDevice});
+  ASSERT_FALSE(ran.ok());
+  EXPECT_NE(ran.error().message.find("planted"), std::string::npos) << ran.error().message;
+}
+
+}  // namespace
+
+}  // namespace lockstep::test
