@@ -1,7 +1,8 @@
 // bench_step [--preset kjv|gpt2-124m|...|tiny] [--precision fp32|bf16] [--device cpu|cuda]
 // [--threads N]
 //            [--ranks N] [--batch N] [--accumulate N] [--context N] [--warmup N] [--steps N]
-//            [--tokens FILE] [--weights FILE] [--rate X] [--curve yes|no] [--peak N]
+//            [--tokens FILE] [--weights FILE] [--rate X] [--curve yes|no]
+//            [--algorithms first|measured]
 //
 // Tokens/s of whole optimizer steps (data, forward, backward, communication, update) of the
 // worker's own code on random tokens: the kjv model, or a GPT-2 with a batch of 4 x 64 a rank,
@@ -13,7 +14,7 @@
 // With --tokens (token ids, u16) of batch x accumulate x context + 1 each step sees all of the
 // file, and with --weights (safetensors, Hugging Face's names) another program can begin with the
 // same: so their curves compare. --curve yes adds the loss of every step, warm-up included, and a
-// digest of the parameters at the end.
+// digest of the parameters at the end. --algorithms: of CUDA's products (kernels/ops/blas/blas.h).
 //
 // One line of JSON on stdout: medians, with the middle half as spread. partSeconds splits the step;
 // on a GPU by events of the stream that computes (agent/train/step_timer.h), so that the parts add
@@ -265,23 +266,8 @@ void add_device(const StepOptions& options, const Measured& measured, Json& json
   if (datasheet > 0) peaks["datasheet"] = datasheet;
   if (measured.matmul_peak > 0) peaks["measured"] = measured.matmul_peak;
   json["peakFlopsPerSecond"] = std::move(peaks);
-  json["libraryMemoryBytes"] = measured.library_bytes;
-}
-
-Json parts_of(const std::vector<StepSeconds>& steps) {
-  const auto median = [&](double StepSeconds::*part) { return spread_of(steps, part).median; };
-  return {{"data", median(&StepSeconds::data)},
-          {"forward", median(&StepSeconds::forward)},
-          {"backward", median(&StepSeconds::backward)},
-          {"communication", median(&StepSeconds::communication)},
-          {"update", median(&StepSeconds::update)}};
-}
-
-// Of a step, what is not communication that backward did not hide.
-double percent_not_waiting(const std::vector<StepSeconds>& steps) {
-  std::vector<double> values;
-  for (const StepSeconds& step : steps) values.push_back(1 - step.communication / step.total);
-  return 100 * spread_of(std::move(values)).median;
+  const bool is_measured = options.algorithms == blas::AlgorithmChoice::kMeasured;
+  json["algorithms"] = is_measured ? "measured" : "first";
 }
 
 Json report(const StepOptions& options, const Workload& work, const Measured& measured) {
@@ -353,7 +339,8 @@ int run(int argc, char** argv) {
   const Result<CommOptions> comm = spread_out(options->ranks, children);
   if (!comm.ok()) return fail(comm.error());
   set_threads(options->threads);
-  const Result<Measured> measured = Bench(*options, *work, began).run(*comm);
+  blas::set_algorithm_choice(options->algorithms);
+  const Result<Measured> measured = Bench(*options, *work).run(*comm);
   if (measured.ok() && comm->rank == 0) {
     std::puts(dump_json(report(*options, *work, *measured)).c_str());
   }

@@ -46,6 +46,12 @@ bool set_curve(StepOptions& options, std::string_view value) {
   return value == "yes" || value == "no";
 }
 
+bool set_algorithms(StepOptions& options, std::string_view value) {
+  using enum blas::AlgorithmChoice;
+  options.algorithms = value == "measured" ? kMeasured : kFirst;
+  return value == "measured" || value == "first";
+}
+
 const std::map<std::string_view, Setter>& setters() {
   static const std::map<std::string_view, Setter> kSetters = {
       {"--preset", text(&StepOptions::preset)},
@@ -61,8 +67,8 @@ const std::map<std::string_view, Setter>& setters() {
       {"--tokens", text(&StepOptions::tokens)},
       {"--weights", text(&StepOptions::weights)},
       {"--rate", number(&StepOptions::rate)},
-      {"--peak", number(&StepOptions::peak)},
-      {"--curve", set_curve}};
+      {"--curve", set_curve},
+      {"--algorithms", set_algorithms}};
   return kSetters;
 }
 

@@ -6,6 +6,7 @@
 #include "common/base/result.h"
 #include "common/layout/model_config.h"
 #include "kernels/device/device.h"
+#include "kernels/ops/blas/blas.h"
 #include "kernels/ops/matmul.h"
 
 namespace lockstep::bench {
@@ -26,7 +27,7 @@ struct StepOptions {
   std::string weights;  // safetensors file; empty: drawn from a seed
   double rate = 1e-4;
   bool curve = false;
-  int64_t peak = 8192;  // edge of the products that measure a GPU's peak; 0: it isn't
+  blas::AlgorithmChoice algorithms = blas::AlgorithmChoice::kFirst;
 };
 
 struct Workload {

@@ -3,6 +3,7 @@
 #include "kernels/device/cuda/launch.cuh"
 #include "kernels/device/cuda/reduce.cuh"
 #include "kernels/ops/blas/blas.h"
+#include "kernels/ops/column_sums.cuh"
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/dispatch.cuh"
 #include "kernels/ops/gelu_value.cuh"
@@ -10,7 +11,8 @@
 #include "kernels/ops/matmul_geometry.h"
 
 // Products go to cuBLASLt with the whole epilogue; where it has no algorithm for that, without
-// GELU, which then runs by itself; where it has none at all, to a plain kernel of ours.
+// GELU, then without the bias too, which then run by themselves; where it has none at all, to a
+// plain kernel of ours.
 namespace lockstep::cuda {
 
 namespace {
@@ -103,8 +105,35 @@ void run_plain(Stream& stream, const Call& call) {
   }
 }
 
+// Blocks (row of the tensor, strip of columns).
+template <class T, int N>
+__global__ void __launch_bounds__(kRowStripThreads)
+    add_to_rows(T* rows, const T* bias, int64_t width) {
+  const int64_t column = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;
+  if (column >= width) return;
+  float values[N], more[N];
+  T* at = rows + int64_t{blockIdx.x} * width + column;
+  load_values(values, at);
+  load_values(more, bias + column);
+  for (int i = 0; i < N; ++i) values[i] += more[i];
+  store_values(at, values);
+}
+
+// The bias by itself.
+void run_bias(Stream& stream, const Call& whole, const Call& done) {
+  const Product& product = whole.product;
+  const View d(done.operands.d, product.result);
+  const ConstView bias(whole.operands.bias, product.result);
+  const PackedRows rows{
+      .dtype = product.result, .width = product.rows, .begins = {d.data, bias.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, row_strips_shape("add_bias", product.columns, product.rows, N),
+           add_to_rows<T, N>, elements_of<T>(d), elements_of<T>(bias), product.rows);
+  });
+}
+
 // GELU, or its derivative, by itself.
-void run_gelu(Stream& stream, const Call& whole, const Call& linear) {
+void run_gelu(Stream& stream, const Call& whole, const Call& done) {
   const Product& product = whole.product;
   const View d(whole.operands.d, product.result);
   const int64_t count = product.rows * product.columns;
@@ -112,23 +141,29 @@ void run_gelu(Stream& stream, const Call& whole, const Call& linear) {
     const View aux(whole.operands.aux, product.result);
     gelu_backward(stream, {.x = aux, .dy = d, .dx = d, .count = count});
   } else {
-    const View before(linear.operands.d, product.result);
+    const View before(done.operands.d, product.result);
     gelu_forward(stream, {.x = before, .y = d, .count = count});
   }
 }
 
+// What of the call's epilogue the call that was done has not.
+void run_rest(Stream& stream, const Call& whole, const Call& done) {
+  const Epilogue wanted = whole.product.epilogue, had = done.product.epilogue;
+  if (has_bias(wanted) && !has_bias(had)) run_bias(stream, whole, done);
+  if (has_gelu(wanted) && !has_gelu(had)) run_gelu(stream, whole, done);
+}
+
 Status run(Stream& stream, const Call& call, const Workspace& workspace) {
-  if (call.product.depth > 0) {
-    TRY_ASSIGN(const bool whole, blas::multiply(stream, call, workspace));
-    if (whole) return {};
-    const Call linear = without_gelu(call);
-    if (linear.product.epilogue != call.product.epilogue) {
-      TRY_ASSIGN(const bool part, blas::multiply(stream, linear, workspace));
-      if (part) {
-        run_gelu(stream, call, linear);
-        return {};
-      }
+  const Call* before = nullptr;
+  for (const Call& tried : {call, without_gelu(call), without_epilogue(call)}) {
+    if (call.product.depth == 0) break;
+    if (before != nullptr && tried.product.epilogue == before->product.epilogue) continue;
+    TRY_ASSIGN(const bool done, blas::multiply(stream, tried, workspace));
+    if (done) {
+      run_rest(stream, call, tried);
+      return {};
     }
+    before = &tried;
   }
   run_plain(stream, call);
   return {};
@@ -179,15 +214,6 @@ __global__ void __launch_bounds__(kColumnThreads)
   });
 }
 
-__global__ void __launch_bounds__(kElementThreads)
-    column_sum_total(const float* parts, int64_t count, int64_t columns, float* sums) {
-  const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (column >= columns) return;
-  float sum = 0.0f;
-  for (int64_t part = 0; part < count; ++part) sum += parts[part * columns + column];
-  sums[column] += sum;
-}
-
 // dbias[N] += the column sums of dy.
 void add_column_sums(Stream& stream, const MatmulBackward& args) {
   CHECK(args.workspace.bytes >= column_sum_bytes(args.m, args.n));
@@ -197,7 +223,8 @@ void add_column_sums(Stream& stream, const MatmulBackward& args) {
     const ColumnSumPlan plan = column_sum_plan(args.m, args.n, N);
     launch(stream, plan.partial_shape, column_sum_parts<T, N>, elements_of<T>(args.dy), args.m,
            args.n, plan.rows_at_once, parts);
-    launch(stream, plan.total_shape, column_sum_total, parts, plan.parts, args.n, args.dbias.f32());
+    launch_add_parts(stream, {.sums = parts, .count = plan.parts, .stride = args.n},
+                     args.dbias.f32(), args.n);
   });
 }
 

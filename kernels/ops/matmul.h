@@ -20,7 +20,7 @@ enum class Activation : uint8_t { kNone, kGelu };
 // x and weight may be fp32 or bf16; bf16 ones need Precision::kBf16 and save its conversion: cast
 // the weights once a step and pass the copies.
 // On CUDA x, weight, y and pre_activation are all fp32 or all bf16; sums are fp32 and rounded once,
-// but for y = GELU of a rounded pre_activation where the library has no epilogue for both.
+// but where the library has no epilogue for GELU, or the bias: then also before that.
 struct MatmulForward {
   ConstView x = {};       // [M,K]
   ConstView weight = {};  // [N,K]

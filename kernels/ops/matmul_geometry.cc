@@ -17,7 +17,6 @@ ColumnSumPlan column_sum_plan(int64_t rows, int64_t columns, int values) {
   plan.rows_at_once = ceil_divided(rows, row_parts(rows, kPartsMax));
   plan.parts = rows == 0 ? 0 : ceil_divided(rows, plan.rows_at_once);
   plan.partial_shape = column_sums_shape("column_sum_parts", columns, plan.parts, values, 1);
-  plan.total_shape = elements_shape("column_sum_total", columns, 1);
   return plan;
 }
 

@@ -19,7 +19,6 @@ struct ColumnSumPlan {
   int64_t parts = 0;
   int64_t rows_at_once = 0;   // of a part; the last may have fewer
   LaunchShape partial_shape;  // column_sums_shape(): a lane has `values` neighbouring columns
-  LaunchShape total_shape;    // a thread has one
 };
 ColumnSumPlan column_sum_plan(int64_t rows, int64_t columns, int values);
 // Of the parts' sums.

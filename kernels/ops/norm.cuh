@@ -2,8 +2,10 @@
 
 #include "kernels/device/cuda/launch.cuh"
 #include "kernels/device/cuda/reduce.cuh"
+#include "kernels/ops/column_sums.cuh"
 #include "kernels/ops/dispatch.cuh"
 #include "kernels/ops/geometry.h"
+#include "kernels/ops/layernorm.h"
 
 // What layer norm and RMS norm share: y = (h - mean) * scale * weight + bias, where RMS norm has
 // mean 0 and no bias (kCentred false). R rows of width C; T is the activations' type.
@@ -162,41 +164,71 @@ __global__ void __launch_bounds__(kColumnThreads) norm_backward_columns(NormBack
   });
 }
 
-// to[column] += the parts' sums in their order; `stride` elements lie between parts.
-template <class T>
-__global__ void __launch_bounds__(kElementThreads)
-    add_parts(const T* parts, int64_t count, int64_t stride, T* to, int64_t width) {
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (column >= width) return;
-  T sum = 0;
-  for (int64_t part = 0; part < count; ++part) sum += parts[part * stride + column];
-  to[column] += sum;
-}
-
 struct NormNames {
   const char* forward;
   const char* backward_rows;
   const char* backward_columns;
 };
 
-// Sums over rows are made before dx, which may lie where dy does.
-template <bool kCentred, class T, int N>
-void launch_norm_backward(Stream& stream, const NormNames& names, const NormBackwardRows<T>& rows,
-                          int parts_max, float* dweight, float* dbias) {
+// What the ops of the norms do, with a layer norm's arguments: of an RMS norm bias, mean and dbias
+// are null, rstd is 1/rms.
+template <bool kCentred>
+void launch_norm_forward(Stream& stream, const NormNames& names, const LayerNormForward& args) {
+  CHECK(bool(args.residual) == bool(args.residual_out));
+  const PackedRows rows{.dtype = args.y.dtype,
+                        .width = args.width,
+                        .begins = {args.x.data, args.residual.data, args.residual_out.data,
+                                   args.weight.data, args.bias.data, args.y.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, warp_rows_shape(names.forward, args.rows), norm_forward<T, N, kCentred>,
+           NormForwardRows<T>{.x = elements_of<T>(args.x),
+                              .residual = elements_of<T>(args.residual),
+                              .residual_out = elements_of<T>(args.residual_out),
+                              .weight = args.weight.f32(),
+                              .bias = args.bias.f32(),
+                              .y = elements_of<T>(args.y),
+                              .mean = args.mean,
+                              .reciprocal_std = args.rstd,
+                              .rows = args.rows,
+                              .width = args.width,
+                              .epsilon = args.epsilon});
+  });
+}
+
+// Sums over rows, in `parts_max` parts at most, are made before dx, which may lie where dy does.
+template <bool kCentred>
+void launch_norm_backward(Stream& stream, const NormNames& names, const LayerNormBackward& args,
+                          int parts_max) {
   constexpr int kSums = kCentred ? 2 : 1;
-  if (rows.rows == 0) return;
-  const int64_t parts = row_parts(rows.rows, parts_max);
-  launch(stream, column_sums_shape(names.backward_columns, rows.width, parts, N, kSums),
-         norm_backward_columns<T, N, kCentred>, rows);
-  const LaunchShape adding = elements_shape("add_parts", rows.width, 1);
-  launch(stream, adding, add_parts<float>, rows.parts, parts, kSums * rows.width, dweight,
-         rows.width);
+  if (args.rows == 0) return;
+  const int64_t parts = row_parts(args.rows, parts_max);
+  auto* sums = static_cast<float*>(args.workspace.data);
+  const PackedRows rows{
+      .dtype = args.dx.dtype,
+      .width = args.width,
+      .begins = {args.dy.data, args.h.data, args.weight.data, args.dresidual.data, args.dx.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    const NormBackwardRows<T> typed{.dy = elements_of<T>(args.dy),
+                                    .h = elements_of<T>(args.h),
+                                    .weight = args.weight.f32(),
+                                    .mean = args.mean,
+                                    .reciprocal_std = args.rstd,
+                                    .dresidual = elements_of<T>(args.dresidual),
+                                    .dx = elements_of<T>(args.dx),
+                                    .parts = sums,
+                                    .rows = args.rows,
+                                    .width = args.width};
+    launch(stream, column_sums_shape(names.backward_columns, args.width, parts, N, kSums),
+           norm_backward_columns<T, N, kCentred>, typed);
+    launch(stream, warp_rows_shape(names.backward_rows, args.rows),
+           norm_backward_rows<T, N, kCentred>, typed);
+  });
+  ColumnParts of_sum{.sums = sums, .count = parts, .stride = kSums * args.width};
+  launch_add_parts(stream, of_sum, args.dweight.f32(), args.width);
   if constexpr (kCentred) {
-    launch(stream, adding, add_parts<float>, rows.parts + rows.width, parts, kSums * rows.width,
-           dbias, rows.width);
+    of_sum.sums += args.width;
+    launch_add_parts(stream, of_sum, args.dbias.f32(), args.width);
   }
-  launch(stream, warp_rows_shape(names.backward_rows, rows.rows),
-         norm_backward_rows<T, N, kCentred>, rows);
 }
 
 }  // namespace lockstep::cuda

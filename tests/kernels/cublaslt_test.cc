@@ -105,6 +105,142 @@ TEST_F(CublasLtTest, AsksAnewForAnotherShapeEpilogueDtypeOrAlignment) {
   EXPECT_EQ(fake_cublaslt().heuristics, 4);
 }
 
+// Weights of layers lie at any multiple of 16 bytes, activations at 256.
+TEST_F(CublasLtTest, TakesOneAlgorithmForAllLinesOfTheCache) {
+  Forward f;
+  alignas(256) float inputs[256] = {};
+  MatmulForward args = f.args();
+  for (const int floats : {32, 64, 128}) {
+    args.x = inputs + floats;
+    ASSERT_TRUE(multiplied(forward_call(args)));
+  }
+  EXPECT_EQ(fake_cublaslt().heuristics, 1) << "128 bytes and more";
+  for (const int floats : {4, 8, 16, 12}) {
+    args.x = inputs + floats;
+    ASSERT_TRUE(multiplied(forward_call(args)));
+  }
+  EXPECT_EQ(fake_cublaslt().heuristics, 2) << "16 bytes and more";
+}
+
+// The library sees the alignment of bias and aux when it is asked, and later gets less.
+TEST_F(CublasLtTest, TakesOneAlgorithmForAllLinesOfBiasAndAux) {
+  Forward f;
+  alignas(256) float biases[256] = {}, kept[256] = {};
+  MatmulForward args = f.args();
+  args.activation = Activation::kGelu;
+  for (const int floats : {64, 32, 128}) {
+    args.bias = biases + floats;
+    args.pre_activation = kept + floats;
+    ASSERT_TRUE(multiplied(forward_call(args)));
+  }
+  EXPECT_EQ(fake_cublaslt().heuristics, 1);
+}
+
+TEST_F(CublasLtTest, TakesTheHeuristicsBestUnmeasured) {
+  fake_cublaslt().seconds_of = {5.0, 1.0};
+  Forward f;
+  ASSERT_TRUE(multiplied(forward_call(f.args())));
+  EXPECT_EQ(fake_cublaslt().seconds, 5.0);
+  EXPECT_EQ(fake_cublaslt().products, 1);
+}
+
+TEST_F(CublasLtTest, PassesOverAnAlgorithmWhoseStateIsNoSuccess) {
+  fake_cublaslt().seconds_of = {5.0, 1.0};
+  fake_cublaslt().unusable = 1;
+  Forward f;
+  ASSERT_TRUE(multiplied(forward_call(f.args())));
+  EXPECT_EQ(fake_cublaslt().seconds, 1.0);
+}
+
+TEST_F(CublasLtTest, TakesAnEpilogueThatIsAnInvalidValueForOneThatIsNotThere) {
+  fake_cublaslt().refuse_epilogues = true;
+  fake_cublaslt().refusal = CUBLAS_STATUS_INVALID_VALUE;
+  Forward f;
+  EXPECT_FALSE(multiplied(forward_call(f.args())));
+  EXPECT_TRUE(multiplied(without_epilogue(forward_call(f.args()))));
+}
+
+TEST_F(CublasLtTest, TellsAnInvalidProductWithoutEpilogue) {
+  fake_cublaslt().refuse_all = true;
+  fake_cublaslt().refusal = CUBLAS_STATUS_INVALID_VALUE;
+  Forward f;
+  EXPECT_FALSE(multiply(without_epilogue(forward_call(f.args()))).ok());
+}
+
+// What the fake's algorithms say they take, on a clock that only they move.
+class MeasuredCublasLtTest : public CublasLtTest {
+ protected:
+  void SetUp() override {
+    CublasLtTest::SetUp();
+    auto made = CublasLt::create(
+        fake_cublaslt_library(), 0,
+        {.choice = AlgorithmChoice::kMeasured,
+         .stopwatch = [](Device, void*, const std::function<Status()>& issue) -> Result<double> {
+           const double before = fake_cublaslt().seconds;
+           TRY(issue());
+           return fake_cublaslt().seconds - before;
+         }});
+    ASSERT_TRUE(made.ok());
+    context_ = std::move(made).value();
+  }
+  // Of the next call of that product.
+  double seconds_of(const Call& call) {
+    EXPECT_TRUE(multiplied(call));
+    const double before = fake_cublaslt().seconds;
+    EXPECT_TRUE(multiplied(call));
+    return fake_cublaslt().seconds - before;
+  }
+};
+
+TEST_F(MeasuredCublasLtTest, TakesTheFastest) {
+  fake_cublaslt().seconds_of = {5.0, 3.0, 2.0, 4.0};
+  Forward f;
+  EXPECT_EQ(seconds_of(forward_call(f.args())), 2.0);
+}
+
+TEST_F(MeasuredCublasLtTest, MeasuresAProductOnce) {
+  fake_cublaslt().seconds_of = {5.0, 3.0};
+  Forward f;
+  ASSERT_TRUE(multiplied(forward_call(f.args())));
+  const int64_t products = fake_cublaslt().products;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(multiplied(forward_call(f.args())));
+  EXPECT_EQ(fake_cublaslt().products, products + 3);
+}
+
+TEST_F(MeasuredCublasLtTest, KeepsTheFirstUnlessAnotherIsClearlyFaster) {
+  fake_cublaslt().seconds_of = {1.0, 0.99};
+  Forward f;
+  EXPECT_EQ(seconds_of(forward_call(f.args())), 1.0);
+}
+
+TEST_F(MeasuredCublasLtTest, PassesOverWhatCanNotBeRun) {
+  fake_cublaslt().seconds_of = {-1.0, 3.0, -1.0, 2.0};
+  Forward f;
+  EXPECT_EQ(seconds_of(forward_call(f.args())), 2.0);
+}
+
+// Measuring has outputs of its own: what is added to is added to once, and what is kept is kept.
+TEST_F(MeasuredCublasLtTest, LeavesTheCallersMemoryAlone) {
+  fake_cublaslt().seconds_of = {3.0, 2.0, 1.0};
+  alignas(256) Bf16 dy[4], x[6];  // dy[2,2], x[2,3] of ones
+  std::fill_n(dy, 4, Bf16{0x3F80});
+  std::fill_n(x, 6, Bf16{0x3F80});
+  alignas(256) float dweight[6] = {0.5f, 1.5f, 2.5f, 3.5f, 4.5f, 5.5f};
+  ASSERT_TRUE(
+      multiplied(dweight_call({.dy = dy, .x = x, .dweight = dweight, .m = 2, .n = 2, .k = 3})));
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(dweight[i], static_cast<float>(i) + 2.5f) << i;
+  Forward f;
+  MatmulForward args = f.args();
+  args.activation = Activation::kGelu;
+  args.pre_activation = f.pre;
+  ASSERT_TRUE(multiplied(forward_call(args)));
+  for (int row = 0; row < 2; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      EXPECT_EQ(f.pre[row * 8 + column], f.expected(row, column));
+    }
+  }
+}
+
 TEST_F(CublasLtTest, RemembersThatThereIsNoAlgorithm) {
   fake_cublaslt().refuse_all = true;
   Forward f;

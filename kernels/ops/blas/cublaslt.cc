@@ -1,5 +1,10 @@
 #include "kernels/ops/blas/cublaslt.h"
 
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "common/base/log.h"
 #include "kernels/device/device_words.h"
 
 // TRY_BLAS(call): returns the error of a call of the library from the enclosing member function.
@@ -14,6 +19,7 @@ namespace lockstep::blas {
 
 namespace {
 
+constexpr int kAlgorithmsMax = 8;
 constexpr float kOne = 1.0f;
 constexpr float kZero = 0.0f;
 
@@ -52,10 +58,38 @@ Stored stored(int64_t rows, int64_t columns, bool transposed) {
   return transposed ? Stored{c, r} : Stored{r, c};
 }
 
+// An address, never read, as little aligned as those that share a plan with this one may be: the
+// library looks at bias and aux themselves.
+template <class T>
+T* least_aligned(T* data, uintptr_t alignment) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  return reinterpret_cast<T*>(address % (2 * alignment) == 0 ? address + alignment : address);
+}
+
+// What means that there is no algorithm. cublasLt.h documents NOT_SUPPORTED for that; a pair of
+// types and an epilogue that a version does not have may be called an invalid value too, where the
+// product alone would be valid.
+bool is_refusal(cublasStatus_t status, const Product& product) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         (status == CUBLAS_STATUS_INVALID_VALUE && product.epilogue != Epilogue::kNone);
+}
+
 }  // namespace
 
-Result<std::unique_ptr<CublasLt>> CublasLt::create(const CublasLtLibrary& library, int index) {
-  std::unique_ptr<CublasLt> context(new CublasLt(library, index));
+Result<double> seconds_on_device(Device device, void* stream,
+                                 const std::function<Status()>& issue) {
+  TRY_ASSIGN(Event before, Event::create_timed(device));
+  TRY_ASSIGN(Event after, Event::create_timed(device));
+  TRY(before.record(stream));
+  TRY(issue());
+  TRY(after.record(stream));
+  TRY(after.synchronize());
+  return before.seconds_until(after);
+}
+
+Result<std::unique_ptr<CublasLt>> CublasLt::create(const CublasLtLibrary& library, int index,
+                                                   CublasLtSettings settings) {
+  std::unique_ptr<CublasLt> context(new CublasLt(library, index, std::move(settings)));
   TRY(library.use_device(index));
   if (const cublasStatus_t status = library.create(&context->handle_);
       status != CUBLAS_STATUS_SUCCESS) {
@@ -116,9 +150,7 @@ Result<Plan> CublasLt::describe(const Call& call) {
   return plan;
 }
 
-Result<std::optional<Plan>> CublasLt::make_plan(const Call& call, size_t workspace_bytes) {
-  if (!is_allowed(call.product)) return std::optional<Plan>();
-  TRY_ASSIGN(Plan plan, describe(call));
+Status CublasLt::find_algorithms(const Call& call, size_t workspace_bytes, Plan& plan) {
   cublasLtMatmulPreference_t made = nullptr;
   TRY_BLAS("cublasLtMatmulPreferenceCreate", library_.preference_create(&made));
   const Descriptor<cublasLtMatmulPreference_t> preference(made, {library_.preference_destroy});
@@ -137,28 +169,110 @@ Result<std::optional<Plan>> CublasLt::make_plan(const Call& call, size_t workspa
   TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t{alignments.d}));
   TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t{alignments.d}));
 
-  cublasLtMatmulHeuristicResult_t found{};
+  cublasLtMatmulHeuristicResult_t found[kAlgorithmsMax] = {};
   int count = 0;
   const cublasStatus_t status =
       library_.heuristic(handle_, plan.desc.get(), plan.a.get(), plan.b.get(), plan.d.get(),
-                         plan.d.get(), preference.get(), 1, &found, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::optional<Plan>();
+                         plan.d.get(), preference.get(), kAlgorithmsMax, found, &count);
+  if (is_refusal(status, call.product)) return {};
   TRY_BLAS("cublasLtMatmulAlgoGetHeuristic", status);
-  if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) return std::optional<Plan>();
-  plan.algorithm = found.algo;
-  return std::optional<Plan>(std::move(plan));
+  for (int i = 0; i < count; ++i) {
+    if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.algorithms.push_back(found[i].algo);
+  }
+  return {};
 }
 
-Status CublasLt::issue(void* stream, const Plan& plan, const Call& call,
-                       const Workspace& workspace) {
+Result<std::optional<Plan>> CublasLt::make_plan(const Call& call, size_t workspace_bytes) {
+  if (!is_allowed(call.product)) return std::optional<Plan>();
+  Call least = call;
+  least.operands.bias = least_aligned(call.operands.bias, call.product.alignments.bias);
+  least.operands.aux = least_aligned(call.operands.aux, call.product.alignments.aux);
+  TRY_ASSIGN(Plan plan, describe(least));
+  TRY(find_algorithms(call, workspace_bytes, plan));
+  if (!plan.algorithms.empty()) return std::optional<Plan>(std::move(plan));
+  const Product& p = call.product;
+  log_info("cuBLASLt has no algorithm for a product", {{"rows", p.rows},
+                                                       {"columns", p.columns},
+                                                       {"depth", p.depth},
+                                                       {"epilogue", name_of(p.epilogue)}});
+  return std::optional<Plan>();
+}
+
+Status CublasLt::issue(const Issue& what, const cublasLtMatmulAlgo_t& algorithm) {
+  const auto& [stream, plan, call, workspace] = what;
   TRY(set_operands(plan, call));
   const Operands& operands = call.operands;
   const float* beta = call.product.accumulate ? &kOne : &kZero;
   TRY_BLAS("cublasLtMatmul",
            library_.matmul(handle_, plan.desc.get(), &kOne, operands.a, plan.a.get(), operands.b,
                            plan.b.get(), beta, operands.d, plan.d.get(), operands.d, plan.d.get(),
-                           &plan.algorithm, workspace.data, workspace.bytes,
+                           &algorithm, workspace.data, workspace.bytes,
                            static_cast<cudaStream_t>(stream)));
+  return {};
+}
+
+// All in turn, several times, so that what else goes on meets each of them; the least time counts.
+// Each begins with a call that isn't measured: it loads the kernel.
+std::vector<double> CublasLt::measure(const Issue& what) {
+  constexpr int kRounds = 3, kCalls = 3;
+  std::vector<double> seconds(what.plan.algorithms.size(), std::numeric_limits<double>::infinity());
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      const auto once = [&] { return issue(what, what.plan.algorithms[i]); };
+      if (!once().ok()) continue;
+      const Result<double> all =
+          settings_.stopwatch({DeviceType::kCuda, index_}, what.stream, [&]() -> Status {
+            for (int call = 0; call < kCalls; ++call) TRY(once());
+            return {};
+          });
+      if (all.ok()) seconds[i] = std::min(seconds[i], *all / kCalls);
+    }
+  }
+  return seconds;
+}
+
+Result<std::vector<double>> CublasLt::measure_apart(const Issue& what) {
+  constexpr size_t kAlignment = 256;
+  const Product& p = what.call.product;
+  const Device device{DeviceType::kCuda, index_};
+  const size_t bytes = static_cast<size_t>(p.rows * p.columns) * dtype_bytes(p.result);
+  const size_t aligned = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const bool writes_aux = has_aux(p.epilogue) && p.epilogue != Epilogue::kDGelu;
+  TRY_ASSIGN(const Buffer outputs,
+             Buffer::allocate(device, writes_aux ? 2 * aligned : aligned, "measuring products"));
+  Call trial = what.call;
+  trial.operands.d = outputs.data();
+  if (writes_aux) trial.operands.aux = static_cast<char*>(outputs.data()) + aligned;
+  std::vector<double> seconds = measure({what.stream, what.plan, trial, what.workspace});
+  // Before the memory goes.
+  TRY(settings_.stopwatch(device, what.stream, [] { return Status(); }));
+  return seconds;
+}
+
+Status CublasLt::choose_fastest(void* stream, const Call& call, const Workspace& workspace,
+                                Plan& plan) {
+  constexpr double kFaster = 0.98;
+  if (plan.algorithms.size() == 1) return {};
+  const Product& p = call.product;
+  const Result<std::vector<double>> measured = measure_apart({stream, plan, call, workspace});
+  if (!measured.ok()) {
+    log_warning("a product's algorithms could not be measured",
+                {{"why", measured.error().message}});
+    return {};
+  }
+  const std::vector<double>& seconds = *measured;
+  size_t best = 0;
+  for (size_t i = 1; i < seconds.size(); ++i) {
+    if (seconds[i] < seconds[best] * kFaster) best = i;
+  }
+  plan.algorithms = {plan.algorithms[best]};
+  log_info("algorithm of a product", {{"rows", p.rows},
+                                      {"columns", p.columns},
+                                      {"depth", p.depth},
+                                      {"epilogue", name_of(p.epilogue)},
+                                      {"candidate", best},
+                                      {"microseconds", seconds[best] * 1e6},
+                                      {"microseconds_of_first", seconds.front() * 1e6}});
   return {};
 }
 
@@ -169,10 +283,13 @@ Result<bool> CublasLt::multiply(void* stream, const Call& call, const Workspace&
   auto at = plans_.find(key);
   if (at == plans_.end()) {
     TRY_ASSIGN(std::optional<Plan> plan, make_plan(call, workspace.bytes));
+    if (plan && settings_.choice == AlgorithmChoice::kMeasured) {
+      TRY(choose_fastest(stream, call, workspace, *plan));
+    }
     at = plans_.emplace(key, std::move(plan)).first;
   }
   if (!at->second) return false;
-  TRY(issue(stream, *at->second, call, workspace));
+  TRY(issue({stream, *at->second, call, workspace}, at->second->algorithms.front()));
   return true;
 }
 
@@ -186,7 +303,7 @@ Result<CublasLt*> context_of(int index) {
   std::unique_ptr<CublasLt>& context = contexts[index];
   if (context == nullptr) {
     TRY_ASSIGN(const CublasLtLibrary* library, load_cublaslt());
-    TRY_ASSIGN(context, CublasLt::create(*library, index));
+    TRY_ASSIGN(context, CublasLt::create(*library, index, {.choice = algorithm_choice()}));
   }
   return context.get();
 }

@@ -1,19 +1,26 @@
 #include "kernels/ops/blas/product.h"
 
+#include <atomic>
 #include <bit>
+
+#include "kernels/ops/blas/blas.h"
 
 namespace lockstep::blas {
 
 namespace {
 
-constexpr uintptr_t kAlignmentMax = 256;
+constexpr uintptr_t kAlignmentMax = 128;
+constexpr uintptr_t kPack = 16;
 constexpr int64_t kAuxRows = 8;
 constexpr uint16_t kAuxAlignment = 16;
 
 uint16_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data) | kAlignmentMax;
-  return static_cast<uint16_t>(uintptr_t{1} << std::countr_zero(address));
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (address % kAlignmentMax == 0) return kAlignmentMax;
+  return static_cast<uint16_t>(uintptr_t{1} << std::countr_zero(address | kPack));
 }
+
+std::atomic<AlgorithmChoice> choice_of_process = AlgorithmChoice::kFirst;
 
 Call with_alignments(const Product& product, const Operands& operands) {
   Call call{product, operands};
@@ -37,6 +44,34 @@ Epilogue epilogue_without_gelu(Epilogue epilogue) {
 }
 
 }  // namespace
+
+void set_algorithm_choice(AlgorithmChoice choice) {
+  choice_of_process = choice;
+}
+
+AlgorithmChoice algorithm_choice() {
+  return choice_of_process;
+}
+
+const char* name_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return "none";
+    case Epilogue::kBias:
+      return "bias";
+    case Epilogue::kGelu:
+      return "gelu";
+    case Epilogue::kGeluBias:
+      return "bias, gelu";
+    case Epilogue::kGeluAux:
+      return "gelu, kept";
+    case Epilogue::kGeluAuxBias:
+      return "bias, gelu, kept";
+    case Epilogue::kDGelu:
+      return "gelu's derivative";
+  }
+  return "";
+}
 
 Call forward_call(const MatmulForward& args) {
   CHECK(args.x.dtype == args.weight.dtype && args.x.dtype == args.y.dtype);
@@ -91,6 +126,13 @@ Call without_gelu(const Call& call) {
   if (forward && operands.aux != nullptr) operands.d = operands.aux;
   operands.aux = nullptr;
   return with_alignments(product, operands);
+}
+
+Call without_epilogue(const Call& call) {
+  Call linear = without_gelu(call);
+  linear.product.epilogue = Epilogue::kNone;
+  linear.operands.bias = nullptr;
+  return with_alignments(linear.product, linear.operands);
 }
 
 bool is_allowed(const Product& product) {

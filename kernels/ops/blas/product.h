@@ -19,6 +19,7 @@ enum class Epilogue : uint8_t {
   kDGelu,        // sum * gelu'(aux)
 };
 
+const char* name_of(Epilogue epilogue);
 constexpr bool has_bias(Epilogue epilogue) {
   return epilogue == Epilogue::kBias || epilogue == Epilogue::kGeluBias ||
          epilogue == Epilogue::kGeluAuxBias;
@@ -31,13 +32,15 @@ constexpr bool has_aux(Epilogue epilogue) {
          epilogue == Epilogue::kDGelu;
 }
 
-// Of addresses: the largest power of two up to 256 that divides each; 256 for null.
+// Of addresses: 128 where that divides them (and for null), else 16, else the largest power of two
+// that does. Not finer, so that a product has one algorithm for all layers, wherever their weights
+// lie: no kernel asks for more than 16 bytes at a time, and 128 are a line of the cache.
 struct Alignments {
-  uint16_t a = 256;
-  uint16_t b = 256;
-  uint16_t d = 256;
-  uint16_t bias = 256;
-  uint16_t aux = 256;
+  uint16_t a = 128;
+  uint16_t b = 128;
+  uint16_t d = 128;
+  uint16_t bias = 128;
+  uint16_t aux = 128;
 
   auto operator<=>(const Alignments&) const = default;
 };
@@ -84,6 +87,8 @@ Call dweight_call(const MatmulBackward& args);  // dW^T += x^T dy
 // The same without GELU or its derivative, for where a library has no such epilogue: what GELU is
 // to be applied to, in aux if there is one, else in D; the gradient before the derivative in D.
 Call without_gelu(const Call& call);
+// The same without a bias too.
+Call without_epilogue(const Call& call);
 
 // What cuBLASLt documents that it refuses, so that it need not be asked: aux's leading dimension
 // (D's rows) must be divisible by 8. Aux is also taken at multiples of 16 bytes alone. Source:

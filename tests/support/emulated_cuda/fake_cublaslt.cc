@@ -1,5 +1,6 @@
 #include "tests/support/emulated_cuda/fake_cublaslt.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -196,7 +197,9 @@ bool is_refused(const Problem& p) {
   for (const Layout& layout : {p.a, p.b, p.d}) {
     odd = odd || (layout.type == CUDA_R_16BF && layout.ld % 8 != 0);
   }
-  return fake.refuse_all || (fake.refuse_gelu && gelu) || (fake.refuse_odd_bf16 && odd);
+  const bool epilogue = p.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  return fake.refuse_all || (fake.refuse_epilogues && epilogue) || (fake.refuse_gelu && gelu) ||
+         (fake.refuse_odd_bf16 && odd);
 }
 
 uintptr_t alignment_of(const void* data) {
@@ -209,6 +212,7 @@ struct Algorithm {
   uint64_t problem;  // a hash of all but addresses
   uint64_t workspace_bytes;
   uint16_t a, b, c, d, bias, aux;  // alignments in bytes
+  uint16_t number;                 // among the algorithms of the product
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -241,7 +245,7 @@ cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
   if (handle == nullptr || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   const Problem problem = problem_of(desc, a, b, c, d);
   if (const cublasStatus_t status = check(problem); status != CUBLAS_STATUS_SUCCESS) return status;
-  if (is_refused(problem)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (is_refused(problem)) return fake.refusal;
   const auto& asked = real<Preference>(preference);
   fake.last_reduction_schemes = asked.reduction_schemes;
   const auto alignment = [&](cublasLtMatmulPreferenceAttributes_t what) {
@@ -251,19 +255,22 @@ cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
   const Layout left = turned(problem.a, problem.desc.transpose_a);
   const bool deep = left.columns >= kDeep && asked.workspace_bytes >= kDeepWorkspace &&
                     (asked.reduction_schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;
-  const Algorithm algorithm{.problem = hash_of(problem),
-                            .workspace_bytes = deep ? kDeepWorkspace : 0,
-                            .a = alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES),
-                            .b = alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES),
-                            .c = alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES),
-                            .d = alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES),
-                            .bias = static_cast<uint16_t>(alignment_of(problem.desc.bias)),
-                            .aux = static_cast<uint16_t>(alignment_of(problem.desc.aux))};
-  results[0] = {};
-  std::memcpy(&results[0].algo, &algorithm, sizeof algorithm);
-  results[0].workspaceSize = algorithm.workspace_bytes;
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  *count = 1;
+  Algorithm algorithm{.problem = hash_of(problem),
+                      .workspace_bytes = deep ? kDeepWorkspace : 0,
+                      .a = alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES),
+                      .b = alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES),
+                      .c = alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES),
+                      .d = alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES),
+                      .bias = static_cast<uint16_t>(alignment_of(problem.desc.bias)),
+                      .aux = static_cast<uint16_t>(alignment_of(problem.desc.aux)),
+                      .number = 0};
+  *count = std::min(wanted, static_cast<int>(fake.seconds_of.size()));
+  for (int i = 0; i < *count; ++i, ++algorithm.number) {
+    results[i] = {};
+    std::memcpy(&results[i].algo, &algorithm, sizeof algorithm);
+    results[i].workspaceSize = algorithm.workspace_bytes;
+    results[i].state = i < fake.unusable ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -359,10 +366,9 @@ cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const 
       !is_aligned(algorithm, problem, at)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const double multiplications =
-      static_cast<double>(turned(problem.a, problem.desc.transpose_a).columns) *
-      static_cast<double>(problem.d.rows) * static_cast<double>(problem.d.columns);
-  if (multiplications > kMultiplicationsMax) return CUBLAS_STATUS_EXECUTION_FAILED;
+  const double seconds = fake.seconds_of.at(algorithm.number);
+  if (seconds < 0.0 || algorithm.number < fake.unusable) return CUBLAS_STATUS_NOT_SUPPORTED;
+  fake.seconds += seconds;
   ++fake.products;
   fake.last_epilogue = problem.desc.epilogue;
   fake.last_workspace_bytes = workspace_bytes;

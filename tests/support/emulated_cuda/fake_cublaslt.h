@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/ops/blas/cublaslt_library.h"
 
@@ -27,8 +28,18 @@ struct FakeCublasLt {
   // Descriptors, layouts and preferences that exist; not reset.
   int64_t alive = 0;
 
-  // What it refuses beside what is documented: no algorithm is found.
-  bool refuse_gelu = false;  // all that GELU or its derivative is in
+  double seconds = 0.0;  // that the products took, by their algorithms' seconds_of
+
+  // The algorithms of every product, best first, with what each takes; so many at most as are
+  // asked for. The first ones that `unusable` counts are told with a state that is no success, and
+  // those that take less than 0 fail when they are run.
+  std::vector<double> seconds_of = {1.0};
+  int unusable = 0;
+
+  // What it refuses beside what is documented: no algorithm is found, which it says with `refusal`.
+  cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;
+  bool refuse_epilogues = false;  // all but none
+  bool refuse_gelu = false;       // all that GELU or its derivative is in
   bool refuse_all = false;
   bool refuse_odd_bf16 = false;  // a leading dimension that is no multiple of 8
   // The status of the next call of matmul(), once.
