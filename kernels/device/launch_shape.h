@@ -33,6 +33,8 @@ inline constexpr int kBlockThreadsMax = 1024;
 inline constexpr Extent kBlocksMax = {.x = 2147483647, .y = 65535, .z = 65535};
 // Of sm_80's 164 KiB and sm_90's 228 KiB a block may have all but one; sm_86 and sm_120 have 100.
 inline constexpr size_t kBlockSharedBytesMax = size_t{99} << 10;
+// All arguments of a kernel together, since sm_70 and CUDA 12.1 (drivers from 530 on).
+inline constexpr size_t kKernelArgumentBytes = 32764;
 
 constexpr bool is_empty(const LaunchShape& shape) {
   return shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0;

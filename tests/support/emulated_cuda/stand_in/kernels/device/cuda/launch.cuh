@@ -13,6 +13,7 @@ namespace lockstep::cuda {
 template <class... Parameters>
 void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
+  static_assert((sizeof(Parameters) + ... + 0) <= kKernelArgumentBytes);
   if (is_empty(shape)) return;
   Status started = check_launchable(shape);
   if (started.ok()) {
