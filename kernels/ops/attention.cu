@@ -7,6 +7,7 @@
 #include "kernels/ops/attention_plain.cuh"
 #include "kernels/ops/attention_tiles.cuh"
 #include "kernels/ops/cuda_ops.h"
+#include "kernels/ops/dnn/dnn.h"
 
 // Backward makes the probabilities anew from the log-sum-exp, once for dq, whose blocks have
 // queries, and once for dk and dv, whose blocks have keys: each value is summed by one thread in
@@ -92,12 +93,17 @@ void backward_plain(Stream& stream, const AttentionBackward& op) {
          attention_dkv_plain<T>, kernel_args<T>(op), shape.batch);
 }
 
+void tell(Stream& stream, const Status& status) {
+  if (!status.ok()) stream.fail(status.error());
+}
+
 }  // namespace
 
 void attention_forward(Stream& stream, const AttentionForward& op) {
   if (is_empty(op.shape)) return;
   check_shape(op.shape);
   CHECK(op.qkv.dtype == op.out.dtype);
+  if (op.by == AttentionBy::kCudnn) return tell(stream, dnn::attention_forward(stream, op));
   if (!attention_has_tiles(op.shape, op.qkv.dtype)) {
     op.qkv.dtype == DType::kF32 ? forward_plain<float>(stream, op)
                                 : forward_plain<Bf16>(stream, op);
@@ -111,6 +117,7 @@ void attention_backward(Stream& stream, const AttentionBackward& op) {
   check_shape(op.shape);
   CHECK(op.qkv.dtype == op.out.dtype && op.qkv.dtype == op.dout.dtype);
   CHECK(op.qkv.dtype == op.dqkv.dtype);
+  if (op.by == AttentionBy::kCudnn) return tell(stream, dnn::attention_backward(stream, op));
   CHECK(op.workspace.bytes >= attention_workspace(op.shape, DeviceType::kCuda));
   if (!attention_has_tiles(op.shape, op.qkv.dtype)) {
     op.qkv.dtype == DType::kF32 ? backward_plain<float>(stream, op)

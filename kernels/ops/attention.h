@@ -23,6 +23,11 @@ struct AttentionShape {
   bool operator==(const AttentionShape&) const = default;
 };
 
+// Whose kernels compute a call on CUDA. cuDNN's (kernels/ops/dnn/dnn.h) take a part of the shapes,
+// in bf16, and a workspace that dnn::prepare_attention() says; both write the same log-sum-exp, so
+// that either may go backward from the other's forward.
+enum class AttentionBy : uint8_t { kOwn, kCudnn };
+
 // Causal self-attention: out = softmax(mask(q k^T / sqrt(HD))) v for each head, from packed
 // qkv[b,t] = q (C), k (D), v (D), each head after head. Probabilities are not kept, only their
 // log-sum-exp, as in Dao, "FlashAttention-2", 2023.
@@ -35,6 +40,7 @@ struct AttentionForward {
   float* lse = nullptr;  // [B,NH,T], for backward; null: not kept
   AttentionShape shape = {};
   Workspace workspace = {};  // attention_workspace(shape, device's type)
+  AttentionBy by = AttentionBy::kOwn;
 };
 
 struct AttentionBackward {
@@ -45,11 +51,12 @@ struct AttentionBackward {
   View dqkv = {};              // [B,T,C+2D], overwritten
   AttentionShape shape = {};
   Workspace workspace = {};  // attention_workspace(shape, device's type)
+  AttentionBy by = AttentionBy::kOwn;
 };
 
 inline constexpr int kAttentionHeadDimMax = 256;
 
-// For forward and backward; on the CPU with the number of threads set now.
+// For forward and backward of our own; on the CPU with the number of threads set now.
 size_t attention_workspace(const AttentionShape& shape, DeviceType type);
 
 // How the CPU lays its scratch out: strips of this many queries, rows padded so that they don't all

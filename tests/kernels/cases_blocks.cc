@@ -139,10 +139,11 @@ OpCase gelu(int64_t count) {
   return c;
 }
 
-OpCase attention(const AttentionShape& s) {
+OpCase attention(const AttentionShape& s, AttentionBy by) {
   const int64_t rows = s.batch * s.sequence, width = s.width();
   OpCase c;
-  c.name = "attention B=" + text(s.batch) + " T=" + text(s.sequence) + " NH=" + text(s.heads) +
+  c.name = std::string("attention ") + (by == AttentionBy::kCudnn ? "by cuDNN " : "") +
+           "B=" + text(s.batch) + " T=" + text(s.sequence) + " NH=" + text(s.heads) +
            " KVH=" + text(s.kv_heads) + " HD=" + text(s.head_dim);
   c.inputs = {{"qkv", rows * s.qkv_width(), -2.0f, 2.0f}};
   c.outputs = {{"out", rows * width}, {"lse", s.batch * s.heads * s.sequence}};
@@ -161,21 +162,23 @@ OpCase attention(const AttentionShape& s) {
   c.bf16_gradient_tolerance = 1.0 / 32.0;
   c.workspace_bytes = std::max(2 * static_cast<size_t>(attention_scratch_floats(s)) * sizeof(float),
                                attention_workspace(s, DeviceType::kCuda));
-  c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+  c.forward = [s, by](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.attention_forward(stream, {.qkv = t.at("qkv"),
                                    .out = t.at("out"),
                                    .lse = t.at("lse"),
                                    .shape = s,
-                                   .workspace = t.workspace.workspace()});
+                                   .workspace = t.workspace.workspace(),
+                                   .by = by});
   };
-  c.backward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
+  c.backward = [s, by](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.attention_backward(stream, {.dout = t.at("dout"),
                                     .qkv = t.at("qkv"),
                                     .out = t.at("out"),
                                     .lse = t.at("lse"),
                                     .dqkv = t.at("dqkv"),
                                     .shape = s,
-                                    .workspace = t.workspace.workspace()});
+                                    .workspace = t.workspace.workspace(),
+                                    .by = by});
   };
   c.reference = [s](Doubles& d, const Ints&) {
     for (int64_t i = 0; i < s.batch * s.heads * s.sequence; ++i) {

@@ -1,9 +1,11 @@
 // attention.cu on the emulated device against double precision: both dtypes, the tensor cores'
-// kernels and the plain ones, grouped queries, and sequences that fill no tile.
+// kernels and the plain ones, grouped queries, and sequences that fill no tile; and the graphs that
+// cuDNN is given, computed by the fake.
 #include <gtest/gtest.h>
 
 #include "kernels/ops/attention_geometry.h"
 #include "kernels/ops/cuda_ops.h"
+#include "kernels/ops/dnn/dnn.h"
 #include "tests/kernels/device_values.h"
 #include "tests/support/emulated_cuda/devices.h"
 
@@ -23,11 +25,13 @@ size_t at(int64_t i) {
 struct Case {
   AttentionShape shape;
   DType dtype = DType::kF32;
+  AttentionBy by = AttentionBy::kOwn;
 };
 
 std::string name_of(const Case& c) {
   const AttentionShape& s = c.shape;
-  return std::string(c.dtype == DType::kF32 ? "f32" : "bf16") + " B=" + std::to_string(s.batch) +
+  return std::string(c.by == AttentionBy::kOwn ? "own " : "cuDNN ") +
+         (c.dtype == DType::kF32 ? "f32" : "bf16") + " B=" + std::to_string(s.batch) +
          " T=" + std::to_string(s.sequence) + " NH=" + std::to_string(s.heads) +
          " KVH=" + std::to_string(s.kv_heads) + " HD=" + std::to_string(s.head_dim);
 }
@@ -60,6 +64,22 @@ std::vector<Case> test_cases() {
   }
   cases.push_back({shape(1, 33, 2, 2, 64), DType::kF32});
   return cases;
+}
+
+std::vector<Case> cudnn_cases() {
+  std::vector<Case> cases;
+  for (const AttentionShape& s :
+       {shape(1, 2, 1, 1, 64), shape(1, 65, 1, 1, 128), shape(2, 67, 4, 2, 64),
+        shape(3, 16, 4, 4, 64), shape(1, 40, 3, 1, 128), shape(2, 9, 6, 2, 64)}) {
+    cases.push_back({s, DType::kBf16, AttentionBy::kCudnn});
+  }
+  return cases;
+}
+
+// Bytes of workspace.
+Result<size_t> prepare(const Case& c) {
+  if (c.by == AttentionBy::kCudnn) return dnn::prepare_attention(kDevice, c.shape);
+  return attention_workspace(c.shape, DeviceType::kCuda);
 }
 
 // One head of one sample in double precision, of tensors as they are stored.
@@ -176,27 +196,31 @@ void run(const Case& c, uint64_t seed, Values& result) {
   const DeviceValues lse =
       DeviceValues::poisoned(stream, DType::kF32, s.batch * s.heads * s.sequence);
   const DeviceValues dqkv = DeviceValues::poisoned(stream, c.dtype, rows * s.qkv_width());
-  Result<Buffer> buffer = Buffer::allocate(kDevice, attention_workspace(s, DeviceType::kCuda));
+  const Result<size_t> bytes = prepare(c);
+  ASSERT_TRUE(bytes.ok()) << name_of(c) << ": " << bytes.error().message;
+  Result<Buffer> buffer = Buffer::allocate(kDevice, *bytes);
   ASSERT_TRUE(buffer.ok());
   cuda::attention_forward(stream, {.qkv = qkv.view(),
                                    .out = out.view(),
                                    .lse = lse.f32(),
                                    .shape = s,
-                                   .workspace = buffer->workspace()});
+                                   .workspace = buffer->workspace(),
+                                   .by = c.by});
   cuda::attention_backward(stream, {.dout = dout.view(),
                                     .qkv = qkv.view(),
                                     .out = out.view(),
                                     .lse = lse.f32(),
                                     .dqkv = dqkv.view(),
                                     .shape = s,
-                                    .workspace = buffer->workspace()});
+                                    .workspace = buffer->workspace(),
+                                    .by = c.by});
   const Status status = stream.synchronize();
   ASSERT_TRUE(status.ok()) << name_of(c) << ": " << status.error().message;
   result = {qkv.read(), dout.read(), out.read(), lse.read(), dqkv.read()};
 }
 
-TEST(EmulatedAttention, AgreesWithDoublePrecisionForwardAndBackward) {
-  for (const Case& c : test_cases()) {
+void expect_right(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
     Values got;
     ASSERT_NO_FATAL_FAILURE(run(c, 1, got));
     std::vector<double> out(got.out.size()), lse(got.lse.size()), dqkv(got.dqkv.size());
@@ -209,6 +233,15 @@ TEST(EmulatedAttention, AgreesWithDoublePrecisionForwardAndBackward) {
     expect_near(got.lse, lse, 1e-5, name_of(c) + ", lse");
     expect_near(got.dqkv, dqkv, bound_of(c.dtype), name_of(c) + ", dqkv");
   }
+}
+
+TEST(EmulatedAttention, AgreesWithDoublePrecisionForwardAndBackward) {
+  expect_right(test_cases());
+}
+
+TEST(EmulatedAttention, IsTheSameFunctionByCudnnsGraphs) {
+  if (const Status status = dnn::available(); !status.ok()) GTEST_SKIP() << status.error().message;
+  expect_right(cudnn_cases());
 }
 
 TEST(EmulatedAttention, GivesTheSameBitsInAnyOrderOfThreads) {

@@ -178,7 +178,7 @@ OpCase rmsnorm(const LayerNormSizes& sizes);
 OpCase gelu(int64_t count);
 OpCase swiglu(const SwigluSizes& sizes);
 OpCase rotary(const AttentionShape& shape);
-OpCase attention(const AttentionShape& shape);
+OpCase attention(const AttentionShape& shape, AttentionBy by = AttentionBy::kOwn);
 OpCase matmul(const MatmulSizes& sizes);
 OpCase classifier(const ClassifierSizes& sizes);
 OpCase adamw(const AdamWSizes& sizes);

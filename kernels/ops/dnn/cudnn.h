@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+#include "kernels/ops/dnn/cudnn_descriptors.h"
+#include "kernels/ops/dnn/dnn.h"
+
+namespace lockstep::dnn {
+
+// A graph with the kernels that the library chose for it.
+struct SdpaPlan {
+  Graph graph;
+  DescribedGraph described;
+  Descriptor config;  // of the engine
+  Descriptor plan;
+  size_t workspace_bytes = 0;
+};
+
+// Addresses of a graph's tensors, by their port; null where the graph has none.
+using Bindings = std::array<void*, kPorts>;
+
+// The library's context on one device, and the plans of the shapes that were prepared. Thread-safe.
+// The handle is not destroyed: at the process's end CUDA may be gone before.
+class Cudnn {
+ public:
+  // The library outlives it. kUnavailable also for devices and versions that dnn.h names.
+  static Result<std::unique_ptr<Cudnn>> create(const CudnnLibrary& library, int index);
+
+  // As those of dnn.h, on a stream of this device.
+  Result<size_t> prepare(const AttentionShape& shape);
+  Status forward(void* stream, const AttentionForward& op);
+  Status backward(void* stream, const AttentionBackward& op);
+
+ private:
+  struct Passes {
+    SdpaPlan forward;
+    SdpaPlan backward;
+  };
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
+
+  Cudnn(const CudnnLibrary& library, int index) : calls_(library, index) {}
+
+  Result<SdpaPlan> make_plan(Graph graph) const;
+  // The heuristic's, the best first.
+  Result<std::vector<Descriptor>> engine_configs(const DescribedGraph& graph) const;
+  Result<bool> is_deterministic(const Descriptor& config) const;
+  Result<Passes*> passes_of(const AttentionShape& shape);
+  Status run(void* stream, const SdpaPlan& plan, const Bindings& bindings, void* workspace) const;
+
+  CudnnCalls calls_;
+  cudnnHandle_t handle_ = nullptr;
+  std::mutex mutex_;
+  std::map<Key, std::unique_ptr<Passes>> passes_;
+};
+
+}  // namespace lockstep::dnn

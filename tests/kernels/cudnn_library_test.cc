@@ -1,0 +1,183 @@
+// Whether the installed cuDNN takes our graphs, for a GPU that this machine has not: since 9.8 the
+// library can be told of a device in words (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION) and then
+// chooses its kernels and compiles them as it does on one. What is played is the handle, the
+// driver, in whose stead the toolkit's stub refuses to load what was compiled, and the launch.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "kernels/ops/dnn/cudnn.h"
+
+namespace lockstep::dnn {
+
+namespace {
+
+// As the driver tells it of these cards.
+struct Gpu {
+  const char* name;
+  int capability;
+  int multiprocessors;
+  int64_t shared_bytes;  // of a block, at most
+};
+constexpr Gpu kH100 = {"NVIDIA H100 80GB HBM3", 90, 132, 232448};
+constexpr Gpu kA100 = {"NVIDIA A100-SXM4-80GB", 80, 108, 166912};
+
+std::string json_of(const Gpu& gpu) {
+  const auto field = [](const char* name, auto value) {
+    return std::string("\"") + name + "\":" + std::to_string(value) + ",";
+  };
+  return "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64]," +
+         field("regsPerBlock", 65536) + field("multiProcessorCount", gpu.multiprocessors) +
+         field("warpSize", 32) + field("maxSharedMemoryPerBlock", 49152) +
+         field("maxSharedMemoryPerBlockOptin", gpu.shared_bytes) +
+         field("reservedSharedMemoryPerBlock", 1024) + field("maxRegistersPerSM", 65536) +
+         field("maxCtasPerSM", 32) + field("maxThreadsPerBlock", 1024) +
+         field("maxThreadsPerSM", 2048) + field("pciDeviceId", 0) + field("isTccDriver", 0) +
+         field("supportCoopLaunch", 1) + field("totalGlobalMem", int64_t{80} << 30) +
+         field("smClockRateKHz", 1980000) + field("memClockRateKHz", 2619000) +
+         field("l2CacheSize", 50 << 20) + field("cudaDeviceId", 0) +
+         field("deviceVer", 10 * gpu.capability) + field("driverVer", 13000) + "\"deviceName\":\"" +
+         gpu.name + "\"}";
+}
+
+// The installed library as production code calls it, and what was seen of it.
+struct Told {
+  const CudnnLibrary* real = nullptr;
+  int capability = 0;
+  cudnnBackendDescriptor_t device = nullptr;
+  std::map<cudnnBackendDescriptor_t, cudnnBackendDescriptor_t> config_of;  // of a plan
+  int plans = 0;                                                           // that were compiled
+};
+Told told;
+
+cudnnStatus_t create(cudnnHandle_t* handle) {
+  *handle = reinterpret_cast<cudnnHandle_t>(&told);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                            cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+  const auto set_device = [&](cudnnBackendAttributeName_t attribute) {
+    return told.real->set_attribute(descriptor, attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                    &told.device);
+  };
+  if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE) return CUDNN_STATUS_SUCCESS;
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE) {
+    return set_device(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
+  }
+  if (name == CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) set_device(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
+    told.config_of[descriptor] = *static_cast<const cudnnBackendDescriptor_t*>(values);
+  }
+  return told.real->set_attribute(descriptor, name, type, count, values);
+}
+
+cudnnStatus_t finalize(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = told.real->finalize(descriptor);
+  const bool is_plan = told.config_of.contains(descriptor);
+  if (is_plan && status == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER) {
+    ++told.plans;  // the next step was to load it
+    return CUDNN_STATUS_SUCCESS;
+  }
+  told.plans += is_plan && status == CUDNN_STATUS_SUCCESS ? 1 : 0;
+  return status;
+}
+
+cudnnStatus_t get_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                            cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count,
+                            void* values) {
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+    return told.real->get_attribute(told.config_of[descriptor], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE,
+                                    type, wanted, count, values);
+  }
+  return told.real->get_attribute(descriptor, name, type, wanted, count, values);
+}
+
+class InstalledCudnn : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<const CudnnLibrary*> installed = load_cudnn();
+    if (!installed.ok()) GTEST_SKIP() << installed.error().message;
+    if (::dlopen("libcuda.so", RTLD_NOW) == nullptr) GTEST_SKIP() << ::dlerror();
+    told = Told();
+    told.real = *installed;
+    library_ = **installed;
+    library_.use_device = [](int) { return Status(); };
+    library_.capability = [](int) { return Result<int>(told.capability); };
+    library_.create = create;
+    library_.set_attribute = set_attribute;
+    library_.finalize = finalize;
+    library_.get_attribute = get_attribute;
+  }
+  // Bytes of workspace; what the library says where it does not take the shape.
+  Result<size_t> prepare(const Gpu& gpu, const AttentionShape& shape) {
+    const std::string json = json_of(gpu);
+    told.capability = gpu.capability;
+    const CudnnCalls calls(*told.real, 0);
+    TRY_ASSIGN(Descriptor device, calls.make(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
+    TRY(calls.set(device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                  std::span<const char>(json.c_str(), json.size() + 1)));
+    TRY(calls.finalize(device));
+    told.device = device.get();
+    TRY_ASSIGN(const std::unique_ptr<Cudnn> context, Cudnn::create(library_, 0));
+    return context->prepare(shape);
+  }
+
+  CudnnLibrary library_;
+};
+
+AttentionShape shape(int64_t batch, int64_t sequence, int64_t heads, int64_t kv_heads,
+                     int64_t head_dim) {
+  return {.batch = batch,
+          .sequence = sequence,
+          .heads = heads,
+          .head_dim = head_dim,
+          .kv_heads = kv_heads};
+}
+
+// 2 bytes for each query and key of each head: gradients of the scores, so that sums have an order.
+size_t score_bytes(const AttentionShape& s) {
+  return static_cast<size_t>(2 * s.batch * s.heads * s.sequence * s.sequence);
+}
+
+struct Case {
+  const char* name;
+  Gpu gpu;
+  AttentionShape shape;
+};
+
+TEST_F(InstalledCudnn, CompilesBothPassesForHopperAndAmpere) {
+  for (const Case& c : {Case{"GPT-2 124M", kH100, shape(64, 1024, 12, 12, 64)},
+                        Case{"a Llama", kH100, shape(2, 2048, 32, 8, 128)},
+                        Case{"no full tile", kH100, shape(3, 200, 4, 2, 64)},
+                        Case{"two tokens", kH100, shape(1, 2, 1, 1, 64)},
+                        Case{"GPT-2 124M", kA100, shape(4, 1024, 12, 12, 64)},
+                        Case{"a Llama", kA100, shape(1, 512, 8, 2, 128)}}) {
+    told.plans = 0;
+    const Result<size_t> bytes = prepare(c.gpu, c.shape);
+    ASSERT_TRUE(bytes.ok()) << c.name << ", " << c.gpu.name << ": " << bytes.error().message;
+    EXPECT_EQ(told.plans, 2) << c.name << ", " << c.gpu.name;
+    EXPECT_GE(*bytes, score_bytes(c.shape)) << c.name << ", " << c.gpu.name;
+  }
+}
+
+// That "compiled" means something: the library does not take just any graph for attention.
+TEST_F(InstalledCudnn, DoesNotCompileAnotherGraph) {
+  ASSERT_TRUE(prepare(kH100, shape(2, 128, 2, 2, 64)).ok());
+  library_.set_attribute = [](cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+    const cudnnPointwiseMode_t other = CUDNN_POINTWISE_SQRT;
+    const bool is_exp = name == CUDNN_ATTR_POINTWISE_MODE &&
+                        *static_cast<const cudnnPointwiseMode_t*>(values) == CUDNN_POINTWISE_EXP;
+    return set_attribute(descriptor, name, type, count, is_exp ? &other : values);
+  };
+  const Result<size_t> bytes = prepare(kH100, shape(2, 128, 2, 2, 64));
+  ASSERT_FALSE(bytes.ok());
+  EXPECT_NE(bytes.error().message.find("no kernel"), std::string::npos) << bytes.error().message;
+}
+
+}  // namespace
+
+}  // namespace lockstep::dnn

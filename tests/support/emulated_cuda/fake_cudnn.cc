@@ -1,0 +1,223 @@
+#include "tests/support/emulated_cuda/fake_cudnn.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tests/support/emulated_cuda/fake_cudnn_object.h"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr size_t kWorkspaceBytes = 512;  // of each plan
+
+std::set<const FakeDescriptor*>& living() {
+  static std::set<const FakeDescriptor*> all;
+  return all;
+}
+
+FakeDescriptor& real(cudnnBackendDescriptor_t opaque) {
+  return *static_cast<FakeDescriptor*>(opaque);
+}
+
+// Counts a call; false if it is the one that fails.
+bool begins(const char* name) {
+  FakeCudnn& fake = fake_cudnn();
+  if (fake.calls++ != fake.fail_at) return true;
+  fake.failed = name;
+  return false;
+}
+
+cudnnStatus_t create(cudnnHandle_t* handle) {
+  if (!begins("cudnnCreate")) return CUDNN_STATUS_NOT_INITIALIZED;
+  *handle = reinterpret_cast<cudnnHandle_t>(&fake_cudnn());
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set_stream(cudnnHandle_t, cudaStream_t stream) {
+  if (!begins("cudnnSetStream")) return CUDNN_STATUS_BAD_PARAM;
+  fake_cudnn().last_stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t create_descriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* made) {
+  if (!begins("cudnnBackendCreateDescriptor")) return CUDNN_STATUS_ALLOC_FAILED;
+  auto* descriptor = new FakeDescriptor;
+  descriptor->type = type;
+  living().insert(descriptor);
+  ++fake_cudnn().alive;
+  *made = descriptor;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t destroy_descriptor(cudnnBackendDescriptor_t opaque) {
+  if (living().erase(&real(opaque)) == 0) return CUDNN_STATUS_BAD_PARAM;
+  delete &real(opaque);
+  --fake_cudnn().alive;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+bool is_usable(const FakeDescriptor* descriptor) {
+  return living().contains(descriptor) && descriptor->finalized;
+}
+
+cudnnStatus_t set_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttributeName_t name,
+                            cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+  if (!begins("cudnnBackendSetAttribute")) return CUDNN_STATUS_BAD_PARAM;
+  FakeDescriptor& descriptor = real(opaque);
+  if (descriptor.finalized) return CUDNN_STATUS_BAD_PARAM;
+  const FakeRule* rule = find_rule(descriptor.type, name);
+  if (rule == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (rule->type != type) return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
+  if (count < 1 || count > rule->count_max || values == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  const auto* bytes = static_cast<const std::byte*>(values);
+  const size_t size = static_cast<size_t>(count) * element_bytes(type);
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto* part = static_cast<const FakeDescriptor* const*>(values)[i];
+      if (!is_usable(part)) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+    }
+  }
+  descriptor.attributes[name] = {count, {bytes, bytes + size}};
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t finalize_plan(const FakeDescriptor& plan) {
+  const FakeCudnn& fake = fake_cudnn();
+  const FakeDescriptor* config = plan.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const bool refused = config->engine >= fake.nondeterministic &&
+                       config->engine < fake.nondeterministic + fake.refused;
+  return refused ? CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN : CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t finalize(cudnnBackendDescriptor_t opaque) {
+  if (!begins("cudnnBackendFinalize")) return CUDNN_STATUS_INTERNAL_ERROR;
+  FakeDescriptor& descriptor = real(opaque);
+  if (descriptor.finalized || !has_required(descriptor)) return CUDNN_STATUS_BAD_PARAM;
+  if (const cudnnStatus_t status = check_shapes(descriptor); status != CUDNN_STATUS_SUCCESS) {
+    return status;
+  }
+  if (descriptor.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
+    ++fake_cudnn().heuristics;
+    if (fake_cudnn().engines == 0) return CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN;
+  }
+  if (descriptor.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    if (const cudnnStatus_t status = finalize_plan(descriptor); status != CUDNN_STATUS_SUCCESS) {
+      return status;
+    }
+  }
+  descriptor.finalized = true;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+void give_configs(const FakeDescriptor& heuristic, int64_t wanted, int64_t* count, void* values) {
+  *count = std::min(wanted, fake_cudnn().engines);
+  for (int64_t i = 0; i < *count; ++i) {
+    FakeDescriptor& config = *static_cast<FakeDescriptor**>(values)[i];
+    config.engine = i;
+    config.graph = heuristic.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    config.finalized = true;
+  }
+}
+
+cudnnStatus_t get_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttributeName_t name,
+                            cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count,
+                            void* values) {
+  if (!begins("cudnnBackendGetAttribute")) return CUDNN_STATUS_BAD_PARAM;
+  const FakeDescriptor& descriptor = real(opaque);
+  if (!descriptor.finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+  const auto is = [&](cudnnBackendAttributeName_t attribute, cudnnBackendAttributeType_t of) {
+    return name == attribute && type == of && wanted > 0;
+  };
+  if (is(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR)) {
+    give_configs(descriptor, wanted, count, values);
+  } else if (is(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR)) {
+    FakeDescriptor& engine = **static_cast<FakeDescriptor**>(values);
+    engine.engine = descriptor.engine;
+    engine.finalized = true;
+    *count = 1;
+  } else if (is(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE)) {
+    auto* notes = static_cast<cudnnBackendNumericalNote_t*>(values);
+    notes[0] = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    *count = 1;
+    if (descriptor.engine < fake_cudnn().nondeterministic && wanted > 1) {
+      notes[(*count)++] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+    }
+  } else if (is(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64)) {
+    *static_cast<int64_t*>(values) = kWorkspaceBytes;
+    *count = 1;
+  } else {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
+  if (!begins("cudnnBackendExecute")) return CUDNN_STATUS_EXECUTION_FAILED;
+  if (!is_usable(&real(plan)) || !is_usable(&real(pack))) {
+    return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+  }
+  const FakeDescriptor* config = real(plan).part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  if (!is_usable(config) || !is_usable(config->graph)) return CUDNN_STATUS_BAD_PARAM;
+  const auto ids = real(pack).all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const auto data = real(pack).all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  auto* workspace = real(pack).get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (ids.size() != data.size() || workspace == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  std::memset(workspace, 0xFF, kWorkspaceBytes);
+  std::map<int64_t, void*> addresses;
+  for (size_t i = 0; i < ids.size(); ++i) addresses[ids[i]] = data[i];
+  ++fake_cudnn().executions;
+  return compute(*config->graph, addresses);
+}
+
+const char* error_string(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_EXECUTION_FAILED ? "CUDNN_STATUS_EXECUTION_FAILED"
+                                                 : "CUDNN_STATUS of the fake";
+}
+
+void last_error_string(char* words, size_t size) {
+  std::strncpy(words, "what the fake says of it", size);
+}
+
+}  // namespace
+
+void FakeCudnn::reset() {
+  const int64_t still = alive;
+  *this = FakeCudnn();
+  alive = still;
+}
+
+FakeCudnn& fake_cudnn() {
+  static FakeCudnn fake;
+  return fake;
+}
+
+const dnn::CudnnLibrary& fake_cudnn_library() {
+  static const dnn::CudnnLibrary library = {
+      .use_device = [](int) { return Status(); },
+      .capability = [](int) { return Result<int>(fake_cudnn().capability); },
+      .version = [] { return fake_cudnn().version; },
+      .error_string = error_string,
+      .last_error_string = last_error_string,
+      .create = create,
+      .set_stream = set_stream,
+      .create_descriptor = create_descriptor,
+      .destroy_descriptor = destroy_descriptor,
+      .set_attribute = set_attribute,
+      .get_attribute = get_attribute,
+      .finalize = finalize,
+      .execute = execute,
+  };
+  return library;
+}
+
+}  // namespace lockstep::test
+
+namespace lockstep::dnn {
+
+Result<const CudnnLibrary*> load_cudnn() {
+  return &test::fake_cudnn_library();
+}
+
+}  // namespace lockstep::dnn

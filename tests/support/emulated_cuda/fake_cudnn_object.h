@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "kernels/ops/dnn/cudnn_library.h"
+
+// The descriptors of fake_cudnn.h: what was set on them, and what may be.
+namespace lockstep::test {
+
+struct FakeAttribute {
+  int64_t count = 0;
+  std::vector<std::byte> bytes;
+};
+
+struct FakeDescriptor {
+  cudnnBackendDescriptorType_t type{};
+  std::map<int, FakeAttribute> attributes;
+  bool finalized = false;
+  int64_t engine = 0;                     // of an engine and its config: its place in the offer
+  const FakeDescriptor* graph = nullptr;  // of a config
+
+  bool has(int attribute) const { return attributes.contains(attribute); }
+  // The first element; all of them. It is there.
+  template <class T>
+  T get(int attribute) const {
+    T value;
+    std::memcpy(&value, attributes.at(attribute).bytes.data(), sizeof value);
+    return value;
+  }
+  template <class T>
+  std::vector<T> all(int attribute) const {
+    const FakeAttribute& at = attributes.at(attribute);
+    std::vector<T> values(static_cast<size_t>(at.count));
+    std::memcpy(values.data(), at.bytes.data(), at.bytes.size());
+    return values;
+  }
+  // A descriptor that it refers to; null: none.
+  const FakeDescriptor* part(int attribute) const {
+    return has(attribute) ? get<const FakeDescriptor*>(attribute) : nullptr;
+  }
+};
+
+// As cudnn_graph.h documents them.
+struct FakeRule {
+  cudnnBackendDescriptorType_t descriptor;
+  cudnnBackendAttributeName_t attribute;
+  cudnnBackendAttributeType_t type;
+  int64_t count_max = 1;
+  bool required = true;
+};
+// Null: no such attribute can be set.
+const FakeRule* find_rule(cudnnBackendDescriptorType_t descriptor,
+                          cudnnBackendAttributeName_t attribute);
+bool has_required(const FakeDescriptor& descriptor);
+size_t element_bytes(cudnnBackendAttributeType_t type);
+
+// What a descriptor's finalization checks beside that.
+cudnnStatus_t check_shapes(const FakeDescriptor& descriptor);
+
+// A tensor's, once it is finalized.
+using FakeDims = std::array<int64_t, 4>;
+FakeDims dims_of(const FakeDescriptor& tensor);
+FakeDims strides_of(const FakeDescriptor& tensor);
+cudnnDataType_t type_of(const FakeDescriptor& tensor);
+bool is_virtual(const FakeDescriptor& tensor);
+bool is_by_value(const FakeDescriptor& tensor);
+
+// Tensors of an operation: those that it reads, of which some may be null, and the one it writes.
+struct FakeOperands {
+  const FakeDescriptor* x = nullptr;
+  const FakeDescriptor* b = nullptr;
+  const FakeDescriptor* t = nullptr;
+  const FakeDescriptor* y = nullptr;
+};
+FakeOperands operands_of(const FakeDescriptor& operation);
+
+// Computes a graph. `addresses`: of the tensors that are not virtual, by their unique id.
+cudnnStatus_t compute(const FakeDescriptor& graph, const std::map<int64_t, void*>& addresses);
+
+}  // namespace lockstep::test
