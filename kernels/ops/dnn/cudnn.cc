@@ -263,10 +263,11 @@ Status Cudnn::backward(void* stream, const AttentionBackward& op) {
 
 namespace {
 
-// Each device's context, made when it is first used.
+// Each device's context, made when it is first used. They are never destroyed: a plan has code that
+// the driver loaded, and at the process's end the driver may be gone before.
 Result<Cudnn*> context_of(int index) {
   static std::mutex mutex;
-  static std::map<int, std::unique_ptr<Cudnn>> contexts;
+  static auto& contexts = *new std::map<int, std::unique_ptr<Cudnn>>();
   const std::lock_guard lock(mutex);
   std::unique_ptr<Cudnn>& context = contexts[index];
   if (context == nullptr) {
