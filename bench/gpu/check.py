@@ -85,7 +85,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(prog="tools/gpu-check", description=__doc__)
     parser.add_argument("--out", default=os.environ.get("OUT", "gpu-check"), help="folder of the results; $OUT")
     parser.add_argument("--only", default=names, metavar="PART,...", help=f"of {names}")
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of all parts; more than the usual gives each more")
+    parser.add_argument("--limit", type=float, default=LIMIT,
+                        help="seconds of all parts; more than the usual gives each more")
     parser.add_argument("--build", help="build folder (build-worker)")
     parser.add_argument("--no-build", action="store_true", help="the programs are there")
     parser.add_argument("--headers", default=str(HEADERS) if HEADERS.exists() else "",

@@ -17,9 +17,10 @@ def facts(check):
     """What the results belong to."""
     gpu = ["nvidia-smi", "--query-gpu=driver_version,memory.total,compute_cap,clocks.max.sm", "--format=csv,noheader"]
     values = {"commit": check.text(["git", "-C", check.root, "describe", "--always", "--dirty"]),
-              "cpus": os.cpu_count(), "processor": processor(), "compiler": check.text(["c++", "--version"]),
+              "cpus": cores(), "processor": processor(), "compiler": check.text(["c++", "--version"]),
               "cmake": check.text(["cmake", "--version"]), "nvcc": check.text([nvcc(), "--version"], "release"),
-              "torch": check.torch, "device": check.device, "gpu": check.gpu, "driverMemoryCapabilityClock": check.text(gpu)}
+              "torch": check.torch, "device": check.device, "gpu": check.gpu,
+              "driverMemoryCapabilityClock": check.text(gpu)}
     name = check.gpu or ("the emulated GPU" if check.rehearses else "no GPU, so the CPU at tiny sizes")
     what = f"{name}; {values['cpus']} CPUs; PyTorch {check.torch or 'none'}; {values['commit']}"
     unusable = what_is_wrong(check)
@@ -34,6 +35,11 @@ def what_is_wrong(check):
         if sees in (None, "GPUs: 0"):
             return "PyTorch sees no GPU"
     return ""
+
+
+def cores():
+    """That this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def processor():
@@ -70,7 +76,7 @@ def configuration(check):
 
 def build_targets(check, targets):
     """None, or what went wrong."""
-    command = ["cmake", "--build", check.build, "-j", str(os.cpu_count())]
+    command = ["cmake", "--build", check.build, "-j", str(cores())]
     for step in (configuration(check), command + (["--target", *targets] if targets else [])):
         outcome = check.run(step)
         if outcome.code != 0:
@@ -112,7 +118,8 @@ def sanitize(check):
     for name in ("memcheck", "racecheck"):
         for dtype in ("bf16", "fp32"):
             prefix = [] if check.rehearses else [tool, "--tool", name, "--error-exitcode", "1"]
-            outcome = check.run([*prefix, check.program("bench_kernels"), "--tiny", "--device", "cuda", "--dtype", dtype])
+            outcome = check.run([*prefix, check.program("bench_kernels"), "--tiny", "--device", "cuda",
+                                 "--dtype", dtype])
             found[f"{name} {dtype}"] = verdict_of_sanitizer(outcome)
     return Finding(worst(one.status for one in found.values()),
                    "; ".join(f"{name}: {one.what}" for name, one in found.items()))
@@ -133,7 +140,7 @@ def tests(check):
         if wrong:
             return wrong
     some = ["-R", "^bench_kernels"] if check.rehearses else []
-    outcome = check.run(["ctest", "--test-dir", check.build, "-j", str(os.cpu_count()), "--timeout", "120",
+    outcome = check.run(["ctest", "--test-dir", check.build, "-j", str(cores()), "--timeout", "120",
                          "-LE", "gpu_check", *some])
     summary = re.search(r"\d+% tests passed.*", outcome.output)
     found = outcome.finding(summary.group(0) if summary else "")

@@ -124,8 +124,11 @@ class Session:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def end(self):
         end_group(self.process)
+
+    def __exit__(self, *_):
+        self.end()
         self.process.stdin.close()
         self.process.stdout.close()
         self.log.close()

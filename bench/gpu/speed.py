@@ -1,4 +1,4 @@
-"""Tokens/s of whole optimizer steps beside PyTorch, in turn: ours, PyTorch, ours, PyTorch."""
+"""Tokens/s of whole optimizer steps beside PyTorch, in turn: PyTorch, ours, PyTorch, ours."""
 import contextlib
 import statistics
 
@@ -103,27 +103,31 @@ class Measurement:
         found = outcome.finding()
         self.troubles.append((found.status, f"{size['preset']}, {who}: {found.what}"))
 
+    def theirs(self, size, peer, line=None):
+        """What the peer answers, and the peer; None both where it has come to its end."""
+        outcome, values = peer.answer(self.check.budget.left(), line)
+        if values is None:
+            self.note(size, "theirs", outcome)
+        return (values, peer) if values is not None else (None, None)
+
     def one(self, size):
         mine, peers = [], []
         with peer_of(self.check, size) as peer:
             if peer is not None:
-                outcome, ready = peer.answer(self.check.budget.left())
-                if ready is None:
-                    self.note(size, "theirs", outcome)
-                    peer = None
+                _, peer = self.theirs(size, peer)
             for _ in range(TURNS):
+                if peer is not None:
+                    values, peer = self.theirs(size, peer, "go")
+                    peers += [values] if values else []
                 outcome, values = ours(self.check, size)
+                if values is None and outcome.code is not None and peer is not None:
+                    peer.end()  # perhaps there was no room beside it
+                    peer = None
+                    outcome, values = ours(self.check, size)
                 if values is None:
                     self.note(size, "ours", outcome)
                     break
                 mine.append(values)
-                if peer is not None:
-                    outcome, values = peer.answer(self.check.budget.left(), "go")
-                    if values is None:
-                        self.note(size, "theirs", outcome)
-                        peer = None
-                    else:
-                        peers.append(values)
         if mine:
             self.rows.append(row_of(size, mine, peers))
 

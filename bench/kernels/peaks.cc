@@ -26,7 +26,7 @@ Result<double> memory_peak(Place& place, int64_t bytes, const SampleOptions& opt
       memory.call(&OpTable::scale, Scale{.x = from, .out = to, .count = count, .factor = 1.0f});
   TRY_ASSIGN(const std::vector<Spread> spreads, sample(place, {copy, scale.run}, options));
   TRY(copied);
-  const double least = std::min(spreads[0].median, spreads[1].median);
+  const double least = std::min(spreads[0].low, spreads[1].low);
   return least > 0.0 ? scale.work.bytes / least : 0.0;
 }
 

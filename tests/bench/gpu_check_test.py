@@ -60,7 +60,9 @@ class GpuCheck(unittest.TestCase):
         """A python with a PyTorch of its own."""
         weights = 'for word; do case "$last" in --weights-out) : >"$word";; esac; last=$word; done'
         attention = json.dumps({"kind": "flash", "shape": "1x16x2x16x2", "forward": 1e-6, "backward": 2e-6})
-        self.fake("python", f"""[ "$1" != -c ] || {{ case "$2" in *sysconfig*) echo /nowhere;; *) echo 9.9;; esac; exit 0; }}
+        self.fake("python", f"""if [ "$1" = -c ]; then
+case "$2" in *sysconfig*) echo /nowhere;; *) echo 9.9;; esac; exit 0
+fi
 {weights if writes_weights else ""}
 case "$*" in
 *torch_attention*) echo '{attention}';;
@@ -183,7 +185,8 @@ esac""")
         self.fake("nvidia-smi", "echo NVIDIA H200")
         for name in ("kernels_gpu_test", "comm_gpu_test", "bench_step", "bench_kernels"):
             self.fake(name, f"echo '{name}: CUDA driver version is insufficient'; exit 77")
-        code, text, results = self.check("--device", "cuda", "--only", "facts,gpu-tests,compare,speed,kernels,attention")
+        code, text, results = self.check("--device", "cuda", "--only",
+                                         "facts,gpu-tests,compare,speed,kernels,attention")
         self.assertEqual(code, 1)
         for name in ("gpu-tests", "compare", "speed", "kernels", "attention"):
             self.assertEqual(results[name]["status"], "failed", text)
@@ -202,6 +205,14 @@ esac""")
         self.assertEqual((code, results["speed"]["status"]), (1, "failed"))
         self.assertIn("out of memory", results["speed"]["what"])
         self.assertEqual(results["speed"]["rows"][0]["oursTokensPerSecond"], 1000)
+
+    def test_ours_is_tried_again_without_pytorch_where_it_failed_beside_it(self):
+        self.fake("bench_step", f"if [ -e {self.folder}/tried ]; then echo '{json.dumps(STEP)}'; "
+                                f"else : >{self.folder}/tried; echo no memory; exit 1; fi")
+        code, text, results = self.check("--only", "speed")
+        self.assertEqual(code, 0, text)
+        row = results["speed"]["rows"][0]
+        self.assertEqual((len(row["ours"]), len(row["torch"]), row["ratio"]), (2, 1, 1.25))
 
     def test_a_device_that_training_does_not_know_is_skipped(self):
         self.fake("bench_step", "echo 'bench_step: training on a GPU is not in this version'; exit 77")
