@@ -45,12 +45,13 @@ def name_of(shape):
     return "x".join(str(size) for size in shape)
 
 
-def ours(check, shapes):
-    """Seconds by shape: (forward, backward)."""
-    outcome, lines = bench(check, "attention", ["--seconds", "0.1", "--attention",
-                                                ",".join(name_of(shape) for shape in shapes)])
-    seconds = [line["seconds"] for line in lines if "seconds" in line]
-    return outcome, dict(zip(map(name_of, shapes), zip(seconds[::2], seconds[1::2])))
+def ours(check, shapes, by="own"):
+    """Seconds by shape: (forward, backward); a shape whose kernels aren't there without them."""
+    outcome, lines = bench(check, f"attention-{by}", [
+        "--seconds", "0.1", "--by", by, "--attention", ",".join(name_of(shape) for shape in shapes)])
+    rows = [line.get("seconds") for line in lines if "op" in line]
+    pairs = dict(zip(map(name_of, shapes), zip(rows[::2], rows[1::2])))
+    return outcome, {shape: pair for shape, pair in pairs.items() if None not in pair}
 
 
 def theirs(check, shapes):
@@ -67,22 +68,33 @@ def theirs(check, shapes):
 
 
 def attention(check):
-    """Own attention beside PyTorch's flash and cuDNN, by shape."""
+    """Own attention beside PyTorch's flash and cuDNN, by shape; cuDNN's also as the worker calls it."""
     shapes = SHAPES[check.sizes]
     outcome, mine = ours(check, shapes)
     values, status = {"ours": mine}, outcome.finding().status
     if status == PASSED and len(mine) != len(shapes):
         return Finding(FAILED, f"{len(mine)} of {len(shapes)} shapes were measured", values)
-    kinds, words = {}, "" if status == PASSED else outcome.finding().what
+    words = "" if status == PASSED else outcome.finding().what
+    kinds = {}
+    if check.device == "cuda":
+        outcome, found = ours(check, shapes, "cudnn")
+        kinds["our cuDNN"] = as_rows(found)
+        if outcome.code not in (0, 1):  # 1: what cuDNN hasn't got, of which the log has the reasons
+            words = words or f"with cuDNN: {outcome.finding().what or outcome.code}"
     if check.torch is None:
         status, words = worst((status, SKIPPED)), words or "no PyTorch beside it"
     else:
-        peer, kinds = theirs(check, shapes)
-        values["torch"] = kinds
+        peer, found = theirs(check, shapes)
+        kinds.update(found)
         status = worst((status, CUT if peer.code is None else PASSED if peer.code == 0 else FAILED))
         words = words or ("" if peer.code == 0 else peer.finding().what)
+    values["others"] = kinds
     lines = [line_of(name_of(shape), mine, kinds) for shape in shapes if name_of(shape) in mine]
     return Finding(status, words or f"{len(mine)} shapes, forward and backward", values, lines)
+
+
+def as_rows(seconds):
+    return {shape: {"forward": pair[0], "backward": pair[1]} for shape, pair in seconds.items()}
 
 
 def line_of(shape, mine, kinds):

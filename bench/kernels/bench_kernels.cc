@@ -1,5 +1,6 @@
 // bench_kernels [--tiny] [--device cpu|cuda] [--dtype bf16|fp32] [--threads N] [--seconds S]
-//               [--filter TEXT] [--attention BxTxNHxHD[xKVH],...] [--json FILE]
+//               [--filter TEXT] [--attention BxTxNHxHD[xKVH],... [--by own|cudnn]]
+//               [--json FILE]
 //
 // A roofline: a row for each operation of OpTable with its time, the bytes and operations that it
 // has to move and make (counted from its sizes and dtypes, work.h), and how much that is of what
@@ -12,7 +13,8 @@
 // T=64), products also with bf16 weights where the CPU multiplies them; beside each product oneDNN
 // called directly, in the ways that it has, in turn. On a GPU: GPT-2 124M, B=64, T=1024, the head
 // in chunks of 8192 rows, activations in --dtype (bf16), by the device's own clock; a sample is as
-// many calls as take two milliseconds. With --attention these shapes alone, forward and backward.
+// many calls as take two milliseconds. With --attention these shapes alone, forward and backward,
+// by our kernels or by cuDNN's.
 //
 // Medians, with the middle half of the samples as spread; --seconds (0.3) of samples a row. --tiny
 // runs every line once on small shapes, for the tests. --json appends an object a line: first the
@@ -216,7 +218,7 @@ std::vector<Row> chosen_rows(const Place& place, const KernelOptions& options) {
   std::vector<Row> rows;
   for (const AttentionShape& shape : options.attention) {
     const DType dtype = place.on_cpu() ? DType::kF32 : options.dtype;
-    for (Row& row : attention_rows(shape, dtype)) rows.push_back(std::move(row));
+    for (Row& row : attention_rows(shape, dtype, options.by)) rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -65,6 +65,11 @@ bool set_attention(KernelOptions& options, std::string_view value) {
   return !options.attention.empty();
 }
 
+bool set_by(KernelOptions& options, std::string_view value) {
+  options.by = value == "cudnn" ? AttentionBy::kCudnn : AttentionBy::kOwn;
+  return value == "cudnn" || value == "own";
+}
+
 const std::map<std::string_view, Setter>& setters() {
   static const std::map<std::string_view, Setter> kSetters = {
       {"--device", set_device},
@@ -72,6 +77,7 @@ const std::map<std::string_view, Setter>& setters() {
       {"--threads", set_threads},
       {"--seconds", set_seconds},
       {"--attention", set_attention},
+      {"--by", set_by},
       {"--filter",
        [](KernelOptions& options, std::string_view value) {
          options.filter = value;

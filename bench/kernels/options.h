@@ -18,6 +18,7 @@ struct KernelOptions {
   double seconds = 0.3;
   std::string filter;
   std::vector<AttentionShape> attention;  // instead of the models' rows
+  AttentionBy by = AttentionBy::kOwn;     // whose kernels those rows call
   std::string json;                       // file; empty: none
 };
 

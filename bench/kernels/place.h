@@ -54,6 +54,7 @@ class Memory {
 
   Place& place() { return place_; }
   const Status& status() const { return status_; }
+  void note(const Status& status);
 
   // The arguments are kept; call it when they are complete.
   template <class Args>
@@ -69,7 +70,6 @@ class Memory {
   void* allocate(size_t bytes);
   void* copied(const void* from, size_t bytes);
   Status fill(void* to, size_t bytes, const std::vector<uint8_t>& piece);
-  void note(const Status& status);
 
   Place& place_;
   std::vector<Buffer> buffers_;

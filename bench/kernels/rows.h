@@ -39,6 +39,7 @@ std::vector<Row> rows_of(const Model& model);
 // Those of the matrix products alone.
 std::vector<Row> matmul_rows(const Model& model);
 // Forward and backward.
-std::vector<Row> attention_rows(const AttentionShape& shape, DType dtype);
+std::vector<Row> attention_rows(const AttentionShape& shape, DType dtype,
+                                AttentionBy by = AttentionBy::kOwn);
 
 }  // namespace lockstep::bench

@@ -1,5 +1,6 @@
 // What the blocks of a model do beside matrix products.
 #include "bench/kernels/rows_parts.h"
+#include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep::bench {
 
@@ -131,44 +132,66 @@ Call rotary(Memory& memory, const AttentionShape& shape, DType dtype) {
              .shape = shape});
 }
 
-AttentionForward attention(Memory& memory, const AttentionShape& shape, DType dtype) {
-  const int64_t rows = shape.batch * shape.sequence;
-  return {.qkv = memory.numbers(rows * shape.qkv_width(), dtype),
-          .out = memory.numbers(rows * shape.width(), dtype),
-          .lse = memory.floats(rows * shape.heads),
-          .shape = shape,
-          .workspace = memory.workspace(attention_workspace(shape, memory.place().device().type))};
+struct Attention {
+  AttentionShape shape;
+  DType dtype = DType::kF32;
+  AttentionBy by = AttentionBy::kOwn;
+};
+
+Workspace workspace_of(Memory& memory, const Attention& a) {
+  const Device device = memory.place().device();
+  if (a.by == AttentionBy::kOwn) {
+    return memory.workspace(attention_workspace(a.shape, device.type));
+  }
+  const Result<size_t> bytes = dnn::prepare_attention(device, a.shape);
+  if (bytes.ok()) return memory.workspace(*bytes);
+  memory.note(bytes.error());
+  return {};
+}
+
+AttentionForward attention(Memory& memory, const Attention& a) {
+  const AttentionShape& s = a.shape;
+  const int64_t rows = s.batch * s.sequence;
+  return {.qkv = memory.numbers(rows * s.qkv_width(), a.dtype),
+          .out = memory.numbers(rows * s.width(), a.dtype),
+          .lse = memory.floats(rows * s.heads),
+          .shape = s,
+          .workspace = workspace_of(memory, a),
+          .by = a.by};
 }
 
 // With the sums that forward leaves.
-Call attention_backward(Memory& memory, const AttentionShape& shape, DType dtype) {
-  const AttentionForward forward = attention(memory, shape, dtype);
-  const int64_t rows = shape.batch * shape.sequence;
-  const AttentionBackward backward{.dout = memory.numbers(rows * shape.width(), dtype),
+Call attention_backward(Memory& memory, const Attention& a) {
+  const AttentionForward forward = attention(memory, a);
+  const int64_t rows = a.shape.batch * a.shape.sequence;
+  const AttentionBackward backward{.dout = memory.numbers(rows * a.shape.width(), a.dtype),
                                    .qkv = forward.qkv,
                                    .out = forward.out,
                                    .lse = forward.lse,
-                                   .dqkv = memory.numbers(rows * shape.qkv_width(), dtype),
-                                   .shape = shape,
-                                   .workspace = forward.workspace};
+                                   .dqkv = memory.numbers(rows * a.shape.qkv_width(), a.dtype),
+                                   .shape = a.shape,
+                                   .workspace = forward.workspace,
+                                   .by = a.by};
   if (memory.status().ok()) memory.place().ops.attention_forward(memory.place().stream, forward);
   return memory.call(&OpTable::attention_backward, backward);
 }
 
 }  // namespace
 
-std::vector<Row> attention_rows(const AttentionShape& s, DType dtype) {
+std::vector<Row> attention_rows(const AttentionShape& s, DType dtype, AttentionBy by) {
   std::string sizes = "B=" + std::to_string(s.batch) + " T=" + std::to_string(s.sequence) +
                       " NH=" + std::to_string(s.heads) + " HD=" + std::to_string(s.head_dim);
   if (s.kv_heads != s.heads) sizes += " KVH=" + std::to_string(s.kv_heads);
+  if (by == AttentionBy::kCudnn) sizes += " cuDNN";
+  const Attention a{s, dtype, by};
   return {{.op = "attention_forward",
            .sizes = sizes,
            .prepare =
-               [s, dtype](Memory& memory) {
-                 return memory.call(&OpTable::attention_forward, attention(memory, s, dtype));
+               [a](Memory& memory) {
+                 return memory.call(&OpTable::attention_forward, attention(memory, a));
                }},
-          {.op = "attention_backward", .sizes = sizes, .prepare = [s, dtype](Memory& memory) {
-             return attention_backward(memory, s, dtype);
+          {.op = "attention_backward", .sizes = sizes, .prepare = [a](Memory& memory) {
+             return attention_backward(memory, a);
            }}};
 }
 

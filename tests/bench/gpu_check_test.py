@@ -105,7 +105,7 @@ esac""")
         self.assertEqual((row["ratio"], len(row["ours"]), len(row["torch"])), (1.25, 2, 2))
         self.assertEqual(results["kernels"]["fp32"], ROWS)
         self.assertEqual(results["attention"]["ours"]["1x16x2x16x2"], [2e-6, 2e-6])
-        self.assertEqual(results["attention"]["torch"]["flash"]["1x16x2x16x2"]["backward"], 2e-6)
+        self.assertEqual(results["attention"]["others"]["flash"]["1x16x2x16x2"]["backward"], 2e-6)
         self.assertEqual(len(results["settings"]["rows"]), 2)
         table = (self.folder / "out/table.txt").read_text()
         self.assertIn("attention 1x16x2x16x2        ours 2.0 + 2.0 us, flash 1.0 + 2.0", table)
@@ -262,6 +262,8 @@ class RealPrograms(unittest.TestCase):
         self.assertEqual(results["kernels"]["bf16"][0]["device"], "emulated")
         self.assertEqual(results["speed"]["rows"][0]["ours"][0]["device"], "cuda")
         self.assertGreater(min(results["attention"]["ours"]["1x80x2x64x1"]), 0)
+        with_cudnn = results["attention"]["others"]["our cuDNN"]
+        self.assertNotIn("1x16x2x16x2", with_cudnn, "its heads are not for cuDNN")
 
 
 class Judgement(unittest.TestCase):
