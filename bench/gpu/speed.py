@@ -16,16 +16,19 @@ SIZES = {"cuda": [{"preset": "gpt2-124m", "batch": 64, "context": 1024, "compile
          "cpu": [{"preset": "tiny", "batch": 4, "context": 16, "compile": ""}]}
 STEPS = {"cuda": {"warmup": 5, "steps": 20}, "cpu": {"warmup": 1, "steps": 5}}
 PEAK = {"cuda": 8192, "cpu": 64}  # edge of the products by which the device's peak is measured
+# Another way for us, once after the turns: as fast as it gets, at the price that another process may round otherwise.
+OTHER_OF_OURS = {"algorithms": "measured"}
 # Other ways for PyTorch to do the first model's step, of which the best is found.
 SETTINGS = {"cuda": [{"compile": "layers"}, {"compile": "full", "batch": 32, "accumulate": 2},
                      {"compile": "full", "batch": 16, "accumulate": 4}],
             "cpu": [{"compile": "layers"}]}
 
 
-def ours(check, size):
+def ours(check, size, change=None):
     return check.json([check.program("bench_step"), *flags({
         "preset": size["preset"], "batch": size["batch"], "context": size["context"], **STEPS[check.sizes],
-        "device": check.device, "precision": "bf16", "threads": check.threads, "peak": PEAK[check.sizes]})])
+        "device": check.device, "precision": "bf16", "threads": check.threads, "peak": PEAK[check.sizes],
+        **(change or {})})])
 
 
 def command_of_theirs(check, size):
@@ -86,11 +89,16 @@ def line_of(row):
     return text
 
 
-def parts_of(row):
-    """The step by its parts, as far as the program says them."""
-    seconds = row["oursPartSeconds"] or {}
-    return [f"  {row['preset']} step by part: " + ", ".join(f"{name} {value * 1e3:.2f} ms"
-                                                          for name, value in seconds.items())] if seconds else []
+def more_of(row):
+    """The step by its parts, and ours with other settings, as far as there are any."""
+    lines = []
+    if row["oursPartSeconds"]:
+        lines.append(f"  {row['preset']} step by part: " + ", ".join(
+            f"{name} {seconds * 1e3:.2f} ms" for name, seconds in row["oursPartSeconds"].items()))
+    if "oursOther" in row:
+        named = ", ".join(f"{key} {value}" for key, value in OTHER_OF_OURS.items())
+        lines.append(f"  {row['preset']} ours with {named}: {row['oursOther']['tokensPerSecond']:,.0f} tok/s")
+    return lines
 
 
 class Measurement:
@@ -128,8 +136,15 @@ class Measurement:
                     self.note(size, "ours", outcome)
                     break
                 mine.append(values)
-        if mine:
-            self.rows.append(row_of(size, mine, peers))
+        if not mine:
+            return
+        self.rows.append(row_of(size, mine, peers))
+        if self.check.device == "cuda":
+            outcome, values = ours(self.check, size, OTHER_OF_OURS)
+            if values is None:
+                self.note(size, f"ours with {OTHER_OF_OURS}", outcome)
+            else:
+                self.rows[-1]["oursOther"] = {**OTHER_OF_OURS, "tokensPerSecond": values["tokensPerSecond"]}
 
     def all(self, sizes):
         for size in sizes:
@@ -200,4 +215,4 @@ def verdict(rows, troubles, cut, torch):
     elif SKIPPED in statuses or not rows or torch is None:
         status = SKIPPED
     return Finding(status, "; ".join(what) or "no model was asked for", {"rows": rows},
-                   [line for row in rows for line in (line_of(row), *parts_of(row))])
+                   [line for row in rows for line in (line_of(row), *more_of(row))])
