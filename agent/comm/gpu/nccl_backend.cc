@@ -27,10 +27,13 @@ NcclBackend::NcclBackend(const Options& options, std::unique_ptr<Communicator> g
     : options_(options),
       nccl_(*options.nccl),
       group_(std::move(group)),
-      report_(std::move(report)),
-      limit_(options.limit) {}
+      report_(std::move(report)) {}
 
-Result<std::unique_ptr<DeviceBackend>> NcclBackend::create(const Options& options) {
+Result<std::unique_ptr<DeviceBackend>> NcclBackend::create(const Options& given) {
+  Options options = given;
+  if (options.silence_limit == nullptr) {
+    options.silence_limit = std::make_shared<std::atomic<Duration>>(Duration::zero());
+  }
   std::vector<int> all(static_cast<size_t>(options.host->size()));
   std::iota(all.begin(), all.end(), 0);
   TRY_ASSIGN(std::unique_ptr<Communicator> group, options.host->sub_group(all));
@@ -52,20 +55,17 @@ NcclBackend::~NcclBackend() {
 Result<std::unique_ptr<DeviceBackend>> NcclBackend::sub_group(Communicator& host) {
   Options options = options_;
   options.host = &host;
-  TRY_ASSIGN(std::unique_ptr<DeviceBackend> made, create(options));
-  made->set_silence_limit(limit());
-  return made;
+  return create(options);
 }
 
 void NcclBackend::set_silence_limit(Duration limit) {
   group_->set_silence_limit(limit);
-  const std::lock_guard lock(mutex_);
-  limit_ = limit > Duration::zero() ? limit : options_.limit;
+  options_.silence_limit->store(limit);
 }
 
-Duration NcclBackend::limit() {
-  const std::lock_guard lock(mutex_);
-  return limit_;
+Duration NcclBackend::limit() const {
+  const Duration set = options_.silence_limit->load();
+  return set > Duration::zero() ? set : options_.limit;
 }
 
 void NcclBackend::fail(const Error& error) {
@@ -344,8 +344,8 @@ Status NcclBackend::form() {
     }
     std::unique_lock lock(mutex_);
     if (broken_.has_value()) return *broken_;
-    if (now() - begin >= limit_) {
-      return timed_out("[comm] not all ranks have come to NCCL within " + seconds_text(limit_));
+    if (now() - begin >= limit()) {
+      return timed_out("[comm] not all ranks have come to NCCL within " + seconds_text(limit()));
     }
     changed_.wait_for(lock, look);
   }

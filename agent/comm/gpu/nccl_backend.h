@@ -49,6 +49,9 @@ class NcclBackend final : public DeviceBackend {
     std::shared_ptr<NcclApi> nccl;
     Duration limit = std::chrono::seconds(60);
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
+    // What set_silence_limit() says, to a backend and to those of its sub-groups and its parent;
+    // zero: `limit`. Null: of a new family.
+    std::shared_ptr<std::atomic<Duration>> silence_limit = nullptr;
     // Ranks compare what they call before every collective: finds mismatches instead of hanging, at
     // the price of a small all_gather on the host, which start() waits for. Sends aren't compared.
     // kConflict where it is found; ranks that hear of it before have its words as kUnavailable.
@@ -111,7 +114,7 @@ class NcclBackend final : public DeviceBackend {
   void leave();
 
   // Anyone's.
-  Duration limit();
+  Duration limit() const;
   std::optional<Error> broken();
   Error break_all(const Error& error);
   Status take_scratch(Pending& pending);
@@ -130,7 +133,6 @@ class NcclBackend final : public DeviceBackend {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Duration limit_;
   PendingList pending_;
   std::multimap<size_t, std::shared_ptr<void>> scratch_;  // not in use, by size
   std::optional<Error> broken_;

@@ -285,6 +285,25 @@ TEST(NcclBackend, ASilenceLimitThatIsNoneIsTheOneThatItWasMadeWith) {
   });
 }
 
+// A worker sets the limit of its world and reduces in a group of it.
+TEST(NcclBackend, ASilenceLimitHoldsForTheGroupsThatWereMadeBeforeItWasSet) {
+  DeviceWorld world({.size = 2, .has_nccl = true, .limit = seconds(200)});
+  on_all(world.world(), [](Communicator& comm) {
+    const auto group = comm.sub_group({0, 1});
+    ASSERT_TRUE(group.ok());
+    std::vector<float> values(10, 1.f);
+    ASSERT_TRUE((*group)->all_reduce(f32(values), ReduceOp::kSum).ok());
+    if (comm.rank() == 1) return;
+    comm.set_silence_limit(milliseconds(1000));
+    const Status status = (*group)->all_reduce(f32(values), ReduceOp::kSum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(
+        status.error().message.find("all_reduce #2 of a sub-group: not done on the GPU after 1 s"),
+        std::string::npos)
+        << status.error().message;
+  });
+}
+
 TEST(NcclBackend, NamesRanksThatCallDifferentThingsWhereItIsAskedTo) {
   DeviceWorld world({.size = 3, .has_nccl = true, .check_mismatches = true});
   std::atomic<int> conflicts = 0;
