@@ -9,6 +9,7 @@
 #include "common/base/random.h"
 #include "common/base/result.h"
 #include "common/base/sha256.h"
+#include "common/base/sha256_block.h"
 #include "common/base/utf8.h"
 
 namespace lockstep {
@@ -38,6 +39,21 @@ TEST(Sha256, AgreesWithTheStandardsExamples) {  // FIPS 180-4 examples; RFC 4231
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   EXPECT_EQ(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST(Sha256, OfTheMachinesOwnInstructionsHasTheSameBits) {
+  const Sha256Block native = sha256_block_native();
+  if (native == nullptr) GTEST_SKIP() << "this machine has none";
+  Random random(8);
+  Sha256State state{};
+  Sha256State expected{};
+  for (int block = 0; block < 1000; ++block) {
+    std::array<uint8_t, 64> bytes;
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.below(256));
+    native(state, bytes.data());
+    sha256_block_portable(expected, bytes.data());
+    ASSERT_EQ(state, expected) << block;
+  }
 }
 
 TEST(Sha256, IsTheSameHoweverTheDataIsCut) {
