@@ -172,14 +172,18 @@ class MeasuredCublasLtTest : public CublasLtTest {
  protected:
   void SetUp() override {
     CublasLtTest::SetUp();
-    auto made = CublasLt::create(
-        fake_cublaslt_library(), 0,
-        {.choice = AlgorithmChoice::kMeasured,
-         .stopwatch = [](Device, void*, const std::function<Status()>& issue) -> Result<double> {
-           const double before = fake_cublaslt().seconds;
-           TRY(issue());
-           return fake_cublaslt().seconds - before;
-         }});
+    auto made =
+        CublasLt::create(fake_cublaslt_library(), 0,
+                         {.choice = AlgorithmChoice::kMeasured,
+                          .stopwatch = [](Device device, void* stream,
+                                          const std::function<Status()>& issue) -> Result<double> {
+                            const double before = fake_cublaslt().seconds;
+                            TRY_ASSIGN(Event after, Event::create(device));
+                            TRY(issue());
+                            TRY(after.record(stream));
+                            TRY(after.synchronize());
+                            return fake_cublaslt().seconds - before;
+                          }});
     ASSERT_TRUE(made.ok());
     context_ = std::move(made).value();
   }

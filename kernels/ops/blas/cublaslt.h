@@ -34,7 +34,7 @@ struct Plan {
 };
 
 // Seconds of the device from when it begins with what `issue` issues on the stream until it is
-// done.
+// done, for which it waits.
 using Stopwatch = std::function<Result<double>(Device device, void* stream,
                                                const std::function<Status()>& issue)>;
 Result<double> seconds_on_device(Device device, void* stream, const std::function<Status()>& issue);
