@@ -171,7 +171,9 @@ size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
     const int64_t chunk = head_rows(options.config, shard, shape.rows(), activations);
     products.push_back({chunk, local_vocabulary(), width});
   }
-  size_t bytes = attention_workspace(attention_shape(shape.batch, shape.sequence), device);
+  const AttentionShape heads = attention_shape(shape.batch, shape.sequence);
+  size_t bytes = attention_workspace(heads, device);
+  if (heads == options.attention.shape) bytes = std::max(bytes, options.attention.workspace_bytes);
   for (const MatmulShape& product : products) {
     bytes = std::max(bytes, matmul_forward_workspace(product, options.precision, device));
     if (!train) continue;

@@ -74,13 +74,23 @@ class MicroBatch {
   MicroBatchInput input_;
 };
 
+// Whose kernels compute the attention of passes of one shape; others take our own.
+struct AttentionChoice {
+  AttentionBy by = AttentionBy::kOwn;
+  AttentionShape shape = {};
+  size_t workspace_bytes = 0;  // dnn::prepare_attention() of the shape; 0 with kOwn
+};
+
 struct GptOptions {
   ModelConfig config;
   Stage stage;  // whole_model(config), or a pipeline stage
   Precision precision = Precision::kF32;
   Recompute recompute = Recompute::kNone;
   int64_t head_logits_max = kHeadLogitsMax;
+  AttentionChoice attention = {};
 };
+// Of the passes of a model that is not sharded.
+AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t sequence);
 
 // Of activations and their gradients: bf16 on CUDA with Precision::kBf16, else fp32. Losses, the
 // statistics of norms and attention, parameters and their gradients are always fp32.

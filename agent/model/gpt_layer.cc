@@ -61,7 +61,8 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
                                  .out = batch.at(at.attention),
                                  .lse = batch.f32(at.lse),
                                  .shape = attention_shape(batch),
-                                 .workspace = workspace});
+                                 .workspace = workspace,
+                                 .by = attention_by(batch)});
   forward_product({.m = batch.rows(),
                    .n = width,
                    .k = split,
@@ -210,7 +211,8 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
                                   .lse = batch.f32(at.lse),
                                   .dqkv = dqkv,
                                   .shape = attention_shape(batch),
-                                  .workspace = workspace});
+                                  .workspace = workspace,
+                                  .by = attention_by(batch)});
   if (is_llama()) turn_by_position(dqkv, true, batch);
   backward_product(
       {.m = batch.rows(), .n = local_qkv(), .k = width, .x = batch.at(at.norm1), .weights = qkv},

@@ -6,8 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "agent/model/generate.h"
-#include "agent/model/init.h"
+#include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep {
 namespace {
@@ -128,8 +127,23 @@ Status Composition::build() {
   return build_parts();
 }
 
+Result<AttentionChoice> Composition::attention() const {
+  if (options_.attention == AttentionBy::kOwn) return AttentionChoice();
+  AttentionChoice choice{
+      .by = options_.attention,
+      .shape = attention_shape(options_.config, options_.micro_batch, options_.sequence)};
+  TRY_ASSIGN(choice.workspace_bytes, dnn::prepare_attention(options_.device, choice.shape));
+  return choice;
+}
+
 Status Composition::build_model() {
-  TRY_ASSIGN(Gpt model, Gpt::create(model_options(options_), *ops_, stream_, region_));
+  TRY_ASSIGN(const AttentionChoice chosen, attention());
+  TRY_ASSIGN(Gpt model, Gpt::create({.config = options_.config,
+                                     .stage = whole_model(options_.config),
+                                     .precision = options_.precision,
+                                     .recompute = options_.recompute,
+                                     .attention = chosen},
+                                    *ops_, stream_, region_));
   model_.emplace(std::move(model));
   return {};
 }

@@ -36,6 +36,8 @@ struct ComposeOptions {
   AdamWOptions optimizer;
   Precision precision = Precision::kF32;
   Recompute recompute = Recompute::kNone;
+  // Of micro-batches of that size; passes of others take our own. kCudnn: on a GPU that can.
+  AttentionBy attention = AttentionBy::kOwn;
   Device device;
 };
 
@@ -123,6 +125,7 @@ class Composition {
   Composition(Communicator& world, const ComposeOptions& options)
       : world_(world), options_(options) {}
   Status build();
+  Result<AttentionChoice> attention() const;
   Status build_model();
   Status allocate();
   Status build_parts();

@@ -1,41 +1,10 @@
 #include "agent/train/matmul_peak.h"
 
 #include <algorithm>
-#include <cstring>
-#include <vector>
 
-#include "common/base/random.h"
+#include "agent/train/random_fill.h"
 
 namespace lockstep {
-namespace {
-
-constexpr size_t kPieceBytes = size_t{4} << 20;
-
-// Numbers in [-1, 1): the upper half of a float is the bf16 of it.
-std::vector<std::byte> random_numbers(DType dtype, size_t bytes) {
-  Random random(1);
-  std::vector<std::byte> numbers(bytes);
-  const size_t each = dtype_bytes(dtype);
-  for (size_t at = 0; at + each <= bytes; at += each) {
-    const auto value = static_cast<float>(static_cast<double>(random.below(1 << 16)) / 32768 - 1);
-    std::byte raw[sizeof value];
-    std::memcpy(raw, &value, sizeof value);
-    std::memcpy(&numbers[at], raw + (sizeof value - each), each);  // little-endian
-  }
-  return numbers;
-}
-
-// The same piece again and again: what a product costs doesn't depend on it.
-Status fill(Stream& stream, Buffer& buffer, const std::vector<std::byte>& piece) {
-  for (size_t at = 0; at < buffer.bytes(); at += piece.size()) {
-    TRY(copy_bytes(stream, {.to = static_cast<std::byte*>(buffer.data()) + at,
-                            .from = piece.data(),
-                            .bytes = std::min(piece.size(), buffer.bytes() - at)}));
-  }
-  return stream.synchronize();
-}
-
-}  // namespace
 
 Result<double> matmul_peak(const OpTable& ops, Stream& stream, const MatmulPeakOptions& options,
                            const Clock& clock) {
@@ -53,9 +22,8 @@ Result<double> matmul_peak(const OpTable& ops, Stream& stream, const MatmulPeakO
   TRY_ASSIGN(Buffer y, Buffer::allocate(device, bytes(s.m, s.n, y_dtype), kBy));
   TRY_ASSIGN(Buffer workspace,
              Buffer::allocate(device, matmul_forward_workspace(s, precision, device.type), kBy));
-  const std::vector<std::byte> piece = random_numbers(options.dtype, kPieceBytes);
-  TRY(fill(stream, x, piece));
-  TRY(fill(stream, weight, piece));
+  TRY(fill_random(stream, x, options.dtype));
+  TRY(fill_random(stream, weight, options.dtype));
   const MatmulForward product{.x = {x.data(), options.dtype},
                               .weight = {weight.data(), options.dtype},
                               .y = {y.data(), y_dtype},

@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "agent/comm/topology.h"
+#include "agent/model/init.h"
+#include "agent/train/attention_choice.h"
+#include "agent/train/checkpoint/file_io.h"
 #include "agent/train/device_choice.h"
 #include "agent/train/matmul_peak.h"
 #include "agent/train/sample_text.h"
@@ -17,6 +20,7 @@
 namespace lockstep {
 namespace {
 
+constexpr size_t kAttentionBytesMax = 16;
 constexpr double kSmoothing = 0.1;  // weight of the newest step in the smoothed time of a step
 
 // Where rank 0 begins, and what its GPU's products reach; the others learn it from it.
@@ -116,6 +120,7 @@ Status Worker::load() {
                                               .validation_fraction = data.validationFraction},
                                              data.path)));
   measure_peak();
+  TRY(choose_attention());
   TRY(compose());
   position_.weights_seed = static_cast<uint64_t>(config_.train.seed);
   position_.data_seed = static_cast<uint64_t>(data.seed);
@@ -124,10 +129,25 @@ Status Worker::load() {
   return begins ? begin_parameters() : Status();
 }
 
-// Any but 0, which stands for rounding to nearest.
-uint64_t Worker::rounding_seed() const {
-  const bool is_stochastic = config_.train.rounding == "stochastic";
-  return is_stochastic ? static_cast<uint64_t>(config_.train.seed) + 1 : 0;
+// What was measured once stays: a run that goes on from its checkpoint computes as it began.
+Status Worker::choose_attention() {
+  AttentionWish wish{.setting = config_.train.attention,
+                     .shape = attention_shape(model_config_, batch_.micro, model_config_.context),
+                     .device = device_,
+                     .precision = agreement_.precision};
+  if (stores() && wish.setting == "auto") {
+    const Result<std::string> kept = read_small_file(attention_file(), kAttentionBytesMax);
+    if (kept.ok()) wish.kept = *kept;
+  }
+  TRY_ASSIGN(attention_, lockstep::choose_attention(*world_, wish, reason_, clock_));
+  return {};
+}
+
+void Worker::keep_attention() const {
+  if (config_.train.attention != "auto") return;
+  const Status kept = write_file_synced(attention_file(), name_of(attention_));
+  if (kept.ok()) return;
+  log_info("which attention was chosen is not kept", {{"reason", kept.error().message}});
 }
 
 Status Worker::compose() {
@@ -147,6 +167,7 @@ Status Worker::compose() {
                                                         .rounding_seed = rounding_seed()},
                                           .precision = agreement_.precision,
                                           .recompute = recompute,
+                                          .attention = attention_,
                                           .device = device_},
                                          *world_));
   return {};
@@ -177,6 +198,7 @@ Status Worker::check_run(const VerifiedCheckpoint& checkpoint) const {
 Status Worker::open_storage() {
   checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
   TRY(reason_.note(kExitStorageError, checkpoints_->prepare()));
+  keep_attention();
   TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest,
              reason_.note(kExitStorageError, checkpoints_->newest()));
   if (newest) {
@@ -275,6 +297,7 @@ void Worker::tell_what_is_trained() const {
                         {"parameters", parameter_count(model_config_)},
                         {"threads", agreement_.threads},
                         {"precision", agreement_.precision == Precision::kBf16 ? "bf16" : "fp32"},
+                        {"attention", name_of(attention_)},
                         {"buckets", model_->sink().buckets().size()},
                         {"microBatch", batch_.micro},
                         {"accumulation", batch_.accumulation},

@@ -42,9 +42,9 @@ class Worker {
   Status load();
   Status open_storage();
   Status begin_parameters();
-  RunSettings settings() const;
-  Status check_run(const VerifiedCheckpoint& checkpoint) const;
-  uint64_t rounding_seed() const;
+  Status check_order(const TrainingPosition& stored, const std::string& path) const;
+  Status choose_attention();
+  void keep_attention() const;
   Status compose();
   Status broadcast();
   Status prepare_steps();
@@ -57,7 +57,8 @@ class Worker {
   Status sample();
   Status report(const StepMetrics& metrics);
   StepFlops flops_of(double tokens_per_second) const;
-  ModelState model_state() const;
+  ModelState model_state(const HostState& arenas) const;
+  std::string attention_file() const { return config_.checkpoint.path + "/attention"; }
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
   bool saves_now() const;  // rank 0 does
   bool at_end() const { return position_.step >= config_.train.steps; }
@@ -71,6 +72,7 @@ class Worker {
   DeviceInfo device_info_;  // of a GPU
   double matmul_peak_ = 0;  // FLOP/s that rank 0's products reach; 0: not measured, as on the CPU
   std::unique_ptr<GpuMonitor> monitor_;
+  AttentionBy attention_ = AttentionBy::kOwn;
   ModelConfig model_config_;
   BatchShape batch_;
   Agreement agreement_;

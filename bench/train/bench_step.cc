@@ -1,6 +1,6 @@
 // bench_step [--preset kjv|gpt2-124m|...|tiny] [--precision fp32|bf16] [--device cpu|cuda]
-// [--threads N]
-//            [--ranks N] [--batch N] [--accumulate N] [--context N] [--warmup N] [--steps N]
+//            [--attention own|cudnn] [--threads N] [--ranks N] [--batch N] [--accumulate N]
+//            [--context N] [--warmup N] [--steps N]
 //            [--tokens FILE] [--weights FILE] [--rate X] [--curve yes|no]
 //            [--algorithms first|measured]
 //
@@ -164,6 +164,7 @@ class Bench {
                                     .bucket_bytes = 4 << 20,
                                     .optimizer = {},
                                     .precision = options_.precision,
+                                    .attention = options_.attention,
                                     .device = options_.device},
                                    *world));
     TRY(begin_parameters(*model));
@@ -282,6 +283,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
   Json json = {{"program", "bench_step"},
                {"preset", options.preset},
                {"precision", options.precision == Precision::kBf16 ? "bf16" : "fp32"},
+               {"attention", options.attention == AttentionBy::kCudnn ? "cudnn" : "own"},
                {"device", options.device.type == DeviceType::kCuda ? "cuda" : "cpu"},
                {"threads", options.threads},
                {"ranks", options.ranks},

@@ -36,6 +36,11 @@ bool set_precision(StepOptions& options, std::string_view value) {
   return value == "bf16" || value == "fp32";
 }
 
+bool set_attention(StepOptions& options, std::string_view value) {
+  options.attention = value == "cudnn" ? AttentionBy::kCudnn : AttentionBy::kOwn;
+  return value == "cudnn" || value == "own";
+}
+
 bool set_device(StepOptions& options, std::string_view value) {
   options.device = value == "cuda" ? Device{DeviceType::kCuda, 0} : Device{};
   return value == "cuda" || value == "cpu";
@@ -56,6 +61,7 @@ const std::map<std::string_view, Setter>& setters() {
   static const std::map<std::string_view, Setter> kSetters = {
       {"--preset", text(&StepOptions::preset)},
       {"--precision", set_precision},
+      {"--attention", set_attention},
       {"--device", set_device},
       {"--threads", number(&StepOptions::threads)},
       {"--ranks", number(&StepOptions::ranks)},

@@ -6,7 +6,7 @@
 #include "common/base/result.h"
 #include "common/layout/model_config.h"
 #include "kernels/device/device.h"
-#include "kernels/ops/blas/blas.h"
+#include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
 
 namespace lockstep::bench {
@@ -15,6 +15,7 @@ namespace lockstep::bench {
 struct StepOptions {
   std::string preset = "kjv";
   Precision precision = Precision::kF32;
+  AttentionBy attention = AttentionBy::kOwn;
   Device device;
   int threads = 1;
   int ranks = 1;

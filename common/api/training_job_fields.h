@@ -321,9 +321,15 @@ struct Schema<TrainSpec> {
                            "their inputs. The results are the same.",
                 .choices = "none ops blocks"},
           &TrainSpec::recompute);
-    visit(Field{.name = "seed",
-                .meaning = "Seed of the initial parameters, and of stochastic rounding.",
-                .minimum = 0},
+    visit(Field{.name = "attention",
+                .meaning = "Whose kernels compute attention on GPUs with precision bf16: "
+                           "Lockstep's own, cuDNN's (heads of 64 or 128; backward needs memory "
+                           "for a score of each pair of tokens), or whichever of the two is "
+                           "measured to be faster when the job begins, which is kept in "
+                           "checkpoint.path. They differ in the last bits.",
+                .choices = "own cudnn auto"},
+          &TrainSpec::attention);
+    visit(Field{.name = "seed", .meaning = "Seed of the initial parameters.", .minimum = 0},
           &TrainSpec::seed);
     visit(Field{.name = "bucketBytes",
                 .meaning = "Bytes of gradients that are all-reduced together.",

@@ -36,6 +36,7 @@ struct Rules {
   void check_program();
   void check_mesh();
   void check_gpus();
+  void check_attention();
   void check_ports();
   void check_groups();
   void check_model(const TrainSpec& train);
@@ -130,6 +131,14 @@ void Rules::check_gpus() {
   add("spec.processesPerNode",
       text(processes) + " is no multiple of spec.gpusPerNode: " + text(gpus) +
           ", expected 0 (one rank a GPU) or so many ranks that each GPU has as many");
+}
+
+// cudnn is asked for by name, so that it is not silently another; auto takes what there is.
+void Rules::check_attention() {
+  if (!spec.train || spec.train->attention != "cudnn") return;
+  if (spec.gpusPerNode > 0 && spec.train->precision == "bf16") return;
+  add("spec.train.attention",
+      "cudnn needs spec.gpusPerNode from 1 and spec.train.precision: bf16; expected own or auto");
 }
 
 void Rules::check_ports() {
@@ -330,6 +339,7 @@ Problems validate(const TrainingJob& job) {
   if (!in_range) return rules.problems;  // the rules below count on it
   rules.check_mesh();
   rules.check_gpus();
+  rules.check_attention();
   rules.check_ports();
   rules.check_groups();
   if (job.spec.train.has_value()) {

@@ -134,8 +134,25 @@ Result<bool> Cudnn::is_deterministic(const Descriptor& config) const {
   return std::find(notes.begin(), end, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == end;
 }
 
-Result<SdpaPlan> Cudnn::make_plan(Graph graph) const {
+// False where the library does not take it after all.
+Result<bool> Cudnn::plan_with(const Descriptor& config, SdpaPlan& made) const {
   const CudnnLibrary& library = calls_.library();
+  TRY_ASSIGN(made.plan, calls_.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+  TRY(calls_.set(made.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
+  TRY(calls_.set(made.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                 config.get()));
+  const cudnnStatus_t status = library.finalize(made.plan.get());
+  if (is_not_supported(status)) return false;
+  TRY(calls_.check("cudnnBackendFinalize", status));
+  int64_t count = 0, bytes = 0;
+  TRY(calls_.check("cudnnBackendGetAttribute",
+                   library.get_attribute(made.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                         CUDNN_TYPE_INT64, 1, &count, &bytes)));
+  made.workspace_bytes = static_cast<size_t>(std::max(bytes, int64_t{0}));
+  return true;
+}
+
+Result<SdpaPlan> Cudnn::make_plan(Graph graph) const {
   SdpaPlan made;
   made.graph = std::move(graph);
   TRY_ASSIGN(made.described, describe(calls_, handle_, made.graph));
@@ -147,20 +164,9 @@ Result<SdpaPlan> Cudnn::make_plan(Graph graph) const {
       reason = "the library has only kernels that do not give the same bits each time";
       continue;
     }
-    TRY_ASSIGN(made.plan, calls_.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-    TRY(calls_.set(made.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
-    TRY(calls_.set(made.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                   CUDNN_TYPE_BACKEND_DESCRIPTOR, config.get()));
-    const cudnnStatus_t status = library.finalize(made.plan.get());
-    if (is_not_supported(status)) continue;
-    TRY(calls_.check("cudnnBackendFinalize", status));
-    int64_t count = 0, bytes = 0;
-    TRY(calls_.check(
-        "cudnnBackendGetAttribute",
-        library.get_attribute(made.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                              CUDNN_TYPE_INT64, 1, &count, &bytes)));
+    TRY_ASSIGN(const bool taken, plan_with(config, made));
+    if (!taken) continue;
     made.config = std::move(config);
-    made.workspace_bytes = static_cast<size_t>(std::max(bytes, int64_t{0}));
     return made;
   }
   return unavailable("[cudnn] attention of this shape: " + reason);

@@ -45,6 +45,7 @@ class Cudnn {
   Cudnn(const CudnnLibrary& library, int index) : calls_(library, index) {}
 
   Result<SdpaPlan> make_plan(Graph graph) const;
+  Result<bool> plan_with(const Descriptor& config, SdpaPlan& made) const;
   // The heuristic's, the best first.
   Result<std::vector<Descriptor>> engine_configs(const DescribedGraph& graph) const;
   Result<bool> is_deterministic(const Descriptor& config) const;

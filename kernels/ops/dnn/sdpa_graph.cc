@@ -1,5 +1,7 @@
 #include "kernels/ops/dnn/sdpa_graph.h"
 
+#include <utility>
+
 namespace lockstep::dnn {
 
 namespace {

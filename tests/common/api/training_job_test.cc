@@ -243,6 +243,12 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
       {"/spec/train/precision", "", "spec.train.precision: found \"\", expected fp32 or bf16"},
       {"/spec/train/recompute", "all",
        "spec.train.recompute: found \"all\", expected none, ops or blocks"},
+      {"/spec/train/attention", "auto", "no error"},
+      {"/spec/train/attention", "cudnn",
+       "spec.train.attention: cudnn needs spec.gpusPerNode from 1 and spec.train.precision: bf16; "
+       "expected own or auto"},
+      {"/spec/train/attention", "flash",
+       "spec.train.attention: found \"flash\", expected own, cudnn or auto"},
       {"/spec/train/model/preset", "gpt5",
        "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m, "
        "gpt2-1.5b, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3.1-8b, "

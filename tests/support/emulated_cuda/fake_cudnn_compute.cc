@@ -1,5 +1,6 @@
 // The operations of a graph on the CPU: a virtual tensor is memory of its own, addressed by its
 // strides like any other, so that reshaping is what the library means by it.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>

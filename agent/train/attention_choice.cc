@@ -1,0 +1,158 @@
+#include "agent/train/attention_choice.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/train/random_fill.h"
+#include "common/api/worker_config.h"
+#include "common/base/log.h"
+#include "kernels/ops/dnn/dnn.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kBy[] = "the measurement of attention";
+
+// All that both passes read and write.
+struct Tensors {
+  Buffer qkv, out, lse, dout, dqkv, workspace;
+};
+
+Result<Tensors> make_tensors(Stream& stream, const AttentionShape& s, size_t workspace) {
+  const Device device = stream.device();
+  const auto rows = static_cast<size_t>(s.batch * s.sequence);
+  const size_t wide = rows * static_cast<size_t>(s.qkv_width()) * sizeof(Bf16);
+  const size_t narrow = rows * static_cast<size_t>(s.width()) * sizeof(Bf16);
+  Tensors t;
+  TRY_ASSIGN(t.qkv, Buffer::allocate(device, wide, kBy));
+  TRY_ASSIGN(t.dqkv, Buffer::allocate(device, wide, kBy));
+  TRY_ASSIGN(t.out, Buffer::allocate(device, narrow, kBy));
+  TRY_ASSIGN(t.dout, Buffer::allocate(device, narrow, kBy));
+  TRY_ASSIGN(t.lse,
+             Buffer::allocate(device, rows * static_cast<size_t>(s.heads) * sizeof(float), kBy));
+  TRY_ASSIGN(t.workspace, Buffer::allocate(device, workspace, kBy));
+  TRY(fill_random(stream, t.qkv, DType::kBf16));
+  TRY(fill_random(stream, t.dout, DType::kBf16));
+  return t;
+}
+
+void run_both_passes(const OpTable& ops, Stream& stream, const AttentionShape& shape,
+                     const Tensors& t, AttentionBy by) {
+  const auto view = [](const Buffer& buffer) { return View(buffer.data(), DType::kBf16); };
+  ops.attention_forward(stream, {.qkv = view(t.qkv),
+                                 .out = view(t.out),
+                                 .lse = t.lse.f32(),
+                                 .shape = shape,
+                                 .workspace = t.workspace.workspace(),
+                                 .by = by});
+  ops.attention_backward(stream, {.dout = view(t.dout),
+                                  .qkv = view(t.qkv),
+                                  .out = view(t.out),
+                                  .lse = t.lse.f32(),
+                                  .dqkv = view(t.dqkv),
+                                  .shape = shape,
+                                  .workspace = t.workspace.workspace(),
+                                  .by = by});
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// Bytes of workspace of cuDNN's.
+Result<size_t> prepare(const AttentionWish& wish) {
+  if (wish.device.type == DeviceType::kCpu) return unavailable("[cudnn] a GPU expected, got none");
+  if (wish.precision != Precision::kBf16) {
+    return unavailable("[cudnn] precision bf16 expected, got fp32");
+  }
+  return dnn::prepare_attention(wish.device, wish.shape);
+}
+
+// Rank 0, where every rank can.
+AttentionBy measured(const AttentionWish& wish, size_t workspace, const Clock& clock) {
+  const auto time = [&]() -> Result<AttentionTimes> {
+    TRY_ASSIGN(const OpTable* ops, device_ops(wish.device.type));
+    TRY_ASSIGN(Stream stream, Stream::create(wish.device));
+    return time_attention(*ops, stream, wish.shape, workspace, {}, clock);
+  };
+  const Result<AttentionTimes> times = time();
+  if (!times.ok()) {
+    log_info("attention by own kernels, cuDNN's could not be measured",
+             {{"reason", times.error().message}});
+    return AttentionBy::kOwn;
+  }
+  const AttentionBy by = times->cudnn < times->own ? AttentionBy::kCudnn : AttentionBy::kOwn;
+  log_info("attention measured", {{"by", name_of(by)},
+                                  {"ownSeconds", times->own},
+                                  {"cudnnSeconds", times->cudnn},
+                                  {"cudnnWorkspaceBytes", workspace}});
+  return by;
+}
+
+AttentionBy chosen(const AttentionWish& wish, size_t workspace, const Clock& clock) {
+  if (wish.setting == "cudnn") return AttentionBy::kCudnn;
+  for (const AttentionBy by : {AttentionBy::kOwn, AttentionBy::kCudnn}) {
+    if (wish.kept != name_of(by)) continue;
+    log_info("attention as it was chosen when this run began", {{"by", name_of(by)}});
+    return by;
+  }
+  return measured(wish, workspace, clock);
+}
+
+}  // namespace
+
+const char* name_of(AttentionBy by) {
+  return by == AttentionBy::kCudnn ? "cudnn" : "own";
+}
+
+Result<AttentionTimes> time_attention(const OpTable& ops, Stream& stream,
+                                      const AttentionShape& shape, size_t cudnn_workspace,
+                                      const AttentionRounds& rounds, const Clock& clock) {
+  const size_t own_workspace = attention_workspace(shape, stream.device().type);
+  TRY_ASSIGN(const Tensors tensors,
+             make_tensors(stream, shape, std::max(cudnn_workspace, own_workspace)));
+  const auto seconds_of = [&](AttentionBy by) -> Result<double> {
+    const TimePoint begin = clock.now();
+    for (int i = 0; i < rounds.times; ++i) run_both_passes(ops, stream, shape, tensors, by);
+    TRY(stream.synchronize());
+    return to_seconds(clock.now() - begin) / rounds.times;
+  };
+  std::vector<double> own, cudnn;
+  for (int round = 0; round <= rounds.rounds; ++round) {  // the first one to warm up
+    TRY_ASSIGN(const double own_seconds, seconds_of(AttentionBy::kOwn));
+    TRY_ASSIGN(const double cudnn_seconds, seconds_of(AttentionBy::kCudnn));
+    if (round == 0) continue;
+    own.push_back(own_seconds);
+    cudnn.push_back(cudnn_seconds);
+  }
+  return AttentionTimes{.own = median(std::move(own)), .cudnn = median(std::move(cudnn))};
+}
+
+Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& wish,
+                                     ExitReason& reason, const Clock& clock) {
+  if (wish.setting == "own") return AttentionBy::kOwn;
+  const Result<size_t> workspace = prepare(wish);
+  if (!workspace.ok()) {
+    log_info("attention by cuDNN is not to be had", {{"reason", workspace.error().message}});
+  }
+  const int64_t can = workspace.ok() ? 1 : 0;
+  TRY_ASSIGN(const std::vector<int64_t> able,
+             reason.note(kExitPeerLost, world.all_gather_value(can)));
+  const auto lacks = std::ranges::find(able, 0);
+  if (lacks != able.end()) {
+    if (wish.setting == "auto") return AttentionBy::kOwn;
+    const Error refused = invalid("spec.train.attention: cudnn expected of every rank, rank " +
+                                  std::to_string(lacks - able.begin()) +
+                                  " can't; its log says why, and own or auto would do");
+    return reason.note(kExitBadConfig, Result<AttentionBy>(refused));
+  }
+  const AttentionBy mine = world.rank() == 0 ? chosen(wish, *workspace, clock) : AttentionBy::kOwn;
+  TRY_ASSIGN(const std::vector<AttentionBy> all,
+             reason.note(kExitPeerLost, world.all_gather_value(mine)));
+  return all.front();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+
+#include "agent/comm/communicator.h"
+#include "agent/train/exit_reason.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/matmul.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep {
+
+// Seconds of one forward and one backward.
+struct AttentionTimes {
+  double own = 0;
+  double cudnn = 0;
+};
+struct AttentionRounds {
+  int rounds = 7;  // of which the median counts; own and cuDNN's in turn
+  int times = 4;   // in a round
+};
+// On random numbers in bf16, after dnn::prepare_attention() of the shape, which said
+// `cudnn_workspace`. The buffers are gone when it returns. kUnavailable where they can't be had, or
+// either fails.
+Result<AttentionTimes> time_attention(const OpTable& ops, Stream& stream,
+                                      const AttentionShape& shape, size_t cudnn_workspace,
+                                      const AttentionRounds& rounds, const Clock& clock);
+
+// spec.train.attention, and what it is to be carried out with.
+struct AttentionWish {
+  std::string setting;  // own, cudnn, auto
+  AttentionShape shape;
+  Device device;
+  Precision precision = Precision::kF32;
+  std::string
+      kept;  // of rank 0, with auto: what an earlier start of this run chose; empty: nothing
+};
+
+// Whose attention all ranks train with: the setting, or with `auto` what was kept, else cuDNN's
+// where every rank has it and rank 0 measures it to be faster, else our own. Which and why is in
+// rank 0's log, what a rank lacks in its own. A collective operation unless the setting is own.
+// kInvalid, by path, for cudnn where a rank can't.
+Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& wish,
+                                     ExitReason& reason, const Clock& clock);
+
+// "own", "cudnn": what is kept of a choice, and the setting.
+const char* name_of(AttentionBy by);
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+// Which attention a job trains with, on a device that the CPU plays with cuDNN.
+#include "agent/train/attention_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "agent/comm/make_communicator.h"
+#include "common/api/worker_config.h"
+#include "tests/support/emulated_cuda/fake_cudnn.h"
+
+namespace lockstep {
+namespace {
+
+using test::fake_cudnn;
+
+constexpr Device kCuda{DeviceType::kCuda, 0};
+
+// Looked at before and after each of the two in turn, it says that they took so long.
+class TurnsClock final : public Clock {
+ public:
+  TurnsClock(double own_seconds, double cudnn_seconds) : seconds_{own_seconds, cudnn_seconds} {}
+  TimePoint now() const override {
+    const size_t look = looks_++ % 4;
+    if (look % 2 == 1) now_ += from_seconds(seconds_[look / 2]);
+    return now_;
+  }
+  WallTime wall_now() const override { return {}; }
+
+ private:
+  std::array<double, 2> seconds_;
+  mutable size_t looks_ = 0;
+  mutable TimePoint now_;
+};
+
+class AttentionChoiceTest : public testing::Test {
+ protected:
+  void SetUp() override { fake_cudnn().reset(); }
+  void TearDown() override { fake_cudnn().reset(); }
+
+  // Of a shape of its own: what was prepared stays as long as the process.
+  AttentionWish wish(const std::string& setting) {
+    static int64_t sequence = 2;
+    return {
+        .setting = setting,
+        .shape = {.batch = 1, .sequence = ++sequence, .heads = 1, .head_dim = 64, .kv_heads = 1},
+        .device = kCuda,
+        .precision = Precision::kBf16};
+  }
+  Result<AttentionBy> choose(const AttentionWish& wish, const TurnsClock& clock = {1.0, 2.0}) {
+    return choose_attention(*world_.front(), wish, reason_, clock);
+  }
+
+  std::vector<std::unique_ptr<Communicator>> world_ = make_thread_world(1).value();
+  ExitReason reason_;
+};
+
+TEST_F(AttentionChoiceTest, IsTheSettingWithoutMeasuring) {
+  EXPECT_EQ(choose(wish("own")).value(), AttentionBy::kOwn);
+  EXPECT_EQ(fake_cudnn().calls, 0) << "nothing is loaded for nothing";
+  EXPECT_EQ(choose(wish("cudnn")).value(), AttentionBy::kCudnn);
+  EXPECT_EQ(fake_cudnn().executions, 0);
+}
+
+TEST_F(AttentionChoiceTest, ByAutoIsWhatIsMeasuredToBeFaster) {
+  EXPECT_EQ(choose(wish("auto"), {3.0, 2.0}).value(), AttentionBy::kCudnn);
+  EXPECT_EQ(choose(wish("auto"), {2.0, 3.0}).value(), AttentionBy::kOwn);
+  EXPECT_EQ(choose(wish("auto"), {2.0, 2.0}).value(), AttentionBy::kOwn);
+  EXPECT_GT(fake_cudnn().executions, 0);
+}
+
+TEST_F(AttentionChoiceTest, ByAutoIsOurOwnWhereTheMeasurementFails) {
+  const AttentionWish asked = wish("auto");
+  AttentionWish named = asked;
+  named.setting = "cudnn";
+  ASSERT_TRUE(choose(named).ok());
+  fake_cudnn().reset();
+  fake_cudnn().fail_at = 1;
+  EXPECT_EQ(choose(asked, {3.0, 2.0}).value(), AttentionBy::kOwn);
+}
+
+TEST_F(AttentionChoiceTest, MeasuresBothInTurnOnTheSameShape) {
+  const AttentionWish asked = wish("auto");
+  ASSERT_EQ(choose({.setting = "cudnn",
+                    .shape = asked.shape,
+                    .device = kCuda,
+                    .precision = Precision::kBf16})
+                .value(),
+            AttentionBy::kCudnn);
+  Stream stream = Stream::create(kCuda).value();
+  const TurnsClock clock(4.0, 1.0);
+  const Result<AttentionTimes> times = time_attention(
+      *device_ops(kCuda.type).value(), stream, asked.shape, 4096, {.rounds = 3, .times = 2}, clock);
+  ASSERT_TRUE(times.ok()) << times.error().message;
+  EXPECT_NEAR(times->own, 2.0, 1e-6);
+  EXPECT_NEAR(times->cudnn, 0.5, 1e-6);
+  EXPECT_EQ(fake_cudnn().executions, 16) << "4 rounds of 2 times both passes";
+}
+
+TEST_F(AttentionChoiceTest, ByAutoStaysWhatWasKept) {
+  AttentionWish asked = wish("auto");
+  asked.kept = "cudnn";
+  EXPECT_EQ(choose(asked).value(), AttentionBy::kCudnn);
+  asked.kept = "own";
+  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+  EXPECT_EQ(fake_cudnn().executions, 0);
+  asked.kept = "something else";
+  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+  EXPECT_GT(fake_cudnn().executions, 0) << "measured anew";
+}
+
+TEST_F(AttentionChoiceTest, ByAutoIsOurOwnWhereCudnnCanNot) {
+  fake_cudnn().engines = 0;
+  AttentionWish kept = wish("auto");
+  kept.kept = "cudnn";
+  EXPECT_EQ(choose(kept).value(), AttentionBy::kOwn) << "no engine";
+  fake_cudnn().reset();
+  AttentionWish asked = wish("auto");
+  asked.precision = Precision::kF32;
+  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+  asked = wish("auto");
+  asked.device = {};
+  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+  asked = wish("auto");
+  asked.shape.head_dim = 80;
+  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+}
+
+TEST_F(AttentionChoiceTest, ThatIsAskedForByNameIsRefusedWhereARankCanNot) {
+  AttentionWish asked = wish("cudnn");
+  asked.shape.head_dim = 80;
+  const Result<AttentionBy> by = choose(asked);
+  ASSERT_FALSE(by.ok());
+  EXPECT_EQ(by.error().code, Code::kInvalid);
+  EXPECT_NE(by.error().message.find("spec.train.attention: cudnn expected of every rank, rank 0"),
+            std::string::npos)
+      << by.error().message;
+  EXPECT_EQ(reason_.exit_code(), kExitBadConfig);
+}
+
+TEST_F(AttentionChoiceTest, IsRankZerosForAllRanks) {
+  std::vector<std::unique_ptr<Communicator>> world = make_thread_world(2).value();
+  AttentionWish first = wish("auto"), second = first;
+  first.kept = "cudnn";
+  second.kept = "own";
+  Result<AttentionBy> other = AttentionBy::kOwn;
+  const TurnsClock clock(1.0, 2.0);
+  std::jthread thread([&] {
+    ExitReason reason;
+    other = choose_attention(*world[1], second, reason, clock);
+  });
+  const Result<AttentionBy> mine = choose_attention(*world[0], first, reason_, clock);
+  thread.join();
+  EXPECT_EQ(mine.value(), AttentionBy::kCudnn);
+  EXPECT_EQ(other.value(), AttentionBy::kCudnn);
+}
+
+TEST_F(AttentionChoiceTest, IsOurOwnForAllWhereOneRankCanNot) {
+  std::vector<std::unique_ptr<Communicator>> world = make_thread_world(2).value();
+  const AttentionWish first = wish("auto");
+  AttentionWish second = first;
+  second.precision = Precision::kF32;
+  Result<AttentionBy> other = AttentionBy::kCudnn;
+  const TurnsClock clock(1.0, 2.0);
+  std::jthread thread([&] {
+    ExitReason reason;
+    other = choose_attention(*world[1], second, reason, clock);
+  });
+  const Result<AttentionBy> mine = choose_attention(*world[0], first, reason_, clock);
+  thread.join();
+  EXPECT_EQ(mine.value(), AttentionBy::kOwn);
+  EXPECT_EQ(other.value(), AttentionBy::kOwn);
+}
+
+}  // namespace
+}  // namespace lockstep
