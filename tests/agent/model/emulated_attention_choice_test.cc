@@ -14,10 +14,10 @@
 namespace lockstep {
 namespace {
 
-using test::fake_cudnn;
 using lockstep::testing::ArenaSink;
 using lockstep::testing::ArenaStore;
 using lockstep::testing::Text;
+using test::fake_cudnn;
 
 constexpr Device kCuda{DeviceType::kCuda, 0};
 constexpr int64_t kLayers = 2, kBatch = 2, kSequence = 8;
