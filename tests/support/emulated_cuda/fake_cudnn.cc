@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
 #include <set>
 
+#include "tests/support/emulated_cuda/emulated_device.h"
 #include "tests/support/emulated_cuda/fake_cudnn_object.h"
 
 namespace lockstep::test {
@@ -153,6 +157,33 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttribu
   return CUDNN_STATUS_SUCCESS;
 }
 
+// On the emulated device in the stream's turn, where what is wrong breaks the device; else, where
+// the test's tensors are the host's, at once.
+cudnnStatus_t issue(const std::function<cudnnStatus_t()>& work) {
+  const Status issued = emulated_cuda::issue(fake_cudnn().last_stream, [work](uint64_t) -> Status {
+    if (work() == CUDNN_STATUS_SUCCESS) return {};
+    return internal("[fake cudnn] a graph that can't be computed");
+  });
+  return issued.ok() ? CUDNN_STATUS_SUCCESS : work();
+}
+
+using Addresses = std::map<int64_t, void*>;
+
+// What is bound by value is read while the graph is issued: copies take its place. All are fp32.
+std::shared_ptr<const void> keep_values(const FakeDescriptor& graph, Addresses& addresses) {
+  auto values = std::make_shared<std::map<int64_t, float>>();
+  for (const auto* operation : graph.all<const FakeDescriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+    const FakeOperands o = operands_of(*operation);
+    for (const FakeDescriptor* tensor : {o.x, o.b, o.t}) {
+      if (tensor == nullptr || !is_by_value(*tensor)) continue;
+      const auto at = addresses.find(tensor->get<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID));
+      if (at == addresses.end() || at->second == nullptr || values->contains(at->first)) continue;
+      at->second = &(values->emplace(at->first, *static_cast<float*>(at->second)).first->second);
+    }
+  }
+  return values;
+}
+
 cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
   if (!begins("cudnnBackendExecute")) return CUDNN_STATUS_EXECUTION_FAILED;
   if (!is_usable(&real(plan)) || !is_usable(&real(pack))) {
@@ -164,11 +195,14 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackend
   const auto data = real(pack).all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   auto* workspace = real(pack).get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   if (ids.size() != data.size() || workspace == nullptr) return CUDNN_STATUS_BAD_PARAM;
-  std::memset(workspace, 0xFF, kWorkspaceBytes);
-  std::map<int64_t, void*> addresses;
+  Addresses addresses;
   for (size_t i = 0; i < ids.size(); ++i) addresses[ids[i]] = data[i];
   ++fake_cudnn().executions;
-  return compute(*config->graph, addresses);
+  const auto values = keep_values(*config->graph, addresses);
+  return issue([=, graph = config->graph] {
+    std::memset(workspace, 0xFF, kWorkspaceBytes);
+    return compute(*graph, addresses);
+  });
 }
 
 const char* error_string(cudnnStatus_t status) {
