@@ -16,8 +16,8 @@ SIZES = {"cuda": [{"preset": "gpt2-124m", "batch": 64, "context": 1024, "compile
          "cpu": [{"preset": "tiny", "batch": 4, "context": 16, "compile": ""}]}
 STEPS = {"cuda": {"warmup": 5, "steps": 20}, "cpu": {"warmup": 1, "steps": 5}}
 PEAK = {"cuda": 8192, "cpu": 64}  # edge of the products by which the device's peak is measured
-# Another way for us, once after the turns: as fast as it gets, at the price that another process may round otherwise.
-OTHER_OF_OURS = {"algorithms": "measured"}
+# Other ways for us, each once after the turns: with measured algorithms another process may round otherwise.
+OTHERS_OF_OURS = [{"algorithms": "measured"}]
 # Other ways for PyTorch to do the first model's step, of which the best is found.
 SETTINGS = {"cuda": [{"compile": "layers"}, {"compile": "full", "batch": 32, "accumulate": 2},
                      {"compile": "full", "batch": 16, "accumulate": 4}],
@@ -55,7 +55,7 @@ def row_of(size, mine, peers):
     row = {**size, "oursTokensPerSecond": statistics.median(rates), "oursLeast": min(rates), "oursMost": max(rates),
            "oursFirstStepSeconds": mine[0]["firstStepSeconds"], "oursBatch": mine[0]["batch"],
            "oursMemoryBytes": mine[0].get("memoryBytes"), "oursPartSeconds": mine[0].get("partSeconds"),
-           "ours": mine, "torch": peers}
+           "ours": mine, "torch": peers, "oursOthers": []}
     if peers:
         rates = [one["tokensPerSecond"] for one in peers]
         row.update(torchTokensPerSecond=statistics.median(rates), torchLeast=min(rates), torchMost=max(rates),
@@ -89,15 +89,19 @@ def line_of(row):
     return text
 
 
+def named(change):
+    return ", ".join(f"{key} {value}" for key, value in change.items())
+
+
 def more_of(row):
     """The step by its parts, and ours with other settings, as far as there are any."""
     lines = []
     if row["oursPartSeconds"]:
         lines.append(f"  {row['preset']} step by part: " + ", ".join(
             f"{name} {seconds * 1e3:.2f} ms" for name, seconds in row["oursPartSeconds"].items()))
-    if "oursOther" in row:
-        named = ", ".join(f"{key} {value}" for key, value in OTHER_OF_OURS.items())
-        lines.append(f"  {row['preset']} ours with {named}: {row['oursOther']['tokensPerSecond']:,.0f} tok/s")
+    for other in row["oursOthers"]:
+        change = {key: value for key, value in other.items() if key != "tokensPerSecond"}
+        lines.append(f"  {row['preset']} ours with {named(change)}: {other['tokensPerSecond']:,.0f} tok/s")
     return lines
 
 
@@ -139,12 +143,12 @@ class Measurement:
         if not mine:
             return
         self.rows.append(row_of(size, mine, peers))
-        if self.check.device == "cuda":
-            outcome, values = ours(self.check, size, OTHER_OF_OURS)
+        for change in OTHERS_OF_OURS if self.check.device == "cuda" else []:
+            outcome, values = ours(self.check, size, change)
             if values is None:
-                self.note(size, f"ours with {OTHER_OF_OURS}", outcome)
+                self.note(size, f"ours with {named(change)}", outcome)
             else:
-                self.rows[-1]["oursOther"] = {**OTHER_OF_OURS, "tokensPerSecond": values["tokensPerSecond"]}
+                self.rows[-1]["oursOthers"].append({**change, "tokensPerSecond": values["tokensPerSecond"]})
 
     def all(self, sizes):
         for size in sizes:
@@ -195,8 +199,8 @@ def settings(check):
     best = max(measured, key=lambda row: row["tokensPerSecond"])
     usual = next((row for row in measured if row is rows[0]), None)
     gain = f", {best['tokensPerSecond'] / usual['tokensPerSecond']:.3f} x what was compared with" if usual else ""
-    named = ", ".join(f"{key} {value}" for key, value in best.items() if key in first or key == "accumulate")
-    return Finding(CUT if cut else PASSED, f"of {len(measured)} settings the best is {named or 'the usual one'}{gain}",
+    change = named({key: value for key, value in best.items() if key in first or key == "accumulate"})
+    return Finding(CUT if cut else PASSED, f"of {len(measured)} settings the best is {change or 'the usual one'}{gain}",
                    values)
 
 
