@@ -17,7 +17,7 @@ SIZES = {"cuda": [{"preset": "gpt2-124m", "batch": 64, "context": 1024, "compile
 STEPS = {"cuda": {"warmup": 5, "steps": 20}, "cpu": {"warmup": 1, "steps": 5}}
 PEAK = {"cuda": 8192, "cpu": 64}  # edge of the products by which the device's peak is measured
 # Other ways for us, each once after the turns: with measured algorithms another process may round otherwise.
-OTHERS_OF_OURS = [{"algorithms": "measured"}]
+OTHERS_OF_OURS = [{"algorithms": "measured"}, {"attention": "cudnn"}]
 # Other ways for PyTorch to do the first model's step, of which the best is found.
 SETTINGS = {"cuda": [{"compile": "layers"}, {"compile": "full", "batch": 32, "accumulate": 2},
                      {"compile": "full", "batch": 16, "accumulate": 4}],

@@ -76,8 +76,6 @@ OpCase embedding(const EmbeddingSizes& s) {
   c.gradients = {{"table", true}, {"positions", true}};
   c.workspace_bytes =
       embedding_backward_workspace({rows, s.vocabulary}, s.width, DeviceType::kCuda);
-  c.forward_bytes = 12.0 * static_cast<double>(rows * s.width);
-  c.backward_bytes = c.forward_bytes;
   c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.embedding_forward(stream, {.tokens = t.ints_at("tokens"),
                                    .token_table = t.at("table"),
@@ -122,8 +120,6 @@ OpCase gelu(int64_t count) {
   c.activations = {"x", "y"};
   c.loss_outputs = {"y"};
   c.gradients = {{"x"}};
-  c.forward_bytes = 8.0 * static_cast<double>(count);
-  c.backward_bytes = 12.0 * static_cast<double>(count);
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.gelu_forward(stream, {.x = t.at("x"), .y = t.at("y"), .count = count});
   };
@@ -150,12 +146,6 @@ OpCase attention(const AttentionShape& s, AttentionBy by) {
   c.loss_outputs = {"out"};
   c.gradients = {{"qkv"}};
   c.tolerance = 5e-6;
-  // The causal half of two products, then of five.
-  c.forward_flops = 2.0 * static_cast<double>(rows * (s.sequence + 1) * width);
-  c.backward_flops = 2.5 * c.forward_flops;
-  // qkv and out; then dout, out and qkv in, dqkv out.
-  c.forward_bytes = 4.0 * static_cast<double>(rows * (s.qkv_width() + width));
-  c.backward_bytes = 8.0 * static_cast<double>(rows * (s.qkv_width() + width));
   // Probabilities and their gradients are rounded too.
   c.activations = {"qkv", "out"};
   c.bf16_tolerance = 1.0 / 64.0;

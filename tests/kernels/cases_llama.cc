@@ -43,8 +43,6 @@ OpCase swiglu(const SwigluSizes& s) {
   c.outputs = {{"y", count}};
   c.loss_outputs = {"y"};
   c.gradients = {{"gate_up"}};
-  c.forward_bytes = 12.0 * static_cast<double>(count);
-  c.backward_bytes = 20.0 * static_cast<double>(count);
   c.forward = [s](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.swiglu_forward(
         stream, {.gate_up = t.at("gate_up"), .y = t.at("y"), .rows = s.rows, .width = s.width});
@@ -77,9 +75,6 @@ OpCase rotary(const AttentionShape& s) {
   c.activations = {"qkv", "turned"};
   c.loss_outputs = {"turned"};
   c.gradients = {{"qkv"}};
-  const double turned = static_cast<double>(s.batch * s.sequence * (s.width() + s.kv_width()));
-  c.forward_bytes = 8.0 * turned;
-  c.backward_bytes = c.forward_bytes;
   const auto copy_and_turn = [s, count](const OpTable& ops, Stream& stream, Tensors& t,
                                         const std::string& from, const std::string& to) {
     ops.scale(stream, {.x = t.at(from), .out = t.at(to), .count = count});

@@ -66,14 +66,6 @@ OpCase matmul(const MatmulSizes& s) {
   c.bf16_tolerance = s.gelu ? 1.0 / 64.0 : s.bias ? 1.0 / 128.0 : 1.0 / 256.0;
   c.bf16_gradient_tolerance = s.gelu ? 1.0 / 64.0 : 1.0 / 128.0;
   c.any_threads = false;
-  c.forward_flops = 2.0 * static_cast<double>(m * n * k);
-  c.backward_flops = 2.0 * c.forward_flops;
-  // x, weight and y, with GELU also what it was applied to; then dy and x twice, weight, dx, and
-  // the gradient of the weight that is added to.
-  const auto x_count = static_cast<double>(m * k), y_count = static_cast<double>(m * n);
-  const auto weight_count = static_cast<double>(n * k);
-  c.forward_bytes = 4.0 * (x_count + weight_count + (s.gelu ? 2.0 : 1.0) * y_count);
-  c.backward_bytes = 4.0 * (2.0 * y_count + (s.gelu ? 3.0 : 2.0) * x_count + 3.0 * weight_count);
   for (const DeviceType type : {DeviceType::kCpu, DeviceType::kCuda}) {
     c.workspace_bytes =
         std::max({c.workspace_bytes, matmul_forward_workspace(s.shape, s.precision, type),

@@ -78,8 +78,6 @@ OpCase norm(const std::string& name, const LayerNormSizes& s) {
   c.bf16_gradient_tolerance = s.residual ? 1.0 / 16.0 : 1.0 / 128.0;
   // dx of one column is a difference of equals, in layer norm times 1/sqrt(epsilon).
   if (s.width == 1) c.gradient_tolerance = 1e-3;
-  c.forward_bytes = (s.residual ? 16.0 : 8.0) * static_cast<double>(count);
-  c.backward_bytes = (s.residual ? 16.0 : 12.0) * static_cast<double>(count);
   return c;
 }
 

@@ -150,15 +150,13 @@ std::string joined(const std::vector<int64_t>& counts) {
   return result;
 }
 
-// `bytes`: how many of each element must move.
-OpCase elementwise(const std::string& name, int64_t count, double bytes) {
+OpCase elementwise(const std::string& name, int64_t count) {
   OpCase c;
   c.name = name + " n=" + std::to_string(count);
   c.inputs = {{"x", count}};
   c.outputs = {{"out", count}};
   c.activations = {"x", "y", "out"};
   c.tolerance = 1e-6;
-  c.forward_bytes = bytes * static_cast<double>(count);
   return c;
 }
 
@@ -175,8 +173,6 @@ OpCase classifier(const ClassifierSizes& s) {
   c.loss_outputs = {"losses"};
   c.loss_weight = kLossScale;
   c.gradients = {{"logits"}};
-  c.forward_bytes = 4.0 * static_cast<double>(s.rows * s.columns);
-  c.backward_bytes = 2.0 * c.forward_bytes;
   const auto run = [s](const OpTable& ops, Stream& stream, Tensors& t, const std::string& logits,
                        bool gradient) {
     if (s.shards > 0) {
@@ -212,7 +208,6 @@ OpCase adamw(const AdamWSizes& s) {
            (s.copies ? " copies" : "") + (s.rounding_seed ? " rounded stochastically" : "");
   c.inputs = {{"p", total}, {"g", total}, {"m", total}, {"v", total, 0.01f, 1.0f}};
   c.outputs = {{"new_p", total}, {"new_m", total}, {"new_v", total}};
-  c.forward_bytes = (s.copies ? 30.0 : 28.0) * static_cast<double>(total);
   const float device_scale = s.device_scale ? 0.25f : 1.0f;
   if (s.device_scale) c.inputs.push_back({"scale", 1, device_scale, device_scale});
   if (s.copies) c.outputs.push_back({"copy", total});
@@ -307,7 +302,6 @@ OpCase loss_sum(int64_t count) {
   c.outputs = {{"sum", 1}};
   c.double_outputs = {"sum"};
   c.tolerance = 1e-7;
-  c.forward_bytes = 4.0 * static_cast<double>(count);
   // Twice, since it adds.
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     t.put_doubles("sum", {0.5});
@@ -335,7 +329,6 @@ OpCase squared_norm(const std::vector<int64_t>& counts) {
   c.double_outputs = {"sum"};
   c.tolerance = 1e-7;
   c.workspace_bytes = kSquaredNormWorkspace;
-  c.forward_bytes = 4.0 * static_cast<double>(total);
   c.forward = [counts](const OpTable& ops, Stream& stream, Tensors& t) {
     std::vector<FlatTensor> tensors;
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -356,7 +349,7 @@ OpCase squared_norm(const std::vector<int64_t>& counts) {
 }
 
 OpCase scale(int64_t count) {
-  OpCase c = elementwise("scale", count, 8.0);
+  OpCase c = elementwise("scale", count);
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.scale(stream, {.x = t.at("x"), .out = t.at("out"), .count = count, .factor = 0.3f});
   };
@@ -367,7 +360,7 @@ OpCase scale(int64_t count) {
 }
 
 OpCase add(int64_t count) {
-  OpCase c = elementwise("add", count, 12.0);
+  OpCase c = elementwise("add", count);
   c.inputs.push_back({"y", count});
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.add(stream, {.a = t.at("x"), .b = t.at("y"), .out = t.at("out"), .count = count});
@@ -380,7 +373,7 @@ OpCase add(int64_t count) {
 }
 
 OpCase fill(int64_t count) {
-  OpCase c = elementwise("fill", count, 4.0);
+  OpCase c = elementwise("fill", count);
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.fill(stream, {.out = t.at("out"), .count = count, .value = -2.5f});
   };
@@ -389,7 +382,7 @@ OpCase fill(int64_t count) {
 }
 
 OpCase cast_through_bf16(int64_t count) {
-  OpCase c = elementwise("cast to bf16 and back", count, 12.0);
+  OpCase c = elementwise("cast to bf16 and back", count);
   c.activations = {};
   c.tolerance = 1.0 / 256.0;  // half of the last of 8 bits
   c.workspace_bytes = static_cast<size_t>(count) * sizeof(Bf16);

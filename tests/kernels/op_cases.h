@@ -132,11 +132,6 @@ struct OpCase {
   double bf16_gradient_tolerance = 1.0 / 128.0;
   // The same bits for any number of threads; the library's products promise it for one number only.
   bool any_threads = true;
-  // For benchmarks: operations, and bytes of memory that must move in fp32.
-  double forward_flops = 0.0;
-  double backward_flops = 0.0;
-  double forward_bytes = 0.0;
-  double backward_bytes = 0.0;
 };
 
 struct LayerNormSizes {
