@@ -10,6 +10,7 @@
 #include "kernels/device/cuda/intrinsics.cuh"
 #include "kernels/device/cuda/launch.cuh"
 #include "tests/kernels/op_checks.h"
+#include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep::test {
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "agent/train/data/device_tokens.h"
@@ -23,7 +24,8 @@ void read_in_turn(Stream& stream, const T* from, std::vector<T>& to) {
 
 TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
   constexpr int64_t kRows = 2, kBatches = 6;
-  constexpr size_t kTokens = kRows * kTinyContext;
+  constexpr size_t kTokens = kRows * kContext;
+  constexpr size_t kSlotBytes = 2 * kTokens * sizeof(int32_t);  // tokens and targets
   TemporaryFolder folder;
   std::string text(4000, '\0');
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i % 251);
@@ -35,7 +37,10 @@ TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
     emulated_cuda::set_seed(seed);
     Stream compute = Stream::create(kEmulated).value();
     BatchLoader loader(source, split, options), expected(source, split, options);
-    const auto feed = TokenFeed::create(loader, compute, kTokens).value();
+    std::array<Buffer, 2> slots;
+    for (Buffer& slot : slots) slot = Buffer::allocate(kCuda, kSlotBytes).value();
+    const auto feed =
+        TokenFeed::create(loader, compute, {slots[0].workspace(), slots[1].workspace()}).value();
     std::vector<std::vector<int32_t>> tokens(kBatches, std::vector<int32_t>(kTokens)),
         targets = tokens;
     for (size_t i = 0; i < kBatches; ++i) {

@@ -16,40 +16,17 @@ using emulated_cuda::EmulatedDevice;
 
 namespace {
 
-constexpr size_t kAlignment = 256;
-constexpr size_t kPinnedAlignment = 64;
-// As a small GPU's; what is asked for beyond it is refused as there.
-constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
-
-struct Handle {};
-
-struct EventHandle {
-  bool is_timed = false;
-  std::optional<EventClock::time_point> passed_at;  // since the last record()
-};
-
-EventHandle& event_of(void* event) {
-  return *static_cast<EventHandle*>(event);
-}
-
-// What a real device's twin calls first.
-Status expect_device(int index) {
-  if (index == 0) return {};
+Result<EmulatedDevice*> device_of(int index) {
+  Result<EmulatedDevice*> device = device_at(index);
+  if (device.ok()) return device;
+  // What a real device's twin calls first.
   return call_error({"cudaSetDevice(index)", __FILE__, __LINE__, {DeviceType::kCuda, index}},
-                    "one device alone");
+                    device.error().message);
 }
 
-using emulated_cuda::MemoryKind;
-
-Result<void*> allocate_filled(size_t bytes, MemoryKind kind, int fill, const MemoryWish& wish) {
-  const size_t alignment = kind == MemoryKind::kDevice ? kAlignment : kPinnedAlignment;
-  void* data = nullptr;
-  if (bytes > kMemoryBytes || posix_memalign(&data, alignment, bytes) != 0) {
-    return out_of_memory(wish);
-  }
-  std::memset(data, fill, bytes);
-  emulated_cuda::note_allocation(data, bytes, kind);
-  return data;
+// Of a stream or an event.
+EmulatedDevice& owner_of(void* handle) {
+  return *device_at(emulated_cuda::index_of_handle(handle)).value();
 }
 
 }  // namespace
@@ -59,7 +36,7 @@ int device_count() {
 }
 
 Result<DeviceInfo> describe(int index) {
-  if (!device_at(index, "describe").ok()) {
+  if (!device_of(index).ok()) {
     return not_found("[describe] a CUDA device below " + std::to_string(device_count()) + ", got " +
                      std::to_string(index));
   }
@@ -72,8 +49,8 @@ Result<DeviceInfo> describe(int index) {
 }
 
 Result<DeviceMemory> memory_of(int index) {
-  TRY(expect_device(index));
-  return DeviceMemory{.free_bytes = kMemoryBytes, .total_bytes = kMemoryBytes};
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->memory();
 }
 
 Result<PeerAccess> peer_access(int, int) {
@@ -81,77 +58,71 @@ Result<PeerAccess> peer_access(int, int) {
 }
 
 Result<void*> create_stream(int index) {
-  TRY(expect_device(index));
-  return static_cast<void*>(new Handle);
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->create_stream();
 }
 
 void destroy_stream(void* stream) {
   owner_of(stream).destroy_stream(stream);
 }
 
-Status synchronize(int index, void*) {
-  return expect_device(index);
+Status synchronize(int index, void* stream) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->synchronize(stream);
 }
 
 Result<void*> create_event(int index, bool is_timed) {
-  TRY(expect_device(index));
-  return static_cast<void*>(new EventHandle{.is_timed = is_timed, .passed_at = {}});
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->create_event(is_timed);
 }
 
 void destroy_event(void* event) {
   owner_of(event).destroy_event(event);
 }
 
-Status record(int index, void* event, void*) {
-  TRY(expect_device(index));
-  event_of(event).passed_at = EventClock::now();
-  return {};
+Status record(int index, void* event, void* stream) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->record(event, stream);
 }
 
-Status delay(int index, void*, void*) {
-  return expect_device(index);
+Status delay(int index, void* event, void* stream) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->delay(event, stream);
 }
 
-Result<bool> passed(int index, void*) {
-  TRY(expect_device(index));
-  return true;
+Result<bool> passed(int index, void* event) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->passed(event);
 }
 
-Status synchronize_event(int index, void*) {
-  return expect_device(index);
+Status synchronize_event(int index, void* event) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->synchronize_event(event);
 }
 
 Result<double> elapsed(int index, const EventPair& events) {
-  TRY(expect_device(index));
-  for (const void* event : {events.from, events.to}) {
-    const auto& one = *static_cast<const EventHandle*>(event);
-    if (one.is_timed && one.passed_at.has_value()) continue;
-    return call_error({"elapsed", __FILE__, __LINE__, {DeviceType::kCuda, index}},
-                      one.is_timed ? "an event that was never recorded" : "an event without time");
-  }
-  return std::chrono::duration<double>(*event_of(events.to).passed_at -
-                                       *event_of(events.from).passed_at)
-      .count();
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  return device->elapsed(events);
 }
 
 Result<void*> allocate(int index, size_t bytes, std::string_view by) {
-  TRY(expect_device(index));
-  return allocate_filled(bytes, kAlignment, 0,
-                         {.device = {DeviceType::kCuda, index},
-                          .bytes = bytes,
-                          .by = by,
-                          .free_bytes = kMemoryBytes,
-                          .total_bytes = kMemoryBytes});
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(void* const data, device->allocate(bytes, by));
+  emulated_cuda::note_allocation(data, bytes, MemoryKind::kDevice);
+  return data;
 }
 
 void release(int, void* data) {
   emulated_cuda::note_release(data);
-  std::free(data);
+  device_of(index).value()->release(data);
 }
 
 Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by) {
-  TRY(expect_device(index));
-  return allocate_filled(bytes, 64, 0xFF, {.device = {}, .bytes = bytes, .by = by});
+  TRY(device_of(index));
+  void* data = emulated_cuda::allocate_pinned(bytes);
+  if (data == nullptr) return out_of_memory({.device = {}, .bytes = bytes, .by = by});
+  emulated_cuda::note_allocation(data, bytes, MemoryKind::kPinned);
+  return data;
 }
 
 void release_pinned(void* data) {
@@ -159,12 +130,13 @@ void release_pinned(void* data) {
   std::free(data);
 }
 
-Status copy(int index, void*, const CopyArgs& args) {
-  TRY(expect_device(index));
+Status copy(int index, void* stream, const CopyArgs& args) {
+  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
   if (args.to == nullptr || args.from == nullptr) {
     return call_error({"cudaMemcpyAsync", __FILE__, __LINE__, {DeviceType::kCuda, index}},
                       "a null pointer");
   }
+  TRY(device->copy(stream, args));
   emulated_cuda::note_copy(args.to, args.from, args.bytes);
   std::memmove(args.to, args.from, args.bytes);
   return {};

@@ -2,10 +2,9 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
-
-#include "kernels/device/device_words.h"
 
 namespace lockstep::emulated_cuda {
 
@@ -46,9 +45,8 @@ Result<EmulatedDevice*> device_at(int index) {
   const std::lock_guard lock(devices.mutex);
   const auto count = static_cast<int>(devices.all.size());
   if (index >= 0 && index < count) return devices.all[static_cast<size_t>(index)].get();
-  // What a real device's twin calls first.
-  return call_error({"cudaSetDevice(index)", __FILE__, __LINE__, {DeviceType::kCuda, index}},
-                    "device numbers below " + std::to_string(count) + " alone");
+  return not_found("[emulated cuda] a device below " + std::to_string(count) + ", got " +
+                   std::to_string(index));
 }
 
 void set_device_count(int count) {
@@ -76,6 +74,13 @@ void reset_devices() {
 Status issue(void* stream, Work work) {
   EmulatedDevice* device = device_of(stream);
   return device == nullptr ? Status(no_stream()) : device->issue(stream, std::move(work));
+}
+
+Status run(void* stream, Work work) {
+  EmulatedDevice* device = device_of(stream);
+  if (device == nullptr || !device->has(stream)) return work(0);
+  TRY(device->issue(stream, std::move(work)));
+  return device->synchronize(stream);
 }
 
 Status issue_beside(void* stream, std::function<void()> work) {

@@ -12,6 +12,8 @@ namespace lockstep::emulated_cuda {
 // These issue on a stream. kInvalid for none, kUnavailable for one that was destroyed; what broke
 // the device.
 Status issue(void* stream, Work work);
+// The same, and waits until it is done. What is no stream of these devices has it done at once.
+Status run(void* stream, Work work);
 // Work that waits for others than this device, as a collective's kernel does: in its turn it is
 // called on a thread of its own, and other streams go on meanwhile. The device's memory can be
 // touched by all threads until it returns.
@@ -25,7 +27,7 @@ void set_device_count(int count);
 void reset_devices();
 
 int device_count();
-// kUnavailable where there is none of that index. It is never destroyed.
+// kNotFound where there is none of that index. It is never destroyed.
 Result<EmulatedDevice*> device_at(int index);
 
 }  // namespace lockstep::emulated_cuda

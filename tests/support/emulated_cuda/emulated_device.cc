@@ -177,6 +177,11 @@ void EmulatedDevice::destroy_stream(void* stream) {
   at->second.is_destroyed = true;
 }
 
+bool EmulatedDevice::has(void* stream) {
+  const Lock lock(mutex_);
+  return queues_.contains(stream);
+}
+
 Status EmulatedDevice::synchronize(void* stream) {
   Lock lock(mutex_);
   TRY_ASSIGN(Queue* const queue, queue_of(stream));
@@ -320,7 +325,6 @@ Result<EmulatedDevice::Place> EmulatedDevice::place_of(const void* data, size_t 
 Status EmulatedDevice::copy(void* stream, const CopyArgs& args) {
   Lock lock(mutex_);
   TRY_ASSIGN(Queue* const queue, queue_of(stream));
-  if (args.to == nullptr || args.from == nullptr) return wrong("copy", "a null pointer");
   TRY_ASSIGN(const Place to, place_of(args.to, args.bytes));
   TRY_ASSIGN(const Place from, place_of(args.from, args.bytes));
   const bool is_pageable = to == Place::kPageable || from == Place::kPageable;

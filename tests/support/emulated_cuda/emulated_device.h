@@ -57,6 +57,7 @@ class EmulatedDevice {
 
   Result<void*> create_stream();
   void destroy_stream(void* stream);
+  bool has(void* stream);
   Status synchronize(void* stream);
 
   Result<void*> create_event(bool is_timed);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <set>
 
-#include "tests/support/emulated_cuda/emulated_device.h"
+#include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/fake_cudnn_object.h"
 
 namespace lockstep::test {
@@ -195,14 +195,17 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackend
   const auto data = real(pack).all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   auto* workspace = real(pack).get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   if (ids.size() != data.size() || workspace == nullptr) return CUDNN_STATUS_BAD_PARAM;
-  Addresses addresses;
+  std::map<int64_t, void*> addresses;
   for (size_t i = 0; i < ids.size(); ++i) addresses[ids[i]] = data[i];
   ++fake_cudnn().executions;
-  const auto values = keep_values(*config->graph, addresses);
-  return issue([=, graph = config->graph] {
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  const auto graph = [&](uint64_t) {
     std::memset(workspace, 0xFF, kWorkspaceBytes);
-    return compute(*graph, addresses);
-  });
+    status = compute(*config->graph, addresses);
+    return Status();
+  };
+  const Status done = emulated_cuda::run(fake_cudnn().last_stream, graph);
+  return done.ok() ? status : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 const char* error_string(cudnnStatus_t status) {
