@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/fake_cudnn_object.h"
@@ -198,8 +199,8 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackend
   std::map<int64_t, void*> addresses;
   for (size_t i = 0; i < ids.size(); ++i) addresses[ids[i]] = data[i];
   ++fake_cudnn().executions;
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-  const auto graph = [&](uint64_t) {
+  auto values = keep_values(*config->graph, addresses);
+  return issue([workspace, addresses, graph = config->graph, values = std::move(values)] {
     std::memset(workspace, 0xFF, kWorkspaceBytes);
     status = compute(*config->graph, addresses);
     return Status();
