@@ -318,8 +318,7 @@ struct Schema<TrainSpec> {
     visit(Field{.name = "recompute",
                 .meaning = "What backward computes again instead of having it kept, to save "
                            "memory: what norms and GELU give, or whole blocks of the model but "
-                           "their inputs. The results are the same, on GPUs with bf16 but for "
-                           "the last bits.",
+                           "their inputs. The results are the same.",
                 .choices = "none ops blocks"},
           &TrainSpec::recompute);
     visit(Field{.name = "attention",

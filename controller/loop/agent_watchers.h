@@ -38,13 +38,6 @@ struct AgentWatchOptions {
                      .max = std::chrono::seconds(5),
                      .jitter = 0.5,
                      .reset_after = std::chrono::seconds(5)};
-
-  // Of one long poll where so many agents are watched, in whole seconds: a third of `silence` or
-  // 10, and more for many agents, up to two thirds.
-  Duration poll_wait(size_t agents) const;
-  // An agent that hasn't answered for so long, four fifths of `silence`, is silent: longer than a
-  // poll, and early enough for suspect_self() to count it before its pod is given up.
-  Duration silent_after() const { return silence * 4 / 5; }
 };
 
 // Long polls of the agents of all running jobs, one open request an agent, and what they said last.

@@ -113,7 +113,7 @@ TEST(InstalledCublasLt, TakesAllThatIsSetOnDescriptorsLayoutsAndPreferences) {
   auto made = CublasLt::create(library, 0);
   ASSERT_TRUE(made.ok());
 
-  alignas(256) static Bf16 x[1], weight[1], bias[1], y[1], pre[1];
+  alignas(256) static Bf16 x[1], weight[1], bias[128], y[1], pre[128];
   const MatmulForward args{.x = x,
                            .weight = weight,
                            .bias = bias,

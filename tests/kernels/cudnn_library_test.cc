@@ -100,6 +100,7 @@ class InstalledCudnn : public testing::Test {
   void SetUp() override {
     const Result<const CudnnLibrary*> installed = load_cudnn();
     if (!installed.ok()) GTEST_SKIP() << installed.error().message;
+    if ((*installed)->version() < 91600) GTEST_SKIP() << "cuDNN " << (*installed)->version();
     if (::dlopen("libcuda.so", RTLD_NOW) == nullptr) GTEST_SKIP() << ::dlerror();
     told = Told();
     told.real = *installed;
