@@ -158,31 +158,4 @@ Status Gpt::Impl::grow(const Growth& growth, size_t bytes) {
   return {};
 }
 
-size_t Gpt::Impl::workspace_bytes(const ActivationShape& shape) const {
-  const bool train = shape.mode == PassMode::kTrain;
-  const DeviceType device = stream.device().type;
-  const int64_t width = options.config.width;
-  const int64_t rows = shape.rows();
-  std::vector<MatmulShape> products{{rows, local_qkv(), width},
-                                    {rows, width, local_width()},
-                                    {rows, local_hidden_in(), width},
-                                    {rows, width, local_hidden()}};
-  if (has_head()) {
-    const int64_t chunk = head_rows(options.config, shard, shape.rows(), activations);
-    products.push_back({chunk, local_vocabulary(), width});
-  }
-  const AttentionShape heads = attention_shape(shape.batch, shape.sequence);
-  size_t bytes = attention_workspace(heads, device);
-  if (heads == options.attention.shape) bytes = std::max(bytes, options.attention.workspace_bytes);
-  for (const MatmulShape& product : products) {
-    bytes = std::max(bytes, matmul_forward_workspace(product, options.precision, device));
-    if (!train) continue;
-    bytes = std::max(bytes, matmul_backward_workspace(product, options.precision, device));
-  }
-  if (!train) return bytes;
-  bytes = std::max(bytes, embedding_backward_workspace({rows, local_vocabulary()}, width, device));
-  return std::max(bytes, is_llama() ? rmsnorm_backward_workspace(width, device)
-                                    : layernorm_backward_workspace(width, device));
-}
-
 }  // namespace lockstep

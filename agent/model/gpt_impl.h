@@ -156,12 +156,11 @@ class Gpt::Impl {
     return shard_attention(options.config, shard, batch.input().batch, batch.input().sequence);
   }
   ClassifierShape classifier_shape(const Chunk& chunk) const;
-  AttentionShape attention_shape(int64_t batch, int64_t sequence) const;
+  Status reserve_angles(int64_t positions);
   AttentionBy attention_by(const MicroBatch& batch) const {
     const AttentionChoice& choice = options.attention;
     return attention_shape(batch) == choice.shape ? choice.by : AttentionBy::kOwn;
   }
-  Status reserve_rotary(int64_t positions);
 
   bool is_llama() const { return options.config.family == Family::kLlama; }
   bool has_head() const { return lockstep::has_head(options.stage, options.config); }

@@ -34,8 +34,12 @@ struct Operations {
   size_t workspace() const {
     const bool train = shape.mode == PassMode::kTrain;
     const int64_t width = options.config.width;
-    size_t bytes = attention_workspace(
-        shard_attention(options.config, shard, shape.batch, shape.sequence), device);
+    const AttentionShape heads =
+        shard_attention(options.config, shard, shape.batch, shape.sequence);
+    size_t bytes = attention_workspace(heads, device);
+    if (heads == options.attention.shape) {
+      bytes = std::max(bytes, options.attention.workspace_bytes);
+    }
     for (const MatmulShape& product : products()) {
       bytes = std::max(bytes, matmul_forward_workspace(product, options.precision, device));
       if (!train) continue;
@@ -43,7 +47,7 @@ struct Operations {
     }
     if (!train) return bytes;
     bytes =
-        std::max(bytes, embedding_backward_workspace({shape.rows(), vocabulary(), width}, device));
+        std::max(bytes, embedding_backward_workspace({shape.rows(), vocabulary()}, width, device));
     return std::max(bytes, is_llama() ? rmsnorm_backward_workspace(width, device)
                                       : layernorm_backward_workspace(width, device));
   }
@@ -58,6 +62,10 @@ AttentionShape shard_attention(const ModelConfig& config, const TensorShard& sha
           .heads = config.heads / shard.size,
           .head_dim = config.head_dim(),
           .kv_heads = config.kv_head_count() / shard.size};
+}
+
+AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t sequence) {
+  return shard_attention(config, {}, batch, sequence);
 }
 
 size_t angle_bytes(const ModelConfig& config, int64_t positions) {

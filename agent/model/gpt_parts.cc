@@ -141,19 +141,4 @@ Status Gpt::Impl::reserve_angles(int64_t positions) {
   return {};
 }
 
-AttentionShape Gpt::Impl::attention_shape(int64_t batch, int64_t sequence) const {
-  AttentionShape shape = lockstep::attention_shape(options.config, batch, sequence);
-  shape.heads /= shard.size;
-  shape.kv_heads /= shard.size;
-  return shape;
-}
-
-AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t sequence) {
-  return {.batch = batch,
-          .sequence = sequence,
-          .heads = config.heads,
-          .head_dim = config.head_dim(),
-          .kv_heads = config.kv_head_count()};
-}
-
 }  // namespace lockstep

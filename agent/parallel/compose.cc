@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "agent/model/generate.h"
+#include "agent/model/init.h"
 #include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep {
@@ -28,11 +30,12 @@ enum Part : size_t {
 };
 
 // What a rank has: the whole model.
-GptOptions model_options(const ComposeOptions& options) {
+GptOptions model_options(const ComposeOptions& options, const AttentionChoice& attention) {
   return {.config = options.config,
           .stage = whole_model(options.config),
           .precision = options.precision,
-          .recompute = options.recompute};
+          .recompute = options.recompute,
+          .attention = attention};
 }
 
 ActivationShape shape_of(const ComposeOptions& options, PassMode mode) {
@@ -41,8 +44,8 @@ ActivationShape shape_of(const ComposeOptions& options, PassMode mode) {
 
 // A micro-batch that trains, one that evaluates and a text that is sampled take turns in the same
 // memory.
-GptMemory model_memory(const ComposeOptions& options) {
-  const GptOptions model = model_options(options);
+GptMemory model_memory(const ComposeOptions& options, const AttentionChoice& attention) {
+  const GptOptions model = model_options(options, attention);
   const DeviceType device = options.device.type;
   GptMemory memory = gpt_memory(model, {}, shape_of(options, PassMode::kTrain), device);
   const GptMemory evaluating =
@@ -58,11 +61,6 @@ GptMemory model_memory(const ComposeOptions& options) {
 // reserves a thread's stack (1 KiB by cudaLimitStackSize) on every multiprocessor: 264 MiB for the
 // 132 x 2048 threads of an H200. An estimate, not measured.
 constexpr uint64_t kCudaReserveBytes = uint64_t{512} << 20;
-
-uint64_t reserve_of(Device device, const Communicator& group) {
-  if (device.type == DeviceType::kCpu) return 0;
-  return kCudaReserveBytes + group.device_traits().memory_bytes;
-}
 
 }  // namespace
 
@@ -81,12 +79,12 @@ Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& o
   return composition;
 }
 
-Result<ArenaPlan> plan_memory(const ComposeOptions& options) {
+Result<ArenaPlan> plan_memory(const ComposeOptions& options, const AttentionChoice& attention) {
   const auto count =
       static_cast<uint64_t>(parameter_arena(options.config, whole_model(options.config)).count);
   const uint64_t floats = count * sizeof(float);
   const uint64_t copies = options.precision == Precision::kBf16 ? count * sizeof(Bf16) : 0;
-  const GptMemory model = model_memory(options);
+  const GptMemory model = model_memory(options, attention);
   const bool on_cpu = options.device.type == DeviceType::kCpu;  // where tokens are read in place
   const auto tokens = static_cast<uint64_t>(shape_of(options, PassMode::kTrain).rows());
   std::vector<ArenaWish> wishes{
@@ -105,7 +103,9 @@ Result<ArenaPlan> plan_memory(const ComposeOptions& options) {
     wishes.push_back(
         {ArenaUse::kWorkspace, "tokens and targets", on_cpu ? 0 : 2 * tokens * sizeof(int32_t)});
   }
-  return plan_arena(wishes);
+  TRY_ASSIGN(ArenaPlan plan, plan_arena(wishes));
+  plan.reserve = on_cpu ? 0 : kCudaReserveBytes;
+  return plan;
 }
 
 // What is freed now may be in use.
@@ -127,7 +127,7 @@ Status Composition::build() {
   return build_parts();
 }
 
-Result<AttentionChoice> Composition::attention() const {
+Result<AttentionChoice> Composition::prepare_attention() const {
   if (options_.attention == AttentionBy::kOwn) return AttentionChoice();
   AttentionChoice choice{
       .by = options_.attention,
@@ -137,19 +137,17 @@ Result<AttentionChoice> Composition::attention() const {
 }
 
 Status Composition::build_model() {
-  TRY_ASSIGN(const AttentionChoice chosen, attention());
-  TRY_ASSIGN(Gpt model, Gpt::create({.config = options_.config,
-                                     .stage = whole_model(options_.config),
-                                     .precision = options_.precision,
-                                     .recompute = options_.recompute,
-                                     .attention = chosen},
-                                    *ops_, stream_, region_));
+  TRY_ASSIGN(attention_, prepare_attention());
+  TRY_ASSIGN(Gpt model, Gpt::create(model_options(options_, attention_), *ops_, stream_, region_));
   model_.emplace(std::move(model));
   return {};
 }
 
 Status Composition::allocate() {
-  TRY_ASSIGN(ArenaPlan plan, plan_memory(options_));
+  TRY_ASSIGN(ArenaPlan plan, plan_memory(options_, attention_));
+  if (options_.device.type == DeviceType::kCuda) {
+    plan.reserve += data_group_->device_traits().memory_bytes;
+  }
   TRY_ASSIGN(arena_, Arena::allocate(options_.device, std::move(plan)));
   model_->lend({.scratch = arena_->workspace(kScratch),
                 .workspace = arena_->workspace(kOperations),

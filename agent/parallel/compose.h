@@ -54,10 +54,11 @@ struct DeviceState {
 inline constexpr size_t kTokenSlots = 3;
 
 // Who gets which bytes of the device, whether or not there is one: all that a rank allocates on it
-// to train, to evaluate and to sample, beside what CUDA, cuBLASLt and NCCL take. Pure, but for
-// set_threads() on the CPU. The options' model is one that validate() accepts. Errors as
-// plan_arena's.
-Result<ArenaPlan> plan_memory(const ComposeOptions& options);
+// to train, to evaluate and to sample, and the reserve for CUDA and cuBLASLt (between ranks that
+// for NCCL comes on top). Pure, but for set_threads() on the CPU. The options' model is one that
+// validate() accepts. Errors as plan_arena's. `attention`: as it was prepared on a device; without,
+// the plan is that of our own.
+Result<ArenaPlan> plan_memory(const ComposeOptions& options, const AttentionChoice& attention = {});
 
 struct UpdateOptions {
   double learning_rate = 0;
@@ -125,13 +126,14 @@ class Composition {
   Composition(Communicator& world, const ComposeOptions& options)
       : world_(world), options_(options) {}
   Status build();
-  Result<AttentionChoice> attention() const;
+  Result<AttentionChoice> prepare_attention() const;
   Status build_model();
   Status allocate();
   Status build_parts();
 
   Communicator& world_;
   ComposeOptions options_;
+  AttentionChoice attention_;
   MeshCoordinates place_;
   const OpTable* ops_ = nullptr;
   Stream stream_;

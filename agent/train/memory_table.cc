@@ -23,7 +23,7 @@ ComposeOptions options_of(const ModelConfig& config) {
 bool fits(ComposeOptions options, int64_t micro_batch, uint64_t bytes) {
   options.micro_batch = micro_batch;
   const Result<ArenaPlan> plan = plan_memory(options);
-  return plan.ok() && plan->bytes <= bytes;
+  return plan.ok() && plan->bytes + plan->reserve <= bytes;
 }
 
 // Parameters with their copies, gradients and moments.

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// The most sequences of a micro-batch with which the plan (plan_memory()) takes at most `bytes`; 0:
-// not even one fits. Looks no further than 4096.
+// The most sequences of a micro-batch with which the plan (plan_memory()) and its reserve take at
+// most `bytes`; 0: not even one fits. Looks no further than 4096.
 int64_t largest_micro_batch(const ComposeOptions& options, uint64_t bytes);
 
 // A table in Markdown: for every preset, trained whole by each GPU in bf16, the bytes that do not

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "agent/comm/topology.h"
-#include "agent/model/init.h"
 #include "agent/train/attention_choice.h"
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/device_choice.h"
@@ -127,6 +126,12 @@ Status Worker::load() {
   if (stores()) TRY(open_storage());
   const bool begins = config_.rank == 0 && position_.step == 0;
   return begins ? begin_parameters() : Status();
+}
+
+// Any but 0, which stands for rounding to nearest.
+uint64_t Worker::rounding_seed() const {
+  const bool is_stochastic = config_.train.rounding == "stochastic";
+  return is_stochastic ? static_cast<uint64_t>(config_.train.seed) + 1 : 0;
 }
 
 // What was measured once stays: a run that goes on from its checkpoint computes as it began.

@@ -42,7 +42,9 @@ class Worker {
   Status load();
   Status open_storage();
   Status begin_parameters();
-  Status check_order(const TrainingPosition& stored, const std::string& path) const;
+  RunSettings settings() const;
+  Status check_run(const VerifiedCheckpoint& checkpoint) const;
+  uint64_t rounding_seed() const;
   Status choose_attention();
   void keep_attention() const;
   Status compose();
@@ -57,7 +59,7 @@ class Worker {
   Status sample();
   Status report(const StepMetrics& metrics);
   StepFlops flops_of(double tokens_per_second) const;
-  ModelState model_state(const HostState& arenas) const;
+  ModelState model_state() const;
   std::string attention_file() const { return config_.checkpoint.path + "/attention"; }
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
   bool saves_now() const;  // rank 0 does

@@ -50,7 +50,7 @@ Call embedding_backward(Memory& memory, const Model& m, const TokenDraw& draw) {
                                        .width = m.width,
                                        .vocabulary = draw.vocabulary,
                                        .workspace = memory.workspace(embedding_backward_workspace(
-                                           {rows, draw.vocabulary}, type))});
+                                           {rows, draw.vocabulary}, m.width, type))});
 }
 
 void add_embedding(const Model& m, std::vector<Row>& list) {

@@ -1,8 +1,7 @@
 // bench_step [--preset kjv|gpt2-124m|...|tiny] [--precision fp32|bf16] [--device cpu|cuda]
 //            [--attention own|cudnn] [--threads N] [--ranks N] [--batch N] [--accumulate N]
-//            [--context N] [--warmup N] [--steps N]
-//            [--tokens FILE] [--weights FILE] [--rate X] [--curve yes|no]
-//            [--algorithms first|measured]
+//            [--context N] [--warmup N] [--steps N] [--tokens FILE] [--weights FILE] [--rate X]
+//            [--curve yes|no] [--peak N] [--algorithms first|measured]
 //
 // Tokens/s of whole optimizer steps (data, forward, backward, communication, update) of the
 // worker's own code on random tokens: the kjv model, or a GPT-2 with a batch of 4 x 64 a rank,
@@ -267,8 +266,25 @@ void add_device(const StepOptions& options, const Measured& measured, Json& json
   if (datasheet > 0) peaks["datasheet"] = datasheet;
   if (measured.matmul_peak > 0) peaks["measured"] = measured.matmul_peak;
   json["peakFlopsPerSecond"] = std::move(peaks);
+  json["libraryMemoryBytes"] = measured.library_bytes;
   const bool is_measured = options.algorithms == blas::AlgorithmChoice::kMeasured;
   json["algorithms"] = is_measured ? "measured" : "first";
+}
+
+Json parts_of(const std::vector<StepSeconds>& steps) {
+  const auto median = [&](double StepSeconds::*part) { return spread_of(steps, part).median; };
+  return {{"data", median(&StepSeconds::data)},
+          {"forward", median(&StepSeconds::forward)},
+          {"backward", median(&StepSeconds::backward)},
+          {"communication", median(&StepSeconds::communication)},
+          {"update", median(&StepSeconds::update)}};
+}
+
+// Of a step, what is not communication that backward did not hide.
+double percent_not_waiting(const std::vector<StepSeconds>& steps) {
+  std::vector<double> values;
+  for (const StepSeconds& step : steps) values.push_back(1 - step.communication / step.total);
+  return 100 * spread_of(std::move(values)).median;
 }
 
 Json report(const StepOptions& options, const Workload& work, const Measured& measured) {
@@ -342,7 +358,7 @@ int run(int argc, char** argv) {
   if (!comm.ok()) return fail(comm.error());
   set_threads(options->threads);
   blas::set_algorithm_choice(options->algorithms);
-  const Result<Measured> measured = Bench(*options, *work).run(*comm);
+  const Result<Measured> measured = Bench(*options, *work, began).run(*comm);
   if (measured.ok() && comm->rank == 0) {
     std::puts(dump_json(report(*options, *work, *measured)).c_str());
   }

@@ -73,6 +73,7 @@ const std::map<std::string_view, Setter>& setters() {
       {"--tokens", text(&StepOptions::tokens)},
       {"--weights", text(&StepOptions::weights)},
       {"--rate", number(&StepOptions::rate)},
+      {"--peak", number(&StepOptions::peak)},
       {"--curve", set_curve},
       {"--algorithms", set_algorithms}};
   return kSetters;

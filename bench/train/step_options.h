@@ -7,6 +7,7 @@
 #include "common/layout/model_config.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/blas/blas.h"
 #include "kernels/ops/matmul.h"
 
 namespace lockstep::bench {
@@ -28,6 +29,7 @@ struct StepOptions {
   std::string weights;  // safetensors file; empty: drawn from a seed
   double rate = 1e-4;
   bool curve = false;
+  int64_t peak = 8192;  // edge of the products that measure a GPU's peak; 0: it isn't
   blas::AlgorithmChoice algorithms = blas::AlgorithmChoice::kFirst;
 };
 

@@ -115,7 +115,7 @@ struct TrainSpec {
   std::string rounding = "nearest";
   std::string recompute = "none";  // of activations, in backward: none, ops, blocks
   std::string attention = "own";   // whose kernels on GPUs: own, cudnn, auto
-  int64_t seed = 1;                // of the initial weights
+  int64_t seed = 1;                // of the initial weights, and of stochastic rounding
   int64_t bucketBytes = 4 << 20;   // of gradients that are all-reduced together
   ValidationSpec validation;
   SampleSpec sample;

@@ -329,7 +329,9 @@ struct Schema<TrainSpec> {
                            "checkpoint.path. They differ in the last bits.",
                 .choices = "own cudnn auto"},
           &TrainSpec::attention);
-    visit(Field{.name = "seed", .meaning = "Seed of the initial parameters.", .minimum = 0},
+    visit(Field{.name = "seed",
+                .meaning = "Seed of the initial parameters, and of stochastic rounding.",
+                .minimum = 0},
           &TrainSpec::seed);
     visit(Field{.name = "bucketBytes",
                 .meaning = "Bytes of gradients that are all-reduced together.",

@@ -186,6 +186,16 @@ class MeasuredCublasLtTest : public CublasLtTest {
                           }});
     ASSERT_TRUE(made.ok());
     context_ = std::move(made).value();
+    Result<Stream> stream = Stream::create({DeviceType::kCuda, 0});
+    ASSERT_TRUE(stream.ok());
+    stream_ = std::move(stream).value();
+  }
+  // On a stream: what is measured writes to the device's memory.
+  bool multiplied(const Call& call) {
+    const Result<bool> done = context_->multiply(stream_.handle(), call, workspace_);
+    EXPECT_TRUE(done.ok()) << done.error().message;
+    EXPECT_TRUE(stream_.synchronize().ok());
+    return done.ok() && *done;
   }
   // Of the next call of that product.
   double seconds_of(const Call& call) {
@@ -194,6 +204,8 @@ class MeasuredCublasLtTest : public CublasLtTest {
     EXPECT_TRUE(multiplied(call));
     return fake_cublaslt().seconds - before;
   }
+
+  Stream stream_;
 };
 
 TEST_F(MeasuredCublasLtTest, TakesTheFastest) {

@@ -27,6 +27,7 @@ void launch_planted(Stream& stream, const Buffer& buffer) {
                static_cast<char*>(buffer.data()));
 }
 
+// It breaks the device, as on a GPU: every call fails from then on.
 Status planted_launch() {
   TRY_ASSIGN(Stream stream, Stream::create(kDevice));
   TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kDevice, 64));
@@ -43,48 +44,59 @@ struct Outcome {
   std::string output;
 };
 
-Outcome run(const std::vector<GpuCase>& cases, const GpuRun& how) {
-  testing::internal::CaptureStdout();
-  const int code = run_cases(cases, how);
-  return {code, testing::internal::GetCapturedStdout()};
+class GpuCases : public testing::Test {
+ protected:
+  void TearDown() override { emulated_cuda::reset_devices(); }
+
+  static Outcome run(const std::vector<GpuCase>& cases) {
+    char program[] = "gpu_test";
+    char* const arguments[] = {program};
+    return captured([&] { return run_gpu_cases(cases, arguments); });
+  }
+  template <class Body>
+  static Outcome captured(Body body) {
+    testing::internal::CaptureStdout();
+    const int code = body();
+    return {code, testing::internal::GetCapturedStdout()};
+  }
+};
+
+void expect_told(const Outcome& outcome, const char* words) {
+  EXPECT_NE(outcome.output.find(words), std::string::npos) << words << " in " << outcome.output;
 }
 
-TEST(GpuCases, GoOnAfterAFailureThatLeftTheDeviceWhole) {
-  const Outcome result = run({passes("first"), {"second", planted_launch}, passes("third")},
-                             {.works = [] { return Status(); }});
-  EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.output.find("second: FAILED: [emulated cuda] planted, block"), std::string::npos)
-      << result.output;
-  EXPECT_NE(result.output.find("third: ok"), std::string::npos) << result.output;
-  EXPECT_NE(result.output.find("3 cases: 2 passed, 1 failed, 0 skipped, 0 not run"),
-            std::string::npos)
-      << result.output;
+TEST_F(GpuCases, GoOnAfterAFailureThatLeftTheDeviceWhole) {
+  const Outcome outcome = run({passes("first"),
+                               {"second", [] { return expect(false, "a wrong number"); }},
+                               passes("third")});
+  EXPECT_EQ(outcome.code, 1);
+  expect_told(outcome, "second: FAILED: a wrong number");
+  expect_told(outcome, "third: ok");
+  expect_told(outcome, "3 cases: 2 passed, 1 failed, 0 skipped, 0 not run");
 }
 
-TEST(GpuCases, AreNotRunOnADeviceThatAFailureBroke) {
-  const Outcome result =
-      run({passes("first"), {"second", planted_launch}, passes("third"), passes("fourth")},
-          {.works = [] { return Status(unavailable("an illegal address")); }});
-  EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.output.find("the device is lost: an illegal address"), std::string::npos);
-  EXPECT_NE(result.output.find("third: not run after a broken context"), std::string::npos);
-  EXPECT_NE(result.output.find("fourth: not run after a broken context"), std::string::npos);
-  EXPECT_NE(result.output.find("4 cases: 1 passed, 1 failed, 0 skipped, 2 not run"),
-            std::string::npos)
-      << result.output;
+TEST_F(GpuCases, AreNotRunOnADeviceThatAFailureBroke) {
+  const Outcome outcome =
+      run({passes("first"), {"second", planted_launch}, passes("third"), passes("fourth")});
+  EXPECT_EQ(outcome.code, 1);
+  expect_told(outcome, "second: FAILED: [emulated cuda] planted, block");
+  expect_told(outcome, "the device is lost: ");
+  expect_told(outcome, "third: not run after a broken context");
+  expect_told(outcome, "fourth: not run after a broken context");
+  expect_told(outcome, "4 cases: 1 passed, 1 failed, 0 skipped, 2 not run");
 }
 
-TEST(GpuCases, AreSkippedVisiblyWithoutADevice) {
-  const Outcome result = run({passes("first"), {"second", planted_launch}}, {.has_device = false});
-  EXPECT_EQ(result.code, 77);
-  EXPECT_NE(result.output.find("second: skipped, no CUDA device"), std::string::npos);
-  EXPECT_NE(result.output.find("2 cases: 0 passed, 0 failed, 2 skipped, 0 not run"),
-            std::string::npos)
-      << result.output;
+TEST_F(GpuCases, AreSkippedVisiblyWithoutADevice) {
+  const Outcome outcome = captured([] {
+    return run_cases({passes("first"), {"second", planted_launch}}, {.has_device = false});
+  });
+  EXPECT_EQ(outcome.code, 77);
+  expect_told(outcome, "second: skipped, no CUDA device");
+  expect_told(outcome, "2 cases: 0 passed, 0 failed, 2 skipped, 0 not run");
 }
 
 // As after a crash in a driver: a program that is read through a pipe.
-TEST(GpuCases, AreToldEvenIfTheProgramDiesInTheNext) {
+TEST_F(GpuCases, AreToldEvenIfTheProgramDiesInTheNext) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();
@@ -106,7 +118,7 @@ TEST(GpuCases, AreToldEvenIfTheProgramDiesInTheNext) {
   EXPECT_EQ(output, "first: ok\n");
 }
 
-TEST(GpuCases, WaitForEachKernelWithSync) {
+TEST_F(GpuCases, WaitForEachKernelWithSync) {
   char program[] = "gpu_test", sync[] = "--sync", other[] = "--fast";
   const auto waits = [] {
     const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
@@ -122,7 +134,7 @@ TEST(GpuCases, WaitForEachKernelWithSync) {
   EXPECT_EQ(run_gpu_cases({passes("first")}, wrong), 2);
 }
 
-TEST(FailedLaunch, IsToldByItsNameThoughACopyFailsToo) {
+TEST_F(GpuCases, TellALaunchThatFailedByItsNameThoughACopyFailsToo) {
   Result<Stream> stream = Stream::create(kDevice);
   ASSERT_TRUE(stream.ok());
   stream->fail(internal("planted: too many resources"));  // as launch() does
@@ -151,7 +163,7 @@ TEST(OpCaseTensors, KeepTheFirstFailureOfTheirDevice) {
   EXPECT_EQ(tensors.get("x"), (std::vector<float>{1.0f, 2.0f}));
 }
 
-TEST(OpCase, IsToldByTheKernelThatFailed) {
+TEST_F(GpuCases, OfAnOperationAreToldByTheKernelThatFailed) {
   Result<const OpTable*> ops = device_ops(DeviceType::kCuda);
   Result<Buffer> buffer = Buffer::allocate(kDevice, 64);
   ASSERT_TRUE(ops.ok() && buffer.ok());

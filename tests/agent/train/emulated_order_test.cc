@@ -31,11 +31,11 @@ TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i % 251);
   const TokenSource source =
       TokenSource::open({folder.write("text", text), TokenWidth::kByte, 256}).value();
-  const DataSplit split = split_data({.tokens = 4000, .context = kTinyContext}, "text").value();
+  const DataSplit split = split_data({.tokens = 4000, .context = kContext}, "text").value();
   const BatchLoaderOptions options{.shape = {.micro = kRows}, .seed = 7};
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     emulated_cuda::set_seed(seed);
-    Stream compute = Stream::create(kEmulated).value();
+    Stream compute = Stream::create(kCuda).value();
     BatchLoader loader(source, split, options), expected(source, split, options);
     std::array<Buffer, 2> slots;
     for (Buffer& slot : slots) slot = Buffer::allocate(kCuda, kSlotBytes).value();

@@ -8,13 +8,13 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSteps = 3;
+constexpr int64_t kStepsOfRanks = 3;
 
 Trained alone_on_the_cpu(TrainingSetup setup) {
   setup.accumulation *= setup.ranks;
   setup.ranks = 1;
   setup.precision = Precision::kF32;
-  return train_ranks(setup, GradientPath::kCpu, kSteps).front();
+  return train_ranks(setup, GradientPath::kCpu, kStepsOfRanks).front();
 }
 
 struct Way {
@@ -28,7 +28,7 @@ TEST_P(EmulatedRanks, TakeTheStepsOfOneRankOnTheCpu) {
   for (const int64_t ranks : {2, 3}) {
     const TrainingSetup setup{.device = {}, .accumulation = 1, .ranks = ranks};
     const Trained expected = alone_on_the_cpu(setup);
-    for (const Trained& rank : train_ranks(setup, GetParam().path, kSteps)) {
+    for (const Trained& rank : train_ranks(setup, GetParam().path, kStepsOfRanks)) {
       expect_near(rank.losses, expected.losses, 1e-5);
       expect_near(rank.norms, expected.norms, 1e-4);
     }
@@ -39,11 +39,11 @@ TEST_P(EmulatedRanks, OfALlamaInBf16StayCloseToFp32) {
   const TrainingSetup setup{.device = {},
                             .precision = Precision::kBf16,
                             .recompute = Recompute::kOps,
-                            .config = kTinyLlama,
+                            .config = kLlama,
                             .accumulation = 1,
                             .ranks = 2};
   const Trained expected = alone_on_the_cpu(setup);
-  for (const Trained& rank : train_ranks(setup, GetParam().path, kSteps)) {
+  for (const Trained& rank : train_ranks(setup, GetParam().path, kStepsOfRanks)) {
     expect_near(rank.losses, expected.losses, 1e-2);
     expect_near(rank.norms, expected.norms, 5e-2);
   }

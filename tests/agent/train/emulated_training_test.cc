@@ -1,26 +1,31 @@
 // The training loop on a CUDA device that the CPU plays, beside the loop on the CPU.
-#include "tests/agent/train/emulated_training.h"
-
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <vector>
 
-#include "agent/comm/make_communicator.h"
 #include "agent/train/matmul_peak.h"
+#include "common/layout/model_config.h"
 #include "tests/agent/train/training.h"
 #include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep {
 namespace {
 
-void expect_near(const std::vector<double>& ours, const std::vector<double>& theirs,
-                 double tolerance) {
-  ASSERT_EQ(ours.size(), theirs.size());
-  for (size_t i = 0; i < ours.size(); ++i) {
-    EXPECT_NEAR(ours[i], theirs[i], tolerance * theirs[i]) << "step " << i + 1;
+// A rank alone that has taken some steps.
+class Alone {
+ public:
+  explicit Alone(const TrainingSetup& setup, int64_t steps = 0) : training_(setup) {
+    training_.train(steps);
   }
-}
+  Training* operator->() { return &training_; }
+
+ private:
+  Training training_;
+};
 
 // In fp32 both sum the same products, in other orders.
 void expect_the_same_steps(Alone& cuda, Alone& cpu) {
@@ -56,9 +61,9 @@ class EmulatedTraining : public testing::TestWithParam<Kind> {
 
 TEST_P(EmulatedTraining, TakesTheStepsOfTheCpu) {
   Alone cpu(on({}), kSteps);
-  Alone cuda(on(kEmulated), kSteps);
+  Alone cuda(on(kCuda), kSteps);
   expect_the_same_steps(cuda, cpu);
-  Alone half(on(kEmulated, Precision::kBf16), kSteps);
+  Alone half(on(kCuda, Precision::kBf16), kSteps);
   expect_close_steps(half, cpu);
 }
 
@@ -66,11 +71,11 @@ TEST_P(EmulatedTraining, TakesTheStepsOfTheCpu) {
 TEST_P(EmulatedTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
   for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
     emulated_cuda::set_seed(1);
-    Alone first(on(kEmulated, precision), kFewSteps);
+    Alone first(on(kCuda, precision), kFewSteps);
     const std::vector<float> expected = first->state();
     for (const uint64_t seed : {2, 3}) {
       emulated_cuda::set_seed(seed);
-      Alone other(on(kEmulated, precision), kFewSteps);
+      Alone other(on(kCuda, precision), kFewSteps);
       EXPECT_EQ(other->losses, first->losses);
       EXPECT_TRUE(other->state() == expected) << "seed " << seed;
     }
@@ -80,18 +85,18 @@ TEST_P(EmulatedTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
 // A GELU that is computed again is that of what bf16 has kept of its argument; cuBLASLt's epilogue
 // has it of the sum in fp32.
 TEST_P(EmulatedTraining, ComputesActivationsAgain) {
-  Alone kept(on(kEmulated, Precision::kBf16), kFewSteps);
-  Alone blocks(on(kEmulated, Precision::kBf16, Recompute::kBlocks), kFewSteps);
+  Alone kept(on(kCuda, Precision::kBf16), kFewSteps);
+  Alone blocks(on(kCuda, Precision::kBf16, Recompute::kBlocks), kFewSteps);
   EXPECT_EQ(blocks->losses, kept->losses);
   EXPECT_TRUE(blocks->state() == kept->state()) << "not the same bits";
-  Alone ops(on(kEmulated, Precision::kBf16, Recompute::kOps), kFewSteps);
+  Alone ops(on(kCuda, Precision::kBf16, Recompute::kOps), kFewSteps);
   expect_near(ops->losses, kept->losses, 1e-3);
   expect_near(ops->norms, kept->norms, 1e-2);
 }
 
 // By events on the stream that computes, which are read when the step is over.
 TEST_P(EmulatedTraining, SplitsTheTimeOfAStepByPart) {
-  Alone cuda(on(kEmulated), kFewSteps);
+  Alone cuda(on(kCuda), kFewSteps);
   for (const StepSeconds& step : cuda->seconds) {
     const double parts[] = {step.data, step.forward, step.backward, step.communication,
                             step.update};
@@ -105,29 +110,28 @@ TEST_P(EmulatedTraining, AccumulatesAsTheCpuDoes) {
   TrainingSetup setup = on({});
   setup.accumulation = 3;
   Alone cpu(setup, kFewSteps);
-  setup.device = kEmulated;
+  setup.device = kCuda;
   Alone cuda(setup, kFewSteps);
   expect_near(cuda->losses, cpu->losses, 1e-5);
   expect_near(cuda->norms, cpu->norms, 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedTraining,
-                         testing::Values(Kind{"Gpt", kTinyGpt}, Kind{"Llama", kTinyLlama}),
+                         testing::Values(Kind{"Gpt", kConfig}, Kind{"Llama", kLlama}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // What was saved goes on as what was not.
-TEST(EmulatedTraining, GoesOnFromWhatTheHostHasSaved) {
-  Training run({.device = kCuda});
-  run.train(kFewSteps);
-  const std::vector<float> saved = run.state();
-  Training other({.device = kCuda});
-  other.set_state(saved);
-  EXPECT_EQ(other.state(), saved);
-  EXPECT_EQ(other.validate(), run.validate());
+TEST(EmulatedDeviceTraining, GoesOnFromWhatTheHostHasSaved) {
+  Alone run({.device = kCuda}, kFewSteps);
+  const std::vector<float> saved = run->state();
+  Alone other({.device = kCuda});
+  other->set_state(saved);
+  EXPECT_EQ(other->state(), saved);
+  EXPECT_EQ(other->validate(), run->validate());
 }
 
 TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
-  const std::unique_ptr<Communicator> world = lone_world();
+  const auto world = std::move(make_thread_world(1).value().front());
   const ModelConfig gpt2 = model_preset("gpt2-124m").value();
   const auto composition = Composition::create({.config = gpt2,
                                                 .mesh = {},
@@ -136,7 +140,7 @@ TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
                                                 .bucket_bytes = 1 << 20,
                                                 .optimizer = {},
                                                 .precision = Precision::kBf16,
-                                                .device = kEmulated},
+                                                .device = kCuda},
                                                *world);
   ASSERT_FALSE(composition.ok());
   EXPECT_EQ(composition.error().code, Code::kUnavailable);
@@ -152,8 +156,8 @@ TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
 TEST(EmulatedDeviceTraining, ThePeakOfProductsIsMeasuredOnTheDevice) {
   const SystemClock clock;
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
-    const Result<double> peak = matmul_peak(
-        kEmulated, {.shape = {32, 16, 24}, .dtype = dtype, .rounds = 1, .times = 2}, clock);
+    const Result<double> peak =
+        matmul_peak(kCuda, {.shape = {32, 16, 24}, .dtype = dtype, .rounds = 1, .times = 2}, clock);
     ASSERT_TRUE(peak.ok()) << peak.error().message;
     EXPECT_GT(*peak, 0);
   }

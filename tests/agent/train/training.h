@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
@@ -17,9 +19,9 @@
 namespace lockstep {
 
 inline constexpr Device kCuda{DeviceType::kCuda, 0};
-inline constexpr int64_t kContext = 16;
+inline constexpr int64_t kContext = 8;
 inline constexpr int64_t kMicro = 2;
-inline constexpr int64_t kSteps = 5;
+inline constexpr int64_t kSteps = 4;
 inline constexpr int64_t kFewSteps = 2;  // where bits are compared: the device is played slowly
 inline const ModelConfig kConfig{2, 32, 2, kContext, 64};
 inline const ModelConfig kLlama{.layers = 2,
@@ -37,6 +39,8 @@ struct TrainingSetup {
   Precision precision = Precision::kF32;
   Recompute recompute = Recompute::kNone;
   ModelConfig config = kConfig;
+  int64_t accumulation = 2;
+  int64_t ranks = 1;
   uint64_t rounding_seed = 0;
   int64_t begin_step = 0;  // steps that others have done
 };
@@ -53,55 +57,37 @@ inline std::string some_text() {
   return text;
 }
 
-// A rank alone with all that it trains with, and what came of it.
+// A rank with all that it trains with, and what came of it: the same data and the same beginning
+// whatever the setup is.
 class Training {
  public:
-  explicit Training(const TrainingSetup& setup)
-      : source_(
-            TokenSource::open({folder_.write("data", some_text()), TokenWidth::kByte, 64}).value()),
-        split_(split_data(
-                   {.tokens = source_.count(), .context = kContext, .validation_fraction = 0.02},
-                   "data")
-                   .value()),
-        model_(Composition::create({.config = setup.config,
-                                    .mesh = {},
-                                    .micro_batch = kMicro,
-                                    .sequence = kContext,
-                                    .bucket_bytes = 1 << 20,
-                                    .optimizer = {.rounding_seed = setup.rounding_seed},
-                                    .precision = setup.precision,
-                                    .recompute = setup.recompute,
-                                    .device = setup.device},
-                                   *world_.front())
-                   .value()),
-        loader_(source_, split_,
-                {.shape = kBatch, .seed = 3, .position = setup.begin_step * kBatch.global()}),
-        step_(setup.begin_step) {
-    EXPECT_TRUE(model_->initialise(1).ok());
-    EXPECT_TRUE(model_->broadcast_state(0).ok());
-  }
+  // Alone.
+  explicit Training(const TrainingSetup& setup) : Training(setup, nullptr) {}
+  // One of the ranks of a world, which outlives it.
+  Training(const TrainingSetup& setup, Communicator& world) : Training(setup, &world) {}
 
   void train(int64_t steps = kSteps) {
     TrainStep step = TrainStep::create(
-                         {.batch = kBatch,
+                         {.batch = batch_,
                           .context = kContext,
                           .schedule = {.kind = ScheduleKind::kConstant, .peak = 1e-2, .steps = 100},
                           .clip_norm = 1.0},
-                         {*model_, *world_.front(), loader_, reason_, clock_})
+                         {*model_, world_, loader_, reason_, clock_})
                          .value();
     for (int64_t i = 0; i < steps; ++i) {
       const Result<TrainStep::Outcome> outcome = step.run(++step_, false);
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
       losses.push_back(outcome->metrics.loss);
       norms.push_back(outcome->metrics.gradient_norm);
+      seconds.push_back(outcome->metrics.seconds);
     }
   }
   double validate() {
     Validator validator =
-        Validator::create(split_, kMicro, {*model_, *world_.front(), source_, reason_}).value();
+        Validator::create(split_, kMicro, {*model_, world_, source_, reason_}).value();
     return validator.run().value().value();
   }
-  std::vector<int32_t> write_on(int64_t tokens = 12) {
+  std::vector<int32_t> write_on(int64_t tokens = 6) {
     return generate(model_->model(), model_->store(),
                     {.prompt = {1, 6, 31},
                      .tokens = tokens,
@@ -148,19 +134,63 @@ class Training {
 
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<StepSeconds> seconds;
 
  private:
-  static constexpr BatchShape kBatch{.micro = kMicro, .accumulation = 3, .data_size = 1};
+  // Of which every model has several buckets.
+  static constexpr int64_t kBucketBytes = 16 << 10;
 
+  Training(const TrainingSetup& setup, Communicator* world)
+      : own_world_(world == nullptr ? std::move(make_thread_world(1).value().front()) : nullptr),
+        world_(world == nullptr ? *own_world_ : *world),
+        batch_{.micro = kMicro, .accumulation = setup.accumulation, .data_size = setup.ranks},
+        source_(
+            TokenSource::open({folder_.write("data", some_text()), TokenWidth::kByte, 64}).value()),
+        split_(split_data(
+                   {.tokens = source_.count(), .context = kContext, .validation_fraction = 0.02},
+                   "data")
+                   .value()),
+        model_(Composition::create({.config = setup.config,
+                                    .mesh = {.data = setup.ranks},
+                                    .micro_batch = kMicro,
+                                    .sequence = kContext,
+                                    .bucket_bytes = kBucketBytes,
+                                    .optimizer = {.rounding_seed = setup.rounding_seed},
+                                    .precision = setup.precision,
+                                    .recompute = setup.recompute,
+                                    .device = setup.device},
+                                   world_)
+                   .value()),
+        loader_(source_, split_,
+                {.shape = batch_,
+                 .data_rank = world_.rank(),
+                 .seed = 3,
+                 .position = setup.begin_step * batch_.global()}),
+        step_(setup.begin_step) {
+    // What the first rank has counts.
+    EXPECT_TRUE(model_->initialise(world_.rank() == 0 ? 1 : 99).ok());
+    EXPECT_TRUE(model_->broadcast_state(0).ok());
+  }
+
+  const std::unique_ptr<Communicator> own_world_;
+  Communicator& world_;
+  const BatchShape batch_;
   TemporaryFolder folder_;
   TokenSource source_;
   DataSplit split_;
-  std::vector<std::unique_ptr<Communicator>> world_ = make_thread_world(1).value();
   std::unique_ptr<Composition> model_;
   BatchLoader loader_;
   int64_t step_;  // the last one that was done
   ExitReason reason_;
   SystemClock clock_;
 };
+
+inline void expect_near(const std::vector<double>& ours, const std::vector<double>& theirs,
+                        double tolerance) {
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_NEAR(ours[i], theirs[i], tolerance * theirs[i]) << "step " << i + 1;
+  }
+}
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@ namespace lockstep::cuda_api {
 
 using emulated_cuda::device_at;
 using emulated_cuda::EmulatedDevice;
+using emulated_cuda::MemoryKind;
 
 namespace {
 
@@ -112,7 +113,7 @@ Result<void*> allocate(int index, size_t bytes, std::string_view by) {
   return data;
 }
 
-void release(int, void* data) {
+void release(int index, void* data) {
   emulated_cuda::note_release(data);
   device_of(index).value()->release(data);
 }
@@ -127,7 +128,7 @@ Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by) {
 
 void release_pinned(void* data) {
   emulated_cuda::note_release(data);
-  std::free(data);
+  emulated_cuda::release_pinned(data);
 }
 
 Status copy(int index, void* stream, const CopyArgs& args) {
@@ -138,7 +139,6 @@ Status copy(int index, void* stream, const CopyArgs& args) {
   }
   TRY(device->copy(stream, args));
   emulated_cuda::note_copy(args.to, args.from, args.bytes);
-  std::memmove(args.to, args.from, args.bytes);
   return {};
 }
 

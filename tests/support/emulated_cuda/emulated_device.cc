@@ -272,9 +272,10 @@ Result<double> EmulatedDevice::elapsed(const cuda_api::EventPair& events) {
   TRY_ASSIGN(const EventState* const from, event_of(events.from));
   TRY_ASSIGN(const EventState* const to, event_of(events.to));
   for (const EventState* event : {from, to}) {
-    if (!event->is_timed) return wrong("elapsed", "an event without time");
-    if (event->point == nullptr) return wrong("elapsed", "an event that was never recorded");
-    if (!event->point->passed) return wrong("elapsed", "an event that has not passed");
+    if (!event->is_timed) return wrong("cudaEventElapsedTime", "an event without time");
+    if (event->point == nullptr)
+      return wrong("cudaEventElapsedTime", "an event that was never recorded");
+    if (!event->point->passed) return wrong("cudaEventElapsedTime", "an event that has not passed");
   }
   return to_seconds(to->point->at - from->point->at);
 }
@@ -315,8 +316,8 @@ Result<EmulatedDevice::Place> EmulatedDevice::place_of(const void* data, size_t 
                                          std::pair(Place::kPinned, pinned_bytes_from(data))}) {
     if (from_here >= bytes) return place;
     if (from_here > 0) {
-      return wrong("copy", std::to_string(bytes) + " bytes where an allocation has " +
-                               std::to_string(from_here) + " left");
+      return wrong("cudaMemcpyAsync", std::to_string(bytes) + " bytes where an allocation has " +
+                                          std::to_string(from_here) + " left");
     }
   }
   return Place::kPageable;

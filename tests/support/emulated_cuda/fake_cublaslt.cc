@@ -366,6 +366,10 @@ cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const 
       !is_aligned(algorithm, problem, at)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
+  const double multiplications =
+      static_cast<double>(turned(problem.a, problem.desc.transpose_a).columns) *
+      static_cast<double>(problem.d.rows) * static_cast<double>(problem.d.columns);
+  if (multiplications > kMultiplicationsMax) return CUBLAS_STATUS_EXECUTION_FAILED;
   const double seconds = fake.seconds_of.at(algorithm.number);
   if (seconds < 0.0 || algorithm.number < fake.unusable) return CUBLAS_STATUS_NOT_SUPPORTED;
   fake.seconds += seconds;

@@ -196,17 +196,14 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackend
   const auto data = real(pack).all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   auto* workspace = real(pack).get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   if (ids.size() != data.size() || workspace == nullptr) return CUDNN_STATUS_BAD_PARAM;
-  std::map<int64_t, void*> addresses;
+  Addresses addresses;
   for (size_t i = 0; i < ids.size(); ++i) addresses[ids[i]] = data[i];
   ++fake_cudnn().executions;
   auto values = keep_values(*config->graph, addresses);
   return issue([workspace, addresses, graph = config->graph, values = std::move(values)] {
     std::memset(workspace, 0xFF, kWorkspaceBytes);
-    status = compute(*config->graph, addresses);
-    return Status();
-  };
-  const Status done = emulated_cuda::run(fake_cudnn().last_stream, graph);
-  return done.ok() ? status : CUDNN_STATUS_EXECUTION_FAILED;
+    return compute(*graph, addresses);
+  });
 }
 
 const char* error_string(cudnnStatus_t status) {
