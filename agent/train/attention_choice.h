@@ -34,8 +34,8 @@ struct AttentionWish {
   AttentionShape shape;
   Device device;
   Precision precision = Precision::kF32;
-  std::string
-      kept;  // of rank 0, with auto: what an earlier start of this run chose; empty: nothing
+  // Of rank 0, with auto: what an earlier start of this run chose; empty: nothing.
+  std::string kept;
 };
 
 // Whose attention all ranks train with: the setting, or with `auto` what was kept, else cuDNN's

@@ -83,7 +83,7 @@ class Check:
 def parse(arguments):
     names = ",".join(name for name, _, _ in parts.PARTS)
     parser = argparse.ArgumentParser(prog="tools/gpu-check", description=__doc__)
-    parser.add_argument("--out", default=os.environ.get("OUT", "gpu-check"), help="folder of the results; $OUT")
+    parser.add_argument("--out", default="gpu-check", help="folder of the results")
     parser.add_argument("--only", default=names, metavar="PART,...", help=f"of {names}")
     parser.add_argument("--limit", type=float, default=LIMIT,
                         help="seconds of all parts; more than the usual gives each more")
@@ -167,8 +167,11 @@ def keep(check, findings):
 
 
 def pack():
-    """The headers that a bare machine lacks, to be carried there."""
+    """The headers that a bare machine lacks, to be copied there with the sources."""
     for source, target in (("/usr/include/nlohmann", "nlohmann"), ("/usr/src/googletest/googletest", "googletest")):
+        if not pathlib.Path(source).is_dir():
+            print(f"{source}: not here; Debian has it in nlohmann-json3-dev or googletest")
+            return 1
         shutil.copytree(source, HEADERS / target, dirs_exist_ok=True)
     print(f"packed to {HEADERS}")
     return 0

@@ -33,11 +33,10 @@ struct DeviceOptions {
 // By NCCL, start() returns at once but for the first operation of a group, where it waits until
 // every rank of the group has come to one and NCCL is formed, and the first between ranks, where it
 // waits until NCCL has connected them, for which the others have to issue it too; a group that has
-// none takes nothing of NCCL. Later, what was issued apart
-// on one stream runs one after the other. So sends and receives that wait for one another are given
-// together, in one call of start() or run(), and groups that share ranks are first used in one
-// order; else they stand until the time limit (kTimeout, in words). By way of host memory neither
-// is needed.
+// none takes nothing of NCCL. Later, what was issued apart on one stream runs one after the other.
+// So sends and receives that wait for one another are given together, in one call of start() or
+// run(), and groups that share ranks are first used in one order; else they stand until the time
+// limit (kTimeout, in words). By way of host memory neither is needed.
 //
 // Its operations count in counts(), in traffic() (by NCCL as traffic_of() has it), and show on the
 // progress board: those by NCCL as of a group of the same ranks, beside the host's; those by way of

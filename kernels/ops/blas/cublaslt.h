@@ -23,8 +23,7 @@ template <class Pointer>
 using Descriptor = std::unique_ptr<void, DescriptorRelease<Pointer>>;
 
 // A product as the library takes it, with the algorithms that its heuristic gave, best first, until
-// one is chosen. Addresses of bias and aux
-// are set anew in each call.
+// one is chosen. Addresses of bias and aux are set anew in each call.
 struct Plan {
   Descriptor<cublasLtMatmulDesc_t> desc;
   Descriptor<cublasLtMatrixLayout_t> a;
