@@ -85,6 +85,12 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t descriptor) {
   return status;
 }
 
+// What the library makes next may lie at the same address, and need not be a plan.
+cudnnStatus_t destroy_descriptor(cudnnBackendDescriptor_t descriptor) {
+  told.config_of.erase(descriptor);
+  return told.real->destroy_descriptor(descriptor);
+}
+
 cudnnStatus_t get_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                             cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count,
                             void* values) {
@@ -108,6 +114,7 @@ class InstalledCudnn : public testing::Test {
     library_.use_device = [](int) { return Status(); };
     library_.capability = [](int) { return Result<int>(told.capability); };
     library_.create = create;
+    library_.destroy_descriptor = destroy_descriptor;
     library_.set_attribute = set_attribute;
     library_.finalize = finalize;
     library_.get_attribute = get_attribute;
