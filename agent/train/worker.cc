@@ -149,7 +149,10 @@ Status Worker::choose_attention() {
 }
 
 void Worker::keep_attention() const {
-  if (config_.train.attention != "auto") return;
+  if (config_.train.attention != "auto" ||
+      read_small_file(attention_file(), kAttentionBytesMax).ok()) {
+    return;  // the first choice stays, also where this start could not take it
+  }
   const Status kept = write_file_synced(attention_file(), name_of(attention_));
   if (kept.ok()) return;
   log_info("which attention was chosen is not kept", {{"reason", kept.error().message}});
@@ -203,7 +206,6 @@ Status Worker::check_run(const VerifiedCheckpoint& checkpoint) const {
 Status Worker::open_storage() {
   checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
   TRY(reason_.note(kExitStorageError, checkpoints_->prepare()));
-  keep_attention();
   TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest,
              reason_.note(kExitStorageError, checkpoints_->newest()));
   if (newest) {
@@ -217,6 +219,7 @@ Status Worker::open_storage() {
     progress_.numbers().loss = newest->manifest.loss;
     log_info("resuming from a checkpoint", {{"step", position_.step}, {"path", newest->path}});
   }
+  keep_attention();
   const std::string metrics = config_.checkpoint.path + "/metrics.jsonl";
   TRY_ASSIGN(metrics_, reason_.note(kExitStorageError, MetricsFile::open(metrics, position_.step)));
   return {};

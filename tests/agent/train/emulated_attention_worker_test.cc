@@ -2,6 +2,8 @@
 // where cuDNN can't. (In bf16 a worker first measures products that are too large to be played.)
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "tests/agent/train/worker_world.h"
@@ -38,6 +40,15 @@ TEST(AttentionOfAWorker, ByAutoIsOurOwnWhereCudnnCanNotAndIsKeptWithTheCheckpoin
   EXPECT_TRUE(says(world, "attention by cuDNN is not to be had")) << world.log(0);
   EXPECT_TRUE(says(world, "attention=own")) << world.log(0);
   EXPECT_EQ(read_file(world.checkpoints() + "/attention"), "own");
+}
+
+TEST(AttentionOfAWorker, ThatWasChosenFirstStaysWrittenWhereAStartCanNotTakeIt) {
+  WorkerWorld world(options_with("auto"));
+  std::filesystem::create_directories(world.checkpoints());
+  std::ofstream(world.checkpoints() + "/attention") << "cudnn";
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_TRUE(says(world, "attention=own")) << world.log(0);
+  EXPECT_EQ(read_file(world.checkpoints() + "/attention"), "cudnn");
 }
 
 }  // namespace
