@@ -68,7 +68,9 @@ Result<size_t> prepare(const AttentionWish& wish) {
   if (wish.precision != Precision::kBf16) {
     return unavailable("[cudnn] precision bf16 expected, got fp32");
   }
-  return dnn::prepare_attention(wish.device, wish.shape);
+  TRY_ASSIGN(const size_t bytes, dnn::prepare_attention(wish.device, wish.shape));
+  if (wish.room) TRY(wish.room(bytes));
+  return bytes;
 }
 
 // Rank 0, where every rank can.
@@ -94,18 +96,25 @@ AttentionBy measured(const AttentionWish& wish, size_t workspace, const Clock& c
 
 AttentionBy chosen(const AttentionWish& wish, size_t workspace, const Clock& clock) {
   if (wish.setting == "cudnn") return AttentionBy::kCudnn;
-  for (const AttentionBy by : {AttentionBy::kOwn, AttentionBy::kCudnn}) {
-    if (wish.kept != name_of(by)) continue;
-    log_info("attention as it was chosen when this run began", {{"by", name_of(by)}});
-    return by;
-  }
-  return measured(wish, workspace, clock);
+  if (!wish.kept) return measured(wish, workspace, clock);
+  log_info("attention as it was chosen when this run began", {{"by", name_of(*wish.kept)}});
+  return *wish.kept;
 }
 
 }  // namespace
 
 const char* name_of(AttentionBy by) {
   return by == AttentionBy::kCudnn ? "cudnn" : "own";
+}
+
+std::optional<AttentionBy> attention_named(std::string_view name) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t begin = std::min(name.find_first_not_of(kSpace), name.size());
+  const std::string_view word = name.substr(begin, name.find_last_not_of(kSpace) + 1 - begin);
+  for (const AttentionBy by : {AttentionBy::kOwn, AttentionBy::kCudnn}) {
+    if (word == name_of(by)) return by;
+  }
+  return {};
 }
 
 Result<AttentionTimes> time_attention(const OpTable& ops, Stream& stream,

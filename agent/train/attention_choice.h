@@ -1,6 +1,9 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "agent/comm/communicator.h"
 #include "agent/train/exit_reason.h"
@@ -34,18 +37,23 @@ struct AttentionWish {
   AttentionShape shape;
   Device device;
   Precision precision = Precision::kF32;
+  // Whether this rank's device has room for all that training takes, with so many bytes of
+  // workspace for cuDNN's; empty: it has.
+  std::function<Status(size_t cudnn_workspace)> room = {};
   // Of rank 0, with auto: what an earlier start of this run chose; empty: nothing.
-  std::string kept;
+  std::optional<AttentionBy> kept = {};
 };
 
 // Whose attention all ranks train with: the setting, or with `auto` what was kept, else cuDNN's
-// where every rank has it and rank 0 measures it to be faster, else our own. Which and why is in
-// rank 0's log, what a rank lacks in its own. A collective operation unless the setting is own.
-// kInvalid, by path, for cudnn where a rank can't.
+// where every rank has it and room for it and rank 0 measures it to be faster, else our own. Which
+// and why is in rank 0's log, what a rank lacks in its own. A collective operation unless the
+// setting is own. kInvalid, by path, for cudnn where a rank can't.
 Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& wish,
                                      ExitReason& reason, const Clock& clock);
 
 // "own", "cudnn": what is kept of a choice, and the setting.
 const char* name_of(AttentionBy by);
+// The other way, white space around it left out; none for any other word.
+std::optional<AttentionBy> attention_named(std::string_view name);
 
 }  // namespace lockstep

@@ -136,48 +136,61 @@ uint64_t Worker::rounding_seed() const {
 
 // What was measured once stays: a run that goes on from its checkpoint computes as it began.
 Status Worker::choose_attention() {
+  TRY_ASSIGN(const ComposeOptions options, compose_options());
   AttentionWish wish{.setting = config_.train.attention,
                      .shape = attention_shape(model_config_, batch_.micro, model_config_.context),
                      .device = device_,
-                     .precision = agreement_.precision};
-  if (stores() && wish.setting == "auto") {
-    const Result<std::string> kept = read_small_file(attention_file(), kAttentionBytesMax);
-    if (kept.ok()) wish.kept = *kept;
-  }
+                     .precision = agreement_.precision,
+                     .kept = kept_attention()};
+  wish.room = [&](size_t workspace) -> Status {
+    TRY_ASSIGN(ArenaPlan plan, plan_memory(options, {.by = AttentionBy::kCudnn,
+                                                     .shape = wish.shape,
+                                                     .workspace_bytes = workspace}));
+    plan.reserve += world_->device_traits().memory_bytes;
+    return expect_room(device_, plan);
+  };
   TRY_ASSIGN(attention_, lockstep::choose_attention(*world_, wish, reason_, clock_));
   return {};
 }
 
+std::optional<AttentionBy> Worker::kept_attention() const {
+  if (!stores() || config_.train.attention != "auto") return {};
+  const Result<std::string> kept = read_small_file(attention_file(), kAttentionBytesMax);
+  return kept.ok() ? attention_named(*kept) : std::nullopt;
+}
+
+// The first choice stays, also where this start could not take it.
 void Worker::keep_attention() const {
-  if (config_.train.attention != "auto" ||
-      read_small_file(attention_file(), kAttentionBytesMax).ok()) {
-    return;  // the first choice stays, also where this start could not take it
-  }
+  if (config_.train.attention != "auto" || kept_attention()) return;
   const Status kept = write_file_synced(attention_file(), name_of(attention_));
   if (kept.ok()) return;
   log_info("which attention was chosen is not kept", {{"reason", kept.error().message}});
 }
 
-Status Worker::compose() {
+Result<ComposeOptions> Worker::compose_options() {
   TRY_ASSIGN(const Recompute recompute,
              reason_.note(kExitBadConfig, parse_recompute(config_.train.recompute)));
   const OptimizerSpec& optimizer = config_.train.optimizer;
-  TRY_ASSIGN(model_, Composition::create({.config = model_config_,
-                                          .mesh = mesh_of(config_.world),
-                                          .groups = config_.world.groups,
-                                          .micro_batch = batch_.micro,
-                                          .sequence = model_config_.context,
-                                          .bucket_bytes = config_.train.bucketBytes,
-                                          .optimizer = {.beta1 = optimizer.beta1,
-                                                        .beta2 = optimizer.beta2,
-                                                        .epsilon = optimizer.epsilon,
-                                                        .weight_decay = optimizer.weightDecay,
-                                                        .rounding_seed = rounding_seed()},
-                                          .precision = agreement_.precision,
-                                          .recompute = recompute,
-                                          .attention = attention_,
-                                          .device = device_},
-                                         *world_));
+  return ComposeOptions{.config = model_config_,
+                        .mesh = mesh_of(config_.world),
+                        .groups = config_.world.groups,
+                        .micro_batch = batch_.micro,
+                        .sequence = model_config_.context,
+                        .bucket_bytes = config_.train.bucketBytes,
+                        .optimizer = {.beta1 = optimizer.beta1,
+                                      .beta2 = optimizer.beta2,
+                                      .epsilon = optimizer.epsilon,
+                                      .weight_decay = optimizer.weightDecay,
+                                      .rounding_seed = rounding_seed()},
+                        .precision = agreement_.precision,
+                        .recompute = recompute,
+                        .attention = attention_,
+                        .device = device_};
+}
+
+Status Worker::compose() {
+  TRY_ASSIGN(const ComposeOptions options, compose_options());
+  TRY_ASSIGN(model_, Composition::create(options, *world_));
   return {};
 }
 

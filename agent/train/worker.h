@@ -46,7 +46,9 @@ class Worker {
   Status check_run(const VerifiedCheckpoint& checkpoint) const;
   uint64_t rounding_seed() const;
   Status choose_attention();
+  std::optional<AttentionBy> kept_attention() const;
   void keep_attention() const;
+  Result<ComposeOptions> compose_options();
   Status compose();
   Status broadcast();
   Status prepare_steps();

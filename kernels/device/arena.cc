@@ -34,16 +34,8 @@ std::string uses_text(const ArenaPlan& plan) {
   return text;
 }
 
-// Whoever takes the reserve finds no words for its lack.
-Status expect_room(Device device, const ArenaPlan& plan, const std::string& by) {
-  if (plan.reserve == 0) return {};
-  TRY_ASSIGN(const DeviceMemory memory, memory_of(device));
-  if (plan.bytes <= memory.free_bytes && plan.reserve <= memory.free_bytes - plan.bytes) return {};
-  return out_of_memory({.device = device,
-                        .bytes = plan.bytes + plan.reserve,
-                        .by = by + ", and " + bytes_text(plan.reserve) + " for libraries",
-                        .free_bytes = memory.free_bytes,
-                        .total_bytes = memory.total_bytes});
+std::string who_asks(const ArenaPlan& plan) {
+  return "an arena of " + uses_text(plan);
 }
 
 }  // namespace
@@ -98,10 +90,22 @@ std::string arena_text(const ArenaPlan& plan) {
   return plan.reserve == 0 ? text : text + line("kept free", plan.reserve) + "\n";
 }
 
+// Whoever takes the reserve finds no words for its lack.
+Status expect_room(Device device, const ArenaPlan& plan) {
+  if (plan.reserve == 0) return {};
+  TRY_ASSIGN(const DeviceMemory memory, memory_of(device));
+  if (plan.bytes <= memory.free_bytes && plan.reserve <= memory.free_bytes - plan.bytes) return {};
+  return out_of_memory(
+      {.device = device,
+       .bytes = plan.bytes + plan.reserve,
+       .by = who_asks(plan) + ", and " + bytes_text(plan.reserve) + " for libraries",
+       .free_bytes = memory.free_bytes,
+       .total_bytes = memory.total_bytes});
+}
+
 Result<Arena> Arena::allocate(Device device, ArenaPlan plan) {
-  const std::string by = "an arena of " + uses_text(plan);
-  TRY(expect_room(device, plan, by));
-  TRY_ASSIGN(Buffer buffer, Buffer::allocate(device, plan.bytes, by));
+  TRY(expect_room(device, plan));
+  TRY_ASSIGN(Buffer buffer, Buffer::allocate(device, plan.bytes, who_asks(plan)));
   return Arena(std::move(plan), std::move(buffer));
 }
 

@@ -56,6 +56,10 @@ uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use);
 //   kept free                     4096 bytes (where there is a reserve)
 std::string arena_text(const ArenaPlan& plan);
 
+// Whether a plan and its reserve are there now, of a plan that has one; kUnavailable as
+// out_of_memory() says it where they are not.
+Status expect_room(Device device, const ArenaPlan& plan);
+
 // The memory of a plan, in one allocation, zeroed. Move-only, owner.
 class Arena {
  public:

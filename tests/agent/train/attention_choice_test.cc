@@ -5,11 +5,14 @@
 
 #include <array>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
 #include "common/api/worker_config.h"
+#include "kernels/ops/dnn/dnn.h"
 #include "tests/support/emulated_cuda/fake_cudnn.h"
 
 namespace lockstep {
@@ -102,20 +105,43 @@ TEST_F(AttentionChoiceTest, MeasuresBothInTurnOnTheSameShape) {
 
 TEST_F(AttentionChoiceTest, ByAutoStaysWhatWasKept) {
   AttentionWish asked = wish("auto");
-  asked.kept = "cudnn";
+  asked.kept = AttentionBy::kCudnn;
   EXPECT_EQ(choose(asked).value(), AttentionBy::kCudnn);
-  asked.kept = "own";
+  asked.kept = AttentionBy::kOwn;
   EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
   EXPECT_EQ(fake_cudnn().executions, 0);
-  asked.kept = "something else";
-  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
-  EXPECT_GT(fake_cudnn().executions, 0) << "measured anew";
+}
+
+TEST(AttentionNames, AreReadAsTheyAreWritten) {
+  for (const AttentionBy by : {AttentionBy::kOwn, AttentionBy::kCudnn}) {
+    EXPECT_EQ(attention_named(name_of(by)), by);
+    EXPECT_EQ(attention_named(" " + std::string(name_of(by)) + "\r\n"), by);
+  }
+  for (const char* other : {"", " ", "auto", "cudnn own", "cudn"}) {
+    EXPECT_EQ(attention_named(other), std::nullopt) << other;
+  }
+}
+
+TEST_F(AttentionChoiceTest, ByAutoIsOurOwnWhereThereIsNoRoomForTheOther) {
+  AttentionWish asked = wish("auto");
+  size_t bytes = 0;
+  asked.room = [&](size_t workspace) {
+    bytes = workspace;
+    return Status(unavailable("[memory] too little"));
+  };
+  EXPECT_EQ(choose(asked, {3.0, 2.0}).value(), AttentionBy::kOwn);
+  EXPECT_EQ(bytes, dnn::prepare_attention(kCuda, asked.shape).value());
+  asked.kept = AttentionBy::kCudnn;
+  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn) << "also where it was kept";
+  EXPECT_EQ(fake_cudnn().executions, 0) << "not measured";
+  asked.room = [](size_t) { return Status(); };
+  EXPECT_EQ(choose(asked).value(), AttentionBy::kCudnn);
 }
 
 TEST_F(AttentionChoiceTest, ByAutoIsOurOwnWhereCudnnCanNot) {
   fake_cudnn().engines = 0;
   AttentionWish kept = wish("auto");
-  kept.kept = "cudnn";
+  kept.kept = AttentionBy::kCudnn;
   EXPECT_EQ(choose(kept).value(), AttentionBy::kOwn) << "no engine";
   fake_cudnn().reset();
   AttentionWish asked = wish("auto");
@@ -144,8 +170,8 @@ TEST_F(AttentionChoiceTest, ThatIsAskedForByNameIsRefusedWhereARankCanNot) {
 TEST_F(AttentionChoiceTest, IsRankZerosForAllRanks) {
   std::vector<std::unique_ptr<Communicator>> world = make_thread_world(2).value();
   AttentionWish first = wish("auto"), second = first;
-  first.kept = "cudnn";
-  second.kept = "own";
+  first.kept = AttentionBy::kCudnn;
+  second.kept = AttentionBy::kOwn;
   Result<AttentionBy> other = AttentionBy::kOwn;
   const TurnsClock clock(1.0, 2.0);
   std::jthread thread([&] {

@@ -1,10 +1,11 @@
-// A whole worker that is to choose its attention, on a CUDA device that the CPU plays, in fp32,
-// where cuDNN can't. (In bf16 a worker first measures products that are too large to be played.)
+// A whole worker that is to choose its attention, on a CUDA device that the CPU plays, with cuDNN,
+// which takes bf16 alone.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "tests/agent/train/worker_world.h"
 
@@ -40,6 +41,49 @@ TEST(AttentionOfAWorker, ByAutoIsOurOwnWhereCudnnCanNotAndIsKeptWithTheCheckpoin
   EXPECT_TRUE(says(world, "attention by cuDNN is not to be had")) << world.log(0);
   EXPECT_TRUE(says(world, "attention=own")) << world.log(0);
   EXPECT_EQ(read_file(world.checkpoints() + "/attention"), "own");
+}
+
+// Heads of 64 in bf16.
+WorkerWorld::Options that_cudnn_takes(const std::string& attention) {
+  WorkerWorld::Options options = options_with(attention);
+  options.train.model.width = 128;
+  options.train.precision = "bf16";
+  options.train.steps = 3;
+  return options;
+}
+
+TEST(AttentionOfAWorker, ByCudnnLearnsWhatOurOwnLearns) {
+  WorkerWorld own(that_cudnn_takes("own")), cudnn(that_cudnn_takes("cudnn"));
+  for (WorkerWorld* world : {&own, &cudnn}) ASSERT_NO_FATAL_FAILURE(world->run());
+  EXPECT_TRUE(says(own, "attention=own")) << own.log(0);
+  EXPECT_TRUE(says(cudnn, "attention=cudnn")) << cudnn.log(0);
+  const std::vector<double> expected = own.metric("loss"), found = cudnn.metric("loss");
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-3);
+}
+
+TEST(AttentionOfAWorker, ByAutoIsMeasuredOnceAndThenStays) {
+  WorkerWorld world(that_cudnn_takes("auto"));
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_TRUE(says(world, "attention measured")) << world.log(0);
+  const std::string chosen = read_file(world.checkpoints() + "/attention");
+  EXPECT_TRUE(says(world, "attention=" + chosen)) << world.log(0);
+
+  // As if somebody had looked at it with an editor; the other one, whatever was measured.
+  const std::string other = chosen == "own" ? "cudnn" : "own";
+  std::ofstream(world.checkpoints() + "/attention") << other << "\n";
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_TRUE(says(world, "attention as it was chosen when this run began")) << world.log(0);
+  EXPECT_TRUE(says(world, "attention=" + other)) << world.log(0);
+}
+
+TEST(AttentionOfAWorker, ThatNobodyCanReadIsMeasuredAnewAndWritten) {
+  WorkerWorld world(that_cudnn_takes("auto"));
+  std::filesystem::create_directories(world.checkpoints());
+  std::ofstream(world.checkpoints() + "/attention") << "neither";
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_TRUE(says(world, "attention=" + read_file(world.checkpoints() + "/attention")))
+      << world.log(0);
 }
 
 TEST(AttentionOfAWorker, ThatWasChosenFirstStaysWrittenWhereAStartCanNotTakeIt) {
