@@ -96,13 +96,18 @@ endif()
 message(STATUS "cuBLASLt: ${LOCKSTEP_HAVE_CUBLASLT}")
 
 # cuDNN 9.16 and later: likewise, and optional. In the toolkit's folder, or among the Python packages that
-# PyTorch brings (nvidia/cudnn, beside the python3 on the PATH), or in LOCKSTEP_CUDNN.
+# PyTorch brings (nvidia.cudnn of the python3 on the PATH), or in LOCKSTEP_CUDNN. The library is loaded when it is
+# needed: programs of the build folder look beside these headers too, what tools/bundle makes of them does not.
 set(LOCKSTEP_CUDNN "" CACHE PATH "A folder with cuDNN's include/ and lib/, where it is in no usual place")
 find_program(LOCKSTEP_PYTHON_ON_PATH python3)
-get_filename_component(cudnn_prefix "${LOCKSTEP_PYTHON_ON_PATH}" DIRECTORY)
-file(GLOB cudnn_packages "${cudnn_prefix}/../lib/python3*/site-packages/nvidia/cudnn/include")
+set(cudnn_package)
+if(LOCKSTEP_PYTHON_ON_PATH)
+  execute_process(COMMAND "${LOCKSTEP_PYTHON_ON_PATH}" -c
+    "import importlib.util as u; print(*u.find_spec('nvidia.cudnn').submodule_search_locations)"
+    OUTPUT_VARIABLE cudnn_package OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
 find_path(CUDNN_INCLUDE cudnn_graph.h HINTS "${LOCKSTEP_CUDNN}/include" ${CUDAToolkit_INCLUDE_DIRS}
-  /usr/local/cuda/include ${cudnn_packages})
+  /usr/local/cuda/include "${cudnn_package}/include")
 set(cudnn_version 0)
 if(CUDNN_INCLUDE AND EXISTS "${CUDNN_INCLUDE}/cudnn_version.h")
   file(STRINGS "${CUDNN_INCLUDE}/cudnn_version.h" lines REGEX "define CUDNN_(MAJOR|MINOR) [0-9]+")
@@ -110,7 +115,8 @@ if(CUDNN_INCLUDE AND EXISTS "${CUDNN_INCLUDE}/cudnn_version.h")
 endif()
 if(CUBLASLT_INCLUDE AND cudnn_version VERSION_GREATER_EQUAL 9.16 AND cudnn_version VERSION_LESS 10)
   set(LOCKSTEP_HAVE_CUDNN ON)
-  get_filename_component(CUDNN_LIBRARIES "${CUDNN_INCLUDE}/../lib" ABSOLUTE)
+  get_filename_component(cudnn_libraries "${CUDNN_INCLUDE}/../lib" ABSOLUTE)
+  list(APPEND CMAKE_BUILD_RPATH "${cudnn_libraries}")
   add_library(third_cudnn INTERFACE)
   target_include_directories(third_cudnn SYSTEM INTERFACE "${CUDNN_INCLUDE}" "${CUBLASLT_INCLUDE}")
 else()

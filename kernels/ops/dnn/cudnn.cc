@@ -10,9 +10,6 @@ namespace lockstep::dnn {
 
 namespace {
 
-// Before it backward was wrong for lengths that 128 does not divide, in 9.10.0 and 9.10.1 both
-// passes for more (cuDNN's release notes; what its frontend 1.32 works around or refuses).
-constexpr size_t kVersionMin = 91600;
 // From Blackwell on the library chooses kernels that add in any order, unless it is told otherwise
 // by knobs that differ from version to version.
 constexpr int kCapabilityEnd = 100;
@@ -75,8 +72,8 @@ void check_call(const AttentionShape& shape, ConstView first, const Workspace& w
 }  // namespace
 
 Result<std::unique_ptr<Cudnn>> Cudnn::create(const CudnnLibrary& library, int index) {
-  if (const size_t version = library.version(); version < kVersionMin) {
-    return unavailable("[cudnn] version " + std::to_string(kVersionMin) +
+  if (const size_t version = library.version(); version < kCudnnVersionMin) {
+    return unavailable("[cudnn] version " + std::to_string(kCudnnVersionMin) +
                        " or later expected, got " + std::to_string(version));
   }
   TRY_ASSIGN(const int capability, library.capability(index));

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <string>
 
 #include "kernels/device/cuda/cuda_call.h"
@@ -39,24 +40,39 @@ Result<CudnnLibrary> find_all(const SharedLibrary& shared) {
   return library;
 }
 
-// The soname of the version that this was compiled with; where the loader looks, where the toolkit
-// is installed, and where the headers of this build came from (a Python package has both).
-Result<CudnnLibrary> load() {
-  const std::string name = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
-  std::string words;
-  for (const std::string folder : {"", "/usr/local/cuda/lib64/", LOCKSTEP_CUDNN_LIBRARIES "/"}) {
-    void* handle = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle != nullptr) return find_all({.handle = handle, .name = "cudnn"});
+// Closed again where it is not returned, so that a later one's parts are not taken from it.
+Result<CudnnLibrary> open_library(const std::string& path) {
+  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
     const char* reason = ::dlerror();
-    if (words.empty() && reason != nullptr) words = reason;
+    return unavailable(reason != nullptr ? reason : path + ": not loaded");
   }
-  return unavailable("[cudnn] " + name + " expected, got " + words);
+  Result<CudnnLibrary> library = find_all({.handle = handle, .name = "cudnn"});
+  if (library.ok() && library->version() < kCudnnVersionMin) {
+    library = unavailable(path + " is of version " + std::to_string(library->version()));
+  }
+  if (!library.ok()) ::dlclose(handle);
+  return library;
 }
 
 }  // namespace
 
+Result<CudnnLibrary> load_cudnn_from(std::span<const std::string_view> folders) {
+  // The soname of the version that this was compiled with, whose headers have the library's types.
+  const std::string name = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
+  std::string words;
+  for (const std::string_view folder : folders) {
+    Result<CudnnLibrary> library = open_library(std::string(folder) + name);
+    if (library.ok()) return library;
+    words += (words.empty() ? "" : "; ") + library.error().message;
+  }
+  return unavailable("[cudnn] " + name + " of version " + std::to_string(kCudnnVersionMin) +
+                     " or later expected, got " + words);
+}
+
 Result<const CudnnLibrary*> load_cudnn() {
-  static const Result<CudnnLibrary> library = load();
+  static constexpr std::array<std::string_view, 2> kFolders{"", "/usr/local/cuda/lib64/"};
+  static const Result<CudnnLibrary> library = load_cudnn_from(kFolders);
   TRY(library);
   return &library.value();
 }
