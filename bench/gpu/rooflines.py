@@ -1,7 +1,7 @@
 """The roofline of each op, and attention beside PyTorch's and cuDNN's."""
 import json
 
-from runner import CUT, FAILED, PASSED, SKIPPED, Finding, worst
+from runner import CUT, FAILED, NO_CUDNN, PASSED, SKIPPED, Finding, worst
 
 LOWEST = 8  # rows that the table has of the kernels: those that lose the most time
 
@@ -79,8 +79,9 @@ def attention(check):
     if check.device == "cuda":
         outcome, found = ours(check, shapes, "cudnn")
         kinds["our cuDNN"] = as_rows(found)
-        if outcome.code not in (0, 1):  # 1: what cuDNN hasn't got, of which the log has the reasons
-            words = words or f"with cuDNN: {outcome.finding().what or outcome.code}"
+        if not found or outcome.code not in (0, NO_CUDNN):  # some shapes need not be for it
+            status = worst((status, FAILED if outcome.code == 0 else outcome.finding().status))
+            words = words or f"with cuDNN: {outcome.finding().what}"
     if check.torch is None:
         status, words = worst((status, SKIPPED)), words or "no PyTorch beside it"
     else:

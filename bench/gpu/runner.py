@@ -11,6 +11,7 @@ import time
 PASSED, FAILED, SKIPPED, CUT = "passed", "failed", "skipped", "cut"
 WORST_LAST = (PASSED, SKIPPED, CUT, FAILED)
 NO_DEVICE = 77  # exit code of programs that find no GPU, as of skipped tests
+NO_CUDNN = 78  # exit code of programs that should measure cuDNN, which is not there or does not take what was asked for
 
 
 @dataclasses.dataclass
@@ -37,6 +38,8 @@ class Outcome:
             return Finding(CUT, f"ended after {self.seconds:.0f} s")
         if self.code == NO_DEVICE and not self.needs_device:
             return Finding(SKIPPED, last_line(self.output) or "no GPU")
+        if self.code == NO_CUDNN:
+            return Finding(SKIPPED, last_line(self.output) or "no cuDNN")
         if self.code == 0:
             return Finding(PASSED, what or last_line(self.output))
         return Finding(FAILED, last_line(self.output) or f"exit code {self.code}")

@@ -19,7 +19,7 @@
 // Medians, with the middle half of the samples as spread; --seconds (0.3) of samples a row. --tiny
 // runs every line once on small shapes, for the tests. --json appends an object a line: first the
 // device, then the rows, each when it is measured. Exit code 1: a row failed; 77: this build or
-// machine has no such device.
+// machine has no such device; 78: none failed, but cuDNN is not there or does not take a shape.
 #include <cstdio>
 #include <fstream>
 #include <optional>
@@ -32,12 +32,14 @@
 #include "bench/kernels/timing.h"
 #include "common/base/json.h"
 #include "kernels/device/parallel.h"
+#include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep::bench {
 
 namespace {
 
 constexpr int kNoDevice = 77;
+constexpr int kNoCudnn = 78;
 
 class Bench {
  public:
@@ -48,6 +50,8 @@ class Bench {
   Status measure_device();
   // Whether it went well.
   bool measure(const Row& row);
+  // Why it is not measured.
+  void leave_out(const Row& row, const Error& reason);
 
  private:
   Status measure_or_fail(const Row& row);
@@ -100,6 +104,11 @@ bool Bench::measure(const Row& row) {
               status.error().message.c_str());
   write({{"op", row.op}, {"sizes", row.sizes}, {"error", status.error().message}});
   return false;
+}
+
+void Bench::leave_out(const Row& row, const Error& reason) {
+  std::printf("%s %s left out: %s\n", row.op.c_str(), row.sizes.c_str(), reason.message.c_str());
+  write({{"op", row.op}, {"sizes", row.sizes}, {"leftOut", reason.message}});
 }
 
 Status Bench::measure_or_fail(const Row& row) {
@@ -213,14 +222,44 @@ std::vector<Row> cpu_rows(const KernelOptions& options) {
   return rows;
 }
 
-std::vector<Row> chosen_rows(const Place& place, const KernelOptions& options) {
-  if (options.attention.empty()) return place.on_cpu() ? cpu_rows(options) : gpu_rows(options);
-  std::vector<Row> rows;
-  for (const AttentionShape& shape : options.attention) {
-    const DType dtype = place.on_cpu() ? DType::kF32 : options.dtype;
-    for (Row& row : attention_rows(shape, dtype, options.by)) rows.push_back(std::move(row));
+// Of the rows whose names have --filter, how many went which way.
+struct Counts {
+  int failed = 0;
+  int left_out = 0;
+};
+
+Counts measure_all(Bench& bench, const KernelOptions& options, const std::vector<Row>& rows,
+                   const Status& can = {}) {
+  Counts counts;
+  for (const Row& row : rows) {
+    const std::string name = row.op + " " + row.sizes;
+    if (name.find(options.filter) == std::string::npos) continue;
+    if (can.ok()) {
+      counts.failed += bench.measure(row) ? 0 : 1;
+    } else {
+      bench.leave_out(row, can.error());
+      ++counts.left_out;
+    }
   }
-  return rows;
+  return counts;
+}
+
+Status can_measure(const AttentionShape& shape, Device device, AttentionBy by) {
+  if (by == AttentionBy::kOwn) return {};
+  if (device.type == DeviceType::kCpu) return unavailable("[cudnn] a GPU expected");
+  TRY(dnn::prepare_attention(device, shape));
+  return {};
+}
+
+Counts measure_shapes(Bench& bench, const Place& place, const KernelOptions& options) {
+  const DType dtype = place.on_cpu() ? DType::kF32 : options.dtype;
+  Counts all;
+  for (const AttentionShape& shape : options.attention) {
+    const Counts counts = measure_all(bench, options, attention_rows(shape, dtype, options.by),
+                                      can_measure(shape, place.device(), options.by));
+    all = {all.failed + counts.failed, all.left_out + counts.left_out};
+  }
+  return all;
 }
 
 int fail(const Error& error, int code) {
@@ -237,13 +276,11 @@ int run(int argc, char** argv) {
   set_threads(options->threads);
   Bench bench(*place, *options);
   if (const Status status = bench.measure_device(); !status.ok()) return fail(status.error(), 1);
-  int failed = 0;
-  for (const Row& row : chosen_rows(*place, *options)) {
-    const std::string name = row.op + " " + row.sizes;
-    if (name.find(options->filter) == std::string::npos) continue;
-    failed += bench.measure(row) ? 0 : 1;
-  }
-  return failed > 0 ? 1 : 0;
+  const Counts counts =
+      options->attention.empty()
+          ? measure_all(bench, *options, place->on_cpu() ? cpu_rows(*options) : gpu_rows(*options))
+          : measure_shapes(bench, *place, *options);
+  return counts.failed > 0 ? 1 : counts.left_out > 0 ? kNoCudnn : 0;
 }
 
 }  // namespace

@@ -21,7 +21,8 @@
 // start of CUDA and its libraries and the making of the model: the GPU's peak is measured when the
 // steps are over and the model's memory is free again. libraryMemoryBytes is what CUDA and cuBLASLt
 // took of the GPU while it trained, beside memoryBytes: what compose.cc keeps a reserve for. Exit
-// code 77: this build or machine has no such device.
+// code 77: this build or machine has no such device; 78: it has no cuDNN for --attention cudnn, or
+// that does not take the model's.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -51,11 +52,13 @@
 #include "common/layout/cost.h"
 #include "common/layout/device_peak.h"
 #include "kernels/device/parallel.h"
+#include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep::bench {
 namespace {
 
 constexpr int kNoDevice = 77;
+constexpr int kNoCudnn = 78;
 
 struct Spread {
   double low = 0;
@@ -338,9 +341,17 @@ Status check_device(const StepOptions& options) {
   return {};
 }
 
-int fail(const Error& error) {
+Status check_cudnn(const StepOptions& options, const Workload& work) {
+  if (options.attention != AttentionBy::kCudnn) return {};
+  if (options.device.type == DeviceType::kCpu) return unavailable("[cudnn] a GPU expected");
+  TRY(dnn::prepare_attention(options.device,
+                             attention_shape(work.config, work.batch, work.context)));
+  return {};
+}
+
+int fail(const Error& error, int code = 1) {
   std::fprintf(stderr, "bench_step: %s\n", error.message.c_str());
-  return 1;
+  return code;
 }
 
 int run(int argc, char** argv) {
@@ -350,8 +361,10 @@ int run(int argc, char** argv) {
   const Result<Workload> work = workload_of(*options);
   if (!work.ok()) return fail(work.error());
   if (const Status there = check_device(*options); !there.ok()) {
-    fail(there.error());
-    return kNoDevice;
+    return fail(there.error(), kNoDevice);
+  }
+  if (const Status can = check_cudnn(*options, *work); !can.ok()) {
+    return fail(can.error(), kNoCudnn);
   }
   std::vector<pid_t> children;
   const Result<CommOptions> comm = spread_out(options->ranks, children);

@@ -271,6 +271,64 @@ class RealPrograms(unittest.TestCase):
         self.assertNotIn("1x16x2x16x2", with_cudnn, "its heads are not for cuDNN")
 
 
+class WithoutCudnn(unittest.TestCase):
+    """What cuDNN hasn't got is left out, and said; what it breaks is a failure."""
+
+    class Check:
+        """On a GPU without PyTorch: its programs end so, for cuDNN's attention."""
+        device, sizes, torch, models, least_seconds, threads = "cuda", "cpu", None, None, 1, 1
+        budget = runner.Budget(100)
+
+        def __init__(self, outcome, rows, scratch):
+            self.outcome, self.rows, self.scratch = outcome, rows, pathlib.Path(scratch)
+
+        def program(self, name):
+            return name
+
+        def of_cudnn(self, command):
+            return "cudnn" in command
+
+        def json(self, command):
+            if self.of_cudnn(command):
+                return self.outcome, None
+            return runner.Outcome(0, "", 1), {**STEP, "memoryBytes": 1}
+
+        def run(self, command):
+            rows = self.rows if self.of_cudnn(command) else ROWS
+            file = command[command.index("--json") + 1]
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            return self.outcome if self.of_cudnn(command) else runner.Outcome(0, "", 1)
+
+    def attention(self, code, rows, words="attention_backward B=1 left out: [cudnn] no kernel"):
+        with tempfile.TemporaryDirectory() as scratch:
+            return rooflines.attention(self.Check(runner.Outcome(code, words, 1, needs_device=True), rows, scratch))
+
+    def test_attention_goes_on_without_it(self):
+        left_out = [{"op": row["op"], "sizes": "B=1", "leftOut": "no kernel"} for row in ROWS[1:]]
+        found = self.attention(78, ROWS[:1] + left_out)
+        self.assertEqual(found.status, "skipped")
+        self.assertIn("with cuDNN: attention_backward B=1 left out: [cudnn] no kernel", found.what)
+        self.assertEqual(len(found.values["ours"]), 2)
+        found = self.attention(78, ROWS[:3] + left_out[2:])
+        self.assertEqual(found.what, "no PyTorch beside it", "one shape of two is for it")
+        self.assertEqual(len(found.values["others"]["our cuDNN"]), 1)
+
+    def test_attention_fails_where_it_breaks(self):
+        for code in (1, -11, 0):  # 0: it passes and has measured nothing
+            self.assertEqual(self.attention(code, ROWS[:1]).status, "failed", code)
+        self.assertEqual(self.attention(None, ROWS[:3]).status, "cut")
+
+    def test_speed_goes_on_without_it(self):
+        def measured(code):
+            size = {"preset": "gpt2-124m", "batch": 4, "context": 16, "compile": ""}
+            measurement = speed.Measurement(self.Check(runner.Outcome(code, "bench_step: [cudnn] none", 1, True), [], "."))
+            return measurement.all([size])
+        self.assertEqual(measured(78).status, "skipped")
+        self.assertIn("ours with attention cudnn: bench_step: [cudnn] none", measured(78).what)
+        self.assertIn("gpt2-124m 1,000 tok/s", measured(78).what)
+        self.assertEqual(measured(1).status, "failed")
+
+
 class Judgement(unittest.TestCase):
     def curves(self, ours_fp32=4.0, ours_bf16=4.01, torch_bf16=4.01):
         return {("ours", "fp32"): [ours_fp32], ("torch", "fp32"): [4.0], ("ours", "bf16"): [ours_bf16],
