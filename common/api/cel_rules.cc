@@ -166,6 +166,12 @@ void add_rules_of_spec(std::vector<CelRule>& rules) {
                    "!has(self.train) || " + tensor() + " * " + pipeline() + " > 1 || " +
                        of_self("train.batch.global", "8") + " % " + world() + " == 0",
                    "train.batch.global is not a multiple of the number of ranks"});
+  rules.push_back({"spec",
+                   "!has(self.train) || " + of_self("train.attention", "'own'") +
+                       " != 'cudnn' || (" + of_self("gpusPerNode", "0") + " > 0 && " +
+                       of_self("train.precision", "'fp32'") + " == 'bf16')",
+                   "train.attention: cudnn is for gpusPerNode from 1 and train.precision: bf16; "
+                   "expected own or auto"});
 }
 
 void add_rules_of_train(std::vector<CelRule>& rules) {

@@ -318,7 +318,8 @@ struct Schema<TrainSpec> {
     visit(Field{.name = "recompute",
                 .meaning = "What backward computes again instead of having it kept, to save "
                            "memory: what norms and GELU give, or whole blocks of the model but "
-                           "their inputs. The results are the same.",
+                           "their inputs. The results are the same, but for the last bits of ops "
+                           "with precision bf16 on a GPU.",
                 .choices = "none ops blocks"},
           &TrainSpec::recompute);
     visit(Field{.name = "attention",

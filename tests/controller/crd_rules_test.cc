@@ -171,6 +171,10 @@ const std::vector<Case>& cases() {
        "spec.rendezvous.timeoutSeconds: "},
       {"train.batch.global is not a multiple", "{nodes: 3, " + kTrain + "}}",
        "spec.train.batch.global: "},
+      {"train.attention: cudnn is for", "{" + kTrain + ", precision: bf16, attention: cudnn}}",
+       "spec.train.attention: "},
+      {"train.attention: cudnn is for", "{gpusPerNode: 1, " + kTrain + ", attention: cudnn}}",
+       "spec.train.attention: "},
       {"model: expected a preset", "{train: {data: {path: /d}, model: {layers: 2, width: 8}}}",
        "spec.train.model.heads: "},
       {"model: expected a preset", "{train: {data: {path: /d}}}", "spec.train.model.layers: "},
@@ -304,13 +308,16 @@ void change(Json& value, const Json& schema, Random& random) {
 
 const std::vector<Json>& good_documents() {
   static const std::vector<Json> kDocuments = {
-      job_of("{" + kTrain + "}}"), job_of("{nodes: 2, command: [a, b]}"),
+      job_of("{" + kTrain + "}}"),
+      job_of("{nodes: 2, command: [a, b]}"),
       job_of("{nodes: 4, train: {data: {path: /d, tokenizer: u16, validationFraction: 0.1}, model: "
              "{layers: 2, width: 64, heads: 4, context: 8, vocabulary: 1000}, batch: {global: 16, "
              "micro: 2}, optimizer: {warmupSteps: 10, minimumLearningRate: 1.0e-5}, precision: "
              "bf16, rounding: stochastic, validation: {everySteps: 10}}, managedBy: a.b/c, "
              "failure: {rules: [{action: RestartInPlace, "
              "event: Signal}, {action: Fail, exitCodes: [3]}]}}"),
+      job_of("{gpusPerNode: 1, " + kTrain + ", precision: bf16, attention: cudnn}}"),
+      job_of("{" + kTrain + ", attention: auto}}"),
       job_of("{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: llama, heads: 16, "
              "kvHeads: 4, context: 64, ropeScaling: {factor: 2}}}}"),
       job_of("{processesPerNode: 8, command: [a], rendezvous: {port: 29336, variables: [jax]}, "
