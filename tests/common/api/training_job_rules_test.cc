@@ -1,0 +1,316 @@
+// What is refused of a TrainingJob, by path and with what would be right.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/common/api/training_jobs.h"
+
+namespace lockstep {
+namespace {
+
+void expect_errors(const std::vector<Refusal>& cases) {
+  for (const Refusal& c : cases) {
+    EXPECT_EQ(error_with(c.pointer, c.value), c.error) << c.pointer << " = " << c.value;
+  }
+}
+
+TEST(TrainingJob, UnknownFieldsAreRefusedWithTheNearestName) {
+  expect_errors({
+      {"/spec/train/batch/mirco", 4, "spec.train.batch.mirco: unknown field, did you mean micro?"},
+      {"/spec/node", 4, "spec.node: unknown field, did you mean nodes?"},
+      {"/spec/train/optimizer/learning_rate", 1,
+       "spec.train.optimizer.learning_rate: unknown field, did you mean learningRate?"},
+      {"/spec/train/optimizer/weightdecay", 1,
+       "spec.train.optimizer.weightdecay: unknown field, did you mean weightDecay?"},
+      {"/spec/train/batch/xyz", 4, "spec.train.batch.xyz: unknown field, known here: global micro"},
+      {"/spec/train/batch/a b", 4,
+       "spec.train.batch[\"a b\"]: unknown field, known here: global micro"},
+      {"/metadata/lables", Json::object(), "metadata.lables: unknown field, did you mean labels?"},
+      {"/sepc", 4, "sepc: unknown field, did you mean spec?"},
+  });
+}
+
+TEST(TrainingJob, WrongTypesAreRefusedByPath) {
+  expect_errors({
+      {"/spec/nodes", "two", "spec.nodes: found the string \"two\", expected an integer"},
+      {"/spec/nodes", 2.0, "spec.nodes: found 2.0, expected an integer"},
+      {"/spec/nodes", true, "spec.nodes: found true, expected an integer"},
+      {"/spec/nodes", nullptr, "spec.nodes: found nothing (null), expected an integer"},
+      {"/spec/nodes", UINT64_MAX, "spec.nodes: found 18446744073709551615, expected an integer"},
+      {"/spec/suspend", "yes", "spec.suspend: found the string \"yes\", expected true or false"},
+      {"/spec/image", 7, "spec.image: found 7, expected a string"},
+      {"/spec/train/optimizer/learningRate", "fast",
+       "spec.train.optimizer.learningRate: found the string \"fast\", expected a number"},
+      {"/spec/train/batch", Json::array(), "spec.train.batch: found a list, expected an object"},
+      {"/spec/processGroups", Json::object(),
+       "spec.processGroups: found an object, expected a list"},
+      {"/spec/processGroups",
+       {{{"name", "a"}, {"ranks", 3}}},
+       "spec.processGroups[0].ranks: found 3, expected a string"},
+      {"/spec/podTemplate", 3, "spec.podTemplate: found 3, expected an object"},
+      {"/spec", 3, "spec: found 3, expected an object"},
+      {"/metadata", 3, "metadata: found 3, expected an object"},
+      {"/metadata/labels", {{"a", 1}}, "metadata.labels.a: found 1, expected a string"},
+      {"/apiVersion", "v1",
+       "apiVersion: found the string \"v1\", expected \"lockstep.dev/v1alpha1\""},
+      {"/kind", "Job", "kind: found the string \"Job\", expected \"TrainingJob\""},
+  });
+  EXPECT_EQ(valid_training_job_from_json(Json(7)).error().message.substr(0, 42),
+            "document: found 7, expected a TrainingJob\n");
+}
+
+TEST(TrainingJob, WhatIsMissingIsNamed) {
+  EXPECT_EQ(error_without("/kind"), "kind: missing, expected \"TrainingJob\"");
+  EXPECT_EQ(error_without("/metadata/name"), "metadata.name: missing, expected the job's name");
+  EXPECT_EQ(error_without("/metadata"), "metadata.name: missing, expected the job's name");
+  EXPECT_EQ(error_without("/spec"), "spec: missing, expected an object");
+  EXPECT_EQ(error_without("/spec/train"),
+            "spec: found neither train nor command, expected exactly one of them");
+  EXPECT_EQ(error_without("/spec/train/data"), "spec.train.data: missing, expected an object");
+  EXPECT_EQ(error_without("/spec/train/data/path"),
+            "spec.train.data.path: missing, expected a string");
+  EXPECT_EQ(error_without("/spec/train/model/heads"),
+            "spec.train.model.heads: missing, expected a number, or spec.train.model.preset");
+}
+
+TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
+  expect_errors({
+      {"/spec/nodes", 0, "spec.nodes: 0 is out of range, expected 1 to 4096"},
+      {"/spec/nodes", INT64_MAX,
+       "spec.nodes: 9223372036854775807 is out of range, expected 1 to 4096"},
+      {"/spec/rendezvous/port", 70000,
+       "spec.rendezvous.port: 70000 is out of range, expected 1 to 65535"},
+      {"/spec/train/steps", 0, "spec.train.steps: 0 is out of range, expected 1 to 1000000000"},
+      {"/spec/train/optimizer/learningRate", 0,
+       "spec.train.optimizer.learningRate: 0 is out of range, expected more than 0 and at most "
+       "100"},
+      {"/spec/train/data/validationFraction", 0.75,
+       "spec.train.data.validationFraction: 0.75 is out of range, expected 0 to 0.5"},
+      {"/spec/train/optimizer/schedule", "cosin",
+       "spec.train.optimizer.schedule: found \"cosin\", expected constant, linear or cosine"},
+      {"/spec/train/precision", "", "spec.train.precision: found \"\", expected fp32 or bf16"},
+      {"/spec/train/recompute", "all",
+       "spec.train.recompute: found \"all\", expected none, ops or blocks"},
+      {"/spec/train/attention", "auto", "no error"},
+      {"/spec/train/attention", "cudnn",
+       "spec.train.attention: cudnn needs spec.gpusPerNode from 1 and spec.train.precision: bf16; "
+       "expected own or auto"},
+      {"/spec/train/attention", "flash",
+       "spec.train.attention: found \"flash\", expected own, cudnn or auto"},
+      {"/spec/train/model/preset", "gpt5",
+       "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m, "
+       "gpt2-1.5b, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3.1-8b, "
+       "llama-3.1-70b, llama-3.1-405b, llama-3.2-1b or llama-3.2-3b"},
+      {"/spec/train/data/path", std::string(2000, 'x'),
+       "spec.train.data.path: 2000 bytes, expected at most 1024"},
+      {"/spec/train/model/weights",
+       {{"path", std::string(2000, 'x')}},
+       "spec.train.model.weights.path: 2000 bytes, expected at most 1024"},
+      {"/spec/train/model/weights", {{"path", "gpt2.safetensors"}}, "no error"},
+      {"/spec/train/data/path", std::string("/a\0b", 4),
+       "spec.train.data.path: found \"/a\\u0000b\", expected text without zero bytes"},
+      {"/spec/processGroups", Json(300, Json::object()),
+       "spec.processGroups: 300 items, expected at most 256"},
+  });
+}
+
+TEST(TrainingJob, NamesAreRefusedThatKubernetesOrThePodsNamesCannotTake) {
+  for (const char* name : {"Gpt", "1gpt", "gpt-", "-gpt", "g_pt", "g.pt", "g pt", "g\n"}) {
+    EXPECT_NE(error_with("/metadata/name", name).find("(RFC 1035)"), std::string::npos) << name;
+  }
+  EXPECT_EQ(error_with("/metadata/name", std::string(40, 'a')), "no error");
+  EXPECT_NE(error_with("/metadata/name", std::string(41, 'a')).find("expected at most 40"),
+            std::string::npos);
+  EXPECT_NE(error_with("/metadata/namespace", "a.b").find("metadata.namespace: found \"a.b\""),
+            std::string::npos);
+}
+
+TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
+  expect_errors({
+      {"/spec/train/batch/micro", 5,
+       "spec.train.batch.micro: 5 does not divide spec.train.batch.global: 32"},
+      {"/spec/train/batch/micro", 16,
+       "spec.train.batch.micro: 16 x 4 data-parallel ranks = 64 does not divide "
+       "spec.train.batch.global: 32"},
+      {"/spec/train/batch",
+       {{"global", 6}},
+       "spec.train.batch.global: 6 is not a multiple of the 4 data-parallel ranks"},
+      {"/spec/rendezvous/port", 65535,
+       "spec.rendezvous.port: 65535 leaves no room for 2 processes, expected at most 65534"},
+      {"/spec/train/rounding", "stochastic",
+       "spec.train.rounding: \"stochastic\" is of bf16 copies, expected nearest, or "
+       "spec.train.precision: bf16"},
+      {"/spec/train/optimizer/warmupSteps", 101,
+       "spec.train.optimizer.warmupSteps: 101 is more than spec.train.steps: 100"},
+      {"/spec/train/optimizer/minimumLearningRate", 0.5,
+       "spec.train.optimizer.minimumLearningRate: 0.5 is more than "
+       "spec.train.optimizer.learningRate: 0.002"},
+      {"/spec/train/model/heads", 3,
+       "spec.train.model.heads: 3 does not divide spec.train.model.width: 128"},
+      {"/spec/train/model/kvHeads", 2,
+       "spec.train.model.kvHeads: is of a llama, expected none with family: gpt2"},
+      {"/spec/train/model",
+       {{"preset", "gpt2-124m"}, {"family", "llama"}},
+       "spec.train.model.family: \"llama\" is not that of spec.train.model.preset: \"gpt2-124m\", "
+       "expected gpt2"},
+      {"/spec/train/model/vocabulary", 100,
+       "spec.train.model.vocabulary: 100 is too few for spec.train.data.tokenizer: bytes, "
+       "expected 256"},
+      {"/spec/train/data/tokenizer", "u16",
+       "spec.train.model.vocabulary: missing, expected the number of token ids "
+       "(spec.train.data.tokenizer: \"u16\" does not tell)"},
+      {"/spec/train/data", {{"path", "x"}, {"validationFraction", 0}}, "no error"},
+      {"/spec/train/validation/everySteps", 5, "no error"},
+      {"/spec/managedBy", "someone", "spec.managedBy: found \"someone\", expected domain/path"},
+      {"/spec/managedBy", "kueue.x-k8s.io/multikueue", "no error"},
+  });
+  Json document = good_document();
+  document["spec"]["train"]["data"].erase("validationFraction");
+  document["spec"]["train"]["validation"]["everySteps"] = 5;
+  EXPECT_EQ(valid_training_job_from_json(document).error().message,
+            "spec.train.validation.everySteps: 5 with no data held back, expected "
+            "spec.train.data.validationFraction above 0");
+  document = good_document();
+  document["spec"]["nodes"] = 4096;
+  document["spec"]["processesPerNode"] = 64;
+  document["spec"]["train"]["batch"] = {{"global", 262144}};
+  EXPECT_EQ(valid_training_job_from_json(document).error().message,
+            "spec.nodes: a world of 262144 ranks (spec.nodes: 4096 x 64 processes each), expected "
+            "at most 65536");
+  document = good_document();
+  document["spec"]["train"]["steps"] = 1000000000;
+  document["spec"]["train"]["batch"] = {{"global", 1 << 20}};
+  document["spec"]["train"]["model"]["context"] = 1 << 20;
+  EXPECT_NE(valid_training_job_from_json(document).error().message.find("too many to count"),
+            std::string::npos);
+}
+
+TEST(TrainingJob, AMeshThatDoesNotFitIsSaidBeforeThatItIsNotInThisVersion) {
+  const std::string error = error_with("/spec/parallelism", {{"tensor", 3}});
+  EXPECT_EQ(error,
+            "spec.parallelism: pipeline 1 x tensor 3 = 3 does not divide the world of 4 ranks "
+            "(spec.nodes: 2 x 2 processes each)\n"
+            "spec.train.model.heads: 4 is not a multiple of the tensor-parallel size 3\n"
+            "spec.parallelism.tensor: 3 is not in this version, expected 1");
+}
+
+TEST(TrainingJob, ProcessGroupsAreChecked) {
+  const auto error_of = [](const char* name, const char* ranks) {
+    return error_with("/spec/processGroups",
+                      {{{"name", "ends"}, {"ranks", "0,3"}}, {{"name", name}, {"ranks", ranks}}});
+  };
+  EXPECT_EQ(error_of("even", "0::2"), "no error");
+  EXPECT_EQ(error_of("ends", "1"),
+            "spec.processGroups[1].name: \"ends\" is there twice, expected each name once");
+  EXPECT_EQ(error_of("tensor", "1"),
+            "spec.processGroups[1].name: \"tensor\" is the mesh's own, expected another name");
+  EXPECT_NE(error_of("Even", "1").find("spec.processGroups[1].name: found \"Even\", expected"),
+            std::string::npos);
+  EXPECT_EQ(error_of("even", "4"),
+            "spec.processGroups[1].ranks: rank 4 is not in the world, expected 0 to 3");
+  EXPECT_EQ(error_of("even", "x"),
+            "spec.processGroups[1].ranks: found \"x\", expected ranks such as 0,7 or 0-3 or 0::2");
+}
+
+TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
+  const auto error_of = [](Json rule) {
+    return error_with("/spec/failure", {{"rules", Json::array({std::move(rule)})}});
+  };
+  constexpr char kRule[] = "spec.failure.rules[0]";
+  const std::string at = kRule;
+  EXPECT_EQ(error_of({{"exitCodes", {3, 137}}, {"action", "Fail"}}), "no error");
+  EXPECT_EQ(error_of({{"event", "Preempted"}, {"action", "Ignore"}}), "no error");
+  EXPECT_EQ(error_of({{"exitCodes", {3}}, {"event", "Error"}, {"action", "RecreatePod"}}),
+            "no error");
+  EXPECT_EQ(error_of({{"action", "Fail"}}),
+            at + ": found neither exitCodes nor event, expected at least one of them");
+  EXPECT_EQ(error_of({{"event", "Error"}}), at + ".action: missing, expected a string");
+  EXPECT_EQ(error_of({{"event", "Error"}, {"action", ""}}),
+            at + ".action: found \"\", expected Fail, RestartInPlace, RecreatePod or Ignore");
+  EXPECT_EQ(error_of({{"event", "Error"}, {"action", "Retry"}}),
+            at + ".action: found \"Retry\", expected Fail, RestartInPlace, RecreatePod or Ignore");
+  EXPECT_EQ(error_of({{"exitCodes", {0}}, {"action", "Fail"}}),
+            at + ".exitCodes[0]: 0 is out of range, expected 1 to 255");
+  EXPECT_NE(error_of({{"event", "Evict"}, {"action", "Fail"}}).find(at + ".event: found \"Evict\""),
+            std::string::npos);
+  EXPECT_EQ(error_of({{"event", "Evicted"}, {"action", "RestartInPlace"}}),
+            at + ".action: found RestartInPlace, but Evicted takes the pod away; expected "
+                 "RecreatePod, Ignore or Fail");
+  EXPECT_EQ(error_of({{"event", "Error"}, {"after", "10m"}, {"action", "Fail"}}),
+            at + ".after: is for event: Hang alone");
+  EXPECT_EQ(error_of({{"event", "Hang"}, {"after", "10m"}, {"action", "RestartInPlace"}}),
+            "no error");
+  for (const char* text : {"10", "m", "-5s", "0s", "4s", "1.5h", "25h", "1 m", "10d", "999999m"}) {
+    EXPECT_EQ(
+        error_of({{"event", "Hang"}, {"after", text}, {"action", "Fail"}}),
+        at + ".after: found \"" + text + "\", expected a whole number with s, m or h, 5s to 24h");
+  }
+}
+
+TEST(TrainingJob, TimesAndPoliciesOfItsEndAreChecked) {
+  expect_errors({
+      {"/spec/activeDeadlineSeconds", 5, "no error"},
+      {"/spec/activeDeadlineSeconds", -1,
+       "spec.activeDeadlineSeconds: -1 is out of range, expected 0 to 31536000"},
+      {"/spec/ttlSecondsAfterFinished", 0, "no error"},
+      {"/spec/ttlSecondsAfterFinished", -2,
+       "spec.ttlSecondsAfterFinished: -2 is out of range, expected -1 to 31536000"},
+      {"/spec/failure", {{"pendingTimeoutSeconds", 600}, {"avoidNodes", 3}}, "no error"},
+      {"/spec/failure",
+       {{"avoidNodes", 11}},
+       "spec.failure.avoidNodes: 11 is out of range, expected 0 to 10"},
+      {"/spec/successPolicy", "AllRanks", "no error"},
+      {"/spec/gpusPerNode", 2, "no error"},
+      {"/spec/gpusPerNode", 1, "no error"},
+      {"/spec/gpusPerNode", 4,
+       "spec.processesPerNode: 2 is no multiple of spec.gpusPerNode: 4, expected 0 (one rank a "
+       "GPU) or so many ranks that each GPU has as many"},
+      {"/spec/successPolicy", "RankOne",
+       "spec.successPolicy: found \"RankOne\", expected AllRanks or RankZero"},
+      {"/spec/successPolicy", "RankZero",
+       "spec.successPolicy: RankZero is for a command, expected AllRanks: all ranks of the "
+       "built-in loop end together"},
+  });
+}
+
+TEST(TrainingJob, WhatThisVersionDoesNotCarryOutIsRefused) {
+  expect_errors({
+      {"/spec/elastic", {{"min", 1}}, "spec.elastic: not in this version"},
+      {"/spec/scheduling", Json::object(), "spec.scheduling: not in this version"},
+      {"/spec/parameterServers", Json::object(), "spec.parameterServers: not in this version"},
+      {"/spec/checkpoint",
+       {{"onPreemption", "60s"}},
+       "spec.checkpoint.onPreemption: not in this version"},
+      {"/spec/parallelism",
+       {{"tensor", 2}},
+       "spec.parallelism.tensor: 2 is not in this version, expected 1"},
+      {"/spec/parallelism",
+       {{"pipeline", 2}},
+       "spec.parallelism.pipeline: 2 is not in this version, expected 1"},
+      {"/spec/parallelism",
+       {{"sharding", "optimizer"}},
+       "spec.parallelism.sharding: \"optimizer\" is not in this version, expected none"},
+      {"/spec/command",
+       {"python", "train.py"},
+       "spec: found both train and command, expected exactly one of them"},
+  });
+}
+
+TEST(TrainingJob, AllProblemsComeAtOnceButNoneAboutWhatCouldNotBeRead) {
+  Json document = good_document();
+  document["metadata"]["name"] = "Bad";
+  document["spec"]["nods"] = 3;
+  document["spec"]["train"]["batch"]["global"] = "many";  // so micro can't be judged
+  document["spec"]["train"]["batch"]["micro"] = 48;
+  document["spec"]["train"]["optimizer"]["warmupSteps"] = 1000;
+  EXPECT_EQ(valid_training_job_from_json(document).error().message,
+            "spec.train.batch.global: found the string \"many\", expected an integer\n"
+            "spec.nods: unknown field, did you mean nodes?\n"
+            "metadata.name: found \"Bad\", expected lower-case letters, digits and hyphens, from "
+            "a letter to a letter or digit (RFC 1035)\n"
+            "spec.train.optimizer.warmupSteps: 1000 is more than spec.train.steps: 100");
+}
+
+}  // namespace
+}  // namespace lockstep
