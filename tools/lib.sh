@@ -174,18 +174,21 @@ build_unlocked() {
   }
 }
 
-# run_ctest FOLDER ARGUMENT...: what fails and is labelled real_time (a machine that stands still can break
-# its limits) gets a second try with nothing beside it, which is told. Anything else has failed.
+# run_ctest FOLDER ARGUMENT...: what fails is tried again with nothing beside it, which is told: once where it is
+# labelled real_time (a machine that stands still can break its limits). Anything else must pass three times
+# running, and is a fault to look into all the same: what failed first is in the output.
 run_ctest() {
-  local folder=$1 failed other
+  local folder=$1 failed other times=1
   shift
   ctest --test-dir "$folder" --output-on-failure "$@" && return
   failed=$(cut -d: -f2 "$folder/Testing/Temporary/LastTestsFailed.log" | sort)
+  [ -n "$failed" ] || return 1
   other=$(ctest --test-dir "$folder" -N -L real_time | sed -n 's/.*Test *#[0-9]*: //p' | sort | comm -23 <(echo "$failed") -)
-  [ -n "$failed" ] && [ -z "$other" ] || return 1
-  say "a second try, one after another: ${failed//$'\n'/ }"
-  ctest --test-dir "$folder" --output-on-failure --rerun-failed -j 1 || return
-  say "passed at the second try only: ${failed//$'\n'/ }"
+  [ -z "$other" ] || times=3
+  say "another try, one after another: ${failed//$'\n'/ }"
+  ctest --test-dir "$folder" --output-on-failure "$@" --rerun-failed -j 1 --repeat "until-fail:$times" || return
+  say "passed when tried again only: ${failed//$'\n'/ }"
+  [ -z "$other" ] || say "UNSTABLE, and not labelled real_time, to be mended: ${other//$'\n'/ }"
 }
 
 # Free ports below those that the system gives to connections: one that is tried before its server
