@@ -43,6 +43,7 @@ struct Flags {
   double burst = 100;
   std::string listen;
   std::string job_image;
+  int64_t agent_silence = AgentWatchOptions{}.silence / std::chrono::seconds(1);
   bool scrape_annotations = false;
   bool log_json = false;
   bool verbose = false;
@@ -111,6 +112,9 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   if (!flags.job_image.empty()) options.limits.job_image = flags.job_image;
   options.limits.agent_image = flags.job_image;
   options.limits.scrape_annotations = flags.scrape_annotations;
+  options.agents.silence = std::chrono::seconds(flags.agent_silence);
+  options.limits.agent_silence = options.agents.silence;
+  options.limits.agent_quiet = options.agents.silent_after();
   if (flags.leader_elect) {
     options.lease.emplace();
     options.lease->namespace_ = lease_namespace(flags);
@@ -162,7 +166,8 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
                   .open_max = static_cast<size_t>(
                       std::clamp(flags.qps * kOpenForEachQps, kOpenMin, kOpenMax))},
                  mailbox, timers, clock);
-  AgentHttpClient agents({}, mailbox, timers);
+  AgentHttpClient agents({.poll_margin = std::chrono::seconds(flags.agent_silence) / 5}, mailbox,
+                         timers);
   std::optional<int> exit_code;
   Controller controller(api, agents, timers, random, controller_options(flags, std::move(key)),
                         [&exit_code] { exit_code = EXIT_FAILURE; });
@@ -238,6 +243,10 @@ int main(int argc, char** argv) {
   app.add_option("--job-image", flags.job_image,
                  "Lockstep's image: of jobs that name none, and where the agent for other images "
                  "comes from; default: \"lockstep\" for the first, and images have the agent");
+  app.add_option("--agent-silence", flags.agent_silence,
+                 "Seconds for which a pod's agent may not answer until the pod is given up")
+      ->check(CLI::Range(int64_t{5}, int64_t{300}))
+      ->capture_default_str();
   app.add_flag("--scrape-annotations", flags.scrape_annotations,
                "Jobs' pods say prometheus.io/scrape, port and path");
   app.add_flag("--log-json", flags.log_json, "Log lines as JSON");

@@ -13,7 +13,8 @@ namespace lockstep {
 struct AgentHttpOptions {
   int64_t port = kAgentPort;
   Duration put_deadline = std::chrono::seconds(10);
-  Duration poll_margin = std::chrono::seconds(10);  // beyond a poll's own wait
+  // Beyond a poll's own wait: short enough for another question before the silence is too long.
+  Duration poll_margin = std::chrono::seconds(3);
 };
 
 // The agents over HTTP, a client with its connections for each address. An address may be another

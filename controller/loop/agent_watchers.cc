@@ -22,6 +22,16 @@ bool is_news(const AgentState& state, const AgentState& known, int64_t since) {
 
 }  // namespace
 
+Duration AgentWatchOptions::poll_wait(size_t agents) const {
+  const Duration shared = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(static_cast<double>(agents) / polls_per_second));
+  constexpr Duration kUsual = std::chrono::seconds(10);
+  constexpr Duration kLongest = std::chrono::seconds(30);  // as agents have it
+  const Duration wait =
+      std::clamp(shared, std::min(silence / 3, kUsual), std::min(silence * 2 / 3, kLongest));
+  return std::max(std::chrono::floor<std::chrono::seconds>(wait), std::chrono::seconds(1));
+}
+
 struct AgentWatchers::Agent {
   std::string job;
   std::string pod_uid;
@@ -84,6 +94,7 @@ void AgentWatchers::set_targets(const std::string& job, const std::string& token
     }
     drop(*it->second);
     it = agents.erase(it);
+    --agents_count_;
   }
   for (const AgentTarget& target : targets) {
     if (agents.contains(target.pod_uid)) continue;
@@ -96,6 +107,7 @@ void AgentWatchers::set_targets(const std::string& job, const std::string& token
                                                .timer = {}});
     agent->view.last_heard = timers_.now();
     agents[target.pod_uid] = agent;
+    ++agents_count_;
     poll(agent);
   }
   if (agents.empty()) jobs_.erase(job);
@@ -109,18 +121,14 @@ std::map<std::string, AgentView> AgentWatchers::views(const std::string& job) co
   return views;
 }
 
-size_t AgentWatchers::agents() const {
-  size_t count = 0;
-  for (const auto& [job, agents] : jobs_) count += agents.size();
-  return count;
-}
-
 void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
   const int64_t since = agent->view.state ? agent->view.state->sequence : 0;
-  agents_.poll_state(agent->address, since, options_.wait,
-                     [this, agent, since](Result<AgentState> answer) {
-                       if (!agent->is_dropped) on_answer(agent, since, std::move(answer));
-                     });
+  // After a failure it only has to show that it is there, before it is too late.
+  const Duration wait =
+      agent->view.error.empty() ? options_.poll_wait(agents_count_) : Duration::zero();
+  agents_.poll_state(agent->address, since, wait, [this, agent, since](Result<AgentState> answer) {
+    if (!agent->is_dropped) on_answer(agent, since, std::move(answer));
+  });
 }
 
 void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since,
@@ -187,14 +195,14 @@ bool AgentWatchers::most_are_silent() const {
   for (const auto& [job, agents] : jobs_) {
     for (const auto& [uid, agent] : agents) {
       ++all;
-      if (timers_.now() - agent->view.last_heard < options_.silent_after) continue;
+      if (timers_.now() - agent->view.last_heard < options_.silent_after()) continue;
       ++silent;
       nodes.insert(agent->node);
       first = std::min(first, agent->view.last_heard);
       last = std::max(last, agent->view.last_heard);
     }
   }
-  if (silent == all && nodes.size() > 1 && last - first <= options_.silent_together) return true;
+  if (silent == all && nodes.size() > 1 && last - first <= options_.silent_after()) return true;
   return silent >= options_.silent_min && silent * 2 > all;
 }
 

@@ -17,16 +17,15 @@
 namespace lockstep {
 
 struct AgentWatchOptions {
-  Duration wait = std::chrono::seconds(10);  // of one long poll; well below Limits::agent_silence
+  Duration silence = std::chrono::seconds(15);  // Limits::agent_silence
+  double polls_per_second = 1000;               // of all agents that have nothing to say
   // From an answer to the next question, so that an agent with much to say isn't asked all the
   // time.
   Duration pause = std::chrono::milliseconds(50);
-  // For suspect_self(): who hasn't answered for so long is silent; and the silence of fewer than so
-  // many says more of them than of the controller, unless it is that of all there are, on more than
-  // one Kubernetes node, and all of them fell silent within so long of each other.
-  Duration silent_after = std::chrono::seconds(15);
+  // For suspect_self(): the silence of fewer than so many says more of them than of the controller,
+  // unless it is that of all there are, on more than one Kubernetes node, and all of them fell
+  // silent at once: within silent_after() of each other.
   size_t silent_min = 3;
-  Duration silent_together = std::chrono::seconds(12);  // a long poll, and a little
   // Until the others are heard too, once it isn't most of them any more: their open polls have to
   // end before they are asked again.
   Duration trust_after = std::chrono::seconds(30);
@@ -38,6 +37,13 @@ struct AgentWatchOptions {
                      .max = std::chrono::seconds(5),
                      .jitter = 0.5,
                      .reset_after = std::chrono::seconds(5)};
+
+  // Of one long poll where so many agents are watched, in whole seconds: a third of `silence` or 10,
+  // and more for many agents, up to two thirds.
+  Duration poll_wait(size_t agents) const;
+  // An agent that hasn't answered for so long, four fifths of `silence`, is silent: longer than a
+  // poll, and early enough for suspect_self() to count it before its pod is given up.
+  Duration silent_after() const { return silence * 4 / 5; }
 };
 
 // Long polls of the agents of all running jobs, one open request an agent, and what they said last.
@@ -65,7 +71,7 @@ class AgentWatchers {
   // out with a delay of at most a second, since all of them are counted for it.
   bool suspect_self();
   size_t jobs() const { return jobs_.size(); }
-  size_t agents() const;
+  size_t agents() const { return agents_count_; }
 
  private:
   struct Agent;
@@ -87,6 +93,7 @@ class AgentWatchers {
   AgentWatchOptions options_;
   OnChange on_change_;
   std::map<std::string, Agents> jobs_;
+  size_t agents_count_ = 0;
   bool suspects_self_ = false;
   std::optional<TimePoint> heard_again_at_;  // most of them; none: they are silent, or never were
   TimePoint counted_at_{};

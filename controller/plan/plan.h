@@ -75,14 +75,14 @@ struct Observed {
 };
 
 struct Limits {
-  Duration agent_silence = std::chrono::seconds(30);       // until a silent agent's pod is given up
+  Duration agent_silence = std::chrono::seconds(15);       // until a silent agent's pod is given up
   Duration agent_silence_all = std::chrono::seconds(300);  // the same while suspect_self
   // While suspect_self, jobs with agents that would be given up otherwise are looked at so often:
   // nothing else tells that it is over.
   Duration suspicion_look = std::chrono::seconds(5);
-  // An agent that is well has been heard of within this time; a machine that is gone is not taken
-  // for a rank that hangs.
-  Duration agent_quiet = std::chrono::seconds(15);
+  // An agent that is well has been heard of within this time, four fifths of agent_silence; a
+  // machine that is gone is not taken for a rank that hangs.
+  Duration agent_quiet = std::chrono::seconds(12);
   // For so long a rank that saves a checkpoint, validates or finishes may hold the others up before
   // that is called Stuck; where it hangs there, that is told before the round ends for it.
   Duration saving_patience = std::chrono::minutes(5);

@@ -235,14 +235,14 @@ TEST(FailurePolicy, WaitsForTheGuiltyOneWhileOnlyMessengersHaveSpoken) {
 TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
   Scene scene(2);
   scene.train();
-  scene.advance(seconds(20));
+  scene.advance(scene.limits.agent_quiet + seconds(1));
   scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
   scene.fail_worker(0, kExitPeerHung, 1);
   scene.agent(0).workers[0].suspect_rank = 1;
   const Plan plan = scene.plan();
   EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
-  EXPECT_EQ(plan.requeue_at, scene.now + seconds(10)) << "then the agent is silent for too long";
-  scene.advance(seconds(10));
+  EXPECT_EQ(plan.requeue_at, scene.now + seconds(2)) << "then the agent is silent for too long";
+  scene.advance(seconds(2));
   scene.settle();
   EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
   EXPECT_EQ(scene.status().members, "1,2");
@@ -252,7 +252,7 @@ TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
 TEST(FailurePolicy, AnAgentThatIsNotAskedYetIsHeardBeforeItsRankIsSaidToHang) {
   Scene scene(2);
   scene.train();
-  scene.advance(seconds(20));
+  scene.advance(scene.limits.agent_quiet + seconds(1));
   scene.seen.agents.erase("job-worker-1-1-uid");  // its pod was out of the cache for a while
   scene.fail_worker(0, kExitPeerHung, 10);
   scene.agent(0).workers[0].suspect_rank = 1;

@@ -345,8 +345,9 @@ class FakeAgents final : public AgentClient {
  public:
   void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
                       Done) override {}
-  void poll_state(const AgentAddress& agent, int64_t since, Duration, Done done) override {
+  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override {
     polls[agent.ip] = {since, std::move(done)};
+    last_wait = wait;
     ++count;
   }
   void forget(const AgentAddress& agent) override { polls.erase(agent.ip); }
@@ -356,6 +357,7 @@ class FakeAgents final : public AgentClient {
     done(std::move(state));
   }
   std::map<std::string, std::pair<int64_t, Done>> polls;
+  Duration last_wait{};
   int count = 0;
 };
 
@@ -434,6 +436,31 @@ TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
   }
   EXPECT_EQ(watchers.views("job").at("x-uid").last_heard, begin);
   EXPECT_LT(agents.count - before, 25);  // in a minute: the delays grow
+}
+
+TEST_F(WatchersTest, WhoDidNotAnswerIsAskedForAnAnswerAtOnce) {
+  watchers.set_targets("job", "token", {target("x")});
+  EXPECT_EQ(agents.last_wait, seconds(5));
+  agents.answer("x", unavailable("no answer in time"));
+  pass(seconds(1));
+  EXPECT_EQ(agents.last_wait, seconds(0)) << "a second long poll would end too late";
+  agents.answer("x", state(1));
+  pass(seconds(1));
+  EXPECT_EQ(agents.last_wait, seconds(5));
+}
+
+TEST(AgentWatch, PollsEndBeforeTheirSilenceIsTooLongAndAreNotTooManyASecond) {
+  const AgentWatchOptions usual;
+  EXPECT_EQ(usual.poll_wait(1), seconds(5));
+  EXPECT_EQ(usual.poll_wait(5'000), seconds(5));
+  EXPECT_EQ(usual.poll_wait(8'000), seconds(8));
+  EXPECT_EQ(usual.poll_wait(50'000), seconds(10));
+  EXPECT_EQ(AgentWatchOptions{.silence = seconds(5)}.poll_wait(1), seconds(1));
+  EXPECT_EQ(AgentWatchOptions{.silence = seconds(300)}.poll_wait(1), seconds(10));
+  EXPECT_EQ(AgentWatchOptions{.silence = seconds(300)}.poll_wait(50'000), seconds(30));
+  EXPECT_GT(usual.silent_after(), usual.poll_wait(50'000));
+  EXPECT_EQ(usual.silence, Limits().agent_silence);
+  EXPECT_EQ(usual.silent_after(), Limits().agent_quiet);
 }
 
 TEST_F(WatchersTest, WhyAnAgentWasNotHeardIsKept) {

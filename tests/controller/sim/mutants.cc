@@ -492,6 +492,7 @@ void add_reports(std::vector<Mutant>& mutants) {
   hasty.limits.agent_silence = std::chrono::seconds(1);
   add("no patience with agents", "restarts", std::move(hasty));
   Mutation rash;
+  rash.limits.agent_silence = std::chrono::seconds(60);  // a hang is known before that
   rash.limits.agent_quiet = std::chrono::hours(1);
   add("a lost machine is a rank that hangs", "failures", std::move(rash));
 }

@@ -11,6 +11,7 @@
 
 #include "common/api/agent_messages.h"
 #include "controller/loop/agent_client.h"
+#include "controller/plan/plan.h"
 #include "tests/controller/sim/chance.h"
 #include "tests/controller/sim/fake_store.h"
 
@@ -18,7 +19,7 @@ namespace lockstep::sim {
 
 // The pod of one job's node, from its creation until it is gone: what its kubelet and its agent do.
 struct Node {
-  static constexpr Duration kUnheard = std::chrono::seconds(20);
+  static inline const Duration kUnheard = Limits{}.agent_silence * 2 / 3;
 
   std::string key;  // of the pod: namespace/name
   std::string uid;  // of the pod
