@@ -347,8 +347,8 @@ func TestTheControllerKnowsItsArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	flags := regexp.MustCompile(`(?m)^ +- (--[a-z-]+)`).FindAllStringSubmatch(rendered["deployment.yaml"], -1)
-	if len(flags) != 8 {
-		t.Errorf("expected 8 flags, found %v", flags)
+	if len(flags) != 9 {
+		t.Errorf("expected 9 flags, found %v", flags)
 	}
 	for _, flag := range flags {
 		if !strings.Contains(source, `("`+flag[1]+`"`) {

@@ -165,6 +165,7 @@ func TestValuesThatTheChartDoesNotKnowAreRefused(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"{controller: {replicas: two}}", "{controller: {port: 80}}", "{crd: {rules: auto}}",
+		"{jobs: {agentSilenceSeconds: 4}}", "{jobs: {agentSilenceSeconds: 301}}", "{jobs: {agentSilenceSeconds: 7.5}}",
 		"{image: {digest: latest}}", "{controller: {resources: {limits: {memory: much}}}}"} {
 		input := everything()
 		if err := yaml.Unmarshal([]byte(text), &input.Values); err != nil {
