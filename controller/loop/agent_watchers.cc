@@ -1,6 +1,8 @@
 #include "controller/loop/agent_watchers.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -20,16 +22,24 @@ bool is_news(const AgentState& state, const AgentState& known, int64_t since) {
   return state.round > known.round || (state.round == known.round && state.sequence < since);
 }
 
+// Since when half of them have been heard, or, where so few are silent that it says nothing, all
+// but `silent_min` - 1: since for ever if there are no more.
+TimePoint since_when(std::vector<TimePoint>& heard, size_t silent_min) {
+  if (heard.size() < silent_min) return TimePoint::max();
+  const size_t wanted = std::min((heard.size() + 1) / 2, heard.size() - silent_min + 1);
+  const auto nth = heard.begin() + static_cast<std::ptrdiff_t>(wanted - 1);
+  std::nth_element(heard.begin(), nth, heard.end(), std::greater<>());
+  return *nth;
+}
+
 }  // namespace
 
 Duration AgentWatchOptions::poll_wait(size_t agents) const {
-  const Duration shared = std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(static_cast<double>(agents) / polls_per_second));
-  constexpr Duration kUsual = std::chrono::seconds(10);
-  constexpr Duration kLongest = std::chrono::seconds(30);  // as agents have it
-  const Duration wait =
-      std::clamp(shared, std::min(silence / 3, kUsual), std::min(silence * 2 / 3, kLongest));
-  return std::max(std::chrono::floor<std::chrono::seconds>(wait), std::chrono::seconds(1));
+  using std::chrono::seconds;
+  const auto shared =
+      static_cast<int64_t>(std::ceil(static_cast<double>(agents) / polls_per_second));
+  const seconds usual = std::min(std::chrono::floor<seconds>(silence / 5), seconds(10));
+  return std::clamp(std::max(usual, seconds(shared)), seconds(1), seconds(30));
 }
 
 struct AgentWatchers::Agent {
@@ -38,6 +48,8 @@ struct AgentWatchers::Agent {
   AgentAddress address;
   std::string node;
   AgentView view;
+  bool was_heard = false;  // ever
+  bool is_lost = false;    // silent for too long while most others were heard
   Retry retry;
   std::optional<Timers::Id> timer;
   bool is_dropped = false;
@@ -49,31 +61,50 @@ AgentWatchers::AgentWatchers(AgentClient& agents, Timers& timers, Random& random
       timers_(timers),
       random_(random),
       options_(options),
-      on_change_(std::move(on_change)) {
-  look_for_standstill();
+      on_change_(std::move(on_change)),
+      wait_(options_.poll_wait(0)),
+      wait_told_(wait_) {
+  look();
 }
 
 AgentWatchers::~AgentWatchers() {
-  timers_.cancel(*standstill_timer_);
+  timers_.cancel(*look_timer_);
   for (auto& [job, agents] : jobs_) {
     for (auto& [uid, agent] : agents) drop(*agent);
   }
 }
 
-void AgentWatchers::look_for_standstill() {
-  const TimePoint due = timers_.now() + options_.standstill_look;
-  standstill_timer_ = timers_.at(due, [this, due] {
+void AgentWatchers::look() {
+  const TimePoint due = timers_.now() + options_.look;
+  look_timer_ = timers_.at(due, [this, due] {
     const Duration late = timers_.now() - due;
-    if (late >= options_.standstill_min) {
-      log_warning("this process stood still", {{"seconds", to_seconds(late)}});
-      for (auto& [job, agents] : jobs_) {
-        for (auto& [uid, agent] : agents) {
-          agent->view.last_heard = std::min(timers_.now(), agent->view.last_heard + late);
-        }
-      }
-    }
-    look_for_standstill();
+    if (late >= options_.standstill_min) forgive_standstill(late);
+    follow_wait();
+    doubt_or_trust();
+    note_lost();
+    look();
   });
+}
+
+void AgentWatchers::forgive_standstill(Duration late) {
+  log_warning("this process stood still", {{"seconds", to_seconds(late)}});
+  for (auto& [job, agents] : jobs_) {
+    for (auto& [uid, agent] : agents) {
+      agent->view.last_heard = std::min(timers_.now(), agent->view.last_heard + late);
+    }
+  }
+}
+
+// Polls grow shorter when agents go, but those that are open are as long as they were.
+void AgentWatchers::follow_wait() {
+  const Duration wait = options_.poll_wait(agents_count_);
+  if (wait >= wait_ || timers_.now() >= wait_until_) wait_ = wait;
+  if (silence() <= options_.silence_for(wait_told_)) return;
+  wait_told_ = wait_;
+  log_info("so many agents are asked less often, and may be silent for longer",
+           {{"agents", agents_count_},
+            {"askedAfterSeconds", to_seconds(wait_)},
+            {"silenceSeconds", to_seconds(silence())}});
 }
 
 void AgentWatchers::drop(Agent& agent) {
@@ -124,8 +155,12 @@ std::map<std::string, AgentView> AgentWatchers::views(const std::string& job) co
 void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
   const int64_t since = agent->view.state ? agent->view.state->sequence : 0;
   // After a failure it only has to show that it is there, before it is too late.
-  const Duration wait =
-      agent->view.error.empty() ? options_.poll_wait(agents_count_) : Duration::zero();
+  const bool is_doubtful = !agent->view.error.empty();
+  const Duration wait = is_doubtful ? Duration::zero() : options_.poll_wait(agents_count_);
+  if (wait >= wait_) {
+    wait_ = wait;
+    wait_until_ = timers_.now() + silence();
+  }
   agents_.poll_state(agent->address, since, wait, [this, agent, since](Result<AgentState> answer) {
     if (!agent->is_dropped) on_answer(agent, since, std::move(answer));
   });
@@ -146,7 +181,15 @@ void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since
       "an agent did not answer",
       {{"job", agent->job}, {"address", agent->address.ip}, {"error", answer.error().message}});
   fail_to_hear(*agent, answer.error());
-  poll_after(agent, agent->retry.next(timers_.now()));
+  poll_after(agent, delay_after_failure(*agent, answer.error()));
+}
+
+// Who isn't heard is asked so often that several questions are left before it is too late; who only
+// refuses to talk, less and less.
+Duration AgentWatchers::delay_after_failure(Agent& agent, const Error& error) {
+  const Duration delay = agent.retry.next(timers_.now());
+  return error.code == Code::kNotFound ? delay
+                                       : std::min(delay, options_.poll_wait(agents_count_) / 3);
 }
 
 void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
@@ -154,10 +197,17 @@ void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
   AgentView& view = agent.view;
   view.error = utf8_head(clean_utf8(error.message), kErrorBytesMax);
   const bool refuses = error.code == Code::kNotFound;
-  if (refuses) view.last_heard = timers_.now();
+  if (refuses) note_heard(agent);
   if (std::exchange(view.refuses_token, refuses) != refuses) {
     on_change_(agent.job, Urgency::kRoutine);
   }
+}
+
+void AgentWatchers::note_heard(Agent& agent) {
+  suspect_self();  // were it not for this answer
+  agent.view.last_heard = timers_.now();
+  agent.was_heard = true;
+  agent.is_lost = false;
 }
 
 void AgentWatchers::poll_after(const std::shared_ptr<Agent>& agent, Duration delay) {
@@ -169,7 +219,7 @@ void AgentWatchers::poll_after(const std::shared_ptr<Agent>& agent, Duration del
 }
 
 void AgentWatchers::hear(Agent& agent, int64_t since, const AgentState& state) {
-  agent.view.last_heard = timers_.now();
+  note_heard(agent);
   agent.view.error.clear();
   if (std::exchange(agent.view.refuses_token, false)) on_change_(agent.job, Urgency::kRoutine);
   if (agent.view.state && !is_news(state, *agent.view.state, since)) return;
@@ -186,48 +236,55 @@ void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
   if (agent != agents->second.end()) hear(*agent->second, 0, state);
 }
 
-bool AgentWatchers::most_are_silent() const {
-  size_t all = 0;
-  size_t silent = 0;
-  std::set<std::string_view> nodes;
-  TimePoint first = TimePoint::max();  // when those that are silent were last heard
-  TimePoint last = TimePoint::min();
+TimePoint AgentWatchers::when_most_were_heard() const {
+  const TimePoint recently = timers_.now() - silence() / 2;
+  std::vector<TimePoint> of_agents;
+  std::map<std::string_view, TimePoint> of_nodes;
   for (const auto& [job, agents] : jobs_) {
     for (const auto& [uid, agent] : agents) {
-      ++all;
-      if (timers_.now() - agent->view.last_heard < options_.silent_after()) continue;
-      ++silent;
-      nodes.insert(agent->node);
-      first = std::min(first, agent->view.last_heard);
-      last = std::max(last, agent->view.last_heard);
+      const bool is_new = !agent->was_heard && agent->view.last_heard > recently;
+      if (agent->is_lost || is_new) continue;
+      const TimePoint heard = agent->was_heard ? agent->view.last_heard : TimePoint::min();
+      of_agents.push_back(heard);
+      TimePoint& of_node = of_nodes.try_emplace(agent->node, TimePoint::min()).first->second;
+      of_node = std::max(of_node, heard);
     }
   }
-  if (silent == all && nodes.size() > 1 && last - first <= options_.silent_after()) return true;
-  return silent >= options_.silent_min && silent * 2 > all;
+  if (of_nodes.size() <= 1) return since_when(of_agents, options_.silent_min);
+  std::vector<TimePoint> heard;
+  for (const auto& [node, at] : of_nodes) heard.push_back(at);
+  return since_when(heard, 1);
 }
 
 bool AgentWatchers::suspect_self() {
-  constexpr Duration kCountInterval = std::chrono::seconds(1);
-  const TimePoint now = timers_.now();
-  if (suspects_self_ || now - counted_at_ >= kCountInterval) {
-    count_silent(now);
-    counted_at_ = now;
-  }
+  if (!suspects_self_ && most_heard_at_ < timers_.now() - silence() / 2) doubt_or_trust();
   return suspects_self_;
 }
 
-void AgentWatchers::count_silent(TimePoint now) {
+void AgentWatchers::doubt_or_trust() {
+  const TimePoint now = timers_.now();
   const bool did = suspects_self_;
-  if (most_are_silent()) {
+  most_heard_at_ = when_most_were_heard();
+  if (most_heard_at_ < now - silence() / 2) {
     suspects_self_ = true;
     heard_again_at_.reset();
   } else if (suspects_self_) {
     if (!heard_again_at_) heard_again_at_ = now;
-    suspects_self_ = now - *heard_again_at_ < options_.trust_after;
+    suspects_self_ = now - *heard_again_at_ < silence();
     if (!suspects_self_) heard_again_at_.reset();
   }
   if (suspects_self_ && !did) log_warning("most agents are silent: their pods are kept for longer");
   if (did && !suspects_self_) log_info("most agents are heard again");
+}
+
+// Whose silence is its own says nothing of the controller, until it is heard again.
+void AgentWatchers::note_lost() {
+  if (suspects_self_) return;
+  for (auto& [job, agents] : jobs_) {
+    for (auto& [uid, agent] : agents) {
+      if (timers_.now() - agent->view.last_heard >= silence()) agent->is_lost = true;
+    }
+  }
 }
 
 }  // namespace lockstep

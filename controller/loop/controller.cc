@@ -291,6 +291,7 @@ Observed Controller::observe(const std::string& key, const Json& document) {
   observed.progress_writable_at = budget_.next(uid, watchers_.jobs(), timers_.now());
   observed.may_write_progress = observed.progress_writable_at <= timers_.now();
   observed.suspect_self = watchers_.suspect_self();
+  if (watchers_.silence() > options_.agents.silence) observed.agent_silence = watchers_.silence();
   return observed;
 }
 

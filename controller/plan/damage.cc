@@ -33,6 +33,10 @@ bool is_being_stopped(const AgentState& state) {
   });
 }
 
+Duration quiet_max(const Pass& pass) {
+  return std::max(pass.limits.agent_quiet, pass.seen.agent_silence.value_or(Duration{0}) / 2);
+}
+
 bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
   const AgentView* view = pass.agent(&pod);
   return view != nullptr && pass.now - view->last_heard >= time;
@@ -198,7 +202,7 @@ std::optional<TimePoint> blame_waits(const Pass& pass, const FailureStatus& blam
         pod != nullptr && pod->serves() && pod->phase == "Running" && !pod->ip.empty();
     return is_asked_now ? std::optional(pass.now + patience(pass)) : std::nullopt;
   }
-  const bool is_heard = agent->state && !is_silent_for(pass, *pod, pass.limits.agent_quiet);
+  const bool is_heard = agent->state && !is_silent_for(pass, *pod, quiet_max(pass));
   return is_heard ? std::nullopt : std::optional(agent->last_heard + patience(pass));
 }
 
@@ -321,8 +325,13 @@ std::optional<Duration> pending_left(const Pass& pass, const PodView* pod) {
   return std::chrono::seconds(allowed) + std::max(by_server, by_own_clock);
 }
 
+Duration silence_max(const Pass& pass) {
+  return std::max(pass.limits.agent_silence, pass.seen.agent_silence.value_or(Duration{0}));
+}
+
 Duration patience(const Pass& pass) {
-  return pass.seen.suspect_self ? pass.limits.agent_silence_all : pass.limits.agent_silence;
+  const Duration silence = silence_max(pass);
+  return pass.seen.suspect_self ? std::max(pass.limits.agent_silence_all, 4 * silence) : silence;
 }
 
 Damage assess_damage(const Pass& pass) {

@@ -44,7 +44,9 @@ bool is_repeated_in_its_pod(int64_t exit_code);
 // the pod: the two may differ by more than a pod has.
 std::optional<Duration> pending_left(const Pass& pass, const PodView* pod);
 
-// How long an agent may be silent before its pod is given up.
+// How long an agent may be silent before its pod is given up: where its silence is its own, and
+// now.
+Duration silence_max(const Pass& pass);
 Duration patience(const Pass& pass);
 
 }  // namespace lockstep

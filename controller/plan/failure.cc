@@ -193,8 +193,8 @@ void expect_silence(Pass& pass) {
     if (agent == nullptr) continue;
     pass.requeue(agent->last_heard + patience(pass));
     if (!pass.seen.suspect_self) continue;
-    pass.requeue(std::max(agent->last_heard + pass.limits.agent_silence,
-                          pass.now + pass.limits.suspicion_look));
+    pass.requeue(
+        std::max(agent->last_heard + silence_max(pass), pass.now + pass.limits.suspicion_look));
   }
 }
 

@@ -70,19 +70,22 @@ struct Observed {
   WallTime wall_now{};                  // for what is stored
   bool may_write_progress = true;       // the budget of writes of mere numbers allows one now
   TimePoint progress_writable_at{};     // else: when it will
-  // Most agents of all jobs fell silent at once: rather the controller's own network.
+  // Most Kubernetes nodes with agents are silent: rather the controller's own network.
   bool suspect_self = false;
+  // Instead of a shorter one in Limits: there are so many agents that each is asked less often.
+  std::optional<Duration> agent_silence{};
 };
 
 struct Limits {
-  Duration agent_silence = std::chrono::seconds(15);       // until a silent agent's pod is given up
-  Duration agent_silence_all = std::chrono::seconds(300);  // the same while suspect_self
+  Duration agent_silence = std::chrono::seconds(15);  // until a silent agent's pod is given up
+  // The same while suspect_self; or four times agent_silence, if that is longer.
+  Duration agent_silence_all = std::chrono::seconds(300);
   // While suspect_self, jobs with agents that would be given up otherwise are looked at so often:
   // nothing else tells that it is over.
   Duration suspicion_look = std::chrono::seconds(5);
-  // An agent that is well has been heard of within this time, four fifths of agent_silence; a
-  // machine that is gone is not taken for a rank that hangs.
-  Duration agent_quiet = std::chrono::seconds(12);
+  // An agent that is well has been heard of within this time, half of agent_silence; a machine that
+  // is gone is not taken for a rank that hangs.
+  Duration agent_quiet = std::chrono::milliseconds(7500);
   // For so long a rank that saves a checkpoint, validates or finishes may hold the others up before
   // that is called Stuck; where it hangs there, that is told before the round ends for it.
   Duration saving_patience = std::chrono::minutes(5);

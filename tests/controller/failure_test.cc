@@ -241,8 +241,9 @@ TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
   scene.agent(0).workers[0].suspect_rank = 1;
   const Plan plan = scene.plan();
   EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
-  EXPECT_EQ(plan.requeue_at, scene.now + seconds(2)) << "then the agent is silent for too long";
-  scene.advance(seconds(2));
+  const Duration left = scene.limits.agent_silence - scene.limits.agent_quiet - seconds(1);
+  EXPECT_EQ(plan.requeue_at, scene.now + left) << "then the agent is silent for too long";
+  scene.advance(left);
   scene.settle();
   EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
   EXPECT_EQ(scene.status().members, "1,2");
@@ -474,6 +475,32 @@ TEST(FailurePolicy, WhenMostAgentsAreSilentTheControllerSuspectsItselfFirst) {
       << "the suspicion may be over long before the patience";
   scene.advance(seconds(300));
   EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
+}
+
+TEST(FailurePolicy, AmongVeryManyAgentsEachMayBeSilentForLonger) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.agent_silence = seconds(90);
+  scene.advance(seconds(89));
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(1));
+  scene.seen.suspect_self = true;
+  scene.advance(seconds(270));
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0) << "four times as long";
+  scene.seen.suspect_self = false;
+  EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
+}
+
+TEST(FailurePolicy, AmongVeryManyAgentsARankMayHangWhoseAgentWasNotHeardForLonger) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(seconds(40));
+  scene.fail_worker(0, kExitPeerHung, 10);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  scene.seen.agent_silence = seconds(90);
+  const TrainingJobStatus status = written(scene, scene.plan());
+  ASSERT_TRUE(status.lastFailure);
+  EXPECT_EQ(status.lastFailure->reason, "Hang");
 }
 
 }  // namespace

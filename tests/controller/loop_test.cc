@@ -435,32 +435,18 @@ TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
     if (agents.polls.contains("x")) agents.answer("x", unavailable("refused"));
   }
   EXPECT_EQ(watchers.views("job").at("x-uid").last_heard, begin);
-  EXPECT_LT(agents.count - before, 25);  // in a minute: the delays grow
+  EXPECT_LT(agents.count - before, 75);  // in a minute: the delays grow, to a second
 }
 
 TEST_F(WatchersTest, WhoDidNotAnswerIsAskedForAnAnswerAtOnce) {
   watchers.set_targets("job", "token", {target("x")});
-  EXPECT_EQ(agents.last_wait, seconds(5));
+  EXPECT_EQ(agents.last_wait, seconds(3));
   agents.answer("x", unavailable("no answer in time"));
   pass(seconds(1));
   EXPECT_EQ(agents.last_wait, seconds(0)) << "a second long poll would end too late";
   agents.answer("x", state(1));
   pass(seconds(1));
-  EXPECT_EQ(agents.last_wait, seconds(5));
-}
-
-TEST(AgentWatch, PollsEndBeforeTheirSilenceIsTooLongAndAreNotTooManyASecond) {
-  const AgentWatchOptions usual;
-  EXPECT_EQ(usual.poll_wait(1), seconds(5));
-  EXPECT_EQ(usual.poll_wait(5'000), seconds(5));
-  EXPECT_EQ(usual.poll_wait(8'000), seconds(8));
-  EXPECT_EQ(usual.poll_wait(50'000), seconds(10));
-  EXPECT_EQ(AgentWatchOptions{.silence = seconds(5)}.poll_wait(1), seconds(1));
-  EXPECT_EQ(AgentWatchOptions{.silence = seconds(300)}.poll_wait(1), seconds(10));
-  EXPECT_EQ(AgentWatchOptions{.silence = seconds(300)}.poll_wait(50'000), seconds(30));
-  EXPECT_GT(usual.silent_after(), usual.poll_wait(50'000));
-  EXPECT_EQ(usual.silence, Limits().agent_silence);
-  EXPECT_EQ(usual.silent_after(), Limits().agent_quiet);
+  EXPECT_EQ(agents.last_wait, seconds(3));
 }
 
 TEST_F(WatchersTest, WhyAnAgentWasNotHeardIsKept) {
@@ -520,7 +506,7 @@ TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
       }
     }
   };
-  most_answer_for(29);
+  most_answer_for(14);
   EXPECT_TRUE(watchers.suspect_self());
   most_answer_for(2);
   EXPECT_FALSE(watchers.suspect_self()) << "who is silent now is silent alone";

@@ -134,7 +134,7 @@ void Connection::answer(ApiClient::Done done, ApiReply reply) {
 
 void Connection::answer(const AgentAddress& agent, AgentClient::Done done,
                         Result<AgentState> result) {
-  const bool is_lost = world_.chance.happens(Fault::kLostReply) || world_.are_agents_cut_off();
+  const bool is_lost = world_.chance.happens(Fault::kLostReply) || world_.is_cut_off(agent);
   if (is_lost) result = timed_out("the answer was lost");
   if (result.ok()) world_.nodes.heard(agent);
   deliver(is_lost ? kTimeout : world_.chance.delay(kLatency),
@@ -186,8 +186,7 @@ void Connection::put_assignment(const AgentAddress& agent,
                                 int64_t node_index, AgentClient::Done done) {
   Assignment sent = *assignment;
   sent.node_index = node_index;
-  const bool never_arrives =
-      world_.chance.happens(Fault::kLostRequest) || world_.are_agents_cut_off();
+  const bool never_arrives = world_.chance.happens(Fault::kLostRequest) || world_.is_cut_off(agent);
   world_.chance.timers.after(world_.chance.delay(kLatency),
                              [this, &world = world_, alive = std::weak_ptr(alive_), agent, sent,
                               never_arrives, done = std::move(done)] {

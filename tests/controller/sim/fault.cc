@@ -7,16 +7,32 @@ namespace lockstep::sim {
 namespace {
 
 constexpr std::array<std::string_view, kFaults> kFaultNames = {
-    "lost request",     "lost reply",    "server error",    "throttled",     "quota",
-    "webhook",          "pod refused",   "storm",           "server away",   "conflict",
-    "watch cut",        "watch expired", "watch too large", "lagging watch", "repeated events",
-    "coalesced events", "label lost",    "crash",           "stall",         "told to end",
-    "skewed clock",     "held back",     "old report",      "other hash",    "later round",
-    "other job",        "wild numbers",  "false end",       "cut off",       "worker killed",
-    "worker OOM",       "pod deleted",   "pod removed",     "pod evicted",   "container exit",
-    "worker exit",      "worker hung",   "bad machine",     "unschedulable", "image pull",
-    "node lost",        "clock jump",    "suspend",         "resume",        "scale",
-    "illegal edit",     "correction",    "job replaced",    "job deleted",   "job held"};
+    "lost request",    "lost reply",
+    "server error",    "throttled",
+    "quota",           "webhook",
+    "pod refused",     "storm",
+    "server away",     "conflict",
+    "watch cut",       "watch expired",
+    "watch too large", "lagging watch",
+    "repeated events", "coalesced events",
+    "label lost",      "crash",
+    "stall",           "told to end",
+    "skewed clock",    "held back",
+    "old report",      "other hash",
+    "later round",     "other job",
+    "wild numbers",    "false end",
+    "cut off",         "cut off by turns",
+    "worker killed",   "worker OOM",
+    "pod deleted",     "pod removed",
+    "pod evicted",     "container exit",
+    "worker exit",     "worker hung",
+    "bad machine",     "unschedulable",
+    "image pull",      "node lost",
+    "clock jump",      "suspend",
+    "resume",          "scale",
+    "illegal edit",    "correction",
+    "job replaced",    "job deleted",
+    "job held"};
 
 constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
     "pod created",      "pod removed",      "round formed",

@@ -39,6 +39,7 @@ enum class Fault : size_t {
   kWildNumbers,      // an agent tells of a failure that wasn't, with numbers beyond all bounds
   kFalseEnd,         // an agent says that its ranks have ended well
   kCutOff,           // no agent hears the controller, nor it them, for a while
+  kCutOffByTurns,    // the same, one agent after the other: their last answers differ by a poll
   kWorkerKilled,
   kWorkerOom,
   kPodDeleted,

@@ -72,6 +72,8 @@ class Invariants {
   void check_counted(const Json& job, const Json& after, const Json& failure);
   void check_numbers(const Json& after);
   void check_silence(const Json& job, const Node* node);
+  void check_cut_off(const Node& node);
+  bool is_alone(const Node& node) const;
   void check_lateness(const Json& job, const Node& node);
   bool has_completed(const Json& job, const Json& after) const;
   bool is_to_be_replaced(const Json& job, const Json& after, int64_t index) const;

@@ -101,12 +101,32 @@ void Invariants::check_hang(const Json& failure, const Node* node) {
 void Invariants::check_silence(const Json& job, const Node* node) {
   const bool is_lost = node != nullptr && node->is_silent;
   if (node != nullptr && !is_lost && is_unheard(*node)) ++causes_[uid_of(job)];
+  if (node != nullptr && node->answers()) check_cut_off(*node);
   if (!chance_.counts.controllers_are_well()) return;
   if (!is_lost) {
     chance_.violate("failures", "silence was noticed where something else had happened");
   } else {
     check_lateness(job, *node);
   }
+}
+
+// All agents that the controller may ask are on the same machine.
+bool Invariants::is_alone(const Node& node) const {
+  return std::none_of(nodes_.all().begin(), nodes_.all().end(), [&node](const auto& entry) {
+    const Node& other = *entry.second;
+    return other.machine != node.machine && other.answers() && other.state.phase == "Running";
+  });
+}
+
+// Who hears nobody suspects itself: it gives up no pod that is well, before a long time is over.
+void Invariants::check_cut_off(const Node& node) {
+  const auto& faults = chance_.counts.faults;
+  const auto times = [&](Fault fault) { return faults[static_cast<size_t>(fault)]; };
+  const bool may_be_deaf = times(Fault::kLostRequest) > 0 || times(Fault::kLostReply) > 0 ||
+                           times(Fault::kStall) > 0 || is_alone(node);
+  const Duration silent = chance_.clock.now() - node.heard_at;
+  if (may_be_deaf || silent >= Limits{}.agent_silence_all) return;
+  chance_.violate("failures", "a pod was given up because the controller was cut off");
 }
 
 // Silence counts once the round is formed; a job whose spec is wrong is left as it is.

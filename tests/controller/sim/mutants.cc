@@ -10,6 +10,8 @@
 namespace lockstep::sim {
 namespace {
 
+constexpr char kGivenUp[] = "failures: a pod was given up because the controller was cut off";
+
 // The right plan for something else than what was seen.
 PlanFunction seeing(std::function<void(Observed&)> wrong) {
   return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
@@ -495,6 +497,10 @@ void add_reports(std::vector<Mutant>& mutants) {
   rash.limits.agent_silence = std::chrono::seconds(60);  // a hang is known before that
   rash.limits.agent_quiet = std::chrono::hours(1);
   add("a lost machine is a rank that hangs", "failures", std::move(rash));
+  // Longer than a silence less a poll, though shorter than a silence.
+  Mutation late;
+  late.watch.silence = std::chrono::seconds(24);
+  add("the controller suspects itself too late", kGivenUp, std::move(late));
 }
 
 void add_gullible(std::vector<Mutant>& mutants) {
@@ -513,6 +519,8 @@ void add_gullible(std::vector<Mutant>& mutants) {
           }
         }
       }));
+  add("the controller never suspects itself", kGivenUp,
+      seeing([](Observed& seen) { seen.suspect_self = false; }));
   add("the controller always suspects itself", "failures",
       seeing([](Observed& seen) { seen.suspect_self = true; }));
   add("a pod is as old as the server's clock says", "members", seeing([](Observed& seen) {

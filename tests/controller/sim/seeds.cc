@@ -44,12 +44,13 @@ constexpr Rate kRates[] = {{Fault::kLostRequest, 0.1},    {Fault::kLostReply, 0.
                            {Fault::kOtherHash, 0.01},     {Fault::kLaterRound, 0.01},
                            {Fault::kOtherJob, 0.05},      {Fault::kWildNumbers, 0.01},
                            {Fault::kFalseEnd, 0.02},      {Fault::kCutOff, 0.01},
-                           {Fault::kClockJump, 0.005},    {Fault::kSuspend, 0.005},
-                           {Fault::kScale, 0.005},        {Fault::kIllegalEdit, 0.005},
-                           {Fault::kJobReplaced, 0.002},  {Fault::kWorkerExit, 0.02},
-                           {Fault::kWorkerHung, 0.01},    {Fault::kBadMachine, 0.2},
-                           {Fault::kUnschedulable, 0.2},  {Fault::kImagePull, 0.2},
-                           {Fault::kJobDeleted, 0.001},   {Fault::kJobHeld, 0.001}};
+                           {Fault::kCutOffByTurns, 0.01}, {Fault::kClockJump, 0.005},
+                           {Fault::kSuspend, 0.005},      {Fault::kScale, 0.005},
+                           {Fault::kIllegalEdit, 0.005},  {Fault::kJobReplaced, 0.002},
+                           {Fault::kWorkerExit, 0.02},    {Fault::kWorkerHung, 0.01},
+                           {Fault::kBadMachine, 0.2},     {Fault::kUnschedulable, 0.2},
+                           {Fault::kImagePull, 0.2},      {Fault::kJobDeleted, 0.001},
+                           {Fault::kJobHeld, 0.001}};
 
 // Each kind of fault in every other seed, rare or frequent. In one seed of four controllers are
 // well and told everything; in another nothing happens to nodes and jobs.

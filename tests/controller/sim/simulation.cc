@@ -53,6 +53,7 @@ void Simulation::start(size_t place) {
   options.key = "secret";
   options.identity = "controller-" + std::to_string(++starts_);
   options.limits = mutation_.limits;
+  options.agents = mutation_.watch;
   options.limits.job_image = "lockstep:" + std::to_string(starts_);
   options.plan = [this](const Observed& observed, TimePoint now, const Limits& limits) {
     Plan plan = mutation_.plan(observed, now, limits);

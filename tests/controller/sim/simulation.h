@@ -18,6 +18,7 @@ struct Mutation {
   std::function<std::unique_ptr<ApiClient>(ApiClient&)> api{};
   std::function<std::unique_ptr<AgentClient>(AgentClient&)> agents{};
   Limits limits{};
+  AgentWatchOptions watch{};
 };
 
 // The world and, at most times, controllers in it: one, or several of which one leads. One that

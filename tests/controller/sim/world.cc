@@ -1,5 +1,6 @@
 #include "tests/controller/sim/world.h"
 
+#include "controller/loop/agent_watchers.h"
 #include "controller/loop/informer.h"
 #include "controller/plan/pod_view.h"
 
@@ -11,6 +12,7 @@ using std::chrono::seconds;
 constexpr Duration kTick = std::chrono::milliseconds(500);
 constexpr int64_t kGraceSeconds = 30;
 constexpr double kRefusedInAStorm = 0.7;
+constexpr Duration kShortCutOff = seconds(30);
 
 }  // namespace
 
@@ -44,13 +46,32 @@ void World::shake() {
   const TimePoint now = chance.clock.now();
   if (chance.happens(Fault::kServerAway)) away_until_ = now + chance.delay(std::chrono::minutes(3));
   if (chance.happens(Fault::kStorm)) stormy_until_ = now + chance.delay(seconds(30));
-  if (!are_agents_cut_off() && chance.happens(Fault::kCutOff)) {
-    cut_off_until_ = now + chance.between(seconds(40), std::chrono::minutes(3));
-  }
+  if (now >= cut_off_until_) cut_off_agents();
   if (chance.happens(Fault::kClockJump)) {
     chance.clock.jump(seconds(static_cast<int64_t>(chance.random.below(7200)) - 3600));
   }
   chance.timers.after(kTick, [this] { shake(); });
+}
+
+void World::cut_off_agents() {
+  const bool is_by_turns = chance.happens(Fault::kCutOffByTurns);
+  if (!is_by_turns && !chance.happens(Fault::kCutOff)) return;
+  cut_off_within_ = is_by_turns ? AgentWatchOptions{}.poll_wait(1) : Duration{0};
+  cut_off_at_.clear();
+  cut_off_from_ = chance.clock.now();
+  const bool is_short = chance.flip(0.5);
+  cut_off_until_ = cut_off_from_ + cut_off_within_ +
+                   (is_short ? chance.between(seconds(1), kShortCutOff)
+                             : chance.between(kShortCutOff, std::chrono::minutes(3)));
+}
+
+bool World::is_cut_off(const AgentAddress& agent) {
+  const TimePoint now = chance.clock.now();
+  if (now >= cut_off_until_) return false;
+  if (cut_off_within_ == Duration{0}) return true;
+  const auto [turn, is_new] = cut_off_at_.try_emplace(agent.ip);
+  if (is_new) turn->second = cut_off_from_ + chance.delay(cut_off_within_);
+  return now >= turn->second;
 }
 
 std::optional<ApiReply> World::refuse(const ApiRequest& request) {

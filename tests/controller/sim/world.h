@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,7 +35,8 @@ class World {
   // Writes that were asked for, of all but leases.
   int64_t attempts() const { return attempts_; }
   bool is_server_away() const { return chance.clock.now() < away_until_; }
-  bool are_agents_cut_off() const { return chance.clock.now() < cut_off_until_; }
+  // Nothing passes between any controller and that agent.
+  bool is_cut_off(const AgentAddress& agent);
   // Whom to tell of changes of a kind of object, until `alive` is gone.
   void subscribe(ResourceType type, std::weak_ptr<bool> alive, std::function<void()> changed);
   // Nothing more goes wrong; users put right what they did.
@@ -55,12 +57,16 @@ class World {
   bool has_job(const std::string& uid) const;
   void collect_garbage(const std::string& job_uid);
   void shake();
+  void cut_off_agents();
 
   std::vector<Subscriber> subscribers_;
   int64_t attempts_ = 0;
   TimePoint away_until_{};
   TimePoint stormy_until_{};
+  TimePoint cut_off_from_{};
   TimePoint cut_off_until_{};
+  Duration cut_off_within_{};                    // each agent within so long of the first
+  std::map<std::string, TimePoint> cut_off_at_;  // by address
 };
 
 }  // namespace lockstep::sim

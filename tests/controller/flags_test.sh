@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# flags_test.sh CONTROLLER: flags that can't be carried out are refused at the start, in words.
+set -u
+controller=$1
+failed=0
+
+refuses() { # WORDS FLAG...
+  local words=$1 output code
+  shift
+  output=$("$controller" --key-file /dev/null "$@" 2>&1)
+  code=$?
+  if [ $code != 2 ] || [[ $output != *"$words"* ]]; then
+    echo "$*: expected exit code 2 and \"$words\", got $code and: $output"
+    failed=1
+  fi
+}
+
+for seconds in 4 301 0 -1 7.5 soon; do
+  refuses "--agent-silence" --agent-silence "$seconds"
+done
+refuses "Value 4 not in range" --agent-silence 4
+# What is in range is not what is wrong there: no key.
+for seconds in 5 15 300; do
+  refuses "/dev/null is empty" --server http://127.0.0.1:1 --agent-silence "$seconds"
+done
+exit $failed
