@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <latch>
+#include <thread>
 #include <vector>
 
 #include "common/base/random.h"
@@ -86,6 +88,29 @@ TEST_F(CublasLtTest, AsksForAnAlgorithmOnceAProductAndDevice) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(multiplied(forward_call(f.args())));
   EXPECT_EQ(fake_cublaslt().heuristics, 1);
   EXPECT_EQ(fake_cublaslt().products, 3);
+}
+
+// As ranks that are threads do.
+TEST_F(CublasLtTest, ServesThreadsThatHaveAContextEach) {
+  constexpr int kThreads = 4, kTimes = 5000;
+  std::latch all_there(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        all_there.arrive_and_wait();
+        const auto own = CublasLt::create(fake_cublaslt_library(), 0).value();
+        Forward f;
+        for (int time = 0; time < kTimes; ++time) {
+          const Result<bool> done = own->multiply(nullptr, forward_call(f.args()), workspace_);
+          ASSERT_TRUE(done.ok() && *done);
+        }
+        EXPECT_EQ(f.y[15], f.expected(1, 7));
+      });
+    }
+  }
+  EXPECT_EQ(fake_cublaslt().heuristics, kThreads);
+  EXPECT_EQ(fake_cublaslt().products, kThreads * kTimes);
 }
 
 TEST_F(CublasLtTest, AsksAnewForAnotherShapeEpilogueDtypeOrAlignment) {

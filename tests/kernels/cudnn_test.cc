@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <latch>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -110,6 +112,37 @@ TEST_F(CudnnTest, PlansAShapeOnceAndIssuesItOnTheCallersStream) {
   other.batch = 1;
   ASSERT_TRUE(context_->prepare(other).ok());
   EXPECT_EQ(fake_cudnn().heuristics, 4);
+}
+
+// As ranks that are threads do.
+TEST_F(CudnnTest, ServesThreadsThatHaveAContextAndAStreamEach) {
+  constexpr int kThreads = 4, kTimes = 100;
+  std::latch all_there(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        all_there.arrive_and_wait();
+        const auto own = Cudnn::create(fake_cudnn_library(), 0).value();
+        ASSERT_TRUE(own->prepare(kShape).ok());
+        Stream stream = Stream::create({DeviceType::kCuda, 0}).value();
+        Memory out(size_t{2} * 3 * 256 * 2), lse(kRowBytes), scratch(kRowBytes + kPlanBytes);
+        for (int time = 0; time < kTimes; ++time) {
+          std::memset(lse.data(), 0, kRowBytes);
+          ASSERT_TRUE(
+              own->forward(stream.handle(), {.qkv = View(qkv_.data(), DType::kBf16),
+                                             .out = View(out.data(), DType::kBf16),
+                                             .lse = static_cast<float*>(lse.data()),
+                                             .shape = kShape,
+                                             .workspace = {scratch.data(), kRowBytes + kPlanBytes}})
+                  .ok());
+          ASSERT_TRUE(stream.synchronize().ok());
+          ASSERT_FLOAT_EQ(static_cast<const float*>(lse.data())[1], std::log(2.0f));
+        }
+      });
+    }
+  }
+  EXPECT_EQ(fake_cudnn().executions, kThreads * kTimes);
 }
 
 TEST_F(CudnnTest, LeavesWhatIsNotWantedOfForwardInTheWorkspace) {

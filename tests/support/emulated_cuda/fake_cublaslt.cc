@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tests/support/emulated_cuda/devices.h"
+#include "tests/support/emulated_cuda/one_at_a_time.h"
 
 namespace lockstep::test {
 
@@ -436,18 +437,18 @@ FakeCublasLt& fake_cublaslt() {
 const blas::CublasLtLibrary& fake_cublaslt_library() {
   static const blas::CublasLtLibrary library{
       .use_device = [](int) { return Status(); },
-      .create = create,
+      .create = one_at_a_time<create>,
       .status_string = words,
-      .desc_create = create_description,
-      .desc_destroy = destroy<Description, cublasLtMatmulDesc_t>,
-      .desc_set = set_description,
-      .layout_create = create_layout,
-      .layout_destroy = destroy<Layout, cublasLtMatrixLayout_t>,
-      .preference_create = create_preference,
-      .preference_destroy = destroy<Preference, cublasLtMatmulPreference_t>,
-      .preference_set = set_preference,
-      .heuristic = heuristic,
-      .matmul = matmul};
+      .desc_create = one_at_a_time<create_description>,
+      .desc_destroy = one_at_a_time<destroy<Description, cublasLtMatmulDesc_t>>,
+      .desc_set = one_at_a_time<set_description>,
+      .layout_create = one_at_a_time<create_layout>,
+      .layout_destroy = one_at_a_time<destroy<Layout, cublasLtMatrixLayout_t>>,
+      .preference_create = one_at_a_time<create_preference>,
+      .preference_destroy = one_at_a_time<destroy<Preference, cublasLtMatmulPreference_t>>,
+      .preference_set = one_at_a_time<set_preference>,
+      .heuristic = one_at_a_time<heuristic>,
+      .matmul = one_at_a_time<matmul>};
   return library;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/fake_cudnn_object.h"
+#include "tests/support/emulated_cuda/one_at_a_time.h"
 
 namespace lockstep::test {
 
@@ -26,6 +28,19 @@ FakeDescriptor& real(cudnnBackendDescriptor_t opaque) {
   return *static_cast<FakeDescriptor*>(opaque);
 }
 
+// What a handle keeps. None is given back: the library's table has no function for it.
+struct Handle {
+  cudaStream_t stream = nullptr;
+};
+std::deque<Handle>& handles() {
+  static std::deque<Handle> all;
+  return all;
+}
+
+Handle& real(cudnnHandle_t opaque) {
+  return *reinterpret_cast<Handle*>(opaque);
+}
+
 // Counts a call; false if it is the one that fails.
 bool begins(const char* name) {
   FakeCudnn& fake = fake_cudnn();
@@ -36,13 +51,13 @@ bool begins(const char* name) {
 
 cudnnStatus_t create(cudnnHandle_t* handle) {
   if (!begins("cudnnCreate")) return CUDNN_STATUS_NOT_INITIALIZED;
-  *handle = reinterpret_cast<cudnnHandle_t>(&fake_cudnn());
+  *handle = reinterpret_cast<cudnnHandle_t>(&handles().emplace_back());
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t set_stream(cudnnHandle_t, cudaStream_t stream) {
+cudnnStatus_t set_stream(cudnnHandle_t handle, cudaStream_t stream) {
   if (!begins("cudnnSetStream")) return CUDNN_STATUS_BAD_PARAM;
-  fake_cudnn().last_stream = stream;
+  real(handle).stream = fake_cudnn().last_stream = stream;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -160,8 +175,8 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttribu
 
 // On the emulated device in the stream's turn, where what is wrong breaks the device; else, where
 // the test's tensors are the host's, at once.
-cudnnStatus_t issue(const std::function<cudnnStatus_t()>& work) {
-  const Status issued = emulated_cuda::issue(fake_cudnn().last_stream, [work](uint64_t) -> Status {
+cudnnStatus_t issue(cudaStream_t stream, const std::function<cudnnStatus_t()>& work) {
+  const Status issued = emulated_cuda::issue(stream, [work](uint64_t) -> Status {
     if (work() == CUDNN_STATUS_SUCCESS) return {};
     return internal("[fake cudnn] a graph that can't be computed");
   });
@@ -185,7 +200,8 @@ std::shared_ptr<const void> keep_values(const FakeDescriptor& graph, Addresses& 
   return values;
 }
 
-cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
+cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                      cudnnBackendDescriptor_t pack) {
   if (!begins("cudnnBackendExecute")) return CUDNN_STATUS_EXECUTION_FAILED;
   if (!is_usable(&real(plan)) || !is_usable(&real(pack))) {
     return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
@@ -200,10 +216,11 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackend
   for (size_t i = 0; i < ids.size(); ++i) addresses[ids[i]] = data[i];
   ++fake_cudnn().executions;
   auto values = keep_values(*config->graph, addresses);
-  return issue([workspace, addresses, graph = config->graph, values = std::move(values)] {
-    std::memset(workspace, 0xFF, kWorkspaceBytes);
-    return compute(*graph, addresses);
-  });
+  return issue(real(handle).stream,
+               [workspace, addresses, graph = config->graph, values = std::move(values)] {
+                 std::memset(workspace, 0xFF, kWorkspaceBytes);
+                 return compute(*graph, addresses);
+               });
 }
 
 const char* error_string(cudnnStatus_t status) {
@@ -235,14 +252,14 @@ const dnn::CudnnLibrary& fake_cudnn_library() {
       .version = [] { return fake_cudnn().version; },
       .error_string = error_string,
       .last_error_string = last_error_string,
-      .create = create,
-      .set_stream = set_stream,
-      .create_descriptor = create_descriptor,
-      .destroy_descriptor = destroy_descriptor,
-      .set_attribute = set_attribute,
-      .get_attribute = get_attribute,
-      .finalize = finalize,
-      .execute = execute,
+      .create = one_at_a_time<create>,
+      .set_stream = one_at_a_time<set_stream>,
+      .create_descriptor = one_at_a_time<create_descriptor>,
+      .destroy_descriptor = one_at_a_time<destroy_descriptor>,
+      .set_attribute = one_at_a_time<set_attribute>,
+      .get_attribute = one_at_a_time<get_attribute>,
+      .finalize = one_at_a_time<finalize>,
+      .execute = one_at_a_time<execute>,
   };
   return library;
 }

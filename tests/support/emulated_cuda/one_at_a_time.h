@@ -1,0 +1,25 @@
+#pragma once
+
+#include <mutex>
+
+// NVIDIA's libraries are for several threads, of which each has a handle of its own: their fakes,
+// which count and keep in one place, take one call at a time.
+namespace lockstep::test {
+
+inline std::mutex fake_library_mutex;
+
+template <auto kFunction>
+struct OneAtATime;
+
+template <class Out, class... In, Out (*kFunction)(In...)>
+struct OneAtATime<kFunction> {
+  static Out call(In... in) {
+    const std::lock_guard lock(fake_library_mutex);
+    return kFunction(in...);
+  }
+};
+
+template <auto kFunction>
+inline constexpr auto* one_at_a_time = &OneAtATime<kFunction>::call;
+
+}  // namespace lockstep::test
