@@ -1,0 +1,18 @@
+#pragma once
+
+#include "tests/agent/train/worker_world.h"
+
+// The small job of the tests of whole workers: it learns a text in a few seconds.
+namespace lockstep {
+
+inline constexpr int64_t kSmallSteps = 60;
+
+WorkerWorld::Options small_world(int64_t nodes, int64_t per_node = 1);
+
+// What two processes reach without being disturbed, once for all tests.
+const WorkerWorld& undisturbed();
+
+// Losses, the last checkpoint and the sample, bit for bit.
+void expect_same_end(const WorkerWorld& a, const WorkerWorld& b);
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+// Workers that are killed, stopped, told to end, or find their checkpoint broken: the next round
+// ends as if nothing had happened.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/agent/train/small_worker.h"
+
+namespace lockstep {
+namespace {
+
+// A rank is killed when it has come to a phase (or just past it); the next round ends as if nothing
+// had happened.
+class KilledWorkerTest : public testing::TestWithParam<WorkerPhase> {};
+
+TEST_P(KilledWorkerTest, TheNextRoundEndsWithTheSameBits) {
+  const WorkerPhase phase = GetParam();
+  for (const int64_t victim : {0, 1}) {
+    WorkerWorld world(small_world(2));
+    ASSERT_NO_FATAL_FAILURE(world.start());
+    const bool late = phase != WorkerPhase::kForming && phase != WorkerPhase::kBroadcasting;
+    world.wait_until(0, [&](const ProgressNumbers& numbers) {
+      return numbers.phase >= phase && (!late || numbers.step >= 30);
+    });
+    world.kill(victim, SIGKILL);
+    // Who waits for a rank that never came is ended by its agent, when the next round is assigned.
+    const bool alone = phase == WorkerPhase::kForming;
+    if (alone) world.kill(1 - victim, SIGKILL);
+    const std::vector<int> codes = world.wait();
+    // In the last phase the other rank may be done.
+    const int other = codes[static_cast<size_t>(1 - victim)];
+    EXPECT_TRUE(other == kExitPeerLost || other == 0 || alone) << other << "\n"
+                                                               << world.log(1 - victim);
+    if (other == kExitPeerLost && world.progress(1 - victim).phase >= WorkerPhase::kBroadcasting) {
+      EXPECT_EQ(world.progress(1 - victim).suspect_rank, victim);
+    }
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    expect_same_end(undisturbed(), world);
+    EXPECT_EQ(world.progress(0).loss, undisturbed().progress(0).loss);
+    EXPECT_EQ(world.progress(0).validation_loss, undisturbed().progress(0).validation_loss);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Phases, KilledWorkerTest,
+                         testing::Values(WorkerPhase::kForming, WorkerPhase::kBroadcasting,
+                                         WorkerPhase::kTraining, WorkerPhase::kSaving,
+                                         WorkerPhase::kValidating, WorkerPhase::kFinishing),
+                         [](const auto& info) {
+                           return std::string(worker_phase_name(info.param));
+                         });
+
+TEST(Worker, FallsBackToTheCheckpointBeforeABrokenOne) {
+  WorkerWorld world(small_world(2));
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  std::filesystem::resize_file(world.checkpoints() + "/step-00000060/model.safetensors", 1000);
+  std::filesystem::remove(world.checkpoints() + "/step-00000050/manifest.json");
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.log(0).find("checkpoint passed over"), std::string::npos);
+  EXPECT_NE(world.log(0).find("/step-00000025"), std::string::npos) << world.log(0);
+  expect_same_end(undisturbed(), world);
+}
+
+TEST(Worker, SavesAndLeavesOnSigtermAndGoesOnLater) {
+  WorkerWorld world(small_world(2));
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  world.wait_until(1, [](const ProgressNumbers& numbers) { return numbers.step >= 3; });
+  world.kill(1, SIGTERM);  // one is enough: they agree
+  EXPECT_EQ(world.wait(), (std::vector<int>{kExitStopped, kExitStopped}));
+  const int64_t step = world.progress(0).step;
+  EXPECT_GE(step, 3);
+  EXPECT_LT(step, kSmallSteps);
+  EXPECT_EQ(world.progress(1).step, step);
+  EXPECT_EQ(world.progress(0).checkpoint_step, step);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  expect_same_end(undisturbed(), world);
+}
+
+TEST(Worker, ARankThatStandsStillIsNamedWithTheCollectiveThatItMisses) {
+  for (const int64_t victim : {0, 1}) {
+    WorkerWorld::Options options = small_world(2);
+    options.hang_seconds = 1;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.start());
+    world.wait_until(victim, [](const ProgressNumbers& numbers) { return numbers.step >= 5; });
+    world.kill(victim, SIGSTOP);
+    const int64_t other = 1 - victim;
+    world.wait_until(other,
+                     [](const ProgressNumbers& numbers) { return numbers.suspect_rank >= 0; });
+    EXPECT_EQ(world.progress(other).suspect_rank, victim) << world.log(other);
+    world.kill(victim, SIGKILL);
+    const std::vector<int> codes = world.wait();
+    EXPECT_EQ(codes[static_cast<size_t>(other)], kExitPeerHung) << world.log(other);
+    const std::string log = world.log(other);
+    EXPECT_NE(log.find(": rank " + std::to_string(victim) + " silent for "), std::string::npos)
+        << log;
+    EXPECT_NE(log.find("[comm] all_"), std::string::npos) << log;
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    expect_same_end(undisturbed(), world);
+  }
+}
+
+TEST(Worker, AMachineThatStoodStillAsAWholeIsNoHang) {
+  WorkerWorld::Options options = small_world(2);
+  options.hang_seconds = 3;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  world.wait_until(0, [](const ProgressNumbers& numbers) { return numbers.step >= 5; });
+  const auto let_pass = [&world](std::chrono::milliseconds time) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    world.wait_until(0, [until](const auto&) { return std::chrono::steady_clock::now() >= until; });
+  };
+  world.kill(0, SIGSTOP);
+  let_pass(std::chrono::milliseconds(300));  // rank 1 waits for it
+  world.kill(1, SIGSTOP);
+  let_pass(std::chrono::seconds(7));
+  for (const int64_t rank : {0, 1}) world.kill(rank, SIGCONT);
+  EXPECT_EQ(world.wait(), (std::vector<int>{0, 0})) << world.log(1);
+  expect_same_end(undisturbed(), world);
+}
+
+}  // namespace
+}  // namespace lockstep
