@@ -26,7 +26,8 @@ struct Pending {
   Handshake handshake;
   TimePoint until{};
   bool connecting = false;
-  bool ready = false;  // poll says so, or it is new and something may have come
+  bool ready = false;     // poll says so, or it is new and something may have come
+  bool answered = false;  // with what ends the handshake
   std::array<std::byte, 256> input{};
   size_t input_bytes = 0;
 };
@@ -38,6 +39,7 @@ struct Dial {
   TimePoint next{};
   Duration backoff = kRetryMin;
   std::string failure = "nothing has answered";
+  std::string answer;  // that a rank gave: it tells more than that nobody listens any more
   bool made = false;
 };
 
@@ -79,6 +81,7 @@ Result<Advance> advance(Pending& pending) {
         pending.handshake.received(std::span(pending.input).first(pending.input_bytes));
     pending.input_bytes = 0;
     if (!taken.ok()) {
+      pending.answered = true;
       static_cast<void>(flush(pending));  // tells the other side why, if it can be told at once
       return taken.error();
     }
@@ -183,6 +186,7 @@ class Former {
         if (advanced.error().code == Code::kConflict) {
           return conflict("[comm] forming: " + advanced.error().message);
         }
+        if (dial.attempt->answered) dial.answer = advanced.error().message;
         postpone(dial, advanced.error().message);
       } else if (*advanced == Advance::kDone) {
         dial.made = true;
@@ -262,6 +266,11 @@ class Former {
                 {{"rank", options_.self.rank}, {"from", stranger.from}, {"why", why}});
   }
 
+  static std::string before(const Dial& dial) {
+    const bool is_news = !dial.answer.empty() && dial.answer != dial.failure;
+    return is_news ? ", before: " + dial.answer : "";
+  }
+
   std::string missing() const {
     std::string text = "[comm] forming: ";
     bool first = true;
@@ -278,7 +287,7 @@ class Former {
       const auto dial = std::find_if(dials_.begin(), dials_.end(), [&](const Dial& candidate) {
         return candidate.target.rank == peer;
       });
-      add("no connection to " + rank_at(peer) + " (" + dial->failure + ")");
+      add("no connection to " + rank_at(peer) + " (" + dial->failure + before(*dial) + ")");
     }
     if (first) add("data connections are missing");
     if (refusals_ > 0) {

@@ -146,13 +146,13 @@ TEST(Forming, AnotherHashOfTheSameRoundIsRefusedAtOnce) {
 TEST(Forming, AnotherJobOrAnotherRankAtTheAddressIsRefused) {
   {
     Meeting meeting(Transport::kTcp, 2);
-    meeting.set_limits(milliseconds(200), seconds(60));
+    meeting.set_limits(milliseconds(1000), seconds(60));
     meeting.options(1).job_uid = "another";
     const Formed formed = form(meeting);
     EXPECT_TRUE(mentions(formed[1].error(), "belongs to another job")) << formed[1].error().message;
   }
   Meeting meeting(Transport::kTcp, 3);
-  meeting.set_limits(milliseconds(200), seconds(60));
+  meeting.set_limits(milliseconds(1000), seconds(60));
   std::swap(meeting.options(2).peers[0], meeting.options(2).peers[1]);
   const Formed formed = form(meeting);
   EXPECT_TRUE(mentions(formed[2].error(), "is not the one that was expected on this address"))
