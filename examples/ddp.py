@@ -92,6 +92,9 @@ def main():
                                           "optimizer": optimizer.state_dict()})
             report(step, options.steps, mean.item())
     dist.barrier()
+    # Before the group: whoever destroys it last waits for its threads, and where that is the model, it does so with
+    # Python's lock, which such a thread may need to give a tensor back: then neither goes on.
+    del parallel
     dist.destroy_process_group()
 
 

@@ -79,21 +79,28 @@ case_leader_killed() {
   "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null
 }
 
+node_of_leader() {
+  local holder
+  holder=$(leader)
+  "$kubectl" -n "$system" get pod "${holder%%_*}" -o 'jsonpath={.spec.nodeName}'
+}
+
 has_pod() { "$kubectl" get pod "$1" >/dev/null 2>&1; }
 
 case_node_lost() {
   say "a node is lost: its pod is replaced on the other node, and the job goes on from the volume"
-  local victim began step
+  local victim began step led=
   empty_volume
   job lost "$endless" "$on_any_node" "$on_volume"
   await_step lost 200
   victim=$("$kubectl" get pod lost-worker-1-1 -o 'jsonpath={.spec.nodeName}')
+  [ "$(node_of_leader)" != "$victim" ] || led=", and of the leading controller with it"
   began=$(milliseconds)
   step=$(field lost .status.lastCheckpoint.step)
   [ "${step:-0}" -gt 0 ] || fails "expected a checkpoint"
   tools/cluster stop-node "${victim#node-}"
   eventually "expected a pod in the place of that which is lost" has_pod lost-worker-1-2
-  await_running_again lost "" "$began" "the loss"
+  await_running_again lost "" "$began" "the loss$led"
   [ "$("$kubectl" get pod lost-worker-1-2 -o 'jsonpath={.spec.nodeName}')" != "$victim" ] ||
     fails "the new pod is on the lost node"
   eventually "expected to resume from step $step or later" resumed_at lost "$step"
