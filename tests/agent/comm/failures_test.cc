@@ -152,7 +152,8 @@ TEST_P(OnEveryTransport, AfterAnErrorEveryOperationReturnsIt) {
 }
 
 TEST_P(OnEveryTransport, ARankThatNeverEntersIsNamedAfterTheTimeLimit) {
-  World world = make(4, milliseconds(400));
+  // Long enough that the ranks which wait give signs of life also on a starved machine.
+  World world = make(4, seconds(4));
   on_all(world, [&](Communicator& comm) { ASSERT_TRUE(comm.barrier().ok()); });
   on_all(world, [&](Communicator& comm) {
     if (comm.rank() == 3) return;
@@ -160,7 +161,7 @@ TEST_P(OnEveryTransport, ARankThatNeverEntersIsNamedAfterTheTimeLimit) {
     const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::kTimeout) << status.error().message;
-    EXPECT_NE(status.error().message.find("[comm] all_reduce #2: rank 3 silent for 0.4"),
+    EXPECT_NE(status.error().message.find("[comm] all_reduce #2: rank 3 silent for "),
               std::string::npos)
         << status.error().message;
     EXPECT_EQ(comm.suspect(), 3);
