@@ -87,11 +87,14 @@ node_of_leader() {
 
 has_pod() { "$kubectl" get pod "$1" >/dev/null 2>&1; }
 
+# Else the scheduler, for which a node is ready for 40 s after it was lost, may put the new pod there again.
+off_bad_nodes='s/^  threadsPerProcess: 1/&\n  failure: {avoidNodes: 1}/'
+
 case_node_lost() {
   say "a node is lost: its pod is replaced on the other node, and the job goes on from the volume"
   local victim began step led=
   empty_volume
-  job lost "$endless" "$on_any_node" "$on_volume"
+  job lost "$endless" "$on_any_node" "$on_volume" "$off_bad_nodes"
   await_step lost 200
   victim=$("$kubectl" get pod lost-worker-1-1 -o 'jsonpath={.spec.nodeName}')
   [ "$(node_of_leader)" != "$victim" ] || led=", and of the leading controller with it"
