@@ -85,6 +85,7 @@ struct Traffic {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
   uint64_t bytes_sent_to_other_hosts = 0;  // of bytes_sent
+  uint64_t bytes_lent = 0;  // of bytes_sent: copied once, by the receiver, from this rank's memory
 };
 
 // How a communicator treats memory of a GPU.
@@ -157,7 +158,8 @@ class Work {
 // for something else to come, not by who waits to send: as in MPI, two ranks that both send() to
 // each other before they receive stand until the time limit, unless the messages are so small that
 // the link holds them (half a MiB in memory, some over TCP). start_send() first, or give both
-// together.
+// together. Between ranks of one host the receiver may copy a large block from the sender's buffer
+// by itself (comm_limits.h): the sender's operation lasts until then.
 //
 // Thread-safe, though only one thread can give operations an order. Outlives its Works; a
 // sub-group's Communicator may outlive the one that it came from.

@@ -39,13 +39,19 @@ std::vector<int> all_ranks(size_t size) {
   return ranks;
 }
 
+CommLimits limits_on_host(CommLimits limits, bool shares_cores) {
+  if (shares_cores) limits.one_way_loans = limits.one_way_loans_sharing_cores;
+  return limits;
+}
+
 }  // namespace
 
 Core::Core(Options options)
     : options_(std::move(options)),
       world_(new_group(all_ranks(options_.links.size()), options_.rank, options_.nodes)),
       operation_limit_(options_.operation_limit),
-      runner_(ports_, options_.limits) {
+      runner_(ports_,
+              limits_on_host(options_.limits, shares_cores(ranks_of_node(), options_.cores))) {
   ports_.reserve(options_.links.size());
   const int own_node = options_.nodes[static_cast<size_t>(options_.rank)];
   for (size_t rank = 0; rank < options_.links.size(); ++rank) {
@@ -352,6 +358,10 @@ bool Core::step_all() {
 
 void Core::end_all() {
   tell_wait(nullptr);
+  // Before their owners may touch the memory again.
+  for (const auto& link : options_.links) {
+    if (link != nullptr && link->loans() != nullptr) link->loans()->take_back_all();
+  }
   for (Operation* operation : active_) {
     if (operation->is_collective()) operation->group()->running = nullptr;
     --unfinished_;

@@ -30,10 +30,14 @@ std::string describe(const FrameHeader& header) {
   return text + ")";
 }
 
-Status check_frame(const FrameHeader& got, size_t bytes_max, int sender) {
-  if (got.magic != FrameHeader::kMagic) {
+Status check_frame(const FrameHeader& got, const CommLimits& limits, int sender) {
+  if (got.magic != FrameHeader::kMagic && !is_loan(got)) {
     return corrupt(rank_name(sender) + " sent something that is no frame");
   }
+  if (is_loan(got) && (got.bytes == 0 || traits(got.kind).reduces)) {
+    return corrupt(rank_name(sender) + " lends nothing, or what is to be reduced");
+  }
+  const size_t bytes_max = is_loan(got) ? limits.window_bytes : limits.frame_bytes_max;
   if (got.bytes > bytes_max || got.bytes > got.total) {
     return corrupt(rank_name(sender) + " sent a frame of " + std::to_string(got.bytes) + " of " +
                    std::to_string(got.total) + " bytes");

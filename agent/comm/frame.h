@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "agent/comm/comm_limits.h"
 #include "agent/comm/communicator.h"
 #include "common/base/result.h"
 
@@ -17,8 +18,12 @@ namespace lockstep {
 // A credit is a frame without payload that goes the other way, of an operation in which more than
 // a window (comm_limits.h) goes from one rank to another: `step` is kCreditStep, and `total` how
 // many of all these bytes may be sent by now.
+//
+// A loan (loans.h) is a frame whose payload is not in the link: `bytes` say how much the receiver
+// has to read from the sender's memory.
 struct FrameHeader {
-  static constexpr uint32_t kMagic = 0x334d434c;  // "LCM3"
+  static constexpr uint32_t kMagic = 0x334d434c;      // "LCM3"
+  static constexpr uint32_t kLoanMagic = 0x334c434c;  // "LCL3"
 
   uint32_t magic = kMagic;
   Collective kind = Collective::kBarrier;  // never kReceive: what it takes is a kSend's
@@ -52,8 +57,16 @@ std::string operation_name(const FrameHeader& header);
 // "all_reduce #17 (40 x f32 SUM, ring)"; of a part of it, after the first one: ", part 2" behind.
 std::string describe(const FrameHeader& header);
 
-// kCorrupt if what `sender` sent is no frame, or a longer one.
-Status check_frame(const FrameHeader& got, size_t bytes_max, int sender);
+inline bool is_loan(const FrameHeader& header) {
+  return header.magic == FrameHeader::kLoanMagic;
+}
+// Bytes behind the header in the link.
+constexpr size_t payload_in_link(const FrameHeader& header) {
+  return header.magic == FrameHeader::kLoanMagic ? 0 : header.bytes;
+}
+
+// kCorrupt if what `sender` sent is no frame, or a longer one, or lends what is to be reduced.
+Status check_frame(const FrameHeader& got, const CommLimits& limits, int sender);
 // kCorrupt if it is of another round.
 Status check_round(const FrameHeader& got, uint64_t round, int sender);
 

@@ -9,6 +9,7 @@
 
 namespace lockstep {
 
+class Loans;
 using Bytes = std::span<const std::byte>;
 
 // An ordered, reliable stream of bytes in both directions between this rank and one other. Calls
@@ -37,6 +38,10 @@ class Link {
 
   // Copies bytes that have come to `into` and consumes them; says how many.
   virtual Result<size_t> read(std::span<std::byte> into) = 0;
+
+  // What can go to and fro without being copied into the link; null where its two sides don't share
+  // a host.
+  virtual Loans* loans() { return nullptr; }
 
   // A descriptor to poll; -1 if the other side rings this rank's bell in shared memory.
   virtual int fd() const { return -1; }

@@ -62,7 +62,9 @@ size_t shm_bytes(int local_ranks);
 
 // Joins the world and returns when all of its ranks have. Ranks of one node talk through shared
 // memory, others through TCP; between any two ranks there is also a TCP connection that tells, at
-// once, when one of them ends or aborts.
+// once, when one of them ends or aborts. Where all ranks of a node may read each other's memory
+// (process_vm_readv: the same user; Yama, seccomp or a user namespace may forbid it) and that is
+// fast there, large blocks are copied once (comm_limits.h); path_to() says whether, or why not.
 //
 // kConflict at once if a rank that has proved itself is in a newer round (this one is obsolete) or
 // in the same round with another world hash; kTimeout naming the ranks that are missing, and what

@@ -53,10 +53,12 @@ struct Lane {
   int peer = 0;
   int head = Move::kNone;  // the first that isn't finished
   int tail = Move::kNone;
-  size_t bytes = 0;    // of all its moves
-  size_t going = 0;    // of the frame on its way out
-  size_t gone = 0;     // out, or taken here
-  size_t allowed = 0;  // that may be gone, by the receiver's last word; a window without any
+  size_t bytes = 0;         // of all its moves
+  size_t going = 0;         // of the frame on its way out
+  size_t gone = 0;          // out, or taken here
+  size_t allowed = 0;       // that may be gone, by the receiver's last word; a window without any
+  uint64_t loan = 0;        // under way instead of a frame with its payload; 0: none
+  bool is_refused = false;  // the receiver could not read one: nothing more is lent
 };
 
 // What one rank has to do in one operation: data, made by a pure function (collectives.h), checked

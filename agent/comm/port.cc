@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "agent/comm/loans.h"
 #include "agent/comm/words.h"
 #include "common/base/check.h"
 
@@ -12,6 +13,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<std::byte, kFrameAlign> kZeros{};
+// How much of a loan is read before there is a look at whether the world still stands.
+constexpr size_t kLoanPiece = size_t{1} << 20;
 // More are of nothing that goes on here.
 constexpr size_t kCreditsMax = 4096;
 
@@ -36,18 +39,26 @@ void Port::begin(const void* sender, const FrameHeader& header, const std::byte*
   sender_ = sender;
   going_ = header;
   going_payload_ = payload;
-  going_bytes_ = kFrameAlign + header.bytes + padding_of(header.bytes);
+  const size_t in_link = payload_in_link(header);
+  going_bytes_ = kFrameAlign + in_link + padding_of(in_link);
   sent_ = 0;
 }
 
+uint64_t Port::begin_loan(const void* sender, FrameHeader header, const std::byte* payload) {
+  header.magic = FrameHeader::kLoanMagic;
+  begin(sender, header, nullptr);
+  return link_->loans()->lend({payload, header.bytes});
+}
+
 Result<bool> Port::push() {
-  const size_t payload_end = kFrameAlign + going_.bytes;
+  const size_t in_link = payload_in_link(going_);
+  const size_t payload_end = kFrameAlign + in_link;
   bool moved = false;
   while (sent_ < going_bytes_) {
     Bytes head;
     if (sent_ < kFrameAlign) head = std::as_bytes(std::span(&going_, 1)).subspan(sent_);
     const size_t body_begin = std::clamp(sent_, kFrameAlign, payload_end) - kFrameAlign;
-    const Bytes body(going_payload_ + body_begin, going_.bytes - body_begin);
+    const Bytes body(going_payload_ + body_begin, in_link - body_begin);
     const Bytes tail = Bytes(kZeros).first(going_bytes_ - std::max(sent_, payload_end));
     TRY_ASSIGN(const size_t taken, link_->write({head, body, tail}));
     if (taken == 0) return moved;
@@ -81,7 +92,11 @@ Result<bool> Port::read_header() {
       TRY(note_credit());
       continue;
     }
-    TRY(check_frame(coming_, options_.limits.frame_bytes_max, link_->peer()));
+    TRY(check_frame(coming_, options_.limits, link_->peer()));
+    if (is_loan(coming_) && link_->loans() == nullptr) {
+      return corrupt(rank_name(link_->peer()) + " lends what can't be read from here");
+    }
+    if (is_loan(coming_)) ++loans_come_;
     have_header_ = true;
     payload_left_ = coming_.bytes;
   }
@@ -196,10 +211,27 @@ Result<size_t> Port::read(std::span<std::byte> into) {
     TRY(consume(wanted));
     return wanted;
   }
+  if (is_lent()) {
+    TRY_ASSIGN(const size_t got, borrow(into.first(wanted)));
+    source_.left = payload_left_;
+    if (payload_left_ == 0) TRY(finish_empty());
+    return got;
+  }
   TRY_ASSIGN(const size_t got, link_->read(into.first(wanted)));
   source_.left -= got;
   payload_left_ -= got;
   if (got > 0 && payload_left_ == 0) TRY(finish_empty());
+  return got;
+}
+
+// A piece of what the frame in the link lends. Where nothing can be read, that was its end.
+Result<size_t> Port::borrow(std::span<std::byte> into) {
+  Loans& loans = *link_->loans();
+  const size_t at = coming_.bytes - payload_left_;
+  TRY_ASSIGN(const size_t got,
+             loans.read(loans_come_, at, into.first(std::min(into.size(), kLoanPiece))));
+  payload_left_ = got == 0 ? 0 : payload_left_ - got;
+  if (payload_left_ == 0) TRY(loans.give_back(loans_come_, at + got));
   return got;
 }
 
@@ -213,7 +245,7 @@ Status Port::finish_empty() {
   // Its beginning was put aside, and taken from there before the rest.
   if (filling_ != nullptr) drop(*filling_);
   source_ = {};
-  padding_left_ = padding_of(coming_.bytes);
+  padding_left_ = padding_of(payload_in_link(coming_));
   return skip_padding();
 }
 
@@ -257,6 +289,11 @@ Result<bool> Port::put_aside() {
   bool moved = begins;
   // Whole elements, since a reduction takes no others from one place.
   const size_t element = std::max<size_t>(1, data_type_bytes(coming_.type));
+  if (payload_left_ > 0 && is_loan(coming_)) {
+    TRY_ASSIGN(const size_t got, borrow({aside.data() + aside.held, payload_left_}));
+    aside.held += got;
+    if (payload_left_ > 0) return true;
+  }
   while (payload_left_ > 0) {
     const size_t least = std::min(element, payload_left_);
     TRY_ASSIGN(const Bytes piece, link_->peek({.at_least = least, .at_most = payload_left_}));

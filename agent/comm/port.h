@@ -11,6 +11,7 @@
 #include "agent/comm/comm_limits.h"
 #include "agent/comm/frame.h"
 #include "agent/comm/link.h"
+#include "agent/comm/loans.h"
 #include "common/base/result.h"
 
 namespace lockstep {
@@ -28,6 +29,8 @@ class Port {
   };
   Port(Link* link, Options options) : link_(link), options_(options) {}
   Link& link() const { return *link_; }
+  // Whether begin_loan() may be called.
+  bool lends() const { return link_->loans() != nullptr && link_->loans()->lends(); }
   // Its other side is on another host.
   bool leaves_host() const { return options_.leaves_host; }
 
@@ -40,6 +43,9 @@ class Port {
   }
   // `payload` stays where it is until sender() is null again.
   void begin(const void* sender, const FrameHeader& header, const std::byte* payload);
+  // The same without the payload, which is lent, and stays where it is until the loan, whose number
+  // this is, was returned. Only where the link lends.
+  uint64_t begin_loan(const void* sender, FrameHeader header, const std::byte* payload);
   // Moves what the link takes; whether anything moved.
   Result<bool> push();
 
@@ -49,8 +55,11 @@ class Port {
   Result<Next> look(const FrameHeader& expected);
   // Of the payload of the frame that look() found.
   size_t left() const { return source().left; }
+  // It is lent, and not put aside: read() alone takes it, a piece at a time.
+  bool is_lent() const { return source_.aside == nullptr && have_header_ && is_loan(coming_); }
   Result<Bytes> peek(size_t at_least, size_t at_most);
   Status consume(size_t bytes);
+  // Where this ends the frame and nothing was read, the rest could not be: it comes in another one.
   Result<size_t> read(std::span<std::byte> into);
   // An empty one, which is over once it was seen.
   Status finish_empty();
@@ -105,6 +114,7 @@ class Port {
   Status skip_padding();
   Result<bool> read_header();
   Status note_credit();
+  Result<size_t> borrow(std::span<std::byte> into);
   void drop(const Aside& aside);
   Error too_much_aside() const;
 
@@ -121,6 +131,7 @@ class Port {
   bool have_header_ = false;
   size_t payload_left_ = 0;
   size_t padding_left_ = 0;
+  uint64_t loans_come_ = 0;  // ever; the number of the last one
   Source source_;
   bool in_the_way_ = false;
   Aside* filling_ = nullptr;         // of aside_: begins the frame that is first in the link

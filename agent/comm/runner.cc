@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "agent/comm/copy.h"
+#include "agent/comm/loans.h"
 #include "agent/comm/reduce.h"
 #include "agent/comm/words.h"
 #include "common/layout/collective_cost.h"
@@ -87,16 +89,20 @@ bool Runner::owes_credit(const Lane& lane) const {
   return allowed(lane) < lane.bytes && lane.gone + limits_.window_bytes / 2 >= allowed(lane);
 }
 
-// Of the next frame of the lane's move, of whose `rest` bytes so many are ready; none while the
-// window is full.
-size_t Runner::frame_bytes(const Lane& lane, size_t ready, size_t rest) const {
-  const size_t bytes = std::min({ready, limits_.frame_bytes_max, allowed(lane) - lane.gone});
-  return bytes < rest ? bytes - bytes % kFrameAlign : bytes;
+// None while the window is full.
+Runner::Piece Runner::next_piece(const Lane& lane, const Waiting& waiting) const {
+  const size_t window = std::min(allowed(lane) - lane.gone, limits_.window_bytes);
+  const size_t most = std::min(waiting.ready, window);
+  const bool is_lent = waiting.lends && most >= std::min(waiting.rest, kPiece);
+  const size_t bytes = is_lent ? most : std::min(most, limits_.frame_bytes_max);
+  return {.bytes = bytes < waiting.rest ? bytes - bytes % kFrameAlign : bytes, .is_lent = is_lent};
 }
 
 Result<size_t> Runner::receive(Port& port, const Move& move, std::span<std::byte> into) const {
   const bool in_memory = port.link().fd() < 0;
-  if (!in_memory || move.goes_on || move.bytes < limits_.past_cache_bytes) return port.read(into);
+  if (!in_memory || port.is_lent() || move.goes_on || move.bytes < limits_.past_cache_bytes) {
+    return port.read(into);
+  }
   TRY_ASSIGN(const Bytes piece, port.peek(1, std::min(into.size(), kPiece)));
   if (piece.empty()) return size_t{0};
   copy_past_cache(into.data(), piece.data(), piece.size());
@@ -159,35 +165,18 @@ Status Runner::move_here(Turn& turn, Lane& lane) {
 
 Status Runner::move_out(Turn& turn, Lane& lane) {
   Operation& operation = turn.operation;
-  MovePlan& plan = operation.plan();
   const int peer = operation.world_rank(lane.peer);
   Port& port = ports_[static_cast<size_t>(peer)];
   operation.in_hand = peer;
   while (lane.head != Move::kNone) {
-    Move& move = plan.move(lane.head);
+    if (lane.loan != 0 && port.sender() != &lane) {
+      TRY_ASSIGN(const bool ended, end_loan(turn, port, lane));
+      if (!ended) return {};
+      continue;
+    }
     if (port.sender() != &lane) {
-      const size_t ready = allowance(plan, lane.head) - move.moved;
-      const size_t rest = move.bytes - move.moved;
-      if (held(plan, lane.head) || (ready < rest && ready < kPiece)) return {};
-      size_t bytes = frame_bytes(lane, ready, rest);
-      if (bytes == 0 && rest > 0) {
-        TRY_ASSIGN(lane.allowed, port.credit(operation.header, lane.allowed));
-        bytes = frame_bytes(lane, ready, rest);
-        if (bytes == 0) {
-          turn.wait_for_input(port);
-          return {};
-        }
-      }
-      if (!port.may_begin(&lane)) {
-        turn.wait_for_room(port);
-        return {};
-      }
-      FrameHeader header = operation.header;
-      header.step = move.step;
-      header.total = move.bytes;
-      header.bytes = static_cast<uint32_t>(bytes);
-      lane.going = bytes;
-      port.begin(&lane, header, operation.at(move.from) + move.moved);
+      TRY(begin_frame(turn, port, lane));
+      if (port.sender() != &lane) return {};
     }
     TRY_ASSIGN(const bool moved, port.push());
     turn.moved = turn.moved || moved;
@@ -195,13 +184,78 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
       turn.wait_for_room(port);
       return {};
     }
-    move.moved += lane.going;
-    lane.gone += lane.going;
-    sent_.fetch_add(lane.going, std::memory_order_relaxed);
-    if (port.leaves_host()) sent_away_.fetch_add(lane.going, std::memory_order_relaxed);
-    if (move.moved == move.bytes) finish(turn, lane);
+    if (lane.loan == 0) account(turn, port, lane, lane.going);
   }
   return {};
+}
+
+// So many bytes of the lane have gone.
+void Runner::account(Turn& turn, const Port& port, Lane& lane, size_t bytes) {
+  Move& move = turn.operation.plan().move(lane.head);
+  move.moved += bytes;
+  lane.gone += bytes;
+  sent_.fetch_add(bytes, std::memory_order_relaxed);
+  if (port.leaves_host()) sent_away_.fetch_add(bytes, std::memory_order_relaxed);
+  if (move.moved == move.bytes) finish(turn, lane);
+}
+
+// Whether the operation's move on the lane is to be lent.
+bool Runner::lends(Operation& operation, const Port& port, const Lane& lane) const {
+  const CollectiveTraits& what = traits(operation.header.kind);
+  const LoanRange& range = what.has_root || what.is_message ? limits_.one_way_loans : limits_.loans;
+  return range.holds(operation.plan().move(lane.head).bytes) && !what.reduces && !lane.is_refused &&
+         port.lends();
+}
+
+// Of the lane's move, as much as is ready, unless it has to wait.
+Status Runner::begin_frame(Turn& turn, Port& port, Lane& lane) {
+  Operation& operation = turn.operation;
+  MovePlan& plan = operation.plan();
+  const Move& move = plan.move(lane.head);
+  const Waiting waiting{.ready = allowance(plan, lane.head) - move.moved,
+                        .rest = move.bytes - move.moved,
+                        .lends = lends(operation, port, lane)};
+  if (held(plan, lane.head) || (waiting.ready < waiting.rest && waiting.ready < kPiece)) return {};
+  Piece piece = next_piece(lane, waiting);
+  if (piece.bytes == 0 && waiting.rest > 0) {
+    TRY_ASSIGN(lane.allowed, port.credit(operation.header, lane.allowed));
+    piece = next_piece(lane, waiting);
+    if (piece.bytes == 0) {
+      turn.wait_for_input(port);
+      return {};
+    }
+  }
+  if (!port.may_begin(&lane)) {
+    turn.wait_for_room(port);
+    return {};
+  }
+  FrameHeader header = operation.header;
+  header.step = move.step;
+  header.total = move.bytes;
+  header.bytes = static_cast<uint32_t>(piece.bytes);
+  lane.going = piece.bytes;
+  const std::byte* payload = operation.at(move.from) + move.moved;
+  if (piece.is_lent) {
+    lane.loan = port.begin_loan(&lane, header, payload);
+  } else {
+    port.begin(&lane, header, payload);
+  }
+  return {};
+}
+
+// Whether the receiver has returned it.
+Result<bool> Runner::end_loan(Turn& turn, Port& port, Lane& lane) {
+  TRY_ASSIGN(const std::optional<size_t> taken, port.link().loans()->returned(lane.loan));
+  if (!taken.has_value()) {
+    turn.wait_for_room(port);
+    return false;
+  }
+  lane.loan = 0;
+  lane.is_refused = *taken < lane.going;
+  turn.moved = true;
+  lent_.fetch_add(*taken, std::memory_order_relaxed);
+  account(turn, port, lane, *taken);
+  return true;
 }
 
 // Allows the sender more.
@@ -246,7 +300,7 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
         continue;
       }
       // Let what came go on before more is taken.
-      if (move.moved > before && move.kind == Kind::kReduce) return {};
+      if (move.moved > before && (move.kind == Kind::kReduce || port.is_lent())) return {};
       if (move.moved > before) continue;
     }
     turn.wait_for_input(port);
@@ -266,7 +320,10 @@ Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
   if (lane.gone + left > allowed(lane)) {
     return corrupt(rank_name(operation.in_hand) + " sent more than it was allowed");
   }
-  if (left == 0) return port.finish_empty();
+  if (left == 0) {
+    turn.moved = true;
+    return port.finish_empty();
+  }
   const size_t at_most = std::min(left, limit - move.moved);
   const size_t element = data_type_bytes(operation.header.type);
   std::byte* into = operation.at(move.into) + move.moved;
@@ -293,7 +350,7 @@ Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
   move.moved += taken;
   lane.gone += taken;
   received_.fetch_add(taken, std::memory_order_relaxed);
-  turn.moved = turn.moved || taken > 0;
+  turn.moved = turn.moved || taken > 0 || port.left() == 0;
   return {};
 }
 

@@ -27,13 +27,18 @@ class Runner {
   Result<bool> step(Operation& operation, std::vector<Interest>& interests);
 
   // Payload bytes of the frames that went out and came in so far.
-  Traffic traffic() const { return {sent_.load(), received_.load(), sent_away_.load()}; }
+  Traffic traffic() const {
+    return {sent_.load(), received_.load(), sent_away_.load(), lent_.load()};
+  }
 
  private:
   struct Turn;
   Status move_here(Turn& turn, Lane& lane);
   Status move_out(Turn& turn, Lane& lane);
   Status move_in(Turn& turn, Lane& lane);
+  Status begin_frame(Turn& turn, Port& port, Lane& lane);
+  Result<bool> end_loan(Turn& turn, Port& port, Lane& lane);
+  void account(Turn& turn, const Port& port, Lane& lane, size_t bytes);
   Status give_credit(Turn& turn, Port& port, Lane& lane);
   Status take(Turn& turn, Port& port, Lane& lane, size_t limit);
   void finish(Turn& turn, Lane& lane);
@@ -42,13 +47,25 @@ class Runner {
   // Of its bytes so many may be gone.
   size_t allowed(const Lane& lane) const { return std::max(lane.allowed, limits_.window_bytes); }
   bool owes_credit(const Lane& lane) const;
-  size_t frame_bytes(const Lane& lane, size_t ready, size_t rest) const;
+  // Of a lane's move: bytes that may go, bytes that have not gone, and whether they are lent.
+  struct Waiting {
+    size_t ready = 0;
+    size_t rest = 0;
+    bool lends = false;
+  };
+  struct Piece {
+    size_t bytes = 0;
+    bool is_lent = false;
+  };
+  Piece next_piece(const Lane& lane, const Waiting& waiting) const;
+  bool lends(Operation& operation, const Port& port, const Lane& lane) const;
 
   std::vector<Port>& ports_;
   const CommLimits limits_;
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> received_{0};
   std::atomic<uint64_t> sent_away_{0};
+  std::atomic<uint64_t> lent_{0};
 };
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <random>
 
 #include "agent/comm/make_communicator.h"
 #include "common/base/check.h"
@@ -38,19 +39,30 @@ size_t round_up(size_t value, size_t unit) {
 struct ShmRegion::Slot {
   alignas(kLine) std::atomic<uint32_t> bell;
   std::atomic<uint32_t> sleep;
+  std::atomic<uint64_t> process;       // its number; 0: not introduced yet
+  std::atomic<uint64_t> mark_address;  // of its ShmRegion::mark_, and what it reads
+  std::atomic<uint64_t> mark_value;
 };
 
 struct ShmRegion::Ring {
   alignas(kLine) std::atomic<uint64_t> head;  // bytes ever written; the writer's
   alignas(kLine) std::atomic<uint64_t> tail;  // bytes ever read; the reader's
   alignas(kLine) std::byte data[kRingBytes];
+  LoanPlaces loans;  // the writer's
+};
+
+struct ShmRegion::Preamble {
+  std::atomic<uint64_t> tag;
+  std::atomic<Objection> objection;
 };
 
 namespace {
 
-struct Preamble {
-  std::atomic<uint64_t> tag;
-};
+// No mark that others have.
+uint64_t any_number() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
+}
 
 size_t slots_offset() {
   return kPage;
@@ -58,7 +70,8 @@ size_t slots_offset() {
 size_t rings_offset(int ranks) {
   return slots_offset() + round_up(static_cast<size_t>(ranks) * kLine, kPage);
 }
-constexpr size_t kRingStride = (kRingBytes + 2 * kLine + kPage - 1) / kPage * kPage;
+constexpr size_t kRingStride =
+    (kRingBytes + 2 * kLine + sizeof(LoanPlaces) + kPage - 1) / kPage * kPage;
 
 }  // namespace
 
@@ -95,8 +108,7 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
   if (base == MAP_FAILED) return errno_error("[comm] mapping the shared memory", errno);
   std::shared_ptr<ShmRegion> region(new ShmRegion(base, bytes, options.ranks));
   uint64_t found = 0;
-  auto* preamble = static_cast<Preamble*>(base);
-  if (!preamble->tag.compare_exchange_strong(found, options.tag) && found != options.tag) {
+  if (!region->preamble().tag.compare_exchange_strong(found, options.tag) && found != options.tag) {
     return conflict("[comm] the shared memory has been used by another round");
   }
   return region;
@@ -110,8 +122,39 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::anonymous(int ranks) {
   return std::shared_ptr<ShmRegion>(new ShmRegion(base, bytes, ranks));
 }
 
+ShmRegion::ShmRegion(void* base, size_t bytes, int ranks)
+    : base_(base),
+      bytes_(bytes),
+      ranks_(ranks),
+      mark_(std::make_unique<const uint64_t>(any_number())) {}
+
 ShmRegion::~ShmRegion() {
   ::munmap(base_, bytes_);
+}
+
+ShmRegion::Preamble& ShmRegion::preamble() const {
+  return *std::launder(static_cast<Preamble*>(base_));
+}
+
+void ShmRegion::introduce(int rank) const {
+  slot(rank).mark_address.store(reinterpret_cast<uintptr_t>(mark_.get()));
+  slot(rank).mark_value.store(*mark_);
+  slot(rank).process.store(static_cast<uint64_t>(::getpid()));
+}
+
+Result<PeerMemory> ShmRegion::find(int rank) const {
+  return PeerMemory::find(
+      static_cast<pid_t>(slot(rank).process.load()),
+      {.address = slot(rank).mark_address.load(), .value = slot(rank).mark_value.load()});
+}
+
+void ShmRegion::object(Objection objection) {
+  Objection none = Objection::kNone;
+  preamble().objection.compare_exchange_strong(none, objection);
+}
+
+ShmRegion::Objection ShmRegion::objection() const {
+  return preamble().objection.load();
 }
 
 ShmRegion::Slot& ShmRegion::slot(int rank) const {
@@ -167,7 +210,23 @@ ShmLink::ShmLink(std::shared_ptr<ShmRegion> region, Options options)
       out_(&region_->ring(options_.local_rank, options_.local_peer)),
       in_(&region_->ring(options_.local_peer, options_.local_rank)),
       out_head_(out_->head.load()),
-      in_tail_(in_->tail.load()) {}
+      in_tail_(in_->tail.load()),
+      loans_({.lent = &out_->loans, .borrowed = &in_->loans, .on_returned = [this] { notify(); }}) {
+}
+
+std::string ShmLink::describe() const {
+  switch (region_->objection()) {
+    case ShmRegion::Objection::kNone:
+      return "shared memory (large blocks in one copy)";
+    case ShmRegion::Objection::kForbidden:
+      return "shared memory (no single copy: not permitted)";
+    case ShmRegion::Objection::kSlow:
+      return "shared memory (no single copy: slower here)";
+    case ShmRegion::Objection::kUnwanted:
+      break;
+  }
+  return "shared memory";
+}
 
 void ShmLink::notify() {
   if (region_->wake(options_.local_peer)) options_.bell();

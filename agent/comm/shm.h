@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "agent/comm/link.h"
+#include "agent/comm/loans.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
@@ -39,6 +40,17 @@ class ShmRegion {
 
   int ranks() const { return ranks_; }
 
+  // A rank says where its process can be found by the others, before it meets them.
+  void introduce(int rank) const;
+  // The process of a rank that has introduced itself and whose memory this one can read, as it
+  // finds by reading. Else the reason, in words.
+  Result<PeerMemory> find(int rank) const;
+  // Whether the ranks lend each other memory is settled once all have met: they do unless one of
+  // them objects before.
+  enum class Objection : uint32_t { kNone, kForbidden, kSlow, kUnwanted };
+  void object(Objection objection);
+  Objection objection() const;
+
   // Announces how this rank is about to wait, and returns what its bell reads now; what is found
   // unchanged after this call, and before sleep(), wakes it.
   uint32_t lie_down(int rank, Sleep how);
@@ -52,13 +64,17 @@ class ShmRegion {
   friend class ShmLink;
   struct Slot;
   struct Ring;
-  ShmRegion(void* base, size_t bytes, int ranks) : base_(base), bytes_(bytes), ranks_(ranks) {}
+  struct Preamble;
+  ShmRegion(void* base, size_t bytes, int ranks);
+  Preamble& preamble() const;
   Slot& slot(int rank) const;
   Ring& ring(int from, int to) const;
 
   void* base_;
   size_t bytes_;
   int ranks_;
+  // By which others know this process (PeerMemory::Mark).
+  std::unique_ptr<const uint64_t> mark_;
 };
 
 // The stream between two ranks of a region.
@@ -71,12 +87,15 @@ class ShmLink final : public Link {
     std::function<void()> bell;  // rings the peer over its control connection
   };
   ShmLink(std::shared_ptr<ShmRegion> region, Options options);
+  ShmLink(const ShmLink&) = delete;
+  ShmLink& operator=(const ShmLink&) = delete;
 
   Result<size_t> write(std::initializer_list<Bytes> parts) override;
   Result<Bytes> peek(Want want) override;
   void consume(size_t bytes) override;
   Result<size_t> read(std::span<std::byte> into) override;
-  std::string describe() const override { return "shared memory"; }
+  Loans* loans() override { return &loans_; }
+  std::string describe() const override;
 
  private:
   void notify();
@@ -87,6 +106,7 @@ class ShmLink final : public Link {
   ShmRegion::Ring* in_;
   uint64_t out_head_ = 0;
   uint64_t in_tail_ = 0;
+  Loans loans_;
 };
 
 }  // namespace lockstep

@@ -74,14 +74,18 @@ std::string rdma_text(const std::string& devices) {
   return devices.empty() ? "none" : devices + " (used by NCCL alone)";
 }
 
-std::string hosts_text(const HostMap& hosts, const std::vector<HostDevices>& devices) {
+// `within`: the path from a host's first rank to its second, by host; empty: not told.
+std::string hosts_text(const HostMap& hosts, const std::vector<HostDevices>& devices,
+                       const std::vector<std::string>& within) {
   std::string text;
   for (int host = 0; host < hosts.hosts(); ++host) {
     const std::vector<int>& there = hosts.ranks[static_cast<size_t>(host)];
     const HostDevices& own = devices[static_cast<size_t>(there.front())];
     const std::string rdma = own.rdma.data();
+    const std::string path = within.empty() ? "" : within[static_cast<size_t>(host)];
     text += "host " + std::to_string(host) + ": ranks " + rank_list(there) +
-            "; RDMA devices: " + rdma_text(rdma) + "; GPUs: " + own.gpus.data() + "\n";
+            (path.empty() ? "" : ", " + path) + "; RDMA devices: " + rdma_text(rdma) +
+            "; GPUs: " + own.gpus.data() + "\n";
   }
   return text;
 }
@@ -111,23 +115,27 @@ Result<std::string> topology_table(Communicator& group) {
   const HostMap& hosts = group.hosts();
   TRY_ASSIGN(const std::vector<HostDevices> devices, group.all_gather_value(own_devices(group)));
   if (group.size() > kTopologyRanksMax) {
-    return topology_summary(group) + "\n" + hosts_text(hosts, devices);
+    return topology_summary(group) + "\n" + hosts_text(hosts, devices, {});
   }
   const std::vector<Text> mine = own_paths(group);
   std::vector<Text> all(mine.size() * mine.size());
   TRY(group.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
   std::vector<std::vector<std::string>> paths(mine.size());
   std::string between;
+  std::vector<std::string> within(static_cast<size_t>(hosts.hosts()));
   for (size_t from = 0; from < mine.size(); ++from) {
     for (size_t to = 0; to < mine.size(); ++to) {
       paths[from].emplace_back(all[from * mine.size() + to].data());
+      if (hosts.host[from] == hosts.host[to] && hosts.place[from] == 0 && hosts.place[to] == 1) {
+        within[static_cast<size_t>(hosts.host[from])] = paths[from].back();
+      }
       const bool is_first = hosts.place[from] == 0 && hosts.place[to] == 0;
       if (!is_first || hosts.host[from] >= hosts.host[to]) continue;
       between += "host " + std::to_string(hosts.host[from]) + " to host " +
                  std::to_string(hosts.host[to]) + ": " + paths[from].back() + "\n";
     }
   }
-  return pairs(paths) + hosts_text(hosts, devices) + between;
+  return pairs(paths) + hosts_text(hosts, devices, within) + between;
 }
 
 }  // namespace lockstep

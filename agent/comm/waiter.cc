@@ -36,12 +36,15 @@ bool all_in_memory(const std::vector<Interest>& interests) {
 
 }  // namespace
 
+bool shares_cores(int local_ranks, int cores) {
+  const long machine = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return local_ranks > (cores > 0 ? std::min<long>(cores, machine) : machine);
+}
+
 Result<std::unique_ptr<Waiter>> Waiter::create(Options options) {
   TRY_ASSIGN(UniqueFd event, make_event_fd());
-  const long machine = ::sysconf(_SC_NPROCESSORS_ONLN);
-  const long cores = options.cores > 0 ? std::min<long>(options.cores, machine) : machine;
-  const bool shares_cores = options.local_ranks > cores;
-  return std::unique_ptr<Waiter>(new Waiter(std::move(options), shares_cores, std::move(event)));
+  const bool shares = shares_cores(options.local_ranks, options.cores);
+  return std::unique_ptr<Waiter>(new Waiter(std::move(options), shares, std::move(event)));
 }
 
 bool Waiter::spin() {

@@ -19,6 +19,10 @@ struct Interest {
   size_t missing = 0;  // bytes that are certain to come, for input
 };
 
+// Whether so many ranks of a host have fewer cores, of those that they may use; 0: all of the
+// machine's.
+bool shares_cores(int local_ranks, int cores);
+
 // How the thread that carries out an operation waits when nothing moves: first it looks again for
 // a moment, as long as that pays off, then it sleeps, in a futex if all that it waits for is in
 // shared memory, else in poll. Where a node has more ranks than cores it sleeps at once: the one

@@ -35,10 +35,12 @@ OPERATIONS = ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to
 SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 # Which library's transport is compared with which of ours: TCP with TCP, memory with memory.
 BESIDE = {"gloo": "lockstep-tcp", "torch": "lockstep-tcp", "mpi-tcp": "lockstep-tcp",
-          "mpi-shm": "lockstep-shm", "before-tcp": "lockstep-tcp", "before-shm": "lockstep-shm"}
+          "mpi-shm": "lockstep-shm", "before-tcp": "lockstep-tcp", "before-shm": "lockstep-shm",
+          "lent-shm": "lockstep-shm", "copied-shm": "lockstep-shm"}
 NAMES = {"lockstep-tcp": "Lockstep tcp", "lockstep-shm": "Lockstep shm", "gloo": "Gloo (Debian)",
          "torch": "Gloo (PyTorch)", "mpi-tcp": "Open MPI tcp", "mpi-shm": "Open MPI shm",
-         "before-tcp": "before, tcp", "before-shm": "before, shm"}
+         "before-tcp": "before, tcp", "before-shm": "before, shm",
+         "lent-shm": "shm, all lent", "copied-shm": "shm, none lent"}
 START_LIMIT_S = 120
 TURN_LIMIT_S = 60
 
@@ -72,6 +74,9 @@ def contestants(options):
     own = ["--ranks", str(options.ranks)]
     found = {name: [program, name, *own] for name in ("lockstep-tcp", "lockstep-shm")}
     missing = []
+    for name, least in (("lent-shm", "65536"), ("copied-shm", "0")):
+        if name in (options.only or []):
+            found[name] = [program, "lockstep-shm", *own, "--loans", least]
     if "gloo" in built:
         found["gloo"] = [program, "gloo", *own]
     else:

@@ -5,7 +5,8 @@
 //   bench_collectives_ranks --libraries        # those that this build has, one a line
 //
 // Each rank is a process (forked here, or started by mpirun) and connects to the socket by itself.
-// --pin: rank r on core r.
+// --pin: rank r on core r. --loans BYTES: ranks that share memory lend from there on, whatever it
+// costs here; 0: they don't.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -14,6 +15,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +35,7 @@ struct Arguments {
   std::string socket;
   std::string folder;
   bool pin = false;
+  std::optional<size_t> loan_bytes;
 };
 
 int complain(const std::string& message) {
@@ -67,11 +71,19 @@ Result<std::unique_ptr<Library>> join(const Arguments& arguments, const CommOpti
   return use_lockstep(std::move(comm));
 }
 
+void set_loans(CommLimits& limits, size_t from) {
+  limits.loan_cost_max = from > 0 ? std::numeric_limits<double>::infinity() : 0;
+  limits.loans = {.min = from, .max = std::numeric_limits<size_t>::max()};
+  limits.one_way_loans = limits.loans;
+  limits.one_way_loans_sharing_cores = limits.loans;
+}
+
 int fork_ranks(const Arguments& arguments) {
   const bool in_memory = arguments.library == "lockstep-shm";
-  const auto meetings = meet(in_memory ? Backend::kSharedMemory : Backend::kTcp, arguments.ranks);
+  auto meetings = meet(in_memory ? Backend::kSharedMemory : Backend::kTcp, arguments.ranks);
   std::vector<pid_t> children;
-  for (const CommOptions& meeting : meetings) {
+  for (CommOptions& meeting : meetings) {
+    if (arguments.loan_bytes) set_loans(meeting.limits, *arguments.loan_bytes);
     const pid_t pid = ::fork();
     CHECK(pid >= 0);
     if (pid == 0) std::exit(serve(arguments, join(arguments, meeting)));
@@ -102,6 +114,8 @@ int run(const std::vector<std::string>& words) {
       arguments.pin = true;
     } else if (word == "--ranks") {
       arguments.ranks = std::atoi(value().c_str());
+    } else if (word == "--loans") {
+      arguments.loan_bytes = static_cast<size_t>(std::atoll(value().c_str()));
     } else if (word == "--socket") {
       arguments.socket = value();
     } else if (word == "--folder") {

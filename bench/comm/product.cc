@@ -72,20 +72,19 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& words) {
 class Worlds {
  public:
   void run(const test::Case& c) {
-    const Key key{c.transport, c.shape.world, c.small_frames};
+    const Key key{c.transport, c.shape.world, c.limits};
     auto found = worlds_.find(key);
     if (found == worlds_.end()) {
-      const CommLimits limits = c.small_frames ? test::kSmallFrames : CommLimits();
       found = worlds_
                   .emplace(key, test::make_world(c.transport, c.shape.world,
-                                                 std::chrono::seconds(60), limits))
+                                                 std::chrono::seconds(60), c.limits))
                   .first;
     }
     test::on_all(found->second, [&](Communicator& comm) { test::run_case(c, comm); });
   }
 
  private:
-  using Key = std::tuple<Transport, int, bool>;
+  using Key = std::tuple<Transport, int, test::Limits>;
   std::map<Key, test::World> worlds_;
 };
 

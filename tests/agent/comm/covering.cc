@@ -73,11 +73,12 @@ enum Factor : size_t {
   kRoot,
   kBeside,
   kFrames,
+  kLoans,
   kFactors
 };
-constexpr const char* kFactorNames[] = {"operation", "reduction",    "type",        "shape",
-                                        "bytes",     "algorithm",    "transport",   "in place",
-                                        "root",      "group beside", "small frames"};
+constexpr const char* kFactorNames[] = {"operation", "reduction",    "type",         "shape",
+                                        "bytes",     "algorithm",    "transport",    "in place",
+                                        "root",      "group beside", "small frames", "loans"};
 constexpr int kNone = -1;  // means nothing to the operation
 using Row = std::array<int, kFactors>;
 using Pair = std::array<int, 4>;  // factor, its value, another one, its value
@@ -115,7 +116,8 @@ Choices choices_of(const Ground& ground, size_t kind, size_t shape, int algorith
           placed ? up_to(2) : none,
           what.has_root ? up_to(std::min(kRoots, kShapes[shape].size())) : none,
           up_to(ground.has_groups_beside && kShapes[shape].world > 1 ? 2 : 1),
-          up_to(ground.has_small_frames ? 2 : 1)};
+          up_to(ground.has_limits ? 2 : 1),
+          up_to(ground.has_limits ? 2 : 1)};
 }
 
 // The four factors on which it depends whether there is a case, and for each of their values all
@@ -236,7 +238,7 @@ Case case_of(const Ground& ground, const Row& row, uint64_t seed) {
             .in_place = row[kPlace] == 1,
             .root = std::max(0, row[kRoot]),
             .beside = row[kBeside] == 1,
-            .small_frames = row[kFrames] == 1,
+            .limits = {.has_small_frames = row[kFrames] == 1, .lends = row[kLoans] == 1},
             .seed = seed};
   if (row[kOp] != kNone) made.op = static_cast<ReduceOp>(row[kOp]);
   if (row[kType] == kNone) return made;
@@ -274,7 +276,8 @@ Row row_of(const Ground& ground, const Case& c) {
           or_none(what.has_values && c.kind != Collective::kSend, c.in_place ? 1 : 0),
           or_none(what.has_root, c.root),
           c.beside ? 1 : 0,
-          c.small_frames ? 1 : 0};
+          c.limits.has_small_frames ? 1 : 0,
+          c.limits.lends ? 1 : 0};
 }
 
 std::string text_of(const Shape& shape) {
@@ -321,7 +324,8 @@ std::string describe(const Case& c) {
          std::to_string(c.count) + ", " + name_of(c.algorithm) + ", " + name_of(c.transport) +
          ", " + text_of(c.shape) + ", root " + std::to_string(c.root) +
          (c.in_place ? ", in place" : "") + (c.beside ? ", another group beside" : "") +
-         (c.small_frames ? ", small frames" : "") + ", seed " + std::to_string(c.seed);
+         (c.limits.has_small_frames ? ", small frames" : "") + (c.limits.lends ? ", loans" : "") +
+         ", seed " + std::to_string(c.seed);
 }
 
 bool has_way(Collective kind, Algorithm algorithm, std::span<const int> node_of_rank) {

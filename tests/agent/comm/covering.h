@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/comm/communicator.h"
+#include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep::test {
@@ -30,8 +31,8 @@ struct Case {
   Transport transport = Transport::kThreads;
   bool in_place = false;
   int root = 0;
-  bool beside = false;        // the same runs in an overlapping group at once
-  bool small_frames = false;  // the world has kSmallFrames
+  bool beside = false;  // the same runs in an overlapping group at once
+  Limits limits;        // the world's
   uint64_t seed = 0;
 
   size_t blocks(size_t n) const { return n * static_cast<size_t>(count) * data_type_bytes(type); }
@@ -48,7 +49,7 @@ struct Ground {
   size_t block_bytes_max = std::numeric_limits<size_t>::max();
   bool has_algorithms = true;  // else kAuto alone
   bool has_groups_beside = true;
-  bool has_small_frames = true;
+  bool has_limits = true;  // small frames, and whether anything is lent
 };
 
 // Whether a group of ranks on these nodes has this way to carry out the operation. Written down

@@ -36,7 +36,7 @@ struct Message {
   uint64_t round = 0;
   uint64_t seed = 0;
   int64_t limit_nanoseconds = 0;
-  bool has_small_frames = false;
+  Limits limits;
   int memory = -1;  // a descriptor of the test's
   int ports[FaultWorld::kRanksMax] = {};
   int nodes[FaultWorld::kRanksMax] = {};
@@ -252,7 +252,7 @@ bool FaultWorld::begin(const Round& round) {
                   .round = ++round_,
                   .seed = round.seed,
                   .limit_nanoseconds = round.limit.count(),
-                  .has_small_frames = round.has_small_frames};
+                  .limits = round.limits};
   std::array<int, kRanksMax> memory_of_node{};
   memory_of_node.fill(-1);
   for (int rank = 0; rank < options_.size; ++rank) {
@@ -316,7 +316,7 @@ void FaultWorld::serve(int rank, int pipe) const {
                           .world_hash = std::to_string(message.seed),
                           .key = "key",
                           .board = &board,
-                          .limits = message.has_small_frames ? kSmallFrames : CommLimits(),
+                          .limits = message.limits,
                           .operation_limit = Duration(message.limit_nanoseconds)};
       for (int peer = 0; peer < message.size; ++peer) {
         options.peers.push_back({.host = options_.host_of(message.nodes[peer]),

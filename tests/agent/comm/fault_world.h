@@ -11,6 +11,7 @@
 #include "agent/comm/communicator.h"
 #include "common/api/collective_board.h"
 #include "common/base/clock.h"
+#include "tests/agent/comm/small_frames.h"
 
 namespace lockstep::test {
 
@@ -49,7 +50,7 @@ class FaultWorld {
     std::vector<int> nodes;  // by rank; those of one node share memory
     uint64_t seed = 0;       // of the schedule
     Duration limit{};        // of silence
-    bool has_small_frames = false;
+    Limits limits;
   };
   // Begins the next round; false if a rank does not answer.
   bool begin(const Round& round);

@@ -181,13 +181,11 @@ TEST(Faults, SurvivorsOfAKilledRankNameItAndFormTheNextWorldAndNothingIsLeft) {
     Random random(seed, 1);
     const auto nodes = nodes_of(random.below(4));
     const int victim = static_cast<int>(random.below(kRanks));
-    const bool has_small_frames = seed % 2 == 0;
+    const test::Limits limits{.has_small_frames = seed % 2 == 0, .lends = seed % 3 != 0};
     SCOPED_TRACE("seed " + std::to_string(seed) + ", hosts " + text_of(nodes) + ", rank " +
                  std::to_string(victim) + " is killed");
-    ASSERT_TRUE(world.begin({.nodes = nodes,
-                             .seed = seed,
-                             .limit = seconds(60),
-                             .has_small_frames = has_small_frames}));
+    ASSERT_TRUE(
+        world.begin({.nodes = nodes, .seed = seed, .limit = seconds(60), .limits = limits}));
     ASSERT_TRUE(wait_for_moment(world, victim, random));
     const int64_t killed_at = now();
     world.send_signal(victim, SIGKILL);
@@ -217,11 +215,10 @@ TEST(Faults, AStoppedRankIsTheOneWhoIsMissingByAllBoardsAndIsNamedAfterTheTimeLi
     Random random(seed, 2);
     const auto nodes = nodes_of(random.below(4));
     const int victim = static_cast<int>(random.below(kRanks));
-    const bool has_small_frames = seed % 2 == 0;
+    const test::Limits limits{.has_small_frames = seed % 2 == 0, .lends = seed % 3 != 0};
     SCOPED_TRACE("seed " + std::to_string(seed) + ", hosts " + text_of(nodes) + ", rank " +
                  std::to_string(victim) + " is stopped");
-    ASSERT_TRUE(world.begin(
-        {.nodes = nodes, .seed = seed, .limit = seconds(2), .has_small_frames = has_small_frames}));
+    ASSERT_TRUE(world.begin({.nodes = nodes, .seed = seed, .limit = seconds(2), .limits = limits}));
     ASSERT_TRUE(wait_for_moment(world, victim, random));
     const int64_t stopped_at = now();
     world.send_signal(victim, SIGSTOP);
@@ -262,8 +259,10 @@ TEST(Faults, BehindACutLinkTheOtherHostsRanksAreNamedAndAfterItsMendingTheNextWo
     Random random(seed, 3);
     const int cut = static_cast<int>(random.below(2));
     SCOPED_TRACE("seed " + std::to_string(seed) + ", host " + std::to_string(cut) + " is cut off");
-    ASSERT_TRUE(world.begin(
-        {.nodes = nodes, .seed = seed, .limit = seconds(2), .has_small_frames = seed % 2 == 0}));
+    ASSERT_TRUE(world.begin({.nodes = nodes,
+                             .seed = seed,
+                             .limit = seconds(2),
+                             .limits = {.has_small_frames = seed % 2 == 0}}));
     ASSERT_TRUE(wait_for_moment(world, static_cast<int>(random.below(kRanks)), random));
     const int64_t cut_at = now();
     (*network)->cut(cut);

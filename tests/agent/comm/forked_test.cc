@@ -22,16 +22,12 @@ using test::Meeting;
 using test::Namespaces;
 using test::Transport;
 
-// By their number of ranks and whether their frames are small.
-using Key = std::pair<int, bool>;
+// By their number of ranks and their limits.
+using Key = std::pair<int, test::Limits>;
 std::map<Key, std::vector<Case>> by_world(const std::vector<Case>& cases) {
   std::map<Key, std::vector<Case>> sorted;
-  for (const Case& c : cases) sorted[{c.shape.world, c.small_frames}].push_back(c);
+  for (const Case& c : cases) sorted[{c.shape.world, c.limits}].push_back(c);
   return sorted;
-}
-
-CommLimits limits_of(const Key& key) {
-  return key.second ? test::kSmallFrames : CommLimits();
 }
 
 // All cases of a world, until one fails.
@@ -52,7 +48,7 @@ TEST_P(ForkedRanks, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
   EXPECT_EQ(test::missing_pairs(ground, cases), std::vector<std::string>{});
   for (const auto& [key, of_world] : by_world(cases)) {
     Meeting meeting(GetParam(), key.first);
-    meeting.set_comm_limits(limits_of(key));
+    meeting.set_comm_limits(key.second);
     // A rank that has not run them all ends with a failure.
     test::on_processes(
         meeting, [](int) {}, [&](Communicator& comm) { run_all(comm, of_world); });
@@ -110,7 +106,7 @@ TEST_F(ForkedHosts,
   EXPECT_EQ(test::missing_pairs(ground, cases), std::vector<std::string>{});
   for (const auto& [key, of_world] : by_world(cases)) {
     const auto all_of_them = [&](Communicator& comm) { run_all(comm, of_world); };
-    run(key.first, seconds(60), all_of_them, limits_of(key));
+    run(key.first, seconds(60), all_of_them, key.second);
     if (HasFailure()) return;
   }
   std::printf("%llu packets carried, %llu lost\n",

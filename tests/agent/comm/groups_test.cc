@@ -203,7 +203,7 @@ TEST_P(OnEveryTransport, RanksInOperationsOfDifferentGroupsAreToldApartAfterTheL
 
 struct Ground {
   Transport transport;
-  bool has_small_frames;
+  test::Limits limits;
 };
 
 // Operations that are longer than all that may wait anywhere on their way.
@@ -212,9 +212,7 @@ class PastTheWindow : public testing::TestWithParam<Ground> {
   World make(int size) const {
     return make_world(GetParam().transport, size, seconds(20), limits());
   }
-  static CommLimits limits() {
-    return GetParam().has_small_frames ? test::kSmallFrames : CommLimits();
-  }
+  static CommLimits limits() { return GetParam().limits; }
   // No whole number of windows, pieces or lines.
   static size_t huge() { return 3 * limits().window_bytes / sizeof(int32_t) + 12'347; }
 };
@@ -310,14 +308,21 @@ TEST_P(PastTheWindow, MessagesBothWaysAtOnceAreTakenInAnyOrder) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Comm, PastTheWindow,
-    testing::Values(Ground{Transport::kThreads, false}, Ground{Transport::kTcp, false},
-                    Ground{Transport::kThreads, true}, Ground{Transport::kShared, true},
-                    Ground{Transport::kTcp, true}, Ground{Transport::kMixed, true}),
-    [](const auto& info) {
-      return name_of(info.param.transport) + (info.param.has_small_frames ? "SmallFrames" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Comm, PastTheWindow,
+                         testing::Values(Ground{Transport::kThreads, {false, false}},
+                                         Ground{Transport::kThreads, {false, true}},
+                                         Ground{Transport::kTcp, {false, false}},
+                                         Ground{Transport::kThreads, {true, false}},
+                                         Ground{Transport::kThreads, {true, true}},
+                                         Ground{Transport::kShared, {true, false}},
+                                         Ground{Transport::kShared, {true, true}},
+                                         Ground{Transport::kTcp, {true, false}},
+                                         Ground{Transport::kMixed, {true, true}}),
+                         [](const auto& info) {
+                           return name_of(info.param.transport) +
+                                  (info.param.limits.has_small_frames ? "SmallFrames" : "") +
+                                  (info.param.limits.lends ? "Loans" : "");
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Comm, OnEveryTransport,
                          testing::Values(Transport::kThreads, Transport::kShared, Transport::kTcp,

@@ -265,7 +265,8 @@ TEST(Topology, NamesTheBackendOfEachPairTheHostsAndThePathsBetweenThem) {
                            "rank 0  -       SHM     TCP     \n"
                            "rank 1  SHM     -       TCP     \n"
                            "rank 2  TCP     TCP     -       \n"
-                           "host 0: ranks 0-1; RDMA devices: "),
+                           "host 0: ranks 0-1, " +
+                           world[0]->path_to(1) + "; RDMA devices: "),
             0U)
       << tables[0];
   EXPECT_NE(tables[0].find("host 0 to host 1: tcp 127.0.0.2 to 127.0.0.1 (lo)"), std::string::npos)
@@ -274,8 +275,9 @@ TEST(Topology, NamesTheBackendOfEachPairTheHostsAndThePathsBetweenThem) {
   const std::string devices = rdma_devices();
   const std::string rdma =
       "; RDMA devices here: " + (devices.empty() ? "none" : devices + " (used by NCCL alone)");
-  EXPECT_EQ(topology_summary(*world[0]), "3 ranks on 2 hosts: shared memory within, " +
-                                             world[0]->path_to(2) + " between" + rdma);
+  EXPECT_EQ(topology_summary(*world[0]), "3 ranks on 2 hosts: " + world[0]->path_to(1) +
+                                             " within, " + world[0]->path_to(2) + " between" +
+                                             rdma);
   EXPECT_EQ(topology_summary(*make_world(Transport::kThreads, 1)[0]), "1 rank on 1 host" + rdma);
 }
 

@@ -63,17 +63,16 @@ const test::Ground kAllTransports{
 
 TEST(Operations, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
   constexpr uint64_t kSeed = 20261121;
-  std::map<std::tuple<Transport, int, bool>, std::vector<Case>> by_world;
+  std::map<std::tuple<Transport, int, test::Limits>, std::vector<Case>> by_world;
   const std::vector<Case> cases = test::covering_array(kAllTransports, kSeed);
   std::printf("%zu cases of seed %llu\n", cases.size(), static_cast<unsigned long long>(kSeed));
   for (const Case& c : cases) {
-    by_world[{c.transport, c.shape.world, c.small_frames}].push_back(c);
+    by_world[{c.transport, c.shape.world, c.limits}].push_back(c);
   }
   std::vector<Case> ran;
   for (const auto& [key, of_world] : by_world) {
-    const auto& [transport, size, has_small_frames] = key;
-    World world = make_world(transport, size, seconds(60),
-                             has_small_frames ? test::kSmallFrames : CommLimits());
+    const auto& [transport, size, limits] = key;
+    World world = make_world(transport, size, seconds(60), limits);
     for (const Case& c : of_world) {
       on_all(world, [&](Communicator& comm) { test::run_case(c, comm); });
       if (HasFailure()) return;
@@ -106,6 +105,8 @@ size_t longest_lane(const Case& c, const HostMap& hosts) {
   return longest;
 }
 
+constexpr test::Limits kSmallFramesAndLoans{.has_small_frames = true, .lends = true};
+
 // Each way to carry out each operation that moves anything, in and out of place, with another type,
 // reduction and root each.
 std::vector<Case> large_cases(Transport transport, int size) {
@@ -130,7 +131,7 @@ std::vector<Case> large_cases(Transport transport, int size) {
                          .in_place = in_place,
                          .root = static_cast<int>(turn % 2),
                          .beside = turn % 3 == 0,
-                         .small_frames = true,
+                         .limits = kSmallFramesAndLoans,
                          .seed = turn});
       }
     }
@@ -142,7 +143,7 @@ TEST(Operations, EveryWayThatThereIsGoesPastTheWindowAndGivesWhatAPlainLoopGives
   std::set<std::pair<Collective, Algorithm>> seen;
   for (const Transport transport : kAllTransports.transports) {
     for (const int size : {4, 5}) {
-      World world = make_world(transport, size, seconds(60), test::kSmallFrames);
+      World world = make_world(transport, size, seconds(60), kSmallFramesAndLoans);
       for (const Case& c : large_cases(transport, size)) {
         ASSERT_GT(longest_lane(c, world[0]->hosts()), test::kSmallFrames.window_bytes)
             << describe(c);

@@ -2,13 +2,16 @@
 #include "agent/comm/runner.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
 #include "agent/comm/shm.h"
 #include "tests/agent/comm/memory_link.h"
+#include "tests/agent/comm/one_copy.h"
 #include "tests/agent/comm/small_frames.h"
 
 namespace lockstep {
@@ -225,6 +228,88 @@ TEST(Runner, MoreThanWasAnnouncedIsNamed) {
   ASSERT_FALSE(moved.ok());
   EXPECT_EQ(moved.error().code, Code::kCorrupt);
   EXPECT_EQ(moved.error().message, "rank 1 sent more than it announced");
+}
+
+// What they lend each other, they lend from here on.
+void let_lend(ShmLink& from, ShmLink& to) {
+  to.loans()->meet(test::own_memory());
+  from.loans()->allow();
+}
+
+constexpr CommLimits kLending = test::Limits{};
+constexpr size_t kLent = (size_t{3} << 20) / sizeof(int32_t) + 77;
+
+TEST(Runner, ALoanThatIsTakenBackWhileItIsReadIsNoResult) {
+  SKIP_WITHOUT_ONE_COPY();
+  const auto region = *ShmRegion::anonymous(2);
+  ShmLink from = link_of(region, 0);
+  ShmLink to = link_of(region, 1);
+  let_lend(from, to);
+  Rank sender(0, &from, kLending);
+  Rank receiver(1, &to, kLending);
+  std::vector<int32_t> going = numbers(kLent);
+  std::vector<int32_t> coming(kLent);
+  const auto send = sender.begin(Collective::kSend, 1, going);
+  const auto receive = receiver.begin(Collective::kReceive, 1, coming);
+  ASSERT_TRUE(*sender.step(*send));
+  ASSERT_TRUE(*receiver.step(*receive));
+  EXPECT_GT(receiver.traffic().bytes_received, 0u);
+  ASSERT_FALSE(receive->plan().finished());
+  from.loans()->take_back_all();
+  Result<bool> moved = true;
+  while (moved.ok() && !receive->plan().finished()) moved = receiver.step(*receive);
+  ASSERT_FALSE(moved.ok());
+  EXPECT_EQ(moved.error().code, Code::kUnavailable);
+}
+
+TEST(Runner, ALoanThatIsPutAsideIsReturnedBeforeItsReceiveIsCalled) {
+  SKIP_WITHOUT_ONE_COPY();
+  const auto region = *ShmRegion::anonymous(2);
+  ShmLink from = link_of(region, 0);
+  ShmLink to = link_of(region, 1);
+  let_lend(from, to);
+  Rank sender(0, &from, kLending);
+  Rank receiver(1, &to, kLending);
+  std::vector<int32_t> going = numbers(kLent);
+  std::vector<int32_t> coming(kLent);
+  const auto send = sender.begin(Collective::kSend, 1, going);
+  ASSERT_TRUE(*sender.step(*send));
+  EXPECT_FALSE(send->plan().finished());
+  for (bool moves = true; moves;) moves = *receiver.port().put_aside();
+  ASSERT_TRUE(*sender.step(*send));
+  ASSERT_TRUE(send->plan().finished());
+  EXPECT_EQ(sender.traffic().bytes_lent, kLent * sizeof(int32_t));
+  std::fill(going.begin(), going.end(), 0);
+  const auto receive = receiver.begin(Collective::kReceive, 1, coming);
+  while (!receive->plan().finished()) ASSERT_TRUE(*receiver.step(*receive));
+  EXPECT_EQ(coming, numbers(kLent));
+}
+
+TEST(Runner, ALoanThatTheReceiverCantReadComesThroughTheLink) {
+  SKIP_WITHOUT_ONE_COPY();
+  for (const bool puts_aside : {false, true}) {
+    const auto region = *ShmRegion::anonymous(2);
+    ShmLink from = link_of(region, 0);
+    ShmLink to = link_of(region, 1);
+    from.loans()->allow();
+    Rank sender(0, &from, kLending);
+    Rank receiver(1, &to, kLending);
+    std::vector<int32_t> going = numbers(kLent);
+    std::vector<int32_t> coming(kLent);
+    const auto send = sender.begin(Collective::kSend, 1, going);
+    const auto receive = receiver.begin(Collective::kReceive, 1, coming);
+    ASSERT_TRUE(*sender.step(*send));
+    EXPECT_EQ(sender.traffic().bytes_sent, 0u);
+    for (bool moves = puts_aside; moves;) moves = *receiver.port().put_aside();
+    for (bool moves = true; moves && !receive->plan().finished();) {
+      moves = *receiver.step(*receive);
+      moves = *sender.step(*send) || moves;
+    }
+    EXPECT_TRUE(send->plan().finished());
+    EXPECT_EQ(coming, going);
+    EXPECT_EQ(sender.traffic().bytes_sent, kLent * sizeof(int32_t));
+    EXPECT_EQ(sender.traffic().bytes_lent, 0u);
+  }
 }
 
 }  // namespace

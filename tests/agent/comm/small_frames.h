@@ -1,12 +1,35 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
+#include <limits>
+
 #include "agent/comm/comm_limits.h"
 
 namespace lockstep::test {
 
-// Operations of some ten thousand bytes go past their windows, and past the caches.
+// Operations of some ten thousand bytes go past their windows, and past the caches; shorter ones
+// are lent.
 inline constexpr CommLimits kSmallFrames{.window_bytes = size_t{64} << 10,
                                          .frame_bytes_max = size_t{8} << 10,
-                                         .past_cache_bytes = size_t{32} << 10};
+                                         .past_cache_bytes = size_t{32} << 10,
+                                         .loans = {.min = 1000}};
+
+// The limits of a world, as tests vary them.
+struct Limits {
+  bool has_small_frames = false;
+  bool lends = true;  // all that may be, between ranks that share memory, whatever it costs here
+  auto operator<=>(const Limits&) const = default;
+
+  constexpr operator CommLimits() const {
+    CommLimits limits = has_small_frames ? kSmallFrames : CommLimits();
+    limits.loans.max = std::numeric_limits<size_t>::max();
+    limits.one_way_loans = limits.loans;
+    limits.one_way_loans_sharing_cores = limits.loans;
+    limits.loan_ranks_max = std::numeric_limits<int>::max();
+    limits.loan_cost_max = lends ? std::numeric_limits<double>::infinity() : 0;
+    return limits;
+  }
+};
 
 }  // namespace lockstep::test

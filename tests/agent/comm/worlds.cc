@@ -75,6 +75,7 @@ Meeting::Meeting(const std::vector<Place>& places) : options_(places.size()) {
     mine.round = 7;
     mine.world_hash = "9f2c";
     mine.key = transport_key("token", mine.round, mine.world_hash);
+    mine.limits = Limits();
   }
   for (const auto& [node, ranks] : by_node) {
     if (ranks.size() < 2) continue;

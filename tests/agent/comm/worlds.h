@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
+#include "tests/agent/comm/small_frames.h"
 
 namespace lockstep::test {
 
@@ -49,7 +50,7 @@ using World = std::vector<std::unique_ptr<Communicator>>;
 // All ranks in this process, formed; by threads for the time of forming. Fails the test if one
 // can't.
 World make_world(Transport transport, int size, Duration operation_limit = std::chrono::seconds(60),
-                 const CommLimits& limits = {});
+                 const CommLimits& limits = Limits());
 
 // Runs body(communicator) on a thread for every rank, and joins them.
 void on_all(World& world, const std::function<void(Communicator&)>& body);

@@ -101,7 +101,7 @@ void run_covering_array(DeviceWorldOptions options, uint64_t seed) {
                       .has_algorithms = !options.has_nccl,
                       // By NCCL, groups at once need streams of their own.
                       .has_groups_beside = !options.has_nccl,
-                      .has_small_frames = false};
+                      .has_limits = false};
   std::map<int, std::vector<Case>> by_size;
   for (const Case& c : covering_array(ground, seed)) by_size[c.shape.world].push_back(c);
   std::vector<Case> ran;

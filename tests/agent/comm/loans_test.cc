@@ -1,0 +1,507 @@
+// What ranks of one host lend each other instead of sending it through shared memory.
+#include "agent/comm/loans.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/comm/loan_trial.h"
+#include "agent/comm/shm.h"
+#include "agent/comm/waiter.h"
+#include "tests/agent/comm/one_copy.h"
+#include "tests/agent/comm/worlds.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::seconds;
+using test::make_world;
+using test::Meeting;
+using test::on_all;
+using test::Transport;
+using test::World;
+
+std::vector<std::byte> bytes(size_t count, int seed) {
+  std::vector<std::byte> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<std::byte>(i * 7 + i / 256 + seed);
+  return values;
+}
+
+// Both sides of a link, in this process.
+class Pair {
+ public:
+  Pair()
+      : lender_({.lent = &places_, .borrowed = nullptr, .on_returned = [] {}}),
+        borrower_({.lent = nullptr, .borrowed = &places_, .on_returned = [this] { ++returned_; }}) {
+    lender_.allow();
+    borrower_.meet(test::own_memory());
+  }
+  Loans& lender() { return lender_; }
+  Loans& borrower() { return borrower_; }
+  LoanPlaces& places() { return places_; }
+  int returned() const { return returned_; }
+
+ private:
+  LoanPlaces places_{};
+  Loans lender_;
+  Loans borrower_;
+  int returned_ = 0;
+};
+
+TEST(Loans, AreReadByTheBorrowerAndComeBackWithWhatItTook) {
+  SKIP_WITHOUT_ONE_COPY();
+  Pair pair;
+  const auto lent = bytes(100'000, 3);
+  const uint64_t loan = pair.lender().lend(lent);
+  EXPECT_EQ(loan, 1u);
+  std::vector<std::byte> into(lent.size());
+  EXPECT_EQ(pair.borrower().read(loan, 0, std::span(into).first(70'000)).value(), 70'000u);
+  EXPECT_FALSE(pair.lender().returned(loan).value().has_value());
+  EXPECT_EQ(pair.borrower().read(loan, 70'000, std::span(into).subspan(70'000)).value(), 30'000u);
+  EXPECT_EQ(pair.returned(), 0);
+  ASSERT_TRUE(pair.borrower().give_back(loan, lent.size()).ok());
+  EXPECT_EQ(pair.returned(), 1);
+  EXPECT_EQ(pair.lender().returned(loan).value(), lent.size());
+  EXPECT_EQ(into, lent);
+}
+
+TEST(Loans, AreNoneBeforeItIsAllowedAndNoMoreThanThereArePlacesForUntilOneIsReturned) {
+  SKIP_WITHOUT_ONE_COPY();
+  LoanPlaces places{};
+  Loans lender({.lent = &places, .borrowed = nullptr, .on_returned = [] {}});
+  EXPECT_FALSE(lender.lends());
+  Pair pair;
+  const auto lent = bytes(64, 0);
+  for (size_t i = 0; i < kLoanPlaces; ++i) {
+    ASSERT_TRUE(pair.lender().lends());
+    pair.lender().lend(lent);
+  }
+  EXPECT_FALSE(pair.lender().lends());
+  // Not the one whose turn it is.
+  ASSERT_TRUE(pair.borrower().give_back(2, 64).ok());
+  EXPECT_EQ(pair.lender().returned(2).value(), 64u);
+  EXPECT_FALSE(pair.lender().lends());
+  ASSERT_TRUE(pair.borrower().give_back(1, 64).ok());
+  EXPECT_FALSE(pair.lender().lends());
+  EXPECT_EQ(pair.lender().returned(1).value(), 64u);
+  EXPECT_TRUE(pair.lender().lends());
+  EXPECT_EQ(pair.lender().lend(lent), kLoanPlaces + 1);
+}
+
+TEST(Loans, ThatAreTakenBackAreWorthNothingToWhoeverIsReading) {
+  SKIP_WITHOUT_ONE_COPY();
+  Pair pair;
+  const auto lent = bytes(1000, 1);
+  const uint64_t loan = pair.lender().lend(lent);
+  std::vector<std::byte> into(lent.size());
+  ASSERT_EQ(pair.borrower().read(loan, 0, into).value(), into.size());
+  pair.lender().take_back_all();
+  const Status given_back = pair.borrower().give_back(loan, into.size());
+  ASSERT_FALSE(given_back.ok());
+  EXPECT_EQ(given_back.error().code, Code::kUnavailable);
+  EXPECT_EQ(pair.returned(), 0);
+  const auto read = pair.borrower().read(loan, 0, into);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, Code::kUnavailable);
+}
+
+TEST(Loans, ThatWereReturnedBeforeAreNotTakenBack) {
+  SKIP_WITHOUT_ONE_COPY();
+  Pair pair;
+  const auto lent = bytes(1000, 1);
+  const uint64_t loan = pair.lender().lend(lent);
+  ASSERT_TRUE(pair.borrower().give_back(loan, lent.size()).ok());
+  pair.lender().take_back_all();
+  EXPECT_EQ(pair.lender().returned(loan).value(), lent.size());
+}
+
+TEST(Loans, GiveNoBytesWhereTheKernelHasNoneAndNoMoreThanWereLent) {
+  SKIP_WITHOUT_ONE_COPY();
+  Pair pair;
+  const size_t page = 4096;
+  void* pages =
+      ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  const std::span lent(static_cast<std::byte*>(pages), 2 * page);
+  lent[0] = std::byte{9};
+  ASSERT_EQ(::mprotect(lent.data() + page, page, PROT_NONE), 0);
+  const uint64_t loan = pair.lender().lend(lent);
+  std::vector<std::byte> into(2 * page);
+  EXPECT_EQ(pair.borrower().read(loan, 0, into).value(), page);
+  EXPECT_EQ(into[0], std::byte{9});
+  EXPECT_EQ(pair.borrower().read(loan, page, std::span(into).first(page)).value(), 0u);
+  EXPECT_EQ(pair.borrower().read(loan, page, into).error().code, Code::kCorrupt);
+  // What was taken of it counts.
+  ASSERT_TRUE(pair.borrower().give_back(loan, page).ok());
+  EXPECT_EQ(pair.lender().returned(loan).value(), page);
+  ::munmap(pages, 2 * page);
+}
+
+// The other side can write whatever it likes where loans are told of.
+TEST(Loans, OfWhichMoreWasTakenThanWasLentAreCorrupt) {
+  SKIP_WITHOUT_ONE_COPY();
+  Pair pair;
+  const auto lent = bytes(1000, 1);
+  const uint64_t loan = pair.lender().lend(lent);
+  pair.places()[loan].bytes = 1'000'000;
+  ASSERT_TRUE(pair.borrower().give_back(loan, lent.size() + 1).ok());
+  EXPECT_EQ(pair.lender().returned(loan).error().code, Code::kCorrupt);
+}
+
+// The child has what its parent had when it began, a mark too.
+TEST(PeerMemory, IsReadWhileTheProcessLivesAndNotAfter) {
+  SKIP_WITHOUT_ONE_COPY();
+  const auto here = bytes(5000, 4);
+  const auto mark = std::make_unique<const uint64_t>(77);
+  const auto address_of = [](const void* place) { return reinterpret_cast<uintptr_t>(place); };
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    for (;;) ::pause();
+  }
+  const auto memory = PeerMemory::find(pid, {address_of(mark.get()), *mark});
+  ASSERT_TRUE(memory.ok()) << memory.error().message;
+  std::vector<std::byte> into(here.size());
+  EXPECT_EQ(memory->read(address_of(here.data()), into).value(), into.size());
+  EXPECT_EQ(into, here);
+  ::kill(pid, SIGKILL);
+  // It is a zombie until it is waited for, and nothing then.
+  for (const bool is_gone : {false, true}) {
+    siginfo_t info{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | (is_gone ? 0 : WNOWAIT)), 0);
+    EXPECT_EQ(memory->read(address_of(here.data()), into).value(), 0u);
+  }
+  EXPECT_FALSE(PeerMemory::find(pid, {address_of(mark.get()), *mark}).ok());
+}
+
+TEST(PeerMemory, OfAnotherProcessInItsPlaceIsNotRead) {
+  SKIP_WITHOUT_ONE_COPY();
+  uint64_t mark = 77;
+  const PeerMemory::Mark known{reinterpret_cast<uintptr_t>(&mark), 77};
+  const auto memory = PeerMemory::find(::getpid(), known);
+  ASSERT_TRUE(memory.ok()) << memory.error().message;
+  mark = 78;
+  std::vector<std::byte> into(100);
+  const auto read = memory->read(reinterpret_cast<uintptr_t>(into.data()), into);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, Code::kUnavailable);
+  EXPECT_FALSE(PeerMemory::find(::getpid(), known).ok());
+}
+
+TEST(PeerMemory, IsReadWhileSignalsAreHandled) {
+  SKIP_WITHOUT_ONE_COPY();
+  const PeerMemory memory = test::own_memory();
+  static std::atomic<int> handled;
+  handled = 0;
+  struct sigaction count {};
+  struct sigaction before {};
+  count.sa_handler = [](int) { ++handled; };
+  ASSERT_EQ(::sigaction(SIGUSR1, &count, &before), 0);
+  std::atomic<bool> stops = false;
+  std::thread sender([&, reader = ::pthread_self()] {
+    while (!stops) ::pthread_kill(reader, SIGUSR1);
+  });
+  const auto here = bytes(64, 5);
+  std::vector<std::byte> into(here.size());
+  Result<size_t> read = into.size();
+  while (read.ok() && *read == into.size() && handled < 1'000) {
+    read = memory.read(reinterpret_cast<uintptr_t>(here.data()), into);
+  }
+  stops = true;
+  sender.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, into.size());
+  EXPECT_EQ(into, here);
+}
+
+// Each rank gives each other one a block.
+struct Sizes {
+  size_t lent = 0;
+  size_t sent = 0;
+};
+Sizes exchange(Communicator& comm, size_t block) {
+  const auto n = static_cast<size_t>(comm.size());
+  const Traffic before = comm.traffic();
+  const std::vector<std::byte> mine = bytes(block, comm.rank());
+  std::vector<std::byte> all(n * block);
+  const Status status = comm.all_gather(mine, all);
+  EXPECT_TRUE(status.ok()) << status.error().message;
+  for (size_t rank = 0; rank < n; ++rank) {
+    const auto expected = bytes(block, static_cast<int>(rank));
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
+                           all.begin() + static_cast<std::ptrdiff_t>(rank * block)));
+  }
+  return {.lent = comm.traffic().bytes_lent - before.bytes_lent,
+          .sent = comm.traffic().bytes_sent - before.bytes_sent};
+}
+
+constexpr size_t kLarge = size_t{3} << 20;
+
+TEST(OneCopy, IsWhatLargeBlocksTakeBetweenRanksThatShareMemoryAndNoOthers) {
+  SKIP_WITHOUT_ONE_COPY();
+  for (const Transport transport : {Transport::kThreads, Transport::kShared, Transport::kTcp}) {
+    World world = make_world(transport, 3);
+    on_all(world, [&](Communicator& comm) {
+      const Sizes large = exchange(comm, kLarge);
+      EXPECT_EQ(large.sent, 2 * kLarge);
+      EXPECT_EQ(large.lent, transport == Transport::kTcp ? 0 : large.sent) << name_of(transport);
+      const Sizes small = exchange(comm, CommLimits().loans.min - 64);
+      EXPECT_EQ(small.lent, 0u) << name_of(transport);
+    });
+  }
+}
+
+// What rank 0 and rank 1 have lent in one operation on blocks of so many bytes.
+size_t lent_by(Communicator& comm, Collective kind, size_t block) {
+  std::vector<std::byte> in(2 * block);
+  std::vector<std::byte> out(2 * block);
+  const Traffic before = comm.traffic();
+  const bool is_message = kind == Collective::kSend;
+  const bool receives = is_message && comm.rank() == 1;
+  const Status status = comm.run({.kind = receives ? Collective::kReceive : kind,
+                                  .buffer = {.data = out.data(),
+                                             .count = static_cast<int64_t>(block),
+                                             .type = DataType::kU8,
+                                             .input = is_message ? nullptr : in.data()},
+                                  .rank = is_message ? 1 - comm.rank() : 0});
+  EXPECT_TRUE(status.ok()) << status.error().message;
+  return comm.traffic().bytes_lent - before.bytes_lent;
+}
+
+TEST(OneCopy, IsTakenByWhateverDoesNotReduce) {
+  SKIP_WITHOUT_ONE_COPY();
+  World world = make_world(Transport::kShared, 2);
+  on_all(world, [&](Communicator& comm) {
+    const size_t of_root = comm.rank() == 0 ? kLarge : 0;
+    EXPECT_EQ(lent_by(comm, Collective::kAllGather, kLarge), kLarge);
+    EXPECT_EQ(lent_by(comm, Collective::kAllToAll, kLarge), kLarge);
+    EXPECT_EQ(lent_by(comm, Collective::kBroadcast, kLarge), of_root);
+    EXPECT_EQ(lent_by(comm, Collective::kScatter, kLarge), of_root);
+    EXPECT_EQ(lent_by(comm, Collective::kGather, kLarge), kLarge - of_root);
+    EXPECT_EQ(lent_by(comm, Collective::kSend, kLarge), of_root);
+    EXPECT_EQ(lent_by(comm, Collective::kAllReduce, kLarge), 0u);
+    EXPECT_EQ(lent_by(comm, Collective::kReduce, kLarge), 0u);
+    EXPECT_EQ(lent_by(comm, Collective::kReduceScatter, kLarge), 0u);
+  });
+}
+
+TEST(OneCopy, IsTakenOneWayByLargeBlocksWhereRanksShareCoresAndByNoneElse) {
+  SKIP_WITHOUT_ONE_COPY();
+  constexpr size_t kOneWay = CommLimits().one_way_loans_sharing_cores.min;
+  for (const int cores : {2, 1}) {
+    const bool share = shares_cores(2, cores);  // on a machine of one core in any case
+    CommLimits limits;
+    limits.loan_cost_max = std::numeric_limits<double>::infinity();
+    Meeting meeting(Transport::kShared, 2);
+    meeting.set_comm_limits(limits);
+    for (int rank = 0; rank < 2; ++rank) meeting.options(rank).cores = cores;
+    test::on_processes(
+        meeting, [](int) {},
+        [&](Communicator& comm) {
+          for (const Collective kind : {Collective::kBroadcast, Collective::kSend}) {
+            const bool lends = share && comm.rank() == 0;
+            EXPECT_EQ(lent_by(comm, kind, kOneWay), lends ? kOneWay : 0) << name_of(kind);
+            EXPECT_EQ(lent_by(comm, kind, kOneWay - 64), 0u) << name_of(kind);
+          }
+          EXPECT_EQ(lent_by(comm, Collective::kAllToAll, limits.loans.max), limits.loans.max);
+          EXPECT_EQ(lent_by(comm, Collective::kAllToAll, limits.loans.max + 64), 0u);
+        });
+  }
+}
+
+TEST(OneCopy, IsLeftWhereItIsUnwantedOrSlowAndThePathSaysWhy) {
+  SKIP_WITHOUT_ONE_COPY();
+  struct Row {
+    double cost_max;
+    std::string path;
+  };
+  for (const Row& row :
+       {Row{0, "shared memory"}, Row{1e-9, "shared memory (no single copy: slower here)"}}) {
+    CommLimits limits;
+    limits.loan_cost_max = row.cost_max;
+    World world = make_world(Transport::kShared, 2, seconds(60), limits);
+    on_all(world, [&](Communicator& comm) {
+      EXPECT_EQ(comm.path_to(1 - comm.rank()), row.path);
+      EXPECT_EQ(exchange(comm, kLarge).lent, 0u);
+    });
+  }
+  World world = make_world(Transport::kShared, 2);
+  EXPECT_EQ(world[0]->path_to(1), "shared memory (large blocks in one copy)");
+}
+
+// From now on process_vm_readv is not permitted to this process.
+void forbid_reading() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{.len = std::size(program), .filter = program};
+  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  // All threads: the core's too.
+  ASSERT_EQ(::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter), 0);
+}
+
+TEST(LoanCost, IsToldWhereTheKernelCopiesAndIsInfiniteWhereItDoesNot) {
+  SKIP_WITHOUT_ONE_COPY();
+  const double cost = loan_cost();
+  std::printf("a copy by the kernel takes %.2f times as long\n", cost);
+  EXPECT_TRUE(std::isfinite(cost));
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    forbid_reading();
+    ::_exit(std::isinf(loan_cost()) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(OneCopy, IsLeftByAllRanksOfTheHostWhereTheKernelForbidsItToOne) {
+  Meeting meeting(Transport::kShared, 3);
+  test::on_processes(
+      meeting,
+      [](int rank) {
+        if (rank == 1) forbid_reading();
+      },
+      [](Communicator& comm) {
+        EXPECT_EQ(comm.path_to((comm.rank() + 1) % 3),
+                  "shared memory (no single copy: not permitted)");
+        EXPECT_EQ(exchange(comm, kLarge).lent, 0u);
+      });
+}
+
+TEST(OneCopy, IsRefusedByARankThatMayNoLongerReadAndTheBytesComeThroughTheLink) {
+  SKIP_WITHOUT_ONE_COPY();
+  Meeting meeting(Transport::kShared, 2);
+  test::on_processes(
+      meeting, [](int) {},
+      [](Communicator& comm) {
+        EXPECT_EQ(exchange(comm, kLarge).lent, kLarge);
+        if (comm.rank() == 1) forbid_reading();
+        for (int i = 0; i < 3; ++i) {
+          const Sizes sizes = exchange(comm, kLarge);
+          EXPECT_EQ(sizes.sent, kLarge);
+          // Rank 1 can't read; it can be read still.
+          EXPECT_EQ(sizes.lent, comm.rank() == 0 ? 0 : kLarge);
+        }
+      });
+}
+
+TEST(OneCopy, OfAnAbortedOperationIsNoResultThoughItsMemoryIsFreeAgain) {
+  for (const Transport transport : {Transport::kThreads, Transport::kShared}) {
+    World world = make_world(transport, 2);
+    std::vector<std::byte> going = bytes(kLarge, 1);
+    std::vector<std::byte> coming(kLarge);
+    const auto buffer = [](std::vector<std::byte>& of) {
+      return CommBuffer{.data = of.data(), .count = kLarge, .type = DataType::kU8};
+    };
+    Work work = world[0]->start_send(buffer(going), 1);
+    world[0]->abort("for a test");
+    EXPECT_FALSE(work.wait().ok());
+    std::fill(going.begin(), going.end(), std::byte{0});
+    const Status status = world[1]->receive(buffer(coming), 0);
+    ASSERT_FALSE(status.ok());
+    // The reason, or, where that comes late, what it finds by itself.
+    const std::string& words = status.error().message;
+    EXPECT_TRUE(words.find("for a test") != std::string::npos ||
+                words.find("it has taken back what it lent") != std::string::npos)
+        << words;
+  }
+}
+
+// A rank that is killed or stopped while the other one reads from it, again and again.
+class Victim {
+ public:
+  explicit Victim(Duration limit) : meeting_(Transport::kShared, 2) {
+    meeting_.set_limits(seconds(60), limit);
+    EXPECT_EQ(::pipe2(pipe_, O_CLOEXEC), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      meeting_.keep_only(1);
+      auto made = make_communicator(meeting_.options(1));
+      while (made.ok() && exchange_once(**made).ok()) {
+        if (::write(pipe_[1], "x", 1) != 1) break;
+      }
+      ::_exit(0);
+    }
+    ::close(pipe_[1]);
+    ::close(meeting_.options(1).listen_fd);
+  }
+  ~Victim() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::close(pipe_[0]);
+  }
+  static Status exchange_once(Communicator& comm) {
+    std::vector<std::byte> mine(kLarge);
+    std::vector<std::byte> all(2 * kLarge);
+    return comm.all_gather(mine, all);
+  }
+  CommOptions& options() { return meeting_.options(0); }
+  // Once it is at work.
+  void send_signal(int signal) const {
+    char byte = 0;
+    for (int steps = 0; steps < 3; ++steps) EXPECT_EQ(::read(pipe_[0], &byte, 1), 1);
+    ::kill(pid_, signal);
+  }
+
+ private:
+  Meeting meeting_;
+  pid_t pid_ = -1;
+  int pipe_[2] = {-1, -1};
+};
+
+Error error_after(int signal, Duration limit, Code code) {
+  Victim victim(limit);
+  auto comm = make_communicator(victim.options());
+  EXPECT_TRUE(comm.ok()) << comm.error().message;
+  if (!comm.ok()) return comm.error();
+  std::thread killer([&] { victim.send_signal(signal); });
+  Status status;
+  while (status.ok()) status = Victim::exchange_once(**comm);
+  killer.join();
+  EXPECT_EQ(status.error().code, code) << status.error().message;
+  EXPECT_EQ((*comm)->suspect(), 1) << status.error().message;
+  EXPECT_GT((*comm)->traffic().bytes_lent, 0u);
+  return status.error();
+}
+
+TEST(OneCopy, FromARankThatIsKilledMeanwhileIsThatRanksEnd) {
+  SKIP_WITHOUT_ONE_COPY();
+  for (int turn = 0; turn < 10; ++turn) {
+    const Error error = error_after(SIGKILL, seconds(60), Code::kUnavailable);
+    EXPECT_NE(error.message.find("rank 1 "), std::string::npos) << error.message;
+  }
+}
+
+TEST(OneCopy, FromARankThatIsStoppedMeanwhileWaitsForTheTimeLimit) {
+  SKIP_WITHOUT_ONE_COPY();
+  const Error error = error_after(SIGSTOP, seconds(2), Code::kTimeout);
+  EXPECT_NE(error.message.find("rank 1 silent"), std::string::npos) << error.message;
+}
+
+}  // namespace
+}  // namespace lockstep
