@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -14,13 +13,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <limits>
-#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -169,72 +166,6 @@ TEST(Loans, OfWhichMoreWasTakenThanWasLentAreCorrupt) {
   EXPECT_EQ(pair.lender().returned(loan).error().code, Code::kCorrupt);
 }
 
-// The child has what its parent had when it began, a mark too.
-TEST(PeerMemory, IsReadWhileTheProcessLivesAndNotAfter) {
-  SKIP_WITHOUT_ONE_COPY();
-  const auto here = bytes(5000, 4);
-  const auto mark = std::make_unique<const uint64_t>(77);
-  const auto address_of = [](const void* place) { return reinterpret_cast<uintptr_t>(place); };
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    for (;;) ::pause();
-  }
-  const auto memory = PeerMemory::find(pid, {address_of(mark.get()), *mark});
-  ASSERT_TRUE(memory.ok()) << memory.error().message;
-  std::vector<std::byte> into(here.size());
-  EXPECT_EQ(memory->read(address_of(here.data()), into).value(), into.size());
-  EXPECT_EQ(into, here);
-  ::kill(pid, SIGKILL);
-  // It is a zombie until it is waited for, and nothing then.
-  for (const bool is_gone : {false, true}) {
-    siginfo_t info{};
-    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | (is_gone ? 0 : WNOWAIT)), 0);
-    EXPECT_EQ(memory->read(address_of(here.data()), into).value(), 0u);
-  }
-  EXPECT_FALSE(PeerMemory::find(pid, {address_of(mark.get()), *mark}).ok());
-}
-
-TEST(PeerMemory, OfAnotherProcessInItsPlaceIsNotRead) {
-  SKIP_WITHOUT_ONE_COPY();
-  uint64_t mark = 77;
-  const PeerMemory::Mark known{reinterpret_cast<uintptr_t>(&mark), 77};
-  const auto memory = PeerMemory::find(::getpid(), known);
-  ASSERT_TRUE(memory.ok()) << memory.error().message;
-  mark = 78;
-  std::vector<std::byte> into(100);
-  const auto read = memory->read(reinterpret_cast<uintptr_t>(into.data()), into);
-  ASSERT_FALSE(read.ok());
-  EXPECT_EQ(read.error().code, Code::kUnavailable);
-  EXPECT_FALSE(PeerMemory::find(::getpid(), known).ok());
-}
-
-TEST(PeerMemory, IsReadWhileSignalsAreHandled) {
-  SKIP_WITHOUT_ONE_COPY();
-  const PeerMemory memory = test::own_memory();
-  static std::atomic<int> handled;
-  handled = 0;
-  struct sigaction count {};
-  struct sigaction before {};
-  count.sa_handler = [](int) { ++handled; };
-  ASSERT_EQ(::sigaction(SIGUSR1, &count, &before), 0);
-  std::atomic<bool> stops = false;
-  std::thread sender([&, reader = ::pthread_self()] {
-    while (!stops) ::pthread_kill(reader, SIGUSR1);
-  });
-  const auto here = bytes(64, 5);
-  std::vector<std::byte> into(here.size());
-  Result<size_t> read = into.size();
-  while (read.ok() && *read == into.size() && handled < 1'000) {
-    read = memory.read(reinterpret_cast<uintptr_t>(here.data()), into);
-  }
-  stops = true;
-  sender.join();
-  ::sigaction(SIGUSR1, &before, nullptr);
-  ASSERT_TRUE(read.ok()) << read.error().message;
-  EXPECT_EQ(*read, into.size());
-  EXPECT_EQ(into, here);
-}
-
 // Each rank gives each other one a block.
 struct Sizes {
   size_t lent = 0;
@@ -348,6 +279,20 @@ TEST(OneCopy, IsLeftWhereItIsUnwantedOrSlowAndThePathSaysWhy) {
   }
   World world = make_world(Transport::kShared, 2);
   EXPECT_EQ(world[0]->path_to(1), "shared memory (large blocks in one copy)");
+}
+
+TEST(OneCopy, IsLeftWhereTheHostHasMoreRanksThanItWasMeasuredWith) {
+  const int most = CommLimits().loan_ranks_max;
+  CommLimits limits = test::Limits{};
+  limits.loan_ranks_max = most;
+  for (const int ranks : {most, most + 1}) {
+    World world = make_world(Transport::kShared, ranks, seconds(60), limits);
+    on_all(world, [&](Communicator& comm) {
+      const Sizes sizes = exchange(comm, kLarge);
+      const bool can = ranks == most && test::ranks_can_read_each_other();
+      EXPECT_EQ(sizes.lent, can ? sizes.sent : 0) << ranks << " ranks";
+    });
+  }
 }
 
 // From now on process_vm_readv is not permitted to this process.
