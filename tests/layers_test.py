@@ -30,19 +30,20 @@ MAY_INCLUDE = {
     "agent/parallel": ["common", "kernels", "agent/comm", "agent/model", "agent/optim"],
     "agent/train": ["common", "kernels", "agent/comm", "agent/model", "agent/optim", "agent/parallel"],
     "agent/node": ["common"],
-    "cli": ["common", "controller"],
+    "local": ["common", "controller"],
+    "cli": ["common", "controller", "local"],
 }
 
 # third party -> (what its includes look like, folders that may include it)
 THIRD_PARTIES = {
     "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube", "cli"]),
-    "Boost": (r"boost/", ["common/http", "cli/local", "controller/kube/plain_connection",
+    "Boost": (r"boost/", ["common/http", "local", "controller/kube/plain_connection",
                           "controller/kube/reply_body.h"]),
-    "OpenSSL": (r"openssl/", ["cli/local/http", "controller/kube"]),
+    "OpenSSL": (r"openssl/", ["local/http", "controller/kube"]),
     "nlohmann/json": (r"nlohmann/", ["common/base"]),
     "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),
     "prometheus-cpp": (r"prometheus/", ["common/metrics"]),
-    "RE2": (r"re2/", ["cli/local/schema/pattern"]),
+    "RE2": (r"re2/", ["local/schema/pattern"]),
     "oneDNN": (r"(oneapi/)?dnnl", ["kernels"]),
     "CUDA": (r"cuda|cublas|cudnn", ["kernels", "agent/comm"]),
     "NCCL": (r"nccl\.h", ["agent/comm"]),
@@ -57,7 +58,7 @@ KERNEL = re.compile(r"__global__\s+void\s+(?!__launch_bounds__)(\w+)")
 
 
 def sources():
-    for top in ("common", "kernels", "agent", "controller", "cli"):
+    for top in ("common", "kernels", "agent", "controller", "local", "cli"):
         for suffix in ("*.h", "*.cc", "*.cu", "*.cuh"):
             yield from sorted((ROOT / top).rglob(suffix))
 

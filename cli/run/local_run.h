@@ -3,13 +3,13 @@
 #include <memory>
 #include <string>
 
-#include "cli/local/local_cluster.h"
 #include "cli/run/metrics_reader.h"
 #include "cli/run/rank_lines.h"
 #include "cli/run/reporter.h"
 #include "cli/run/signal_wait.h"
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
+#include "local/local_cluster.h"
 
 namespace lockstep {
 

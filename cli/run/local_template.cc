@@ -1,8 +1,8 @@
 #include "cli/run/local_template.h"
 
-#include "cli/local/node/pod_plan.h"
 #include "common/api/problems.h"
 #include "controller/plan/pod_template.h"
+#include "local/node/pod_plan.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <ctime>
 #include <filesystem>
 
-#include "cli/local/node/gpu_pool.h"
 #include "cli/run/job_file.h"
 #include "cli/run/local_run.h"
+#include "local/node/gpu_pool.h"
 
 namespace lockstep {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cli/local/local_cluster.h"
+#include "local/local_cluster.h"
 
 namespace lockstep {
 

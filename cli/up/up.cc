@@ -13,12 +13,12 @@
 #include <memory>
 #include <optional>
 
-#include "cli/local/local_cluster.h"
-#include "cli/local/node/machine.h"
-#include "cli/local/node/program.h"
 #include "cli/run/run_job.h"
 #include "cli/run/signal_wait.h"
 #include "cli/up/kubeconfig_file.h"
+#include "local/local_cluster.h"
+#include "local/node/machine.h"
+#include "local/node/program.h"
 
 namespace lockstep {
 namespace {

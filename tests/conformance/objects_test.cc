@@ -1,6 +1,6 @@
 // Objects of the API as such: how they come to be, what the server makes of them, how they are
 // named, and how they go.
-#include "cli/local/schema/pattern.h"
+#include "local/schema/pattern.h"
 #include "tests/conformance/support/case.h"
 
 namespace lockstep::conformance {

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "cli/local/local_cluster.h"
+#include "local/local_cluster.h"
 #include "tests/support/job_run.h"
 
 namespace lockstep::test {

@@ -1,10 +1,10 @@
 // Writes of an object, one a line: how (a applies, f by force, u updates, m is a merge patch), by
 // whom (a letter), and the object as JSON. After each of them nobody owns what is not there, and an
 // intent that went through holds.
-#include "cli/local/patch/field_managers.h"
-#include "cli/local/patch/field_set.h"
-#include "cli/local/patch/field_walk.h"
 #include "common/base/check.h"
+#include "local/patch/field_managers.h"
+#include "local/patch/field_set.h"
+#include "local/patch/field_walk.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace lockstep;

@@ -1,7 +1,7 @@
 // What comes over a connection, as the embedded server reads it: pipelined requests, the same
 // whether they come at once or in pieces; and its answers, in which nothing of a request, whatever
 // bytes it holds, becomes a header or a second answer.
-#include "cli/local/http/messages.h"
+#include "local/http/messages.h"
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>

@@ -1,8 +1,8 @@
 // An object and a patch, one a line: the patch as one of each of the three kinds.
-#include "cli/local/patch/patch.h"
+#include "local/patch/patch.h"
 
-#include "cli/local/patch/json_size.h"
 #include "common/base/check.h"
+#include "local/patch/json_size.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace lockstep;

@@ -1,5 +1,5 @@
 // Bodies in Kubernetes' protobuf: what is read is an object with its kind, in bounded JSON.
-#include "cli/local/protobuf/protobuf.h"
+#include "local/protobuf/protobuf.h"
 
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz.h"

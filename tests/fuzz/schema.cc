@@ -3,9 +3,9 @@
 // Pruning and defaulting twice changes nothing more, and what is pruned has no unknown fields.
 #include <string_view>
 
-#include "cli/local/schema/openapi.h"
-#include "cli/local/schema/schema.h"
 #include "common/base/check.h"
+#include "local/schema/openapi.h"
+#include "local/schema/schema.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace lockstep;

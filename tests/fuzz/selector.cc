@@ -1,7 +1,7 @@
 // A label selector, a field selector and an object, one a line. A selector is the conjunction of
 // its terms, spaces around it mean nothing, and the negation of a term selects what the term does
 // not.
-#include "cli/local/store/selector.h"
+#include "local/store/selector.h"
 
 #include <string>
 

@@ -1,9 +1,9 @@
 // A JSONPath and a document, one a line: what the path finds lies in the document, and objects
 // become rows of Tables, whatever is in them.
-#include "cli/local/table/table.h"
+#include "local/table/table.h"
 
-#include "cli/local/table/json_path.h"
 #include "common/base/check.h"
+#include "local/table/json_path.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace lockstep;

@@ -1,12 +1,12 @@
 // An Accept header and a request's target, one a line: what it names, and which document of
 // discovery or OpenAPI it may be.
-#include "cli/local/store/crd.h"
-#include "cli/local/store/discovery.h"
-#include "cli/local/store/openapi_view.h"
-#include "cli/local/store/request.h"
-#include "cli/local/store/table_view.h"
-#include "cli/local/store/training_job_crd.h"
 #include "common/base/check.h"
+#include "local/store/crd.h"
+#include "local/store/discovery.h"
+#include "local/store/openapi_view.h"
+#include "local/store/request.h"
+#include "local/store/table_view.h"
+#include "local/store/training_job_crd.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace lockstep;

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <fstream>
 
-#include "cli/local/node/program.h"
+#include "local/node/program.h"
 #include "tests/conformance/support/widgets.h"
 #include "tests/support/processes.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/local/node/local_node.h"
-#include "cli/local/node/process_host.h"
+#include "local/node/local_node.h"
+#include "local/node/process_host.h"
 #include "tests/conformance/support/server.h"
 #include "tests/integration/relay.h"
 #include "tests/integration/remote_node_api.h"

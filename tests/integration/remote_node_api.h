@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/local/node/node_api.h"
+#include "local/node/node_api.h"
 #include "tests/conformance/support/server.h"
 
 namespace lockstep::integration {

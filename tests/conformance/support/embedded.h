@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "cli/local/http/server.h"
-#include "cli/local/store/api.h"
+#include "local/http/server.h"
+#include "local/store/api.h"
 #include "tests/conformance/support/target.h"
 
 namespace lockstep::conformance {

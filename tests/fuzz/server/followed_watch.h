@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "cli/local/store/api.h"
+#include "local/store/api.h"
 
 namespace lockstep {
 

@@ -8,10 +8,10 @@
 #include <set>
 #include <variant>
 
-#include "cli/local/http/messages.h"
-#include "cli/local/patch/field_set.h"
-#include "cli/local/store/api.h"
 #include "common/base/check.h"
+#include "local/http/messages.h"
+#include "local/patch/field_set.h"
+#include "local/store/api.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/server/followed_watch.h"
 #include "tests/fuzz/server/mutator.h"

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <utility>  // Boost 1.74's awaitable.hpp needs it and does not include it
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+
+#include "local/http/session.h"
+
+namespace lockstep::local {
+
+// When a watch has something to do although nothing happens: at its end, or, if its client asked
+// for bookmarks, at the next one.
+inline TimePoint wake_time(TimePoint end, TimePoint next_bookmark, bool bookmarks) {
+  return bookmarks ? std::min(end, next_bookmark) : end;
+}
+
+// Wakes a session that streams when something changes in the Api, or its client has gone.
+class Waker {
+ public:
+  // Both outlive it. From here on the client has nothing to say: what it sends is its end.
+  Waker(SessionContext& context, boost::beast::tcp_stream& stream);
+  ~Waker();
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+
+  bool closed() const { return shared_->closed; }
+  // From here on a wake-up is not lost, even if it comes before wait_until.
+  void arm() { shared_->timer.expires_at(TimePoint::max()); }
+  boost::asio::awaitable<void> wait_until(TimePoint until);
+
+ private:
+  struct Shared {
+    explicit Shared(boost::asio::any_io_executor executor) : timer(executor) {}
+    boost::asio::steady_timer timer;
+    bool closed = false;
+    bool abandoned = false;
+  };
+
+  static boost::asio::awaitable<void> notice_end(boost::asio::ip::tcp::socket& socket,
+                                                 std::shared_ptr<Shared> shared);
+
+  SessionContext& context_;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace lockstep::local

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "local/node/environment.h"
+#include "local/node/node_services.h"
+#include "local/node/pod_plan.h"
+#include "local/node/pod_status.h"
+#include "local/node/probes.h"
+
+namespace lockstep::local {
+
+// What the containers of a pod share.
+struct PodContext {
+  Json object;  // the newest that the server has said
+  PodPlan plan;
+  PodFacts facts;
+  std::vector<int> cpus;
+  std::map<std::string, Gpus> gpus;  // by container, of those that have a limit of them
+  std::string folder;
+  ObjectReader read;
+  EventRecorder::Source source;
+
+  EventRecorder::About about(const std::string& container = "") const;
+};
+
+// One container over all its instances: start, hooks, probes, restarts with back-off, stop, and the
+// record of it. On the node's thread.
+class ContainerRun {
+ public:
+  // `services`, `pod` and `plan` outlive it. `is_init`: under restartPolicy Always it is started
+  // again only after a failure.
+  ContainerRun(NodeServices& services, const PodContext& pod, const ContainerPlan& plan,
+               bool is_init);
+  ContainerRun(ContainerRun&&) = default;
+
+  // The status of a container that ran before the machine lost its power.
+  void recover(const Json& status);
+
+  void step(TimePoint now, bool may_start);
+  // False: the message is not for this container.
+  bool told(const NodeMessage& message);
+  // It is not started any more: what runs gets its preStop hook and SIGTERM, and SIGKILL after
+  // `grace`. The shortest grace of several calls counts.
+  void stop(Duration grace);
+  // A power cut: SIGKILL to all of it at once, and no event about it.
+  void cut();
+
+  const ContainerRecord& record() const { return record_; }
+  // A process of it is there, or may be.
+  bool is_active() const { return stage_ != Stage::kIdle && stage_ != Stage::kEnded; }
+  // It has ended and won't be started again.
+  bool is_over() const { return stage_ == Stage::kEnded; }
+  bool has_succeeded() const { return is_over() && record_.end && record_.end->exit_code == 0; }
+  // What a local node can't do about it; empty: nothing.
+  const std::string& refusal() const { return refusal_; }
+  TimePoint next_deadline() const;
+
+ private:
+  enum class Stage { kIdle, kStarting, kPostStart, kRunning, kStopping, kSweeping, kEnded };
+  enum class Purpose { kPostStart, kPreStop, kProbe };
+  struct Hook {
+    uint64_t run = 0;
+    Purpose purpose = Purpose::kProbe;
+    pid_t pid = -1;
+    TimePoint deadline{};
+    bool timed_out = false;
+  };
+
+  void start(TimePoint now);
+  Result<Environment> environment() const;
+  void wait_with(const std::string& reason, const std::string& message);
+  void started(const Result<pid_t>& pid);
+  void run_on();
+  void exited(const ExitStatus& status);
+  void ended(EndFacts end);
+  bool wants_restart(int exit_code) const;
+  void back_off(TimePoint now);
+  void begin_stop();
+  void kill_for_restart(const std::string& why, std::optional<int64_t> grace_seconds);
+  uint64_t launch(const std::vector<std::string>& command, Purpose purpose, TimePoint deadline);
+  uint64_t launch_probe(const ProbePlan& plan);
+  bool hook_told(const NodeMessage& message);
+  void hook_done(Purpose purpose, uint64_t run, bool ok, const std::string& text);
+  void probe_result(uint64_t run, bool ok, const std::string& text);
+  SpawnSpec spawn_spec(const std::vector<std::string>& command) const;
+  std::string marker() const;
+  std::string termination_message(int exit_code) const;
+  void post_on_exit(SpawnSpec spec, uint64_t run);
+
+  NodeServices* services_;
+  const PodContext* pod_;
+  const ContainerPlan* plan_;
+  bool is_init_;
+  RestartPolicy policy_;
+  ContainerRecord record_;
+  Stage stage_ = Stage::kIdle;
+  std::string refusal_;
+  uint64_t run_ = 0;  // of the instance
+  pid_t pid_ = -1;
+  std::string root_;
+  Environment environment_;
+  std::string log_file_;
+  std::optional<ExitStatus> exit_;  // seen before the start was told, or before the sweep was done
+  bool stopping_ = false;           // for good
+  bool is_silent_ = false;          // after cut()
+  bool is_told_to_end_ = false;     // SIGTERM was sent
+  TimePoint kill_at_ = TimePoint::max();
+  TimePoint start_at_{};
+  TimePoint running_since_{};
+  int64_t failures_in_a_row_ = 0;
+  Probes probes_;
+  std::vector<Hook> hooks_;
+};
+
+}  // namespace lockstep::local

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "local/node/files.h"
+#include "local/node/machine.h"
+#include "local/node/node_api.h"
+#include "local/node/node_controller.h"
+#include "local/node/node_services.h"
+#include "local/node/pod_binder.h"
+#include "local/node/pod_worker.h"
+
+namespace lockstep::local {
+
+// Annotation of a Node: "off" cuts the power of that machine, anything else (or nothing) brings it
+// back.
+inline constexpr char kPowerAnnotation[] = "local.lockstep.dev/power";
+
+struct LocalNodeOptions {
+  std::vector<MachineOptions> machines = {{}};
+  HeartbeatOptions heartbeat;
+  SchedulerOptions scheduler;
+  NodeControllerOptions node_controller;
+  PodOptions pods;
+  LogFilesOptions logs;
+  uint64_t seed = 0;  // of the addresses
+};
+
+// The machines of a local cluster: a scheduler and a node controller in small, and for each machine
+// a kubelet in small, which runs the pods of an API server as processes of this computer, one
+// process group a container, with an address in 127.0.0.0/8 for each pod, and reports what becomes
+// of them. What they say to the server is said by REST. Everything happens on one thread of its
+// own, which waits for nothing: processes are started, swept and probed on others.
+class LocalNode {
+ public:
+  // `api`, `host` and `clock` outlive the node. kUnavailable: its folders can't be made.
+  static Result<std::unique_ptr<LocalNode>> start(NodeApi& api, ProcessHost& host,
+                                                  const Clock& clock,
+                                                  const LocalNodeOptions& options);
+  // Kills what still runs, with all descendants.
+  ~LocalNode();
+
+  const PodLogs& logs() const { return logs_; }
+  // No container process and no folder of a pod is left.
+  bool is_empty();
+  // Kills every container at once, as a power cut would, and starts none any more.
+  void kill_all();
+
+ private:
+  struct Inbox;
+  struct Computer {
+    Machine machine;
+    Resources allocatable;
+    bool is_booting = false;  // waits until nothing of the time before is left
+  };
+
+  LocalNode(NodeApi& api, ProcessHost& host, const Clock& clock, const LocalNodeOptions& options);
+  void loop();
+  void step(std::deque<NodeMessage> messages);
+  static void read(Feed& feed, const std::function<void(const Json& object, bool deleted)>& apply);
+  void node_changed(const Json& node, bool deleted);
+  void pod_changed(const Json& pod, bool deleted);
+  void power_off(Computer& computer);
+  void boot(Computer& computer);
+  void step_machines();
+  void step_pods();
+  void step_pod(const std::string& uid);
+  void touch(const std::string& uid) { due_.insert(uid); }
+  TimePoint next_deadline() const;
+
+  const Clock& clock_;
+  const LocalNodeOptions options_;
+  std::shared_ptr<Inbox> inbox_;  // what other threads tell the node's
+  ApiCaller caller_;
+  AddressPool addresses_;
+  GpuPool gpus_;
+  LogFiles logs_;
+  EventRecorder events_;
+  PodBinder binder_;
+  NodeController controller_;
+  NetworkProber prober_;
+  ProcessSweeper sweeper_;
+  NodeServices services_;
+  std::unique_ptr<Feed> pods_;
+  std::unique_ptr<Feed> nodes_;
+  std::unique_ptr<Feed> leases_;
+  std::map<std::string, Computer> computers_;  // by the machine's name
+  // By UID: pods that have not ended, or that still have to be taken away.
+  std::map<std::string, std::unique_ptr<PodWorker>> workers_;
+  std::set<std::string> due_;
+  std::set<std::pair<TimePoint, std::string>> deadlines_;
+  std::map<std::string, TimePoint> deadline_of_;
+  TimePoint next_log_check_{};
+  bool kills_all_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::local

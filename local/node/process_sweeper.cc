@@ -1,0 +1,125 @@
+#include "local/node/process_sweeper.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include "common/base/log.h"
+
+namespace lockstep::local {
+namespace {
+
+constexpr int kLooksMax = 500;
+constexpr auto kPause = std::chrono::milliseconds(10);  // for the kernel to take them away
+constexpr size_t kEnvironmentBytesMax = 4u << 20;
+
+// Of the process's environment, or empty.
+std::string_view container_in(std::string_view environment) {
+  static const std::string kEntry = std::string(kContainerVariable) + "=";
+  for (size_t at = 0; at < environment.size();) {
+    size_t end = environment.find('\0', at);
+    if (end == std::string_view::npos) end = environment.size();
+    std::string_view entry = environment.substr(at, end - at);
+    if (entry.starts_with(kEntry)) return entry.substr(kEntry.size());
+    at = end + 1;
+  }
+  return {};
+}
+
+void read_environment(const char* pid, std::string& text) {
+  text.clear();
+  std::string file = "/proc/" + std::string(pid) + "/environ";
+  int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  char buffer[8192];
+  for (ssize_t bytes; (bytes = read(fd, buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(bytes));
+    if (text.size() > kEnvironmentBytesMax) break;
+  }
+  close(fd);
+}
+
+template <class Visit>
+void visit_containers(Visit visit) {
+  std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc"), closedir);
+  if (folder == nullptr) return;
+  std::string text;
+  pid_t self = getpid();
+  while (const dirent* entry = readdir(folder.get())) {
+    char* end = nullptr;
+    long pid = std::strtol(entry->d_name, &end, 10);
+    if (pid <= 0 || *end != '\0' || pid == self) continue;
+    read_environment(entry->d_name, text);
+    std::string_view container = container_in(text);
+    if (!container.empty()) visit(static_cast<pid_t>(pid), container);
+  }
+}
+
+}  // namespace
+
+std::vector<pid_t> processes_of_container(const std::string& container) {
+  std::vector<pid_t> found;
+  visit_containers([&](pid_t pid, std::string_view of) {
+    if (of == container) found.push_back(pid);
+  });
+  return found;
+}
+
+ProcessSweeper::ProcessSweeper() : thread_([this] { loop(); }) {}
+
+ProcessSweeper::~ProcessSweeper() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ProcessSweeper::sweep(const std::string& container, OnDone on_done) {
+  {
+    std::lock_guard lock(mutex_);
+    tasks_[container] = {std::move(on_done), 0};
+  }
+  changed_.notify_all();
+}
+
+void ProcessSweeper::loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    std::set<std::string, std::less<>> wanted;
+    for (const auto& [container, task] : tasks_) wanted.insert(container);
+    lock.unlock();
+    std::set<std::string> found;
+    visit_containers([&](pid_t pid, std::string_view container) {
+      if (!wanted.contains(container)) return;
+      kill(pid, SIGKILL);
+      found.emplace(container);
+    });
+    lock.lock();
+    std::vector<OnDone> done;
+    for (const std::string& container : wanted) {
+      auto task = tasks_.find(container);
+      if (found.contains(container) && ++task->second.looks < kLooksMax) continue;
+      if (found.contains(container))
+        log_error("processes of a container don't end", {{"container", container}});
+      done.push_back(std::move(task->second.on_done));
+      tasks_.erase(task);
+    }
+    lock.unlock();
+    for (const OnDone& on_done : done) on_done();
+    if (!found.empty()) std::this_thread::sleep_for(kPause);
+    lock.lock();
+  }
+}
+
+}  // namespace lockstep::local

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "common/base/json.h"
+#include "local/store/resources.h"
+
+namespace lockstep::local {
+
+// What a client asks before it knows the server: /version, /api, /apis, and the lists of resources
+// below them. nullopt for any other path.
+std::optional<Json> discovery_document(const TypeRegistry& types, std::string_view path);
+
+}  // namespace lockstep::local

@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include "controller/kube/agent_http_client.h"
+#include "tests/controller/kube/kube_calls.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(AgentClient, PutsAssignmentsAndPollsStates) {
+  Loop loop;
+  std::vector<Request> seen;
+  int status = 200;
+  AgentState state;
+  state.boot_id = "boot";
+  state.sequence = 8;
+  state.phase = "Running";
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    seen.push_back(request);
+    peer.reply(status, status == 200 ? dump_json(to_json(state)) : R"({"error":"no"})");
+  });
+  AgentHttpClient client({.port = server.port()}, loop.mailbox, loop.timers);
+  const AgentAddress agent{.ip = "127.0.0.1", .token = "job-token"};
+  Assignment told;
+  told.job_name = "j";
+  const auto assignment = std::make_shared<const Assignment>(told);
+  told.node_index = 3;
+  std::optional<Result<AgentState>> answer;
+  const auto done = [&](Result<AgentState> result) { answer.emplace(std::move(result)); };
+  const auto wait = [&] { loop.run_until([&] { return answer.has_value(); }); };
+  client.put_assignment(agent, assignment, 3, done);
+  wait();
+  ASSERT_TRUE(answer->ok()) << answer->error().message;
+  EXPECT_EQ(**answer, state);
+  EXPECT_TRUE(seen[0].contains("PUT /v1/assignment?protocol=2 HTTP/1.1"));
+  EXPECT_TRUE(seen[0].contains("Authorization: Bearer job-token\r\n"));
+  EXPECT_EQ(Json::parse(seen[0].body), to_json(told));
+  answer.reset();
+  client.poll_state(agent, 7, seconds(10), done);
+  wait();
+  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=2 HTTP/1.1"));
+  for (const auto& [code, expected] : std::map<int, Code>{{400, Code::kInvalid},
+                                                          {401, Code::kNotFound},
+                                                          {409, Code::kConflict},
+                                                          {503, Code::kUnavailable}}) {
+    status = code;
+    answer.reset();
+    client.put_assignment(agent, assignment, 3, done);
+    wait();
+    ASSERT_FALSE(answer->ok());
+    EXPECT_EQ(answer->error().code, expected) << code;
+  }
+}
+
+// Pods in the node's network have its address, and one that is gone leaves its own to another.
+TEST(AgentClient, ForgettingAnAgentLeavesOthersAtItsAddressAlone) {
+  Loop loop;
+  AgentState state;
+  state.boot_id = "boot";
+  state.phase = "Idle";
+  std::atomic<int> asked{0};
+  std::atomic<bool> may_answer{false};
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    ++asked;
+    may_answer.wait(false);
+    peer.reply(200, dump_json(to_json(state)));
+  });
+  AgentHttpClient client({.port = server.port()}, loop.mailbox, loop.timers);
+  const AgentAddress gone{.ip = "127.0.0.1", .token = "a"};
+  const AgentAddress other{.ip = "127.0.0.1", .token = "b"};
+  int answers = 0;
+  const auto done = [&](const Result<AgentState>& answer) { answers += answer.ok() ? 1 : 0; };
+  client.poll_state(gone, 0, seconds(10), done);
+  client.poll_state(other, 0, seconds(10), done);
+  client.put_assignment(other, std::make_shared<const Assignment>(), 0, done);
+  client.forget(gone);
+  client.forget(gone);
+  may_answer = true;
+  may_answer.notify_all();
+  loop.run_until([&] { return answers == 3; });
+  client.forget(other);
+  client.poll_state(other, 0, seconds(10), done);
+  loop.run_until([&] { return answers == 4; });
+  EXPECT_EQ(asked, 4);
+}
+
+}  // namespace
+}  // namespace lockstep

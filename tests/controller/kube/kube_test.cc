@@ -1,0 +1,417 @@
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/controller/kube/kube_calls.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class TempFile {
+ public:
+  TempFile() {
+    path = testing::TempDir() + "lockstep-kube-test-XXXXXX";
+    ::close(::mkstemp(path.data()));
+  }
+  ~TempFile() { std::filesystem::remove(path); }
+  void write(const std::string& text) const { std::ofstream(path) << text; }
+  std::string path;
+};
+
+TEST(RequestPath, IsThatOfTheKubernetesApi) {
+  EXPECT_EQ(request_path(kGetPod), "/api/v1/namespaces/ns/pods/p");
+  ApiRequest request{
+      .verb = ApiVerb::kReplaceStatus, .type = kTrainingJobs, .namespace_ = "ns", .name = "a/b"};
+  EXPECT_EQ(request_path(request),
+            "/apis/lockstep.dev/v1alpha1/namespaces/ns/trainingjobs/a%2Fb/status");
+  request = {.verb = ApiVerb::kList, .type = kPods};
+  request.query = {{"labelSelector", "app.kubernetes.io/managed-by=lockstep"}, {"limit", "5"}};
+  EXPECT_EQ(request_path(request),
+            "/api/v1/pods?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dlockstep&limit=5");
+}
+
+TEST(RetryAfter, IsReadAsSecondsOrADateAndBounded) {
+  const WallTime now = *wall_time_from_rfc3339("2026-11-21T06:00:00Z");
+  EXPECT_EQ(retry_after("", now), Duration{0});
+  EXPECT_EQ(retry_after("3", now), seconds(3));
+  EXPECT_EQ(retry_after("1000000000", now), seconds(300));
+  EXPECT_EQ(retry_after("99999999999999999999999", now), seconds(300));
+  EXPECT_EQ(retry_after("Sat, 21 Nov 2026 06:00:07 GMT", now), seconds(7));
+  EXPECT_EQ(retry_after("Sat, 21 Nov 2020 06:00:07 GMT", now), Duration{0});
+  EXPECT_EQ(retry_after("soon", now), Duration{0});
+  EXPECT_EQ(retry_after("-5", now), Duration{0});
+}
+
+TEST(KubeClient, AnswersMeanWhatTheCallerDoesNext) {
+  struct Case {
+    int status;
+    const char* body;
+    const char* fields;
+    ApiOutcome outcome;
+    int retry_seconds;
+  };
+  const Case cases[] = {
+      {200, R"({"kind":"Pod"})", "", ApiOutcome::kOk, 0},
+      {201, R"({"kind":"Po)", "", ApiOutcome::kUnreadable, 0},
+      {400, "{}", "", ApiOutcome::kInvalid, 0},
+      {401, "{}", "", ApiOutcome::kUnauthorized, 0},
+      {403, "{}", "", ApiOutcome::kForbidden, 0},
+      {404, "{}", "", ApiOutcome::kNotFound, 0},
+      {409, R"({"reason":"AlreadyExists"})", "", ApiOutcome::kAlreadyExists, 0},
+      {409, R"({"reason":"Conflict"})", "", ApiOutcome::kConflict, 0},
+      {410, R"({"reason":"Expired"})", "", ApiOutcome::kExpired, 0},
+      {413, "{}", "", ApiOutcome::kInvalid, 0},
+      {422, "{}", "", ApiOutcome::kInvalid, 0},
+      {429, "{}", "Retry-After: 3\r\n", ApiOutcome::kThrottled, 3},
+      {500, "{}", "", ApiOutcome::kUnavailable, 0},
+      {502, "<html>Bad Gateway</html>", "", ApiOutcome::kUnavailable, 0},
+      {503, "", "Retry-After: 1\r\n", ApiOutcome::kThrottled, 1},
+      {504, "{}", "", ApiOutcome::kTimeout, 0},
+      {504,
+       R"({"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}})", "",
+       ApiOutcome::kTooLarge, 1},
+  };
+  Loop loop;
+  const Case* current = nullptr;
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    peer.reply(current->status, current->body, current->fields);
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  for (const Case& test : cases) {
+    SCOPED_TRACE(std::to_string(test.status) + " " + test.body);
+    current = &test;
+    const ApiReply reply = call(loop, client, kGetPod);
+    EXPECT_EQ(outcome_name(reply.outcome), outcome_name(test.outcome)) << reply.message;
+    EXPECT_EQ(reply.retry_after, seconds(test.retry_seconds));
+  }
+}
+
+TEST(KubeClient, SendsMethodPathTokenAndBody) {
+  Loop loop;
+  std::vector<Request> seen;
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    seen.push_back(request);
+    peer.reply(200, "{}");
+  });
+  const TempFile token;
+  token.write("secret\n");
+  KubeClientOptions options = options_for(server);
+  options.credentials.token_file = token.path;
+  options.server.user_agent = "lockstep-controller/1";
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  ApiRequest request = kGetPod;
+  request.verb = ApiVerb::kDelete;
+  request.body = {{"preconditions", {{"uid", "u"}}}};
+  EXPECT_TRUE(call(loop, client, request).ok());
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_TRUE(seen[0].contains("DELETE /api/v1/namespaces/ns/pods/p HTTP/1.1")) << seen[0].head;
+  EXPECT_TRUE(seen[0].contains("Authorization:Bearer secret\r\n"));
+  EXPECT_TRUE(seen[0].contains("User-Agent:lockstep-controller/1\r\n"));
+  EXPECT_EQ(seen[0].body, R"({"preconditions":{"uid":"u"}})");
+}
+
+// Of the connections of this process to that port.
+std::vector<int> connections_to(int port) {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_in peer{};
+    socklen_t bytes = sizeof peer;
+    const bool is_connected = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0;
+    if (is_connected && peer.sin_family == AF_INET && ntohs(peer.sin_port) == port)
+      found.push_back(fd);
+  }
+  return found;
+}
+
+int option_of(int fd, int level, int name) {
+  int value = 0;
+  socklen_t bytes = sizeof value;
+  return ::getsockopt(fd, level, name, &value, &bytes) == 0 ? value : -1;
+}
+
+TEST(KubeClient, SendsABodyWithoutWaitingForAnAcknowledgementAndNoticesADeadServer) {
+  Loop loop;
+  ScriptedServer server([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  ASSERT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kOk);
+  const std::vector<int> connections = connections_to(server.port());
+  ASSERT_FALSE(connections.empty());
+  for (const int fd : connections) {
+    EXPECT_EQ(option_of(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+    EXPECT_EQ(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+  }
+}
+
+TEST(KubeClient, KeepsFewRequestsOpenAndTheLeaseWaitsForNone) {
+  constexpr int kRequests = 20;
+  Loop loop;
+  std::atomic<int> open{0}, most{0};
+  std::atomic<bool> may_end{false};
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    if (!request.contains("/leases/")) {
+      const int now = ++open;
+      for (int known = most; known < now && !most.compare_exchange_weak(known, now);) {
+      }
+      may_end.wait(false);
+      --open;
+    }
+    peer.reply(200, "{}");
+  });
+  KubeClientOptions options = options_for(server);
+  options.open_max = 4;
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  int answers = 0;
+  for (int i = 0; i < kRequests; ++i)
+    client.send(kGetPod, [&](const ApiReply& reply) { answers += reply.ok() ? 1 : 0; });
+  EXPECT_EQ(client.waiting(), kRequests - options.open_max);
+  const ApiRequest lease{.verb = ApiVerb::kGet, .type = kLeases, .namespace_ = "ns", .name = "l"};
+  EXPECT_TRUE(call(loop, client, lease).ok());
+  EXPECT_EQ(answers, 0);
+  may_end = true;
+  may_end.notify_all();
+  loop.run_until([&] { return answers == kRequests; });
+  EXPECT_LE(most, 4);
+  EXPECT_EQ(client.waiting(), 0u);
+}
+
+TEST(KubeClient, AsksWhetherARequestThatWaitedMayStillGo) {
+  Loop loop;
+  ScriptedServer server([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });
+  KubeClientOptions options = options_for(server);
+  options.rate = {.per_second = 100, .burst = 1};
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  bool may = true;
+  ApiRequest guarded = kGetPod;
+  guarded.may_send = [&may] { return may; };
+  std::vector<ApiReply> replies;
+  for (int i = 0; i < 2; ++i)
+    client.send(guarded, [&](const ApiReply& reply) { replies.push_back(reply); });
+  EXPECT_EQ(client.waiting(), 1u);
+  may = false;
+  client.send(kGetPod, [&](const ApiReply& reply) { replies.push_back(reply); });
+  loop.run_until([&] { return replies.size() == 3; });
+  size_t refused = 0;
+  for (const ApiReply& reply : replies) refused += reply.message == not_sent().message ? 1 : 0;
+  EXPECT_EQ(refused, 1u);
+  EXPECT_EQ(server.requests(), 2) << "the one that waited while it was allowed did not go";
+  EXPECT_EQ(client.waiting(), 0u);
+}
+
+// Of an endless sort, as whoever may create it can make it.
+std::string monster(const std::string& name, const std::string& pod_template) {
+  return R"({"metadata":{"name":")" + name + R"(","uid":"u"},"spec":{"nodes":1,"podTemplate":)" +
+         pod_template + R"(,"suspend":true},"status":{"round":3}})";
+}
+
+TEST(KubeClient, AnObjectThatIsTooDeepOrTooLargeComesWithoutWhatMakesItSo) {
+  std::string deep;
+  for (int i = 0; i < 9000; ++i) deep += R"({"a":)";
+  deep += "0" + std::string(9000, '}');
+  std::string large = "[0";
+  for (int i = 0; i < 600'000; ++i) large += ",0";
+  large += "]";
+  const std::string good = monster("good", R"({"spec":{}})");
+  const std::string objects[] = {good, monster("deep", deep), good, monster("large", large), good};
+  Loop loop;
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    std::string items;
+    std::string lines;
+    for (const std::string& object : objects) {
+      items += (items.empty() ? "" : ",") + object;
+      lines += R"({"type":"ADDED","object":)" + object + "}\n";
+    }
+    if (request.contains("watch=1")) {
+      peer.begin_chunks();
+      peer.chunk(lines);
+      peer.end_chunks();
+    } else {
+      const bool is_list = request.contains("/pods ");
+      peer.reply(200, is_list ? R"({"items":[)" + items + "]}" : objects[1]);
+    }
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  const auto check = [&](const Json& object, size_t i) {
+    SCOPED_TRACE(i);
+    if (i % 2 == 0) {
+      EXPECT_EQ(object, *parse_json(good));
+      return;
+    }
+    EXPECT_EQ(object["metadata"]["name"], i == 1 ? "deep" : "large");
+    EXPECT_NE(left_out(object["spec"]["podTemplate"]), "");
+    EXPECT_EQ(object["spec"]["suspend"], true);
+    EXPECT_EQ(object["status"]["round"], 3);
+  };
+  const ApiReply list = call(loop, client, {.verb = ApiVerb::kList, .type = kPods});
+  ASSERT_TRUE(list.ok()) << list.message;
+  for (size_t i = 0; i < std::size(objects); ++i) check((*list.body)["items"][i], i);
+  Watched watched;
+  open(watched, client);
+  loop.run_until([&] { return watched.end.has_value(); });
+  EXPECT_TRUE(watched.end->ok()) << watched.end->message;
+  ASSERT_EQ(watched.events.size(), std::size(objects));
+  for (size_t i = 0; i < std::size(objects); ++i) check(watched.events[i].object, i);
+  const ApiReply one = call(loop, client, kGetPod);
+  ASSERT_TRUE(one.ok()) << one.message;
+  check(one.body, 1);
+}
+
+TEST(KubeClient, GivesABusyServerItsTimeAndTheLeaseWaitsForNobody) {
+  std::atomic<bool> is_busy{true};
+  Loop loop;
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    const bool is_refused = is_busy && !request.contains("/leases/");
+    peer.reply(is_refused ? 429 : 200, "{}", is_refused ? "Retry-After: 1000\r\n" : "");
+  });
+  KubeClientOptions options = options_for(server);
+  options.hold_max = milliseconds(300);
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kThrottled);
+  is_busy = false;
+  const TimePoint refused = loop.timers.now();
+  std::optional<ApiReply> reply;
+  client.send(kGetPod, [&](ApiReply answer) { reply = std::move(answer); });
+  const ApiRequest lease{.verb = ApiVerb::kGet, .type = kLeases, .namespace_ = "ns", .name = "l"};
+  EXPECT_TRUE(call(loop, client, lease).ok());
+  EXPECT_FALSE(reply.has_value());
+  EXPECT_EQ(client.waiting(), 1u);
+  loop.run_until([&] { return reply.has_value(); });
+  EXPECT_TRUE(reply->ok());
+  EXPECT_GE(loop.timers.now() - refused, milliseconds(250));
+}
+
+// A leader that is one no longer has thousands of them.
+TEST(KubeClient, TakesBackAnyNumberOfRequestsThatMayGoNoMore) {
+  constexpr int kWaiting = 200'000;
+  std::atomic<bool> may_answer{false};
+  Loop loop;
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    may_answer.wait(false);
+    peer.reply(200, "{}");
+  });
+  KubeClientOptions options = options_for(server);
+  options.rate = {.per_second = 1e6, .burst = 1e6};
+  options.open_max = 1;
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  bool may = true;
+  int taken_back = 0;
+  ApiRequest guarded = kGetPod;
+  guarded.may_send = [&may] { return may; };
+  bool is_answered = false;
+  client.send(guarded, [&](const ApiReply&) { is_answered = true; });
+  for (int i = 0; i < kWaiting; ++i)
+    client.send(guarded, [&](const ApiReply& reply) { taken_back += reply.ok() ? 0 : 1; });
+  may = false;
+  may_answer = true;
+  may_answer.notify_all();
+  loop.run_until([&] { return is_answered && client.waiting() == 0; });
+  EXPECT_EQ(taken_back, kWaiting);
+  EXPECT_EQ(server.requests(), 1);
+}
+
+TEST(KubeClient, ReadsTheTokenAgainWhenTheServerRefusesIt) {
+  Loop loop;
+  ScriptedServer server([](const Request& request, const Peer& peer) {
+    const bool good = request.contains("Bearer new\r\n");
+    peer.reply(good ? 200 : 401, "{}");
+  });
+  const TempFile token;
+  token.write("old");
+  KubeClientOptions options = options_for(server);
+  options.credentials.token_file = token.path;
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnauthorized);
+  EXPECT_EQ(server.requests(), 1);  // the same token again would be of no use
+  token.write("");
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnauthorized);
+  token.write("new");
+  EXPECT_TRUE(call(loop, client, kGetPod).ok());
+  EXPECT_EQ(server.requests(), 4);
+}
+
+TEST(KubeClient, DoesNotFollowRedirectsWithItsToken) {
+  Loop loop;
+  ScriptedServer thief([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    peer.reply(302, "", "Location: " + thief.url() + "/\r\n");
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnavailable);
+  EXPECT_EQ(thief.requests(), 0);
+}
+
+TEST(KubeClient, AServerThatIsNotThereOrSilentOrTooTalkativeIsAnError) {
+  Loop loop;
+  std::string url;
+  {
+    const ScriptedServer gone([](const Request&, const Peer&) {});
+    url = gone.url();
+  }
+  KubeClient nobody({.server = {.url = url}}, loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, nobody, kGetPod).outcome, ApiOutcome::kUnavailable);
+
+  ScriptedServer silent([](const Request&, const Peer& peer) { peer.wait_for_close(); });
+  KubeClientOptions options = options_for(silent);
+  options.deadline = milliseconds(50);
+  KubeClient waiting(options, loop.mailbox, loop.timers, loop.clock);
+  EXPECT_EQ(call(loop, waiting, kGetPod).outcome, ApiOutcome::kTimeout);
+
+  ScriptedServer talkative([](const Request&, const Peer& peer) {
+    peer.reply(200, "\"" + std::string(100'000, 'x') + "\"");
+  });
+  options = options_for(talkative);
+  options.reply_bytes_max = 50'000;
+  KubeClient bounded(options, loop.mailbox, loop.timers, loop.clock);
+  const ApiReply reply = call(loop, bounded, kGetPod);
+  EXPECT_EQ(reply.outcome, ApiOutcome::kUnreadable);
+  EXPECT_NE(reply.message.find("larger"), std::string::npos) << reply.message;
+}
+
+// The network's threads say how a cancelled request ended when they get to it. By then the loop
+// that it belonged to may be gone: the loops live on here only to show what would have come.
+TEST(KubeClient, LeavesTheLoopAloneOnceItIsGone) {
+  ScriptedServer server([](const Request& request, const Peer& peer) {
+    if (request.contains("/leases/")) {
+      peer.reply(200, "{}");
+      return;
+    }
+    if (request.contains("watch=1")) {
+      peer.begin_chunks();
+      peer.chunk(event_line("ADDED", "a"));
+    }
+    peer.wait_for_close();
+  });
+  std::vector<std::unique_ptr<Loop>> loops;
+  size_t answers = 0;
+  for (int round = 0; round < 50; ++round) {
+    Loop& loop = *loops.emplace_back(std::make_unique<Loop>());
+    Watched watched;  // ends after the client
+    {
+      KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+      client.send(kGetPod, [&](const ApiReply&) { ++answers; });
+      open(watched, client);
+      if (round % 2 == 0) loop.run_until([&] { return !watched.events.empty(); });
+      if (round % 3 == 0) watched.handle.reset();
+    }
+    loop.mailbox.run();
+    EXPECT_FALSE(watched.end.has_value());
+    EXPECT_FALSE(loop.timers.next().has_value());
+  }
+  Loop loop;
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  const ApiRequest lease{.verb = ApiVerb::kGet, .type = kLeases, .namespace_ = "ns", .name = "l"};
+  EXPECT_EQ(call(loop, client, lease).outcome, ApiOutcome::kOk);
+  for (const auto& old : loops) EXPECT_EQ(old->mailbox.run(), 0u);
+  EXPECT_EQ(answers, 0u);
+}
+
+}  // namespace
+}  // namespace lockstep

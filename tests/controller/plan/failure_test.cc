@@ -1,0 +1,507 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "common/api/worker_config.h"
+#include "controller/plan/names.h"
+#include "controller/plan/plan.h"
+#include "tests/controller/support/scene.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(FailurePolicy, RestartsTheGangInPlaceWhenOneRankFails) {
+  Scene scene(3);
+  scene.train();
+  scene.agent(0).progress.emplace();
+  scene.agent(0).progress->step = 40;
+  scene.fail_worker(1, 137, 2, "Signal");
+  scene.fail_worker(0, kExitPeerLost, 1);
+  scene.fail_worker(2, kExitPeerLost, 3);  // a messenger, though the first to speak
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(is_decision(plan)) << plan.why;
+  scene.settle();
+  const TrainingJobStatus& status = scene.status();
+  EXPECT_EQ(status.round, 2);
+  EXPECT_EQ(status.restarts, 1);
+  EXPECT_EQ(status.members, "1,1,1");
+  EXPECT_FALSE(status.worldHash.empty());
+  EXPECT_EQ(status.state, "Restarting");
+  EXPECT_FALSE(is_true(status, kRunning));
+  const FailureStatus& failure = *status.lastFailure;
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.nodeIndex, 1);
+  EXPECT_EQ(failure.node, "machine-1");
+  EXPECT_EQ(failure.exitCode, 137);
+  EXPECT_EQ(failure.reason, "Signal");
+  EXPECT_EQ(failure.message, "the end of rank 1");
+  EXPECT_EQ(failure.action, "RestartInPlace");
+  EXPECT_EQ(failure.round, 1);
+  EXPECT_EQ(failure.step, 40);
+  EXPECT_EQ(failure.attempt, 1);
+  EXPECT_EQ(failure.recoverySeconds, 0);
+  const Plan next = scene.plan();
+  EXPECT_EQ(only<PutAssignment>(next).size(), 3u);
+  EXPECT_EQ(only<PutAssignment>(next)[0].assignment->world.round, 2);
+  EXPECT_TRUE(only<CreatePod>(next).empty());
+}
+
+TEST(FailurePolicy, TheRecoveryIsTimedFromTheFailureToAllRanksTraining) {
+  Scene scene(2);
+  scene.train();
+  scene.fail_worker(0, 1, 0.5);
+  scene.settle();
+  scene.advance(milliseconds(1300));
+  scene.add_agent(0);
+  scene.add_agent(1, WorkerPhase::kLoading);
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->recoverySeconds, 0);
+  scene.add_agent(1);
+  scene.settle();
+  EXPECT_NEAR(scene.status().lastFailure->recoverySeconds, 1.8, 1e-6);
+  EXPECT_EQ(scene.status().state, "Running");
+  EXPECT_FALSE(is_true(scene.status(), kRestarting));
+  EXPECT_EQ(condition(scene.status(), kRestarting).reason, "Recovered");
+}
+
+TEST(FailurePolicy, NamesTheGuiltyOne) {
+  struct Case {
+    const char* name;
+    std::function<void(Scene&)> harm;
+    int64_t rank;
+    int64_t exit_code;
+    const char* reason;
+    const char* members;
+  };
+  const Case cases[] = {
+      {"the earlier of two",
+       [](Scene& s) {
+         s.fail_worker(2, 1, 1);
+         s.fail_worker(1, 77, 5);
+       },
+       1, 77, "Error", "1,1,1"},
+      {"a pod that was deleted, not those who lost it",
+       [](Scene& s) {
+         s.seen.pods[2].terminating = true;
+         s.fail_worker(0, kExitPeerLost, 1);
+       },
+       -1, -1, "PodDeleted", "1,1,2"},
+      {"a pod that ran out of memory",
+       [](Scene& s) {
+         s.seen.pods[0].phase = "Failed";
+         s.seen.pods[0].exit_code = 137;
+         s.seen.pods[0].reason = "OOMKilled";
+       },
+       -1, 137, "OOMKilled", "2,1,1"},
+      {"a pod whose agent ran out of memory beside a sidecar that lives on",
+       [](Scene& s) {
+         s.seen.pods[0].exit_code = 137;
+         s.seen.pods[0].reason = "OOMKilled";
+       },
+       -1, 137, "OOMKilled", "2,1,1"},
+      {"a pod whose agent failed beside a sidecar that lives on, not those who lost it",
+       [](Scene& s) {
+         s.seen.pods[1].exit_code = 1;
+         s.seen.pods[1].reason = "Error";
+         s.fail_worker(0, kExitPeerLost, 1);
+       },
+       -1, 1, "PodFailed", "1,2,1"},
+      {"a pod that is gone",
+       [](Scene& s) {
+         s.seen.pods.erase(s.seen.pods.begin() + 1);
+         s.seen.absent_pods.insert("job-worker-1-1");
+       },
+       -1, -1, "PodLost", "1,2,1"},
+      {"an agent that is being stopped",
+       [](Scene& s) {
+         s.fail_worker(1, kExitStopped, 0, "Stopped");
+         s.agent(1).phase = "Stopping";
+       },
+       -1, -1, "PodStopped", "1,2,1"},
+      {"an agent that fell silent",
+       [](Scene& s) {
+         s.advance(seconds(31));
+         for (auto& [uid, view] : s.seen.agents) view.last_heard = s.now;
+         s.seen.agents["job-worker-2-1-uid"].last_heard = s.now - seconds(31);
+       },
+       -1, -1, "AgentSilent", "1,1,2"},
+      {"whom most messengers blame, once all have ended",
+       [](Scene& s) {
+         for (int64_t i = 0; i < 3; ++i) s.fail_worker(i, kExitPeerLost, 1);
+         s.agent(0).workers[0].suspect_rank = 1;
+         s.agent(1).workers[0].suspect_rank = 2;
+         s.agent(2).workers[0].suspect_rank = 1;
+       },
+       1, -1, "Suspected", "1,1,1"},
+      {"who hangs, at once when all others have ended and say so",
+       [](Scene& s) {
+         for (const int64_t i : {0, 2}) {
+           s.fail_worker(i, kExitPeerHung, 1);
+           s.agent(i).workers[0].suspect_rank = 1;
+         }
+       },
+       1, -1, "Hang", "1,1,1"},
+      {"a program that could not be started",
+       [](Scene& s) { s.fail_worker(1, 127, 1, "StartError"); }, 1, 127, "StartError", "1,1,1"},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.name);
+    Scene scene(3);
+    scene.train();
+    test.harm(scene);
+    const Plan plan = scene.plan();
+    ASSERT_TRUE(is_decision(plan)) << plan.why;
+    const TrainingJobStatus status = written(scene, plan);
+    ASSERT_TRUE(status.lastFailure);
+    EXPECT_EQ(status.lastFailure->rank, test.rank);
+    EXPECT_EQ(status.lastFailure->exitCode, test.exit_code);
+    EXPECT_EQ(status.lastFailure->reason, test.reason);
+    EXPECT_EQ(status.members, test.members);
+    EXPECT_EQ(status.restarts, 1);
+  }
+}
+
+TEST(PodFailure, HasAStableNameWhateverTheServerCallsIt) {
+  struct Case {
+    const char* phase;
+    const char* reason;
+    const char* disruption;
+    const char* name;
+  };
+  const Case cases[] = {
+      {"Failed", "", "", "PodFailed"},
+      {"Failed", "Error", "", "PodFailed"},
+      {"Failed", "OOMKilled", "", "OOMKilled"},
+      {"Failed", "ContainerCannotRun", "", "StartError"},
+      {"Failed", "Evicted", "", "Evicted"},
+      {"Failed", "Evicted", "TerminationByKubelet", "Evicted"},
+      {"Failed", "Terminated", "TerminationByKubelet", "NodeShutdown"},
+      {"Failed", "Preempting", "", "Preempted"},
+      {"Failed", "OutOfcpu", "", "PodRejected"},
+      {"Failed", "UnexpectedAdmissionError", "", "PodRejected"},
+      {"Running", "", "", "PodDeleted"},
+      {"Running", "NodeLost", "", "NodeNotReady"},
+      {"Running", "", "PreemptionByScheduler", "Preempted"},
+      {"Running", "", "EvictionByEvictionAPI", "Evicted"},
+      {"Running", "", "DeletionByTaintManager", "NodeTainted"},
+      {"Failed", "", "DeletionByPodGC", "NodeDeleted"},
+      {"Running", "", "SomethingNew", "PodDeleted"},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(std::string(test.phase) + " " + test.reason + " " + test.disruption);
+    Scene scene(2);
+    scene.train();
+    PodView& pod = scene.seen.pods[1];
+    pod.phase = test.phase;
+    pod.terminating = pod.phase == "Running";
+    pod.reason = test.reason;
+    pod.disruption = test.disruption;
+    scene.settle();
+    EXPECT_EQ(scene.status().lastFailure->reason, test.name);
+    EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
+    EXPECT_EQ(scene.status().members, "1,2") << "the other one stays";
+  }
+}
+
+TEST(FailurePolicy, WhatIsLostAfterTheWorkWasDoneIsNoFailure) {
+  Scene scene(2);
+  scene.train();
+  for (int64_t i = 0; i < 2; ++i) {
+    scene.agent(i).phase = "Completed";
+    scene.agent(i).workers[0].running = false;
+    scene.agent(i).workers[0].reason = "Completed";
+  }
+  scene.seen.pods[1].terminating = true;
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kComplete));
+  EXPECT_EQ(scene.status().restarts, 0);
+}
+
+TEST(FailurePolicy, WaitsForTheGuiltyOneWhileOnlyMessengersHaveSpoken) {
+  Scene scene(2);
+  scene.train();
+  scene.fail_worker(0, kExitPeerLost, 1);
+  Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
+  EXPECT_EQ(plan.requeue_at, scene.now - seconds(1) + scene.limits.culprit_wait);
+  scene.now = *plan.requeue_at;
+  plan = scene.plan();
+  EXPECT_EQ(written(scene, plan).restarts, 1);
+}
+
+TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(scene.limits.agent_quiet + seconds(1));
+  scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
+  scene.fail_worker(0, kExitPeerHung, 1);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
+  const Duration left = scene.limits.agent_silence - scene.limits.agent_quiet - seconds(1);
+  EXPECT_EQ(plan.requeue_at, scene.now + left) << "then the agent is silent for too long";
+  scene.advance(left);
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(scene.status().members, "1,2");
+  EXPECT_EQ(scene.status().restarts, 1);
+}
+
+TEST(FailurePolicy, AnAgentThatIsNotAskedYetIsHeardBeforeItsRankIsSaidToHang) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(scene.limits.agent_quiet + seconds(1));
+  scene.seen.agents.erase("job-worker-1-1-uid");  // its pod was out of the cache for a while
+  scene.fail_worker(0, kExitPeerHung, 10);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
+  EXPECT_EQ(plan.watch.size(), 2u) << "both are asked from now on";
+  EXPECT_TRUE(plan.requeue_at) << "as it may never answer";
+}
+
+TEST(FailurePolicy, ARankWhosePodIsNotInTheCacheIsLookedForBeforeItIsSaidToHang) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.pods.pop_back();
+  scene.fail_worker(0, kExitPeerHung, 10);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  const Plan plan = scene.plan();
+  EXPECT_EQ(written(scene, plan).restarts, 0);
+  ASSERT_EQ(only<ConfirmPod>(plan).size(), 1u);
+  EXPECT_EQ(only<ConfirmPod>(plan)[0].name, "job-worker-1-1");
+}
+
+TEST(FailurePolicy, AMissingPodIsLookedForBeforeItIsGivenUp) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.pods.pop_back();
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<ConfirmPod>(plan).size(), 1u);
+  EXPECT_EQ(only<ConfirmPod>(plan)[0].name, "job-worker-1-1");
+  EXPECT_EQ(written(scene, plan).restarts, 0);
+}
+
+TEST(FailurePolicy, ALostPodIsMadeAnewAloneAndTheRoundWaitsForIt) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.pods[1].phase = "Failed";
+  scene.settle();
+  EXPECT_EQ(scene.status().members, "1,2");
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().worldHash, "");
+  EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
+  const auto pods = only<CreatePod>(scene.plan());
+  ASSERT_EQ(pods.size(), 1u);
+  EXPECT_EQ(pods[0].name, "job-worker-1-2");
+  scene.add_pod(1, 2).created_in_round = 1;
+  scene.settle();
+  EXPECT_EQ(scene.status().round, 2);
+  EXPECT_FALSE(scene.status().worldHash.empty());
+  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 2u);
+}
+
+TEST(FailurePolicy, AnExitCodeThatIsNoneIsUnknown) {
+  Scene scene(1);
+  scene.train();
+  scene.seen.pods[0].phase = "Failed";
+  scene.seen.pods[0].exit_code = -7;
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->exitCode, -1);
+}
+
+TEST(FailurePolicy, ALostPodIsNamedByItsNodeBecauseNoRankIsToBlame) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.pods[1].terminating = true;
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<EmitEvent>(plan).size(), 1u);
+  EXPECT_EQ(only<EmitEvent>(plan)[0].message,
+            "the pod of node index 1 on machine-1 failed in round 1: PodDeleted");
+  EXPECT_EQ(written(scene, plan).lastFailure->rank, -1);
+  EXPECT_EQ(written(scene, plan).lastFailure->nodeIndex, 1);
+}
+
+TEST(FailurePolicy, PodsOfOneFailureAreCountedOnceAndNewOnesAgain) {
+  Scene scene(3);
+  scene.train();
+  scene.seen.pods[0].terminating = true;
+  scene.settle();
+  ASSERT_EQ(scene.status().restarts, 1);
+  scene.seen.pods[1].terminating = true;  // of the same round, seen a little later
+  scene.settle();
+  EXPECT_EQ(scene.status().restarts, 1);
+  EXPECT_EQ(scene.status().members, "2,2,1");
+  PodView& second = scene.add_pod(0, 2);  // and one that was made since
+  second.created_in_round = 1;
+  second.phase = "Failed";
+  scene.settle();
+  EXPECT_EQ(scene.status().restarts, 2);
+  EXPECT_EQ(scene.status().members, "3,2,1");
+  EXPECT_EQ(scene.status().lastFailure->attempt, 2);
+}
+
+TEST(FailurePolicy, AClockThatIsAheadOfTheServersGivesNoPodUpAtBirth) {
+  Scene scene(1);
+  scene.seen.job.spec.failure.pendingTimeoutSeconds = 5;
+  scene.settle();
+  PodView& pod = scene.add_pod(0);
+  pod.phase = "Pending";
+  pod.created_at = scene.seen.wall_now - seconds(600);
+  pod.seen_at = scene.now;
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(5));
+  scene.advance(seconds(5));
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 1);
+  scene.seen.pods[0].created_at = scene.seen.wall_now + seconds(1);
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0) << "nor by our own clock alone";
+}
+
+TEST(FailurePolicy, APodOfWhichNobodyKnowsWhenItWasMadeCounts) {
+  Scene scene(1);
+  scene.seen.job.spec.failure.maxRestarts = 3;
+  scene.train();
+  scene.seen.pods[0].terminating = true;
+  scene.settle();
+  for (int64_t restarts = 1; restarts < 3; ++restarts) {
+    ASSERT_EQ(scene.status().restarts, restarts);
+    EXPECT_EQ(scene.status().lastFailure->attempt, restarts);
+    PodView& pod = scene.add_pod(0, restarts + 1);
+    pod.created_in_round.reset();
+    pod.phase = "Failed";
+    scene.settle();
+  }
+  EXPECT_EQ(scene.status().restarts, 3);
+}
+
+TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
+  struct Case {
+    int64_t exit_code;
+    int64_t restarts;
+    const char* reason;  // of Failed; nullptr: it restarts
+  };
+  const Case cases[] = {
+      {1, 1, nullptr},
+      {1, 2, "TooManyRestarts"},
+      {kExitBadConfig, 0, "NotRetryable"},
+      {kExitDataError, 0, "NotRetryable"},
+      {kExitNotFinite, 0, "NotRetryable"},
+      {kExitPortTaken, 0, nullptr},
+      {kExitStorageError, 0, nullptr},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE("exit code " + std::to_string(test.exit_code));
+    Scene scene(2);
+    scene.seen.job.spec.failure.maxRestarts = 2;
+    scene.train();
+    scene.status().restarts = test.restarts;
+    scene.fail_worker(1, test.exit_code, 1);
+    const TrainingJobStatus status = written(scene, scene.plan());
+    if (test.reason == nullptr) {
+      EXPECT_EQ(status.restarts, test.restarts + 1);
+      EXPECT_FALSE(is_true(status, kFailed));
+      continue;
+    }
+    EXPECT_EQ(status.restarts, test.restarts);
+    ASSERT_TRUE(is_true(status, kFailed));
+    EXPECT_EQ(condition(status, kFailed).reason, test.reason);
+    const std::string& message = condition(status, kFailed).message;
+    EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
+    EXPECT_NE(message.find("exit code " + std::to_string(test.exit_code)), std::string::npos);
+    EXPECT_NE(message.find("the end of rank 1"), std::string::npos) << message;
+    EXPECT_EQ(status.lastFailure->action, "Fail");
+    EXPECT_EQ(status.state, "Failed");
+    EXPECT_FALSE(status.completionTime.empty());
+  }
+}
+
+TEST(FailurePolicy, MakesThePodAnewWhoseGpuIsNotThere) {
+  for (const bool has_rule : {false, true}) {
+    Scene scene(2);
+    if (has_rule) {
+      scene.seen.job.spec.failure.rules = {
+          {.exitCodes = {kExitNoDevice}, .action = "RestartInPlace"}};
+    }
+    scene.train();
+    scene.fail_worker(1, kExitNoDevice, 1);
+    const TrainingJobStatus status = written(scene, scene.plan());
+    ASSERT_TRUE(status.lastFailure);
+    EXPECT_EQ(status.lastFailure->action, has_rule ? "RestartInPlace" : "RecreatePod");
+    EXPECT_EQ(status.members, has_rule ? "1,1" : "1,2");
+    EXPECT_NE(status.lastFailure->message.find("the end of rank 1"), std::string::npos);
+    EXPECT_EQ(status.lastFailure->exitCode, kExitNoDevice);
+  }
+}
+
+TEST(FailurePolicy, ASilentAgentsFailureSaysWhatCameOfAskingIt) {
+  Scene scene(1);
+  scene.train();
+  scene.advance(scene.limits.agent_silence);
+  scene.seen.agents["job-worker-0-1-uid"].error = "connecting to 10.0.0.1:9470: timed out";
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(scene.status().lastFailure->message, "connecting to 10.0.0.1:9470: timed out");
+}
+
+TEST(FailurePolicy, APodWhoseAgentRefusesTheTokenStaysAndTheStatusSaysWhatToDo) {
+  Scene scene(2);
+  scene.train();
+  AgentView& view = scene.seen.agents["job-worker-1-1-uid"];
+  view.refuses_token = true;
+  for (int i = 0; i < 10; ++i) {
+    scene.advance(seconds(30));
+    for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+    scene.settle();
+  }
+  EXPECT_EQ(scene.status().members, "1,1");
+  EXPECT_EQ(condition(scene.status(), kReady).reason, "AgentRefusesToken");
+  const std::string& message = condition(scene.status(), kReady).message;
+  EXPECT_NE(message.find(token_secret_name(scene.seen.job.metadata)), std::string::npos) << message;
+  scene.seen.agents["job-worker-1-1-uid"].refuses_token = false;
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kReady));
+}
+
+TEST(FailurePolicy, WhenMostAgentsAreSilentTheControllerSuspectsItselfFirst) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(seconds(40));
+  scene.seen.suspect_self = true;
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + scene.limits.suspicion_look)
+      << "the suspicion may be over long before the patience";
+  scene.advance(seconds(300));
+  EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
+}
+
+TEST(FailurePolicy, AmongVeryManyAgentsEachMayBeSilentForLonger) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.agent_silence = seconds(90);
+  scene.advance(seconds(89));
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(1));
+  scene.seen.suspect_self = true;
+  scene.advance(seconds(270));
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0) << "four times as long";
+  scene.seen.suspect_self = false;
+  EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
+}
+
+TEST(FailurePolicy, AmongVeryManyAgentsARankMayHangWhoseAgentWasNotHeardForLonger) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(seconds(40));
+  scene.fail_worker(0, kExitPeerHung, 10);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  scene.seen.agent_silence = seconds(90);
+  const TrainingJobStatus status = written(scene, scene.plan());
+  ASSERT_TRUE(status.lastFailure);
+  EXPECT_EQ(status.lastFailure->reason, "Hang");
+}
+
+}  // namespace
+}  // namespace lockstep

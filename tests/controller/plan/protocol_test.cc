@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include "controller/plan/conditions.h"
+#include "controller/plan/plan.h"
+#include "tests/controller/support/scene.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::seconds;
+
+// The versions in which assignments are sent to agents that are behind.
+std::vector<int64_t> versions_sent(const Scene& scene) {
+  std::vector<int64_t> versions;
+  for (const PutAssignment& put : only<PutAssignment>(scene.plan())) {
+    versions.push_back(put.assignment->protocol);
+  }
+  return versions;
+}
+
+// Agents have answered in these versions and carry out nothing yet; -1: it hasn't answered.
+Scene answered_in(const std::vector<int64_t>& versions) {
+  Scene scene(static_cast<int64_t>(versions.size()));
+  scene.form();
+  for (size_t i = 0; i < versions.size(); ++i) {
+    if (versions[i] < 0) continue;
+    AgentState& state = scene.add_agent(static_cast<int64_t>(i));
+    state = {.protocol = versions[i], .job_uid = state.job_uid};
+  }
+  return scene;
+}
+
+TEST(ProtocolVersions, AssignmentsAreInOneThatEveryAgentOfTheRoundSpeaks) {
+  EXPECT_EQ(versions_sent(answered_in({2, 2})), (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(versions_sent(answered_in({1, 2})), (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(versions_sent(answered_in({2, -1})), (std::vector<int64_t>{1, 1})) << "not known yet";
+}
+
+TEST(ProtocolVersions, AnAgentOfOneThatIsNotServedKeepsItsPodAndTheStatusSaysWhatToDo) {
+  const std::map<int64_t, std::string> cases = {{kProtocolNewest + 1, "AgentTooNew"},
+                                                {kProtocolOldest - 1, "AgentTooOld"}};
+  for (const auto& [protocol, reason] : cases) {
+    SCOPED_TRACE(protocol);
+    Scene scene(2);
+    scene.train();
+    scene.agent(1) = {.protocol = protocol};
+    scene.settle();
+    for (int i = 0; i < 10; ++i) {
+      scene.advance(seconds(60));
+      for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+      EXPECT_TRUE(scene.plan().actions.empty()) << "said once, and nobody is told anything";
+    }
+    EXPECT_EQ(scene.status().members, "1,1");
+    const Condition& ready = condition(scene.status(), kReady);
+    EXPECT_EQ(ready.reason, reason);
+    const std::string both =
+        "version " + std::to_string(protocol) + " of the protocol, this controller versions 1 to 2";
+    EXPECT_NE(ready.message.find(both), std::string::npos) << ready.message;
+    EXPECT_NE(ready.message.find("suspended and resumed"), std::string::npos) << ready.message;
+  }
+}
+
+TEST(ProtocolVersions, ARoundWaitsForAnAgentOfOneThatIsNotServed) {
+  const Scene scene = answered_in({kProtocolNewest + 1, 2});
+  const auto told = only<PutAssignment>(scene.plan());
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].node_index, 1);
+  EXPECT_EQ(told[0].assignment->protocol, 2);
+}
+
+TEST(ProtocolVersions, AtTheEndAPodWhoseAgentCanNotBeToldIsDeleted) {
+  Scene scene(2);
+  scene.train();
+  for (int64_t i = 0; i < 2; ++i) scene.agent(i).phase = "Completed";
+  scene.settle();
+  ASSERT_TRUE(is_true(scene.status(), kComplete));
+  scene.agent(1) = {.protocol = kProtocolNewest + 1};
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<DeletePod>(plan).size(), 1u);
+  EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-1");
+  ASSERT_EQ(only<PutAssignment>(plan).size(), 1u);
+  EXPECT_EQ(only<PutAssignment>(plan)[0].node_index, 0);
+}
+
+}  // namespace
+}  // namespace lockstep

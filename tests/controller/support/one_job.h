@@ -1,0 +1,102 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/loop/api_client.h"
+#include "controller/loop/controller.h"
+#include "controller/loop/timers.h"
+#include "tests/controller/support/no_agents.h"
+#include "tests/controller/support/scene.h"
+
+namespace lockstep {
+
+// An API server with one job, whose answers are the test's; it makes no pod.
+class OneJob final : public ApiClient {
+ public:
+  explicit OneJob(Timers& timers) : timers_(timers) {
+    TrainingJob job = Scene(1).seen.job;
+    job.status.observedGeneration = 0;
+    document = to_json(job);
+    document["metadata"]["namespace"] = "default";
+    document["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z";
+  }
+
+  void send(ApiRequest request, Done done) override {
+    timers_.after(Duration{0}, [this, request = std::move(request), done = std::move(done)] {
+      done(answer(request));
+    });
+  }
+  std::unique_ptr<WatchHandle> watch(WatchRequest, WatchHandler) override {
+    return std::make_unique<WatchHandle>();
+  }
+
+  // Of the job's conditions; null where there is none.
+  Json condition(const char* type) const {
+    const Json* status = find_member(document, "status");
+    if (status == nullptr) return nullptr;
+    for (const Json& one : status->value("conditions", Json::array())) {
+      if (one["type"] == type) return one;
+    }
+    return nullptr;
+  }
+
+  Json document;
+  ApiReply next_check{.outcome = ApiOutcome::kOk, .body = Json::object()};
+  ApiReply next_pod{.outcome = ApiOutcome::kUnavailable};
+  ApiReply next_status{.outcome = ApiOutcome::kOk};  // kOk: the status is taken
+  std::vector<Json> events;
+  int checked = 0;
+  int made = 0;
+
+ private:
+  ApiReply answer(const ApiRequest& request) {
+    const bool is_pod = request.type.plural == kPods.plural;
+    if (request.verb == ApiVerb::kList) {
+      const Json items = is_pod ? Json::array() : Json::array({document});
+      return {.outcome = ApiOutcome::kOk,
+              .body = {{"metadata", {{"resourceVersion", "9"}}}, {"items", items}}};
+    }
+    if (request.type.plural == kEvents.plural) events.push_back(request.body);
+    if (request.verb == ApiVerb::kReplaceStatus && !next_status.ok()) return next_status;
+    if (request.verb == ApiVerb::kReplaceStatus) {
+      document["status"] = request.body["status"];
+      const std::string version = document["metadata"]["resourceVersion"];
+      document["metadata"]["resourceVersion"] = std::to_string(std::stoi(version) + 1);
+      return {.outcome = ApiOutcome::kOk, .body = document};
+    }
+    if (is_pod && request.query.contains("dryRun")) {
+      ++checked;
+      EXPECT_EQ(request.query.at("dryRun"), "All");
+      return next_check;
+    }
+    if (is_pod) ++made;
+    if (is_pod) return next_pod;
+    return {.outcome = ApiOutcome::kOk, .body = request.body};
+  }
+
+  Timers& timers_;
+};
+
+// The controller with that job.
+struct OneJobTest : ::testing::Test {
+  ManualClock clock;
+  Timers timers{clock};
+  Random random{1};
+  OneJob api{timers};
+  NoAgents agents;
+  Controller controller{api, agents, timers, random, {}, [] {}};
+
+  void pass(Duration time) {
+    for (const TimePoint end = clock.now() + time; clock.now() < end;) {
+      clock.advance(std::chrono::milliseconds(50));
+      timers.run_due();
+    }
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// What a node says about its pods, on a clock that stands still.
+#include <gtest/gtest.h>
+
+#include "local/node/embedded_node_api.h"
+#include "local/node/event_recorder.h"
+#include "tests/local/store/api_fixture.h"
+
+namespace lockstep::local {
+namespace {
+
+constexpr char kEvents[] = "/api/v1/namespaces/default/events";
+
+class EventRecorderTest : public ApiTest {
+ protected:
+  void say(const std::string& uid, const std::string& reason) {
+    events_.normal({"kubelet", "m0"},
+                   {.kind = "Pod", .namespace_ = "default", .name = "p-" + uid, .uid = uid}, reason,
+                   "it is said of " + uid);
+  }
+  // Of each event, how often it was said.
+  std::vector<int64_t> counts() {
+    std::vector<int64_t> counts;
+    const ApiResponse events = get(kEvents);
+    for (const Json& event : events.body["items"]) counts.push_back(event["count"]);
+    return counts;
+  }
+
+  EmbeddedNodeApi node_api_{api_};
+  ApiCaller caller_{node_api_};
+  EventRecorder events_{caller_, clock_, 7, {.remembered_max = 4, .burst = 3}};
+};
+
+TEST_F(EventRecorderTest, WhatIsSaidAgainIsCounted) {
+  say("a", "Started");
+  say("a", "Started");
+  say("b", "Started");
+  EXPECT_EQ(counts(), (std::vector<int64_t>{2, 1}));
+}
+
+TEST_F(EventRecorderTest, HoldsNothingOfAPodThatIsGone) {
+  say("a", "Scheduled");
+  say("a", "Started");
+  say("a1", "Started");
+  events_.forget("a");
+  EXPECT_EQ(events_.remembered(), 1u) << "a1 is another pod";
+  events_.forget("a1");
+  events_.forget("a1");
+  EXPECT_EQ(events_.remembered(), 0u);
+  for (int i = 0; i < 3; ++i) say("a", "Started");
+  EXPECT_EQ(counts(), (std::vector<int64_t>{1, 1, 3, 1})) << "as if nothing had been said before";
+}
+
+TEST_F(EventRecorderTest, RemembersTheNewestOfMany) {
+  for (const char* uid : {"a", "b", "c", "d", "e"}) say(uid, "Started");
+  EXPECT_EQ(events_.remembered(), 4u);
+  events_.forget("b");
+  say("f", "Started");
+  say("e", "Started");
+  EXPECT_EQ(events_.remembered(), 4u);
+  EXPECT_EQ(counts(), (std::vector<int64_t>{1, 1, 1, 1, 2, 1}));
+}
+
+}  // namespace
+}  // namespace lockstep::local
