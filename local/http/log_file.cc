@@ -13,7 +13,7 @@
 namespace lockstep::local {
 namespace {
 
-// Where the last `lines` lines begin, not before `first`; an unfinished line counts as one.
+// Returns where the last `lines` lines begin, at least `first`. An unfinished line counts as one.
 int64_t start_of_tail(int fd, int64_t first, int64_t end, int64_t lines) {
   if (lines == 0) return end;
   std::array<char, 16 << 10> block;
@@ -30,7 +30,7 @@ int64_t start_of_tail(int fd, int64_t first, int64_t end, int64_t lines) {
   return first;
 }
 
-// Where the first line begins that does not begin before `from`.
+// Returns where the first line begins that starts at or after `from`.
 int64_t start_of_line(int fd, int64_t first, int64_t end, int64_t from) {
   if (from <= first) return first;
   std::array<char, 16 << 10> block;
@@ -44,7 +44,7 @@ int64_t start_of_line(int fd, int64_t first, int64_t end, int64_t from) {
   return end;
 }
 
-// As a kubelet writes it: RFC 3339 with nine digits of the second.
+// Formats a time as a kubelet does: RFC 3339 with nine fractional digits.
 std::string time_of_line(int64_t nanoseconds) {
   const WallTime time{Duration(nanoseconds)};
   std::string text = rfc3339(time);
@@ -69,7 +69,7 @@ Result<LogFile> LogFile::open(const std::string& file, const LogFileOptions& opt
   if (fd < 0) return errno_error("[log] " + file, errno);
   const int64_t end = lseek(fd, 0, SEEK_END);
   int64_t first = lseek(fd, 0, SEEK_DATA);
-  if (first < 0) first = errno == ENXIO ? end : 0;  // nothing but a hole, or no notion of holes
+  if (first < 0) first = errno == ENXIO ? end : 0;  // all hole, or holes are unsupported
   int64_t position =
       options.tail_lines ? start_of_tail(fd, first, end, *options.tail_lines) : first;
   if (options.since) {

@@ -12,26 +12,27 @@
 namespace lockstep::local {
 
 struct LogFileOptions {
-  std::optional<int64_t> tail_lines;   // begin with the last so many lines
-  std::optional<WallTime> since;       // of those that began at this time or later
-  std::optional<int64_t> limit_bytes;  // and end after so many bytes, times included
-  bool timestamps = false;             // each line begins with when it came
+  std::optional<int64_t> tail_lines;   // start with this many last lines
+  std::optional<WallTime> since;       // only lines that began at or after this time
+  std::optional<int64_t> limit_bytes;  // stop after this many bytes, timestamps included
+  bool timestamps = false;             // prefix each line with its arrival time
 };
 
-// Reads a file that may still be appended to, from where `kubectl logs` wants to begin. Its start
-// may be a hole, where old output was given up: that is passed over.
+// Reads a log file that may still grow, from where `kubectl logs` wants to begin. Skips a hole at
+// the start of the file, where old output was discarded.
 class LogFile {
  public:
-  // kNotFound, kUnavailable: it, or where times matter the file of its times, can't be opened.
+  // kNotFound or kUnavailable if the log, or the file with its times if they are needed, can't be
+  // opened.
   static Result<LogFile> open(const std::string& file, const LogFileOptions& options);
   ~LogFile();
   LogFile(LogFile&& other) noexcept;
   LogFile& operator=(LogFile&&) = delete;
 
-  // What comes next: at most `bytes_max` of the file, where times are shown only what has one;
-  // empty: there is no more for now.
+  // Reads the next bytes of the file, at most `bytes_max`; returns "" if there is nothing more for
+  // now. With timestamps, returns only bytes whose arrival time is known.
   std::string read(size_t bytes_max);
-  // limit_bytes were read.
+  // True once limit_bytes have been read.
   bool is_over() const { return left_ == 0; }
 
  private:
@@ -42,7 +43,7 @@ class LogFile {
   int fd_;
   int64_t position_;
   int64_t left_;
-  std::optional<LogTimes> times_;  // where they are shown
+  std::optional<LogTimes> times_;  // set if timestamps are shown
   bool begins_line_ = true;
 };
 

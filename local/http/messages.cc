@@ -17,7 +17,7 @@ boost::string_view view(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// A warn-text is a quoted string. Source: RFC 7234, 5.5.
+// The text of a warning is a quoted string. Source: RFC 7234, 5.5.
 std::string warning_value(const std::string& warning) {
   std::string value = "299 - \"";
   for (const char c : warning) {
@@ -86,7 +86,7 @@ bool is_authorized(const HttpParser& parser, const std::string& token) {
   const std::string given = text(parser.get()[http::field::authorization]);
   constexpr std::string_view kScheme = "Bearer ";
   if (!given.starts_with(kScheme)) return false;
-  // Digests are of one length, so that nothing is learned from the time.
+  // Compare digests, which have equal lengths, so that timing reveals nothing about the token.
   return equal_constant_time(hex(sha256(given.substr(kScheme.size()))), hex(sha256(token)));
 }
 

@@ -11,7 +11,7 @@
 
 namespace lockstep::local {
 
-// HTTP messages of the embedded server, to and from those of Api.
+// Converts between HTTP messages of the embedded server and messages of Api.
 
 using HttpParser = boost::beast::http::request_parser<boost::beast::http::string_body>;
 using HttpResponse = boost::beast::http::response<boost::beast::http::string_body>;
@@ -19,12 +19,12 @@ using HttpHead = boost::beast::http::response<boost::beast::http::empty_body>;
 
 HttpResponse make_response(int code, std::string body, std::string_view type, bool keep_alive);
 HttpResponse make_response(ApiResponse answer, bool keep_alive);
-// 200 with a chunked body to come.
+// Returns the head of a 200 response whose body follows in chunks.
 HttpHead make_stream_head(std::string_view type);
 
 ApiRequest to_api_request(const HttpParser& parser);
 std::string target_of(const HttpParser& parser);
-// /healthz, /livez, /readyz: open to everybody.
+// True for /healthz, /livez and /readyz, which need no token.
 bool is_health_path(std::string_view target);
 bool is_authorized(const HttpParser& parser, const std::string& token);
 

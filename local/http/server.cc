@@ -31,10 +31,10 @@ struct ApiServer::Impl {
 
   const ApiServerOptions options;
   asio::ssl::context tls{asio::ssl::context::tls_server};
-  SessionContext context;  // outlives the sessions, which end with `io`
+  SessionContext context;  // outlives the sessions, which `io` destroys
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
-  std::atomic<bool> notified = false;  // a wake-up of the watchers is on its way
+  std::atomic<bool> notified = false;  // a wake-up of the watchers is pending
   uint16_t port = 0;
   std::thread thread;
 };
@@ -60,7 +60,7 @@ asio::awaitable<void> ApiServer::Impl::accept_connections() {
     tcp::socket socket(io);
     co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
     if (error == asio::error::operation_aborted) co_return;
-    if (error) {  // out of descriptors, most likely: let some connections end first
+    if (error) {  // most likely out of file descriptors: let some connections end
       log_warning("a connection could not be accepted", {{"error", error.message()}});
       asio::steady_timer pause(io, std::chrono::milliseconds(100));
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
@@ -74,7 +74,8 @@ asio::awaitable<void> ApiServer::Impl::accept_connections() {
   }
 }
 
-// What the history held goes back to the system, so that a load leaves no trace in our size.
+// Returns the memory of compacted history to the system, so that the process shrinks again after
+// load.
 asio::awaitable<void> ApiServer::Impl::compact_history() {
   asio::steady_timer pause(io);
   error_code ignored;

@@ -17,34 +17,36 @@ struct ApiServerOptions {
   std::string address = "127.0.0.1";
   uint16_t port = 0;  // 0: the system chooses
   std::string token;  // every request but /healthz, /livez and /readyz needs it
-  // HTTPS with it; else plain HTTP. kubectl sends a token to nobody but HTTPS servers.
+  // Serves HTTPS if set, else plain HTTP. kubectl sends its token to HTTPS servers only.
   std::optional<CertificatePem> certificate = std::nullopt;
   size_t body_bytes_max = 3u << 20;
   size_t header_bytes_max = 16u << 10;
-  size_t connections_max = 512;  // more are closed at once, without an answer
-  size_t watchers_max = 256;     // of them watches and logs that are followed
-  // What a connection's kernel buffer may hold: who does not read is noticed by then.
+  size_t connections_max = 512;  // more are closed immediately, without a response
+  size_t watchers_max = 256;     // streams (watches, logs) above which a watch gets a 429
+  // Size of a connection's kernel send buffer. A client that does not read is noticed once it is
+  // full.
   int send_buffer_bytes = 256 << 10;
-  const PodLogs* logs = nullptr;  // outlives the server; null: `log` finds none
-  // A request must be whole within this time, a response or a watch event be taken within it.
+  const PodLogs* logs = nullptr;  // outlives the server; null: every `log` request fails
+  // Limit for receiving a whole request, and for the client to accept a response or a watch event.
   Duration io_timeout = std::chrono::seconds(30);
-  Duration idle_timeout = std::chrono::seconds(300);  // between requests of one connection
+  Duration idle_timeout = std::chrono::seconds(300);  // between requests on one connection
   Duration bookmark_interval = std::chrono::seconds(60);
-  Duration compact_interval = std::chrono::seconds(5);  // Api::compact
+  Duration compact_interval = std::chrono::seconds(5);  // how often Api::compact runs
 };
 
-// HTTP/1.1, over TLS or not, in front of an Api: one thread of its own, bounded in headers, bodies,
-// connections and time. Watches are chunked; one that doesn't take its events in time is cut off.
+// An HTTP/1.1 server, with or without TLS, in front of an Api. Runs in its own thread. Limits
+// headers, bodies, connections and time. Watches are chunked; a client that does not accept its
+// events in time is disconnected.
 class ApiServer {
  public:
-  // Listens when it returns. `api` outlives the server. kUnavailable: the address can't
-  // be had; kInvalid: the certificate can't be read.
+  // Listens when it returns. `api` must outlive the server. kUnavailable: the address can't be
+  // bound; kInvalid: the certificate can't be used.
   static Result<std::unique_ptr<ApiServer>> start(Api& api, const ApiServerOptions& options);
   // Closes every connection and joins the thread.
   ~ApiServer();
 
   uint16_t port() const;
-  // "http://127.0.0.1:41234", "https://..."
+  // Returns "http://127.0.0.1:41234", "https://...".
   std::string url() const;
 
  private:

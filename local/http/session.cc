@@ -30,7 +30,7 @@ auto into(error_code& error) {
   return asio::redirect_error(asio::use_awaitable, error);
 }
 
-// `Stream`: beast::tcp_stream, or TLS over it.
+// Serves one connection. `Stream` is beast::tcp_stream, or TLS over it.
 template <class Stream>
 class Session {
  public:
@@ -59,7 +59,7 @@ class Session {
     co_return !error;
   }
 
-  // TLS tells an end from a connection that was cut.
+  // Lets a TLS client tell an orderly end from a broken connection.
   asio::awaitable<void> say_goodbye() {
     if constexpr (kIsTls) {
       error_code ignored;
@@ -69,7 +69,7 @@ class Session {
     co_return;
   }
 
-  // One request and its response; false ends the connection.
+  // Serves one request. Returns false if the connection must end.
   asio::awaitable<bool> serve_one() {
     HttpParser parser;
     parser.header_limit(static_cast<uint32_t>(context_.options.header_bytes_max));
@@ -100,7 +100,7 @@ class Session {
     co_return co_await answer(context_.api.handle(request), keep_alive);
   }
 
-  // Between requests a client may be silent for long, within one it may not.
+  // Between requests a client may be silent for long; within a request it may not.
   asio::awaitable<bool> wait_for_request() {
     if (buffer_.size() > 0) co_return true;
     tcp().expires_after(context_.options.idle_timeout);
@@ -110,7 +110,7 @@ class Session {
     co_return !error && bytes > 0;
   }
 
-  // What came is not a request that will be served: say so where HTTP has a word for it.
+  // Answers input that can't be served with the HTTP status for it, if there is one. Returns false.
   asio::awaitable<bool> refuse(error_code error) {
     ApiResponse answer;
     if (error == http::error::body_limit) {
@@ -147,7 +147,7 @@ class Session {
     co_return !error;
   }
 
-  // The head of a stream, whose chunks follow.
+  // Sends the head of a response whose body follows in chunks.
   asio::awaitable<bool> begin_stream(std::string_view type) {
     HttpHead head = make_stream_head(type);
     http::response_serializer<http::empty_body> serializer(head);
@@ -176,7 +176,7 @@ class Session {
     co_return co_await end_stream();
   }
 
-  // True: the watch came to its end; false: the connection did.
+  // Returns true if the watch ended, false if the connection or the server did.
   asio::awaitable<bool> stream_events(Watch& watch) {
     using std::chrono::steady_clock;
     auto end = steady_clock::now() + std::chrono::seconds(watch.timeout_seconds);
@@ -222,12 +222,12 @@ class Session {
                                 .timestamps = log.timestamps});
   }
 
-  // True: all of it was sent; false: the connection ended.
+  // Returns true if the whole log was sent, false if the connection or the server ended.
   asio::awaitable<bool> stream_log(const LogRequest& log, LogFile& file) {
     Waker waker(context_, tcp());
     while (!waker.closed() && !context_.stopping) {
       waker.arm();
-      // Asked before the file is read: nothing is appended once it runs no more.
+      // Check before reading the file: once the container has stopped, nothing more is appended.
       const bool more = log.follow && context_.api.is_running(log);
       for (std::string text = file.read(kLogChunkBytes); !text.empty() && !waker.closed();
            text = file.read(kLogChunkBytes)) {
@@ -255,7 +255,7 @@ namespace {
 
 template <class Stream>
 asio::awaitable<void> serve(SessionContext& context, Stream stream) {
-  // However the session ends.
+  // Counts the connection, however the session ends.
   struct Counted {
     explicit Counted(SessionContext& context) : context(context) { ++context.connections; }
     ~Counted() { --context.connections; }

@@ -14,19 +14,19 @@
 
 namespace lockstep::local {
 
-// What the sessions of one server share; all of it belongs to the server's thread.
+// State shared by the sessions of one server. Only the server's thread uses it.
 struct SessionContext {
   Api& api;
   const ApiServerOptions& options;
   boost::asio::ssl::context* tls = nullptr;  // null: plain HTTP
   size_t connections = 0;
-  std::set<boost::asio::steady_timer*> watchers;  // each wakes a watch that waits for changes
+  std::set<boost::asio::steady_timer*> watchers;  // each wakes a stream that waits for changes
   bool stopping = false;
 
   void wake_watchers();
 };
 
-// Serves one connection until it ends; exceptions stay inside.
+// Serves one connection until it ends. An exception ends only this connection.
 boost::asio::awaitable<void> serve_connection(SessionContext& context,
                                               boost::beast::tcp_stream stream);
 

@@ -11,23 +11,24 @@
 
 namespace lockstep::local {
 
-// When a watch has something to do although nothing happens: at its end, or, if its client asked
-// for bookmarks, at the next one.
+// Returns when a watch must wake even if nothing changes: at its end or, if its client asked for
+// bookmarks, at the next bookmark.
 inline TimePoint wake_time(TimePoint end, TimePoint next_bookmark, bool bookmarks) {
   return bookmarks ? std::min(end, next_bookmark) : end;
 }
 
-// Wakes a session that streams when something changes in the Api, or its client has gone.
+// Wakes a streaming session when something changes in the Api or its client disconnects.
 class Waker {
  public:
-  // Both outlive it. From here on the client has nothing to say: what it sends is its end.
+  // `context` and `stream` outlive the Waker. The client must not send any more: whatever arrives
+  // counts as the end of the connection.
   Waker(SessionContext& context, boost::beast::tcp_stream& stream);
   ~Waker();
   Waker(const Waker&) = delete;
   Waker& operator=(const Waker&) = delete;
 
   bool closed() const { return shared_->closed; }
-  // From here on a wake-up is not lost, even if it comes before wait_until.
+  // Wake-ups after arm() are not lost, even if they come before wait_until().
   void arm() { shared_->timer.expires_at(TimePoint::max()); }
   boost::asio::awaitable<void> wait_until(TimePoint until);
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kBeforeFirstApply = "before-first-apply";
 constexpr const char* kManagedFields = "managedFields";
-// Who upgrades objects of `kubectl apply` to server-side apply, and where that kept its intent.
+// kubectl moves objects from client-side to server-side apply. Client-side `kubectl apply` keeps
+// its last intent in this annotation.
 constexpr const char* kKubectl = "kubectl";
 constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -28,11 +29,12 @@ Managers stored_managers(const Json* object) {
   return entries == nullptr ? Managers() : Managers::stored(*entries);
 }
 
-// What an update goes on with: the live entries, or what the client made of them.
+// Returns the managers that an update starts from: those of the live object, or the client's edit
+// of them.
 Managers managers_to_go_on_with(const Json* live, Json& object, const FieldWriter& writer) {
   const Json* known = live == nullptr ? nullptr : managed_fields_of(*live);
   const Json* sent = managed_fields_of(object);
-  // Most objects come with the entries that they were read with: those need no copy.
+  // Most clients send the entries back as they read them: move those instead of copying.
   if (sent != nullptr && known != nullptr && *sent == *known)
     return Managers::stored(std::move(object["metadata"][kManagedFields]));
   if (sent != nullptr && writer.subresource.empty()) {
@@ -54,8 +56,7 @@ void set_managed_fields(Json& object, Managers managers) {
   }
 }
 
-// Objects of the kinds that a server has built in begin with empty parts, as Go's structs do;
-// custom ones with nothing.
+// Built-in kinds start with empty parts, as Go structs do; custom kinds start with nothing.
 Json empty_object(const FieldWriter& writer) {
   const size_t slash = writer.api_version.find('/');
   const std::string group = slash == std::string::npos ? "" : writer.api_version.substr(0, slash);
@@ -65,7 +66,7 @@ Json empty_object(const FieldWriter& writer) {
   return object;
 }
 
-// What the writer changed is none of the others' any more; what is gone is nobody's.
+// Takes changed fields from the other managers, and removed fields from all managers.
 void take_from_others(Managers& managers, const ManagerIdentity& self,
                       const FieldChanges& changes) {
   for (ManagedEntry& entry : managers.entries()) {
@@ -132,8 +133,8 @@ const Json* annotation(const Json& object, const char* name) {
   return annotations == nullptr ? nullptr : find_member(*annotations, name);
 }
 
-// Fields that `kubectl apply` set and that are still as it set them: kubectl may take them over by
-// server-side apply without force.
+// Returns the fields that client-side `kubectl apply` set and that did not change since. kubectl
+// may take them over with server-side apply without force.
 Json fields_of_last_applied(const Shape& shape, const Json& live) {
   const Json* text = annotation(live, kLastApplied);
   if (text == nullptr || !text->is_string()) return Json::object();
@@ -173,7 +174,7 @@ std::optional<PatchError> check_intent(const Shape& shape, const Json& intent,
   return PatchError{500, std::move(message)};
 }
 
-// What the others own, and what the writer's new intent asks for.
+// Returns the fields that other managers own, plus those of the writer's new intent.
 Json fields_to_keep(Managers& managers, const ManagerIdentity& self, const Json& wanted) {
   Json kept = wanted;
   for (const ManagedEntry& entry : managers.entries()) {
@@ -182,7 +183,7 @@ Json fields_to_keep(Managers& managers, const ManagerIdentity& self, const Json&
   return kept;
 }
 
-// What `kubectl apply` remembers of an object stays that of its last intent.
+// Updates the annotation of client-side `kubectl apply`, if there is one, to the last intent.
 void keep_last_applied(Json& merged, const Json& intent) {
   const Json* text = annotation(merged, kLastApplied);
   if (text == nullptr || *text == "") return;
@@ -234,7 +235,7 @@ ApplyResult apply_intent(const SchemaNode& schema, const Json* live, const Json&
   Json merged = live == nullptr ? intent : merge_intent(shape, *live, intent);
   if (const ManagedEntry* last = managers.find(self)) {
     remove_fields(shape, merged, last->fields(), fields_to_keep(managers, self, wanted));
-    // What the intent wants empty went with its last part.
+    // remove_fields also removed containers that became empty: restore those that the intent has.
     merged = merge_intent(shape, merged, intent);
   }
 
@@ -259,7 +260,7 @@ ApplyResult apply_intent(const SchemaNode& schema, const Json* live, const Json&
 void record_update(const SchemaNode& schema, const Json* live, Json& object,
                    const FieldWriter& writer) {
   Managers managers = managers_to_go_on_with(live, object, writer);
-  // Nobody's fields are recorded: they stay so until the next apply.
+  // An existing object without managers stays without them until the next apply.
   if (live == nullptr || !managers.empty()) {
     const Shape shape = Shape::of_object(schema);
     const FieldChanges changes =

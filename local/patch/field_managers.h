@@ -11,45 +11,50 @@
 
 namespace lockstep::local {
 
-// metadata.managedFields and server-side apply: which manager wants which field. Never owned by
-// anyone: apiVersion, kind, and of metadata the name, the namespace and what the server sets.
-// `schema` is that of the kind, without its metadata, which is known here. Objects came out of
-// parse_json, whose bounds hold for them; none of the functions throws.
+// metadata.managedFields and server-side apply: which manager owns which field. Nobody owns
+// apiVersion, kind, or the name, namespace and server-set fields of metadata. `schema` is the
+// kind's schema; it does not describe metadata, whose schema is built in. Objects must come from
+// parse_json, which bounds them. None of the functions throws.
 // Source: Kubernetes, "Server-Side Apply"; sigs.k8s.io/structured-merge-diff for the meaning of
 // sets of fields.
 
-// Who writes, and through which door.
+// The writer of an object, and the request it writes with.
 struct FieldWriter {
   std::string manager;      // fieldManager of the request, else the first word of its User-Agent
-  std::string api_version;  // of the request's type
+  std::string api_version;  // of the object in the request
   std::string subresource;  // "", status, scale
   WallTime now;
 };
 
 struct ApplyConflict {
-  std::string manager;  // that owns the field
+  std::string manager;  // the field's owner
   std::string field;    // ".spec.nodes", as kubectl prints it
   std::string message;  // `conflict with "kubectl-client-side-apply" using lockstep.dev/v1alpha1`
 };
 
-// The message of the 409 that conflicts end in.
+// Returns the message of the 409 response for these conflicts.
 std::string conflict_message(const std::vector<ApplyConflict>& conflicts);
 
-// Server-side apply of `intent` by `writer` on `live` (null: there is none yet): the new object,
-// with managedFields; or the conflicts, unless `force` takes the fields over; or why the intent is
-// none (managedFields in it, another version, a field that the schema does not know, a list
-// without its keys). What the manager applied before and leaves out now is removed unless another
-// one applies it too. An apply that changes nothing returns `live` as it was. An object that
-// nobody's fields were recorded of belongs to `before-first-apply` from then on.
+// Applies `intent` to `live` (null: the object does not exist yet) for `writer`. Returns one of
+// - the new object, with managedFields;
+// - the conflicts, unless `force` takes the fields over;
+// - the error in the intent: it has managedFields, another version, a field that the schema does
+//   not know, or a list element without its keys.
+//
+// Fields that the manager applied before and now leaves out are removed, unless another manager
+// owns them too. An apply that changes nothing returns `live` unchanged. If `live` has no recorded
+// managers, its fields belong to `before-first-apply` from then on.
 using ApplyResult = std::variant<Json, std::vector<ApplyConflict>, PatchError>;
 ApplyResult apply_intent(const SchemaNode& schema, const Json* live, const Json& intent,
                          const FieldWriter& writer, bool force);
 
-// After any other write: `object` is what will be stored instead of `live` (null: it is new).
-// Fields that the writer changed are its own from now on, and nobody else's; fields that are gone
-// are nobody's. Sets metadata.managedFields of `object` (operation Update). What a client sent
-// there replaces what was recorded if it is well-formed and no subresource is written; an empty
-// list, or one empty entry, ends the recording until the next apply; all else counts for nothing.
+// Records any other write: `object` will be stored instead of `live` (null: it is new). The writer
+// becomes the only owner of the fields it changed; removed fields lose their owners. Sets
+// metadata.managedFields of `object` (operation Update). managedFields from the client count only
+// if the write is not to a subresource:
+// - a well-formed list replaces the recorded one;
+// - an empty list, or one empty entry, stops the recording until the next apply;
+// - anything else is ignored.
 void record_update(const SchemaNode& schema, const Json* live, Json& object,
                    const FieldWriter& writer);
 

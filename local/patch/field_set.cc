@@ -5,7 +5,7 @@
 namespace lockstep::local {
 namespace {
 
-// `[name="a",port=80]`
+// Returns `[name="a",port=80]`.
 std::string keys_text(std::string_view keys) {
   const Result<Json> parsed = parse_json(keys);
   if (!parsed.ok()) return std::string(keys);
@@ -29,7 +29,7 @@ std::string element_text(const std::string& key) {
   }
 }
 
-// The fields of one level come before those below them.
+// Lists the fields of one level before those below them.
 void append_paths(const Json& set, const std::string& prefix, std::vector<std::string>& paths) {
   for (const auto& [key, node] : set.items()) {
     if (key != kSelf && is_member(node)) paths.push_back(prefix + element_text(key));
@@ -39,7 +39,7 @@ void append_paths(const Json& set, const std::string& prefix, std::vector<std::s
   }
 }
 
-// The key as we would write it.
+// Returns the key in the form that we write.
 Result<std::string> read_key(const std::string& key) {
   const Error wrong = invalid("\"" + key + "\" is not the key of a set of fields");
   if (key.size() < 2 || key[1] != ':') return wrong;

@@ -9,7 +9,7 @@ namespace lockstep::local {
 namespace {
 
 constexpr size_t kProblemsMax = 10;
-constexpr size_t kShownMax = 100;  // of a value of the wrong type
+constexpr size_t kShownMax = 100;  // characters shown of a value of the wrong type
 
 const Json::object_t& members_of(const Json& object) {
   return object.get_ref<const Json::object_t&>();
@@ -23,12 +23,12 @@ void attach(Json& set, const std::string& key, Json node) {
   if (!node.is_null()) set[key] = std::move(node);
 }
 
-// A node of a set; null where it and all below it are not in the set.
+// Returns a node of a set; null if neither it nor anything below it is in the set.
 Json node_of(Json children, bool member) {
   return settle(children, member) ? children : Json();
 }
 
-// All parts of a granular value, each of them in the set.
+// Returns the set of all parts of a granular value.
 Json all_parts(const Shape& shape, const Json& value);
 
 Json whole(const Shape& shape, const Json& value) {
@@ -55,7 +55,7 @@ Json all_parts(const Shape& shape, const Json& value) {
   return set;
 }
 
-// Changes of one value: nodes of sets, null where nothing of that sort happened.
+// The changes of one value as nodes of sets; a node is null if there is no such change.
 struct NodeChanges {
   Json added, modified, removed;
 };
@@ -66,7 +66,7 @@ void attach(NodeChanges& changes, const std::string& key, NodeChanges below) {
   attach(changes.removed, key, std::move(below.removed));
 }
 
-// Of values that differ.
+// The values must differ.
 NodeChanges compare_values(const Shape& shape, const Json& before, const Json& after);
 
 NodeChanges compare_objects(const Shape& shape, const Json& before, const Json& after) {
@@ -94,7 +94,7 @@ NodeChanges compare_objects(const Shape& shape, const Json& before, const Json& 
   return changes;
 }
 
-// One value by another of another form.
+// Returns the changes for values that can't be compared part by part.
 NodeChanges replaced(const Shape& shape, const Json& before, const Json& after) {
   NodeChanges changes;
   changes.modified = Json::object();
@@ -134,7 +134,8 @@ Json set_of(Json node) {
   return node.is_null() ? Json::object() : std::move(node);
 }
 
-// A node; null where the intent asks for nothing. `member`: even if it has no parts.
+// Returns a node; null if the intent sets nothing here. `member` puts the node itself into the set,
+// even if it has no parts.
 Json intended_node(const Shape& shape, const Json& value, bool member) {
   if (!shape.is_granular(value)) return Json::object();
   Json set = Json::object();
@@ -215,8 +216,8 @@ Json merge_objects(const Shape& shape, const Json& live, const Json& intent) {
   return merged;
 }
 
-// Walks both orders at once. `next` is the element of both that the intent names next: up to it,
-// elements that only the live list has come first.
+// Walks both orders in parallel. `next` is the intent's next element that is also in the live list.
+// Elements that are only in the live list come before it.
 Json merge_lists(const Shape& shape, const ElementIndex& live, const ElementIndex& intent) {
   const Shape item = shape.item();
   Json merged = Json::array();
@@ -241,9 +242,9 @@ Json merge_lists(const Shape& shape, const ElementIndex& live, const ElementInde
   return merged;
 }
 
-// The part of a container; false: nothing is left of it. A field that the schema names stays for
-// the sake of what others own below it; an entry of a map or an element stays if they own it
-// itself.
+// Removes fields from one part of a container. Returns false if nothing is left of it. A field that
+// the schema names stays if `kept` has it or anything below it. A map entry or a list element stays
+// only if `kept` has the entry or element itself.
 bool keep_part(const Shape& shape, bool named, Json& value, const Json& last, const Json* kept) {
   const bool owned = kept != nullptr && (named || is_member(*kept));
   if (!owned && is_member(last)) return false;
@@ -274,7 +275,7 @@ std::vector<std::string> intent_problems(const Shape& shape, const Json& intent)
 
 Json merge_intent(const Shape& shape, const Json& live, const Json& intent) {
   const bool parts = shape.is_granular(live) && !live.empty();
-  // A null leaves what an object or a list has.
+  // Null keeps the parts that the object or list has.
   if (parts && intent.is_null()) return live;
   if (!parts || !shape.is_granular(intent)) return intent;
   if (live.is_object() && intent.is_object()) return merge_objects(shape, live, intent);

@@ -8,8 +8,8 @@
 
 namespace lockstep::local {
 
-// What server-side apply does along two objects at once. Sets of fields are those of field_set.h;
-// fields that nobody owns are in none of them.
+// Server-side apply walks two objects in parallel. Sets of fields are those of field_set.h; they
+// never contain fields that nobody owns.
 
 struct FieldChanges {
   Json added = Json::object();
@@ -18,23 +18,24 @@ struct FieldChanges {
 
   bool empty() const { return added.empty() && modified.empty() && removed.empty(); }
 };
-// From `before` to `after`; what is added or removed as a whole is in its set with all of its
-// parts.
+// Returns the changes from `before` to `after`. A value that is added or removed as a whole is in
+// its set with all its parts.
 FieldChanges compare_fields(const Shape& shape, const Json& before, const Json& after);
 
-// What an intent asks for: its leaves, the entries of its maps, the elements of its lists.
+// Returns the fields that an intent sets: its leaves, map entries and list elements.
 Json intended_fields(const Shape& shape, const Json& intent);
 
-// Why a server can't apply it, by path: `.spec.nodez: field not declared in schema`. At most ten.
+// Returns the reasons why the intent can't be applied, by path, at most ten:
+// `.spec.nodez: field not declared in schema`.
 std::vector<std::string> intent_problems(const Shape& shape, const Json& intent);
 
-// `live` with all that the intent says: members and elements merge one by one, leaves are
-// replaced. Elements come in the order of the intent, those that it does not name stay where they
-// were among their neighbours. The intent has no problems.
+// Returns `live` merged with the intent: members and list elements merge one by one, leaves are
+// replaced. Elements follow the order of the intent; those it does not name keep their place among
+// their neighbours. The intent must have no problems.
 Json merge_intent(const Shape& shape, const Json& live, const Json& intent);
 
-// Removes what is in `last`, with all below it, unless `kept` has it or something below it; and
-// objects and lists that lose their last part by that, unless `kept` has them.
+// Removes the fields in `last` and everything below them, unless `kept` has them or something below
+// them. Also removes objects and lists that become empty, unless `kept` has them.
 void remove_fields(const Shape& shape, Json& value, const Json& last, const Json& kept);
 
 }  // namespace lockstep::local

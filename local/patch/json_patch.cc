@@ -9,7 +9,8 @@
 namespace lockstep::local {
 namespace {
 
-// Elements moved and values walked; what keeps ten thousand operations on a long list short.
+// Limit on elements moved and values walked. It bounds the time of ten thousand operations on a
+// long list.
 constexpr size_t kWorkMax = 20'000'000;
 
 using Failure = std::optional<PatchError>;
@@ -18,7 +19,7 @@ PatchError refused(std::string message) {
   return {422, std::move(message)};
 }
 
-// RFC 6901; nullopt: not a pointer below the root.
+// Parses a JSON pointer (RFC 6901). nullopt if the text is not a pointer below the root.
 std::optional<std::vector<std::string>> parse_pointer(std::string_view text) {
   if (text.empty() || text[0] != '/') return std::nullopt;
   std::vector<std::string> tokens(1);
@@ -37,10 +38,10 @@ std::optional<std::vector<std::string>> parse_pointer(std::string_view text) {
 
 struct Index {
   size_t value = 0;
-  std::string error;  // "": it is one
+  std::string error;  // "" if the index is valid
 };
 
-// Of an element that is below `end`.
+// Parses an array index, which must be below `end`.
 Index parse_index(const std::string& token, size_t end) {
   size_t index = 0;
   const char* last = token.data() + token.size();
@@ -62,7 +63,7 @@ class JsonPatcher {
   Json take() { return std::move(document_); }
 
  private:
-  // Where an operation takes place: a member of a container that is there.
+  // The target of an operation: a member, present or not, of an existing container.
   struct Place {
     std::string path;
     Json* container = nullptr;
@@ -72,7 +73,7 @@ class JsonPatcher {
 
   std::variant<Place, PatchError> find(const Json& operation, const char* member,
                                        const std::string& missing);
-  // The value there; null where there is none, with the reason in `why`.
+  // Returns the value; null if there is none, with the reason in `why`.
   Json* read(const Place& place, std::string& why);
   Failure put(const Place& place, Json value, size_t known_depth = SIZE_MAX);
   Failure erase(const Place& place);
@@ -98,7 +99,7 @@ const Json& value_of(const Json& operation) {
   return value == nullptr ? kNull : *value;
 }
 
-// The rule by which strings become places: `member` is path or from.
+// Resolves a pointer to a place. `member` is the operation's field that holds it: path or from.
 std::variant<JsonPatcher::Place, PatchError> JsonPatcher::find(const Json& operation,
                                                                const char* member,
                                                                const std::string& missing) {
@@ -206,7 +207,7 @@ Failure JsonPatcher::replace(const Json& operation) {
     return refused("replace operation does not apply: doc is missing key: " + place.path +
                    ": missing value");
   }
-  // As a member of an object that is sure to be there, whatever the container is.
+  // Put the value into a holder first: put() would insert into an array instead of replacing.
   Json holder = {{"value", nullptr}};
   Place there{place.path, &holder, "value", place.depth};
   if (auto error = put(there, value_of(operation))) return error;
@@ -228,7 +229,7 @@ Failure JsonPatcher::move(const Json& operation) {
       find(operation, "path", "move operation does not apply: doc is missing destination path: ");
   if (auto* error = std::get_if<PatchError>(&to)) return *error;
   Place& target = std::get<Place>(to);
-  // It fitted where it was, so it fits anywhere that is not deeper.
+  // The value fitted at its old depth, so only a deeper target needs a check.
   const size_t known_depth = target.depth <= depth_before ? 0 : SIZE_MAX;
   return put(target, std::move(value), known_depth);
 }

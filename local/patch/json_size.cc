@@ -99,7 +99,7 @@ std::string go_text(const Json& value, size_t length_max) {
   std::string text;
   append_go_text(value, length_max, text);
   if (text.size() <= length_max) return text;
-  // Not in the middle of a character.
+  // Do not cut inside a UTF-8 character.
   while (length_max > 0 && (static_cast<unsigned char>(text[length_max]) & 0xC0) == 0x80)
     --length_max;
   return text.substr(0, length_max) + "...";

@@ -49,7 +49,7 @@ Result<ManagedEntry> read_entry(const Json& entry) {
   return read;
 }
 
-// Appliers first, then the oldest. Times are texts of one form and one zone.
+// Sorts appliers first, then by age. Times compare as text: they share one format and time zone.
 bool comes_before(const ManagedEntry& a, const ManagedEntry& b) {
   const auto rank = [](const ManagedEntry& entry) {
     return std::tuple<bool, const std::string&, const std::string&, const std::string&,
@@ -88,7 +88,7 @@ Managers Managers::stored(Json entries) {
 Result<Managers> Managers::read(const Json& entries) {
   if (!entries.is_array()) return invalid("managedFields is a list");
   Managers managers;
-  // By identity: a list from outside may be long.
+  // Index entries by identity: a list from a client may be long.
   std::map<std::tuple<bool, std::string, std::string, std::string>, size_t> known;
   for (const Json& json : entries) {
     TRY_ASSIGN(ManagedEntry entry, read_entry(json));
@@ -97,7 +97,7 @@ Result<Managers> Managers::read(const Json& entries) {
         std::tuple(identity.applied, identity.manager, identity.applied ? "" : identity.api_version,
                    identity.subresource),
         managers.entries_.size());
-    // The last one of an identity counts.
+    // The last entry of an identity wins.
     if (is_new) {
       managers.entries_.push_back(std::move(entry));
     } else {
@@ -131,7 +131,8 @@ void Managers::fold_updates() {
                    [](const ManagedEntry& entry) { return !entry.is_applied(); });
   size_t updates = static_cast<size_t>(entries_.end() - first_update);
   if (updates <= kUpdatesMax) return;
-  // Entries of one version are folded into what was folded before, else the oldest of that version.
+  // Fold entries into ancient-changes of the same version or, if there is none, into the oldest
+  // entry of that version.
   std::map<std::string, size_t> oldest;
   for (size_t i = entries_.size() - updates; i < entries_.size(); ++i) {
     if (entries_[i].text("manager") == kAncient && entries_[i].text("subresource").empty())

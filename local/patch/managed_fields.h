@@ -9,19 +9,19 @@
 
 namespace lockstep::local {
 
-// One entry of metadata.managedFields, as it is stored; `fields` refers to its set (field_set.h).
+// One entry of metadata.managedFields, as stored. `fields` refers to its field set (field_set.h).
 struct ManagedEntry {
   Json json;
 
   const Json& fields() const { return json["fieldsV1"]; }
   Json& fields() { return json["fieldsV1"]; }
-  // "" where there is none.
+  // Returns "" if the member is missing.
   const std::string& text(const char* member) const;
   bool is_applied() const { return text("operation") == "Apply"; }
 };
 
-// Who an entry is of. Two entries of one identity become one; an applier is the same whatever
-// version it applies.
+// Identifies the manager of an entry. An object has one entry per identity. An applier keeps its
+// identity when it applies another version.
 struct ManagerIdentity {
   std::string manager;
   bool applied = false;
@@ -35,23 +35,24 @@ struct ManagerIdentity {
 // Source: k8s.io/apimachinery, pkg/util/managedfields.
 class Managers {
  public:
-  // Above these the oldest entries of updates become one, of a manager called ancient-changes.
+  // With more update entries, the oldest ones of a version are folded into one of ancient-changes.
   static constexpr size_t kUpdatesMax = 10;
 
   Managers() = default;
-  // Of entries that this server has written.
+  // Makes managers from entries that this server wrote.
   static Managers stored(Json entries);
-  // Of entries from outside, made as this server writes them. kInvalid: they are not well-formed.
+  // Checks and normalizes entries from a client. kInvalid if they are not well-formed.
   static Result<Managers> read(const Json& entries);
 
   bool empty() const { return entries_.empty(); }
   std::vector<ManagedEntry>& entries() { return entries_; }
   ManagedEntry* find(const ManagerIdentity& identity);
-  // The entry, made if there is none, with the time of a change. Valid until the next call.
+  // Returns the entry, adding it if needed, after setting its version and time. Valid until the
+  // next call.
   ManagedEntry& touch(const ManagerIdentity& identity, WallTime now);
 
-  // Drops entries without fields, folds the oldest updates, and sorts. An empty list where nobody
-  // has a field.
+  // Drops entries without fields, folds the oldest updates, sorts, and returns the entries. The
+  // list is empty if nobody owns a field.
   Json take();
 
  private:

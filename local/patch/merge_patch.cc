@@ -4,7 +4,7 @@
 namespace lockstep::local {
 
 PatchResult apply_merge_patch(const Json& object, const Json& patch, const PatchLimits& limits) {
-  // An object of the API can't become anything else.
+  // The result must still be an object.
   if (!patch.is_object()) return PatchError{400, "Invalid JSON Patch"};
   Json result = object;
   result.merge_patch(patch);

@@ -11,29 +11,31 @@
 
 namespace lockstep::local {
 
-// What a value is to merges by field: its schema, if there is one, and whether it is the root of an
-// object, whose metadata no schema describes. Where there is no schema, objects merge by member and
-// lists are replaced. The schema outlives it.
+// Describes a value to merges by field: its schema, if any, and whether it is the root of an
+// object, whose metadata no schema describes. Without a schema, objects merge by member and lists
+// are replaced. The schema must outlive the Shape.
 class Shape {
  public:
   static Shape of_object(const SchemaNode& schema) { return Shape(&schema, true); }
 
   Shape member(const std::string& name) const;
   Shape item() const;
-  // A member that the schema names, as against an entry of a map.
+  // True if the schema names the member, so that it is not a map entry.
   bool names(const std::string& name) const;
-  // False: the schema has no place for it.
+  // False if the schema does not allow the member.
   bool knows(const std::string& name) const;
-  // The type that the schema wants where `value` is of another, in the words of a server; else "".
+  // Returns the type that the schema requires, in a server's wording, if `value` has another one;
+  // else "".
   std::string mismatch(const Json& value) const;
-  // What nobody owns.
+  // True for fields that no manager owns.
   bool is_server_owned(const std::string& name) const;
 
-  // Objects and lists whose parts are owned and merged one by one; all else is one field.
+  // True for objects and lists whose parts are owned and merged one by one. Any other value is one
+  // field.
   bool is_granular(const Json& value) const;
 
-  // `k:{"name":"a"}` or `v:"a"`; for elements of a granular list. kInvalid: a key is missing, the
-  // element is not of the sort that the list holds.
+  // Returns the key of an element of a granular list: `k:{"name":"a"}` or `v:"a"`. kInvalid: a key
+  // is missing, or the element has the wrong type for the list.
   Result<std::string> element_key(const Json& element) const;
 
  private:
@@ -45,8 +47,8 @@ class Shape {
   bool is_metadata_ = false;
 };
 
-// The elements of a granular list by their keys, in their order; of those that are there twice the
-// first. nullopt: not all of them have a key, and the list counts as one field.
+// The elements of a granular list by key, in list order. Only the first of two equal elements
+// counts. nullopt if an element has no key: then the list counts as one field.
 struct ElementIndex {
   std::vector<std::pair<std::string, const Json*>> order;
   std::unordered_map<std::string, const Json*> by_key;

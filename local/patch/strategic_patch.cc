@@ -37,8 +37,8 @@ PatchError unknown_patch_type(const Json& directive, const Json& where) {
   return malformed("unknown patch type: " + go_text(directive) + " in map: " + go_text(where));
 }
 
-// What a patch leaves where nothing was before: its values without directives and nulls. False:
-// nothing at all.
+// Reduces a patch to the value it creates where none existed: removes directives and nulls. Returns
+// false if the patch deletes the value.
 bool strip(Json& value) {
   if (value.is_array()) {
     Json kept = Json::array();
@@ -60,11 +60,12 @@ bool strip(Json& value) {
   return true;
 }
 
-// What tells the elements of one list apart: the value of the merge key, else their own value.
+// Identifies the elements of one list: by the value of the merge key or, without one, by their own
+// value.
 struct Identity {
   const std::string& merge_key;
 
-  // "" where there is none; no JSON text is empty.
+  // Returns "" if the element has no identity; JSON text is never empty.
   std::string of(const Json& element) const {
     if (merge_key.empty()) return element.is_structured() ? "" : dump_json(element);
     const Json* key = find_member(element, merge_key);
@@ -72,7 +73,7 @@ struct Identity {
   }
 };
 
-// Where each identity comes first in a list.
+// The first index of each identity in a list.
 using Positions = std::unordered_map<std::string, size_t>;
 
 Positions positions(const Json& list, const Identity& identity) {
@@ -86,14 +87,14 @@ std::optional<size_t> place_in(const Positions& positions, const std::string& id
   return found == positions.end() ? std::nullopt : std::optional(found->second);
 }
 
-// `merged` in an order that keeps the wished one and, among the other elements, the live one; where
-// an element of each could be next, the one that is live earlier, else the wished one.
+// Sorts `merged`: wished elements keep the wished order, the others the live order. Where an
+// element of each could be next, the one earlier in the live list comes first, else the wished one.
 Json in_order(Json merged, const Positions& wished, const Positions& live,
               const Identity& identity) {
   struct Item {
     Json* value;
-    size_t rank;                 // in its own order
-    std::optional<size_t> live;  // in the live one
+    size_t rank;                 // index in its own order
+    std::optional<size_t> live;  // index in the live order
   };
   std::vector<Item> named, others;
   for (Json& element : merged) {
@@ -146,7 +147,8 @@ bool merges(const SchemaNode* list_schema) {
 
 Failure merge_object(const SchemaNode* schema, Json& object, Json patch);
 
-// `$retainKeys`: members that are not named go; the patch itself may hold no others.
+// Applies `$retainKeys`: removes members that it does not name. The patch itself must hold no
+// others.
 Failure retain_keys(Json& object, Json& patch) {
   const auto found = patch.find(kRetainKeys);
   if (found == patch.end()) return std::nullopt;
@@ -195,11 +197,11 @@ void merge_values(Json& list, Json patch) {
   list = in_order(std::move(list), wished, live, identity);
 }
 
-// The elements of a patch's list, sorted by what they ask for.
+// The elements of a patch's list, grouped by directive.
 struct ElementPatches {
   Json merged = Json::array();
   std::unordered_set<std::string> deleted;
-  bool replace = false;  // the list as a whole, by `merged`
+  bool replace = false;  // replace the whole list with `merged`
 };
 
 std::variant<ElementPatches, PatchError> sort_elements(Json patch, const Identity& identity) {
@@ -266,7 +268,7 @@ Failure merge_list(const SchemaNode* schema, Json& list, Json patch) {
   return std::nullopt;
 }
 
-// The elements of the patch come in the order that the directive gives.
+// Checks that the patch's elements are in the order of the directive.
 Failure check_order(const Json& patch, const Json& order, const Identity& identity) {
   const Positions places = positions(order, identity);
   size_t at_least = 0;
@@ -283,7 +285,7 @@ Failure check_order(const Json& patch, const Json& order, const Identity& identi
   return std::nullopt;
 }
 
-// `$setElementOrder`: merges the list of the patch, if there is one, and orders what comes of it.
+// Applies `$setElementOrder`: merges the patch's list, if there is one, and sorts the result.
 Failure reorder(const SchemaNode* schema, const std::string& name, Json& object, Json& patch,
                 const Json& order) {
   if (!order.is_array()) return malformed("invalid patch format of setElementOrder list");

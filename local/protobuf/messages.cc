@@ -146,7 +146,7 @@ const Message& rules_review() {
 }  // namespace
 
 const Message* find_message(std::string_view api_version, std::string_view kind) {
-  // Options have the version of the request's group, whatever it is.
+  // DeleteOptions have the version of the request's group, which can be any.
   if (kind == "DeleteOptions") return &delete_options();
   if (api_version == "authorization.k8s.io/v1") {
     if (kind == "SelfSubjectAccessReview") return &access_review();

@@ -26,16 +26,16 @@ struct MessageField {
   std::string_view name;
   FieldType type = FieldType::kString;
   bool repeated = false;
-  bool keeps_zero = false;           // a pointer in Go: 0 and false are values, not absence
-  const Message* message = nullptr;  // of kMessage
+  bool keeps_zero = false;           // a pointer in Go: 0 and false are values, not absent
+  const Message* message = nullptr;  // for kMessage
 };
 
-// A message of k8s.io/api as far as it is read, by the numbers of its fields. None contains itself.
+// The fields that we read of a message in k8s.io/api, by number. No message contains itself.
 struct Message {
   std::vector<MessageField> fields;
 };
 
-// nullptr for a kind that is not read.
+// Returns null for a kind that we do not read.
 const Message* find_message(std::string_view api_version, std::string_view kind);
 
 }  // namespace lockstep::local

@@ -20,7 +20,7 @@ Error broken(const std::string& what) {
   return invalid("not a protobuf body of Kubernetes: " + what);
 }
 
-// One field as it is on the wire. Source: Protocol Buffers, "Encoding".
+// One field in wire format. Source: Protocol Buffers, "Encoding".
 struct WireField {
   uint32_t number = 0;
   uint64_t value = 0;      // of a varint
@@ -28,7 +28,7 @@ struct WireField {
   bool is_varint = false;
 };
 
-// Reads fields one after the other; never beyond `bytes`.
+// Reads fields in order, never beyond `bytes`.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : rest_(bytes) {}
@@ -85,7 +85,7 @@ class WireReader {
   std::string_view rest_;
 };
 
-// Turns messages into JSON by their tables. The depth is that of the tables.
+// Converts messages to JSON by the tables of their fields, which also bound the nesting depth.
 class MessageReader {
  public:
   Result<Json> read(const Message& message, std::string_view bytes) {
@@ -117,7 +117,7 @@ class MessageReader {
     return {};
   }
 
-  // Go writes strings, numbers and times also where they are empty.
+  // Go also writes empty strings, numbers and times: treat them as absent.
   static bool is_absent(const MessageField& field, const Json& value) {
     if (value.is_null() || (value.is_string() && value == "")) return true;
     return !field.keeps_zero && (value == Json(0) || value == Json(false));
@@ -190,7 +190,7 @@ class MessageReader {
   size_t values_ = 0;
 };
 
-// runtime.Unknown: what the object is, and its own bytes.
+// runtime.Unknown: the object's type and its encoded bytes.
 struct Envelope {
   std::string api_version;
   std::string kind;
@@ -226,7 +226,7 @@ Result<Json> json_from_protobuf(std::string_view body) {
   TRY_ASSIGN(Json object, MessageReader().read(*message, envelope.raw));
   object["apiVersion"] = envelope.api_version;
   object["kind"] = envelope.kind;
-  // Bytes that are not UTF-8 are replaced, and the bounds of JSON documents hold.
+  // Replaces bytes that are not UTF-8 and enforces the limits of JSON documents.
   return parse_json(dump_json(object));
 }
 

@@ -6,7 +6,7 @@
 namespace lockstep::local {
 namespace {
 
-// Types refer to each other, but not in circles: this bounds what a mistake in the table costs.
+// Types refer to each other, but not in cycles. This bounds the cost of a mistake in the table.
 constexpr int kDepthMax = 24;
 
 void fill_type(std::string_view package, std::string_view type, int depth, SchemaNode& node);
@@ -95,7 +95,7 @@ std::shared_ptr<const SchemaNode> make(const TypeRow* row) {
 
 std::shared_ptr<const SchemaNode> built_in_schema(std::string_view api_version,
                                                   std::string_view kind) {
-  static std::mutex mutex;  // guards made
+  static std::mutex mutex;  // guards `made`
   static std::map<const TypeRow*, std::shared_ptr<const SchemaNode>> made;
   const std::string_view package = package_of(api_version);
   const TypeRow* row = package.empty() ? nullptr : find_type(package, kind);

@@ -5,7 +5,7 @@
 namespace lockstep::local {
 namespace {
 
-// What `kubectl explain` says about Kubernetes' own types, as far as people ask for it here.
+// The texts of `kubectl explain` for the parts of Kubernetes' own types that users ask about here.
 struct Words {
   std::string_view type, field, text;
 };
@@ -196,7 +196,7 @@ constexpr bool is_before(const Words& a, const Words& b) {
 }
 static_assert(std::is_sorted(std::begin(kWords), std::end(kWords), is_before));
 
-// Of every object that has it.
+// The description of metadata in every object that has it.
 constexpr std::string_view kMetadata = "Name, namespace, labels and what else every object has.";
 
 }  // namespace

@@ -7,14 +7,14 @@
 namespace lockstep::local {
 namespace {
 
-constexpr int kDepthMax = 48;  // of objects and arrays in each other
+constexpr int kDepthMax = 48;  // of nested objects and arrays
 constexpr size_t kNodesMax = 20'000;
 constexpr size_t kEnumMax = 4096;
 
 const std::set<std::string_view> kTypes = {"object",  "array",  "string",
                                            "integer", "number", "boolean"};
 
-// What JSON Schema has and this server doesn't carry out, or a structural schema forbids.
+// JSON Schema keywords that this server does not support, or that a structural schema forbids.
 const std::map<std::string_view, std::string_view> kRefused = {
     {"$ref", "Forbidden: $ref is not supported"},
     {"definitions", "Forbidden: not in a structural schema"},
@@ -29,8 +29,8 @@ const std::map<std::string_view, std::string_view> kRefused = {
     {"not", "Forbidden: this server does not support it"},
 };
 
-// What says nothing that this server acts on: words for people, and CEL rules, which servers before
-// 1.25 don't know either.
+// Keywords that this server ignores: texts for people, and CEL rules, which servers before 1.25
+// ignore too.
 const std::set<std::string_view> kSilent = {"title", "example", "externalDocs", "$schema",
                                             "x-kubernetes-validations"};
 
@@ -244,7 +244,7 @@ Status Compiler::read_word(const std::string& word, const Json& value, const std
   return wrong(path, "Forbidden: this server does not know the word");
 }
 
-// x-kubernetes-int-or-string may say again, in the words of JSON Schema, what it means.
+// True for the anyOf that spells out x-kubernetes-int-or-string in JSON Schema.
 bool is_int_or_string(const Json& any_of) {
   return any_of == Json({{{"type", "integer"}}, {{"type", "string"}}});
 }
@@ -339,7 +339,7 @@ Status check_structure(const SchemaNode& node, const std::string& path) {
   return wrong(path + ".items", "Forbidden: only arrays have items");
 }
 
-// What the root may say of the members that every object has.
+// Checks the root's type, and what it says about members that every object has.
 Status check_root(const SchemaNode& root, const std::string& path) {
   if (root.type.empty())
     return wrong(path + ".type", "Required value: must not be empty at the root");

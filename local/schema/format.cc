@@ -18,8 +18,8 @@ bool is_hex(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-// Whether the text is like the shape, in which 0 stands for any digit, x for any hexadecimal one,
-// and everything else for itself.
+// Returns whether the text has the shape: 0 matches any digit, x any hexadecimal digit, and any
+// other character itself.
 bool is_like(std::string_view text, std::string_view shape) {
   return std::equal(text.begin(), text.end(), shape.begin(), shape.end(), [](char c, char like) {
     return like == '0' ? is_digit(c) : like == 'x' ? is_hex(c) : c == like;
@@ -42,7 +42,7 @@ bool is_date(std::string_view text) {
   return day <= kDays[month - 1] + (leap && month == 2 ? 1 : 0);
 }
 
-// RFC 3339: 2026-01-02T03:04:05Z, with a fraction and another zone where there is one.
+// RFC 3339: 2026-01-02T03:04:05Z, optionally with a fraction or another time zone.
 bool is_date_time(std::string_view text) {
   if (text.size() < 20 || !is_date(text.substr(0, 10)) || (text[10] != 'T' && text[10] != 't')) {
     return false;
@@ -61,7 +61,7 @@ bool is_date_time(std::string_view text) {
   return text == "Z" || text == "z" || is_like(text, "+00:00") || is_like(text, "-00:00");
 }
 
-// Go's: 1h30m, 250ms, -1.5s, 0.
+// Go's duration format: 1h30m, 250ms, -1.5s, 0.
 bool is_duration(std::string_view text) {
   if (!text.empty() && (text.front() == '-' || text.front() == '+')) text.remove_prefix(1);
   if (text == "0") return true;
@@ -114,7 +114,7 @@ bool is_hostname(std::string_view text) {
   }
 }
 
-// A scheme, or a path from the root on.
+// Accepts a text with a scheme, or an absolute path.
 bool is_uri(std::string_view text) {
   if (text.empty() || text.find_first_of(" \t\r\n") != std::string_view::npos) return false;
   const size_t colon = text.find(':');

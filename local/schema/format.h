@@ -4,9 +4,9 @@
 
 namespace lockstep::local {
 
-// Whether the text has the `format` of a schema, as kube-apiserver checks it: byte, date,
-// date-time, duration, ipv4, ipv6, cidr, mac, uuid, uri, email, hostname. A format that isn't among
-// these is not checked, as an API server drops what it does not know.
+// Returns whether the text has the `format` of a schema. Checks these as kube-apiserver does: byte,
+// date, date-time, duration, ipv4, ipv6, cidr, mac, uuid, uri, email, hostname. Accepts any text
+// for other formats, which an API server ignores too.
 bool has_format(std::string_view format, std::string_view text);
 
 }  // namespace lockstep::local

@@ -7,7 +7,7 @@
 namespace lockstep::local {
 namespace {
 
-// The row of a kind that has no schema of its own; null: it isn't known.
+// Returns the row of a built-in kind; null if the kind isn't known.
 const TypeRow* built_in_row(const OpenApiResource& resource) {
   const std::string api_version =
       resource.group.empty() ? resource.version : resource.group + "/" + resource.version;
@@ -25,7 +25,8 @@ Json list_of(OpenApiVersion version, const std::string& definition, const TypeRo
   return schema;
 }
 
-// The definition of the resource and of its list; the definition's name.
+// Adds the definitions of the resource and of its list. Returns the name of the resource's
+// definition.
 std::string add_resource(OpenApiVersion version, const OpenApiResource& resource,
                          Json& definitions) {
   const TypeRow* row = resource.schema == nullptr ? built_in_row(resource) : nullptr;
@@ -67,7 +68,7 @@ Json make_v2(std::span<const OpenApiResource> resources) {
           {"definitions", std::move(definitions)}};
 }
 
-// The documents of each group's version, by its path without the leading slash.
+// Makes one document per group and version, keyed by its path without the leading slash.
 std::map<std::string, Json> make_v3(std::span<const OpenApiResource> resources) {
   std::map<std::string, Json> documents;
   for (const OpenApiResource& resource : resources) {

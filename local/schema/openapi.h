@@ -10,47 +10,48 @@
 
 namespace lockstep::local {
 
-// The OpenAPI documents of a server: what kubectl reads for `explain`, for the three-way merges of
-// `apply`, for validation on the client's side, and to learn whether the server checks unknown
-// fields and dry-runs. Source: Kubernetes, "The Kubernetes API: OpenAPI interface definition".
+// The OpenAPI documents of a server. kubectl reads them for `explain`, for the three-way merges of
+// `apply`, for client-side validation, and to learn whether the server validates fields and
+// supports dry runs.
+// Source: Kubernetes, "The Kubernetes API: OpenAPI interface definition".
 
-// One resource that the server has.
+// One resource that the server serves.
 struct OpenApiResource {
   std::string group;  // "" for the core group
   std::string version;
   std::string plural;
   std::string kind;
   bool namespaced = true;
-  std::vector<std::string> subresources;     // status, scale; those that can be patched
-  std::shared_ptr<const SchemaNode> schema;  // of a CRD; null: a kind that built_in_schema knows
+  std::vector<std::string> subresources;     // status, scale: those that accept PATCH
+  std::shared_ptr<const SchemaNode> schema;  // from a CRD; null: built_in_schema knows the kind
 };
 
-// What clients ask for, and what the answer's Content-Type says: Go can't parse the @ of the
+// The media type in Accept, and the one in the response's Content-Type: Go can't parse the @ of the
 // former.
 inline constexpr char kOpenApiV2Accept[] =
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 inline constexpr char kOpenApiV2ContentType[] =
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-// Whole bodies, ready to be sent; immutable, so that a server may share them among requests.
+// Complete response bodies. Immutable, so that requests can share them.
 struct OpenApiDocuments {
   std::string v2_json;      // GET /openapi/v2, application/json
   std::string v2_protobuf;  // GET /openapi/v2, if the Accept header holds kOpenApiV2Accept: the
                             // same as gnostic's openapi.v2.Document
   std::string v3_index;     // GET /openapi/v3
-  // GET /openapi/v3/<key>, application/json whatever the query's hash says: "api/v1",
+  // GET /openapi/v3/<key>, always application/json; the query's hash is ignored. Keys are "api/v1",
   // "apis/lockstep.dev/v1alpha1".
   std::map<std::string, std::string, std::less<>> v3;
 };
 
-// The documents of these resources: definitions of their kinds with all types that they refer to,
-// their lists, and the paths and operations, each with its x-kubernetes-group-version-kind and the
-// query parameters that are carried out (dryRun, fieldManager, fieldValidation, force). A kind
-// without a schema is described as an object of any fields.
+// Makes the documents of these resources: definitions of their kinds, their lists and all types
+// that they refer to, plus paths and operations. Each operation has its
+// x-kubernetes-group-version-kind and the query parameters that the server supports (dryRun,
+// fieldManager, fieldValidation, force). A kind without a schema becomes an object with any fields.
 OpenApiDocuments make_openapi_documents(std::span<const OpenApiResource> resources);
 
-// What /openapi/v2 says, as gnostic's openapi.v2.Document in protobuf's wire format. Words that
-// kubectl does not read (examples, security, tags, xml) are left out.
+// Encodes the /openapi/v2 document as gnostic's openapi.v2.Document in protobuf's wire format.
+// Leaves out keywords that kubectl does not read (examples, security, tags, xml).
 // Source: github.com/google/gnostic, openapiv2/OpenAPIv2.proto.
 std::string openapi_v2_protobuf(const Json& document);
 

@@ -17,7 +17,8 @@ Json described(Json schema, std::string_view words) {
   return schema;
 }
 
-// A property of another type: v3 allows words beside a reference in an allOf alone.
+// Returns a property with a reference. v3 allows other keywords next to a reference only inside
+// allOf.
 Json property_of(OpenApiVersion version, const std::string& definition, std::string_view words) {
   Json reference = reference_to(version, definition);
   if (version == OpenApiVersion::kV3) reference = {{"allOf", {reference}}};
@@ -34,7 +35,8 @@ Json scalar(std::string_view type) {
   return {{"x-kubernetes-preserve-unknown-fields", true}};
 }
 
-// What may be written as a number or as a string. Readers of v2 take a number for a string.
+// A type whose values are numbers or strings. v2 calls it a string: readers of v2 accept a number
+// as one.
 struct MixedType {
   std::string_view name, definition, number, words;
 };
@@ -115,7 +117,7 @@ Json TypeWriter::field_schema(const TypeRow& row, const TypeField& field) {
 void TypeWriter::add(const TypeRow& row) {
   const std::string name = definition_name(row);
   if (definitions_.contains(name)) return;
-  definitions_[name] = Json::object();  // types may refer to each other
+  definitions_[name] = Json::object();  // placeholder: types may refer to each other
   Json definition = described({{"type", "object"}}, words_about(row.name, ""));
   const TypeFields type = fields_of(row);
   if (type.is_atomic) definition["x-kubernetes-map-type"] = "atomic";
@@ -126,7 +128,7 @@ void TypeWriter::add(const TypeRow& row) {
   definitions_[name] = std::move(definition);
 }
 
-// 3 rather than 3.0.
+// Returns whole numbers as integers: 3, not 3.0.
 Json number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
   return value;
@@ -162,7 +164,7 @@ void add_extensions(const SchemaNode& node, Json& schema) {
 
 Json schema_of(OpenApiVersion version, const SchemaNode& node);
 
-// Members that may be null can't be required of a client that reads v2: it takes null for absent.
+// Does not require nullable members in v2, because its clients treat null as absent.
 void add_members(OpenApiVersion version, const SchemaNode& node, Json& schema) {
   for (const auto& [name, property] : node.properties) {
     schema["properties"][name] = schema_of(version, property);
@@ -233,7 +235,7 @@ void add_definitions(OpenApiVersion version, const TypeRow& row, Json& definitio
 
 Json definition_of(OpenApiVersion version, const SchemaNode& schema) {
   Json definition = schema_of(version, schema);
-  // An object that keeps unknown fields has none of its own in v2.
+  // In v2, an object that keeps unknown fields has no properties.
   if (version == OpenApiVersion::kV2 && schema.preserve_unknown) return definition;
   definition["properties"]["metadata"] =
       property_of(version, definition_name(*find_type("meta", "ObjectMeta")), kMetadataWords);

@@ -8,31 +8,32 @@
 
 namespace lockstep::local {
 
-// The two kinds of documents differ in where definitions are, and in what a property that refers to
-// one may say beside it.
+// The versions differ in where definitions are, and in what a property with a `$ref` may contain in
+// addition.
 enum class OpenApiVersion { kV2, kV3 };
 
-// "io.k8s.api.core.v1.Pod".
+// Returns a name such as "io.k8s.api.core.v1.Pod".
 std::string definition_name(const TypeRow& row);
-// "dev.lockstep.v1alpha1.TrainingJob", as API servers name the definition of a custom resource.
+// Returns the name that API servers give the definition of a custom resource:
+// "dev.lockstep.v1alpha1.TrainingJob".
 std::string definition_name(std::string_view group, std::string_view version,
                             std::string_view kind);
 
-// {"$ref": ...}.
+// Returns {"$ref": ...}.
 Json reference_to(OpenApiVersion version, const std::string& definition);
 
-// Adds the definition of the type, and of all types that it refers to, where they are missing.
+// Adds the definitions of the type and of all types that it refers to, unless they exist.
 void add_definitions(OpenApiVersion version, const TypeRow& row, Json& definitions);
 
-// The definition of a CRD's schema, with apiVersion, kind and metadata. For v2 it leaves out what
-// kubectl's reader of it can't take, as an API server does: defaults, the type of what may be null,
-// and what is below a field that keeps unknown ones.
+// Returns the definition for a CRD's schema, with apiVersion, kind and metadata. For v2 it leaves
+// out what kubectl can't read, as an API server does: defaults, the type of nullable values, and
+// everything below a field that keeps unknown fields.
 Json definition_of(OpenApiVersion version, const SchemaNode& schema);
 
-// apiVersion and kind, which rows of the tables leave out.
+// Adds apiVersion and kind, which the tables' rows leave out.
 void add_type_members(Json& definition);
 
-// {group, version, kind}.
+// Returns {group, version, kind}.
 Json group_version_kind(std::string_view group, std::string_view version, std::string_view kind);
 
 }  // namespace lockstep::local

@@ -62,7 +62,7 @@ const std::vector<Operation>& object_operations() {
   return operations;
 }
 
-// What the request or the response carries.
+// Returns the `content` of a request or response.
 Json content(OpenApiVersion version, const std::string& definition) {
   return {{"application/json", {{"schema", reference_to(version, definition)}}}};
 }
@@ -116,7 +116,7 @@ Json operation_of(OpenApiVersion version, const OpenApiResource& resource, const
   return operation;
 }
 
-// "trainingjobs/status" in "lockstep.dev" is lockstepDevTrainingjobsStatus.
+// Converts "lockstep.dev/trainingjobs/status" to "lockstepDevTrainingjobsStatus".
 std::string camel_case(std::string_view text) {
   std::string result;
   bool begins = false;

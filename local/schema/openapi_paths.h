@@ -5,12 +5,12 @@
 
 namespace lockstep::local {
 
-// Adds the paths of a resource with their operations. kubectl reads from them which kind a resource
-// has, and which query parameters its operations take.
+// Adds the paths of a resource with their operations. kubectl reads from them the kind of a
+// resource and the query parameters of its operations.
 void add_paths(OpenApiVersion version, const OpenApiResource& resource,
                const std::string& definition, Json& paths);
 
-// "/apis/lockstep.dev/v1alpha1", "/api/v1".
+// Returns a path such as "/apis/lockstep.dev/v1alpha1" or "/api/v1".
 std::string group_path(const OpenApiResource& resource);
 
 }  // namespace lockstep::local

@@ -5,14 +5,15 @@
 namespace lockstep::local {
 namespace {
 
-// A message of protobuf's wire format, written field by field. What has its default value is left
-// out, as proto3 does. Source: protobuf.dev, "Encoding".
+// A message in protobuf's wire format, written field by field. Default values are left out, as in
+// proto3.
+// Source: protobuf.dev, "Encoding".
 class Message {
  public:
   void text(uint32_t field, std::string_view value) {
     if (!value.empty()) add_bytes(field, value);
   }
-  // Also where it is empty: that it is there says something.
+  // Writes an empty message too: its presence has a meaning.
   void message(uint32_t field, const Message& value) { add_bytes(field, value.bytes_); }
   void flag(uint32_t field, bool value) {
     if (value) add_number(field, 1);
@@ -46,15 +47,15 @@ class Message {
   std::string bytes_;
 };
 
-// Numbers of the fields, from openapiv2/OpenAPIv2.proto; messages are named as there.
+// Field numbers and message names are those of openapiv2/OpenAPIv2.proto.
 
 Message any(const Json& value) {
   Message message;
-  message.text(2, dump_json(value));  // yaml, of which JSON is a part
+  message.text(2, dump_json(value));  // the yaml field; JSON is valid YAML
   return message;
 }
 
-// NamedAny, NamedSchema, NamedPathItem and the like.
+// Makes a NamedAny, NamedSchema, NamedPathItem or similar.
 Message named(const std::string& name, const Message& value) {
   Message message;
   message.text(1, name);
@@ -111,7 +112,7 @@ void add_members(const Json& schema, Message& message) {
   }
 }
 
-// Schema.
+// Makes a Schema.
 Message schema_of(const Json& schema) {
   Message message;
   message.text(1, string_or(schema, "$ref", ""));
@@ -135,7 +136,7 @@ Message schema_of(const Json& schema) {
   return message;
 }
 
-// BodyParameter, within Parameter.
+// Makes a Parameter with a BodyParameter.
 Message body_parameter(const Json& parameter) {
   Message body;
   body.text(1, string_or(parameter, "description", ""));
@@ -148,7 +149,8 @@ Message body_parameter(const Json& parameter) {
   return message;
 }
 
-// QueryParameterSubSchema or PathParameterSubSchema, within NonBodyParameter, within Parameter.
+// Makes a Parameter with a NonBodyParameter, which holds a QueryParameterSubSchema or
+// PathParameterSubSchema.
 Message other_parameter(const Json& parameter) {
   const std::string in = string_or(parameter, "in", "");
   Message inner;
@@ -174,7 +176,7 @@ void add_parameters(const Json& object, uint32_t field, Message& message) {
   }
 }
 
-// Responses: each a NamedResponseValue with a Response.
+// Makes Responses: one NamedResponseValue with a Response per status code.
 Message responses_of(const Json& responses) {
   Message message;
   for (const auto& [code, response] : responses.items()) {
@@ -221,7 +223,7 @@ Message path_item(const Json& item) {
   return message;
 }
 
-// Adds the members of document's member as messages of a list: Paths and Definitions.
+// Adds a map of the document, Paths or Definitions, as a message that lists named values.
 void add_named(const Json& document, std::string_view member, uint32_t field, uint32_t inner_field,
                Message (*write)(const Json&), Message& message) {
   const Json* values = find_member(document, member);

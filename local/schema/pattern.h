@@ -12,12 +12,13 @@ class RE2;
 
 namespace lockstep::local {
 
-// A `pattern` of a schema: Go's syntax of regular expressions, which is RE2's, matched anywhere in
-// the text unless anchored, in time linear in the text. Immutable; may be shared by threads.
+// The `pattern` of a schema: a regular expression in Go's syntax, which is RE2's. It matches
+// anywhere in the text unless anchored, in time linear in the text. Immutable; threads may share
+// it.
 class Pattern {
  public:
-  // kInvalid with RE2's words; also where the expression is longer than 4096 bytes or compiles to
-  // more than about a megabyte.
+  // kInvalid with RE2's message, or if the expression is longer than 4096 bytes or compiles to more
+  // than about a megabyte.
   static Result<std::shared_ptr<const Pattern>> compile(const std::string& expression);
   ~Pattern();
 

@@ -13,11 +13,11 @@ namespace lockstep::local {
 
 class Pattern;
 
-// How the elements of a list are told apart by merges.
+// How merges identify the elements of a list.
 enum class ListType { kAtomic, kSet, kMap };
 
-// One node of a structural schema, as a CRD's openAPIV3Schema has it, compiled: plain data that
-// validation, pruning, defaults, merges and OpenAPI documents read. Immutable once compiled.
+// One compiled node of a structural schema, such as a CRD's openAPIV3Schema. Validation, pruning,
+// defaults, merges and OpenAPI documents read it. Immutable once compiled.
 // Source: Kubernetes, "Custom Resource Definitions: specifying a structural schema", and
 // "Server-Side Apply: merge strategy".
 struct SchemaNode {
@@ -25,8 +25,8 @@ struct SchemaNode {
   std::string format;
   std::string description;
   std::map<std::string, SchemaNode, std::less<>> properties;
-  std::unique_ptr<SchemaNode> additional;  // of additionalProperties; null: none
-  std::unique_ptr<SchemaNode> items;       // of arrays; null where they may be anything
+  std::unique_ptr<SchemaNode> additional;  // from additionalProperties; null: none
+  std::unique_ptr<SchemaNode> items;       // of arrays; null: they may be anything
   std::vector<std::string> required;
   bool nullable = false;
   bool int_or_string = false;
@@ -40,16 +40,17 @@ struct SchemaNode {
       properties_max;
   std::optional<double> multiple_of;
   std::string pattern;
-  std::shared_ptr<const Pattern> matcher;  // of pattern; null where there is none
+  std::shared_ptr<const Pattern> matcher;  // the compiled pattern; null: none
   ListType list_type = ListType::kAtomic;  // x-kubernetes-list-type
   std::vector<std::string> list_keys;      // x-kubernetes-list-map-keys
   bool atomic_object = false;              // x-kubernetes-map-type: atomic
-  // Of strategic merge patches, which only built-in kinds know: the key of a merging list ("": of
+  // For strategic merge patches, which only built-in kinds support: the key of a merging list ("":
   // plain values), and whether a list or object merges at all.
   std::string merge_key;
   bool merges = false;
 
-  // The member's schema: of properties, else additional; null where there is none (unknown field).
+  // Returns the member's schema, from properties or else from additional; null for an unknown
+  // field.
   const SchemaNode* member(std::string_view name) const;
 };
 
@@ -60,29 +61,30 @@ struct SchemaProblem {
   std::string field;    // spec.train.model
 };
 
-// The schema of a CRD's version. kInvalid reads `openAPIV3Schema.properties[spec].type: Required
-// value: must not be empty for specified object fields`: the path in the schema, and in
-// kube-apiserver's words why it is not structural. CEL rules (x-kubernetes-validations) are taken
-// and mean nothing, as to servers before 1.25; allOf, anyOf, oneOf and not (but for what
-// x-kubernetes-int-or-string says itself), and words that this server doesn't know, are refused
-// rather than ignored. At most 48 levels and 20,000 nodes.
+// Compiles the schema of a CRD's version. kInvalid if it is not structural; the message has the
+// path in the schema and kube-apiserver's reason: `openAPIV3Schema.properties[spec].type: Required
+// value: must not be empty for specified object fields`. CEL rules (x-kubernetes-validations) are
+// accepted and ignored, as servers before 1.25 do. Unknown keywords are refused, and so are allOf,
+// anyOf, oneOf and not, except for the anyOf that spells out x-kubernetes-int-or-string. At most 48
+// levels and 20,000 nodes.
 Result<std::shared_ptr<const SchemaNode>> compile_schema(const Json& open_api_v3_schema);
 
-// The schema of a built-in kind as far as merges need it (unknown fields are kept, types are not
-// checked); never null: a kind without one merges nothing but objects.
+// Returns the schema of a built-in kind as far as merges need it: it keeps unknown fields and does
+// not check types. Never null: in a kind without a schema, only objects merge.
 std::shared_ptr<const SchemaNode> built_in_schema(std::string_view api_version,
                                                   std::string_view kind);
 
-// All violations, in the order of the document, at most `problems_max`. apiVersion, kind and
-// metadata of the root are the caller's business; those of embedded resources are checked.
-// Defaults come first: what they fill in counts.
+// Returns all violations in document order, at most `problems_max`. The caller checks apiVersion,
+// kind and metadata of the root; those of embedded resources are checked here. Apply defaults
+// first: the values that they fill in are checked too.
 std::vector<SchemaProblem> validate(const SchemaNode& schema, const Json& object,
                                     size_t problems_max = 64);
-// Removes what the schema does not know (never apiVersion, kind, metadata of the root); the paths
-// that were removed ("spec.foo", "spec.list[2].bar"), for strict field validation and warnings.
+// Removes fields that the schema does not know, except apiVersion, kind and metadata of the root.
+// Returns the removed paths ("spec.foo", "spec.list[2].bar") for strict field validation and
+// warnings.
 std::vector<std::string> prune(const SchemaNode& schema, Json& object);
-// Removes nulls of members that can't be null, and fills in defaults of absent members, from the
-// outside in.
+// Removes nulls of members that are not nullable, and fills in defaults of absent members, outer
+// objects first.
 void apply_defaults(const SchemaNode& schema, Json& object);
 
 }  // namespace lockstep::local

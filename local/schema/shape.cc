@@ -7,7 +7,7 @@
 namespace lockstep::local {
 namespace {
 
-// What an object has whatever its schema says: at the root, and in embedded resources.
+// True for members of the root and of embedded resources that exist whatever the schema says.
 bool is_of_every_object(std::string_view name) {
   return name == "apiVersion" || name == "kind" || name == "metadata";
 }
@@ -35,7 +35,7 @@ void prune_object(const SchemaNode& schema, Json& object, const std::string& pat
   }
 }
 
-// What metadata does not have goes from it too, where a resource is within another one.
+// Removes unknown fields from the metadata of an embedded resource.
 void prune_metadata(Json& resource, const std::string& path, std::vector<std::string>& removed) {
   const auto metadata = resource.find("metadata");
   if (metadata == resource.end() || !metadata->is_object()) return;
@@ -62,7 +62,8 @@ void prune_at(const SchemaNode& schema, Json& value, const std::string& path,
   }
 }
 
-// Nulls of members that can't be null go, whatever their type: an API server takes them for absent.
+// Removes nulls of members that are not nullable, whatever their type: an API server treats them as
+// absent.
 void remove_nulls(const SchemaNode& schema, Json& object) {
   for (auto it = object.begin(); it != object.end();) {
     const SchemaNode* member = schema.member(it.key());

@@ -10,10 +10,10 @@
 namespace lockstep::local {
 namespace {
 
-// Beyond it not every integer is a double.
+// Above this value, not every integer is a double.
 constexpr double kWholeLimit = 9007199254740992.0;
 
-// As Go's %v prints a float64: 1e+06, 0.5.
+// Formats a number as Go's %v prints a float64: 1e+06, 0.5.
 std::string float_text(double value) {
   char text[40];
   const double size = std::abs(value);
@@ -23,7 +23,7 @@ std::string float_text(double value) {
   return {text, end.ptr};
 }
 
-// The value as messages show it.
+// Formats a value as messages show it.
 std::string shown(const Json& value) {
   return value.is_number_float() ? float_text(value.get<double>()) : dump_json(value);
 }
@@ -32,7 +32,7 @@ std::string in_quotes(std::string_view text) {
   return dump_json(Json(text));
 }
 
-// What fits int64; larger ones are numbers to an API server.
+// True for integers that fit int64. To an API server, larger ones are numbers.
 bool is_integer(const Json& value) {
   return value.is_number_integer() &&
          (!value.is_number_unsigned() || value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
@@ -71,7 +71,7 @@ class Validator {
  public:
   explicit Validator(size_t problems_max) : problems_max_(problems_max) {}
 
-  // Of a root, apiVersion, kind and metadata are the caller's business.
+  // Leaves apiVersion, kind and metadata of a root to the caller.
   void check(const SchemaNode& schema, const Json& value, bool is_root = false);
   std::vector<SchemaProblem> take() { return std::move(problems_); }
 
@@ -80,7 +80,7 @@ class Validator {
   void add(std::string_view reason, std::string message) {
     if (!is_full()) problems_.push_back({std::string(reason), std::move(message), path_});
   }
-  // `Invalid value: 0: spec.nodes in body should be ...`
+  // Adds `Invalid value: 0: spec.nodes in body should be ...`.
   void add_invalid(const std::string& shown_value, const std::string& should) {
     add("FieldValueInvalid", "Invalid value: " + shown_value + ": " + in_body() + should);
   }
@@ -95,7 +95,7 @@ class Validator {
   void check_duplicates(const SchemaNode& schema, const Json& array);
   void check_embedded(const Json& object);
 
-  // Appends to the path while it lives.
+  // Extends the path during its own lifetime.
   class Step {
    public:
     Step(std::string& path, const std::string& name) : path_(path), size_(path.size()) {
@@ -139,7 +139,7 @@ void Validator::check_enum(const SchemaNode& schema, const Json& value) {
 }
 
 void Validator::check_text(const SchemaNode& schema, const std::string& text) {
-  // Of these an API server names the first.
+  // An API server reports only the first of these.
   if (schema.length_max && characters(text) > *schema.length_max) {
     add("FieldValueTooLong",
         "Too long: may not be longer than " + std::to_string(*schema.length_max));
@@ -213,7 +213,7 @@ void Validator::check_duplicates(const SchemaNode& schema, const Json& array) {
   for (size_t i = 0; i < array.size() && !is_full(); ++i) {
     Json key = array[i];
     if (schema.list_type == ListType::kMap) {
-      if (!array[i].is_object()) continue;  // said already
+      if (!array[i].is_object()) continue;  // already reported
       key = Json::object();
       for (const std::string& name : schema.list_keys) {
         if (const Json* member = find_member(array[i], name)) key[name] = *member;

@@ -24,7 +24,7 @@ bool is_given(const Json& spec, const char* key) {
   return value != nullptr && value->is_object();
 }
 
-// What is allowed of a review's spec, or why it is not one.
+// Returns the status of a review with this spec, or the error in the spec.
 std::variant<Json, ApiResponse> outcome(std::string_view kind, const Json& spec) {
   if (kind == kRules) {
     if (string_or(spec, "namespace", "").empty()) return bad_request("no namespace on request");

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array kNamespaces = {"default", "kube-node-lease", "kube-public", "kube-system"};
 
-constexpr size_t kLoggedMax = 512;  // letters of a target
+constexpr size_t kLoggedMax = 512;  // characters of a target
 
 ObjectKey key_of(const ApiPath& path) {
   return {path.namespace_, path.name};
@@ -34,7 +34,7 @@ bool is_text_or_absent(const Json& object, const char* key) {
   return value == nullptr || value->is_null() || value->is_string();
 }
 
-// What the body of a deletion says, over what the query said; the refusal if there is one.
+// Reads the body of a deletion, which overrides the query. Returns the error if there is one.
 std::optional<ApiResponse> read_delete_body(const Json& body, DeleteOptions& options) {
   if (!body.is_object()) return bad_request("the body is not a DeleteOptions object");
   if (body.contains("gracePeriodSeconds") && !body["gracePeriodSeconds"].is_null()) {
@@ -120,8 +120,9 @@ ApiResponse Api::handle(const ApiRequest& request) {
   return response;
 }
 
-// A mistake of ours that nlohmann/json notices costs one answer and is told to who runs the server.
-// What is stored is whole: objects are replaced as wholes. A query may say more than a log should.
+// Turns an exception, such as nlohmann/json throws for a bug of ours, into a 500 and logs it.
+// Stored objects stay intact because they are replaced as a whole. Logs no query, which may hold
+// secrets.
 ApiResponse Api::answer(const ApiPath& path, const ApiRequest& request) {
   try {
     return shown(path, request, route(path, request));
@@ -241,7 +242,7 @@ ApiResponse Api::remove_collection(const ApiPath& path, const ApiRequest& reques
   for (const ObjectPtr& object : storage_.list(type, path.namespace_)) {
     if (!selector->matches(*object)) continue;
     ObjectKey key{path.namespace_, string_or(metadata_of(*object), "name", "")};
-    // Gone already, with its owner: nothing to do.
+    // The object may already be gone, together with its owner.
     (void)deletion.remove(type, key, std::get<DeleteOptions>(options));
   }
   return {200, {{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}, {"code", 200}}};

@@ -24,62 +24,63 @@ namespace lockstep::local {
 
 struct Write;
 
-// An open watch: where a client is in the history. It holds no events of its own (but for those of
-// the first list), so a slow client costs nothing and is told 410 when the history has moved on.
+// An open watch: a client's position in the history. It holds no events except those of the initial
+// list, so a slow client costs nothing. The client gets a 410 once the history has moved past it.
 struct Watch {
   const ResourceType* type = nullptr;
   std::string namespace_;
   Selector selector;
-  int64_t position = 0;           // everything up to here was given out
-  std::deque<ObjectPtr> initial;  // objects that were there when it began, where it asked for them
+  int64_t position = 0;           // everything up to this version was sent
+  std::deque<ObjectPtr> initial;  // initial objects that are still to be sent
   bool bookmarks = false;
-  bool says_when_complete = false;  // a bookmark follows what was there when it began
-  View view;                        // of each object
-  bool has_headers = false;         // a Table's columns were said
+  bool says_when_complete = false;  // send a bookmark after the initial objects
+  View view;                        // form in which objects are sent
+  bool has_headers = false;         // the columns of a Table were sent
   int64_t timeout_seconds = 0;
-  uint64_t epoch = 0;  // of the type
-  bool ended = false;  // after an ERROR event nothing more comes
+  uint64_t epoch = 0;  // the type's epoch when the watch was opened
+  bool ended = false;  // no more events follow
 };
 
 // The part of the Kubernetes REST API that Lockstep and kubectl use, as a function from requests to
-// responses over a Storage: no sockets, no threads, no clock of its own. It begins with the
-// system's namespaces and the TrainingJob's CustomResourceDefinition. All members are thread-safe.
+// responses over a Storage. It has no sockets, threads or clock of its own. It starts with the
+// system's namespaces and the CustomResourceDefinition of TrainingJob. All members are thread-safe.
 // Source: Kubernetes, "API concepts".
 class Api {
  public:
-  // `clock` outlives the object; `seed` is that of UIDs and generated names.
+  // `clock` must outlive the Api. `seed` seeds UIDs and generated names.
   Api(const Clock& clock, uint64_t seed, const StorageLimits& limits = {});
 
-  // Any request that is not a watch.
+  // Handles any request except watches and logs.
   ApiResponse handle(const ApiRequest& request);
 
   static bool is_watch(const ApiRequest& request);
-  // The watch, or why there is none.
+  // Opens a watch, or returns the error response.
   std::variant<Watch, ApiResponse> open_watch(const ApiRequest& request);
-  // At most `count_max` events, oldest first: {"type": ADDED|MODIFIED|DELETED|ERROR, "object":
-  // ...}. Empty: nothing happened since.
+  // Returns at most `count_max` events, oldest first: {"type": ADDED|MODIFIED|DELETED|ERROR,
+  // "object": ...}. Empty if nothing happened since.
   std::vector<Json> next_events(Watch& watch, size_t count_max);
-  // Tells the client the version up to which it has seen everything.
+  // Returns an event that reports the version up to which the client has seen everything.
   Json bookmark(Watch& watch);
 
   static bool is_log(const ApiRequest& request);
-  // Whose output is asked for, or why there is none to show.
+  // Finds the container whose output the client wants, or returns the error response.
   std::variant<LogRequest, ApiResponse> open_log(const ApiRequest& request);
-  // Whether that instance of the container runs, so that more output may come.
+  // Returns whether that instance of the container still runs, so that more output may follow.
   bool is_running(const LogRequest& log);
 
-  // Forgets the changes that are older than StorageLimits.history_age; true if there were any.
-  // Called every now and then by who owns the object.
+  // Forgets changes older than StorageLimits.history_age. Returns true if there were any. The Api's
+  // owner calls it regularly.
   bool compact();
 
-  // Called after every write, on the writer's thread, without a lock; must not block.
+  // Adds a listener. It is called after every write, on the writer's thread, with no lock held, and
+  // must not block.
   void on_change(std::function<void()> listener);
 
-  // The objects and their history at one time. Objects are shared: it is cheap to have.
+  // A snapshot of the objects and their history. It is cheap because it shares the objects.
   struct Moment;
   Moment moment();
-  // False, and nothing happens, where types have come, changed or gone since. Watches and logs that
-  // were opened after that moment are void.
+  // Restores a snapshot. Returns false and does nothing if types were added, changed or removed
+  // since. Watches and logs opened after the snapshot become invalid.
   bool return_to(const Moment& moment);
 
  private:
@@ -88,7 +89,7 @@ class Api {
   ApiResponse get(const ApiPath& path);
   ApiResponse list(const ApiPath& path);
   using Writer = ApiResponse (Api::*)(Write&, const ApiRequest&);
-  // Calls the writer with what the request says about a write.
+  // Calls the writer with the write options of the request.
   ApiResponse write(const ApiPath& path, const ApiRequest& request, Writer writer);
   ApiResponse create(Write& write, const ApiRequest& request);
   ApiResponse bind(Write& write, const ApiRequest& request);
@@ -102,7 +103,8 @@ class Api {
   ApiResponse remove(const ApiPath& path, const ApiRequest& request);
   ApiResponse remove_collection(const ApiPath& path, const ApiRequest& request);
 
-  // A new object, as a client sent it; one that replaces `old`; one that is ready to be stored.
+  // insert() takes a new object from a client, replace() one that replaces `old`, store() one that
+  // is ready to be stored.
   ApiResponse insert(Write& write, Json object);
   ApiResponse replace(Write& write, const Json& old, Json object);
   ApiResponse store(const Write& write, const ObjectKey& key, Json object, int code);
@@ -115,13 +117,14 @@ class Api {
   std::string new_suffix();
 
   const Clock& clock_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::function<void()>> listeners_;
   Random random_;
   TypeRegistry types_;
   OpenApiView openapi_;
   Storage storage_;
-  // When the newest write had which version: what lies between two marks has the age of the later.
+  // The newest version at a point in time. Changes between two marks have the age of the later
+  // mark.
   struct Mark {
     TimePoint at;
     int64_t version = 0;

@@ -1,4 +1,4 @@
-// The `log` subresource of pods: what is asked for, in kube-apiserver's and kubelet's words.
+// The `log` subresource of pods: parses requests, with the wording of kube-apiserver and kubelet.
 #include <charconv>
 
 #include "local/store/api.h"
@@ -29,7 +29,7 @@ bool has_container(const Json& pod, const std::string& name) {
   return false;
 }
 
-// The container that is meant, or why that can't be said.
+// Returns the container that the client means, or the error response.
 std::variant<std::string, ApiResponse> choose_container(const Json& pod, const std::string& name,
                                                         const std::string& asked) {
   const Json& containers = list_of(pod, "spec", "containers");
@@ -45,7 +45,8 @@ std::variant<std::string, ApiResponse> choose_container(const Json& pod, const s
   return bad_request(message);
 }
 
-// Why an instance that has not begun has no output; nullopt: it has begun.
+// Returns the error for an instance that has not started and so has no output; nullopt if it has
+// started.
 std::optional<ApiResponse> still_waiting(const Json& pod, const LogRequest& request) {
   const Json* status = container_status(pod, request.container);
   const Json* state = status == nullptr ? nullptr : find_member(*status, "state");
@@ -74,7 +75,7 @@ ApiResponse invalid_options(const ApiPath& path, StatusCause cause) {
   return invalid_object(kOptions, path.name, {std::move(cause)});
 }
 
-// sinceSeconds or sinceTime. Longer ago than the clock counts is as good as always.
+// Reads sinceSeconds or sinceTime. An age that reaches back before 1970 means no limit.
 std::optional<ApiResponse> read_since(const ApiPath& path, WallTime now, LogRequest& request) {
   Result<std::optional<int64_t>> seconds = number_in(path, "sinceSeconds");
   if (!seconds.ok()) return bad_request(seconds.error().message);
@@ -97,7 +98,7 @@ std::optional<ApiResponse> read_since(const ApiPath& path, WallTime now, LogRequ
   return std::nullopt;
 }
 
-// Source: kube-apiserver 1.20.2, asked.
+// Source: observed on kube-apiserver 1.20.2.
 std::optional<ApiResponse> read_amounts(const ApiPath& path, WallTime now, LogRequest& request) {
   Result<std::optional<int64_t>> lines = number_in(path, "tailLines");
   if (!lines.ok()) return bad_request(lines.error().message);

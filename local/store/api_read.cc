@@ -13,7 +13,8 @@ constexpr int64_t kWatchSecondsDefault = 1800;
 constexpr int64_t kWatchSecondsMax = 24 * 3600;
 constexpr int64_t kListMax = 100'000;
 
-// `<version>~<namespace>~<name>`: the version of the whole list, and its last object so far.
+// A continue token, `<version>~<namespace>~<name>`: the version of the whole list, and the last
+// object listed so far.
 struct ContinueToken {
   int64_t version = 0;
   ObjectKey last;
@@ -33,7 +34,7 @@ struct ContinueToken {
   }
 };
 
-// What follows in a list whose version is no longer kept, taken from the newest one.
+// Continues, from the newest version, a list whose own version is no longer kept.
 constexpr int64_t kAnyVersion = -1;
 
 ApiResponse too_old(ContinueToken token) {
@@ -92,8 +93,8 @@ struct SelectedEvent {
   Json object;
 };
 
-// What a change means to a watch with a selector: an object that comes into the selection is ADDED,
-// one that leaves it is DELETED. nullopt: not its business.
+// Returns the event of a change for a watch with a selector. ADDED: an object enters the selection;
+// DELETED: it leaves. nullopt if the change does not concern the watch.
 std::optional<SelectedEvent> selected_event(const Watch& watch, const Change& change) {
   if (!watch.namespace_.empty() && change.key.namespace_ != watch.namespace_) return std::nullopt;
   bool now = change.type != ChangeType::kDeleted && watch.selector.matches(*change.object);
@@ -106,7 +107,7 @@ std::optional<SelectedEvent> selected_event(const Watch& watch, const Change& ch
   return SelectedEvent{"DELETED", to_view(*watch.type, std::move(last))};
 }
 
-// The first `room` of them that are selected; `objects`: what is left of the list.
+// Returns a page with the first `room` selected objects. `objects` is the rest of the list.
 ApiResponse page_of(const ApiPath& path, const Selector& selector,
                     const std::vector<ObjectPtr>& objects, int64_t version, int64_t room) {
   Json metadata = {{"resourceVersion", std::to_string(version)}};
@@ -127,7 +128,7 @@ ApiResponse page_of(const ApiPath& path, const Selector& selector,
            {"items", std::move(items)}}};
 }
 
-// What the options of a watch say about where it begins.
+// Checks the options that say where a watch begins.
 std::optional<ApiResponse> check_watch_options(const ApiPath& path) {
   std::string match = path.parameter("resourceVersionMatch");
   bool initial = path.query.contains("sendInitialEvents");
@@ -211,7 +212,7 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
   bool only_new = path->query.contains("sendInitialEvents") && !sends_initial;
   watch.says_when_complete = sends_initial && watch.bookmarks;
   watch.position = only_new && !from->has_value() ? version : from->value_or(0);
-  if (sends_initial || (watch.position == 0 && !only_new)) {  // begin with what is there
+  if (sends_initial || (watch.position == 0 && !only_new)) {  // begin with existing objects
     for (const ObjectPtr& object : storage_.list(type, watch.namespace_)) {
       if (watch.selector.matches(*object)) watch.initial.push_back(object);
     }
@@ -252,7 +253,7 @@ std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
     const Change* change = storage_.next_change(type, watch.position);
     if (change == nullptr) {
       watch.position = storage_.version();
-      watch.ended = !type.served && type.custom;  // the type is gone, and that was all of it
+      watch.ended = !type.served && type.custom;  // the type is gone and all its events were sent
       break;
     }
     watch.position = change->version;

@@ -1,4 +1,4 @@
-// Creates, updates and patches of Api.
+// The creates, updates and patches of Api.
 #include "local/store/api.h"
 #include "local/store/crd.h"
 #include "local/store/event_rules.h"
@@ -78,7 +78,7 @@ ApiResponse Api::store(const Write& write, const ObjectKey& key, Json object, in
   const ApiPath& path = write.path;
   const ResourceType& type = path.type->storage();
   if (write.dry_run) return {code, to_view(*path.type, std::move(object))};
-  if (Deletion::is_over(type, object)) {  // no other state is seen before it goes
+  if (Deletion::is_over(type, object)) {  // skip the intermediate state
     Deletion(storage_, types_, clock_.wall_now()).finish(type, key);
     return {code, to_view(*path.type, std::move(object))};
   }
@@ -93,7 +93,7 @@ ApiResponse Api::store(const Write& write, const ObjectKey& key, Json object, in
 
 void Api::define_types(const Json& crd) {
   Result<std::vector<ResourceType>> defined = types_of_crd(crd);
-  CHECK(defined.ok());  // it was checked before it was stored
+  CHECK(defined.ok());  // checked before it was stored
   types_.define(string_or(metadata_of(crd), "name", ""), *std::move(defined),
                 [&](const ResourceType& type) { storage_.forget(type); });
 }

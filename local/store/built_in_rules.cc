@@ -31,7 +31,7 @@ void set_default(Json& object, const char* key, Json value) {
   if (!object.contains(key) || object[key].is_null()) object[key] = std::move(value);
 }
 
-// Whether an image's name leaves its version open: no digest, and no tag but "latest".
+// Returns whether an image name leaves its version open: no digest, and no tag except "latest".
 bool is_newest(const std::string& image) {
   const size_t slash = image.rfind('/');
   const size_t colon = image.find(':', slash == std::string::npos ? 0 : slash);
@@ -83,7 +83,7 @@ Refusal fill_pod(const ResourceType& type, Json& pod) {
   return std::nullopt;
 }
 
-// A pod's spec is fixed but for a few fields. Source: ValidatePodUpdate.
+// Returns the immutable part of a pod's spec. Source: ValidatePodUpdate.
 Json fixed_part(Json spec) {
   if (!spec.is_object()) return spec;
   for (const char* key : {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"})
@@ -96,7 +96,7 @@ Json fixed_part(Json spec) {
   return spec;
 }
 
-// stringData is a convenience for writers: it ends up in data.
+// Moves stringData, which exists for writers' convenience, into data.
 Refusal fold_string_data(Json& secret) {
   const Json* plain = find_member(secret, "stringData");
   if (plain == nullptr) return std::nullopt;
@@ -121,7 +121,7 @@ bool is_data_key(std::string_view key) {
   });
 }
 
-// data (and binaryData) of configmaps and secrets.
+// Checks data and binaryData of configmaps and secrets.
 Refusal check_data(const ResourceType& type, const Json& object) {
   std::vector<StatusCause> causes;
   size_t bytes = 0;
@@ -174,7 +174,7 @@ Refusal check_immutable(const ResourceType& type, const Json& old, const Json& o
   return invalid_object(type, name_of(object), causes);
 }
 
-// 10.96.0.0/12, as kubeadm's clusters have it.
+// Picks an address in 10.96.0.0/12, the default of kubeadm's clusters.
 std::string service_address(uint64_t random) {
   uint64_t host = random % ((1u << 20) - 2) + 1;
   return "10." + std::to_string(96 + (host >> 16)) + "." + std::to_string(host >> 8 & 0xFF) + "." +
@@ -274,7 +274,7 @@ Refusal complete_updated(const ResourceType& type, const UpdateContext& context,
   if (is_core(type, "services")) return update_service(type, context.old, object);
   if (type.plural == "leases" && !type.custom) return check_lease(type, object);
   if (is_namespace(type)) {
-    object["spec"] = member(context.old, "spec");  // its finalizers are the server's
+    object["spec"] = member(context.old, "spec");  // the server owns its finalizers
     if (object["metadata"].value("labels", Json()).is_null())
       object["metadata"]["labels"] = Json::object();
     object["metadata"]["labels"]["kubernetes.io/metadata.name"] = object["metadata"]["name"];

@@ -6,13 +6,14 @@
 
 namespace lockstep::local {
 
-// What kube-apiserver knows of single built-in kinds: defaults, values that it gives, what must not
-// change. Checked is what Lockstep or kubectl relies on, not all that a real server checks.
+// Rules of kube-apiserver for single built-in kinds: defaults, values that the server sets,
+// immutable fields. Checks what Lockstep or kubectl rely on, not everything that a real server
+// checks.
 // Source: k8s pkg/apis/core/{v1/defaults.go,validation/validation.go}.
 
 std::optional<ApiResponse> complete_new(const ResourceType& type, const CreateContext& context,
                                         Json& object);
-// `object` has the metadata and status that it will be stored with.
+// `object` already has the metadata and status that will be stored.
 std::optional<ApiResponse> complete_updated(const ResourceType& type, const UpdateContext& context,
                                             Json& object);
 

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kVersionsMax = 20;
 constexpr size_t kColumnsMax = 50;
 
-// ".spec.a.b": what scale can follow.
+// Accepts paths like ".spec.a.b", which scale can follow.
 bool is_plain_path(std::string_view path) {
   bool after_dot = false;
   for (char c : path) {
@@ -43,7 +43,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// Gathers what is wrong, in the words of kube-apiserver.
+// Collects the errors in a CRD, with kube-apiserver's wording.
 class CrdChecks {
  public:
   explicit CrdChecks(const Json& crd) : crd_(crd), spec_(member(crd, "spec")) {}
@@ -73,7 +73,7 @@ class CrdChecks {
     causes_.push_back({"FieldValueNotSupported",
                        "Unsupported value: \"" + value + "\": supported values: " + words, field});
   }
-  // A label of DNS, as names of types have to be.
+  // Checks a DNS label; names of types have to be one.
   void check_label(const std::string& field, const std::string& value) {
     if (value.empty()) return required(field);
     if (!is_label_name(value))
@@ -161,7 +161,7 @@ class CrdChecks {
             "expected names of members, each after a dot");
   }
 
-  // The compiler's words are "<path in the schema>: <why>".
+  // Splits the compiler's message, which reads "<path in the schema>: <reason>".
   void check_schema(const Json& schema, const std::string& at) {
     const auto compiled = compile_schema(schema);
     if (compiled.ok()) return;
@@ -224,7 +224,7 @@ std::vector<StatusCause> changed_for_ever(const Json& old, const Json& crd) {
   return causes;
 }
 
-// "" or the name that another type of the group has already.
+// Returns a name that another type of the group already has; "" if all are free.
 std::string taken_name(const TypeRegistry& types, const Json& crd) {
   const Json& spec = member(crd, "spec");
   const Json& names = member(spec, "names");
@@ -348,7 +348,7 @@ Result<std::vector<ResourceType>> types_of_crd(const Json& crd) {
     TRY_ASSIGN(type.schema, compile_schema(member(member(version, "schema"), "openAPIV3Schema")));
     types.push_back(std::move(type));
   }
-  // The storage version gives the type its identity.
+  // Put the storage version first: it gives the type its identity.
   const Json& versions = member(spec, "versions");
   for (size_t i = 0; i < types.size(); ++i) {
     if (bool_or(versions[i], "storage", false))

@@ -8,7 +8,7 @@
 namespace lockstep::local {
 namespace {
 
-// A hundred years: beyond what times of nanoseconds can add up to, more would overflow.
+// A hundred years. Adding more to the current time could overflow its nanoseconds.
 constexpr int64_t kGraceShownMaxSeconds = int64_t{100} * 366 * 24 * 3600;
 
 constexpr char kForeground[] = "foregroundDeletion";
@@ -29,7 +29,7 @@ bool waits_for_dependents(const Json& object) {
          std::find(finalizers->begin(), finalizers->end(), kForeground) != finalizers->end();
 }
 
-// Only a pod that a node runs gets time to end.
+// Only a pod that runs on a node gets a grace period.
 int64_t grace_of(const ResourceType& type, const Json& object, const DeleteOptions& options) {
   if (!is_pod(type)) return 0;
   static const Json kNone = Json::object();
@@ -47,7 +47,7 @@ bool is_container(const ResourceType& type) {
   return is_namespace(type) || is_crd(type);
 }
 
-// The namespace whose content it is concerned with; "" for all of them.
+// Returns the namespace whose objects count as content; "" for all namespaces.
 std::string held_namespace(const ResourceType& type, const ObjectKey& key) {
   return is_namespace(type) ? key.name : "";
 }
@@ -157,7 +157,7 @@ void Deletion::mark(const ResourceType& type, const ObjectKey& key, const Json& 
     updated["status"]["phase"] = "Terminating";
   }
   if (foreground && !waits_for_dependents(object)) metadata["finalizers"].push_back(kForeground);
-  // Only marks are added: there is room for them, or the object stays as it was.
+  // This only adds marks. If there is no room for them, the object stays as it was.
   if (updated != object) (void)storage_.put(type, key, std::move(updated)).ok();
 }
 
@@ -200,7 +200,7 @@ void Deletion::finish_container(const ResourceType& type, const ObjectKey& key) 
   if (kept.empty()) return to_erase_.push_back({&type, key});
   if (kept == updated["metadata"]["finalizers"]) return;
   updated["metadata"]["finalizers"] = std::move(kept);
-  (void)storage_.put(type, key, std::move(updated)).ok();  // it gets smaller
+  (void)storage_.put(type, key, std::move(updated)).ok();  // the object shrinks, so there is room
 }
 
 void Deletion::finish_containers_of(const Storage::Place& gone) {
@@ -267,7 +267,7 @@ void Deletion::release_dependent(const Storage::Place& place, const std::string&
   }
   updated["metadata"]["ownerReferences"] = std::move(kept);
   drop_empty(updated["metadata"]);
-  // It gets smaller, so there is room.
+  // The object shrinks, so there is room.
   (void)storage_.put(*place.first, place.second, std::move(updated)).ok();
 }
 

@@ -7,9 +7,9 @@
 namespace lockstep::local {
 namespace {
 
-// The group that evictions are of: older kubectls ask whether it is there before they evict pods.
-// Its budgets are named, since clients take a version without types for a broken one, but nothing
-// can be done with them.
+// The API group of evictions. Older kubectls check that it exists before they evict pods. It lists
+// disruption budgets because clients treat a version without types as broken, but serves no
+// operation on them.
 constexpr char kPolicyGroup[] = "policy";
 
 bool is_policy_version(std::string_view group_version) {
@@ -112,7 +112,7 @@ Json group_list(const TypeRegistry& types) {
 }  // namespace
 
 std::optional<Json> discovery_document(const TypeRegistry& types, std::string_view path) {
-  // The version whose behaviour is followed where servers differ.
+  // Where servers differ, we follow the behaviour of this version.
   if (path == "/version")
     return Json{{"major", "1"}, {"minor", "20"}, {"gitVersion", "v1.20.2-lockstep"}};
   if (path == "/api") return Json{{"kind", "APIVersions"}, {"versions", {"v1"}}};

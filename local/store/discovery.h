@@ -8,8 +8,8 @@
 
 namespace lockstep::local {
 
-// What a client asks before it knows the server: /version, /api, /apis, and the lists of resources
-// below them. nullopt for any other path.
+// Answers what a client asks before anything else: /version, /api, /apis, and the lists of
+// resources below them. nullopt for any other path.
 std::optional<Json> discovery_document(const TypeRegistry& types, std::string_view path);
 
 }  // namespace lockstep::local

@@ -22,7 +22,7 @@ std::string namespace_of(const Json& object) {
   return string_or(object, "namespace", "");
 }
 
-// Older events say when they were first and last seen, newer ones an eventTime.
+// Newer events have an eventTime; older ones have the times when they were first and last seen.
 bool is_of_the_new_sort(const Json& event) {
   return !string_or(event, "eventTime", "").empty();
 }
@@ -58,7 +58,7 @@ void check_reporter(const Json& event, std::vector<StatusCause>& causes) {
     causes.push_back(wrong_field("", "can have at most 1024 characters", "message"));
 }
 
-// What the new API asks beyond that, and what it has no more use for.
+// Checks what the new API requires in addition, and that fields it no longer uses are unset.
 void check_modern(const Json& event, std::vector<StatusCause>& causes) {
   if (!is_of_the_new_sort(event)) causes.push_back(missing("eventTime"));
   const std::string type = string_or(event, "type", "");

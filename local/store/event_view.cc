@@ -33,7 +33,7 @@ Json renamed(Json object, bool to_new, std::string_view api_version) {
   return object;
 }
 
-// The versions of a custom type differ in this alone (conversion strategy None).
+// Versions of a custom type differ only in apiVersion (conversion strategy None).
 Json with_version(const ResourceType& type, Json object) {
   if (object.is_object() && object.contains("apiVersion"))
     object["apiVersion"] = type.api_version();
@@ -50,7 +50,7 @@ Json to_view(const ResourceType& type, Json stored) {
 
 Json from_view(const ResourceType& type, Json object) {
   if (type.stored_as == nullptr) return object;
-  // A wrong apiVersion stays wrong, so that it is refused.
+  // Keep a wrong apiVersion, so that the object is refused later.
   const Json* version = find_member(object, "apiVersion");
   if (version != nullptr && *version != type.api_version()) return object;
   if (type.custom) return with_version(type.storage(), std::move(object));

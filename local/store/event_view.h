@@ -5,9 +5,9 @@
 
 namespace lockstep::local {
 
-// Events have two faces, v1 and events.k8s.io/v1, of the same stored objects (stored as v1).
-// Source: k8s pkg/apis/events/v1/conversion.go. The versions of a custom type differ in apiVersion.
-// Other types pass through unchanged.
+// Events are served as v1 and as events.k8s.io/v1, and stored as v1. Versions of a custom type
+// differ only in apiVersion. Other types pass through unchanged.
+// Source: k8s pkg/apis/events/v1/conversion.go.
 Json to_view(const ResourceType& type, Json stored);
 Json from_view(const ResourceType& type, Json object);
 

@@ -22,7 +22,7 @@ int open_to_append(const std::string& file) {
 }  // namespace
 
 std::string times_file_of(const std::string& log) {
-  const size_t name = log.rfind('/') + 1;  // 0 where there is no slash
+  const size_t name = log.rfind('/') + 1;  // 0 if there is no slash
   return log.substr(0, name) + "." + log.substr(name) + ".times";
 }
 
@@ -34,7 +34,7 @@ void begin_times(const std::string& times_file) {
 void append_moment(const std::string& times_file, const LogMoment& moment) {
   const int fd = open_to_append(times_file);
   if (fd < 0) return;
-  // Part of a record would put all that follow out of place.
+  // Undo a partial write: it would misalign all later records.
   const off_t before = lseek(fd, 0, SEEK_END);
   if (write(fd, &moment, sizeof moment) != kRecordBytes && before >= 0)
     (void)!ftruncate(fd, before);
@@ -56,7 +56,7 @@ LogTimes::~LogTimes() {
 
 int64_t LogTimes::first_index() const {
   const off_t data = lseek(fd_, 0, SEEK_DATA);
-  if (data < 0) return errno == ENXIO ? end_index() : 0;  // all a hole, or no notion of holes
+  if (data < 0) return errno == ENXIO ? end_index() : 0;  // all hole, or holes are unsupported
   return (data + kRecordBytes - 1) / kRecordBytes;
 }
 

@@ -8,42 +8,42 @@
 
 namespace lockstep::local {
 
-// When the output of a container came. Beside a log lies a hidden file of records of 16 bytes,
-// oldest first, each of which says that by a time the log had so many bytes; both never shrink from
-// one record to the next. As the log's, the beginning of that file may be a hole, where old records
-// were given up. It is read on the machine that wrote it.
+// Arrival times of a container's output. Each log has a hidden file in the same folder with 16-byte
+// records, oldest first. A record says how many bytes the log had by a certain time; neither value
+// ever decreases. As in the log, the start of the file may be a hole, where old records were
+// discarded. The file is read on the machine that wrote it.
 struct LogMoment {
   int64_t bytes = 0;
   int64_t nanoseconds = 0;  // since 1970
 };
 
-// "/logs/node.log" has "/logs/.node.log.times".
+// Returns "/logs/.node.log.times" for "/logs/node.log".
 std::string times_file_of(const std::string& log);
 
-// Makes the file, if it is not there: nothing came yet.
+// Creates the file if it does not exist: no output has arrived yet.
 void begin_times(const std::string& times_file);
-// Appends a record; where the disk is full the moment is lost.
+// Appends a record. Drops it if the disk is full.
 void append_moment(const std::string& times_file, const LogMoment& moment);
 
-// Reads such a file while it may be appended to.
+// Reads a file of arrival times, which may still grow.
 class LogTimes {
  public:
-  // kNotFound, kUnavailable: it can't be opened.
+  // kNotFound or kUnavailable if the file can't be opened.
   static Result<LogTimes> open(const std::string& times_file);
   ~LogTimes();
   LogTimes(LogTimes&& other) noexcept;
   LogTimes& operator=(LogTimes&&) = delete;
 
-  // The beginning of the log of which it is known when it came.
+  // Returns the number of bytes from the start of the log whose arrival times are known.
   int64_t bytes_known() const;
-  // How many bytes had come before that time.
+  // Returns how many bytes had arrived before that time.
   int64_t bytes_before(int64_t nanoseconds) const;
-  // When the byte at this offset, which is known, was seen. Fast where offsets grow from call to
-  // call.
+  // Returns when the byte at this offset arrived; the offset must be below bytes_known(). Fast if
+  // offsets grow from call to call.
   int64_t seen(int64_t offset);
-  // The first record that says more than `bytes` bytes; one beyond the last where none does.
+  // Returns the index of the first record with more than `bytes` bytes, or end_index().
   int64_t index_after(int64_t bytes) const;
-  // Those in the file, the first beyond the hole.
+  // Indexes of the first record after the hole, and one past the last record.
   int64_t first_index() const;
   int64_t end_index() const;
   LogMoment at(int64_t index) const;
@@ -54,7 +54,7 @@ class LogTimes {
   int64_t first_where(Predicate holds) const;
 
   int fd_;
-  std::vector<LogMoment> block_;  // records in a row, the first that says more than `from_`
+  std::vector<LogMoment> block_;  // consecutive records; the first one has more than `from_` bytes
   int64_t from_ = 0;
 };
 

@@ -45,7 +45,7 @@ constexpr std::string_view kLabelRule =
     "'.', and must start and end with an alphanumeric character";
 constexpr size_t kAnnotationBytesMax = 256u << 10;
 
-// Labels, annotations and their names.
+// Checks the keys and values of labels and annotations.
 std::optional<ApiResponse> check_marks(const ResourceType& type, std::string_view name,
                                        const Json& metadata) {
   std::vector<StatusCause> causes;
@@ -75,7 +75,7 @@ std::optional<ApiResponse> check_marks(const ResourceType& type, std::string_vie
   return invalid_object(type, name, causes);
 }
 
-// Names of finalizers are qualified; in the core group they have a domain or are Kubernetes' own.
+// Finalizers need qualified names. In the core group they need a domain or are Kubernetes' own.
 std::optional<ApiResponse> check_finalizer_names(const ResourceType& type, std::string_view name,
                                                  const Json& metadata) {
   const Json* finalizers = find_member(metadata, "finalizers");

@@ -10,7 +10,7 @@
 
 namespace lockstep::local {
 
-// What kube-apiserver does to an object on its way into storage, as functions of the object alone.
+// The steps that kube-apiserver takes before it stores an object. They depend only on the object.
 // Each returns the error that ends the request, or nullopt.
 // Source: k8s.io/apiserver, pkg/registry/rest/{create,update}.go and the strategies of the types.
 
@@ -22,35 +22,37 @@ struct CreateContext {
   uint64_t random = 0;  // for addresses of services
 };
 
-// Checks the object, sets what the server owns (uid, creationTimestamp, generation), clears what a
-// client may not set (status, deletionTimestamp), fills in the defaults that this server relies on.
+// Checks the object, sets server-owned fields (uid, creationTimestamp, generation), clears fields
+// that a client may not set (status, deletionTimestamp), and fills in the defaults that this server
+// relies on.
 std::optional<ApiResponse> prepare_create(const ResourceType& type, const CreateContext& context,
                                           Json& object);
 
 struct UpdateContext {
   const Json& old;
   ObjectKey key;            // from the path
-  std::string subresource;  // "": everything but the status; "status": nothing else
+  std::string subresource;  // "": all but the status changes; "status": only the status
 };
 
-// Makes `object` what is to be stored instead of `old`: 409 where its resourceVersion or UID is
-// another one, 422 where it changes what can't change.
+// Turns `object` into what will be stored instead of `old`. 409 if its resourceVersion or UID
+// differs; 422 if it changes an immutable field.
 std::optional<ApiResponse> prepare_update(const ResourceType& type, const UpdateContext& context,
                                           Json& object);
 
-// Labels, annotations, ownerReferences and finalizers that are empty, or null, are shown as none.
+// Removes labels, annotations, ownerReferences and finalizers that are empty or null.
 void drop_empty(Json& metadata);
 
-// kind and apiVersion are those of the path (filled in where they are missing; of a custom type
-// they must be said), and the metadata is of the right types, without what is empty.
+// Checks that kind and apiVersion match the path, and the types in metadata. Fills in kind and
+// apiVersion if they are missing (a custom type must have them), and drops empty metadata.
 std::optional<ApiResponse> check_kind(const ResourceType& type, Json& object);
 
-// RFC 1123 subdomain, as names of objects must be.
+// Checks for an RFC 1123 subdomain, which names of objects must be.
 bool is_object_name(std::string_view name);
-// `[prefix/]name`, as keys of labels are; the text of a name, or of a label's value.
+// is_qualified_name() checks `[prefix/]name`, as in label keys; is_label_text() checks such a name,
+// or a label's value.
 bool is_qualified_name(std::string_view key);
 bool is_label_text(std::string_view text);
-// RFC 1123 label: without dots, at most 63 characters.
+// Checks for an RFC 1123 label: no dots, at most 63 characters.
 bool is_label_name(std::string_view name);
 
 }  // namespace lockstep::local

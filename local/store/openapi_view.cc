@@ -32,7 +32,7 @@ ApiResponse text(std::string_view type, const std::string& bytes) {
   return response;
 }
 
-// kubectl writes the type's version with @ or with a dot, as real servers take both.
+// kubectl writes the version in the media type with @ or with a dot; real servers accept both.
 bool takes_protobuf(std::string_view accept) {
   return accept.find("application/com.github.proto-openapi.spec.v2") != std::string_view::npos;
 }

@@ -10,16 +10,16 @@
 
 namespace lockstep::local {
 
-// Answers to GET /openapi/v2 and below /openapi/v3. The documents are made when they are first
-// asked for, and again after the types have changed. Not thread-safe.
+// Answers GET /openapi/v2 and paths below /openapi/v3. Makes the documents on the first request,
+// and again after the types have changed. Not thread-safe.
 class OpenApiView {
  public:
-  // nullopt: there is no such document. `types` is the same at every call.
+  // Returns nullopt if there is no such document. `types` must be the same in every call.
   std::optional<ApiResponse> answer(const TypeRegistry& types, std::string_view path,
                                     std::string_view accept);
 
  private:
-  std::optional<uint64_t> revision_;  // of the types that the documents are about
+  std::optional<uint64_t> revision_;  // of the types in the documents
   OpenApiDocuments documents_;
 };
 

@@ -6,15 +6,15 @@
 
 namespace lockstep::local {
 
-// Where the output of containers is: the node knows, the server's `log` subresource asks.
+// Finds the output of containers. The node implements it for the server's `log` subresource.
 class PodLogs {
  public:
   virtual ~PodLogs() = default;
 
-  // The file to which the container's output was or is being appended, as plain lines; `previous`:
-  // that of the instance before the last restart. What was appended so far has its time in the file
-  // beside it (log_times.h); at the end, before the container's status says so, all has. kNotFound
-  // with kubelet's words where there is none. Thread-safe.
+  // Returns the file with the container's output as plain lines, which may still grow. `previous`:
+  // the output of the instance before the last restart. The arrival times of the output so far are
+  // in the file of times_file_of() (log_times.h). When the container's status says that it ended,
+  // the times are complete. kNotFound with the kubelet's message if there is no file. Thread-safe.
   virtual Result<std::string> log_file(const std::string& pod_uid, const std::string& container,
                                        bool previous) const = 0;
 };

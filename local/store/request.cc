@@ -43,7 +43,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-// parts: what follows the version in the path.
+// `parts`: the path after the version.
 void name_object(const TypeRegistry& types, ApiPath& path, const std::vector<std::string>& parts,
                  std::string_view group, std::string_view version) {
   size_t at = 0;

@@ -11,7 +11,7 @@
 
 namespace lockstep::local {
 
-// One request as it came over the wire.
+// One request as received.
 struct ApiRequest {
   std::string method;        // GET, POST, PUT, PATCH, DELETE
   std::string target;        // path and query, percent-encoded
@@ -21,22 +21,22 @@ struct ApiRequest {
   std::string user_agent = {};
 };
 
-// What a target names. Source: Kubernetes, "API concepts", resource URIs.
+// The parsed target of a request. Source: Kubernetes, "API concepts", resource URIs.
 struct ApiPath {
   std::string path;                    // decoded, without the query
   const ResourceType* type = nullptr;  // null: not about objects (discovery), or unknown
-  std::string namespace_;              // "": all of them, or an object of the cluster
+  std::string namespace_;              // "": all of them, or a cluster-scoped object
   std::string name;                    // "": the collection
   std::string subresource;             // "", status, binding, ...
   std::map<std::string, std::string> query;
 
   std::string parameter(const std::string& key) const;
-  bool flag(const std::string& key) const;  // true, 1
-  // kInvalid unless it is a number >= 0; nullopt where it is absent or empty.
+  bool flag(const std::string& key) const;  // accepts true and 1
+  // kInvalid if the value is not a number >= 0; nullopt if it is absent or empty.
   Result<std::optional<int64_t>> number(const std::string& key) const;
 };
 
-// kInvalid: broken percent-encoding, too long.
+// kInvalid: broken percent-encoding, or too long.
 Result<ApiPath> parse_target(const TypeRegistry& types, std::string_view target);
 
 }  // namespace lockstep::local

@@ -41,7 +41,7 @@ std::vector<std::string_view> terms_of(std::string_view text) {
   return terms;
 }
 
-// Beside metadata.name and metadata.namespace, which every type has.
+// Selectable fields in addition to metadata.name and metadata.namespace, which every type has.
 struct FieldLabel {
   std::string_view plural;
   std::string_view path;
@@ -76,7 +76,8 @@ bool is_field_of(const ResourceType& type, std::string_view path) {
   });
 }
 
-// The text at the path, as field selectors compare it; true and false by these words. Null: none.
+// Returns the text at the path as field selectors compare it; booleans are "true" and "false". Null
+// if there is none.
 const std::string* text_at(const Json& object, std::string_view path) {
   static const std::string kTrue = "true", kFalse = "false";
   const Json* at = &object;
@@ -181,7 +182,7 @@ bool Selector::holds(const Requirement& requirement, const std::string* value) {
     case Operator::kLess: {
       const std::optional<int64_t> number = value == nullptr ? std::nullopt : number_of(*value);
       if (!number) return false;
-      const int64_t bound = *number_of(requirement.values[0]);  // it was read
+      const int64_t bound = *number_of(requirement.values[0]);  // checked when it was parsed
       return requirement.op == Operator::kGreater ? *number > bound : *number < bound;
     }
   }

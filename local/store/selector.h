@@ -10,13 +10,13 @@
 
 namespace lockstep::local {
 
-// Which objects a list or a watch is about. Source: Kubernetes, "Labels and Selectors" and "Field
+// Selects the objects of a list or a watch. Source: Kubernetes, "Labels and Selectors" and "Field
 // Selectors".
 class Selector {
  public:
-  // `labels`: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`; `fields`:
-  // `metadata.name=x,spec.nodeName!=y`. Empty text selects everything. kInvalid: the text, or a
-  // field that the type can't be selected by.
+  // Parses selectors. `labels`: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`; `fields`:
+  // `metadata.name=x,spec.nodeName!=y`. Empty text selects everything. kInvalid: a syntax error, or
+  // a field that the type can't be selected by.
   static Result<Selector> parse(const ResourceType& type, std::string_view labels,
                                 std::string_view fields);
 

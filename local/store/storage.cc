@@ -162,7 +162,7 @@ Result<std::vector<ObjectPtr>> Storage::list_at(const ResourceType& type,
   auto wanted = [&](const ObjectKey& key) {
     return (namespace_.empty() || key.namespace_ == namespace_) && key > after;
   };
-  // What changed later, as it was: the oldest change of an object counts.
+  // The state at `version` of objects that changed later: the oldest later change has it.
   std::map<ObjectKey, ObjectPtr> then;
   for (auto change = found->history.rbegin(); change != found->history.rend(); ++change) {
     if (change->version <= version) break;

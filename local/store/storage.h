@@ -17,7 +17,7 @@
 namespace lockstep::local {
 
 struct ObjectKey {
-  std::string namespace_;  // "" for objects of the cluster
+  std::string namespace_;  // "" for cluster-scoped objects
   std::string name;
 
   auto operator<=>(const ObjectKey&) const = default;
@@ -39,56 +39,57 @@ struct Change {
 struct StorageLimits {
   size_t objects_max = 50'000;
   size_t bytes_max = 256u << 20;  // of all objects, as JSON text
-  // Of each type: what a watch can still be resumed from.
+  // For each type: the history from which a watch can be resumed.
   size_t history_max = 5'000;
   size_t history_bytes_max = 32u << 20;
-  Duration history_age = std::chrono::minutes(5);  // as kube-apiserver compacts etcd
+  Duration history_age = std::chrono::minutes(5);  // like compaction of etcd by kube-apiserver
 };
 
 // Objects by type, namespace and name, and their latest changes: what etcd is to kube-apiserver.
-// One counter gives every write its resourceVersion. Types are always their storage() types. Not
-// thread-safe; pure but for memory.
+// One counter gives every write its resourceVersion. Types must be storage() types. Not
+// thread-safe; has no side effects outside its memory.
 class Storage {
  public:
   explicit Storage(const StorageLimits& limits = {}) : limits_(limits) {}
 
-  // The version of the newest write.
+  // Returns the version of the newest write.
   int64_t version() const { return version_; }
 
-  // Null if there is none.
+  // Returns null if there is no such object.
   ObjectPtr get(const ResourceType& type, const ObjectKey& key) const;
 
-  // Creates or replaces; metadata.resourceVersion is set here. kUnavailable when the limits are
-  // reached. A type that keeps its newest objects alone drops the oldest.
+  // Creates or replaces an object, and sets its metadata.resourceVersion. kUnavailable if a limit
+  // is reached. A type that keeps only its newest objects drops the oldest one.
   Result<ObjectPtr> put(const ResourceType& type, const ObjectKey& key, Json object);
 
-  // The last state, with the deletion's version; null if there was none.
+  // Returns the last state, with the deletion's version; null if there was no such object.
   ObjectPtr erase(const ResourceType& type, const ObjectKey& key);
 
-  // In the order of their keys; namespace "" means all.
+  // Lists objects in the order of their keys; namespace "" means all.
   std::vector<ObjectPtr> list(const ResourceType& type, std::string_view namespace_) const;
   std::vector<ObjectKey> keys(const ResourceType& type, std::string_view namespace_) const;
   bool has_objects(const ResourceType& type, std::string_view namespace_) const;
-  // Forgets the type's objects and history: its address is another type's from now on.
+  // Forgets the type's objects and history, because its address now belongs to another type.
   void forget(const ResourceType& type);
-  // As it was at an older version, and what follows `after` alone; kNotFound if the history does
-  // not reach back.
+  // Lists objects as they were at an older version, only those with keys after `after`. kNotFound
+  // if the history does not reach back far enough.
   Result<std::vector<ObjectPtr>> list_at(const ResourceType& type, std::string_view namespace_,
                                          int64_t version, const ObjectKey& after = {}) const;
 
-  // The first change after `version`; null if there is none yet. Valid until the next write.
+  // Returns the first change after `version`; null if there is none yet. Valid until the next
+  // write.
   const Change* next_change(const ResourceType& type, int64_t version) const;
-  // False where changes after `version` are forgotten already.
+  // Returns false if changes after `version` are already forgotten.
   bool remembers(const ResourceType& type, int64_t version) const;
 
-  // Forgets the changes up to `version`; true if there were any.
+  // Forgets changes up to `version`. Returns true if there were any.
   bool compact(int64_t version);
 
-  // Who names this UID in its ownerReferences.
+  // A stored object. dependents() returns those with this UID in their ownerReferences.
   using Place = std::pair<const ResourceType*, ObjectKey>;
   std::vector<Place> dependents(const std::string& uid) const;
   bool has_uid(const std::string& uid) const { return uids_.contains(uid); }
-  // Where the object with this UID is; type null if there is none.
+  // Returns the object with this UID; its type is null if there is none.
   Place find_uid(const std::string& uid) const;
 
  private:
@@ -99,7 +100,7 @@ class Storage {
   };
   struct Table {
     std::map<ObjectKey, Stored> objects;
-    std::map<int64_t, ObjectKey> by_version;  // of types that keep their newest objects alone
+    std::map<int64_t, ObjectKey> by_version;  // for types that keep only their newest objects
     std::deque<Change> history;
     size_t history_bytes = 0;
     int64_t forgotten = 0;  // version of the newest change that is no longer in the history
@@ -117,10 +118,10 @@ class Storage {
   size_t bytes_ = 0;
   std::map<const ResourceType*, Table> tables_;
   std::map<std::string, Place> uids_;
-  std::map<std::string, std::set<Place>> dependents_;  // owner's UID -> who names it
+  std::map<std::string, std::set<Place>> dependents_;  // owner's UID -> its dependents
 };
 
-// metadata.ownerReferences; an empty array where there are none.
+// Returns metadata.ownerReferences; an empty array if there are none.
 const Json& owner_references(const Json& object);
 const Json& metadata_of(const Json& object);
 std::string uid_of(const Json& object);

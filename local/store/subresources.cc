@@ -1,4 +1,4 @@
-// Subresources of Api that have a shape of their own: scale of custom types, eviction of pods.
+// Subresources of Api with objects of their own: scale of custom types, eviction of pods.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kReplicasMax = 2147483647;
 
-// "spec" and "nodes" of ".spec.nodes". The names were checked when the type was defined.
+// Splits ".spec.nodes" into "spec" and "nodes". The path was checked when the type was defined.
 std::vector<std::string> names_of(const std::string& path) {
   std::vector<std::string> names;
   for (size_t from = 1; from < path.size();) {
@@ -24,7 +24,8 @@ std::vector<std::string> names_of(const std::string& path) {
   return names;
 }
 
-// The value at the path, or null. Paths lead through objects alone: a name of digits is no index.
+// Returns the value at the path, or null. Paths lead through objects only: digits are a member's
+// name, not an index.
 Json value_at(const Json& object, const std::string& path) {
   const Json* at = &object;
   for (const std::string& name : names_of(path)) {
@@ -34,7 +35,7 @@ Json value_at(const Json& object, const std::string& path) {
   return path.empty() ? Json() : *at;
 }
 
-// False where the path leads through something else.
+// Returns false if the path leads through something other than objects.
 bool set_replicas(Json& object, const std::string& path, int64_t count) {
   Json* at = &object;
   for (const std::string& name : names_of(path)) {
@@ -110,7 +111,7 @@ ApiResponse Api::write_scale(Write& write, const ApiRequest& request) {
     if (std::string asked = string_or(scale["metadata"], key, ""); !asked.empty())
       metadata[key] = asked;
   }
-  ApiPath main = path;  // the object itself is written
+  ApiPath main = path;  // write the object itself
   main.subresource = "";
   Write of_object{
       .path = main, .manager = write.manager, .dry_run = write.dry_run, .now = write.now};

@@ -19,7 +19,7 @@ std::string_view next_part(std::string_view& rest, char separator) {
 
 using Form = View::Form;
 
-// "application/json;as=Table;v=v1;g=meta.k8s.io"
+// Parses a clause such as "application/json;as=Table;v=v1;g=meta.k8s.io".
 std::optional<Form> form_of(std::string_view clause) {
   std::string_view type = next_part(clause, ';');
   if (type != "application/json" && type != "application/*" && type != "*/*") return std::nullopt;

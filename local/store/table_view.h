@@ -9,22 +9,24 @@
 
 namespace lockstep::local {
 
-// How a client wants objects shown.
+// The form in which a client wants objects.
 struct View {
   enum class Form { kWhole, kTable, kMetadata };
   Form form = Form::kWhole;
-  TableRows rows = TableRows::kMetadata;  // of a Table
+  TableRows rows = TableRows::kMetadata;  // for a Table
 };
 
-// The first kind of answer in `accept` that the server can give, whole objects where there is none;
-// `path` says by includeObject what a row carries. kInvalid: an includeObject that is not known.
+// Returns the first form in `accept` that the server supports, or whole objects if there is none.
+// The includeObject of `path` says what the rows of a Table carry. kInvalid: an unknown
+// includeObject.
 // Source: Kubernetes, "API concepts: receiving resources as Tables", "metadata-only fetches".
 Result<View> wanted_view(std::string_view accept, const ApiPath& path);
 
-// Whether one of the kinds of answer in `accept` can be given; an empty one takes any.
+// Returns whether the server supports a form in `accept`; an empty `accept` allows any.
 bool is_acceptable(std::string_view accept);
 
-// An object or a list of `type`, in that form. `with_headers`: a Table says its columns.
+// Converts an object or a list of `type` to that form. `with_headers`: a Table includes its
+// columns.
 Json in_view(const ResourceType& type, Json answer, const View& view, bool with_headers,
              WallTime now);
 

@@ -4,7 +4,7 @@
 
 namespace lockstep::local {
 
-// The chart's CustomResourceDefinition of TrainingJobs, compiled into the program.
+// Returns the chart's CustomResourceDefinition of TrainingJobs, which is compiled into the program.
 const Json& training_job_crd();
 
 }  // namespace lockstep::local

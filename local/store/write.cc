@@ -54,8 +54,8 @@ ApiResponse patch_type_refused(const ResourceType& type) {
   return unsupported_media_type(accepted + ", " + std::string(kApplyType));
 }
 
-// The intent of an apply, checked against its path: what it says of the status is not of the main
-// resource, and the other way round.
+// Checks the intent of an apply against its path. Drops the status on the main resource, and
+// everything but the status on the status subresource.
 std::optional<ApiResponse> trim_intent(const Write& write, Json& intent) {
   if (!intent.is_object()) return bad_request("an apply patch is an object");
   const ApiPath& path = write.path;
@@ -198,7 +198,7 @@ std::optional<ApiResponse> check_schema(const Write& write, const Json& object) 
   std::vector<StatusCause> causes;
   for (const SchemaProblem& problem : validate(*type.schema, object))
     causes.push_back({problem.reason, problem.message, problem.field});
-  // A schema may bound the name, and no more of metadata.
+  // A schema may restrict name and generateName, and nothing else in metadata.
   if (const SchemaNode* metadata = type.schema->member("metadata")) {
     for (const SchemaProblem& problem : validate(*metadata, metadata_of(object)))
       causes.push_back({problem.reason, problem.message, "metadata." + problem.field});
@@ -260,7 +260,7 @@ std::variant<Json, ApiResponse> applied(Write& write, const ApiRequest& request,
     return conflicting(*conflicts);
   write.applied = true;
   Json object = std::get<Json>(std::move(result));
-  // Preconditions that the intent carries.
+  // Keep the preconditions of the intent.
   for (const char* key : {"resourceVersion", "uid"}) {
     if (std::string asked = string_or(intent["metadata"], key, ""); !asked.empty())
       object["metadata"][key] = asked;

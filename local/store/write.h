@@ -15,11 +15,11 @@
 
 namespace lockstep::local {
 
-// What the server does about fields that a schema does not know.
+// How the server treats fields that a schema does not know.
 enum class FieldValidation { kIgnore, kWarn, kStrict };
 
-// One create, update or patch on its way through the server: what its request says beside the
-// object. Source: Kubernetes, CreateOptions, UpdateOptions and PatchOptions of meta/v1.
+// One create, update or patch in progress: what the request specifies in addition to the object.
+// Source: Kubernetes, CreateOptions, UpdateOptions and PatchOptions of meta/v1.
 struct Write {
   const ApiPath& path;
   std::string manager;
@@ -27,37 +27,36 @@ struct Write {
   bool force = false;
   FieldValidation validation = FieldValidation::kWarn;
   WallTime now;
-  bool applied = false;  // managedFields are those of a server-side apply already
+  bool applied = false;  // managedFields already come from a server-side apply
   std::vector<std::string> warnings = {};
 };
 
-// 422: what was asked for is not "All".
+// 422: the requested dry run is not "All".
 ApiResponse wrong_dry_run(const std::string& method, const std::string& value);
 
-// 422 for options that are none.
+// Reads the write options of a request. 422 for invalid options.
 std::variant<Write, ApiResponse> begin_write(const ApiPath& path, const ApiRequest& request,
                                              WallTime now);
 
-// The media type of the body, without its parameters.
+// Returns the media type of the body, without its parameters.
 std::string media_type(const ApiRequest& request);
-// The body as JSON, whatever of JSON, YAML and protobuf it is; errors as the server words them.
+// Parses a JSON, YAML or protobuf body. Errors have the server's wording.
 std::variant<Json, ApiResponse> parse_body(const ApiRequest& request);
-// Whether the body is an object in an encoding that this type is read from. Custom types have no
-// protobuf.
+// Returns whether this type can be read from the body's encoding. Custom types have no protobuf.
 bool is_document(const ApiRequest& request, const ResourceType& type);
 
-// Takes what the schema of a custom type does not know out of `object` (Strict: 400; Warn: a
-// warning each), and fills in its defaults.
+// Removes fields that a custom type's schema does not know (Strict: fails with 400; Warn: adds a
+// warning for each), and fills in defaults.
 std::optional<ApiResponse> fit_to_schema(Write& write, Json& object);
-// 422 with a cause for each violation of a custom type's schema.
+// Returns a 422 with a cause for each violation of a custom type's schema.
 std::optional<ApiResponse> check_schema(const Write& write, const Json& object);
 
-// Writes metadata.managedFields for an update or a patch; `live` is null where the object is new.
-// Kinds that programs alone write (pods, nodes, events, leases) have none, unless they are applied.
+// Writes metadata.managedFields for an update or a patch; `live` is null if the object is new.
+// Kinds that only programs write (pods, nodes, events, leases) get none, unless they are applied.
 void record_fields(const Write& write, const Json* live, Json& object);
 
-// What a patch that is not server-side apply makes of the object; 415 for a type that has no such
-// patches, 400, 413 and 422 as kube-apiserver words them.
+// Returns the object after a patch other than server-side apply. 415 if the type does not support
+// such patches; 400, 413 and 422 with kube-apiserver's wording.
 std::variant<Json, ApiResponse> patched(const ResourceType& type, const ApiRequest& request,
                                         const Json& object);
 inline constexpr std::string_view kApplyType = "application/apply-patch+yaml";

@@ -70,7 +70,7 @@ Json node_cells(const Json& node, WallTime now) {
                       text_at(info, {"containerRuntimeVersion"}, "<unknown>")});
 }
 
-// Events, as core/v1 and as events.k8s.io/v1 name their fields.
+// Events. Their fields have different names in core/v1 and in events.k8s.io/v1.
 
 const Json& either(const Json& event, std::string_view core, std::string_view modern) {
   const Json& value = value_at(event, {core});
@@ -180,7 +180,7 @@ Json service_cells(const Json& service, WallTime now) {
                       labels_text(value_at(service, {"spec", "selector"}))});
 }
 
-// Kinds of a line each.
+// Kinds that need one line each.
 
 Json secret_cells(const Json& secret, WallTime now) {
   return Json::array({name_of(secret), text_at(secret, {"type"}, "Opaque"), members(secret, "data"),
@@ -213,7 +213,7 @@ TableColumn column(std::string name, std::string description) {
   return {.name = std::move(name), .description = std::move(description)};
 }
 
-// In wide output alone.
+// A column that only wide output has.
 TableColumn wide(std::string name, std::string description) {
   return {.name = std::move(name), .description = std::move(description), .priority = 1};
 }

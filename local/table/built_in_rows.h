@@ -9,7 +9,7 @@
 
 namespace lockstep::local {
 
-// How a built-in kind is printed: `cells` has one value for each of `columns`.
+// Prints a built-in kind: `cells` returns one value for each of `columns`.
 struct RowPrinter {
   std::string_view api_version;
   std::string_view kind;
@@ -17,8 +17,8 @@ struct RowPrinter {
   Json (*cells)(const Json& object, WallTime now);
 };
 
-// nullptr for kinds without a printer of their own. Source: the columns that kube-apiserver gives
-// `kubectl get -o wide`.
+// Returns null for kinds without a printer of their own.
+// Source: the columns that kube-apiserver gives `kubectl get -o wide`.
 const RowPrinter* find_row_printer(std::string_view api_version, std::string_view kind);
 
 }  // namespace lockstep::local

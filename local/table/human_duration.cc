@@ -17,7 +17,7 @@ struct Unit {
   char name;
 };
 
-// "3h20m"; the smaller unit is left out where it is 0.
+// Formats "3h20m"; leaves out the smaller unit if it is 0.
 std::string in_two_units(int64_t seconds, Unit large, Unit small) {
   std::string text = whole(seconds, large.seconds, large.name);
   int64_t rest = seconds % large.seconds / small.seconds;

@@ -16,7 +16,7 @@ bool ends_name(char c) {
          c == '>' || c == ' ';
 }
 
-// -1, 0 or 1 in `order`; false where the two can't be compared.
+// Sets `order` to -1, 0 or 1. Returns false if the two can't be compared.
 bool compare(const Json& left, const Json& right, int& order) {
   bool numbers = left.is_number() && right.is_number();
   if (!numbers && left.type() != right.type()) return false;

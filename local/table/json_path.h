@@ -10,7 +10,7 @@
 
 namespace lockstep::local {
 
-// The simple JSON paths that printer columns are made of, compiled:
+// A compiled JSON path of the simple kind that printer columns use:
 //   .status.state                             members; a dot in a name is escaped: .a\.b
 //   ['quoted.key']                            members with any name
 //   [0]  [-1]                                 elements, from the end if negative
@@ -18,14 +18,14 @@ namespace lockstep::local {
 //   [?(@.type=="Ready")]  [?(@.done)]         elements for which a comparison holds (== != < <= >
 //                                             >=, with a string, number, true or false), or that
 //                                             have the member
-// Source: Kubernetes, "JSONPath support". Not here: recursive descent, slices, unions, range.
+// Source: Kubernetes, "JSONPath support". Unsupported: recursive descent, slices, unions, range.
 class JsonPath {
  public:
   // kInvalid names the position and what was expected. At most 1024 characters and 64 steps.
   static Result<JsonPath> parse(std::string_view text);
 
-  // What the path leads to in `document`, in its order, at most `results_max`; none where a member,
-  // or an element, is not there. The pointers are into `document`.
+  // Returns the values at the path in document order, at most `results_max`; none if a member or
+  // element does not exist. The pointers are into `document`.
   std::vector<const Json*> find(const Json& document, size_t results_max = 1000) const;
 
  private:
@@ -37,7 +37,7 @@ class JsonPath {
     std::string name;
     int64_t index = 0;
     std::vector<std::string> left;  // of a filter: the members below @
-    std::string comparison;         // "": that there is such a member
+    std::string comparison;         // "": the member must exist
     Json right;
   };
 

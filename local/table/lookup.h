@@ -8,17 +8,17 @@
 
 namespace lockstep::local {
 
-// Readers for objects of users, which may have any shape: what is absent, or of another type than
-// expected, reads as nothing.
+// Readers for user objects, which may have any shape. A value that is absent, or has an unexpected
+// type, reads as missing.
 
-// The value below `path`; null where there is none. Lives as long as `object`.
+// Returns the value at `path`; null if there is none. Lives as long as `object`.
 const Json& value_at(const Json& object, std::initializer_list<std::string_view> path);
-// The same for an array: an empty one where there is none.
+// Returns the array at `path`; an empty one if there is none.
 const Json& list_at(const Json& object, std::initializer_list<std::string_view> path);
-// The string below `path`; `fallback` where there is none or an empty one.
+// Returns the string at `path`; `fallback` if there is none or it is empty.
 std::string text_at(const Json& object, std::initializer_list<std::string_view> path,
                     std::string_view fallback = "");
-// The element of the condition list `conditions` that has this type; null where there is none.
+// Returns the condition with this type in `conditions`; null if there is none.
 const Json& condition_of(const Json& conditions, std::string_view type);
 
 }  // namespace lockstep::local

@@ -21,7 +21,7 @@ bool is_true(const Json& conditions, std::string_view type) {
   return text_at(condition_of(conditions, type), {"status"}) == "True";
 }
 
-// "Error", "ExitCode:3" or "Signal:9".
+// Returns "Error", "ExitCode:3" or "Signal:9".
 std::string end_of(const Json& terminated) {
   std::string reason = text_at(terminated, {"reason"});
   if (!reason.empty()) return reason;
@@ -37,7 +37,8 @@ void count_restarts(const Json& container, PodSummary& summary) {
   if (time.ok()) summary.last_restart = std::max(*time, summary.last_restart.value_or(*time));
 }
 
-// Whether the init containers are all done; else the reason is that of the first that is not.
+// Returns whether all init containers are done. If not, sets the reason of the first unfinished
+// one.
 bool summarize_init(const Json& pod, PodSummary& summary) {
   const Json& containers = list_at(pod, {"status", "initContainerStatuses"});
   for (size_t i = 0; i < containers.size(); ++i) {
@@ -64,7 +65,7 @@ void summarize_containers(const Json& pod, PodSummary& summary) {
   summary.last_restart.reset();
   bool any_running = false;
   const Json& containers = list_at(pod, {"status", "containerStatuses"});
-  // Backwards, so that the first container with a reason has the last word.
+  // Go backwards, so that the first container with a reason wins.
   for (size_t i = containers.size(); i-- > 0;) {
     const Json& container = containers[i];
     count_restarts(container, summary);

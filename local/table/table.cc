@@ -21,7 +21,7 @@ const std::vector<TableColumn>& age_alone() {
   return columns;
 }
 
-// Whole numbers without a point, so that clients print 412000 and not 4.12e+05.
+// Returns whole numbers as integers, so that clients print 412000 and not 4.12e+05.
 Json number_cell(const Json& value) {
   if (value.is_number_integer()) return value;
   double number = value.get<double>();
@@ -43,7 +43,8 @@ Json date_cell(const std::string& text, WallTime now) {
   return time.ok() ? human_duration(now - *time) : "<invalid>";
 }
 
-// The value as a cell of the column's type; null, which prints as nothing, where it is of another.
+// Returns the value as a cell of the column's type. A value of another type becomes null, which
+// prints as nothing.
 Json custom_cell(const TableColumn& column, const Json& value, WallTime now) {
   if (value.is_null()) return nullptr;
   if (column.type == "string") return value.is_string() ? value : Json(dump_json(value));
@@ -55,7 +56,7 @@ Json custom_cell(const TableColumn& column, const Json& value, WallTime now) {
   return nullptr;
 }
 
-// Prints the objects of one table, with the paths of custom columns compiled once.
+// Prints the objects of one table; compiles the paths of custom columns only once.
 class Rows {
  public:
   explicit Rows(const TableRequest& request)

@@ -9,30 +9,29 @@
 
 namespace lockstep::local {
 
-// meta.k8s.io/v1 Table, what `kubectl get` asks the server for. Source: Kubernetes, "API concepts:
-// receiving resources as Tables".
+// meta.k8s.io/v1 Table, the format that `kubectl get` requests.
+// Source: Kubernetes, "API concepts: receiving resources as Tables".
 
 struct TableColumn {
   std::string name;
   std::string type = "string";  // string, integer, number, boolean, date
   std::string format;           // "name" for the first one
   std::string description;
-  std::string json_path;  // of a CRD's additionalPrinterColumns: ".status.state"
-  int priority = 0;       // above 0: in wide output alone
+  std::string json_path;  // from a CRD's additionalPrinterColumns: ".status.state"
+  int priority = 0;       // above 0: only in wide output
 };
 
 enum class TableRows { kMetadata, kNone, kObject };  // includeObject
 
-// A Table with one row an object. Built-in kinds (pods, nodes, events, ...) have the columns and
-// cells of kube-apiserver's printers; others those of `columns`, after NAME, and AGE where there
-// are none. `resource_version` and `continue_token` are those of the list, empty where there is
-// none.
+// A Table with one row per object. Built-in kinds (pods, nodes, events, ...) have the columns and
+// cells of kube-apiserver's printers. Other kinds have NAME and `columns`, or NAME and AGE without
+// `columns`. `resource_version` and `continue_token` are those of the list, or empty.
 struct TableRequest {
   std::string_view api_version;
   std::string_view kind;
-  const std::vector<TableColumn>* columns = nullptr;  // of a custom resource
+  const std::vector<TableColumn>* columns = nullptr;  // for a custom resource
   TableRows rows = TableRows::kMetadata;
-  bool with_headers = true;  // the later events of a watch have none
+  bool with_headers = true;  // false for later events of a watch
   std::string resource_version;
   std::string continue_token;
   WallTime now;

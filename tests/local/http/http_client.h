@@ -12,7 +12,7 @@
 
 namespace lockstep::test {
 
-// A socket to a server on this machine; no HTTP of its own, so that tests can send what they like.
+// A raw socket to a server on this machine. It adds no HTTP, so that tests can send anything.
 class HttpClient {
  public:
   explicit HttpClient(uint16_t port, int receive_buffer = 0) {
@@ -30,7 +30,7 @@ class HttpClient {
   bool send(const std::string& text) {
     return ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
   }
-  // Reads until the text is there; false if the connection ends before it.
+  // Reads until the text has arrived. Returns false if the connection ends first.
   bool read_until(const std::string& wanted) {
     while (received.find(wanted) == std::string::npos) {
       if (!read_some()) return false;
@@ -63,7 +63,7 @@ class HttpClient {
   int fd_;
 };
 
-// The body of a whole chunked answer.
+// Returns the body of a complete chunked response.
 inline std::string dechunked(const std::string& answer) {
   size_t at = answer.find("\r\n\r\n");
   if (at == std::string::npos) return "no body: " + answer;

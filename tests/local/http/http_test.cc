@@ -1,4 +1,4 @@
-// The HTTP side of the embedded API server, over real sockets: what a client may not do to it.
+// Tests the HTTP layer of the embedded API server over real sockets, with misbehaving clients too.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -32,7 +32,7 @@ class HttpTest : public testing::Test {
     ASSERT_TRUE(started.ok());
     server_ = *std::move(started);
   }
-  // One request on a connection of its own; the status line and all that follows.
+  // Sends one request on its own connection. Returns the status line and everything after it.
   std::string exchange(const std::string& text) {
     Client client(server_->port());
     client.send(text);
@@ -89,7 +89,7 @@ TEST_F(HttpTest, RefusesWhatIsTooLarge) {
   EXPECT_TRUE(exchange(request(huge, "Content-Length: 3145729\r\n")).starts_with("HTTP/1.1 413 "));
   EXPECT_TRUE(exchange(request("GET /api", "X: " + std::string(20'000, 'x') + "\r\n"))
                   .starts_with("HTTP/1.1 431 "));
-  // Chunks whose sum is too large.
+  // Chunks that are too large in total.
   std::string chunk = "100000\r\n" + std::string(0x100000, ' ') + "\r\n";
   Client client(server_->port());
   client.send(request(huge, "Transfer-Encoding: chunked\r\n"));
@@ -133,7 +133,7 @@ TEST_F(HttpTest, HasAsManyConnectionsAsItSays) {
     EXPECT_TRUE(client->read_until("ok"));
   }
   EXPECT_EQ(exchange(""), "");
-  // One leaves: there is room again.
+  // One client leaves, so there is room again.
   first.reset();
   std::string answer;
   while (answer.empty()) answer = exchange(closing("GET /healthz"));
@@ -189,7 +189,7 @@ TEST_F(HttpTest, CutsOffAWatcherThatDoesNotRead) {
                          R"("},"spec":{"containers":[{"name":"c","filler":")" + filler + "\"}]}}"});
     ASSERT_EQ(made.code, 201);
   }
-  // Its place is free again although it never read nor closed.
+  // The server freed the client's place, although it neither read nor closed.
   Client other(server_->port());
   other.send(request("GET /healthz"));
   EXPECT_TRUE(other.read_until("ok"));
@@ -247,7 +247,7 @@ TEST_F(HttpTest, ForgetsOldChangesByItself) {
         closing("GET " + std::string(kJobs) + "?watch=true&timeoutSeconds=1&resourceVersion=1"));
     answer = client.read_all();
   } while (answer.find("\"code\":410") == std::string::npos);
-  // What is there is still listed.
+  // Existing objects are still listed.
   EXPECT_NE(dump_json(api.handle({"GET", kJobs, "", ""}).body).find("\"a\""), std::string::npos);
 }
 
@@ -259,7 +259,7 @@ TEST_F(HttpTest, StopsWithOpenConnections) {
   server_.reset();
   watcher.read_all();
   idle.read_all();
-  // The Api outlives its server.
+  // The Api works after its server has stopped.
   EXPECT_EQ(api_.handle({"POST", kJobs, "application/json", job("a")}).code, 201);
 }
 

@@ -1,4 +1,4 @@
-// The `log` subresource over HTTP, with containers that the test plays.
+// Tests the `log` subresource over HTTP, with simulated containers.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t k2026 = 1'767'225'600;  // 2026-01-01T00:00:00Z
 
-// One file a container and instance.
+// One file per container and instance.
 class Files final : public PodLogs {
  public:
   Result<std::string> log_file(const std::string&, const std::string& container,
@@ -33,7 +33,7 @@ class Files final : public PodLogs {
   void append(const std::string& container, const std::string& text) const {
     std::ofstream(path(container), std::ios::app) << text;
   }
-  // What was appended so far is there since this second of 2026.
+  // Records that the output so far arrived in this second of 2026.
   void came(const std::string& container, int64_t second, int64_t nanoseconds = 0) const {
     append_moment(times_file_of(path(container)),
                   {.bytes = static_cast<int64_t>(std::filesystem::file_size(path(container))),
@@ -55,7 +55,7 @@ class LogTest : public ApiTest {
     two["spec"]["initContainers"] = Json::array({{{"name", "first"}}});
     make(kPods, two);
   }
-  // The kubelet's word: the instance `id` of the container is in this state.
+  // Reports, as a kubelet does, that instance `id` of the container is in this state.
   void set_state(const std::string& container, const std::string& id, const Json& state) {
     ASSERT_EQ(ask("PATCH", std::string(kPods) + "/p/status",
                   {{"status",
@@ -237,13 +237,13 @@ TEST(LogFileTest, TailsAcrossBlocksAndUnfinishedLines) {
   }
 }
 
-// A log, and what is known of each of its lines.
+// The lines of a log and their arrival times.
 struct Lines {
   std::vector<std::string> texts;
-  std::vector<int64_t> times;  // when its first byte came
+  std::vector<int64_t> times;  // when the first byte arrived
 };
 
-// Written in pieces that end anywhere, with times that may stand still.
+// Writes a log in pieces that end anywhere. Successive pieces may have the same time.
 Lines write_lines(const std::string& file, Random& random) {
   Lines lines;
   std::string text;

@@ -1,4 +1,4 @@
-// HTTPS of the embedded API server, seen by a client that checks what it is told.
+// Tests HTTPS of the embedded API server with a client that verifies certificates.
 #include <gtest/gtest.h>
 
 #include <boost/asio/io_context.hpp>
@@ -34,11 +34,11 @@ class TlsTest : public testing::Test {
   }
 
   struct Client {
-    std::string authority;  // PEM that it trusts
+    std::string authority;  // the PEM that it trusts
     std::string host = "127.0.0.1";
     int version_max = TLS1_3_VERSION;
   };
-  // The HTTP status of GET /version, or 0 and the handshake's error.
+  // Returns the HTTP status of GET /version, or 0 with the handshake's error in `error`.
   unsigned get(const Client& client, error_code& error) {
     asio::io_context io;
     asio::ssl::context tls(asio::ssl::context::tls_client);

@@ -1,4 +1,5 @@
-// How pods of the local node end: signals, grace periods, and that nothing stays behind.
+// Tests how pods of the local node end: signals, grace periods, and that no processes or files
+// remain.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -19,7 +20,7 @@ TEST_F(NodeTest, DeletionSendsSigtermAndWaits) {
 
 TEST_F(NodeTest, ThenKillsAndAllDescendantsWithIt) {
   start_node();
-  // A child in a session of its own, and one that nobody waits for: neither is in the group.
+  // One child in its own session, and one that nobody waits for. Neither is in the process group.
   make(shell_pod("p",
                  "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & "
                  "(setsid sleep 1000 &) ; echo ready; while :; do sleep 0.05; done"));

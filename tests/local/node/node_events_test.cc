@@ -1,4 +1,4 @@
-// What a node says about its pods, on a clock that stands still.
+// Tests the events that a node records about its pods, on a manual clock.
 #include <gtest/gtest.h>
 
 #include "local/node/embedded_node_api.h"
@@ -17,7 +17,7 @@ class EventRecorderTest : public ApiTest {
                    {.kind = "Pod", .namespace_ = "default", .name = "p-" + uid, .uid = uid}, reason,
                    "it is said of " + uid);
   }
-  // Of each event, how often it was said.
+  // Returns the count of each event.
   std::vector<int64_t> counts() {
     std::vector<int64_t> counts;
     const ApiResponse events = get(kEvents);

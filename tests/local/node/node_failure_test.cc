@@ -1,4 +1,4 @@
-// The node controller in small, on a clock that stands still: silence, taints, evictions.
+// Tests the node controller in isolation, on a manual clock: silent nodes, taints, evictions.
 #include <gtest/gtest.h>
 
 #include "local/node/embedded_node_api.h"

@@ -24,7 +24,7 @@ inline std::string text_of(const std::string& file) {
   return end_of_file(file, 1u << 20);
 }
 
-// A local node with real processes beside the embedded server.
+// A local node with real processes and the embedded server.
 class NodeTest : public testing::Test {
  protected:
   NodeTest() {
@@ -39,7 +39,7 @@ class NodeTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // `gpus`: of the only machine.
+  // `gpus` are those of the only machine.
   void start_node(size_t machines = 0, const Gpus& gpus = {}) {
     LocalNodeOptions options{.pods = {.folder = folder_ + "/pods",
                                       .program_folder = folder_ + "/none",
@@ -115,7 +115,7 @@ class NodeTest : public testing::Test {
   bool wait_for_log(const std::string& name, const std::string& text) {
     return wait_until([&] { return log_of(name).find(text) != std::string::npos; });
   }
-  // Those whose environment has LOCKSTEP_POD_ROOT in the pod's folder.
+  // Returns the processes whose LOCKSTEP_POD_ROOT is in the pod's folder.
   std::vector<pid_t> processes_of(const std::string& name) {
     std::vector<pid_t> all;
     std::string entry = "LOCKSTEP_POD_ROOT=" + folder_ + "/pods/" + name + "-";

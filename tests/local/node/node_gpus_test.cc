@@ -1,4 +1,4 @@
-// Which GPUs the containers of a local node see.
+// Tests which GPUs the containers of a local node see.
 #include <set>
 
 #include "tests/local/node/node_fixture.h"
@@ -71,7 +71,7 @@ TEST_F(NodeTest, ContainersWithALimitHaveGpusOfTheirOwn) {
 TEST_F(NodeTest, WhatAsksForMoreGpusThanThereAreIsRefused) {
   start_node(0, {"0"});
   Json pod = with_gpus(shell_pod("p", "true"), 2);
-  pod["spec"]["nodeName"] = "local";  // past the scheduler
+  pod["spec"]["nodeName"] = "local";  // bypasses the scheduler
   make(pod);
   ASSERT_TRUE(wait_for_phase("p", "Failed"));
   EXPECT_EQ(get("p")["status"]["reason"], "UnexpectedAdmissionError");

@@ -1,4 +1,4 @@
-// Files of logs: instances, holes, what is removed.
+// Tests log files: instances, holes, removal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// The local node with several machines: where pods go, and power cuts.
+// Tests the local node with several machines: pod placement and power cuts.
 #include "tests/local/node/node_fixture.h"
 
 namespace lockstep::local {

@@ -1,4 +1,4 @@
-// What the local node says of its pods arrives, even if the server refuses it for a while.
+// Tests that the local node's updates arrive even if the server refuses them for a while.
 #include <atomic>
 
 #include "tests/local/node/node_fixture.h"
@@ -6,7 +6,7 @@
 namespace lockstep::local {
 namespace {
 
-// Refuses requests about pods with the method `method` as long as `refusals` last.
+// Refuses the next `refusals` requests about pods that use `method`.
 class RefusingNodeApi final : public NodeApi {
  public:
   explicit RefusingNodeApi(Api& api) : server_(api) {}
@@ -74,7 +74,7 @@ TEST_F(NodeRefusalsTest, ADeletedPodGoesOnceTheServerAgrees) {
   EXPECT_LE(refusing_.refusals, 0) << "nothing was refused";
 }
 
-// What can't ever be accepted isn't tried for ever.
+// The node gives up on updates that the server never accepts.
 TEST_F(NodeRefusalsTest, TheNodeEndsThoughTheServerRefusesEverything) {
   start_node();
   make(shell_pod("p", "sleep 1000"));

@@ -1,4 +1,4 @@
-// The scheduler in small: who goes where, and what is said of those who can't go anywhere.
+// Tests the scheduler in isolation: where pods go, and what it reports for pods that fit nowhere.
 #include <gtest/gtest.h>
 
 #include "local/node/scheduler.h"
@@ -35,7 +35,7 @@ class SchedulerTest : public testing::Test {
     pod["status"]["phase"] = "Succeeded";
     add(pod);
   }
-  // "a>m0, b: why"
+  // Places pods. Returns, for example, "a>m0, b: why".
   std::string placed() {
     std::string text;
     for (const Placement& placement : scheduler_.place(clock_.now())) {
@@ -168,7 +168,7 @@ TEST_F(SchedulerTest, TwoHalfPlacedJobsDoNotBlockEachOther) {
     add(pod(name, std::string(name).substr(0, 3)));
   std::string text = placed();
   EXPECT_EQ(text.find(">m0"), std::string::npos) << text;
-  // A young pod that would fit now does not take what the oldest owner waits for.
+  // A younger pod that fits now does not take the place that the oldest owner waits for.
   Json young = pod("y");
   young["metadata"]["creationTimestamp"] = "2026-01-01T00:00:09Z";
   add(young);

@@ -1,4 +1,4 @@
-// The local node with real processes: what a kubelet would report.
+// Tests that the local node, with real processes, reports what a kubelet would.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -281,7 +281,7 @@ TEST_F(NodeTest, AnActiveDeadlineFailsThePod) {
   EXPECT_TRUE(wait_until([&] { return processes_of("p").empty(); }));
 }
 
-// A listener on all addresses, on a port of the system's choice.
+// A listener on all addresses; the system chooses the port.
 class TakenPort {
  public:
   TakenPort() {
@@ -323,7 +323,7 @@ TEST_F(NodeTest, SaysWhichPortIsTaken) {
 TEST_F(NodeTest, ATroubleOfTheNodeIsNotCalledAPodThatItDoesNotSupport) {
   start_node();
   Json pod = shell_pod("p", "true");
-  // A file where its second folder would have to be.
+  // Puts a file where the pod needs its second folder.
   pod["spec"]["volumes"] = Json::array({{{"name", "s"}, {"secret", {{"secretName", "s"}}}},
                                         {{"name", "e"}, {"emptyDir", Json::object()}}});
   pod["spec"]["containers"][0]["volumeMounts"] =

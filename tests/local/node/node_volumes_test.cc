@@ -1,4 +1,4 @@
-// What a pod is told in files and variables: Secrets, ConfigMaps, fields of the pod itself.
+// Tests the files and variables that a pod gets from Secrets, ConfigMaps and its own fields.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -22,7 +22,7 @@ class PodSourcesTest : public testing::Test {
     objects_["configmaps/wrong"] = {{"kind", "ConfigMap"}, {"binaryData", {{"x", "%"}}}};
   }
 
-  // A pod with this volume, `v`, at /data of its container.
+  // Makes a pod with this volume, named `v`, at /data of its container.
   Status make_volume(Json volume) {
     volume["name"] = "v";
     pod_["spec"]["volumes"] = Json::array({std::move(volume)});
@@ -49,7 +49,7 @@ class PodSourcesTest : public testing::Test {
     struct stat info {};
     return stat(path_of(file).c_str(), &info) == 0 ? static_cast<int>(info.st_mode & 0777) : -1;
   }
-  // Files below the volume.
+  // Returns the number of files in the volume.
   size_t file_count() const {
     size_t count = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path_of("")))
@@ -190,7 +190,7 @@ TEST_F(PodSourcesTest, EnvFromSetsAllKeysUnderAPrefix) {
       environment(Json::array({{{"configMapRef", {{"name", "m"}}}},
                                {{"secretRef", {{"name", "s"}}}, {"prefix", "S_"}},
                                {{"configMapRef", {{"name", "none"}, {"optional", true}}}}}));
-  // A variable can't have the byte 0, which c has.
+  // A variable can't contain a NUL byte, but c does.
   ASSERT_FALSE(variables.ok());
   objects_["configmaps/m"].erase("binaryData");
   variables = environment(Json::array(

@@ -16,7 +16,7 @@ inline std::unique_ptr<SchemaNode> new_node(std::string type) {
   return node;
 }
 
-// A custom resource with one field of each sort that merges differently.
+// A custom resource with one field for each way to merge.
 inline SchemaNode widget_schema() {
   SchemaNode root;
   root.type = "object";
@@ -53,7 +53,7 @@ inline SchemaNode widget_schema() {
   return root;
 }
 
-// An object through a series of writes; time goes on by a second with each.
+// An object that goes through a series of writes. Each write advances the time by a second.
 class Written {
  public:
   explicit Written(SchemaNode schema = widget_schema()) : schema_(std::move(schema)) {}
@@ -65,7 +65,7 @@ class Written {
     return object;
   }
 
-  // "": it went through; else the message of the conflict, or of the error.
+  // Returns "" on success, else the message of the conflict or error.
   std::string apply_object(const std::string& manager, const Json& intent, bool force = false) {
     ApplyResult result = apply_intent(schema_, live(), intent, writer(manager), force);
     if (auto* error = std::get_if<PatchError>(&result)) return error->message;
@@ -84,7 +84,7 @@ class Written {
     record_update(schema_, live(), next, by);
     object = std::move(next);
   }
-  // Writes `spec`, as a client that has read the object does.
+  // Updates `spec` as a client does that has read the object.
   void update_spec(const std::string& manager, const std::string& spec) {
     Json next = object.value_or(widget(nullptr));
     next["spec"] = json(spec);
@@ -95,7 +95,7 @@ class Written {
   Json entries() const {
     return object ? object->at("metadata").value("managedFields", Json::array()) : Json::array();
   }
-  // The set of fields; null if the manager has no such entry.
+  // Returns the entry's field set; null if the manager has no such entry.
   Json fields(const std::string& manager, const std::string& operation) const {
     for (const Json& entry : entries()) {
       if (entry["manager"] == manager && entry["operation"] == operation) return entry["fieldsV1"];

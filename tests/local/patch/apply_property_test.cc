@@ -20,7 +20,7 @@ class Dice {
   int below(int limit) { return static_cast<int>(random_.below(static_cast<uint64_t>(limit))); }
   std::string word() { return std::string(1, static_cast<char>('a' + below(3))); }
 
-  // A spec that has any of the fixture's fields.
+  // Returns a random spec with any of the fixture's fields.
   Json spec() {
     Json spec = Json::object();
     if (often()) spec["size"] = word();
@@ -48,7 +48,7 @@ class Dice {
   Random random_;
 };
 
-// Fields that an entry may name: all that there is in the object.
+// Checks that every field of an entry exists in the object.
 void expect_owned_fields_exist(const Written& written) {
   const SchemaNode schema = widget_schema();
   const Shape shape = Shape::of_object(schema);

@@ -19,7 +19,7 @@ struct FieldsCase {
   const char* updated;
 };
 
-// What an applier owns is what it says; who creates owns containers too.
+// An applier owns exactly the fields it sets; a creator also owns containers.
 const FieldsCase kFields[] = {
     {R"({"size":"b"})", R"({"f:size":{}})", R"({".":{},"f:size":{}})"},
     {R"({"part":{"x":1}})", R"({"f:part":{"f:x":{}}})", R"({".":{},"f:part":{".":{},"f:x":{}}})"},
@@ -297,7 +297,8 @@ TEST(Update, StopsRecordingWhenAClientEmptiesTheList) {
   }
 }
 
-// kubectl 1.26 and later: what `kubectl apply` owned becomes an applier's, by a JSON patch.
+// kubectl 1.26 and later makes an applier the owner of what client-side apply owned, by a JSON
+// patch.
 TEST(Update, TakesOverManagedFieldsThatAClientRewrote) {
   Written w;
   w.update_spec("kubectl-client-side-apply", R"({"size":"big","color":"red"})");

@@ -1,5 +1,6 @@
-// The same writes as a kube-apiserver 1.20.2 was asked for, and what it answered: kinds Widget (its
-// CRD has the schema of the fixture) and ConfigMap. Left out is what later versions do otherwise.
+// Replays writes that were sent to a kube-apiserver 1.20.2, and compares its responses. Kinds are
+// Widget (its CRD has the schema of the fixture) and ConfigMap. Cases that later versions handle
+// differently are left out.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -16,7 +17,7 @@ Json captured() {
   return json(text.str());
 }
 
-// In any order, without times.
+// Returns the entries sorted and without times.
 std::vector<std::string> entries_of(const Json& entries) {
   std::vector<std::string> list;
   for (Json entry : entries) {
@@ -34,7 +35,7 @@ class Replay {
         schema_(widget_ ? std::make_shared<const SchemaNode>(widget_schema())
                         : built_in_schema("v1", "ConfigMap")) {}
 
-  // The message of a refusal; "" if it went through.
+  // Performs a step. Returns the error message; "" if the step succeeded.
   std::string write(const Json& step) {
     const FieldWriter by{step["manager"], widget_ ? "x.dev/v1" : "v1", "",
                          WallTime(std::chrono::seconds(1'600'000'000 + ++writes_))};

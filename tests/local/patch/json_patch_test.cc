@@ -4,7 +4,7 @@
 namespace lockstep::local {
 namespace {
 
-// The examples of RFC 6902, appendix A, that are about objects, and what the RFC leaves to servers.
+// The examples in appendix A of RFC 6902 that concern objects, and cases that the RFC leaves open.
 const PatchCase kCases[] = {
     {"A.1 adds a member", R"({"foo":"bar"})", R"([{"op":"add","path":"/baz","value":"qux"}])",
      R"({"baz":"qux","foo":"bar"})"},
@@ -125,7 +125,7 @@ TEST(JsonPatch, StopsBombsOfCopies) {
 
 TEST(JsonPatch, StopsCopiesThatNestTooDeep) {
   const Json patch = repeated(100, {{"op", "copy"}, {"from", "/a"}, {"path", "/a/a"}});
-  // The first copy of each pass replaces the second level by all that there is.
+  // Each copy puts the whole of `a` into its own member `a`.
   const PatchResult result = apply_json_patch(json(R"({"a":{}})"), patch);
   EXPECT_TRUE(outcome(result).starts_with("413 path '/a/a': the object would be nested deeper"))
       << outcome(result);

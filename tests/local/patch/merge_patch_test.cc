@@ -3,7 +3,7 @@
 namespace lockstep::local {
 namespace {
 
-// RFC 7386, appendix A, as far as it is about objects, and what is not an object.
+// The examples in appendix A of RFC 7386 that concern objects, and patches that are not objects.
 const PatchCase kCases[] = {
     {"replaces", R"({"a":"b"})", R"({"a":"c"})", R"({"a":"c"})"},
     {"adds", R"({"a":"b"})", R"({"b":"c"})", R"({"a":"b","b":"c"})"},

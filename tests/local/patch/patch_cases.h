@@ -12,7 +12,7 @@ inline Json json(const std::string& text) {
   return parsed.ok() ? *std::move(parsed) : Json();
 }
 
-// One row of a table: what comes of it is a document, or starts with `<code> <message>`.
+// One row of a table. `result` is a document, or starts with `<code> <message>`.
 struct PatchCase {
   const char* name;
   const char* object;

@@ -5,8 +5,8 @@
 namespace lockstep::local {
 namespace {
 
-// An object with lists of all sorts: merged by `name` (containers), by value (finalizers), and
-// atomic (args, here below containers too).
+// An object with each kind of list: merged by `name` (containers), merged by value (finalizers),
+// and atomic (args, both here and in containers).
 SchemaNode merging_list(std::string merge_key) {
   SchemaNode list;
   list.type = "array";

@@ -1,4 +1,4 @@
-// Bodies as kubectl 1.33 sent them, and as nobody should.
+// Tests bodies captured from kubectl 1.33, and malformed ones.
 #include "local/protobuf/protobuf.h"
 
 #include <gtest/gtest.h>
@@ -82,13 +82,13 @@ TEST(ProtobufTest, RefusesWithWordsWhatItDoesNotRead) {
 }
 
 TEST(ProtobufTest, ABodyOfWrongTypesIsRefused) {
-  // ConfigMap whose metadata is a number.
+  // A ConfigMap with a number as its metadata.
   EXPECT_FALSE(
       json_from_protobuf(bytes_of("6b3873000a0f0a0276311209436f6e6669674d617012020805")).ok());
 }
 
 TEST(ProtobufTest, BytesThatAreNotTextBecomeText) {
-  // ConfigMap with data {"a": 0xff}.
+  // A ConfigMap with data {"a": 0xff}.
   Result<Json> map = json_from_protobuf(
       bytes_of("6b3873000a0f0a0276311209436f6e6669674d6170120812060a01611201ff"));
   ASSERT_TRUE(map.ok()) << map.error().message;

@@ -18,7 +18,7 @@ const SchemaNode* at(const SchemaNode& root, std::initializer_list<std::string_v
 struct Case {
   const char *api_version, *kind;
   std::initializer_list<std::string_view> path;
-  const char* merge_key;  // of strategic patches; null: replaced as a whole
+  const char* merge_key;  // for strategic patches; null: replaced as a whole
   std::vector<std::string> list_keys;
 };
 

@@ -6,7 +6,7 @@
 namespace lockstep::local {
 namespace {
 
-// What is wrong with the schema of a member "a"; "" if nothing is.
+// Returns the error in the schema of a member "a"; "" if there is none.
 std::string wrong_with(const std::string& schema) {
   const Result<Json> parsed = parse_json(R"({"type":"object","properties":{"a":)" + schema + "}}");
   EXPECT_TRUE(parsed.ok()) << schema;

@@ -37,7 +37,7 @@ Json parsed(const std::string& text) {
   return document.ok() ? *document : Json();
 }
 
-// Every {"$ref": ...} of the document.
+// Calls `check` for every {"$ref": ...} in the document.
 void each_reference(const Json& value, const std::function<void(const std::string&)>& check) {
   if (value.is_object() && value.contains("$ref")) check(value.at("$ref"));
   if (!value.is_structured()) return;
@@ -134,12 +134,12 @@ TEST(OpenApi, LeavesOutOfV2WhatOldClientsCannotRead) {
   EXPECT_EQ(v3.at("properties").at("count").at("default"), 1);
 }
 
-// A message of protobuf's wire format, taken apart: the values of each field, in their order.
+// One field of a parsed message in protobuf's wire format. A message keeps its fields in order.
 // Source: protobuf.dev, "Encoding".
 struct Field {
   uint64_t number = 0;
-  uint64_t value = 0;     // of varints and of 8 bytes
-  std::string_view text;  // of what has a length
+  uint64_t value = 0;     // of a varint or an 8-byte field
+  std::string_view text;  // of a length-delimited field
 };
 
 uint64_t read_varint(std::string_view& bytes) {
@@ -195,7 +195,7 @@ std::string_view text(std::string_view message, uint64_t number) {
   return found.empty() ? std::string_view() : found.front();
 }
 
-// The value of the NamedXxx message of this name in a list.
+// Returns the value of the NamedXxx message with this name in a list.
 std::string_view named(std::string_view list, uint64_t field, std::string_view name) {
   for (const std::string_view each : texts(list, field)) {
     if (text(each, 1) == name) return text(each, 2);
@@ -204,7 +204,8 @@ std::string_view named(std::string_view list, uint64_t field, std::string_view n
   return {};
 }
 
-// Numbers of the fields: openapiv2/OpenAPIv2.proto of gnostic.
+// Rebuilds a schema from its message. Field numbers are those of gnostic's
+// openapiv2/OpenAPIv2.proto.
 Json schema_from(std::string_view message) {
   Json schema = Json::object();
   if (const auto value = text(message, 1); !value.empty()) schema["$ref"] = value;
@@ -249,7 +250,7 @@ Json schema_from(std::string_view message) {
   return schema;
 }
 
-// What proto3 does not write, because it is the default.
+// Removes default values, which proto3 does not write.
 Json without_defaults(Json schema) {
   if (schema.is_object()) {
     for (const char* name : {"minimum", "maximum", "minLength", "minItems"}) {
@@ -281,7 +282,7 @@ TEST(OpenApi, ProtobufHasTheQueryParametersOfPatches) {
   const std::string_view patch = text(path, 8);
   EXPECT_EQ(parsed(std::string(text(named(patch, 13, "x-kubernetes-group-version-kind"), 2))),
             Json({{"group", ""}, {"version", "v1"}, {"kind", "Pod"}}));
-  std::vector<std::string_view> names;  // of query parameters, as kubectl looks for them
+  std::vector<std::string_view> names;  // of query parameters, found as kubectl finds them
   for (const std::string_view item : texts(patch, 8)) {
     const std::string_view query = text(text(text(item, 1), 2), 3);
     if (!query.empty()) names.push_back(text(query, 4));

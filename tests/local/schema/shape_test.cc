@@ -48,7 +48,7 @@ struct Case {
   const char *properties, *before, *after;
 };
 
-// Each as kube-apiserver 1.20.2 answers it.
+// Expected results are those of kube-apiserver 1.20.2.
 TEST(Defaults, AreFilledInFromTheOutsideIn) {
   constexpr char kNested[] = R"({"def":{"type":"object","default":{"a":1},"properties":{
     "a":{"type":"integer"},"b":{"type":"integer","default":2},

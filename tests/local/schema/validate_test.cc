@@ -13,14 +13,14 @@ std::shared_ptr<const SchemaNode> compiled(const std::string& text) {
   return result.ok() ? *result : nullptr;
 }
 
-// spec.value has the given schema.
+// Returns a schema in which spec.value has the given schema.
 std::shared_ptr<const SchemaNode> schema_of_value(const std::string& schema) {
   return compiled(R"({"type": "object", "properties": {"spec": {"type": "object",
     "properties": {"value": )" +
                   schema + "}}}}");
 }
 
-// "reason | field | message" of each problem.
+// Returns "reason | field | message" for each problem.
 std::vector<std::string> problems(const SchemaNode& schema, const Json& object) {
   std::vector<std::string> lines;
   for (const SchemaProblem& problem : validate(schema, object)) {

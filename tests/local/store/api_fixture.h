@@ -13,7 +13,7 @@ inline constexpr char kJobs[] = "/apis/lockstep.dev/v1alpha1/namespaces/default/
 inline constexpr char kPods[] = "/api/v1/namespaces/default/pods";
 inline constexpr char kSecrets[] = "/api/v1/namespaces/default/secrets";
 
-// An Api on a clock that stands still, and short ways to ask it.
+// An Api on a manual clock, with shorthands for requests.
 class ApiTest : public testing::Test {
  protected:
   ApiResponse ask(const std::string& method, const std::string& target, const Json& body = Json()) {
@@ -26,7 +26,7 @@ class ApiTest : public testing::Test {
   }
   ApiResponse get(const std::string& target) { return ask("GET", target); }
 
-  // Creates it, or fails the test.
+  // Creates the object, or fails the test.
   Json make(const std::string& collection, const Json& object) {
     ApiResponse made = ask("POST", collection, object);
     EXPECT_EQ(made.code, 201) << made.body;
@@ -64,7 +64,7 @@ class ApiTest : public testing::Test {
     EXPECT_TRUE(std::holds_alternative<Watch>(opened));
     return std::get<Watch>(std::move(opened));
   }
-  // "ADDED a, MODIFIED b": all events that are there.
+  // Returns all pending events, as in "ADDED a, MODIFIED b".
   std::string events(Watch& watch) {
     std::string text;
     for (const Json& event : api_.next_events(watch, 1000)) {

@@ -1,4 +1,5 @@
-// What a kube-apiserver answers, case by case (captured from a real 1.20.2 where it says "real").
+// Tests responses against those of a kube-apiserver, case by case. Cases marked "real" were
+// captured from version 1.20.2.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {
@@ -161,7 +162,7 @@ TEST_F(ApiTest, RefusesBodiesItCannotRead) {
   auto patch = [&](const std::string& type) {
     return api_.handle({"PATCH", path(kJobs, "a"), type, "{}"}).code;
   };
-  EXPECT_EQ(patch("application/strategic-merge-patch+json"), 415);  // not of custom types
+  EXPECT_EQ(patch("application/strategic-merge-patch+json"), 415);  // not for custom types
   EXPECT_EQ(patch("application/json"), 415);
   EXPECT_EQ(patch("application/json-patch+json"), 400);
   EXPECT_EQ(patch("application/apply-patch+yaml"), 422);  // without a fieldManager
@@ -365,7 +366,7 @@ TEST_F(ApiTest, DiscoveryListsWhatIsServed) {
   EXPECT_EQ(get("/apis/none/v1").code, 404);
 }
 
-// One that may be broken, to stand for any mistake that only shows when it happens.
+// A clock that can fail, as an example of a bug that only shows at run time.
 class BrokenClock final : public Clock {
  public:
   TimePoint now() const override { return {}; }
@@ -394,7 +395,7 @@ TEST(ApiMistakes, CostOneAnswerAndAreLoggedWithoutTheQuery) {
 }
 
 TEST_F(ApiTest, IsFullAtItsLimits) {
-  Api small(clock_, 1, {.objects_max = 6});  // four namespaces and a CRD are there
+  Api small(clock_, 1, {.objects_max = 6});  // four namespaces and a CRD exist
   auto post = [&](const std::string& name) {
     return small.handle({"POST", kJobs, "application/json", dump_json(job(name))}).code;
   };

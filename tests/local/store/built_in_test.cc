@@ -1,4 +1,4 @@
-// What the server knows of single built-in kinds.
+// Tests the rules for single built-in kinds.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {

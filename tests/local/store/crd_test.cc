@@ -1,4 +1,5 @@
-// Types that come and go with their CustomResourceDefinitions, and namespaces with their content.
+// Tests types that are added and removed with their CustomResourceDefinitions, and namespaces with
+// their content.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {
@@ -68,7 +69,7 @@ TEST_F(ApiTest, VersionsServeTheSameObjects) {
   Json old = get("/apis/example.com/v1alpha1/namespaces/default/toys/a").body;
   EXPECT_EQ(old["apiVersion"], "example.com/v1alpha1");
   EXPECT_EQ(get("/apis/example.com").body["preferredVersion"]["version"], "v1");
-  // A version that is no longer served, and another storage version, change nothing stored.
+  // Dropping a served version, or changing the storage version, changes no stored object.
   Json now = get(std::string(kCrds) + "/toys.example.com").body;
   now["spec"]["versions"][0]["served"] = false;
   now["spec"]["versions"][0]["storage"] = false;

@@ -38,7 +38,7 @@ TEST_F(ApiTest, APodOnANodeGetsItsGracePeriod) {
   EXPECT_EQ(deleted["metadata"]["deletionGracePeriodSeconds"], 30);
   EXPECT_EQ(deleted["metadata"]["deletionTimestamp"],
             rfc3339(clock_.wall_now() + std::chrono::seconds(30)));
-  // Shorter counts, longer does not.
+  // A shorter grace period applies, a longer one does not.
   ask("DELETE", path(kPods, "p"), {{"gracePeriodSeconds", 5}});
   ask("DELETE", path(kPods, "p"), {{"gracePeriodSeconds", 60}});
   EXPECT_EQ(get(path(kPods, "p")).body["metadata"]["deletionGracePeriodSeconds"], 5);
@@ -88,7 +88,7 @@ TEST_F(ApiTest, WhatIsMadeForAnOwnerThatIsGoneGoesToo) {
   ask("DELETE", path(kJobs, "a"));
   make(kPods, owned_by(pod("late"), owner));
   EXPECT_EQ(get(path(kPods, "late")).code, 404);
-  // A new object of the old name is another owner.
+  // A new object with the old name is a different owner.
   make(kJobs, job("a"));
   make(kPods, owned_by(pod("later"), owner));
   EXPECT_EQ(get(path(kPods, "later")).code, 404);

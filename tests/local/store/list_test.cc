@@ -1,4 +1,4 @@
-// Options of lists, and watches that begin with what is there.
+// Tests list options, and watches that begin with existing objects.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {

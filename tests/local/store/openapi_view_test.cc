@@ -1,4 +1,4 @@
-// The server's OpenAPI documents as kubectl asks for them.
+// Tests the server's OpenAPI documents with kubectl's requests.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {
@@ -16,7 +16,7 @@ TEST_F(OpenApiViewTest, KubectlGetsProtobufAndOthersJson) {
   EXPECT_EQ(json.code, 200);
   EXPECT_EQ(json.raw_type, "application/json");
   EXPECT_TRUE(parse_json(json.raw).ok());
-  // As kubectl 1.20 asks.
+  // The request of kubectl 1.20.
   ApiResponse protobuf =
       read("/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
   EXPECT_EQ(protobuf.raw_type, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");

@@ -1,4 +1,4 @@
-// Bodies of another shape, sent to every path that discovery names by every verb that writes.
+// Sends malformed bodies to every path in discovery, with every verb that writes.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {
@@ -8,7 +8,7 @@ constexpr const char* kPatchTypes[] = {
     "application/json-patch+json", "application/merge-patch+json",
     "application/strategic-merge-patch+json", "application/apply-patch+yaml"};
 
-// Where a resource of discovery is, with objects called "a".
+// Returns the path of a resource from discovery; objects are named "a".
 std::string target_of(const std::string& prefix, const Json& resource, bool of_object) {
   const std::string name = resource["name"];
   const size_t slash = name.find('/');
@@ -95,7 +95,7 @@ TEST_F(ShapesTest, AreAnsweredWithWords) {
     for (const Json& resource : known["resources"]) {
       for (const char* body : bodies) {
         send_all(prefix, resource, body);
-        // An eviction needs no options.
+        // Evictions succeed without options, so the pod may be gone.
         if (get(std::string(kPods) + "/a").code == 404) make(kPods, pod("a"));
       }
     }

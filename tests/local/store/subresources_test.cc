@@ -1,4 +1,4 @@
-// Scale of custom types, eviction of pods.
+// Tests scale of custom types and eviction of pods.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {
@@ -18,7 +18,7 @@ TEST_F(ApiTest, ScaleShowsAndSetsTheReplicas) {
   Json object = get(std::string(kJobs) + "/a").body;
   EXPECT_EQ(object["spec"]["nodes"], 3);
   EXPECT_EQ(object["metadata"]["generation"], 2);
-  EXPECT_EQ(ask("PUT", kScale, scale).code, 409);  // of an older version
+  EXPECT_EQ(ask("PUT", kScale, scale).code, 409);  // from an older version
   EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", 2}}}}).body["spec"]["replicas"], 2);
   EXPECT_EQ(ask("PATCH", kScale + "?dryRun=All", {{"spec", {{"replicas", 9}}}}).code, 200);
   EXPECT_EQ(get(std::string(kJobs) + "/a").body["spec"]["nodes"], 2);
@@ -29,7 +29,7 @@ TEST_F(ApiTest, ScalesThatCannotBeAreRefused) {
   make(kPods, pod("p"));
   EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", -1}}}}).code, 422);
   EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", "two"}}}}).code, 400);
-  EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", 0}}}}).code, 422);  // the type's schema
+  EXPECT_EQ(ask("PATCH", kScale, {{"spec", {{"replicas", 0}}}}).code, 422);  // by the schema
   EXPECT_EQ(get(std::string(kPods) + "/p/scale").code, 404);
   EXPECT_EQ(get(std::string(kJobs) + "/none/scale").code, 404);
   EXPECT_EQ(ask("DELETE", kScale).code, 405);
@@ -102,7 +102,7 @@ TEST_F(ApiTest, DiscoveryListsSubresources) {
   EXPECT_EQ(kind_of("/api/v1", "pods/log"), "Pod");
 }
 
-// kubectl 1.20 deletes pods instead of evicting them where it doesn't see the group.
+// kubectl 1.20 deletes pods instead of evicting them if discovery does not list this group.
 TEST_F(ApiTest, DiscoveryListsTheGroupOfEvictions) {
   Json names = Json::array();
   const Json groups = get("/apis").body["groups"];

@@ -1,10 +1,10 @@
-// Gets, lists and watches of clients that want Tables, and what such clients are refused.
+// Tests gets, lists and watches of clients that accept Tables, and which requests are refused.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {
 namespace {
 
-// What kubectl 1.33 sends.
+// The Accept header of kubectl 1.33.
 constexpr char kTable[] =
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;"
     "g=meta.k8s.io,application/json";

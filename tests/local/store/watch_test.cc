@@ -76,7 +76,7 @@ TEST_F(ApiTest, AWatchThatFellBehindIsToldSo) {
   EXPECT_EQ(events(slow), "ERROR Expired");
   EXPECT_TRUE(slow.ended);
   EXPECT_EQ(events(slow), "");
-  // Also one that begins with such a version: HTTP 200, then the error.
+  // A watch that begins with such a version also gets HTTP 200 and then the error.
   Watch late = watch(from(kJobs, list));
   EXPECT_EQ(events(late), "ERROR Expired");
   // Other types have their own history.

@@ -1,4 +1,4 @@
-// Writes: patches of every sort, server-side apply, schemas of custom types, options.
+// Tests writes: all kinds of patches, server-side apply, schemas of custom types, options.
 #include "tests/local/store/api_fixture.h"
 
 namespace lockstep::local {

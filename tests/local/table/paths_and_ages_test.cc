@@ -1,4 +1,4 @@
-// The parts of cells: ages, and the paths of printer columns.
+// Tests what cells are made of: ages, and the paths of printer columns.
 #include <gtest/gtest.h>
 
 #include "local/table/human_duration.h"

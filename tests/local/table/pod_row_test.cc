@@ -1,4 +1,4 @@
-// What `kubectl get pods` says of a pod in each state that a kubelet reports.
+// Tests the output of `kubectl get pods` for each pod state that a kubelet reports.
 #include "local/table/pod_row.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tables as kube-apiserver answers them: the frame, custom columns, and the cells of each built-in
-// kind.
+// Tests that Tables match kube-apiserver's: the frame, custom columns, and the cells of each
+// built-in kind.
 #include "local/table/table.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(TableTest, EveryPrinterGivesACellForEachColumn) {
         Kind{"apiextensions.k8s.io/v1", "CustomResourceDefinition"}}) {
     const RowPrinter* printer = find_row_printer(api_version, kind);
     ASSERT_NE(printer, nullptr) << kind;
-    // Whatever users store, down to nothing at all.
+    // Objects of any shape that users may store, even empty ones.
     for (const char* text :
          {"{}", "[]", "null", "7", R"({"metadata": 1, "spec": [], "status": ""})",
           R"({"metadata": {"name": {}, "labels": [1]}, "data": 5,
