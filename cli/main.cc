@@ -1,4 +1,4 @@
-// lockstep: the user's tool.
+// lockstep: the command line tool for users.
 #include <signal.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// kubectl runs its plugin by the name kubectl-lockstep.
+// kubectl runs its plugin under the name kubectl-lockstep.
 std::string program_name(const char* called) {
   const std::string name = std::filesystem::path(called).filename().string();
   return name == "kubectl-lockstep" ? "kubectl lockstep" : "lockstep";
@@ -101,8 +101,8 @@ void add_validate(CLI::App& app, lockstep::ClientContext context) {
   command->callback([files, context] { context.exit_code = lockstep::validate_files(*files); });
 }
 
-// The user's tool links nothing of the agent's: another program beside it does the work, in this
-// one's place. Returns where it can't be started, with the exit code.
+// Replaces this process with another program in the same folder, because the user's tool links no
+// agent code. Returns the exit code if that program can't be started.
 int become(const lockstep::ClientContext& context, const std::string& name,
            std::vector<std::string> arguments) {
   std::string program = context.environment.program_folder + "/" + name;
@@ -188,7 +188,7 @@ int main(int argc, char** argv) {
   add_version(app);
 
   signal(SIGPIPE, SIG_IGN);
-  // Words on their way to become a command line are none yet, so that CLI11 doesn't see them.
+  // Words to be completed are not a command line yet, so CLI11 must not parse them.
   if (argc > 1 && std::string(argv[1]) == "__complete") {
     const int first = argc > 2 && std::string(argv[2]) == "--" ? 3 : 2;
     lockstep::complete_words(app, context, {argv + std::min(first, argc), argv + argc});
@@ -199,7 +199,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : lockstep::kExitBadInput;
   }
-  // Threads of the HTTP client may still wait for what nobody wants any more.
+  // Skips destructors: HTTP client threads may still wait for replies that nobody needs.
   std::cout.flush();
   std::fflush(nullptr);
   std::_Exit(exit_code);

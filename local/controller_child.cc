@@ -51,7 +51,7 @@ bool ControllerChild::run_once() {
     ended_ = false;
   }
   Result<pid_t> pid = host_.spawn(options_.spec, [this](ExitStatus) {
-    // Notified under the lock: the object may go away as soon as it is released.
+    // Notified under the lock: the object may be destroyed as soon as the lock is released.
     std::lock_guard lock(mutex_);
     ended_ = true;
     changed_.notify_all();

@@ -15,26 +15,26 @@ struct ControllerChildOptions {
   SpawnSpec spec;
   Duration backoff_first = std::chrono::milliseconds(200);
   Duration backoff_max = std::chrono::seconds(5);
-  Duration healthy_after = std::chrono::seconds(20);  // then the back-off begins anew
+  Duration healthy_after = std::chrono::seconds(20);  // then the back-off starts over
 };
 
-// lockstep-controller as a child that is started again whenever it ends, each time later.
+// Runs lockstep-controller as a child process and restarts it, with back-off, whenever it ends.
 class ControllerChild {
  public:
   // `host` outlives the object.
   ControllerChild(ProcessHost& host, ControllerChildOptions options);
-  // SIGTERM, and SIGKILL if it takes longer than a few seconds.
+  // Sends SIGTERM, then SIGKILL if the child has not ended after a few seconds.
   ~ControllerChild();
 
-  // How often it has ended by itself, and how often in a row without having been healthy.
+  // How often the child ended on its own: in total, and in a row without having been healthy.
   int64_t ends() const { return ends_; }
   int64_t ends_in_a_row() const { return ends_in_a_row_; }
-  // 0 while it does not run.
+  // 0 while the child does not run.
   pid_t pid() const { return pid_; }
 
  private:
   void loop();
-  // False: to be stopped.
+  // Returns false if the child was stopped on request.
   bool run_once();
 
   ProcessHost& host_;

@@ -75,7 +75,8 @@ Status LocalCluster::start_controller(const LocalClusterOptions& options) {
   SpawnSpec spec{.program = program,
                  .arguments = {program, "--server", access_.url, "--token-file", token_file,
                                "--key-file", key_file, "--leader-elect=false",
-                               // Of this machine alone: its server needs no protection from it.
+                               // The server belongs to this machine and needs no protection from
+                               // its controller.
                                "--qps", "1000", "--burst", "2000"},
                  .environment = merged_environment({}),
                  .working_folder = options.folder,

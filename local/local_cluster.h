@@ -13,20 +13,20 @@
 namespace lockstep::local {
 
 struct LocalClusterOptions {
-  std::string program_folder;  // of lockstep-controller and lockstep-agent
+  std::string program_folder;  // folder with Lockstep's programs
   std::string folder;          // private files (token, pods); removed at the end
   std::string log_folder;      // kept
-  uint64_t seed = 0;           // of UIDs and addresses: unique for the run
+  uint64_t seed = 0;           // for UIDs and addresses; unique per run
   uint16_t port = 0;           // of the API server; 0: the system chooses
-  bool tls = false;            // for clients that are not ours
-  StorageLimits limits = {};   // of what the API server holds
-  // Empty: one machine named "local", with all CPUs, which takes every pod.
+  bool tls = false;            // for clients other than ours
+  StorageLimits limits = {};   // for the objects that the API server stores
+  // If empty: one machine named "local" with all CPUs, which accepts every pod.
   std::vector<MachineOptions> machines;
-  HeartbeatOptions heartbeat;             // of the machines
-  NodeControllerOptions node_controller;  // and what follows where there is none
-  // True: <pod>.log files that stay; false: by pod and container, removed with the pod.
+  HeartbeatOptions heartbeat;             // of every machine
+  NodeControllerOptions node_controller;  // how it treats machines that fall silent
+  // True: <pod>.log files, which are kept. False: by pod and container, removed with the pod.
   bool keep_logs = false;
-  // Where containers without a workingDir begin; empty: in a folder of their own.
+  // Where containers without a workingDir start; if empty, in a folder of their own.
   std::string working_folder;
 };
 
@@ -34,14 +34,15 @@ struct LocalClusterOptions {
 struct ClusterAccess {
   std::string url;
   std::string token;
-  std::string certificate;  // PEM, its own authority; empty: plain HTTP
+  std::string certificate;  // PEM of the server's own CA; empty: plain HTTP
 };
 
-// A whole cluster on this machine: embedded API server, controller, and one or more machines.
-// Everything ends with the object, or with this process, however that happens.
+// A whole cluster on this machine: embedded API server, controller, and one or more machines. All
+// its processes end with the object, or with this process even if it is killed.
 class LocalCluster {
  public:
-  // `clock` outlives it. kUnavailable, kNotFound: a folder, port or program is not to be had.
+  // `clock` outlives the cluster. kUnavailable, kNotFound: a folder, port or program is not
+  // available.
   static Result<std::unique_ptr<LocalCluster>> start(const Clock& clock,
                                                      const LocalClusterOptions& options);
   ~LocalCluster();
@@ -52,7 +53,7 @@ class LocalCluster {
   ControllerChild& controller() { return *controller_; }
   const std::string& controller_log() const { return controller_log_; }
   const ClusterAccess& access() const { return access_; }
-  // From here on nobody makes new pods; controller() is gone.
+  // Nothing creates pods afterwards, and controller() is gone.
   void stop_controller() { controller_.reset(); }
 
  private:
@@ -63,7 +64,7 @@ class LocalCluster {
   std::string folder_;
   std::string controller_log_;
   ClusterAccess access_;
-  // In the order in which they depend on each other.
+  // In order of dependency.
   std::unique_ptr<Api> api_;
   std::unique_ptr<EmbeddedNodeApi> node_api_;
   std::unique_ptr<ProcessHost> host_;
@@ -72,10 +73,10 @@ class LocalCluster {
   std::unique_ptr<ControllerChild> controller_;
 };
 
-// 256 random bits of the system, 64 hex digits.
+// Returns 256 random bits from the system, as 64 hex digits.
 Result<std::string> random_secret();
-// Programs that a local run starts, all of them beside each other; kNotFound names the first that
-// is missing.
+// Checks that all programs that a local run starts are in this folder. kNotFound names the first
+// missing one.
 Status check_programs(const std::string& program_folder);
 
 }  // namespace lockstep::local

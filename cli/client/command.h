@@ -9,19 +9,19 @@
 
 namespace lockstep {
 
-// What the commands that speak to a cluster share. Each has a file of its own with an add_...()
-// that adds it to the program; its callback leaves the exit code in `exit_code`.
+// Shared by the commands that talk to a cluster. Each command has its own source file with an
+// add_...() function that registers it; its callback stores the exit code in `exit_code`.
 struct ClientContext {
   const ClientEnvironment& environment;
   const Clock& clock;
   int& exit_code;
 };
 
-// 0: done; 1: an error; 2: bad input, nothing was asked of the server. `wait` and the like add:
-inline constexpr int kExitEnded = 3;    // the job ended otherwise, or is gone
-inline constexpr int kExitTimeout = 4;  // the time came first
+// Exit codes. 0: done; 1: error; 2: bad input, no request was sent. `wait` and the like also use:
+inline constexpr int kExitEnded = 3;    // the job ended in another way, or is gone
+inline constexpr int kExitTimeout = 4;  // timed out
 
-// All of them.
+// Adds all the commands below.
 void add_client_commands(CLI::App& app, ClientContext context);
 
 void add_submit(CLI::App& app, ClientContext context);
@@ -30,25 +30,25 @@ void add_status(CLI::App& app, ClientContext context);
 void add_logs(CLI::App& app, ClientContext context);
 void add_delete(CLI::App& app, ClientContext context);
 void add_wait(CLI::App& app, ClientContext context);
-void add_suspend(CLI::App& app, ClientContext context);  // resume and scale too
+void add_suspend(CLI::App& app, ClientContext context);  // also adds resume and scale
 void add_machine(CLI::App& app, ClientContext context);
 void add_completion(CLI::App& app, ClientContext context);
 
-// --kubeconfig, --context, --cluster, --user, --request-timeout and -n.
+// Adds --kubeconfig, --context, --cluster, --user, --request-timeout and -n.
 void add_connection_flags(CLI::App& command, ConnectionFlags& flags, bool has_namespace = true);
 
-// Opens the connection and runs `body`, whose result is the exit code; prints what goes wrong. A
-// reader of stdout that is gone ends the program.
+// Opens the connection and runs `body`, whose result is the exit code; prints errors. Ends the
+// program if the reader of stdout is gone.
 void run_client(ClientContext context, const ConnectionFlags& flags,
                 const std::function<Result<int>(Connection&)>& body);
 
-// Text to stdout, at once.
+// Writes text to stdout and flushes it.
 void print(const std::string& text);
 
-// metadata.name and the like; empty where there is none.
+// Returns metadata.name and the like; empty if absent.
 std::string meta_text(const Json& object, const char* key);
 
-// The merge patch of a TrainingJob.
+// Applies a merge patch to a TrainingJob.
 Result<Json> patch_job(Connection& connection, const std::string& name, const Json& patch);
 
 }  // namespace lockstep

@@ -3,7 +3,8 @@
 namespace lockstep {
 namespace {
 
-// Each asks the program itself: one word a line; a line ":file" where the shell has to look.
+// Each script asks the program, which prints one word per line, or ":file" if the shell must
+// complete a file name.
 constexpr char kBash[] = R"(_lockstep_complete() {
     local words word
     words=("${COMP_WORDS[@]:1:COMP_CWORD}")
@@ -58,7 +59,7 @@ std::vector<std::string> keys(const std::map<std::string, T>& entries) {
   return names;
 }
 
-// The names that a server has; none where it can't be asked within a moment.
+// Returns the names that a server has; empty if it does not answer quickly.
 std::vector<std::string> names_on_server(const ClientContext& context,
                                          const WordQuestion& question) {
   ConnectionFlags flags = question.flags;
@@ -123,7 +124,7 @@ void complete_words(const CLI::App& app, ClientContext context,
                     const std::vector<std::string>& words) {
   const WordQuestion question = question_at(app, words);
   std::string current = words.empty() ? "" : words.back();
-  // "--context=a": the shell gets whole words.
+  // "--context=a": the shell expects whole words.
   const size_t equals = current.starts_with("-") ? current.find('=') : std::string::npos;
   const std::string before = equals == std::string::npos ? "" : current.substr(0, equals + 1);
   if (equals != std::string::npos) current.erase(0, equals + 1);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// What may stand where a shell asks. `kind`: kFile where only the shell knows.
+// The kind of word that can complete a command line. kFile: the shell completes it.
 enum class WordKind {
   kNothing,
   kFile,
@@ -24,19 +24,18 @@ enum class WordKind {
 struct WordQuestion {
   WordKind kind = WordKind::kNothing;
   std::vector<std::string> choices{};  // subcommands, flags, values of a flag
-  ConnectionFlags flags{};             // those before it on the line, for what a server knows
+  ConnectionFlags flags{};             // from the words before, to query a server
 };
 
-// Reads the words after the program's name (the last one is being written) along the program's own
-// subcommands and options. A pure function.
+// Interprets the words after the program's name with the program's own subcommands and options. The
+// last word is still being typed. Pure.
 WordQuestion question_at(const CLI::App& app, const std::vector<std::string>& words);
 
-// What `__complete` prints for a shell: the words that may stand where the last of `words` is being
-// written, a line each.
+// Implements `__complete`: prints the words that can complete the last of `words`, one per line.
 void complete_words(const CLI::App& app, ClientContext context,
                     const std::vector<std::string>& words);
 
-// The script that a shell reads: bash, zsh or fish; empty for others. `program`: its name.
+// Returns the completion script for bash, zsh or fish; empty for other shells.
 std::string completion_script(const std::string& shell);
 
 }  // namespace lockstep

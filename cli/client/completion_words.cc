@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// The option that the word names ("-n", "--namespace", "--namespace=x"); nullptr: none.
+// Returns the option that the word names ("-n", "--namespace", "--namespace=x"), or nullptr.
 const CLI::Option* option_named(const CLI::App& app, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
   for (const CLI::Option* option : app.get_options()) {

@@ -14,7 +14,7 @@ constexpr size_t kReplyBytesMax = 256u << 20;
 constexpr JsonLimits kReplyLimits{
     .bytes_max = kReplyBytesMax, .depth_max = 64, .values_max = 20'000'000};
 
-// The text of `299 - "text"`, one or several.
+// Prints the text of every `299 - "text"` in the header.
 void print_warnings(const std::string& header) {
   size_t at = 0;
   while ((at = header.find('"', at)) != std::string::npos) {
@@ -229,7 +229,7 @@ Result<Connection::WatchEnd> Connection::watch_once(
       run_until([&] { return end.has_value() || is_stopped || is_expired; }, until);
   if (is_stopped) return WatchEnd::kStopped;
   if (!in_time) return WatchEnd::kTimeout;
-  // Without a server the next list says so; with one it brings what was missed.
+  // If the server is unreachable, the next list reports that; otherwise it returns what was missed.
   if (is_expired || (end && !end->ok())) version.clear();
   if (end && end->ok() && (*end)->status == 410) version.clear();
   if (end && end->ok() && (*end)->status != 200 && (*end)->status != 410) {
@@ -270,7 +270,7 @@ Result<bool> Connection::watch(
     TRY_ASSIGN(const WatchEnd end, watch_once(call, version, on_event, until));
     if (end != WatchEnd::kAgain) return end == WatchEnd::kStopped;
     if (until && clock_.now() >= *until) return false;
-    // A server that ends watches at once is not asked in a circle.
+    // Don't spin if the server ends watches immediately.
     run_until([] { return false; }, clock_.now() + std::chrono::milliseconds(200));
   }
 }

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// What the tool knows of its surroundings; main fills it in.
+// The tool's environment; main() fills it in.
 struct ClientEnvironment {
   std::string program = "lockstep";  // as users call it: "kubectl lockstep" for the plugin
   std::string program_folder;
@@ -20,7 +20,7 @@ struct ClientEnvironment {
   std::string working_folder;
 };
 
-// Flags that all commands share that speak to a cluster.
+// Flags shared by all commands that talk to a cluster.
 struct ConnectionFlags {
   std::string kubeconfig;
   std::string context;
@@ -30,10 +30,11 @@ struct ConnectionFlags {
   std::string request_timeout = "30s";
 };
 
-// "500ms", "30s", "5m", "1h30m", "45" (seconds). kInvalid for anything else, and beyond a year.
+// Parses "500ms", "30s", "5m", "1h30m", "45" (seconds). kInvalid for anything else, and beyond a
+// year.
 Result<Duration> parse_duration(const std::string& text);
 
-// The kubeconfig as the flags and the environment say it.
+// Returns the kubeconfig that the flags and the environment select.
 Result<Kubeconfig> client_kubeconfig(const ClientEnvironment& environment,
                                      const ConnectionFlags& flags);
 
@@ -46,11 +47,12 @@ struct ApiCall {
   std::string accept = "application/json";
 };
 
-// One API server, asked from one thread: a call waits for its answer. Warnings of the server go to
-// stderr. Errors are worded as kubectl's: "Error from server (NotFound): ...".
+// A connection to one API server, for one thread: calls block until the reply. Prints the server's
+// warnings on stderr. Words errors like kubectl: "Error from server (NotFound): ...".
 class Connection {
  public:
-  // kNotFound where no cluster is configured, with what to do about it. `clock` outlives it.
+  // kNotFound if no cluster is configured; the message says what to do. `clock` outlives the
+  // connection.
   static Result<std::unique_ptr<Connection>> open(const ClientEnvironment& environment,
                                                   const ConnectionFlags& flags, const Clock& clock);
 
@@ -58,22 +60,24 @@ class Connection {
   const std::string& context() const { return access_.context; }
   const Clock& clock() const { return clock_; }
 
-  // kNotFound for 404, kConflict for 409, kInvalid for other answers of 4xx, kTimeout,
-  // kUnavailable.
+  // Sends a request. kNotFound for 404, kConflict for 409, kInvalid for other 4xx replies,
+  // kTimeout, kUnavailable.
   Result<Json> call(const ApiCall& call);
-  // The same for a reply that is text.
+  // Like call(), for a text reply.
   Result<std::string> text(const ApiCall& call, size_t bytes_max);
 
-  // Opens a stream, which run_until() moves. Ends after a day at the latest.
+  // Opens a stream; run_until() drives it. It ends after a day at the latest.
   std::unique_ptr<HttpHandle> stream(const ApiCall& call, HttpStreamHandler handler);
-  // What a stream's end means: no error for a good one.
+  // Converts the end of a stream to a status; OK if it ended normally.
   Status end_of_stream(const Result<HttpReply>& reply);
-  // False: the time came first.
+  // Drives streams until done() returns true. Returns false on timeout.
   bool run_until(const std::function<bool()>& done, std::optional<TimePoint> until = std::nullopt);
 
-  // Follows one kind of object: `on_event(type, object)` for the objects that there are and for
-  // each change, until it returns false. Lists anew where the server no longer has a version.
-  // False: the time came first. `call`: of the list, with its selectors.
+  // Follows one kind of object until on_event(type, object) returns false. Types: LIST for each
+  // existing object (or for a whole Table), LISTED after a list of objects, then the server's types
+  // for changes. Lists again if
+  // the server no longer has a version. Returns false on timeout. `call` is the list request, with
+  // its selectors.
   Result<bool> watch(
       const ApiCall& call,
       const std::function<bool(const std::string& type, const Json& object)>& on_event,
@@ -98,13 +102,14 @@ class Connection {
   HttpClient client_;
 };
 
-// Paths of the API, their parts percent-encoded.
-std::string jobs_path(const std::string& namespace_);  // empty: of all namespaces
+// API paths with percent-encoded parts.
+std::string jobs_path(const std::string& namespace_);  // empty: all namespaces
 std::string job_path(const std::string& namespace_, const std::string& name);
 std::string core_path(const std::string& namespace_, const std::string& plural,
                       const std::string& name = "");
 
-// "error: ..." on stderr, unless the message is worded already; 1, the exit code.
+// Prints the message on stderr, with "error: " in front unless it already has a prefix. Returns 1,
+// the exit code.
 int print_error(const Error& error);
 
 }  // namespace lockstep

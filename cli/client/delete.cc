@@ -34,7 +34,7 @@ std::string policy(const std::string& cascade) {
   return cascade == "foreground" ? "Foreground" : cascade == "orphan" ? "Orphan" : "Background";
 }
 
-// Whether it was there.
+// Returns whether the job existed.
 Result<bool> delete_one(Connection& connection, const DeleteOptions& options, const JobName& job) {
   const Result<Json> answer =
       connection.call({.method = "DELETE",

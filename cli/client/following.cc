@@ -54,7 +54,7 @@ WaitState wait_state(const WaitFor& what, const TrainingJobStatus& status) {
   if (what.deletion) return WaitState::kNotYet;
   const Condition* condition = find_condition(status, what.condition);
   if (condition != nullptr && is_same_word(condition->status, what.status)) return WaitState::kMet;
-  // What has ended can still lose a condition, but not gain one.
+  // A job that has ended can still lose a condition, but not gain one.
   const bool has_ended = is_true(status, "Complete") || is_true(status, "Failed");
   return has_ended && is_same_word(what.status, "True") ? WaitState::kNever : WaitState::kNotYet;
 }

@@ -13,24 +13,25 @@ struct JobName {
   std::string name;
 };
 
-// What somebody waits for.
+// The state of a job that a command waits for.
 struct WaitFor {
   bool deletion = false;
-  std::string condition;        // its type, as the job's conditions have it
+  std::string condition;        // type, as in the job's conditions
   std::string status = "True";  // and its status
 };
-// "Complete", "condition=Ready", "Ready=false", "condition=Ready=False", "delete".
+// Parses "Complete", "condition=Ready", "Ready=false", "condition=Ready=False", "delete".
 Result<WaitFor> wait_for(const std::string& text);
 
 enum class WaitState { kNotYet, kMet, kNever };
-// kNever: the job has ended with another of Complete and Failed.
+// kNever: the job has ended without the condition.
 WaitState wait_state(const WaitFor& what, const TrainingJobStatus& status);
 
-// The job's end for a sentence: "Complete", "Failed: reason: message"; empty: it has not ended.
+// Describes how the job ended: "Complete", "Failed: reason: message"; empty if it has not ended.
 std::string ending_of(const TrainingJobStatus& status);
 
-// Waits for it, by a watch. 0: met; kExitEnded: never, with a sentence in `why`; kExitTimeout.
-// kNotFound where the job is not there in the beginning (for deletion that is 0).
+// Watches the job until the state is reached. Returns 0 if so; kExitEnded, with a sentence in
+// `why`, if it can't be reached any more; kExitTimeout on timeout. kNotFound if the job does not
+// exist at first (0 when waiting for its deletion).
 Result<int> wait_for_job(Connection& connection, const JobName& job, const WaitFor& what,
                          std::optional<TimePoint> until, std::string& why);
 

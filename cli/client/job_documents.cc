@@ -27,7 +27,7 @@ Result<std::string> read_input() {
   }
 }
 
-// Adds the document, or what is in it if it is a list.
+// Adds the document, or its items if it is a list.
 void add(const std::string& file, Json document, std::vector<JobDocument>& out) {
   const Json* items = find_member(document, "items");
   if (!string_or(document, "kind", "").ends_with("List") || items == nullptr ||
@@ -38,7 +38,7 @@ void add(const std::string& file, Json document, std::vector<JobDocument>& out) 
   for (const Json& item : *items) out.push_back({file, item});
 }
 
-// Empty: nothing is wrong with it.
+// Returns the problem with the document; empty if there is none.
 std::string problem_of(const Json& document, bool names_only) {
   const std::string kind = string_or(document, "kind", "");
   const std::string version = string_or(document, "apiVersion", "");

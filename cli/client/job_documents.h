@@ -12,9 +12,10 @@ struct JobDocument {
   Json document;
 };
 
-// The TrainingJobs in files (`-`: stdin, bounded), several documents a file, Lists taken apart;
-// each one checked as `lockstep validate` does. kInvalid with all that is wrong, each by file and
-// path, and for other kinds. `names_only`: the rules of the spec don't count (to delete them).
+// Reads the TrainingJobs in files (`-`: stdin, limited in size). A file may hold several documents;
+// Lists are expanded. Checks each job like `lockstep validate`. kInvalid lists all problems by file
+// and path, including documents of other kinds. `names_only` (for deletion) ignores the rules of
+// the spec.
 Result<std::vector<JobDocument>> read_job_documents(const std::vector<std::string>& files,
                                                     bool names_only = false);
 

@@ -29,7 +29,7 @@ std::vector<std::vector<std::string>> rows_of(const Json& answer, const TableVie
                                                   : list_rows(answer, view, now);
 }
 
-// The list, then a row for each change, for ever.
+// Prints the list, then a row for each change, forever.
 Result<int> watch_rows(Connection& connection, const ListOptions& options, TableView view) {
   std::vector<size_t> widths;
   TRY_ASSIGN(const bool is_stopped,

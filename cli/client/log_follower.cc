@@ -25,7 +25,7 @@ int64_t number_of(const std::string& text) {
   return number;
 }
 
-// "2026-01-02T03:04:05.678Z " in front of a line: its length without the space, or 0.
+// Returns the length of a leading "2026-01-02T03:04:05.678Z " without the space, or 0.
 size_t timestamp_length(std::string_view line) {
   const size_t space = std::min(line.find(' '), line.size());
   const bool is_time = space >= 20 && space <= 40 && line[4] == '-' && line[10] == 'T' &&
@@ -42,7 +42,7 @@ bool is_of_rank(std::string_view line, const std::optional<int64_t>& rank) {
   return !rank || without_timestamp(line).starts_with("[rank " + std::to_string(*rank) + "]");
 }
 
-// The logs that are open, one a pod.
+// Follows several logs, one per pod.
 class Follower {
  public:
   Follower(Connection& connection, JobName job, LogOptions options)
@@ -54,9 +54,9 @@ class Follower {
   struct Stream {
     std::unique_ptr<HttpHandle> handle;
     std::string prefix;
-    std::string rest;  // a line whose end has not come
+    std::string rest;  // an incomplete line
     bool is_over = false;
-    bool is_refused = false;  // maybe the container has not begun: to be asked again
+    bool is_refused = false;  // the container may not have started: retry
     std::string refusal;
   };
 
@@ -129,7 +129,7 @@ void Follower::say_what_is_missing() const {
 }
 
 Status Follower::run(std::optional<TimePoint> until) {
-  std::optional<TimePoint> last_word;  // once the job has ended
+  std::optional<TimePoint> last_word;  // when to give up on open logs; set once the job has ended
   while (true) {
     const Result<Json> job = connection_.call({.path = job_path(job_.namespace_, job_.name)});
     const bool is_gone = !job.ok() && job.error().code == Code::kNotFound;
@@ -158,7 +158,7 @@ Status Follower::run(std::optional<TimePoint> until) {
   }
 }
 
-// With the time of each line, where the server has it.
+// Returns a pod's log, with the time of each line if the server supports that.
 Result<std::string> text_of(Connection& connection, const JobName& job, const JobPod& pod,
                             const LogOptions& options) {
   ApiCall call = log_call(job, pod.name, options);
@@ -169,7 +169,7 @@ Result<std::string> text_of(Connection& connection, const JobName& job, const Jo
   return connection.text(call, kTextBytesMax);
 }
 
-// The logs as they are now.
+// Prints the logs as they are now.
 Status print_logs(Connection& connection, const JobName& job, const LogOptions& options) {
   TRY(connection.call({.path = job_path(job.namespace_, job.name)}));
   ApiCall list{.path = core_path(job.namespace_, "pods")};
@@ -244,7 +244,7 @@ std::string merged_logs(const std::vector<PodText>& texts, bool keep_timestamps)
       const std::string_view line = text.substr(begin, end - begin);
       const size_t length = timestamp_length(line);
       if (length > 0) {
-        time = line.substr(0, length - 1);  // without the Z, so that longer fractions come later
+        time = line.substr(0, length - 1);  // without the Z, so that longer fractions sort later
       }
       lines.push_back({time, pod, keep_timestamps ? line : without_timestamp(line)});
       begin = end + 1;

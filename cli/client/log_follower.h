@@ -10,11 +10,11 @@ namespace lockstep {
 
 struct LogOptions {
   bool follow = false;
-  bool previous = false;  // of the pods that the present ones replaced
+  bool previous = false;  // of the pods that the current ones replaced
   bool timestamps = false;
-  std::optional<int64_t> tail;  // lines of each pod
+  std::optional<int64_t> tail;  // lines per pod
   std::optional<int64_t> rank;
-  std::optional<int64_t> node;  // its index
+  std::optional<int64_t> node;  // node index
 };
 
 // A pod of a job.
@@ -26,19 +26,20 @@ struct JobPod {
   int64_t incarnation = 0;
 };
 
-// For each node index the pod of the newest incarnation, or of the one before it, in their order.
+// Returns one pod per node, in order of node index: of the newest incarnation, or with `previous`
+// of the one before it.
 std::vector<JobPod> chosen_pods(const Json& pod_list, const LogOptions& options);
 
-// Lines with timestamps before them, as the API gives them, of several pods: one text in the order
-// of time. Lines without a timestamp stay behind the one before them.
+// Merges the logs of several pods in order of time. Lines start with timestamps, as the API returns
+// them; a line without one stays behind the line before it.
 struct PodText {
   std::string prefix;
   std::string text;
 };
 std::string merged_logs(const std::vector<PodText>& texts, bool keep_timestamps);
 
-// Prints the logs of the job's pods to stdout, each line with its node where there are several;
-// following, until the job has ended and every log with it, or the time has come.
+// Prints the logs of the job's pods to stdout; lines start with their node if there are several.
+// With `follow`, continues until the job and all logs have ended, or until the timeout.
 Status follow_logs(Connection& connection, const JobName& job, const LogOptions& options,
                    std::optional<TimePoint> until = std::nullopt);
 

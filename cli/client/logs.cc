@@ -10,7 +10,7 @@ struct LogsOptions {
   LogOptions logs;
 };
 
-// A rank's node, from the job's spec.
+// Returns the node of a rank, from the job's spec.
 Result<int64_t> node_of_rank(Connection& connection, const std::string& name, int64_t rank) {
   TRY_ASSIGN(const Json object, connection.call({.path = job_path(connection.namespace_(), name)}));
   TRY_ASSIGN(const TrainingJob job, stored_training_job_from_json(object));

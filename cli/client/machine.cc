@@ -3,9 +3,9 @@
 namespace lockstep {
 namespace {
 
-// What the local node heeds: "off" cuts a machine's power.
+// Annotation that the local node obeys: "off" cuts a machine's power.
 constexpr char kPowerAnnotation[] = "local.lockstep.dev/power";
-// Of its machines.
+// Start of the container runtime version that its machines report.
 constexpr char kLocalRuntime[] = "process://";
 
 struct MachineFlags {
@@ -40,7 +40,7 @@ ApiCall pods_on(const std::string& machine) {
   return call;
 }
 
-// Those that have not ended.
+// Returns the machine's pods that have not ended.
 Result<std::vector<Json>> live_pods(Connection& connection, const std::string& machine) {
   TRY_ASSIGN(const Json list, connection.call(pods_on(machine)));
   std::vector<Json> pods;
@@ -75,7 +75,7 @@ Status patch_node(Connection& connection, const std::string& name, const Json& p
   return {};
 }
 
-// Elsewhere the annotation means nothing, and kubectl drain knows more (DaemonSets, bare pods).
+// Other nodes ignore the annotation, and kubectl drain knows more (DaemonSets, bare pods).
 Status check_local(Connection& connection, const std::string& name) {
   TRY_ASSIGN(const Json node, connection.call({.path = core_path("", "nodes", name)}));
   const std::string runtime =
@@ -92,8 +92,8 @@ Status set_power(Connection& connection, const std::string& name, bool is_on) {
   return patch_node(connection, name, patch);
 }
 
-// As `kubectl drain`: the pod leaves when its disruption budget allows it. Servers before 1.22 know
-// the older version alone.
+// Evicts a pod like `kubectl drain`: it leaves when its disruption budget allows it. Servers before
+// 1.22 only know the older version.
 Status evict(Connection& connection, const Json& pod) {
   const std::string path =
       core_path(meta_text(pod, "namespace"), "pods", meta_text(pod, "name")) + "/eviction";
@@ -112,7 +112,7 @@ Status evict(Connection& connection, const Json& pod) {
   return last;
 }
 
-// Until none of its pods is left.
+// Cordons the machine, evicts its pods and waits until none are left.
 Status drain(Connection& connection, const std::string& name) {
   TRY(check_local(connection, name));
   TRY(patch_node(connection, name, {{"spec", {{"unschedulable", true}}}}));

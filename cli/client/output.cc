@@ -8,14 +8,14 @@
 namespace lockstep {
 namespace {
 
-// Columns on a terminal, whatever the bytes are: continuation bytes of UTF-8 count for nothing.
+// Returns the columns on a terminal, for any bytes: UTF-8 continuation bytes don't count.
 size_t width_of(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   }));
 }
 
-// One line without control characters: what comes from a server may not steer a terminal.
+// Returns one line without control characters: text from a server must not control the terminal.
 std::string cell_text(const Json& cell) {
   std::string text = cell.is_string() ? cell.get<std::string>()
                      : cell.is_null() ? ""

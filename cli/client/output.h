@@ -10,33 +10,34 @@
 namespace lockstep {
 
 enum class OutputFormat { kTable, kWide, kJson, kYaml, kName };
-// What -o may be; kInvalid names the choices.
+// Parses the value of -o; kInvalid names the choices.
 Result<OutputFormat> output_format(const std::string& text);
 
-// Columns padded to the widest cell of each, three spaces apart, nothing behind the last one.
-// `widths`, if given, are kept from one piece of a table to the next.
+// Pads columns to their widest cell, three spaces apart, without trailing spaces. `widths`, if
+// given, keeps the widths from one part of a table to the next.
 std::string aligned(const std::vector<std::vector<std::string>>& rows,
                     std::vector<size_t>* widths = nullptr);
 
-// A meta.k8s.io/v1 Table as rows of cells, the header first (unless it has none); in a wide one all
-// columns, else those of priority 0; with a NAMESPACE column if asked for.
+// Converts a meta.k8s.io/v1 Table to rows of cells, the header first. A wide table has all columns,
+// others those of priority 0.
 struct TableView {
   bool is_wide = false;
   bool with_namespace = false;
   bool with_header = true;
 };
 std::vector<std::vector<std::string>> table_rows(const Json& table, const TableView& view);
-// The same for a server that answered with a list instead: NAME and AGE.
+// Like table_rows() for a server that answered with a list: NAME and AGE.
 std::vector<std::vector<std::string>> list_rows(const Json& list, const TableView& view,
                                                 WallTime now);
 
-// Indented JSON as kubectl prints it, or YAML; "trainingjob.lockstep.dev/name" lines for kName.
+// Formats a document as indented JSON like kubectl, as YAML, or for kName as lines such as
+// "trainingjob.lockstep.dev/name".
 std::string document_text(const Json& document, OutputFormat format);
 
-// "45s", "3m20s", "125m", "5h3m", "25h", "3d4h", "300d", "3y": as kubectl's AGE. Source:
-// k8s.io/apimachinery, pkg/util/duration.
+// Formats an age like kubectl's AGE: "45s", "3m20s", "125m", "5h3m", "25h", "3d4h", "300d", "3y".
+// Source: k8s.io/apimachinery, pkg/util/duration.
 std::string age_text(Duration age);
-// From an RFC 3339 time; "<unknown>" where it is none.
+// Returns the age of an RFC 3339 time; "<unknown>" if the text is not one.
 std::string age_of(const std::string& time, WallTime now);
 
 }  // namespace lockstep

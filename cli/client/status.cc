@@ -23,7 +23,7 @@ int columns() {
   return 100;
 }
 
-// The items of a list; what can't be had is said in `trouble`.
+// Returns the items of a list; appends an error to `trouble`.
 Json items_of(Connection& connection, const ApiCall& call, std::string& trouble) {
   const Result<Json> list = connection.call(call);
   if (!list.ok()) {
@@ -34,7 +34,7 @@ Json items_of(Connection& connection, const ApiCall& call, std::string& trouble)
   return items != nullptr && items->is_array() ? *items : Json::array();
 }
 
-// Events about the job itself: servers that don't know the selector send others too.
+// Returns events about the job itself; servers that ignore the selector also send others.
 Json events_of(Connection& connection, const TrainingJob& job, std::string& trouble) {
   ApiCall call{.path = core_path(job.metadata.namespace_, "events")};
   call.query["fieldSelector"] =
@@ -59,7 +59,7 @@ Result<std::string> page_of(Connection& connection, const Json& object) {
   return status_page(input);
 }
 
-// A page a second on a terminal; elsewhere one for each change of the job. Until it has ended.
+// Prints the page until the job has ended: every second on a terminal, elsewhere for each change.
 Result<int> watch_status(Connection& connection, const StatusOptions& options) {
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
   const ApiCall get{.path = job_path(connection.namespace_(), options.name)};

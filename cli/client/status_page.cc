@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kEventsShown = 10;
 constexpr size_t kLogLinesShown = 12;
 
-// Without control characters, also those of U+0080 to U+009F, which terminals obey too.
+// Replaces control characters, including U+0080 to U+009F, which terminals also obey.
 std::string clean(std::string text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -103,7 +103,7 @@ std::string progress_lines(const TrainingJob& job, const StatusInput& input) {
   return out;
 }
 
-// The last lines, each behind a bar.
+// Formats the last lines, each after a bar.
 std::string log_lines(const std::string& text) {
   std::vector<std::string> lines;
   size_t begin = 0;
@@ -159,7 +159,7 @@ std::string lost_line(const LostStatus& lost) {
   return field("Lost", text);
 }
 
-// The ledger, newest last.
+// The failure ledger, newest last.
 std::string ledger_lines(const TrainingJob& job, WallTime now) {
   if (job.status.failures.empty()) return "";
   std::vector<std::vector<std::string>> rows = {{"NUMBER", "SINCE", "RANK", "NODE", "REASON",
@@ -193,7 +193,7 @@ const Json& member(const Json& object, const char* key) {
   return value == nullptr ? nothing : *value;
 }
 
-// As kubectl's STATUS: the container's reason where it says more than the phase.
+// Like kubectl's STATUS: the container's reason if it says more than the phase.
 std::string pod_state(const Json& pod) {
   const Json& status = member(pod, "status");
   if (!string_or(member(pod, "metadata"), "deletionTimestamp", "").empty()) return "Terminating";
@@ -222,7 +222,7 @@ std::string pod_lines(const Json& pods, WallTime now) {
   return "Pods:\n" + indented(rows);
 }
 
-// When it was seen last, whichever of the API's fields says so.
+// Returns when the event was last seen, from whichever API field has it.
 std::string event_time(const Json& event) {
   for (const std::string& time :
        {string_or(member(event, "series"), "lastObservedTime", ""),

@@ -12,18 +12,18 @@ struct StatusInput {
   TrainingJob job;
   Json pods = Json::array();    // Pod objects
   Json events = Json::array();  // Event objects of core/v1
-  std::string trouble;          // why pods or events are missing; empty: they aren't
+  std::string trouble;          // why pods or events are missing; empty if none are
   WallTime now{};
   int width = 100;
 };
 
-// A page for people: what the job is doing, how far it is, what went wrong last, its conditions,
-// pods and the last events. Control characters of what comes from a server are taken out.
+// Returns a page for people: what the job is doing, its progress, the last failure, its conditions,
+// pods and last events. Replaces control characters in text from a server.
 std::string status_page(const StatusInput& input);
 
-// For --stuck: which rank holds the others up, what it is missing from and who waits for it, since
-// when; that nothing is known to be stuck; or that nothing can be known, of a program of the
-// user's.
+// Returns the page for --stuck: which rank blocks the others, which operation it is missing from,
+// who waits for it and since when. Otherwise says that nothing is known to be stuck, or, for a
+// user's program, that nothing can be known.
 std::string stuck_page(const TrainingJob& job, WallTime now);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ struct SubmitOptions {
   std::string timeout = "0";
 };
 
-// Where the document goes: its own namespace must be the one that was asked for.
+// Returns the namespace for the document. If it names one itself, --namespace must not differ.
 Result<std::string> namespace_for(const Connection& connection, const SubmitOptions& options,
                                   const JobDocument& job) {
   const std::string own = meta_text(job.document, "namespace");
@@ -42,7 +42,7 @@ Result<Json> create(Connection& connection, const ClientContext& context, const 
                   job.file);
 }
 
-// Until the job has ended, with its logs or without.
+// Waits until the job has ended; follows its logs if asked to.
 Result<int> stay(Connection& connection, const SubmitOptions& options, const JobName& job) {
   TRY_ASSIGN(const Duration timeout, parse_duration(options.timeout));
   std::optional<TimePoint> until;

@@ -65,7 +65,7 @@ std::vector<std::string> local_warnings(const TrainingJobSpec& spec) {
   return warnings;
 }
 
-// What would wait for ever here, since nobody is there to carry it out or to change it.
+// Rejects settings that would make a local job wait forever: nobody else can act on it.
 Problems check_local(const TrainingJob& job) {
   Problems problems;
   const std::string& manager = job.spec.managedBy;
@@ -78,15 +78,15 @@ Problems check_local(const TrainingJob& job) {
   return problems;
 }
 
-// The pods of a job share this machine, so that none has all of its CPUs: each process gets an
-// equal part. More threads than CPUs would wait for each other at every barrier.
+// The pods of a job share this machine, so each process gets an equal part of its CPUs. With more
+// threads than CPUs, threads would wait for each other at every barrier.
 void share_cpus(TrainingJobSpec& spec) {
   if (spec.threadsPerProcess > 0) return;
   const int64_t cpus = std::max<int64_t>(1, std::thread::hardware_concurrency());
   spec.threadsPerProcess = std::max<int64_t>(1, cpus / (spec.nodes * processes_per_node(spec)));
 }
 
-// A program is looked for, and runs, where its document is.
+// Makes a program run, and be looked up, in its document's folder.
 void run_in(const fs::path& folder, TrainingJobSpec& spec) {
   Json container = {{"name", kNodeContainer}, {"workingDir", folder.lexically_normal().string()}};
   Json with_folder = {{"spec", {{"containers", Json::array({std::move(container)})}}}};

@@ -14,9 +14,9 @@ namespace lockstep {
 namespace {
 
 constexpr int kLookMilliseconds = 200;
-constexpr int64_t kControllerEndsMax = 10;  // in a row: it will not come up any more
+constexpr int64_t kControllerEndsMax = 10;  // in a row: it won't recover
 constexpr Duration kPatienceAfterEnd = std::chrono::seconds(10);
-constexpr Duration kMargin = std::chrono::seconds(10);  // of the agent and the node, over the grace
+constexpr Duration kMargin = std::chrono::seconds(10);  // for agent and node, beyond the grace
 constexpr size_t kSampleBytesMax = 8u << 10;
 constexpr size_t kLogTailBytes = 2u << 10;
 
@@ -42,7 +42,7 @@ const Condition* true_condition(const TrainingJobStatus& status, std::string_vie
   return find_condition(status, type, "True");
 }
 
-// The kernel's random bits, so that two runs on one machine don't choose the same addresses.
+// Uses the kernel's random bits, so that two runs on one machine choose different addresses.
 uint64_t run_seed() {
   Result<std::string> secret = local::random_secret();
   return secret.ok() ? std::stoull(secret->substr(0, 16), nullptr, 16)
@@ -99,7 +99,7 @@ Status LocalRun::start() {
 
 Status LocalRun::submit() {
   const ObjectMeta& metadata = options_.job.metadata;
-  // 409 where it is one of those that are always there.
+  // 409 if the namespace always exists.
   call("POST", "/api/v1/namespaces", {{"metadata", {{"name", metadata.namespace_}}}});
   local::ApiResponse made = call("POST", collection_of(metadata), to_json(options_.job));
   if (!made.ok()) return invalid(string_or(made.body, "message", "the job was refused"));
@@ -111,7 +111,7 @@ LocalRun::End LocalRun::follow() {
     look();
     if (true_condition(status_, "Complete")) return End::kComplete;
     if (true_condition(status_, "Failed")) return End::kFailed;
-    // What a controller leaves alone until somebody corrects it; here, nobody does.
+    // A controller waits until somebody corrects such a job; here, nobody does.
     if (find_condition(status_, "Valid", "False")) return End::kInvalid;
     if (status_.lastFailure && status_.lastFailure->reason == local::kNoAddressReason)
       return End::kNoAddress;
@@ -136,7 +136,7 @@ void LocalRun::look() {
     reporter_.line("the controller ended and is started again (" + cluster_->controller_log() +
                    "); training goes on");
   controller_ends_ = ends;
-  // Before the first round the file may be that of an earlier run.
+  // Before the first round the file may be from an earlier run.
   if (status_.progress && options_.job.spec.train) metrics_.poll();
   pass_output_on();
   report_validation_losses();

@@ -14,26 +14,26 @@
 namespace lockstep {
 
 struct LocalRunOptions {
-  TrainingJob job;     // valid, its paths absolute, checkpoint.path set
+  TrainingJob job;     // valid, with absolute paths and checkpoint.path set
   std::string output;  // an existing folder, absolute
   std::string program_folder;
   bool json = false;
 };
 
-// One `lockstep run`: a LocalCluster, the job in it, and the user who watches.
+// One `lockstep run`: a LocalCluster, the job in it, and the output for the user.
 class LocalRun {
  public:
-  // `clock` outlives it.
+  // `clock` outlives the object.
   LocalRun(const Clock& clock, LocalRunOptions options);
   ~LocalRun();
 
-  // Until the job has ended or a signal came; returns the exit code of the program.
+  // Runs until the job has ended or a signal arrives; returns the program's exit code.
   int run();
 
  private:
   Status start();
   Status submit();
-  // Why it is over.
+  // Why the run ended.
   enum class End {
     kComplete,
     kFailed,
@@ -47,9 +47,10 @@ class LocalRun {
   void look();
   ProgressSnapshot snapshot() const;
   void report_validation_losses();
-  // What a command's ranks have printed since.
+  // Prints the new output of a command's ranks.
   void pass_output_on();
-  // Deletes the job and waits for its pods, at most `patience`; a signal ends the patience.
+  // Deletes the job and waits for its pods for at most `patience`, or until a signal. Then kills
+  // those that are left.
   void stop(Duration patience);
   local::ApiResponse call(const std::string& method, const std::string& target, const Json& body);
 
@@ -62,7 +63,7 @@ class LocalRun {
 
   const Clock& clock_;
   const LocalRunOptions options_;
-  const std::string target_;  // of the job in the API
+  const std::string target_;  // API path of the job
   const TimePoint began_;
   Reporter reporter_;
   MetricsReader metrics_;
@@ -71,7 +72,7 @@ class LocalRun {
   bool job_gone_ = false;
   int64_t validated_step_ = -1;
   int64_t controller_ends_ = 0;
-  SignalWait signals_;  // what follows wakes it from its threads
+  SignalWait signals_;  // woken by threads of the members below
   std::unique_ptr<local::LocalCluster> cluster_;
 };
 

@@ -18,7 +18,7 @@ void warn(const Json& part, const std::string& path, std::vector<std::string>& w
   }
 }
 
-// What plan_pod reads of a container.
+// Removes the fields that plan_pod reads from a container.
 void take_away_carried_out(Json& container) {
   if (!container.is_object()) return;
   for (const char* key : {"name", "command", "args", "env", "envFrom", "ports", "volumeMounts",

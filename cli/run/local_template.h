@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-// What in spec.podTemplate keeps a job from running on a local node, each by its path: what the
-// controller refuses anywhere, and what the local node can't do with the pod that it would get.
+// Returns why spec.podTemplate keeps a job from running on a local node, by path: what the
+// controller rejects everywhere, and what a local node does not support in the resulting pod.
 Problems local_template_problems(const TrainingJob& job);
 
-// Fields of spec.podTemplate without effect on a local node, a line each.
+// Returns the fields of spec.podTemplate that a local node ignores, one line each.
 std::vector<std::string> local_template_warnings(const Json& pod_template);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ constexpr char kValidationColor[] = "#d62728";
 struct Point {
   double step = 0;
   double loss = 0;
-  double low = 0;  // of the steps that the point stands for
+  double low = 0;  // range over the steps that the point represents
   double high = 0;
 };
 

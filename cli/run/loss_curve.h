@@ -13,12 +13,13 @@ struct LossCurve {
   std::map<int64_t, double> validation;
 };
 
-// The curve as an SVG picture of 800 x 500: axes with round numbers, the training loss as a line
-// (averaged to at most 700 points, with the single steps as a faint band behind it), validation
-// losses as marked points, the last one with its value. Valid SVG for any input, also an empty one.
+// Draws the curve as an SVG picture of 800 x 500: axes with round numbers; the training loss as a
+// line averaged to at most 700 points, over a faint band of the single steps; validation losses as
+// marked points, the last one with its value. Valid SVG for any input, even an empty one.
 std::string loss_curve_svg(const LossCurve& curve);
 
-// Round numbers that cover [low, high] in about `count` steps of 1, 2 or 5 times a power of ten.
+// Returns round numbers that cover [low, high] in about `count` steps of 1, 2 or 5 times a power of
+// ten.
 std::vector<double> round_ticks(double low, double high, int count);
 
 }  // namespace lockstep

@@ -52,7 +52,7 @@ void MetricsReader::take_line(const std::string& line) {
     validation_losses_[step] = loss->get<double>();
     return;
   }
-  // A step that was done before: the job went on from an earlier one.
+  // A repeated step: the job continued from an earlier one.
   losses_.erase(losses_.lower_bound(step), losses_.end());
   rates_.erase(rates_.lower_bound(step), rates_.end());
   validation_losses_.erase(validation_losses_.lower_bound(step), validation_losses_.end());

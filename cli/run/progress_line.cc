@@ -13,7 +13,7 @@ std::string number(double value, const char* format) {
   return text;
 }
 
-// The numbers behind the bar.
+// The numbers after the bar.
 std::string numbers(const ProgressSnapshot& snapshot) {
   std::string text;
   if (snapshot.steps > 0)

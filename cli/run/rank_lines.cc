@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kReadBytesMax = 256u << 10;
-constexpr size_t kLineBytesMax = 64u << 10;  // the agents break longer ones
+constexpr size_t kLineBytesMax = 64u << 10;  // agents split longer ones
 constexpr std::string_view kMark = "[rank ";
 
 }  // namespace

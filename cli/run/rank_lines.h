@@ -6,21 +6,21 @@
 
 namespace lockstep {
 
-// Follows the logs of a job's pods for what its ranks print: whole lines that begin with
-// `[rank N] `, as the agents mark them. The agents' own lines are passed over.
+// Follows the logs of a job's pods for the output of its ranks: whole lines that start with
+// `[rank N] `, as the agents mark them. Skips the agents' own lines.
 class RankLines {
  public:
-  // Files of `folder` whose names begin with `prefix`; there may be none yet.
+  // Follows files in `folder` whose names start with `prefix`; they may appear later.
   RankLines(std::string folder, std::string prefix);
 
-  // Lines that have come since, each with its end, in the order of each file; a bounded part at a
-  // time, empty where there are no more. A file that was cut back goes on from its end.
+  // Returns the new lines of each file in order, each with its newline. Reads a bounded part per
+  // call; empty if nothing is new. If a file was truncated, continues at its new end.
   std::string poll();
 
  private:
   struct File {
     int64_t offset = 0;
-    std::string partial;  // a line whose end has not been written yet
+    std::string partial;  // an incomplete line
   };
   void read_file(const std::string& path, File& file, std::string& lines) const;
 

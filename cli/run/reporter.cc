@@ -39,7 +39,7 @@ std::string failure_text(const FailureStatus& failure) {
 void write_to(int fd, std::string_view rest) {
   while (!rest.empty()) {
     ssize_t written = write(fd, rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) return;  // nobody listens any more; the run goes on
+    if (written < 0 && errno != EINTR) return;  // nobody reads it any more; the run goes on
     if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
   }
 }

@@ -11,23 +11,23 @@
 
 namespace lockstep {
 
-// What a user is told between two looks at a job: rounds, restarts with their cause, checkpoints,
-// conditions that became true. In the order in which they are read.
+// Returns what to tell a user when a job's status changes: rounds, restarts with their cause,
+// checkpoints, conditions that became true. In reading order.
 std::vector<std::string> status_events(const TrainingJobStatus& before,
                                        const TrainingJobStatus& after);
 
-// Talks to the user on stderr. On a terminal: one live line below the lines of events; elsewhere a
+// Prints to the user on stderr. On a terminal: one live line below the lines of events; elsewhere a
 // plain line every few seconds. Not thread-safe.
 class Reporter {
  public:
-  // `clock` outlives it.
+  // `clock` outlives the reporter.
   Reporter(const Clock& clock, int fd);
 
   void line(std::string_view text);
   void progress(const ProgressSnapshot& snapshot);
-  // Lines of the job's own, each with its end, above the live line on stdout (or stderr).
+  // Prints the job's own lines, each with its newline, above the live line, on stdout or stderr.
   void output(std::string_view lines, int fd);
-  // Takes the live line away, for what follows.
+  // Removes the live line, before other output.
   void clear();
 
  private:

@@ -29,7 +29,7 @@ std::string default_output(const std::string& job_name, const Clock& clock) {
   return "lockstep-runs/" + job_name + "-" + stamp;
 }
 
-// Makes the folder and puts the job into it, which shows that it can be written to.
+// Creates the folder and writes the job into it, which shows that it is writable.
 Result<std::string> prepare_output(std::string folder, const TrainingJob& job) {
   std::error_code error;
   folder = fs::absolute(folder, error).lexically_normal().string();

@@ -9,22 +9,22 @@ namespace lockstep {
 
 struct RunOptions {
   std::string file;
-  std::string output;          // folder of the results; empty: ./lockstep-runs/<job>-<time>
-  bool json = false;           // one line of JSON on stdout at the end
-  std::string program_folder;  // where lockstep-controller, -agent and -worker are
+  std::string output;          // for the results; empty: ./lockstep-runs/<job>-<time>
+  bool json = false;           // print one line of JSON on stdout at the end
+  std::string program_folder;  // with lockstep-controller, -agent and -worker
 };
 
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitBadInput = 2;
 inline constexpr int kExitInterrupted = 130;
 
-// Trains the job of a file on this machine and returns the exit code: 0 for Complete alone,
-// kExitBadInput before anything was started, kExitInterrupted after a signal, else kExitFailed.
-// Once the input is read, SIGINT, SIGTERM and SIGHUP are blocked; the first one ends the job within
-// its grace period, the second one at once. Called where there is one thread.
+// Trains a job on this machine. Returns 0 if it is Complete, kExitBadInput if nothing was started,
+// kExitInterrupted after a signal, else kExitFailed. Blocks SIGINT, SIGTERM and SIGHUP once the
+// input is read: the first one ends the job within its grace period, the second one immediately.
+// Call it while the process has one thread.
 int run_job(const RunOptions& options, const Clock& clock);
 
-// Checks each file as run_job would; 0 or kExitBadInput.
+// Checks each file as run_job() would; returns 0 or kExitBadInput.
 int validate_files(const std::vector<std::string>& files);
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ void SignalWait::wait(int milliseconds) {
 
 void SignalWait::wake() {
   const uint64_t one = 1;
-  (void)!write(wake_fd_, &one, sizeof one);  // full means that a wake-up is pending already
+  (void)!write(wake_fd_, &one, sizeof one);  // if full, a wake-up is already pending
 }
 
 }  // namespace lockstep

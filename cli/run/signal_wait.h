@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// What a command in the foreground waits for: SIGINT, SIGTERM and SIGHUP, which no longer end the
-// process from take() on, and what other threads tell by wake(). One thread takes, waits and asks.
+// Lets a foreground command wait for signals and for other threads. From take() on, SIGINT, SIGTERM
+// and SIGHUP no longer end the process. One thread calls take(), wait() and count().
 class SignalWait {
  public:
   SignalWait() = default;
@@ -13,13 +13,14 @@ class SignalWait {
   SignalWait(const SignalWait&) = delete;
   SignalWait& operator=(const SignalWait&) = delete;
 
-  // Before there are other threads: they inherit that the signals are left to this one.
+  // Blocks the signals. Call it before starting other threads, so that they inherit the signal
+  // mask.
   Status take();
-  // Until a signal, a wake-up or so many milliseconds.
+  // Waits for a signal, a wake-up or the timeout.
   void wait(int milliseconds);
-  // Ends a wait(), the next if there is none. From any thread, after take().
+  // Ends the current wait(), or the next one if none is running. Any thread, after take().
   void wake();
-  // Signals that wait() has seen so far.
+  // Number of signals that wait() has seen so far.
   int count() const { return count_; }
 
  private:

@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-// A kubeconfig with one context, `lockstep`, in the words of `kubectl config view --raw`: the
-// server, its certificate as the authority, and the token, all inside the file. Source: Kubernetes,
-// "kubeconfig (v1)".
+// Returns a kubeconfig with one context, `lockstep`, in the format of `kubectl config view --raw`:
+// the server, its certificate as the CA, and the token, all inline. Source: Kubernetes, "kubeconfig
+// (v1)".
 std::string kubeconfig_text(const local::ClusterAccess& access);
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kLookMilliseconds = 1000;
-constexpr int64_t kControllerEndsMax = 10;  // in a row: it will not come up any more
+constexpr int64_t kControllerEndsMax = 10;  // in a row: it won't recover
 constexpr Duration kQuietStop = std::chrono::seconds(1);
 constexpr Duration kStopMax = std::chrono::seconds(120);
 constexpr Duration kCommandStopMax = std::chrono::seconds(10);
@@ -128,7 +128,7 @@ Status Up::choose_folder() {
   return local::make_private_folder(options_.folder);
 }
 
-// Two of them in one folder would take each other's kubeconfig and logs.
+// Two instances in one folder would overwrite each other's kubeconfig and logs.
 Status Up::lock_folder() {
   std::string file = options_.folder + "/lock";
   lock_fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -138,7 +138,7 @@ Status Up::lock_folder() {
                  " already; use its kubeconfig, or another folder");
 }
 
-// In our own folder, which is locked, a file is a leftover; elsewhere it is somebody's.
+// In our own, locked folder an existing file is a leftover; elsewhere it belongs to somebody.
 Status Up::check_kubeconfig() {
   const bool is_own = options_.kubeconfig.empty();
   if (is_own) options_.kubeconfig = options_.folder + "/kubeconfig";
@@ -152,7 +152,7 @@ Status Up::check_kubeconfig() {
 
 Status Up::write_kubeconfig() {
   std::error_code error;
-  // Moved into place whole: another program may be waiting for it.
+  // Renamed into place when complete: another program may be waiting for it.
   std::string half = options_.kubeconfig + ".new";
   fs::remove(half, error);
   TRY(local::write_private_file(half, kubeconfig_text(cluster_->access())));
@@ -222,7 +222,7 @@ int Up::run_command() {
   return command_exit_.code;
 }
 
-// Ctrl-C reached it already, being in the foreground; other signals were sent to us alone.
+// A command in the foreground already got a Ctrl-C; other signals were sent only to us.
 void Up::end_command(pid_t pid) {
   kill(pid, SIGTERM);
   const TimePoint deadline = clock_.now() + kCommandStopMax;
@@ -231,8 +231,7 @@ void Up::end_command(pid_t pid) {
   while (!command_ended_) signals_.wait(kLookMilliseconds / 10);
 }
 
-// As when a cluster is shut down in good order: nobody makes new pods, and those that run end
-// within their grace periods.
+// Shuts down in order: nothing creates new pods, and running pods end within their grace periods.
 void Up::stop() {
   cluster_->stop_controller();
   const int signals_before = signals_.count();

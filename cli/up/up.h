@@ -9,26 +9,28 @@
 namespace lockstep {
 
 struct UpOptions {
-  std::string program_folder;  // where lockstep-controller, -agent and -worker are
-  std::string home;            // the user's; empty: there is none
-  // kubeconfig and logs. Empty: .lockstep/up of `home`; with a command a temporary one, removed at
-  // the end.
+  std::string program_folder;  // with lockstep-controller, -agent and -worker
+  std::string home;            // the user's; empty: none
+  // For the kubeconfig and logs. If empty: .lockstep/up in `home`, or, with a command, a temporary
+  // folder that is removed at the end.
   std::string folder;
-  std::string kubeconfig;  // a file that isn't there yet; empty: <folder>/kubeconfig
+  std::string kubeconfig;  // a file that does not exist yet; empty: <folder>/kubeconfig
   uint16_t port = 0;       // of the API server; 0: the system chooses
   int machines = 2;
   // How long the API server keeps old changes, from which a watch can be resumed.
   Duration history_age = std::chrono::minutes(5);
-  std::vector<std::string> command;  // empty: stay until a signal comes
+  std::vector<std::string> command;  // empty: run until a signal
 };
 
-// A cluster on this machine for the ordinary kubectl, until SIGINT, SIGTERM or SIGHUP or the end of
-// the command. The kubeconfig is there, readable by this user alone, before the command starts or a
-// line is printed, and gone at the end. The first signal ends pods within their grace periods, a
-// second one at once. Nothing is kept from one time to the next: objects live in memory.
-// Returns the exit code: the command's own (127 where it could not be started), else 0;
-// kExitBadInput for options that can't be carried out, kExitFailed when the controller does not
-// stay up. Called where there is one thread.
+// Runs a cluster on this machine for the real kubectl, until SIGINT, SIGTERM or SIGHUP or the end
+// of the command.
+// - The kubeconfig, readable only by this user, exists before the command starts or a line is
+//   printed. It is removed at the end.
+// - The first signal ends pods within their grace periods, a second one immediately.
+// - Objects live in memory; nothing is kept from one run to the next.
+// Returns the command's exit code (127 if it could not be started), or 0 without a command;
+// kExitBadInput for unusable options; kExitFailed if the controller does not stay up. Call it while
+// the process has one thread.
 int run_up(const UpOptions& options, const Clock& clock);
 
 }  // namespace lockstep

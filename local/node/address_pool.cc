@@ -12,7 +12,7 @@ namespace lockstep::local {
 namespace {
 
 constexpr int kTriesMax = 4096;
-constexpr uint32_t kFirst = 1u << 16;  // 127.1.0.0: below it is where everybody else is
+constexpr uint32_t kFirst = 1u << 16;  // 127.1.0.0: other programs use the addresses below it
 
 bool can_bind(const std::string& address, uint16_t port) {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -10,15 +10,15 @@
 
 namespace lockstep::local {
 
-// Addresses in 127.0.0.0/8, one for each pod, so that a port means there what it means in a
-// cluster. Begins at a random place and tries the ports by binding them, so that several runs on
-// one machine keep out of each other's way. Not thread-safe.
+// Hands out one address in 127.0.0.0/8 per pod, so that every pod has all ports to itself, as
+// in a cluster. Starts at a random address and probes the ports by binding them, so that several
+// runs on one machine do not collide. Not thread-safe.
 class AddressPool {
  public:
   explicit AddressPool(uint64_t seed);
 
-  // "127.x.y.z", on which all these TCP ports could be bound just now. kUnavailable after a bounded
-  // number of tries, naming the port that stood in the way.
+  // Returns "127.x.y.z", on which all these TCP ports could be bound just now. kUnavailable after a
+  // bounded number of tries; it names the port that was taken most often.
   Result<std::string> take(const std::vector<uint16_t>& ports);
   void give_back(const std::string& address) { taken_.erase(address); }
 

@@ -7,9 +7,8 @@
 
 namespace lockstep::local {
 
-// The parts of the local node as a client of the server: what they say is said by REST. What is
-// refused is logged, but for 404 and 409: the object was deleted or written meanwhile, and the next
-// event says so. Thread-safe.
+// The REST client that the local node's parts share. Logs every refused request except 404 and 409:
+// there the object was deleted or changed meanwhile, and the next event reports that. Thread-safe.
 class ApiCaller {
  public:
   // `api` outlives the caller.
@@ -17,7 +16,7 @@ class ApiCaller {
 
   ApiResponse get(const std::string& target) { return call("GET", target, Json(), ""); }
   ApiResponse create(const std::string& target, const Json& object);
-  // A merge patch.
+  // Sends a JSON merge patch.
   ApiResponse patch(const std::string& target, const Json& change);
   ApiResponse remove(const std::string& target, const Json& options);
 

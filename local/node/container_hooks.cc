@@ -1,4 +1,4 @@
-// The part of ContainerRun that runs something beside the container: hooks and probes.
+// The part of ContainerRun that runs hooks and probes next to the container.
 #include <signal.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ void ContainerRun::hook_done(Purpose purpose, uint64_t run, bool ok, const std::
                                   "PreStopHook failed: " + text);
       if (stage_ != Stage::kStopping || is_told_to_end_) return;
       is_told_to_end_ = true;
-      // To the main process, as a container runtime does: what it does with the others is its own.
+      // Signals only the main process, as a container runtime does; that process handles the rest.
       if (pid_ > 0) kill(pid_, SIGTERM);
       return;
   }

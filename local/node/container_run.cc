@@ -171,7 +171,7 @@ void ContainerRun::started(const Result<pid_t>& pid) {
   if (exit_) exited(*exit_);
 }
 
-// What is started runs, and its probes begin.
+// The container is up: its probes begin.
 void ContainerRun::run_on() {
   stage_ = Stage::kRunning;
   record_.state = State::kRunning;
@@ -202,7 +202,7 @@ bool ContainerRun::told(const NodeMessage& message) {
   return true;
 }
 
-// A container ends with all that it started.
+// When the main process exits, all its descendants are killed.
 void ContainerRun::exited(const ExitStatus&) {
   if (stage_ == Stage::kSweeping || stage_ == Stage::kEnded) return;
   stage_ = Stage::kSweeping;
@@ -238,7 +238,7 @@ bool ContainerRun::wants_restart(int exit_code) const {
   return policy_ == RestartPolicy::kAlways || exit_code != 0;
 }
 
-// The first restart is at once, the second after backoff_first, then twice as long each time.
+// The first restart is immediate, the second after backoff_first; then the wait doubles each time.
 // Source: Kubernetes, "Pod Lifecycle", container restart policy; kuberuntime_manager.go, doBackOff.
 void ContainerRun::back_off(TimePoint now) {
   const PodOptions& options = services_->options;

@@ -14,13 +14,13 @@
 
 namespace lockstep::local {
 
-// What the containers of a pod share.
+// State shared by the containers of a pod.
 struct PodContext {
-  Json object;  // the newest that the server has said
+  Json object;  // newest version from the server
   PodPlan plan;
   PodFacts facts;
   std::vector<int> cpus;
-  std::map<std::string, Gpus> gpus;  // by container, of those that have a limit of them
+  std::map<std::string, Gpus> gpus;  // by container; only those with a GPU limit
   std::string folder;
   ObjectReader read;
   EventRecorder::Source source;
@@ -28,35 +28,35 @@ struct PodContext {
   EventRecorder::About about(const std::string& container = "") const;
 };
 
-// One container over all its instances: start, hooks, probes, restarts with back-off, stop, and the
-// record of it. On the node's thread.
+// One container across its restarts: start, hooks, probes, back-off, stop, and their record. Used
+// on the node's thread only.
 class ContainerRun {
  public:
-  // `services`, `pod` and `plan` outlive it. `is_init`: under restartPolicy Always it is started
-  // again only after a failure.
+  // `services`, `pod` and `plan` outlive the object. An init container (`is_init`) is not restarted
+  // after a success, even under restartPolicy Always.
   ContainerRun(NodeServices& services, const PodContext& pod, const ContainerPlan& plan,
                bool is_init);
   ContainerRun(ContainerRun&&) = default;
 
-  // The status of a container that ran before the machine lost its power.
+  // Restores the status of a container that ran before the machine lost power.
   void recover(const Json& status);
 
   void step(TimePoint now, bool may_start);
-  // False: the message is not for this container.
+  // Returns false if the message is not for this container.
   bool told(const NodeMessage& message);
-  // It is not started any more: what runs gets its preStop hook and SIGTERM, and SIGKILL after
-  // `grace`. The shortest grace of several calls counts.
+  // Stops the container for good: preStop hook and SIGTERM, then SIGKILL after `grace`. If called
+  // again, the shortest grace counts.
   void stop(Duration grace);
-  // A power cut: SIGKILL to all of it at once, and no event about it.
+  // A power cut: sends SIGKILL to all its processes immediately, without an event.
   void cut();
 
   const ContainerRecord& record() const { return record_; }
-  // A process of it is there, or may be.
+  // True while one of its processes exists or may exist.
   bool is_active() const { return stage_ != Stage::kIdle && stage_ != Stage::kEnded; }
-  // It has ended and won't be started again.
+  // True once it has ended and won't be restarted.
   bool is_over() const { return stage_ == Stage::kEnded; }
   bool has_succeeded() const { return is_over() && record_.end && record_.end->exit_code == 0; }
-  // What a local node can't do about it; empty: nothing.
+  // Why a local node can't run it; empty if it can.
   const std::string& refusal() const { return refusal_; }
   TimePoint next_deadline() const;
 
@@ -100,12 +100,12 @@ class ContainerRun {
   ContainerRecord record_;
   Stage stage_ = Stage::kIdle;
   std::string refusal_;
-  uint64_t run_ = 0;  // of the instance
+  uint64_t run_ = 0;  // number of the current instance
   pid_t pid_ = -1;
   std::string root_;
   Environment environment_;
   std::string log_file_;
-  std::optional<ExitStatus> exit_;  // seen before the start was told, or before the sweep was done
+  std::optional<ExitStatus> exit_;  // kept until the start is reported and the sweep is done
   bool stopping_ = false;           // for good
   bool is_silent_ = false;          // after cut()
   bool is_told_to_end_ = false;     // SIGTERM was sent

@@ -18,7 +18,7 @@ class EmbeddedFeed final : public Feed {
     while (true) {
       std::vector<Json> events = api_.next_events(watch_, count_max);
       std::erase_if(events, [](const Json& event) { return event["type"] == "ERROR"; });
-      // Too far behind: begin anew with what is there.
+      // Too far behind: start over with the current objects.
       if (watch_.ended)
         watch_ = open_watch(api_, target_);
       else if (events.empty())

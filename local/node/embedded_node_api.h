@@ -5,8 +5,8 @@
 
 namespace lockstep::local {
 
-// The embedded server in the same process, without a network between. A feed that falls behind the
-// history begins anew with what is there.
+// Calls the embedded server in this process, without a network. A feed that falls behind the
+// server's history starts over with the current objects.
 class EmbeddedNodeApi final : public NodeApi {
  public:
   // `api` outlives the object and its feeds.

@@ -11,8 +11,8 @@ namespace {
 struct Reference {
   const char* field;
   const char* plural;
-  const char* kind;   // as kubelet names it where the object is missing
-  const char* title;  // and where a key of it is
+  const char* kind;   // in kubelet's message for a missing object
+  const char* title;  // in its message for a missing key
 };
 
 constexpr Reference kSecretReference = {"secret", "secrets", "secret", "Secret"};
@@ -31,7 +31,7 @@ Status add_variable(Environment& environment, const std::string& name, const std
   return {};
 }
 
-// A key of a Secret or ConfigMap; nullopt where it is optional and absent.
+// Returns one value of a Secret or ConfigMap; nullopt if it is missing and optional.
 Result<std::optional<std::string>> key_value(const PodSources& sources, const Reference& kind,
                                              const Json& reference) {
   std::string name = string_or(reference, "name", "");

@@ -12,14 +12,14 @@
 
 namespace lockstep::local {
 
-// Reads an object of the pod's namespace: `plural` is secrets or configmaps. Nullopt: there is
-// none.
+// Reads an object in the pod's namespace; `plural` is secrets or configmaps. Nullopt if it does not
+// exist.
 using ObjectReader =
     std::function<std::optional<Json>(const std::string& plural, const std::string& name)>;
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// What a pod's containers are told, as a kubelet resolves it.
+// Where the environment and volumes of a pod's containers get their values, as in a kubelet.
 struct PodSources {
   const Json& pod;
   const PodPlan& plan;
@@ -27,17 +27,17 @@ struct PodSources {
   const ObjectReader& read;
 };
 
-// `envFrom` first, then `env` in its order, with $(NAME) of what comes before replaced. kNotFound:
-// a Secret, ConfigMap or key is missing (kubelet's words); kInvalid: a local node can't do it.
+// Resolves `envFrom` first, then `env` in order; $(NAME) refers to earlier variables. kNotFound, in
+// kubelet's words: a Secret, ConfigMap or key is missing. kInvalid: not supported by a local node.
 Result<Environment> container_environment(const PodSources& sources,
                                           const ContainerPlan& container);
 
-// Replaces $(NAME) where there is such a variable, and $$ by $.
+// Replaces $(NAME) if that variable exists, and $$ by $.
 std::string expand(const std::string& text, const Environment& environment);
 
-// The value of a key of a Secret (decoded) or ConfigMap; nullopt where it is absent.
+// Returns one value of a Secret (decoded) or ConfigMap; nullopt if the key is absent.
 Result<std::optional<std::string>> data_value(const Json& object, const std::string& key);
-// All of them.
+// Returns all values, by key.
 Result<std::map<std::string, std::string>> data_values(const Json& object);
 
 }  // namespace lockstep::local

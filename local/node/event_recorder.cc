@@ -6,7 +6,7 @@
 namespace lockstep::local {
 namespace {
 
-constexpr size_t kMessageBytesMax = 1024;  // as kube-apiserver's
+constexpr size_t kMessageBytesMax = 1024;  // kube-apiserver's limit
 
 template <class Map>
 void forget_oldest(Map& map, std::list<std::string>& order, size_t count_max) {

@@ -12,17 +12,17 @@
 namespace lockstep::local {
 
 struct EventRecorderOptions {
-  size_t remembered_max = 4096;  // events that a repetition is counted in
-  // Of one object: so many at once, and then one in this time.
+  size_t remembered_max = 4096;  // events whose repetitions are counted; rate-limited objects
+  // Rate limit per object: a burst, then one event per `refill`.
   int64_t burst = 25;
   Duration refill = std::chrono::minutes(5);
 };
 
-// Writes events as kubelet and kube-scheduler do: what is said again is counted, not said twice,
-// and an object about which too much is said is not spoken of for a while. Not thread-safe.
+// Writes events like kubelet and kube-scheduler: a repetition increments the count of the first
+// event, and events about one object are rate-limited. Not thread-safe.
 class EventRecorder {
  public:
-  // `api` and `clock` outlive it.
+  // `api` and `clock` outlive the recorder.
   EventRecorder(ApiCaller& api, const Clock& clock, uint64_t seed,
                 const EventRecorderOptions& options = {})
       : api_(api), clock_(clock), options_(options), seed_(seed) {}
@@ -33,7 +33,7 @@ class EventRecorder {
   };
   struct About {
     std::string kind;
-    std::string namespace_;  // empty: an object of the cluster
+    std::string namespace_;  // empty: cluster-scoped
     std::string name;
     std::string uid;
     std::string field_path;  // spec.containers{x}
@@ -46,9 +46,9 @@ class EventRecorder {
                const std::string& message) {
     record(source, about, "Warning", reason, message);
   }
-  // The object is gone: nothing is said again of it.
+  // Drops the state of an object that is gone.
   void forget(const std::string& uid);
-  // How many events a repetition would be counted in.
+  // Number of events whose repetitions would be counted.
   size_t remembered() const { return series_.size(); }
 
  private:

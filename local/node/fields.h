@@ -7,17 +7,17 @@
 
 namespace lockstep::local {
 
-// Readers for objects that the server has let through, whatever they hold: the member, or an empty
-// one of the right type where it is absent or another type.
+// Return a member of an object that the server accepted but that may hold anything. If the member
+// is absent or has another type: an empty value of the right type.
 const Json& object_of(const Json& object, std::string_view key);
 const Json& array_of(const Json& object, std::string_view key);
 
-// spec.nodeName; empty while the pod is not placed.
+// Returns spec.nodeName; empty while the pod is not placed.
 std::string node_of(const Json& pod);
-// status.phase is Succeeded or Failed: nothing of it runs any more.
+// True if status.phase is Succeeded or Failed: none of its processes run any more.
 bool is_terminal(const Json& pod);
 bool is_deleting(const Json& object);
-// "/api/v1/namespaces/x/pods/name" and what follows.
+// Returns "/api/v1/namespaces/x/pods/name" followed by `suffix`.
 std::string pod_target(const Json& pod, std::string_view suffix = "");
 
 }  // namespace lockstep::local

@@ -8,13 +8,13 @@
 
 namespace lockstep::local {
 
-// Writes the whole file; kUnavailable names the file and the cause (a full disk, ...).
+// Writes the whole file. kUnavailable names the file and the cause (for example a full disk).
 Status write_file(const std::string& file, std::string_view content);
-// The same, readable by this user alone.
+// Like write_file(), but only this user can read the file.
 Status write_private_file(const std::string& file, std::string_view content);
-// mkdir -p with mode 0700 for what is made.
+// Like mkdir -p; new folders get mode 0700.
 Status make_private_folder(const std::string& folder);
-// The last `bytes_max` bytes; empty where there is no such file.
+// Returns the last `bytes_max` bytes; empty if the file does not exist.
 std::string end_of_file(const std::string& file, size_t bytes_max);
 
 }  // namespace lockstep::local

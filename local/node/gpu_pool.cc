@@ -27,7 +27,8 @@ int64_t count_entries(const char* folder, std::string_view prefix) {
   return count;
 }
 
-// Those that a driver has made. A container may have their devices and not the driver's folder.
+// Counts the GPUs that the driver created. A container may have the devices without the driver's
+// folder.
 int64_t count_gpus() {
   const int64_t of_driver = count_entries("/proc/driver/nvidia/gpus", "");
   const int64_t devices = count_entries("/dev", "nvidia");

@@ -8,22 +8,22 @@
 
 namespace lockstep::local {
 
-// As CUDA_VISIBLE_DEVICES names them: "0", "GPU-0123...".
+// Names as in CUDA_VISIBLE_DEVICES: "0", "GPU-0123...".
 using Gpus = std::vector<std::string>;
 
-// Of `count` GPUs those that a process with that CUDA_VISIBLE_DEVICES sees (null: it is not set).
-// As CUDA reads it, what stands behind an index that is not there is not seen. Pure.
+// Returns the GPUs, of `count`, that a process with this CUDA_VISIBLE_DEVICES sees (null: not set).
+// Like CUDA, ignores everything after the first index that does not exist. Pure.
 Gpus visible_gpus(int64_t count, const char* visible);
 
-// Those of this computer that this process sees.
+// Returns the GPUs of this computer that this process sees.
 Gpus computer_gpus();
 
-// What nvidia's device plugin does on a node: containers get GPUs of their own. Not thread-safe.
+// Gives containers exclusive GPUs, as nvidia's device plugin does on a node. Not thread-safe.
 class GpuPool {
  public:
   void add(const std::string& machine, const Gpus& gpus);
   int64_t total(const std::string& machine) const;
-  // So many that nobody has; nullopt while there are too few.
+  // Takes `count` free GPUs; nullopt if fewer are free.
   std::optional<Gpus> take(const std::string& machine, int64_t count);
   void give_back(const std::string& machine, const Gpus& gpus);
 
@@ -35,7 +35,7 @@ class GpuPool {
   std::map<std::string, Machine> machines_;
 };
 
-// "0,2"
+// Returns the names joined with commas: "0,2".
 std::string gpus_text(const Gpus& gpus);
 
 }  // namespace lockstep::local

@@ -60,7 +60,7 @@ LocalNode::LocalNode(NodeApi& api, ProcessHost& host, const Clock& clock,
                 .post = [inbox = inbox_](NodeMessage message) {
                   inbox->tell([&](Inbox& box) { box.messages.push_back(std::move(message)); });
                 }} {
-  // The server may outlive the node.
+  // The API server may call this after the node is gone.
   auto on_news = [weak = std::weak_ptr<Inbox>(inbox_)] {
     if (auto inbox = weak.lock()) inbox->tell([](Inbox& box) { box.api_changed = true; });
   };
@@ -138,7 +138,8 @@ void LocalNode::step(std::deque<NodeMessage> messages) {
     read(*nodes_, [this](const Json& node, bool deleted) { node_changed(node, deleted); });
     read(*pods_, [this](const Json& pod, bool deleted) { pod_changed(pod, deleted); });
     step_machines();
-    // Heartbeats before they are judged: a late thread is no silent machine.
+    // Read new heartbeats before judging them, so that no machine seems silent because this thread
+    // is late.
     read(*leases_, [this](const Json& lease, bool deleted) {
       if (!deleted) controller_.lease_changed(lease);
     });
@@ -191,7 +192,8 @@ void LocalNode::power_off(Computer& computer) {
   }
 }
 
-// What is left of the time before, the server knows.
+// Waits until no pod from before the power cut is left, then takes over the machine's pods from the
+// server.
 void LocalNode::boot(Computer& computer) {
   const std::string& name = computer.machine.options().name;
   bool anything_left = std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {

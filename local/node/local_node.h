@@ -22,8 +22,7 @@
 
 namespace lockstep::local {
 
-// Annotation of a Node: "off" cuts the power of that machine, anything else (or nothing) brings it
-// back.
+// Annotation of a Node: "off" cuts the machine's power; any other value, or none, restores it.
 inline constexpr char kPowerAnnotation[] = "local.lockstep.dev/power";
 
 struct LocalNodeOptions {
@@ -33,17 +32,17 @@ struct LocalNodeOptions {
   NodeControllerOptions node_controller;
   PodOptions pods;
   LogFilesOptions logs;
-  uint64_t seed = 0;  // of the addresses
+  uint64_t seed = 0;  // for pod addresses
 };
 
-// The machines of a local cluster: a scheduler and a node controller in small, and for each machine
-// a kubelet in small, which runs the pods of an API server as processes of this computer, one
-// process group a container, with an address in 127.0.0.0/8 for each pod, and reports what becomes
-// of them. What they say to the server is said by REST. Everything happens on one thread of its
-// own, which waits for nothing: processes are started, swept and probed on others.
+// The machines of a local cluster: a minimal scheduler and node controller, and a minimal kubelet
+// per machine. They talk to the API server through its REST API.
+// Pods run as processes of this computer: one process group per container, one address in
+// 127.0.0.0/8 per pod. One dedicated thread does all the work and never waits for processes; other
+// threads start, sweep and probe them.
 class LocalNode {
  public:
-  // `api`, `host` and `clock` outlive the node. kUnavailable: its folders can't be made.
+  // `api`, `host` and `clock` outlive the node. kUnavailable: its folders can't be created.
   static Result<std::unique_ptr<LocalNode>> start(NodeApi& api, ProcessHost& host,
                                                   const Clock& clock,
                                                   const LocalNodeOptions& options);
@@ -51,9 +50,9 @@ class LocalNode {
   ~LocalNode();
 
   const PodLogs& logs() const { return logs_; }
-  // No container process and no folder of a pod is left.
+  // True once no container process and no pod folder is left.
   bool is_empty();
-  // Kills every container at once, as a power cut would, and starts none any more.
+  // Kills every container immediately, as a power cut would, and starts no more.
   void kill_all();
 
  private:
@@ -61,7 +60,7 @@ class LocalNode {
   struct Computer {
     Machine machine;
     Resources allocatable;
-    bool is_booting = false;  // waits until nothing of the time before is left
+    bool is_booting = false;  // waits until all pods from before the power cut are gone
   };
 
   LocalNode(NodeApi& api, ProcessHost& host, const Clock& clock, const LocalNodeOptions& options);
@@ -80,7 +79,7 @@ class LocalNode {
 
   const Clock& clock_;
   const LocalNodeOptions options_;
-  std::shared_ptr<Inbox> inbox_;  // what other threads tell the node's
+  std::shared_ptr<Inbox> inbox_;  // messages from other threads
   ApiCaller caller_;
   AddressPool addresses_;
   GpuPool gpus_;
@@ -95,7 +94,7 @@ class LocalNode {
   std::unique_ptr<Feed> nodes_;
   std::unique_ptr<Feed> leases_;
   std::map<std::string, Computer> computers_;  // by the machine's name
-  // By UID: pods that have not ended, or that still have to be taken away.
+  // By UID: pods that have not ended or still need cleanup.
   std::map<std::string, std::unique_ptr<PodWorker>> workers_;
   std::set<std::string> due_;
   std::set<std::pair<TimePoint, std::string>> deadlines_;

@@ -15,8 +15,8 @@
 namespace lockstep::local {
 namespace {
 
-// Whole blocks become holes: of a log, whatever the file system's are; where part of one of the
-// times does, its records say nothing.
+// Holes are made of whole blocks. 64 KiB is a multiple of every file system's block size. A times
+// file may get a partly punched block: its zeroed records carry no information.
 constexpr off_t kLogBlockBytes = 64 << 10;
 constexpr off_t kTimesBlockBytes = 4 << 10;
 
@@ -26,7 +26,7 @@ void cut_beginning(int fd, const std::string& file, size_t bytes_kept) {
   if (ftruncate(fd, 0) == 0) (void)!write(fd, kept.data(), kept.size());
 }
 
-// Makes [0, end) a hole, as far as whole blocks go; false where there are no holes.
+// Makes [0, end) a hole, rounded down to whole blocks; false if it made none.
 bool forget_beginning(int fd, off_t end, off_t block_bytes) {
   end = end / block_bytes * block_bytes;
   return end > 0 && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, end) == 0;
@@ -36,7 +36,8 @@ off_t bytes_on_disk(const struct stat& info) {
   return std::min<off_t>(info.st_size, info.st_blocks * 512);
 }
 
-// Up to where the log is to be forgotten so that its times get short enough; 0: they are.
+// Returns up to which offset the log must be forgotten so that its times file gets short enough; 0
+// if it already is.
 off_t end_of_old_times(const std::string& times_file, size_t bytes_max) {
   struct stat info {};
   if (stat(times_file.c_str(), &info) != 0 || bytes_on_disk(info) <= static_cast<off_t>(bytes_max))
@@ -47,7 +48,7 @@ off_t end_of_old_times(const std::string& times_file, size_t bytes_max) {
   return times->at(std::max(times->first_index(), times->end_index() - records)).bytes;
 }
 
-// The records of what is forgotten of the log go too.
+// Forgets the records of the forgotten part of the log.
 void forget_times(int log, const std::string& times_file) {
   const off_t first = lseek(log, 0, SEEK_DATA);
   Result<LogTimes> times = LogTimes::open(times_file);

@@ -12,21 +12,20 @@ namespace lockstep::local {
 
 struct LogFilesOptions {
   std::string folder;
-  // True: <pod>.log (<pod>_<container>.log where there are several), kept when the pod goes, for
-  // people. False: <namespace>_<pod>_<uid>/<container>.log, removed with the pod, as a kubelet
-  // does.
+  // True, for people: <pod>.log (<pod>_<container>.log if the pod has several), kept when the pod
+  // goes. False, like a kubelet: <namespace>_<pod>_<uid>/<container>.log, removed with the pod.
   bool keep = false;
-  size_t bytes_max = 64u << 20;       // of each file, on the disk
-  size_t times_bytes_max = 4u << 20;  // and of the times of its lines
+  size_t bytes_max = 64u << 20;       // per log file, on disk
+  size_t times_bytes_max = 4u << 20;  // per file of line times
 };
 
-// The output of containers: one file for each instance, of which the newest two are there. A file
-// that grows too long, or has been written to too often, loses its beginning: it becomes a hole, so
-// that offsets stay what they were and nobody who follows it misses anything. The times of lines
-// lie beside (store/log_times.h) and go with the pod. Thread-safe.
+// The output of containers: one file per instance; the newest two are kept. If a file or its times
+// file gets too long, its beginning becomes a hole, so offsets stay valid for readers that follow
+// it. The times of its lines are in a file next to it (store/log_times.h), removed with the pod.
+// Thread-safe.
 class LogFiles final : public PodLogs {
  public:
-  // `clock` outlives it, and is asked on any thread.
+  // `clock` outlives the object and is read on any thread.
   LogFiles(const Clock& clock, LogFilesOptions options)
       : options_(std::move(options)), observer_(clock) {}
   ~LogFiles() override;
@@ -38,13 +37,13 @@ class LogFiles final : public PodLogs {
     std::string container;
     bool is_only_container = false;
   };
-  // The file for the next instance of this container; what was the newest becomes the previous.
+  // Returns the file for the container's next instance; the newest file becomes the previous one.
   Result<std::string> next_file(const Place& place);
-  // Its container has ended: all that is in the file has come.
+  // The container has ended, and the file is complete.
   void ended(const std::string& file) { observer_.observe(file); }
-  // The pod is gone.
+  // The pod is gone: forgets its files, and deletes them unless they are kept.
   void remove(const std::string& pod_uid);
-  // Makes room in files that are too long.
+  // Trims files that are too long; see bound_log().
   void bound();
 
   Result<std::string> log_file(const std::string& pod_uid, const std::string& container,
@@ -53,27 +52,28 @@ class LogFiles final : public PodLogs {
  private:
   struct Entry {
     std::string current;
-    std::string previous;  // empty: there is none
+    std::string previous;  // empty: none
     std::string pod;
   };
   struct PodEntry {
-    std::string folder;  // to be removed with the pod; empty: nothing
+    std::string folder;  // removed with the pod; empty: none
     std::map<std::string, Entry> containers;
   };
 
-  // The times of its lines go.
+  // Deletes the times files.
   void forget(const PodEntry& pod);
 
   const LogFilesOptions options_;
   mutable LogObserver observer_;
-  mutable std::mutex mutex_;              // guards what follows
+  mutable std::mutex mutex_;              // guards the members below
   std::map<std::string, PodEntry> pods_;  // by UID
 };
 
-// Gives back the room of all but about the last half of `bytes_max`, if the file takes more than
-// that; the same for the file of its times and `times_bytes_max`. What is left of the one has its
-// time in the other. Where the file system knows no holes, the beginning is cut off instead, and
-// what is written at that very moment may be lost.
+// Frees disk space: if a log takes more than `bytes_max`, keeps about the last `bytes_max` / 2.
+// Does the same for its times file and `times_bytes_max`; the bytes that stay in the log keep their
+// times.
+// If the file system has no holes, cuts off the log's beginning instead; output written at that
+// moment may be lost.
 void bound_log(const std::string& file, size_t bytes_max, size_t times_bytes_max);
 
 }  // namespace lockstep::local

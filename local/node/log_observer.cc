@@ -20,7 +20,7 @@ namespace lockstep::local {
 namespace {
 
 constexpr int kBlocksPerLook = 16;
-constexpr int kPauseMs = 10;  // between two looks, so that many small writes are one moment
+constexpr int kPauseMs = 10;  // between two looks, so that many small writes share one record
 
 }  // namespace
 

@@ -10,22 +10,23 @@
 
 namespace lockstep::local {
 
-// Writes down when logs grow (store/log_times.h), within about ten milliseconds: who writes them
-// writes straight into the file, and a thread of its own hears of it (inotify). Where the system
-// has no room for that a warning says so, and the times are those of observe(). Thread-safe.
+// Records when logs grow (store/log_times.h), to within about 10 ms. Containers write directly to
+// the file, so a dedicated thread watches it with inotify. If the system allows no more watches,
+// logs a warning; growth is then recorded only by observe(). Thread-safe.
 class LogObserver {
  public:
-  // `clock` outlives it, and is asked on any thread.
+  // `clock` outlives the object and is read on any thread.
   explicit LogObserver(const Clock& clock);
   ~LogObserver();
   LogObserver(const LogObserver&) = delete;
   LogObserver& operator=(const LogObserver&) = delete;
 
-  // Begins with a log that is there.
+  // Starts to watch an existing log.
   void add(const std::string& log);
-  // No more of it; its times stay.
+  // Stops watching; the times recorded so far stay.
   void remove(const std::string& log);
-  // What was written so far was seen by now at the latest. Nothing for a log that was not added.
+  // Records that everything in the log so far was written by now. No-op for a log that was not
+  // added.
   void observe(const std::string& log);
 
  private:
@@ -43,7 +44,7 @@ class LogObserver {
   const Clock& clock_;
   int events_ = -1;   // inotify
   int stop_ = -1;     // eventfd
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::map<std::string, Entry> logs_;
   std::map<int, std::string> names_;  // by watch
   bool has_warned_ = false;

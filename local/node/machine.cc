@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kLeases[] = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 constexpr char kNodes[] = "/api/v1/nodes";
-// The release whose behaviour the local node follows.
+// The Kubernetes release whose behaviour the local node follows.
 constexpr char kKubeletVersion[] = "v1.31.0+lockstep";
 constexpr int kLeaseSeconds = 40;
 
@@ -100,7 +100,7 @@ void Machine::boot() {
   Json labels = {{"kubernetes.io/hostname", options_.name},
                  {"kubernetes.io/os", "linux"},
                  {"kubernetes.io/arch", architecture(names)}};
-  // 409 where it was there before.
+  // 409 if it already exists.
   api_.create(kNodes, {{"metadata", {{"name", options_.name}, {"labels", labels}}}});
   ApiResponse node = api_.get(std::string(kNodes) + "/" + options_.name);
   uid_ = uid_of(node.body);

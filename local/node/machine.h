@@ -10,14 +10,14 @@
 
 namespace lockstep::local {
 
-// One of the machines that this computer pretends to be.
+// One of the machines that this computer simulates.
 struct MachineOptions {
   std::string name = "local";
   std::string address = "127.0.0.1";
-  std::vector<int> cpus;     // those that its pods' processes may use; empty: all
+  std::vector<int> cpus;     // CPUs that its pods may use; empty: all
   int64_t memory_bytes = 0;  // 0: the computer's
   Gpus gpus;
-  int64_t pods_max = 110;  // as a kubelet's
+  int64_t pods_max = 110;  // kubelet's default
 };
 
 struct HeartbeatOptions {
@@ -25,26 +25,25 @@ struct HeartbeatOptions {
   Duration status_interval = std::chrono::seconds(60);
 };
 
-// The computer divided: `count` machines with an equal share of its CPUs (at least one each) and
-// GPUs, on 127.0.0.1 and following; named by `names`, then local-0, local-1, ...
+// Divides this computer into `count` machines with equal shares of its CPUs (at least one each) and
+// GPUs, at 127.0.0.1 and following. Machines without an entry in `names` are named local-<index>.
 std::vector<MachineOptions> divided_computer(size_t count, const std::vector<std::string>& names);
 
-// A machine as the Api sees it: its Node object, and its heartbeats (a Lease in kube-node-lease and
-// the node's status), which stop while its power is off. Not thread-safe.
+// A machine as the API server sees it: its Node object and its heartbeats (a Lease in
+// kube-node-lease and the node's status), which stop while its power is off. Not thread-safe.
 class Machine {
  public:
-  // `api` and `clock` outlive it.
+  // `api` and `clock` outlive the machine.
   Machine(ApiCaller& api, const Clock& clock, MachineOptions options, HeartbeatOptions heartbeat);
 
   const MachineOptions& options() const { return options_; }
-  // Makes its objects where they aren't there, and says that it is ready.
+  // Creates its objects if they are missing and reports the machine ready.
   void boot();
-  // No heartbeat until boot().
+  // Stops the heartbeats until boot().
   void power_off() { on_ = false; }
   bool is_on() const { return on_; }
 
-  // Its Node object as it is now: what somebody else has written into its Ready condition is put
-  // right.
+  // Handles a change of its Node object: restores the Ready condition if somebody else changed it.
   void node_changed(const Json& node);
   void node_gone();
   void step(TimePoint now);

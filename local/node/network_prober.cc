@@ -15,14 +15,14 @@
 namespace lockstep::local {
 namespace {
 
-constexpr size_t kAnswerBytesMax = 256;  // the status line is all that counts
-constexpr size_t kTasksMax = 512;        // more wait their turn
+constexpr size_t kAnswerBytesMax = 256;  // only the status line matters
+constexpr size_t kTasksMax = 512;        // others wait their turn
 
 std::string place_of(const NetworkProbe& probe) {
   return probe.address + ":" + std::to_string(probe.port);
 }
 
-// The code of "HTTP/1.1 200 OK"; 0: not there yet; -1: something else.
+// Returns the code of "HTTP/1.1 200 OK"; 0: incomplete; -1: something else.
 int status_code(const std::string& answer) {
   if (answer.size() < 12) return 0;
   int code = 0;

@@ -15,25 +15,25 @@ namespace lockstep::local {
 struct NetworkProbe {
   std::string address;
   uint16_t port = 0;
-  std::string request;  // an HTTP request, whole; empty: connecting is enough
+  std::string request;  // a whole HTTP request; empty: only connects
   Duration timeout = std::chrono::seconds(1);
 };
 
-// An HTTP GET that ends with its answer.
+// Returns an HTTP GET request with "Connection: close".
 std::string http_get_text(const std::string& path, const std::string& host,
                           const std::vector<std::pair<std::string, std::string>>& headers);
 
-// Carries out network probes on a thread of its own: many at a time, each bounded in time and in
-// what it reads. Thread-safe.
+// Runs network probes on a dedicated thread, many at a time. Limits the time and the bytes read of
+// each. Thread-safe.
 class NetworkProber {
  public:
-  // Called once, on the prober's thread, without a lock; must not block. HTTP succeeds with a code
-  // from 200 to 399; `text` says what came instead, in kubelet's words.
+  // Called once, on the prober's thread, without a lock; must not block. HTTP succeeds with a
+  // status code from 200 to 399; otherwise `text` gives the reason in kubelet's words.
   using OnDone = std::function<void(bool ok, const std::string& text)>;
 
   // `clock` outlives the object.
   explicit NetworkProber(const Clock& clock);
-  // Drops what is in flight; its callbacks are not called.
+  // Drops probes in flight without calling their callbacks.
   ~NetworkProber();
   NetworkProber(const NetworkProber&) = delete;
   NetworkProber& operator=(const NetworkProber&) = delete;
@@ -53,16 +53,16 @@ class NetworkProber {
 
   void loop();
   void open(Task& task);
-  // True: it has ended, and on_done was called.
+  // Returns true if the task has ended and on_done was called.
   bool advance(Task& task, short events);
   static void finish(Task& task, bool ok, const std::string& text);
 
   const Clock& clock_;
   int wake_fd_ = -1;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::deque<Task> new_;
   bool stopping_ = false;
-  std::vector<Task> tasks_;  // the thread's alone
+  std::vector<Task> tasks_;  // used by the thread only
   std::thread thread_;
 };
 

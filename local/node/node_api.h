@@ -9,24 +9,25 @@
 
 namespace lockstep::local {
 
-// Follows a collection for as long as it lives.
+// Follows a collection while it exists.
 class Feed {
  public:
   virtual ~Feed() = default;
-  // What is new, oldest first, at most `count_max`: {"type": ADDED|MODIFIED|DELETED, "object":
-  // ...}, what was there at the beginning as ADDED. Never blocks; empty: nothing.
+  // Returns the next events, oldest first, at most `count_max`: {"type": ADDED|MODIFIED|DELETED,
+  // "object": ...}. Objects that exist at the beginning are ADDED. Never blocks; empty if nothing
+  // is new.
   virtual std::vector<Json> next_events(size_t count_max) = 0;
 };
 
-// What the local node needs of an API server.
+// The calls to an API server that the local node needs.
 class NodeApi {
  public:
   virtual ~NodeApi() = default;
-  // Any request but watches. From any thread; may block for as long as a server needs to answer.
+  // Handles any request except watches. Thread-safe; may block until the server answers.
   virtual ApiResponse handle(const ApiRequest& request) = 0;
-  // `target`: the path of a collection, "/api/v1/pods". `on_news` is called whenever next_events()
-  // may have something, on some thread and without a lock; it must not block, and may be called
-  // after the end of the feed.
+  // `target` is the path of a collection ("/api/v1/pods"). `on_news` is called whenever
+  // next_events() may have something, on any thread and without a lock. It must not block, and may
+  // be called after the feed is destroyed.
   virtual std::unique_ptr<Feed> follow(const std::string& target,
                                        std::function<void()> on_news) = 0;
 };

@@ -17,7 +17,7 @@ bool is_own(const std::string& key) {
   return key == kUnreachable || key == kNotReady || key == kUnschedulable;
 }
 
-// The taints that follow from a node's state: {key, effect}.
+// The taints that a node's state implies: {key, effect}.
 std::vector<std::pair<std::string, std::string>> wanted_taints(const std::string& ready,
                                                                bool unschedulable) {
   std::vector<std::pair<std::string, std::string>> wanted;
@@ -69,7 +69,7 @@ void NodeController::node_gone(const std::string& name) {
     nodes_.erase(found);
     return;
   }
-  Node left;  // its pods are still there
+  Node left;  // its pods still exist
   left.pods = std::move(found->second.pods);
   left.heard = clock_.now();
   found->second = std::move(left);
@@ -169,7 +169,7 @@ void NodeController::not_ready(const std::string& uid, const Pod& pod) {
                   "Node is not ready");
 }
 
-// How long the pod may stay in spite of the taint.
+// Returns how long the pod may stay despite the taint.
 Duration NodeController::patience(const Pod& pod, const Taint& taint) const {
   Duration least = Duration::max();
   bool tolerated = false;
@@ -194,7 +194,7 @@ void NodeController::schedule_eviction(const std::string& uid, Pod& pod) {
     if (taint.effect == "NoExecute") least = std::min(least, patience(pod, taint));
   }
   TimePoint at = least == Duration::max() ? TimePoint::max() : clock_.now() + least;
-  // A change of other taints does not begin the waiting anew.
+  // A change of other taints does not restart the wait.
   if (at != TimePoint::max()) at = std::min(at, pod.evict_at);
   if (!pod.deleting) set_eviction(uid, pod, at);
 }

@@ -13,28 +13,28 @@
 namespace lockstep::local {
 
 struct NodeControllerOptions {
-  // A machine whose Lease is not renewed for so long is not reachable any more (Kubernetes: 40 s,
-  // 50 s since 1.32).
+  // A machine is unreachable if its Lease is not renewed for this long (Kubernetes: 40 s, 50 s
+  // since 1.32).
   Duration grace = std::chrono::seconds(10);
-  // How long a pod that tolerates nothing stays on it. Kubernetes: 300 s, by tolerations that it
-  // adds to every pod.
+  // How long a pod without tolerations stays on an unreachable machine. Kubernetes: 300 s, through
+  // tolerations that it adds to every pod.
   Duration eviction = std::chrono::seconds(5);
 };
 
-// The node controller in small, with the eviction that NoExecute taints cause: machines that fall
-// silent get Ready=Unknown and the taint node.kubernetes.io/unreachable, and lose their pods; what
-// comes back loses the taint. Cordoned ones get node.kubernetes.io/unschedulable. Source:
-// Kubernetes, "Nodes" and "Taints and Tolerations". On the node's thread.
+// A minimal node controller with taint-based eviction. Machines that fall silent get Ready=Unknown
+// and the taint node.kubernetes.io/unreachable, and lose their pods; the taint goes when they come
+// back. Cordoned machines get node.kubernetes.io/unschedulable. Used on the node's thread only.
+// Source: Kubernetes, "Nodes" and "Taints and Tolerations".
 class NodeController {
  public:
-  // All of it outlives the object.
+  // All arguments outlive the object.
   NodeController(ApiCaller& api, const Clock& clock, EventRecorder& events,
                  const NodeControllerOptions& options)
       : api_(api), clock_(clock), events_(events), options_(options) {}
 
   void node_changed(const Json& node);
   void node_gone(const std::string& name);
-  // Leases of kube-node-lease.
+  // For Leases in kube-node-lease.
   void lease_changed(const Json& lease);
   void pod_changed(const Json& pod);
   void pod_gone(const std::string& uid);
@@ -45,12 +45,12 @@ class NodeController {
  private:
   struct Node {
     std::string uid;
-    std::string ready;  // True, False, Unknown; empty: never said
+    std::string ready;  // True, False, Unknown; empty: not set yet
     Json conditions;
     Json taints;
     bool unschedulable = false;
-    std::string renewed;  // the Lease's renewTime, as it was written
-    TimePoint heard{};    // when it last changed, by our clock
+    std::string renewed;  // the Lease's renewTime, verbatim
+    TimePoint heard{};    // when renewTime last changed, on our clock
     std::set<std::string> pods;
   };
   struct Pod {

@@ -26,8 +26,8 @@ bool is_beyond(const std::string* found, const Json& values, bool greater) {
   return left && right && (greater ? *left > *right : *left < *right);
 }
 
-// One requirement of a term: {key, operator, values}; `found` is null where the node has no such
-// label.
+// Evaluates one requirement of a term: {key, operator, values}. `found` is null if the node has no
+// such label.
 bool requirement_holds(const Json& requirement, const std::string* found) {
   const Json& values = array_of(requirement, "values");
   std::string how = string_or(requirement, "operator", "");

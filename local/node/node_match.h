@@ -18,7 +18,7 @@ struct Taint {
   bool operator==(const Taint&) const = default;
 };
 
-// What of a Node object decides which pods may run there.
+// The parts of a Node object that decide which pods may run there.
 struct NodeView {
   std::string name;
   std::map<std::string, std::string> labels;
@@ -31,14 +31,14 @@ struct NodeView {
 
 NodeView node_view(const Json& node);
 
-// Whether one of `tolerations` (a pod's spec.tolerations) matches. Source: Kubernetes, "Taints and
-// Tolerations".
+// Whether a toleration (of a pod's spec.tolerations) matches the taint. Source: Kubernetes, "Taints
+// and Tolerations".
 bool tolerates(const Json& toleration, const Taint& taint);
 bool any_tolerates(const Json& tolerations, const Taint& taint);
 
-// Why a pod of this spec may not run there, in kube-scheduler's words; empty: it may. Looks at
-// spec.unschedulable, taints, nodeSelector and the required terms of node affinity; resources are
-// the scheduler's.
+// Returns why a pod with this spec may not run there, in kube-scheduler's words; empty if it may.
+// Checks spec.unschedulable, taints, nodeSelector and required node affinity; the scheduler checks
+// resources.
 std::string misfit(const Json& pod_spec, const NodeView& node);
 
 }  // namespace lockstep::local

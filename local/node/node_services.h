@@ -19,7 +19,8 @@
 
 namespace lockstep::local {
 
-// What other threads tell the node's about something that it began; `run` is its number.
+// A message from another thread to the node's thread: the result of the operation with number
+// `run`.
 struct NodeMessage {
   enum class Kind { kStarted, kExited, kSwept, kProbed };
   std::string pod_uid;
@@ -32,15 +33,15 @@ struct NodeMessage {
 };
 
 struct PodOptions {
-  std::string folder;          // the pods' files; made private, emptied pod by pod
+  std::string folder;          // the pods' files; private; each pod's are removed when it ends
   std::string program_folder;  // a command's base name is looked up here first
-  std::string working_folder;  // where containers without one begin; empty: their root
+  std::string working_folder;  // where containers without a workingDir start; empty: their root
   Duration backoff_first = std::chrono::seconds(10);
   Duration backoff_max = std::chrono::minutes(5);
-  Duration retry = std::chrono::milliseconds(500);  // of what waits for a Secret or ConfigMap
+  Duration retry = std::chrono::milliseconds(500);  // while something is missing or refused
 };
 
-// What the pods of a node share. All of it outlives them.
+// Services shared by the pods of a node. Everything referenced outlives the pods.
 struct NodeServices {
   ApiCaller& api;
   ProcessHost& host;
@@ -53,7 +54,7 @@ struct NodeServices {
   GpuPool& gpus;
   const PodOptions& options;
   std::function<void(NodeMessage)> post;  // thread-safe
-  uint64_t runs = 0;                      // the last number given to a run
+  uint64_t runs = 0;                      // number of the last run
 };
 
 }  // namespace lockstep::local

@@ -59,7 +59,7 @@ void PodBinder::explain(const Placement& placement) {
   events_.warning(kSource, about(placement), "FailedScheduling", placement.message);
 }
 
-// A job says how many pods it wants; of others, as many as there are.
+// A job says how many pods it wants; for other owners the number is unknown.
 OwnerFacts PodBinder::owner_facts(const std::string& namespace_, const Json& reference) {
   if (string_or(reference, "kind", "") != kKind) return {};
   ApiResponse job = api_.get("/apis/" + string_or(reference, "apiVersion", "") + "/namespaces/" +

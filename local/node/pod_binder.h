@@ -9,11 +9,11 @@
 
 namespace lockstep::local {
 
-// Carries out what the scheduler wants: bindings, or the condition and the event that say why there
-// is none. On the node's thread.
+// Carries out the scheduler's decisions: binds pods, or writes the condition and event that explain
+// why a pod can't be placed. Used on the node's thread only.
 class PodBinder {
  public:
-  // All of it outlives the object.
+  // All arguments outlive the object.
   PodBinder(ApiCaller& api, const Clock& clock, EventRecorder& events,
             const SchedulerOptions& options);
 

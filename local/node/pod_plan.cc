@@ -28,7 +28,7 @@ Result<std::vector<std::string>> words(const std::string& path, const Json& list
   return texts;
 }
 
-// A number, or the name of one of the container's ports.
+// Reads a port: a number, or the name of one of the container's ports.
 Result<uint16_t> port_of(const std::string& path, const Json& action, const Json& container) {
   const Json* port = find_member(action, "port");
   int64_t number = port != nullptr && port->is_number_integer() ? port->get<int64_t>() : 0;
@@ -123,7 +123,7 @@ Result<ContainerPlan> plan_container(const std::string& at, const Json& containe
   ContainerPlan plan;
   plan.name = string_or(container, "name", "");
   plan.image = string_or(container, "image", "");
-  // It becomes a folder and part of a file's name.
+  // The name becomes a folder and part of a file name.
   if (plan.name.empty() || plan.name.find('/') != std::string::npos || plan.name[0] == '.')
     return cannot(at + ".name", "needs a name without / that begins with no dot");
   if (array_of(container, "command").empty())

@@ -37,10 +37,10 @@ struct MountPlan {
 struct ContainerPlan {
   std::string name;
   std::string image;
-  std::vector<std::string> command;  // with the arguments; $(NAME) not yet replaced
-  Json environment = Json::array();  // env, as it was written
+  std::vector<std::string> command;  // with arguments, $(NAME) not yet replaced
+  Json environment = Json::array();  // env, verbatim
   Json environment_from = Json::array();
-  std::vector<MountPlan> mounts;  // parents before what lies in them
+  std::vector<MountPlan> mounts;  // parents before their children
   std::string working_folder;
   std::string termination_message_path = "/dev/termination-log";
   bool message_falls_back_to_log = false;
@@ -55,29 +55,29 @@ struct ContainerPlan {
 
 enum class RestartPolicy { kAlways, kOnFailure, kNever };
 
-// What a local node does to run a pod, read from the pod alone.
+// How a local node runs a pod, derived from the pod object alone.
 struct PodPlan {
   std::string namespace_;
   std::string name;
   std::string uid;
   std::vector<ContainerPlan> init_containers;
   std::vector<ContainerPlan> containers;
-  Json volumes = Json::array();  // those that are mounted, as they were written
+  Json volumes = Json::array();  // only mounted ones, verbatim
   RestartPolicy restart_policy = RestartPolicy::kAlways;
   std::vector<uint16_t> ports;
   int64_t grace_seconds = 30;
   std::optional<int64_t> active_deadline_seconds;
 };
 
-// kInvalid, naming the field: what a local node can't do.
+// kInvalid, naming the field: not supported by a local node.
 Result<PodPlan> plan_pod(const Json& pod);
 
-// An error of the above's kind: "<path>: a local node <why>".
+// Returns a kInvalid error: "<path>: a local node <why>".
 Error cannot(const std::string& path, const std::string& why);
-// Absolute, and without a way out of the pod's folder.
+// True if the path is absolute and can't leave the pod's folder.
 bool is_inside_path(const std::string& path);
 
-// TCP ports that the pod says it will listen on; needed before its address is known.
+// Returns the TCP ports that the pod declares; needed before its address is chosen.
 std::vector<uint16_t> container_ports(const Json& pod);
 
 }  // namespace lockstep::local

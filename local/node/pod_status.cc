@@ -10,7 +10,7 @@ namespace {
 
 using State = ContainerRecord::State;
 
-constexpr int kUnknownExitCode = 255;  // containerd's, where nobody saw the end
+constexpr int kUnknownExitCode = 255;  // containerd's, if nobody saw the end
 
 constexpr std::array kOwnConditions = {"PodReadyToStartContainers", "Initialized", "Ready",
                                        "ContainersReady", "PodScheduled"};

@@ -11,8 +11,8 @@
 
 namespace lockstep::local {
 
-// The status of a pod as a kubelet writes it, from what happened to its containers.
-// Source: Kubernetes, "Pod Lifecycle"; kubelet_pods.go (getPhase).
+// Derives a pod's status, as a kubelet writes it, from what happened to its containers. Source:
+// Kubernetes, "Pod Lifecycle"; kubelet_pods.go (getPhase).
 struct EndFacts {
   int exit_code = 0;
   int signal = 0;
@@ -32,8 +32,8 @@ struct ContainerRecord {
   std::string waiting_message;
   WallTime started{};
   std::string container_id;
-  std::optional<EndFacts> end;   // kTerminated
-  std::optional<EndFacts> last;  // of the instance before
+  std::optional<EndFacts> end;   // if kTerminated
+  std::optional<EndFacts> last;  // of the previous instance
   int64_t restarts = 0;
   bool ready = false;
   bool passed_startup = false;
@@ -46,19 +46,19 @@ struct PodRecord {
   std::string address;
   std::string host_address;
   WallTime started{};
-  // Ended by the node, whatever the containers' exit codes: phase Failed.
+  // If set, the node ended the pod: phase Failed, whatever the containers' exit codes.
   std::string failure_reason;
   std::string failure_message;
 };
 
-// Pending, Running, Succeeded or Failed.
+// Returns Pending, Running, Succeeded or Failed.
 std::string phase_of(const PodRecord& pod);
 bool is_ready(const PodRecord& pod);
 
-// Keeps the times at which conditions last changed.
+// Remembers when each condition last changed.
 class PodConditions {
  public:
-  // The conditions of a kubelet, and those in `present` (status.conditions) that are others'.
+  // Returns kubelet's conditions, plus those in `present` (status.conditions) that others own.
   Json update(const PodRecord& pod, const Json& present, WallTime now);
 
  private:
@@ -73,8 +73,8 @@ class PodConditions {
 };
 
 Json pod_status(const PodRecord& pod, Json conditions);
-// Reads lastState and state back into a record: what a machine knows of a pod after a power cut.
-// True: the container had been started.
+// Reads state and lastState back into a record, after a power cut. Returns true if the container
+// had been started.
 bool read_back(const Json& status, ContainerRecord& record);
 
 }  // namespace lockstep::local

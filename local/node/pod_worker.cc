@@ -242,7 +242,7 @@ bool PodWorker::report(TimePoint now) {
   Json status;
   if (planned_) {
     PodRecord latest = record();
-    // What was stopped has ended, whatever its policy says: nothing starts it again.
+    // A stopped container has ended, whatever its restart policy: nothing restarts it.
     if (stopping_ && !is_active()) latest.restart_policy = RestartPolicy::kNever;
     const Json& present = array_of(object_of(pod_.object, "status"), "conditions");
     status = pod_status(latest, conditions_.update(latest, present, services_.clock.wall_now()));

@@ -11,50 +11,51 @@
 
 namespace lockstep::local {
 
-// Reason of a pod that failed because something else listens on its ports, whatever the address: a
-// new pod would fare no better.
+// Failure reason of a pod whose ports are taken on every address. A new pod would fail the same
+// way.
 inline constexpr char kNoAddressReason[] = "NoAddress";
 
-// One pod on one machine, from its binding to its end, as a kubelet runs it: address, volumes, init
-// containers in order, containers, deadlines, termination, status. On the node's thread.
+// Runs one pod on one machine from binding to end, like a kubelet: address, volumes, init
+// containers in order, containers, deadlines, termination, status. Used on the node's thread only.
 class PodWorker {
  public:
-  // `services` outlives it. A pod that had run here before (its status says so) goes on as after a
-  // power cut: what ran has ended, nobody knows how.
+  // `services` outlives the worker. If the pod's status shows that it ran here before, it continues
+  // as after a power cut: what ran has ended, in an unknown way.
   PodWorker(NodeServices& services, const MachineOptions& machine, const Resources& allocatable,
             const Json& pod);
-  // Gives the address back and removes the files; no process may be left.
+  // Gives the address and GPUs back and removes the files; no process may be left.
   ~PodWorker();
   PodWorker(const PodWorker&) = delete;
   PodWorker& operator=(const PodWorker&) = delete;
 
   const std::string& machine() const { return pod_.facts.node_name; }
-  // What the server says now.
+  // Takes the server's new version of the pod.
   void changed(const Json& pod);
   void told(const NodeMessage& message);
   void step(TimePoint now);
-  // Removed from the server without waiting for us: nothing of it may run on.
+  // The pod was removed from the server without waiting for us: kills its processes.
   void gone();
-  // A power cut or our own end: SIGKILL to all of it at once, and not a word about it.
+  // A power cut or our own shutdown: sends SIGKILL to all its processes immediately, reports
+  // nothing.
   void cut();
 
-  // No process is left, and nothing more is to be said.
+  // True if no process is left and nothing remains to be reported.
   bool is_done() const { return done_; }
   TimePoint next_deadline() const;
 
  private:
   void recover(const Json& status);
-  // Address and volumes; false: not yet, or never.
+  // Gets an address, GPUs and volumes; false: not yet, or never.
   bool prepare(TimePoint now);
   bool admit();
-  // The GPUs of the containers' limits; false: not yet, or never.
+  // Takes GPUs for the containers' limits; false: not yet, or never.
   bool take_gpus(TimePoint now);
   void fail(const std::string& reason, const std::string& message);
   void stop(Duration grace);
   void step_containers(TimePoint now);
   bool is_active() const;
   bool is_over() const;
-  // False: the server is to be asked again later, at say_at_.
+  // Returns false if the server must be asked again, at say_at_.
   bool report(TimePoint now);
   bool finish(TimePoint now);
   bool has_said(const ApiResponse& answer, TimePoint now);
@@ -76,7 +77,7 @@ class PodWorker {
   bool gone_ = false;
   bool done_ = false;
   TimePoint retry_at_{};
-  TimePoint say_at_ = TimePoint::max();    // what the server refused for now is said again
+  TimePoint say_at_ = TimePoint::max();    // when to retry what the server refused
   TimePoint deadline_ = TimePoint::max();  // activeDeadlineSeconds
   WallTime started_{};
   std::string failure_reason_;

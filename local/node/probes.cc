@@ -20,7 +20,7 @@ void Probes::begin(const ContainerPlan& plan, TimePoint now) {
   for (size_t i = 0; i < plans.size(); ++i) {
     states_[i].reset();
     if (!*plans[i]) continue;
-    // A container is healthy until a liveness probe says otherwise; the others have to succeed.
+    // A container is live until a liveness probe fails; the other probes must succeed first.
     states_[i] = State{.plan = **plans[i],
                        .next = now + (*plans[i])->initial_delay,
                        .healthy = kKinds[i] == Kind::kLiveness};
@@ -54,7 +54,7 @@ std::optional<Probes::Failure> Probes::told(uint64_t number, bool ok, const std:
       if (state->successes < state->plan.success_threshold) return std::nullopt;
       bool starts = kind == Kind::kStartup && !state->healthy;
       state->healthy = true;
-      // The others begin now, after their own delays.
+      // The other probes start now, after their own delays.
       for (Kind other : {Kind::kLiveness, Kind::kReadiness}) {
         std::optional<State>& waiting = states_[static_cast<size_t>(other)];
         if (starts && waiting) waiting->next = std::max(waiting->next, now);

@@ -11,27 +11,27 @@
 
 namespace lockstep::local {
 
-// The probes of one instance of a container: when to carry them out, and what follows from what
-// they say. State alone; the owner carries them out. Source: Kubernetes, "Configure Liveness,
-// Readiness and Startup Probes".
+// The probes of one container instance: when to run them, and what their results mean. Holds state
+// only; the owner runs the probes. Source: Kubernetes, "Configure Liveness, Readiness and Startup
+// Probes".
 class Probes {
  public:
   enum class Kind { kStartup, kLiveness, kReadiness };
-  // Begins to carry out a probe and returns a number by which its result is told.
+  // Starts a probe and returns a number that identifies its result.
   using Launch = std::function<uint64_t(const ProbePlan&)>;
 
   struct Failure {
     Kind kind;
     std::string text;
-    bool is_last;  // the threshold is reached: the container is to be killed (not: readiness)
+    bool is_last;  // threshold reached: kill the container (never set for readiness)
     std::optional<int64_t> grace_seconds;
   };
 
-  // The container runs since `now`.
+  // The container has been running since `now`.
   void begin(const ContainerPlan& plan, TimePoint now);
   void end() { states_ = {}; }
   void step(TimePoint now, const Launch& launch);
-  // A result; nullopt: a success, or a probe that is not known (any more).
+  // Takes a result. Returns nullopt for a success or an unknown (for example outdated) probe.
   std::optional<Failure> told(uint64_t number, bool ok, const std::string& text, TimePoint now);
 
   bool knows(uint64_t number) const;
@@ -49,7 +49,7 @@ class Probes {
     bool healthy = false;
   };
   const std::optional<State>& state(Kind kind) const { return states_[static_cast<size_t>(kind)]; }
-  // Until the startup probe has succeeded there is no other, and afterwards it is over.
+  // Other probes start only after the startup probe has succeeded, which then is over.
   bool is_due(Kind kind) const { return (kind == Kind::kStartup) != has_started(); }
 
   std::array<std::optional<State>, 3> states_;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr auto kOrphanCheck = std::chrono::milliseconds(500);
 
-// Everything that the child needs, made before the fork: after it, in a process with threads, only
-// async-signal-safe calls are allowed.
+// Everything the child needs, prepared before the fork: after it, a process with threads may only
+// make async-signal-safe calls.
 struct ChildImage {
   std::vector<char*> argv;
   std::vector<char*> envp;
@@ -41,8 +41,8 @@ bool take_streams(const ChildImage& image) {
   const bool foreground = image.output < 0;
   if (!foreground) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != image.parent) _exit(126);  // it died before the line above
-  // One that is not there (any more) leaves it on all.
+  if (getppid() != image.parent) _exit(126);  // the parent died before prctl()
+  // If none of these CPUs exists any more, the child keeps the inherited ones.
   if (image.bound) sched_setaffinity(0, sizeof image.cpus, &image.cpus);
   sigset_t none;
   sigemptyset(&none);
@@ -51,7 +51,7 @@ bool take_streams(const ChildImage& image) {
   if (take_streams(image) && chdir(image.folder) == 0)
     execve(image.program, image.argv.data(), image.envp.data());
   int error = errno;
-  // If the parent can't read it, the exit code says it.
+  // If the parent can't read the error, the exit code reports it.
   (void)!write(image.error_pipe, &error, sizeof error);
   _exit(127);
 }
@@ -89,7 +89,7 @@ ProcessHost::~ProcessHost() {
     std::unique_lock lock(mutex_);
     closing_ = true;
     for (const auto& [pid, on_exit] : children_) {
-      kill(pid, SIGKILL);  // in the foreground it leads no group
+      kill(pid, SIGKILL);  // a foreground child leads no group
       kill(-pid, SIGKILL);
     }
     changed_.wait(lock, [this] { return children_.empty(); });
@@ -125,7 +125,7 @@ void ProcessHost::spawn_loop() {
     if (requests_.empty()) return;
     Request request = std::move(requests_.front());
     requests_.pop_front();
-    // Under the lock, so that the reaper finds the child in the table however soon it ends.
+    // Under the lock, so that the reaper finds the child in the table even if it ends immediately.
     Result<pid_t> pid = closing_
                             ? unavailable("[spawn] " + request.spec.program + ": shutting down")
                             : fork_and_exec(request.spec, std::move(request.on_exit));
@@ -178,14 +178,14 @@ void ProcessHost::reap_loop() {
     pid_t pid = waitpid(-1, &raw, 0);
     if (pid < 0 && errno == EINTR) continue;
     std::unique_lock lock(mutex_);
-    if (pid < 0) {  // no children: sleep until there is one, or an orphan may have been adopted
+    if (pid < 0) {  // no children: sleep until one starts, or an orphan may have been adopted
       if (stopping_) return;
       changed_.wait_for(lock, kOrphanCheck, [&] { return stopping_ || spawned_ != seen; });
       seen = spawned_;
       continue;
     }
     auto found = children_.find(pid);
-    if (found == children_.end()) continue;  // an adopted orphan, or a child that never ran
+    if (found == children_.end()) continue;  // an adopted orphan, or a child that failed to start
     OnExit on_exit = std::move(found->second);
     lock.unlock();
     on_exit(to_exit_status(raw));

@@ -17,10 +17,10 @@ namespace lockstep::local {
 namespace {
 
 constexpr int kLooksMax = 500;
-constexpr auto kPause = std::chrono::milliseconds(10);  // for the kernel to take them away
+constexpr auto kPause = std::chrono::milliseconds(10);  // time for killed processes to disappear
 constexpr size_t kEnvironmentBytesMax = 4u << 20;
 
-// Of the process's environment, or empty.
+// Returns the container marker in a process's environment, or empty.
 std::string_view container_in(std::string_view environment) {
   static const std::string kEntry = std::string(kContainerVariable) + "=";
   for (size_t at = 0; at < environment.size();) {

@@ -10,22 +10,22 @@
 
 namespace lockstep::local {
 
-// The entry of a container's environment by which its descendants are found, whatever groups,
-// sessions and parents they have chosen. Its value is unique for each start of a container.
+// Environment variable that marks a container's descendants, whatever groups, sessions and parents
+// they have. Its value is unique for each start of a container.
 inline constexpr char kContainerVariable[] = "LOCKSTEP_CONTAINER";
 
-// Processes whose environment says that they belong to this start of a container.
+// Returns the processes whose environment marks them as part of this start of a container.
 std::vector<pid_t> processes_of_container(const std::string& container);
 
-// Takes away what containers leave behind: SIGKILL to every process that belongs to one, until
-// there are none. On a thread of its own, one look at /proc for all that wait. Thread-safe.
+// Cleans up after containers: sends SIGKILL to every process that belongs to one until none are
+// left. A dedicated thread scans /proc once for all waiting containers. Thread-safe.
 class ProcessSweeper {
  public:
   // Called once, on the sweeper's thread, without a lock; must not block.
   using OnDone = std::function<void()>;
 
   ProcessSweeper();
-  // Finishes what was asked for.
+  // Finishes the requested sweeps.
   ~ProcessSweeper();
   ProcessSweeper(const ProcessSweeper&) = delete;
   ProcessSweeper& operator=(const ProcessSweeper&) = delete;
@@ -39,7 +39,7 @@ class ProcessSweeper {
   };
   void loop();
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::map<std::string, Task> tasks_;
   bool stopping_ = false;

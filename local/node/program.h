@@ -6,12 +6,14 @@
 
 namespace lockstep::local {
 
-// The file of a container's command: one of Lockstep's own programs in `folder` first (so that
-// /opt/lockstep/bin/lockstep-agent of a pod is found wherever Lockstep is installed), else the path
-// itself, else along PATH. The command itself where there is none.
+// Returns the executable for a container's command:
+// - one of Lockstep's own programs in `folder`, by base name, so that a pod's
+//   /opt/lockstep/bin/lockstep-agent is found wherever Lockstep is installed;
+// - else the path itself;
+// - else the first match in PATH, or the command itself if nothing matches.
 std::string find_program(const std::string& command, const std::string& folder);
 
-// This process's environment with `own` entries over it, as KEY=value.
+// Returns this process's environment overridden by the entries in `own`, as KEY=value.
 std::vector<std::string> merged_environment(
     const std::vector<std::pair<std::string, std::string>>& own);
 

@@ -40,7 +40,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The length of [sign] digits [. digits] [e [sign] digits] at the front.
+// Returns the length of the number at the front: [sign] digits [. digits] [e [sign] digits].
 size_t number_length(std::string_view text) {
   size_t at = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
   bool digits = false;

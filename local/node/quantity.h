@@ -10,20 +10,20 @@
 
 namespace lockstep::local {
 
-// Thousandths of a Kubernetes quantity ("250m" is 250, "1Gi" is 1024^3 * 1000), rounded up; what
-// is too large for the type is its largest value. kInvalid for what is none.
-// Source: Kubernetes, "Quantity".
+// Returns a Kubernetes quantity in thousandths ("250m" is 250, "1Gi" is 1024^3 * 1000), rounded up
+// and clamped to the type's range. kInvalid if the text is not a quantity. Source: Kubernetes,
+// "Quantity".
 Result<int64_t> milli_quantity(std::string_view text);
 
 // Thousandths by resource name.
 using Resources = std::map<std::string, int64_t>;
 
-// A map of quantities, as in a container's requests or a node's allocatable; entries that are no
-// quantities are left out.
+// Reads a map of quantities, such as a container's requests or a node's allocatable. Skips entries
+// that are not quantities.
 Resources resources_from_json(const Json& quantities);
 
-// What a scheduler counts for a pod: the sum of its containers, or its largest init container
-// where that is more; a limit counts as a request where there is none.
+// Returns what a scheduler counts for a pod: per resource, the sum of its containers or its largest
+// init container, whichever is more. A limit counts as the request if there is none.
 Resources pod_requests(const Json& pod);
 
 }  // namespace lockstep::local

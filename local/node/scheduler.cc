@@ -17,7 +17,7 @@ const Json* controller_of(const Json& pod) {
   return nullptr;
 }
 
-// Somebody else's pod, or one that is held back.
+// False for pods of other schedulers and pods with scheduling gates.
 bool is_ours(const Json& spec) {
   return string_or(spec, "schedulerName", "default-scheduler") == "default-scheduler" &&
          array_of(spec, "schedulingGates").empty();
@@ -126,7 +126,7 @@ void Scheduler::pod_changed(const Json& object, TimePoint now) {
   }
   Pod& pod = found->second;
   if (pod.node.empty() && node.empty()) return;
-  if (pod.node != node && !node.empty()) {  // somebody else has placed it
+  if (pod.node != node && !node.empty()) {  // something else placed it
     pod_gone(uid);
     add_pod(object, uid, now);
   } else if (!pod.ended && is_terminal(object)) {
@@ -202,7 +202,7 @@ std::optional<std::map<std::string, std::string>> Scheduler::fit(
     const Pod& pod = pods_.at(uid);
     if (!pod.node.empty() && !pod.ended) ++of_group[pod.node];
   }
-  // By name: pod 9 before pod 10 matters to nobody, the same order every time does.
+  // Sorted by name: the order must be deterministic, but pod 10 may precede pod 9.
   std::map<std::string, std::string> by_name;
   for (const std::string& uid : group.waiting) by_name[pods_.at(uid).name + "/" + uid] = uid;
   std::map<std::string, std::string> machines;
@@ -226,8 +226,8 @@ bool Scheduler::has_free_machine() const {
   });
 }
 
-// The group waits for room: the machines that could hold its pods are kept for it. A group that
-// would have no place on empty machines either keeps nobody waiting.
+// Reserves the machines that could hold the pods of a group that waits for room. Reserves nothing
+// for a group that would not fit on empty machines either.
 void Scheduler::reserve(Group& group) {
   if (group.never_fits) return;
   Uses own;

@@ -14,33 +14,34 @@
 
 namespace lockstep::local {
 
-// What the scheduler wants to be done about one pod.
+// The scheduler's decision about one pod.
 struct Placement {
   std::string namespace_;
   std::string name;
   std::string uid;
   std::string node;     // bind it to this machine; empty: it can't be placed now
-  std::string message;  // then: why, in kube-scheduler's words
+  std::string message;  // if so, why, in kube-scheduler's words
 };
 
-// What the owner of pods is known to want.
+// Known facts about an owner of pods.
 struct OwnerFacts {
   std::string created;  // RFC 3339
-  int64_t pods = 0;     // how many it runs at a time; 0: unknown
+  int64_t pods = 0;     // how many pods it runs at a time; 0: unknown
 };
 
 struct SchedulerOptions {
-  // Pods of an owner wait so long for the rest of its pods to be made.
+  // How long an owner's pods wait for the rest of its pods to be created.
   Duration gather = std::chrono::seconds(2);
-  // False: every machine takes every pod, whatever it requests or selects.
+  // False: every machine accepts every pod, whatever it requests or selects.
   bool counts_room = true;
 };
 
-// A scheduler in small: which pending pod goes to which machine. Pods of one controller are placed
-// together or not at all, those of the oldest owner first, and what the oldest one waits for is
-// not given to younger ones: two jobs that are half placed can't wait for each other for ever.
-// Pods are spread: to the machine with the fewest pods of their owner, then with the fewest at all.
-// State alone, no I/O; not thread-safe.
+// A minimal scheduler: decides which pending pod goes to which machine.
+// - Pods of one controller are placed together or not at all.
+// - Oldest owner first; machines that it waits for are not given to younger owners, so that two
+//   half-placed jobs can't wait for each other forever.
+// - Pods are spread: to the machine with the fewest pods of their owner, then with the fewest pods.
+// State only, no I/O; not thread-safe.
 class Scheduler {
  public:
   using OwnerLookup =
@@ -53,11 +54,11 @@ class Scheduler {
   void node_gone(const std::string& name);
   void pod_changed(const Json& pod, TimePoint now);
   void pod_gone(const std::string& uid);
-  // A placement came to nothing: the pod is pending as before.
+  // A placement failed: the pod is pending again.
   void not_bound(const std::string& uid, TimePoint now);
 
-  // What to do now. A placement counts as done; a pod that can't be placed is named again only if
-  // it was tried again and the message changed.
+  // Returns the placements to carry out now and assumes that they succeed. A pod that can't be
+  // placed is reported again only if it was retried and the message changed.
   std::vector<Placement> place(TimePoint now);
   TimePoint next_deadline() const;
 
@@ -67,13 +68,13 @@ class Scheduler {
     int64_t pods = 0;
   };
   using Uses = std::map<std::string, Use>;            // by machine
-  using GroupKey = std::pair<std::string, uint64_t>;  // creation of the owner, then first come
+  using GroupKey = std::pair<std::string, uint64_t>;  // owner's creation time, order of arrival
   struct Pod {
     std::string namespace_;
     std::string name;
     std::string node;  // empty: pending
     bool ended = false;
-    Json spec;  // of a pending pod: what decides where it may run
+    Json spec;  // of a pending pod: the parts that decide where it may run
     Resources requests;
     GroupKey group;
     std::string told;
@@ -82,9 +83,9 @@ class Scheduler {
     std::string owner_uid;
     int64_t wanted = 0;
     std::set<std::string> pods;     // UIDs
-    std::set<std::string> waiting;  // those of them that are pending
-    TimePoint since{};              // of the last that came
-    bool never_fits = false;        // as the machines and its pods are now, even if all were empty
+    std::set<std::string> waiting;  // the pending ones
+    TimePoint since{};              // arrival of the last pod
+    bool never_fits = false;  // not even on empty machines; reset when machines or its pods change
   };
 
   Pod& add_pod(const Json& pod, const std::string& uid, TimePoint now);
@@ -97,7 +98,7 @@ class Scheduler {
                                           const std::map<std::string, int64_t>& of_group,
                                           const std::set<std::string>& closed) const;
   bool has_free_machine() const;
-  // The machine of each waiting pod; nullopt where there is no room for all of them.
+  // Returns the machine of each waiting pod; nullopt if there is no room for all of them.
   std::optional<std::map<std::string, std::string>> fit(const Group& group, Uses uses,
                                                         const std::set<std::string>& closed) const;
   void reserve(Group& group);
@@ -114,8 +115,8 @@ class Scheduler {
   std::map<GroupKey, Group> groups_;
   std::map<std::string, GroupKey> group_by_owner_;
   std::set<GroupKey> waiting_;
-  std::set<std::string> fresh_;     // pending pods that were not tried yet
-  std::set<std::string> reserved_;  // machines kept for an older owner, during place()
+  std::set<std::string> fresh_;     // pending pods not tried yet
+  std::set<std::string> reserved_;  // machines reserved for an older owner, during place()
   uint64_t groups_made_ = 0;
   bool changed_ = false;
 };

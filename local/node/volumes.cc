@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kVolumes[] = "/.volumes/";  // no container has such a name
+constexpr char kVolumes[] = "/.volumes/";  // container names don't begin with a dot
 constexpr mode_t kSecretMode = 0600;       // everything here runs as one user
 constexpr mode_t kPlainMode = 0644;
 
@@ -31,7 +31,7 @@ mode_t mode_of(const Json& object, std::string_view key, mode_t fallback) {
   return static_cast<mode_t>(int_or(object, key, fallback) & 0777);
 }
 
-// All keys, or those of `items` under their paths.
+// Adds all keys, or only those in `items` under their paths.
 Status add_data(const Json& object, const Json& source, const std::string& what, mode_t mode,
                 bool optional, VolumeFiles& files) {
   const Json& items = array_of(source, "items");
@@ -117,7 +117,7 @@ Status write_volume_file(const std::string& folder, const VolumeFile& file) {
   std::string path = folder + "/" + file.path;
   TRY(make_private_folder(path.substr(0, path.rfind('/'))));
   std::error_code ignored;
-  fs::remove(path, ignored);  // of an earlier try, perhaps read-only
+  fs::remove(path, ignored);  // left by an earlier attempt, perhaps read-only
   TRY(write_private_file(path, file.content));
   if (chmod(path.c_str(), file.mode) != 0) return errno_error("[file] mode of " + path, errno);
   return {};

@@ -8,9 +8,9 @@
 
 namespace lockstep::local {
 
-// A pod's files, in a private folder: its volumes, once each, and for each container a root below
-// which its mount paths lead to them. The local node has no mount namespaces: programs learn their
-// root from LOCKSTEP_POD_ROOT. A hostPath leads to that path itself.
+// A pod's files in a private folder: its volumes, and for each container a root below which its
+// mount paths link to them. The local node has no mount namespaces: programs learn their root from
+// LOCKSTEP_POD_ROOT. A hostPath links to that path itself.
 class PodFolder {
  public:
   explicit PodFolder(std::string path) : path_(std::move(path)) {}
@@ -18,8 +18,8 @@ class PodFolder {
   const std::string& path() const { return path_; }
   std::string root_of(const ContainerPlan& container) const { return path_ + "/" + container.name; }
 
-  // Makes all of it. kNotFound: a Secret or ConfigMap is missing (kubelet's words; try again
-  // later); kInvalid: a local node can't do it; kUnavailable: the file system.
+  // Creates all of it. kNotFound, in kubelet's words: a Secret or ConfigMap is missing (try again
+  // later). kInvalid: not supported by a local node. kUnavailable: a file system error.
   Status make(const PodSources& sources) const;
   void remove() const;
 

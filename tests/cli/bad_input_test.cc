@@ -1,5 +1,5 @@
-// The bad input of a user through the real program: exit code 2, a message that helps, and nothing
-// started or written.
+// A user's bad input to the real program: exit code 2, a helpful message, and nothing started or
+// written.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -95,7 +95,7 @@ std::string with_weights(const std::string& path) {
 struct Case {
   const char* what;
   std::string document;
-  std::vector<const char*> words;  // each is in the message
+  std::vector<const char*> words;  // the message contains all of them
 };
 
 std::vector<Case> cases() {
@@ -174,7 +174,7 @@ TEST_F(BadInput, EndsWithExitCode2AndWords) {
   }
 }
 
-// On this machine; another one may have them, so it is valid.
+// `validate` only warns: another machine may have the GPUs.
 TEST_F(BadInput, MoreGpusThanThereAreAreWarnedOfAndNotRunOn) {
   const std::string file = write(
       "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: gpus}\n"
@@ -283,7 +283,7 @@ TEST_F(BadInput, CtrlCEndsTheReadingOfAJobThatNeverComes) {
   std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   test::JobRun run({.job = fifo, .output = folder_ + "/out", .log = folder_ + "/log"});
-  int writer = -1;  // to be had as soon as the program reads
+  int writer = -1;  // can be opened as soon as the program reads
   ASSERT_TRUE(test::eventually(
       [&] { return (writer = open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0; }));
   run.signal(SIGINT);

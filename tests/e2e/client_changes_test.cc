@@ -8,7 +8,7 @@ class ClientChangesTest : public ClientFixture {
  protected:
   static void SetUpTestSuite() { start(3); }
 
-  // A job whose ranks wait until they are ended.
+  // Writes a job whose ranks wait until they are killed.
   static std::string waiting_job(const std::string& name, int nodes) {
     const std::string file = path(name + ".yaml");
     write_file(file, "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " +
@@ -27,7 +27,7 @@ class ClientChangesTest : public ClientFixture {
              job.value("/spec/nodes"_json_pointer, 0) == nodes;
     });
   }
-  // By machine: its line of `machine list`.
+  // Returns the lines of `machine list`, by machine.
   static std::map<std::string, std::string> machines() {
     std::istringstream text(tool({"machine", "list"}).output);
     std::map<std::string, std::string> lines;

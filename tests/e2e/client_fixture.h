@@ -39,7 +39,7 @@ class ClientFixture : public testing::Test {
 
   static std::string path(const std::string& name) { return (folder_->path() / name).string(); }
 
-  // `lockstep WORDS...` with the cluster's kubeconfig.
+  // Runs `lockstep WORDS...` with the cluster's kubeconfig.
   static Outcome tool(std::vector<std::string> words,
                       const std::string& kubeconfig = path("up/kubeconfig"),
                       const std::string& program = "lockstep") {
@@ -50,7 +50,7 @@ class ClientFixture : public testing::Test {
         240);
   }
 
-  // A small job's file. Two jobs at once need ports apart only where they share a machine's
+  // Writes a small job's file. Concurrent jobs need different ports only if they share a machine's
   // address.
   static std::string job(const std::string& name, const std::string& data = "text.txt") {
     const std::string file = path(name + ".yaml");

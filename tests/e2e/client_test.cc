@@ -1,4 +1,4 @@
-// The tool against a cluster, as a user has it: `lockstep up` and the commands beside it.
+// The client tool against a cluster, as users have it: `lockstep up` and the commands for it.
 #include "cli/client/connection.h"
 #include "tests/e2e/client_fixture.h"
 
@@ -176,7 +176,7 @@ TEST_F(ClientTest, CompletesInARealBash) {
   EXPECT_EQ(complete("lockstep completion f"), "fish\n");
 }
 
-// What a real shell says to `script`, with the tool on its PATH.
+// Runs `script` in a real shell with the tool on its PATH.
 Outcome in_shell(const std::string& shell, const std::vector<std::string>& flags,
                  const std::string& script, const std::filesystem::path& folder) {
   std::vector<std::string> arguments = {shell};
@@ -194,7 +194,7 @@ bool is_installed(const std::string& shell) {
   return run_program({.arguments = {"sh", "-c", "command -v " + shell}}).code == 0;
 }
 
-// zsh completes at a terminal alone: its own words are replaced by those that print.
+// zsh only completes on a terminal, so its completion builtins are replaced by ones that print.
 TEST_F(ClientTest, CompletesInARealZsh) {
   if (!is_installed("zsh")) GTEST_SKIP() << "no zsh on this machine";
   write_file(path("zsh-file.yaml"), "");

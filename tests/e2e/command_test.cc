@@ -1,4 +1,4 @@
-// Jobs that run a program of the user's, by `lockstep run` with the real programs.
+// Jobs that run a user's program, with `lockstep run` and the real programs.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 class CommandTest : public testing::Test {
  protected:
-  // A job of 2 nodes x 2 processes that runs the script beside it.
+  // Starts a job of 2 nodes x 2 processes that runs the script in the job's folder.
   void start(const std::string& script, const std::string& more = "",
              const std::string& rendezvous = "") {
     port_ = free_port();

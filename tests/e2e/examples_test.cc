@@ -1,4 +1,4 @@
-// The examples do what they are there for: each is run as it is, but for its size.
+// The examples do what they promise: each runs unchanged except for its size.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Trips where the example no longer has the text.
+// Fails a CHECK if the example no longer contains the text.
 void replace(std::string& text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   CHECK(at != std::string::npos);
@@ -27,7 +27,7 @@ std::string between(const std::string& text, const std::string& before, const st
   return text.substr(begin, text.find(after, begin) - begin);
 }
 
-// An example that trains a model on text, in a few steps.
+// Runs an example that trains a model on text, for a few steps.
 void expect_trains(const std::string& name) {
   std::string text = read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples" / name);
   replace(text, "steps: " + between(text, "    steps: ", "\n") + "\n", "steps: 6\n");
@@ -62,7 +62,7 @@ TEST(ExamplesTest, LlamaTrainsToComplete) {
   expect_trains("llama.yaml");
 }
 
-// A copy of the example with what it needs beside it, on a port that is free on this machine.
+// A copy of the example with the files it needs, on a port that is free on this machine.
 class ExampleRun {
  public:
   ExampleRun(const std::string& name, const std::vector<std::string>& more_files,

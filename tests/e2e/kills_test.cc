@@ -1,5 +1,4 @@
-// Workers killed with SIGKILL in every phase: the job completes in a later round with the same
-// bits.
+// Kills workers with SIGKILL in every phase: the job completes in a later round with the same bits.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -18,8 +17,8 @@ constexpr int64_t kSteps = 24;
 constexpr int64_t kSaveEvery = 8;
 constexpr int kRanks = 4;
 
-// 2 nodes x 2 processes, several buckets, accumulation and clipping; wide enough that broadcast and
-// saving last long enough to be hit.
+// 2 nodes x 2 processes, several buckets, accumulation and clipping. Wide enough that broadcasting
+// and saving last long enough to be hit.
 std::string job_yaml(int max_restarts, int save_every = kSaveEvery,
                      const std::string& rules = "[]") {
   return R"(apiVersion: lockstep.dev/v1alpha1
@@ -45,7 +44,7 @@ spec:
 
 struct Target {
   WorkerPhase phase = WorkerPhase::kTraining;
-  int64_t step = 0;  // at least so many steps done
+  int64_t step = 0;  // minimum number of completed steps
   int64_t rank = 0;
 };
 
@@ -54,7 +53,7 @@ std::string describe(const Target& target) {
          ", rank " + std::to_string(target.rank);
 }
 
-// The five moments of the issue, in turn; step and rank from the seed.
+// Returns one of five moments to kill at, in turn; step and rank depend on the seed.
 Target target_of(uint64_t seed) {
   Random random(seed);
   Target target{.rank = static_cast<int64_t>(random.below(kRanks))};
@@ -71,7 +70,7 @@ Target target_of(uint64_t seed) {
     case 3:
       target.phase = WorkerPhase::kSaving;
       target.step = kSaveEvery * (1 + static_cast<int64_t>(random.below(2)));
-      target.rank = 0;  // the one that writes
+      target.rank = 0;  // the rank that writes
       break;
     default:
       target.step = kSteps - 1;
@@ -80,8 +79,8 @@ Target target_of(uint64_t seed) {
   return target;
 }
 
-// Watches the run's workers and kills (or stops) the target's rank when its own page says the phase
-// is there. False where the moment passed unseen: the phase can be shorter than a look.
+// Watches the run's workers and kills (or stops) the target's rank when its progress page reports
+// the phase. Returns false if the moment passed unseen: a phase can be shorter than one look.
 bool kill_at(JobRun& run, const Target& target, int signal = SIGKILL) {
   std::map<pid_t, WorkerView> seen;
   while (run.running()) {

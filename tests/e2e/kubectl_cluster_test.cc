@@ -1,4 +1,4 @@
-// kubectl on pods of one's own, nodes and namespaces.
+// kubectl on plain pods, nodes and namespaces.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 class KubectlClusterTest : public KubectlTest {
  protected:
-  // A pod `p` with a container `main` that runs a line of shell.
+  // Writes a pod `p` with a container `main` that runs a line of shell.
   std::string pod_file(const std::string& line, const std::string& restart = "Never",
                        const std::string& more = "") {
     return file("pod.yaml",
@@ -66,7 +66,7 @@ TEST_P(KubectlClusterTest, LogsSayWhenEachLineCame) {
   ASSERT_EQ(times.size(), 3u);
   EXPECT_TRUE(std::is_sorted(times.begin(), times.end())) << all;
   EXPECT_LT(times[0], times[1]);
-  // kubectl itself cuts a time to seconds.
+  // kubectl itself truncates a time to seconds.
   EXPECT_EQ(ok("logs p --since-time=" + times[0].substr(0, 19) + "Z"), lines);
   EXPECT_EQ(ok("logs p --since-time=2199-01-01T00:00:00Z"), "");
   EXPECT_EQ(ok("logs p --since=1h"), lines);

@@ -36,7 +36,7 @@ std::vector<std::string> words_of(const std::string& command) {
   return words;
 }
 
-// "ShowsTheColumns/v1_33" -> "shows-the-columns-v1-33"; the end of what is too long.
+// Returns "shows-the-columns-v1-33" for "ShowsTheColumns/v1_33"; keeps the end of a long name.
 std::string namespace_for(const std::string& test) {
   constexpr size_t kLongest = 48;
   std::string name;
@@ -168,14 +168,14 @@ void KubectlTest::TearDown() {
 }
 
 Program::Options KubectlTest::options_for(const std::string& command) const {
-  // Flags come after the name of a plugin.
+  // Flags must follow the name of a plugin.
   std::vector<std::string> words = words_of(command);
   const size_t named = words[0] == "lockstep" ? 2 : 0;
   std::vector<std::string> arguments = {GetParam()};
   arguments.insert(arguments.end(), words.begin(), words.begin() + static_cast<long>(named));
   arguments.insert(arguments.end(), {"--namespace", namespace_});
   arguments.insert(arguments.end(), words.begin() + static_cast<long>(named), words.end());
-  const fs::path home = cluster().folder.path() / version_of(GetParam());  // of its caches
+  const fs::path home = cluster().folder.path() / version_of(GetParam());  // for kubectl's caches
   return {.arguments = std::move(arguments),
           .environment = {{"KUBECONFIG", cluster().kubeconfig()},
                           {"HOME", home},

@@ -9,14 +9,15 @@
 #include "tests/support/job_run.h"
 #include "tests/support/program.h"
 
-// Scripted sessions of the ordinary kubectl against one `lockstep up`, once for each kubectl.
+// Scripted sessions of the real kubectl against one `lockstep up`, repeated for each kubectl.
 namespace lockstep::test {
 
-// The programs that the environment variable LOCKSTEP_KUBECTLS names, with a colon
-// between them, one of each version; one empty string where it names none, so that the tests are
-// skipped and seen to be.
+// Returns the programs in the environment variable LOCKSTEP_KUBECTLS, which are separated by
+// colons, one of each version. If it names none: one empty string, so that the tests are reported
+// as skipped.
 std::vector<std::string> kubectls();
-// "v1_33", from the program's own words, as a test's name has it; "none" for the empty string.
+// Returns the version that the program reports, in a form for test names: "v1_33"; "none" for the
+// empty string.
 std::string version_of(const std::string& kubectl);
 
 // A table as kubectl prints it.
@@ -26,10 +27,10 @@ class PrintedTable {
 
   const std::vector<std::string>& headers() const { return headers_; }
   size_t rows() const { return rows_.size(); }
-  // The cell below `header` in the first line whose first cell is `name`; "no such cell" where
-  // there is none.
+  // Returns the cell below `header` in the first line whose first cell is `name`, or "no such
+  // cell".
   std::string cell(const std::string& name, const std::string& header) const;
-  // All cells below `header`.
+  // Returns all cells below `header`.
   std::vector<std::string> column(const std::string& header) const;
 
  private:
@@ -45,39 +46,40 @@ struct JobSpec {
   std::string more = "";    // further lines of spec, indented by two
 };
 
-// One cluster for all tests, and a namespace in it for each test of each kubectl, which its
-// commands are in.
+// One cluster for all tests. Each test of each kubectl has its own namespace, in which its commands
+// run.
 class KubectlTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  // `command` as one would type it after `kubectl`: words with spaces between them; single
-  // quotes keep spaces. `lockstep ...` is the plugin.
+  // Runs `command` as typed after `kubectl`: words with spaces between them; single quotes keep
+  // spaces. `lockstep ...` runs the plugin.
   Outcome kubectl(const std::string& command);
-  // Its stdout; the test fails if it does not end with 0.
+  // Returns the command's stdout; the test fails unless it exits with 0.
   std::string ok(const std::string& command);
-  // Its stderr; the test fails if it ends with 0.
+  // Returns the command's stderr; the test fails if it exits with 0.
   std::string refused(const std::string& command);
-  // The same in the background.
+  // Runs the command in the background.
   std::unique_ptr<Program> start(const std::string& command);
-  // Repeats it until its stdout has `words`.
+  // Repeats the command until its stdout contains `words`.
   bool eventually_prints(const std::string& command, const std::string& words);
-  // Repeats `get` until it is not found. (Old ones can't wait for what is gone already.)
+  // Repeats `get` until the object is not found. (Old versions can't wait for an object that is
+  // already gone.)
   bool eventually_gone(const std::string& kind_and_name);
 
   Json object(const std::string& kind_and_name);  // get -o json
   PrintedTable table(const std::string& command);
 
-  // The path of a file of the test, written.
+  // Writes a file of the test and returns its path.
   std::string file(const std::string& name, const std::string& text);
-  // What `kubectl edit` runs: a line of shell, whose $1 is the file.
+  // Makes `kubectl edit` run this shell line, whose $1 is the file.
   void editor(const std::string& line);
-  // The YAML of a small TrainingJob, in a file.
+  // Writes the YAML of a small TrainingJob and returns its path.
   std::string job_file(const JobSpec& job = {});
-  // That of a job of any program, which waits until the file `mark` has text.
+  // The same for a job that runs a command, which waits until the file `mark` has text.
   std::string waiting_job_file(const std::string& name, int nodes);
-  // 1.33 is 33; for what older ones don't know.
+  // Returns 33 for 1.33, for what older versions lack.
   int minor_version() const;
   const std::string& namespace_name() const { return namespace_; }
 
@@ -90,7 +92,7 @@ class KubectlTest : public testing::TestWithParam<std::string> {
   std::string namespace_;
 };
 
-// Whether `text` has `words`; says both if not.
+// Whether `text` contains `words`; a failure shows both.
 testing::AssertionResult has(const std::string& text, const std::string& words);
 
 }  // namespace lockstep::test

@@ -1,4 +1,4 @@
-// kubectl that shows: tables, other outputs, selections, watches, and what the server offers.
+// kubectl commands that read: tables, other outputs, selectors, watches, and discovery.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/kubectl_fixture.h"
@@ -10,7 +10,7 @@ using Words = std::vector<std::string>;
 
 class KubectlGetTest : public KubectlTest {
  protected:
-  // Three ConfigMaps: b (front), a (back), c (back), made in this order.
+  // Creates three ConfigMaps in this order: b (front), a (back), c (back).
   void make_maps() {
     for (const char* name : {"b", "a", "c"})
       ok("create configmap " + std::string(name) + " --from-literal=key=" + name);
@@ -104,7 +104,7 @@ TEST_P(KubectlGetTest, AWatchSaysWhatHappenedIfAsked) {
   auto prints = [&](const char* line) {
     return eventually([&] { return watch->output().find(line) != std::string::npos; });
   };
-  // It may begin after the first one; then it sees another.
+  // The watch may begin after the first ConfigMap; then it sees a later one.
   EXPECT_TRUE(eventually([&] {
     kubectl("create configmap x --from-literal=a=b");
     kubectl("delete configmap x");

@@ -1,4 +1,4 @@
-// kubectl on TrainingJobs that run: seen, waited for, scaled, stopped.
+// kubectl on running TrainingJobs: get, wait, scale, stop.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/kubectl_fixture.h"
@@ -6,7 +6,7 @@
 namespace lockstep::test {
 namespace {
 
-constexpr int kLong = 1'000'000;  // steps of a job that a test ends itself
+constexpr int kLong = 1'000'000;  // steps of a job that the test ends itself
 
 class KubectlJobsTest : public KubectlTest {
  protected:
@@ -14,7 +14,7 @@ class KubectlJobsTest : public KubectlTest {
     ok("apply -f " + job_file(job));
     ok("wait --for=condition=Complete tj/" + job.name + " --timeout=60s");
   }
-  // A job that has begun to train and goes on until it is deleted.
+  // Starts a job and waits until it runs; it goes on until it is deleted.
   void start_job(const JobSpec& job) {
     ok("apply -f " + job_file(job));
     ok("wait --for=condition=Running tj/" + job.name + " --timeout=60s");
@@ -75,7 +75,7 @@ TEST_P(KubectlJobsTest, ADrainedNodesJobGoesOnElsewhere) {
   ok("wait --for=condition=Complete tj/waits --timeout=60s");
 }
 
-// kubectl starts the program kubectl-lockstep that it finds along PATH.
+// kubectl runs the program kubectl-lockstep from the PATH.
 TEST_P(KubectlJobsTest, ThePluginListsAndWatches) {
   std::unique_ptr<Program> list = start("lockstep list -w");
   ok("apply -f " + waiting_job_file("waits", 1));

@@ -1,4 +1,4 @@
-// kubectl on objects: how they are made, changed and taken away.
+// kubectl on objects: create, change, delete.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/kubectl_fixture.h"
@@ -12,7 +12,7 @@ std::string map_text(const std::string& data, const std::string& name = "setting
 
 class KubectlObjectsTest : public KubectlTest {
  protected:
-  // A ConfigMap `settings` with this data.
+  // Creates a ConfigMap `settings` with this data.
   void make_map(const std::string& data) { ok("create -f " + file("made.yaml", map_text(data))); }
   Json data() { return object("configmap settings")["data"]; }
 };
@@ -220,8 +220,7 @@ TEST_P(KubectlObjectsTest, ADryRunOnTheServerFindsMistakes) {
 }
 
 TEST_P(KubectlObjectsTest, AMistakeIsNamedByItsPath) {
-  // What each version says itself differs: old ones check before they send, new ones ask the
-  // server.
+  // The wording differs by version: old ones check before they send, new ones ask the server.
   EXPECT_TRUE(has(refused("apply -f " + job_file({.more = "  nodez: 3\n"})), "nodez"));
   EXPECT_TRUE(has(refused("apply -f " + job_file({.more = "  suspend: perhaps\n"})), "suspend"));
   const std::string range = refused("apply -f " + job_file({.nodes = 100'000}));

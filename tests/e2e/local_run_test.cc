@@ -1,5 +1,5 @@
 // `lockstep run` with the real programs: a small job from the command line to its results, and what
-// becomes of it when it is interrupted or loses its controller.
+// happens when it is interrupted or loses its controller.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ struct TinyJob {
   int steps = 60;
   int every = 20;  // steps between checkpoints, and between validations
   int port = 29500;
-  fs::path weights = {};  // copied beside the document, which names it relative to itself
+  fs::path weights = {};  // copied next to the document, which has a relative path to it
 };
 
 std::string document(const TinyJob& job) {
@@ -106,7 +106,8 @@ class TinyRun {
   std::unique_ptr<JobRun> run_;
 };
 
-// "127.1.2.3:29500" for what listens on one of the addresses: lines of /proc/net/tcp in state 0A.
+// Returns "127.1.2.3:29500" for each listener on one of the addresses: lines of /proc/net/tcp in
+// state 0A.
 std::vector<std::string> listeners(const std::vector<std::string>& addresses) {
   std::vector<std::string> found;
   std::ifstream table("/proc/net/tcp");
@@ -124,7 +125,8 @@ std::vector<std::string> listeners(const std::vector<std::string>& addresses) {
   return found;
 }
 
-// No process with the run's folder in its environment (every pod's has), no port of its pods.
+// No process has the run's folder in its environment (all its pods do), and no port of its pods is
+// open.
 void expect_nothing_left(const TinyRun& tiny) {
   EXPECT_FALSE(tiny.addresses().empty());
   EXPECT_TRUE(
@@ -163,7 +165,7 @@ TEST(LocalRunTest, TrainsToCompleteAndSaysSoInOneLine) {
     EXPECT_TRUE(fs::exists(tiny.output() / file)) << file;
   EXPECT_NE(tiny.log().find("step 40: validation loss"), std::string::npos) << tiny.log();
   EXPECT_NE(tiny.log().find("metrics.jsonl"), std::string::npos);
-  // The token, the key and the pods' files.
+  // The folder of the token, the key and the pods' files.
   EXPECT_FALSE(fs::exists(tiny.output() / "node"));
   expect_nothing_left(tiny);
 }
@@ -248,7 +250,7 @@ TEST(LocalRunTest, TrainingGoesOnWithoutItsController) {
   EXPECT_EQ(tiny.run().result()["state"], "Complete");
   EXPECT_EQ(tiny.run().result()["restarts"], 0);
   EXPECT_EQ(tiny.losses().size(), 1200u);
-  EXPECT_EQ(tiny.addresses().size(), 2u);  // no pod was made twice
+  EXPECT_EQ(tiny.addresses().size(), 2u);  // no pod was created twice
   expect_nothing_left(tiny);
 }
 

@@ -1,4 +1,4 @@
-// A job on several machines of a local cluster, one of which loses its power.
+// A job on several machines of a local cluster, one of which loses power.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -58,7 +58,7 @@ class MachinesTest : public ::testing::Test {
     }
     return false;
   }
-  // machine of each pod, by the pod's name
+  // Returns the machine of each pod, by the pod's name.
   std::map<std::string, std::string> machines() {
     std::map<std::string, std::string> found;
     Json pods = ask("GET", "/api/v1/pods");
@@ -85,7 +85,7 @@ TEST_F(MachinesTest, AJobOutlivesAPowerCutOnAThirdMachine) {
   start(3);
   Json made = ask("POST", "/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs", job());
   ASSERT_TRUE(made.contains("spec")) << made;
-  // Beyond its first checkpoint.
+  // Wait until after the first checkpoint.
   ASSERT_TRUE(eventually([&] {
     return std::filesystem::exists(folder_.path() / "checkpoints" / "step-00000010");
   })) << logs();

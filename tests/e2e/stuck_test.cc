@@ -1,5 +1,5 @@
-// `lockstep status --stuck` against whole jobs: a rank that is stopped is named, with what it is
-// missing from, and is let go again.
+// `lockstep status --stuck` on whole jobs: a stopped rank is named, with the operation it is
+// missing from, and no longer named once it continues.
 #include "tests/e2e/client_fixture.h"
 #include "tests/support/processes.h"
 
@@ -10,7 +10,7 @@ class StuckTest : public ClientFixture {
  protected:
   static void SetUpTestSuite() { start(2); }
 
-  // 2 nodes of 2 ranks that train until they are ended.
+  // Writes a job of 2 nodes x 2 ranks that train until they are killed.
   static std::string endless_job(const std::string& name) {
     const std::string file = path(name + ".yaml");
     write_file(file,
@@ -23,7 +23,7 @@ class StuckTest : public ClientFixture {
                    path("text.txt") + "}\n    steps: 10000000\n    batch: {global: 8}\n");
     return file;
   }
-  // The process of a rank, once it trains.
+  // Returns the process of a rank, once it trains.
   static pid_t process_of(int64_t rank) {
     pid_t found = 0;
     eventually([&] {

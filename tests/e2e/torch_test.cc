@@ -1,5 +1,5 @@
-// A PyTorch script, unchanged from how it runs under torchrun: the same loss, however often its
-// ranks are killed.
+// A PyTorch script, unchanged from how it runs under torchrun: it reaches the same loss, however
+// often its ranks are killed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ uint64_t seed_of_this_run() {
   return given == nullptr ? 20260101 : std::strtoull(given, nullptr, 10);
 }
 
-// The loss of the line "step <step> loss <loss>", which may have a prefix.
+// Returns the loss of the last line "step <step> loss <loss>", which may have a prefix.
 std::optional<double> loss_in(const std::string& output, int step) {
   const std::string words = "step " + std::to_string(step) + " loss ";
   const size_t at = output.rfind(words);
@@ -46,7 +46,8 @@ class TorchTest : public testing::Test {
   }
   fs::path path(const std::string& name) const { return folder_.path() / name; }
 
-  // The last loss under torchrun. Its own default for the streams is broken with Python 3.11.
+  // Returns the last loss under torchrun. Redirects the streams, because torchrun's default for
+  // them is broken with Python 3.11.
   double torchrun_loss() const {
     const std::string output = path("torchrun.out");
     const std::string command =
@@ -74,7 +75,7 @@ class TorchTest : public testing::Test {
   }
   std::string log() const { return read_file(path("log")); }
 
-  // The processes of the ranks, by their environment.
+  // Finds a rank's process by its environment.
   std::optional<pid_t> rank_process(int rank, int round) const {
     const std::string folder = "LOCKSTEP_POD_ROOT=" + path("out").string();
     for (const pid_t pid : processes_with_environment(folder)) {
@@ -91,10 +92,10 @@ class TorchTest : public testing::Test {
     return std::nullopt;
   }
 
-  // Whether rank 0 has written of that step in its progress file of this round.
+  // Whether rank 0 has written this step to a progress file.
   bool has_done(int64_t step) const {
     const std::string wanted = "{\"step\": " + std::to_string(step) + ",";
-    std::error_code error;  // folders come and go
+    std::error_code error;  // folders appear and disappear
     fs::recursive_directory_iterator at(path("out"), error);
     for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
       if (at->path().filename() == "rank-0.jsonl" &&
@@ -119,7 +120,7 @@ TEST_F(TorchTest, RanksThatAreKilledComeBackAndEndWithTheLossOfTorchrun) {
   for (int kill_number = 0; kill_number < kKills; ++kill_number) {
     const int round = kill_number + 1;
     const int rank = static_cast<int>(random.below(kRanks));
-    // After a step that is drawn: the progress file of rank 0 tells when that is.
+    // Kills after a random step; rank 0's progress file shows when it is done.
     const int64_t step =
         (kSteps / (kKills + 1)) * kill_number + 1 + static_cast<int64_t>(random.below(100));
     std::optional<pid_t> victim;

@@ -1,4 +1,5 @@
-// `lockstep up` as a program: what it promises to a command and to a shell, and what is left of it.
+// `lockstep up` as a program: what it guarantees to a command and to a shell, and what it leaves
+// behind.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// What controller and agent read from each other; what is read is written and read again.
+// Messages between controller and agent: parsed, written and parsed again.
 #include "common/api/agent_messages.h"
 #include "common/base/check.h"
 #include "tests/fuzz/fit_hash.h"

@@ -1,6 +1,6 @@
-// Writes of an object, one a line: how (a applies, f by force, u updates, m is a merge patch), by
-// whom (a letter), and the object as JSON. After each of them nobody owns what is not there, and an
-// intent that went through holds.
+// Writes to an object, one per line: the kind (a: apply, f: forced apply, u: update, m: merge
+// patch), the writer (a letter), and the object as JSON. After each write no absent field has an
+// owner, and an apply that succeeded still holds.
 #include "common/base/check.h"
 #include "local/patch/field_managers.h"
 #include "local/patch/field_set.h"
@@ -85,7 +85,7 @@ class Writes {
       return;
     }
     object_ = std::get<Json>(std::move(result));
-    // An intent of empty lists alone owns nothing: to the next one the object is nobody's so far.
+    // An intent with only empty lists owns nothing, so for the next writer the object has no owner.
     const Json* metadata = find_member(object_, "metadata");
     if (metadata == nullptr || find_member(*metadata, "managedFields") == nullptr) return;
     const ApplyResult again = apply_intent(*schema(), &object_, intent, by, false);
@@ -99,7 +99,7 @@ class Writes {
       if (std::holds_alternative<PatchError>(patched)) return;
       next = std::get<Json>(std::move(patched));
     }
-    // What a client says of the owners of fields that are not there is its own business.
+    // Drop managedFields: a client may name owners of fields that don't exist.
     if (find_member(next, "metadata") != nullptr && next["metadata"].is_object())
       next["metadata"].erase("managedFields");
     record_update(*schema(), live(), next, by);

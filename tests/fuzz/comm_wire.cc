@@ -1,5 +1,5 @@
-// What a rank reads from another one: a handshake in which bytes are changed, or that is garbage
-// from the beginning, frames and control messages, however they come.
+// Input that a rank reads from another rank: handshakes with changed bytes or garbage from the
+// start, frames, and control messages, in pieces of any size.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -32,8 +32,8 @@ std::vector<std::byte> take_output(Handshake& handshake) {
   return bytes;
 }
 
-// Two sides that know the key; each message is changed where three bytes of the input say so: which
-// message, where, how. Whoever hears a changed one is never done.
+// A handshake of two sides that know the key. Three bytes of the input say which message to change,
+// where and how. A side that receives a changed message never completes.
 void shake_hands(Bytes input) {
   const Identity high = identity(2);
   const Identity low = identity(1);
@@ -74,13 +74,13 @@ void hear_garbage(Bytes input) {
 
 constexpr CommLimits kLimits{.window_bytes = 4096, .frame_bytes_max = 1024, .aside_windows_max = 1};
 
-// A message that this rank is about to receive.
+// A message that this rank expects.
 struct Awaited {
   FrameHeader header;
   size_t taken = 0;
 };
 
-// Takes what there is of it; false: the other side is at fault.
+// Takes the part of the message that has arrived; false if the peer is at fault.
 bool take(Port& port, Awaited& awaited, bool& moved) {
   const auto next = port.look(awaited.header);
   if (!next.ok()) {
@@ -102,7 +102,7 @@ bool take(Port& port, Awaited& awaited, bool& moved) {
   return true;
 }
 
-// The first byte says how many arrive at a time.
+// The first byte says how many bytes arrive at a time.
 void hear_frames(Bytes input) {
   if (input.empty()) return;
   const size_t step = 1 + static_cast<size_t>(input[0]);
@@ -134,7 +134,7 @@ void hear_frames(Bytes input) {
   }
 }
 
-// The first byte says how many arrive at a time. What is taken for a message is one.
+// The first byte says how many bytes arrive at a time. Every accepted message must be valid.
 void hear_control(Bytes input) {
   if (input.empty()) return;
   const size_t step = 1 + static_cast<size_t>(input[0]);

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// Gives a document the hash of the world in it: one that was made up at random would never fit, and
-// nothing behind that check would be reached.
+// Sets the document's hash to that of the world in it. A random hash would never match, so that no
+// code after that check would be reached.
 inline void fit_hash(Json& document) {
   const Json* found = find_member(document, "world");
   if (found == nullptr) return;

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-// What libFuzzer calls with each input; a target defines it and trips CHECK where a promise breaks.
+// The function that libFuzzer calls with each input. Every target defines it; a broken guarantee
+// fails a CHECK.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace lockstep {

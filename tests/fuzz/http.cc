@@ -1,6 +1,6 @@
-// What comes over a connection, as the embedded server reads it: pipelined requests, the same
-// whether they come at once or in pieces; and its answers, in which nothing of a request, whatever
-// bytes it holds, becomes a header or a second answer.
+// Bytes on a connection, as the embedded server reads them. Pipelined requests parse the same
+// whether they arrive together or in pieces. No byte of a request becomes a header of the reply or
+// a second reply.
 #include "local/http/messages.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void take(const HttpParser& parser, Session& session) {
   CHECK(session.requests.back().body.size() <= kBodyBytesMax);
 }
 
-// Reads requests until one is none, in pieces of so many bytes.
+// Reads requests, `piece` bytes at a time, until one can't be read.
 Session read(std::string_view text, size_t piece, uint32_t header_bytes_max) {
   Session session;
   std::string pending;
@@ -98,7 +98,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t piece = 1 + data[0] % 16;
   const Session whole = read(text, std::max<size_t>(1, text.size()), kNoHeaderLimit);
   check_same(whole, read(text, piece, kNoHeaderLimit));
-  // Just where the limit is met depends on the pieces.
+  // Where exactly the limit is reached depends on the pieces.
   (void)read(text, piece, kHeaderBytesMax);
   for (const ApiRequest& request : whole.requests) {
     (void)is_health_path(request.target);

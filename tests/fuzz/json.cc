@@ -1,4 +1,4 @@
-// JSON text, then through reading and validation of a job; what is valid is stored and read again.
+// JSON text, then read and validated as a job; a valid job is stored and read again.
 #include "common/api/training_job.h"
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// The manifest of a checkpoint; what is read is written and read again.
+// The manifest of a checkpoint: parsed, written and parsed again.
 #include "agent/train/checkpoint/manifest.h"
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz.h"

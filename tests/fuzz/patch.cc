@@ -1,4 +1,4 @@
-// An object and a patch, one a line: the patch as one of each of the three kinds.
+// An object and a patch, one per line. Applies the patch as each of the three kinds.
 #include "local/patch/patch.h"
 
 #include "common/base/check.h"

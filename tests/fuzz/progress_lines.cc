@@ -1,4 +1,4 @@
-// What programs write of their progress, whole and in two pieces: the same comes of both.
+// Progress that programs report, whole and in two pieces, which must give the same result.
 #include <algorithm>
 
 #include "agent/node/program_progress.h"

@@ -1,4 +1,4 @@
-// Bodies in Kubernetes' protobuf: what is read is an object with its kind, in bounded JSON.
+// Bodies in Kubernetes' protobuf: a parsed body is an object with a kind, in bounded JSON.
 #include "local/protobuf/protobuf.h"
 
 #include "common/base/check.h"
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   CHECK(object->is_object() && !string_or(*object, "kind", "").empty());
   const std::string text = dump_json(*object);
-  // Base64 is the longest that a byte becomes, but for names of the fields themselves.
+  // Base64 is the longest form of a byte, except for the names of the fields.
   CHECK(text.size() <= 100 + 64 * size);
   const Result<Json> again = parse_json(text);
   CHECK(again.ok() && *again == *object);

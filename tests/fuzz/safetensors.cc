@@ -1,6 +1,6 @@
 // The header of a checkpoint's tensors, or of Hugging Face's weights: the first 8 bytes are its
-// length, the rest its JSON. The file that it would describe is as long as the last tensor says, so
-// that whole headers get through.
+// length, the rest its JSON. Assumes a file that is as long as the last tensor says, so that whole
+// headers are accepted.
 #include "agent/train/checkpoint/safetensors.h"
 
 #include "common/base/check.h"
@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   CHECK(header->data_begin + at == file_bytes);
   check_weights(*header);
-  // What we write of it reads back as the same.
+  // The header that we write reads back as the same.
   const std::string written = format_safetensors_header(*header);
   const Result<SafetensorsHeader> again =
       parse_safetensors_header(std::string_view(written).substr(kLengthBytes), written.size() + at);

@@ -1,6 +1,6 @@
-// A schema of a CRD and an object, as one JSON text {"schema": ..., "object": ...}: the schema is
-// compiled, the object pruned, filled with defaults and validated, and both described in OpenAPI.
-// Pruning and defaulting twice changes nothing more, and what is pruned has no unknown fields.
+// A CRD's schema and an object, as one JSON text {"schema": ..., "object": ...}. Compiles the
+// schema; prunes, defaults and validates the object; describes both in OpenAPI. Pruning and
+// defaulting again changes nothing, and a pruned object has no unknown fields.
 #include <string_view>
 
 #include "common/base/check.h"

@@ -1,6 +1,5 @@
-// A label selector, a field selector and an object, one a line. A selector is the conjunction of
-// its terms, spaces around it mean nothing, and the negation of a term selects what the term does
-// not.
+// A label selector, a field selector and an object, one per line. A selector is the conjunction of
+// its terms, spaces around it have no effect, and a negated term selects what the term does not.
 #include "local/store/selector.h"
 
 #include <string>
@@ -23,7 +22,7 @@ std::string_view take_line(std::string_view& text) {
 void check_negation(const ResourceType& type, const std::string& labels, bool matches,
                     const Json& object) {
   if (labels.find_first_of("!=<>(, ") != std::string::npos) return;
-  // The name of a label alone: it is there.
+  // Only the name of a label: the label exists.
   const Result<Selector> absent = Selector::parse(type, "!" + labels, "");
   CHECK(absent.ok() && absent->matches(object) != matches);
   const Result<Selector> listed = Selector::parse(type, labels + " in (a,b)", "");

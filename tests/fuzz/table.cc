@@ -1,5 +1,5 @@
-// A JSONPath and a document, one a line: what the path finds lies in the document, and objects
-// become rows of Tables, whatever is in them.
+// A JSONPath and a document, one per line. Everything the path finds is part of the document, and
+// any object can be a row of a Table.
 #include "local/table/table.h"
 
 #include "common/base/check.h"

@@ -1,5 +1,5 @@
-// An Accept header and a request's target, one a line: what it names, and which document of
-// discovery or OpenAPI it may be.
+// An Accept header and a request's target, one per line: what the target names, and which document
+// of discovery or OpenAPI it is, if any.
 #include "common/base/check.h"
 #include "local/store/crd.h"
 #include "local/store/discovery.h"

@@ -1,6 +1,6 @@
 // An index of weights in several files, and their headers: a line of JSON for the index, then one
-// for the header of each of its files, in the order of the files' names. Each file would be as long
-// as its last tensor says.
+// for the header of each file, in the order of the file names. Assumes files that are as long as
+// their last tensor says.
 #include "agent/train/weights/weight_index.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   CHECK(!index->empty());
   IndexedFiles files;
-  SafetensorsHeader all;  // as WeightFiles has it: of all files, in their order
+  SafetensorsHeader all;  // as in WeightFiles: of all files, in their order
   std::set<std::string> names;
   for (const auto& file : *index) {
     CHECK(!file.first.empty() && file.first.find('/') == std::string::npos);

@@ -8,10 +8,10 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 
-// Of targets that read headers of weights.
+// For targets that read headers of weights.
 namespace lockstep {
 
-// Where the tensors of the header end; 0 if that can't be told.
+// Returns where the tensors of the header end; 0 if unknown.
 inline uint64_t data_bytes(const Json& header) {
   uint64_t end = 0;
   for (const auto& [name, tensor] : header.items()) {
@@ -23,7 +23,7 @@ inline uint64_t data_bytes(const Json& header) {
   return end;
 }
 
-// What an import reads of a file with this header is there, and is what the model needs.
+// CHECKs that what an import reads from a file with this header exists and is what the model needs.
 inline void check_weights(const SafetensorsHeader& header, const ModelConfig& model) {
   const Result<HuggingFaceWeights> weights = match_hugging_face(header, model);
   if (!weights.ok()) {

@@ -1,4 +1,4 @@
-// The file that an agent writes for a worker.
+// The configuration file that an agent writes for a worker.
 #include "common/api/worker_config.h"
 #include "common/base/check.h"
 #include "tests/fuzz/fit_hash.h"

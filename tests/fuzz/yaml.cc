@@ -1,4 +1,4 @@
-// A user's file: YAML to JSON within its bounds, then through reading and validation of a job.
+// A user's file: YAML to JSON within limits, then read and validated as a job.
 #include "common/api/yaml.h"
 #include "common/api/training_job.h"
 #include "common/base/check.h"
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(document.error().code == Code::kInvalid && !document.error().message.empty());
     return 0;
   }
-  // What was read is JSON that reads back as the same.
+  // The resulting JSON reads back as the same.
   const std::string text = dump_json(*document);
   const Result<Json> again = parse_json(text);
   CHECK(again.ok() && *again == *document);

@@ -31,9 +31,9 @@ std::string quoted(const std::string& text) {
   return Json(text).dump();
 }
 
-// The words after lockstep-controller that lead it through the relay, with the run's credentials;
-// writes the files that they name. As kubectl, it takes no token to a server without TLS from a
-// kubeconfig.
+// Returns lockstep-controller's arguments for access through the relay with the run's credentials,
+// and writes the files that they name. Like kubectl, the controller takes no token for a server
+// without TLS from a kubeconfig.
 std::vector<std::string> access_flags(const conformance::Target& target, int port,
                                       const std::filesystem::path& folder) {
   const auto authorization = target.headers.find("Authorization");

@@ -15,10 +15,10 @@
 
 namespace lockstep::integration {
 
-// The server of this run with everything else of a cluster around it: three machines of the local
-// node, which play scheduler, kubelet and node controller over HTTP, and lockstep-controller as a
-// process, which reaches the server through a relay. Agents and ranks are real processes. Each case
-// has a namespace and machines of its own.
+// A whole cluster around the API server of this run: three machines of the local node, which act as
+// scheduler, kubelet and node controller over HTTP, and lockstep-controller as a process that
+// reaches the server through a relay. Agents and ranks are real processes. Each case has its own
+// namespace and machines.
 class ClusterCase : public testing::Test {
  protected:
   static void SetUpTestSuite();
@@ -26,32 +26,32 @@ class ClusterCase : public testing::Test {
   void TearDown() override;
 
   static Json ask(const std::string& method, const std::string& target, const Json& body = Json());
-  // The collection in the case's namespace.
+  // Paths of collections in the case's namespace.
   std::string jobs() const;
   std::string pods() const;
 
-  // A job of two nodes, one process each, that runs the script with `sh -c`.
+  // Creates a job of two nodes, one process each, that runs the script with `sh -c`.
   void make_job(const std::string& name, const std::string& script,
                 const Json& spec = Json::object());
   Json job(const std::string& name);
   Json status(const std::string& name);
   bool is(const std::string& name, const char* condition);
-  // Waits until it is Complete or Failed; fails the case with the logs if it isn't Complete then.
+  // Waits until the job is Complete or Failed. Fails the case, with the logs, if it isn't Complete.
   void expect_complete(const std::string& name);
-  // Waits; false, with the logs in the case's output, where it does not come.
+  // Waits for the condition; false on timeout, with the logs in the case's output.
   bool wait_for(const char* what, const std::function<bool()>& condition);
 
   // The pods of a job that are not being deleted: name -> UID.
   std::map<std::string, std::string> uids(const std::string& job_name);
-  // How many times running_script() began and came to its end, in all jobs and rounds.
+  // How often running_script() started and finished, in all jobs and rounds.
   int starts() { return lines_of("starts"); }
   int ends() { return lines_of("ends"); }
   std::filesystem::path here() const { return folder_.path(); }
   void let_end() { test::write_file(here() / "end", ""); }
 
-  // Starts another one, with a log of that name.
+  // Starts another controller, whose log has that name.
   pid_t start_controller(const std::string& name);
-  // With SIGKILL; returns when it is gone.
+  // Sends SIGKILL; returns when the controller is gone.
   void kill_controller();
   std::string logs();
 
@@ -60,7 +60,7 @@ class ClusterCase : public testing::Test {
   test::TemporaryFolder folder_;
   std::unique_ptr<Relay> relay_;
   pid_t controller_ = 0;
-  bool elects_ = false;  // controllers agree on a leader; else a new one need not wait for a Lease
+  bool elects_ = false;  // leader election; if off, a new controller need not wait for a Lease
 
  private:
   int lines_of(const std::string& file);
@@ -73,7 +73,8 @@ class ClusterCase : public testing::Test {
   std::unique_ptr<local::LocalNode> node_;
 };
 
-// Notes that it begins, does what comes `before`, and runs until let_end().
+// Returns a script that records its start, runs `before`, runs until let_end(), and records its
+// end.
 std::string running_script(const std::string& before = "");
 
 }  // namespace lockstep::integration

@@ -1,4 +1,4 @@
-// Every failure of a job that Kubernetes knows, on the server of this run, with real processes.
+// Every failure of a job that Kubernetes reports, on the server of this run, with real processes.
 #include <signal.h>
 
 #include "controller/plan/plan.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Failures = ClusterCase;
 
-// The agent's process of each pod.
+// Returns the agent's process of each pod.
 std::vector<pid_t> agents_of(const std::map<std::string, std::string>& pods) {
   std::vector<pid_t> agents;
   for (const auto& [name, uid] : pods) {
@@ -58,14 +58,14 @@ TEST_F(Failures, TooManyOfThemEndTheJob) {
 
 class LostPods : public ClusterCase {
  protected:
-  // A job in its first round, both ranks running.
+  // Starts a job and waits for its first round, in which both ranks run.
   void start_job() {
     make_job("a", running_script("[ $LOCKSTEP_ROUND = 1 ] || exit 0;"));
     ASSERT_TRUE(wait_for("both ranks", [&] { return starts() == 2; }));
     before_ = uids("a");
     ASSERT_EQ(before_.size(), 2u);
   }
-  // The pod of node index 1 has another UID now, that of 0 the same; the job ends well.
+  // Expects that only the pod of node index 1 was replaced, and that the job completes.
   void expect_that_only_one_was_replaced() {
     expect_complete("a");
     EXPECT_EQ(status("a")["restarts"], 1) << status("a");
@@ -127,7 +127,7 @@ TEST_F(Failures, AgentsThatAreAllSilentAtOnceCostNoProcess) {
   };
   for (const pid_t pid : agents) kill(pid, SIGSTOP);
   ASSERT_TRUE(wait_for("doubt", doubts_itself));
-  // One that was silent alone would have lost its pod by then.
+  // A single silent agent would have lost its pod by then.
   const auto until = std::chrono::steady_clock::now() + Limits().agent_silence;
   ASSERT_TRUE(wait_for("patience", [&] { return std::chrono::steady_clock::now() >= until; }));
   EXPECT_EQ(uids("a"), before);
@@ -140,10 +140,10 @@ TEST_F(Failures, AgentsThatAreAllSilentAtOnceCostNoProcess) {
 }
 
 TEST_F(Failures, APodThatWaitsForADeadMachineIsReplaced) {
-  // The scheduler does not know yet that nobody is there.
+  // The scheduler does not know yet that the machine is dead.
   ask("PATCH", "/api/v1/nodes/" + machines_[1],
       {{"metadata", {{"annotations", {{local::kPowerAnnotation, "off"}}}}}});
-  // A real server lets every pod tolerate that for 300 s unless it says how long.
+  // A real server makes every pod tolerate that for 300 s unless it sets its own time.
   const Json unreachable = {{"key", "node.kubernetes.io/unreachable"},
                             {"operator", "Exists"},
                             {"effect", "NoExecute"},
@@ -202,7 +202,7 @@ TEST_F(Failures, AQuotaIsWaitedFor) {
     GTEST_SKIP() << "this server has no quotas";
   const std::string quotas = "/api/v1/namespaces/" + namespace_ + "/resourcequotas";
   ask("POST", quotas, {{"metadata", {{"name", "few"}}}, {"spec", {{"hard", {{"pods", "1"}}}}}});
-  // There is no quota controller here: its part is played.
+  // There is no quota controller here, so the test acts as one.
   ask("PATCH", quotas + "/few/status",
       {{"status", {{"hard", {{"pods", "1"}}}, {"used", {{"pods", "0"}}}}}});
   make_job("a", running_script());

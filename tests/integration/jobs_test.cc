@@ -1,4 +1,4 @@
-// A job's way on the server of this run, and what others do to its objects meanwhile.
+// A job on the server of this run, and what happens when others change its objects.
 #include <signal.h>
 
 #include "tests/integration/cluster.h"
@@ -41,7 +41,7 @@ TEST_F(Jobs, OneIsSuspendedAndResumed) {
 }
 
 TEST_F(Jobs, AnInvalidOneIsToldWhatWouldBeRight) {
-  // What the schema can't know: the controller says it.
+  // The schema can't check this; the controller reports it.
   make_job("a", "true", {{"podTemplate", {{"spec", {{"restartPolicy", "Always"}}}}}});
   ASSERT_TRUE(wait_for("Valid=False", [&] {
     for (const Json& one : status("a").value("conditions", Json::array()))
@@ -119,7 +119,7 @@ TEST_F(Jobs, PodsWithoutTheirLabelsAreStillKnown) {
   const auto before = uids("a");
   for (const auto& [name, uid] : before)
     ask("PATCH", pods() + "/" + name, {{"metadata", {{"labels", nullptr}}}});
-  make_job("later", "true");  // by its end, the controller has seen the change
+  make_job("later", "true");  // when it ends, the controller has seen the change
   expect_complete("later");
   EXPECT_EQ(uids("a"), before);
   let_end();

@@ -1,4 +1,4 @@
-// lockstep-controller, the local node and agents around an API server: what happens to jobs there.
+// Tests what happens to jobs on an API server with lockstep-controller, the local node and agents.
 #include "tests/conformance/support/suite.h"
 
 int main(int argc, char** argv) {

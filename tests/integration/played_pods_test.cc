@@ -1,5 +1,5 @@
-// What happens to pods in clusters of others, played by the test: no scheduler and no kubelet looks
-// after these pods, the test binds them and says in their status what a kubelet would.
+// Events of pods in other clusters, simulated by the test: no scheduler and no kubelet handles
+// these pods. The test binds them and writes a kubelet's status.
 #include "tests/integration/cluster.h"
 
 namespace lockstep::integration {
@@ -44,7 +44,7 @@ class PlayedPods : public ClusterCase {
     for (const std::string& name : names_)
       ASSERT_TRUE(wait_for("pods", [&] { return uids(name).size() == 2; })) << name;
   }
-  // The pod of node index 1, the last by name.
+  // The pod of node index 1, which is the last by name.
   std::string second(const std::string& job_name) { return uids(job_name).rbegin()->first; }
   void bind(const std::string& pod) {
     const Json bound =
@@ -101,7 +101,7 @@ TEST_F(PlayedPods, EachEndIsNamedAndOnlyThatPodIsReplaced) {
   for (const auto& end : ends) {
     SCOPED_TRACE(end.job);
     const std::string lost = before[end.job].rbegin()->second;
-    // What ended stays for its logs.
+    // An ended pod is kept for its logs.
     ASSERT_TRUE(wait_for("another pod", [&] { return uids(end.job).rbegin()->second != lost; }));
     ASSERT_TRUE(wait_for("the failure", [&] { return status(end.job).contains("lastFailure"); }));
     const Json last = status(end.job);
@@ -167,7 +167,7 @@ TEST_F(PlayedPods, OneThatIsPendingForTooLongIsAFailure) {
   }
 }
 
-// Somebody writes into our status what is not so.
+// Somebody writes false values into our status.
 TEST_F(PlayedPods, CountersThatOthersWroteCostNoPodAndNoProcess) {
   make_job("a", running_script());
   ASSERT_TRUE(wait_for("both ranks", [&] { return starts() == 2; }));

@@ -8,11 +8,11 @@
 
 namespace lockstep::integration {
 
-// Carries the bytes of TCP connections from a loopback port that the system chose to another one,
-// until it is cut: then every connection breaks and new ones are refused.
+// Forwards TCP connections from a loopback port that the system chose to another port. cut() breaks
+// every connection and refuses new ones.
 class Relay {
  public:
-  // To 127.0.0.1:`port`.
+  // Forwards to 127.0.0.1:`port`.
   explicit Relay(int port);
   ~Relay();
   Relay(const Relay&) = delete;

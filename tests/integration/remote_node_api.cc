@@ -12,7 +12,7 @@
 namespace lockstep::integration {
 namespace {
 
-// Short, so that the end of a feed is not waited for.
+// Short, so that ending a feed does not take long.
 constexpr char kWatchSeconds[] = "1";
 constexpr auto kRetry = std::chrono::milliseconds(100);
 
@@ -54,7 +54,7 @@ class RemoteFeed final : public local::Feed {
     }
   }
 
-  // All that is there now, and what is not there any more.
+  // Reports all objects that exist now, and those that no longer exist.
   bool list() {
     const Json all = server_.ask("GET", target_).body;
     if (!all.is_object() || !all.contains("items")) return false;
@@ -68,7 +68,7 @@ class RemoteFeed final : public local::Feed {
     return true;
   }
 
-  // Until the server ends the watch; false: the list is to be read again.
+  // Watches until the server ends the watch. Returns false if the list must be read again.
   bool watch() {
     auto stream =
         server_.open(target_ + "?watch=1&allowWatchBookmarks=true&resourceVersion=" + version_ +
@@ -103,7 +103,7 @@ class RemoteFeed final : public local::Feed {
   const conformance::Server& server_;
   const std::string target_;
   const std::function<void()> on_news_;
-  std::map<std::string, Json> known_;  // by UID; as version_, the thread's own
+  std::map<std::string, Json> known_;  // by UID; like version_, used by the thread only
   std::string version_;
   std::mutex mutex_;
   std::deque<Json> events_;

@@ -5,9 +5,9 @@
 
 namespace lockstep::integration {
 
-// Any API server, over HTTP: the local node plays kubelet, scheduler and node controller there. A
-// feed lists, watches from the list's version, and lists again where the watch breaks; what has
-// vanished meanwhile is told as DELETED.
+// Any API server, over HTTP: the local node acts as its kubelet, scheduler and node controller. A
+// feed lists, watches from the list's version, and lists again if the watch breaks; objects that
+// vanished meanwhile are reported as DELETED.
 class RemoteNodeApi final : public local::NodeApi {
  public:
   // `server` outlives the object and its feeds.

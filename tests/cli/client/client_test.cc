@@ -1,4 +1,4 @@
-// The parts of the tool that speaks to clusters, without one.
+// The parts of the client tool that need no cluster.
 #include <gtest/gtest.h>
 
 #include "cli/client/completion.h"

@@ -1,4 +1,4 @@
-// The pure parts of `lockstep run`: what it reads, says and draws.
+// The pure parts of `lockstep run`: parsing, messages and drawing.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -242,7 +242,7 @@ TEST(LossCurve, DrawsWhatIsThere) {
   size_t circles = 0;
   for (size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1))
     ++circles;
-  EXPECT_EQ(circles, 3u);  // two points and the legend's
+  EXPECT_EQ(circles, 3u);  // two points and one in the legend
   for (const LossCurve& odd :
        {LossCurve{}, LossCurve{.title = "", .train = {{1, 2.0}}, .validation = {}}}) {
     std::string picture = loss_curve_svg(odd);

@@ -12,8 +12,8 @@ bool is_plain(std::string_view name) {
   return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalpha(c); });
 }
 
-// The target without the options that are not selectors; "" where an option's name is written in a
-// way that would have to be decoded.
+// Returns the target with its selectors as the only options; "" if an option's name would have to
+// be decoded.
 std::string selected(const std::string& target) {
   const size_t end = std::min(target.find('?'), target.size());
   std::string text = target.substr(0, end) + "?";

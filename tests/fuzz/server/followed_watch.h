@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-// A client's copy of what a watch is about. CHECKs that each event fits what is known (nothing is
-// added twice, nothing changes after it is gone, versions grow), and in the end that the copy is
-// what the server lists.
+// A client's copy of the objects that a watch covers. CHECKs that each event fits the copy (nothing
+// is added twice, nothing changes after it is gone, versions grow) and that in the end the copy
+// equals the server's list.
 class FollowedWatch {
  public:
-  // `target`: that of the request that opened it.
+  // `target` is that of the request that opened the watch.
   FollowedWatch(local::Api& api, local::Watch watch, const std::string& target);
 
-  // Reads at most so many events.
+  // Reads at most `count_max` events.
   void read(size_t count_max);
-  // Reads the rest, and compares.
+  // Reads the rest, and compares the copy with the list.
   void finish();
 
  private:
@@ -30,8 +30,8 @@ class FollowedWatch {
 
   local::Api& api_;
   local::Watch watch_;
-  std::string list_target_;  // with the watch's selectors; "": not known
-  const int64_t begin_;      // older objects than this are not known
+  std::string list_target_;  // with the watch's selectors; "": unknown
+  const int64_t begin_;      // older objects are unknown
   int64_t newest_ = 0;
   std::map<Key, int64_t> versions_;  // kGone: deleted
 };

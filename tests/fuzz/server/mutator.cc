@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 
-// libFuzzer's own change of some bytes; the new size.
+// libFuzzer's own mutation of bytes; returns the new size.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t size_max);
 
 namespace lockstep {
@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kNumbers[] = {
     0, 1, -1, 2, 30, 65536, 2147483647, 4294967296, INT64_MAX, INT64_MIN, 9999999, 1000000000000};
 constexpr double kFractions[] = {0.5, -0.0, 1e308, 5e-324, 1e18, 1.0};
-// Bodies that are JSON, and no object as it should be.
+// Bodies that are JSON, but not proper objects.
 constexpr const char* kOtherShapes[] = {"[]", "null", "0", "\"\"", "[{}]", "{}", R"({"spec": []})"};
 constexpr size_t kBytesAdded = 32;
 
@@ -137,7 +137,7 @@ RequestText Mutator::new_request() {
 
 std::string Mutator::new_target(const FuzzKind& kind, bool names_object) {
   std::string text = kind.prefix;
-  // Mostly where there is something: object `a` of namespace default.
+  // Mostly an object that exists: `a` of namespace default.
   if (kind.namespaced && !one_in(12))
     text += "/namespaces/" + (one_in(3) ? of(words::namespaces()) : "default");
   text += "/" + std::string(kind.plural);
@@ -323,7 +323,7 @@ using lockstep::RequestText;
 
 namespace {
 
-// As many of the requests as there is room for.
+// Writes as many of the requests as fit.
 size_t write_requests(std::vector<RequestText> requests, uint8_t* out, size_t size_max) {
   std::string text = join_requests(requests);
   for (; text.size() > size_max; text = join_requests(requests)) requests.pop_back();

@@ -10,17 +10,17 @@
 
 namespace lockstep {
 
-// Changes sequences of requests into others that a server takes a long way before it refuses them:
-// a verb, a path, an option, a member of a body at a time, and bytes now and then.
+// Mutates sequences of requests so that a server processes them far before it rejects them: changes
+// a verb, a path, an option or a member of a body at a time, and sometimes bytes.
 class Mutator {
  public:
   static constexpr size_t kRequestsMax = 12;
 
-  // Same seed, same change. `random` outlives the object.
+  // The same seed gives the same change. `random` outlives the object.
   explicit Mutator(Random& random) : random_(random) {}
 
   void change(std::vector<RequestText>& requests);
-  // The beginning of one and the end of the other.
+  // Returns the beginning of `a` followed by the end of `b`.
   std::vector<RequestText> cross(std::vector<RequestText> a, const std::vector<RequestText>& b);
 
  private:
@@ -44,7 +44,7 @@ class Mutator {
   void change_body(RequestText& request);
   void change_bytes(std::string& text);
 
-  // Of a kind, edited or not.
+  // Returns a document of a kind, edited or not.
   Json new_document(const FuzzKind& kind);
   Json new_value(int depth);
   Json new_patch_operation();

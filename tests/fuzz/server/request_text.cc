@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kBetween = "\n###\n";
 
-// What comes before `separator`; `text` is what comes after it.
+// Returns the text before `separator`; `text` becomes the text after it.
 std::string_view take_until(std::string_view& text, std::string_view separator) {
   const size_t end = text.find(separator);
   const std::string_view taken = text.substr(0, end);

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// One request as a person writes it down:
+// One request in text form:
 //   PATCH /api/v1/namespaces/default/pods/a?fieldManager=m
 //   Content-Type: application/merge-patch+json
 //
@@ -17,13 +17,13 @@ struct RequestText {
   std::vector<std::string> headers;  // "Name: value"
   std::string body;
 
-  // Sets the header, or removes it where `value` is empty.
+  // Sets the header, or removes it if `value` is empty.
   void set_header(std::string_view name, std::string_view value);
   std::string header(std::string_view name) const;
 };
 
-// A sequence of them, with a line `###` between two, as editors' .http files have it. Any text is
-// one: what is missing is empty. No more than `count_max` are read.
+// Splits a sequence of requests, separated by lines `###` as in editors' .http files. Any text is
+// valid: missing parts are empty. Reads at most `count_max` requests.
 std::vector<RequestText> split_requests(std::string_view text, size_t count_max);
 std::string join_requests(const std::vector<RequestText>& requests);
 

@@ -1,7 +1,7 @@
-// Requests as a client writes them (request_text.h), over HTTP's parser to the whole API server but
-// its sockets, with the watches that they open. Every answer is JSON, an error is a Status and
-// changes nothing, watches tell what lists show, and in the end every object is readable: alone, in
-// its list and as a row.
+// Requests as a client writes them (request_text.h), through the HTTP parser to the whole API
+// server except its sockets, with the watches that they open. Every reply is JSON. An error is a
+// Status and changes nothing. Watches agree with lists. In the end every object is readable: alone,
+// in its list and as a row.
 #include <list>
 #include <memory>
 #include <optional>
@@ -28,7 +28,7 @@ constexpr char kAsTable[] = "application/json;as=Table;v=v1;g=meta.k8s.io";
 constexpr local::StorageLimits kLimits{
     .objects_max = 40, .bytes_max = 1u << 20, .history_max = 30, .history_bytes_max = 1u << 20};
 
-// A server that every input finds as the first one did: with the kinds of things.a.b and an object
+// A server in the same initial state for every input: with the kinds of things.a.b and an object
 // `a` of each kind.
 struct Server {
   Server() {
@@ -39,7 +39,7 @@ struct Server {
 
   static Server& at_start() {
     static std::unique_ptr<Server> server;
-    // What definitions an input has changed is not undone.
+    // return_to() can't undo changed definitions.
     if (server == nullptr || !server->api.return_to(*server->start))
       server = std::make_unique<Server>();
     server->clock = ManualClock();
@@ -55,7 +55,7 @@ struct Server {
     const std::string space = kind.namespaced ? "/namespaces/default" : "";
     const std::string collection = std::string(kind.prefix) + space + "/" + kind.plural;
     const ApiResponse made = api.handle({"POST", collection, "", dump_json(*object)});
-    CHECK(made.code == 201 || made.code == 409);  // 409: in the other version
+    CHECK(made.code == 201 || made.code == 409);  // 409: exists in the other version
     const Json status = {{"status", (*object)["status"]}};
     (void)api.handle(
         {"PATCH", collection + "/a/status", "application/merge-patch+json", dump_json(status)});
@@ -74,7 +74,7 @@ bool is_documented(const ApiResponse& response) {
   return response.body["message"] == "resourceVersion should not be set on objects to be created";
 }
 
-// nullopt: the parser refuses it.
+// Returns nullopt if the parser rejects the request.
 std::optional<ApiRequest> over_the_wire(const RequestText& request) {
   std::string wire = request.method + " " + request.target + " HTTP/1.1\r\n";
   for (const std::string& line : request.headers) wire += line + "\r\n";
@@ -92,7 +92,7 @@ std::optional<ApiRequest> over_the_wire(const RequestText& request) {
   return local::to_api_request(parser);
 }
 
-// The collection that a target is about; nullptr where it is none of the vocabulary's.
+// Returns the kind in the vocabulary that a target is about, or nullptr.
 const FuzzKind* kind_of(std::string_view target) {
   for (const FuzzKind& kind : fuzz_kinds()) {
     if (!target.starts_with(kind.prefix)) continue;
@@ -111,7 +111,7 @@ class Run {
   void serve(RequestText request) {
     fill_in(request.target);
     fill_in(request.body);
-    // Made anew for every set of types, at great cost; the target `schema` is about these.
+    // Generated again for every set of types, at great cost; the target `schema` covers these.
     if (request.target.starts_with("/openapi")) return;
     const std::optional<ApiRequest> read = over_the_wire(request);
     if (!read) return;
@@ -134,7 +134,8 @@ class Run {
   }
 
  private:
-  // {{name}}, {{uid}}, {{version}} of the object that was answered last, {{continue}} of the list.
+  // Replaces {{name}}, {{uid}}, {{version}} with those of the last object in a reply, {{continue}}
+  // with that of the last list.
   void fill_in(std::string& text) const {
     for (const auto& [name, value] : known_) {
       for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + value.size()))

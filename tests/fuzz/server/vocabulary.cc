@@ -63,7 +63,7 @@ constexpr FuzzKind kKinds[] = {
     {"/apis/coordination.k8s.io/v1", "leases", "Lease", true,
      R"({"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15}})"}};
 
-// The words between blanks.
+// Splits a text at spaces.
 std::vector<std::string> split(const char* text) {
   std::istringstream words(text);
   return {std::istream_iterator<std::string>(words), {}};
