@@ -38,7 +38,7 @@ bool set_seconds(KernelOptions& options, std::string_view value) {
          options.seconds >= 0;
 }
 
-// The next number, up to an 'x' or the end.
+// Reads the next number, up to an 'x' or the end.
 bool take_number(std::string_view& text, int64_t& value) {
   const size_t end = std::min(text.find('x'), text.size());
   const bool is_number = read_number(text.substr(0, end), value) && value > 0;
@@ -46,7 +46,7 @@ bool take_number(std::string_view& text, int64_t& value) {
   return is_number;
 }
 
-// "64x1024x12x64" or, with heads of keys and values, "8x1024x32x128x8".
+// Reads "64x1024x12x64" or, with a number of key/value heads, "8x1024x32x128x8".
 bool read_shape(std::string_view text, AttentionShape& s) {
   for (int64_t* size : {&s.batch, &s.sequence, &s.heads, &s.head_dim}) {
     if (!take_number(text, *size)) return false;

@@ -9,7 +9,7 @@
 
 namespace lockstep::bench {
 
-// What bench_kernels measures; bench_kernels.cc says what its flags mean.
+// Options of bench_kernels; bench_kernels.cc documents its flags.
 struct KernelOptions {
   bool tiny = false;
   DeviceType device = DeviceType::kCpu;
@@ -17,12 +17,12 @@ struct KernelOptions {
   int threads = 1;
   double seconds = 0.3;
   std::string filter;
-  std::vector<AttentionShape> attention;  // instead of the models' rows
-  AttentionBy by = AttentionBy::kOwn;     // whose kernels those rows call
-  std::string json;                       // file; empty: none
+  std::vector<AttentionShape> attention;  // measured instead of the models' rows
+  AttentionBy by = AttentionBy::kOwn;     // the kernels that attention rows call
+  std::string json;                       // output file; empty: none
 };
 
-// kInvalid, naming the flag, for what can't be.
+// kInvalid, naming the flag, for an unknown flag or a bad value.
 Result<KernelOptions> parse_kernel_options(int argc, char** argv);
 
 }  // namespace lockstep::bench

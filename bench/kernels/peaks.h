@@ -7,17 +7,17 @@
 namespace lockstep::bench {
 
 struct PeakSizes {
-  int64_t copied_bytes = int64_t{1} << 30;  // far more than any cache has
+  int64_t copied_bytes = int64_t{1} << 30;  // far larger than any cache
   MatmulShape product{8192, 8192, 8192};
 };
 
-// What this device itself gives, in this run: memory by the faster of a copy and of our own
-// operation that reads and writes as much (on the CPU all threads do the latter), at the faster end
-// of the middle half; products by our matmul on random numbers, the best round. bf16 is left 0 on a
-// CPU that hasn't got it.
+// Measures what this device achieves:
+// - Memory: the faster of a copy and our own op that reads and writes as much (on the CPU it uses
+//   all threads), at the lower quartile of the times.
+// - Products: the best round of our matmul on random numbers. bf16 stays 0 on a CPU without bf16.
 Result<Peaks> measure_peaks(Place& place, const PeakSizes& sizes, const SampleOptions& options);
 
-// Of the maker's datasheet; 0 each where the table of common/layout doesn't have the device.
+// Returns the manufacturer's figures; 0 where the table in common/layout does not have the device.
 Peaks datasheet_peaks(const std::string& device_name);
 
 }  // namespace lockstep::bench

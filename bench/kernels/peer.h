@@ -8,8 +8,8 @@
 
 namespace lockstep::bench {
 
-// oneDNN's own ways of making y = x * weight^T, called directly with its own choice of layouts:
-// what it can do at best for a shape. Twins: peer_dnnl.cc, peer_none.cc (an empty list).
+// oneDNN's own ways of computing y = x * weight^T, called directly with layouts of its choice: the
+// best it can do for a shape. Two implementations: peer_dnnl.cc, and peer_none.cc (an empty list).
 struct Peer {
   std::string name;
   std::function<void()> run;  // owns its memory

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kPieceElements = int64_t{1} << 20;
 
-// Of a bf16 the upper half of the float.
+// A bf16 is the upper half of the float.
 std::vector<uint8_t> random_piece(int64_t count, DType dtype, Range range) {
   Random random(1);
   const size_t each = dtype_bytes(dtype);
@@ -72,7 +72,7 @@ void* Memory::allocate(size_t bytes) {
   return buffers_.back().data();
 }
 
-// Until it is done: the host's values may be gone after.
+// Blocks until the copy is done, because the caller may free the host's values afterwards.
 void* Memory::copied(const void* from, size_t bytes) {
   void* to = allocate(bytes);
   if (to == nullptr) return nullptr;
@@ -81,7 +81,8 @@ void* Memory::copied(const void* from, size_t bytes) {
   return to;
 }
 
-// The piece once from the host; then all that is there, again and again, on the device.
+// Copies the piece from the host once, then repeats the filled part on the device until `to` is
+// full.
 Status Memory::fill(void* to, size_t bytes, const std::vector<uint8_t>& piece) {
   size_t filled = std::min(piece.size(), bytes);
   TRY(copy_bytes(place_.stream, {.to = to, .from = piece.data(), .bytes = filled}));

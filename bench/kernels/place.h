@@ -12,7 +12,7 @@
 
 namespace lockstep::bench {
 
-// What is timed on.
+// The device that is measured: its ops and a stream.
 struct Place {
   const OpTable& ops;
   Stream stream;
@@ -20,13 +20,13 @@ struct Place {
   Device device() const { return stream.device(); }
   bool on_cpu() const { return device().type == DeviceType::kCpu; }
 };
-// kUnavailable or kNotFound, with the words of the device, where it can't be used.
+// kUnavailable or kNotFound, with the device's message, if it cannot be used.
 Result<Place> place_of(DeviceType type);
 
-// A call of one operation.
+// A call of one op, ready to be timed.
 struct Call {
   Work work;
-  size_t op = 0;  // which of OpTable's, counted from 0
+  size_t op = 0;  // index of the op in OpTable
   std::function<void()> run;
 };
 
@@ -35,13 +35,13 @@ struct Range {
   float high = 1.0f;
 };
 
-// The tensors of one call, on the device, and what else its arguments point to: all of it lives as
-// long as this. The first failure is kept, and what is asked for after it is null.
+// The tensors of one call, on the device, and other data its arguments point to. All of it lives as
+// long as the object. The first failure is kept; later requests return null.
 class Memory {
  public:
   explicit Memory(Place& place) : place_(place) {}
 
-  // Random, uniform in the range; a piece of a million elements again and again.
+  // Uniform random numbers in the range; repeats a piece of a million elements.
   View numbers(int64_t count, DType dtype, Range range = {});
   float* floats(int64_t count, Range range = {});
   double* doubles(const std::vector<double>& values);
@@ -56,7 +56,7 @@ class Memory {
   const Status& status() const { return status_; }
   void note(const Status& status);
 
-  // The arguments are kept; call it when they are complete.
+  // Copies the arguments, so they must be complete.
   template <class Args>
   Call call(void (*OpTable::*op)(Stream&, const Args&), const Args& args) {
     const auto offset = reinterpret_cast<const char*>(&(place_.ops.*op)) -

@@ -2,20 +2,20 @@
 
 #include "bench/kernels/work.h"
 
-// The least time that an operation can take on a device. Source: Williams, Waterman and Patterson,
-// "Roofline", CACM 2009. Pure.
+// The minimum time of an op on a device. Source: Williams, Waterman and Patterson, "Roofline", CACM
+// 2009. Pure.
 namespace lockstep::bench {
 
-// What a device gives at best, per second; 0: not known, which bounds nothing.
+// A device's peak rates per second; 0: unknown, not a limit.
 struct Peaks {
-  double bytes = 0.0;       // of memory, read and written
-  double f32_flops = 0.0;   // of products in fp32; also of all other arithmetic
-  double bf16_flops = 0.0;  // of products in bf16
+  double bytes = 0.0;       // memory, read and written
+  double f32_flops = 0.0;   // products in fp32, and all other arithmetic
+  double bf16_flops = 0.0;  // products in bf16
 };
 
 struct Bound {
   double seconds = 0.0;
-  const char* by = "";  // which of the three: "memory", "products", "arithmetic"
+  const char* by = "";  // the limiting rate: "memory", "products" or "arithmetic"
 };
 
 Bound bound_of(const Work& work, const Peaks& peaks);

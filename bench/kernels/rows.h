@@ -9,17 +9,17 @@
 
 namespace lockstep::bench {
 
-// A line of the roofline: one call of one operation.
+// A row of the roofline: one call of one op.
 struct Row {
-  std::string op;     // as OpTable calls it
+  std::string op;     // the name in OpTable
   std::string sizes;  // "R=65536 C=768 residual"
   std::function<Call(Memory&)> prepare;
-  // A matrix product that libraries also have by themselves.
+  // Set for a matrix product that libraries offer as well.
   std::optional<MatmulShape> product = {};
   Precision precision = Precision::kF32;
 };
 
-// The sizes of a model whose layers and ends are timed, and what its tensors are.
+// The sizes and dtypes of a model whose ops are timed.
 struct Model {
   int64_t batch = 0;
   int64_t sequence = 0;
@@ -27,18 +27,18 @@ struct Model {
   int64_t heads = 0;
   int64_t layers = 0;
   int64_t vocabulary = 0;
-  int64_t columns = 0;        // of the logits: the vocabulary, filled up
-  int64_t head_rows = 0;      // of a chunk of the head
-  DType dtype = DType::kF32;  // of activations; parameters' gradients are always fp32
-  // Of products. On the CPU, whose activations are fp32, weights are bf16 copies in kBf16.
+  int64_t columns = 0;        // of the logits: the vocabulary, padded
+  int64_t head_rows = 0;      // rows in a chunk of the head
+  DType dtype = DType::kF32;  // of activations; parameter gradients are always fp32
+  // Precision of products. On the CPU activations are fp32, and with kBf16 weights are bf16 copies.
   Precision precision = Precision::kF32;
 };
 
-// At least one row of every operation, with the sizes that the model has for it.
+// Returns at least one row for every op, with the model's sizes.
 std::vector<Row> rows_of(const Model& model);
-// Those of the matrix products alone.
+// Returns only the rows of matrix products.
 std::vector<Row> matmul_rows(const Model& model);
-// Forward and backward.
+// Returns a forward and a backward row.
 std::vector<Row> attention_rows(const AttentionShape& shape, DType dtype,
                                 AttentionBy by = AttentionBy::kOwn);
 

@@ -1,4 +1,4 @@
-// What the blocks of a model do beside matrix products.
+// Rows for the ops of a model's blocks, other than matrix products.
 #include "bench/kernels/rows_parts.h"
 #include "kernels/ops/dnn/dnn.h"
 
@@ -160,7 +160,7 @@ AttentionForward attention(Memory& memory, const Attention& a) {
           .by = a.by};
 }
 
-// With the sums that forward leaves.
+// Runs forward first, because backward reads its log-sum-exp.
 Call attention_backward(Memory& memory, const Attention& a) {
   const AttentionForward forward = attention(memory, a);
   const int64_t rows = a.shape.batch * a.shape.sequence;

@@ -1,4 +1,4 @@
-// What comes before and after the blocks of a model.
+// Rows for the ops before and after a model's blocks.
 #include "bench/kernels/rows_parts.h"
 #include "common/base/random.h"
 
@@ -6,7 +6,7 @@ namespace lockstep::bench {
 
 namespace {
 
-// A share of them is one and the same: spaces, where tokens are bytes.
+// A distribution of tokens. share_of_one of them are token 0, like spaces where tokens are bytes.
 struct TokenDraw {
   int64_t vocabulary = 0;
   double share_of_one = 0.0;
@@ -79,7 +79,7 @@ struct Logits {
   ClassifierShape shape;
 };
 
-// Maxima are above all logits, so that exponentials of exponentials stay finite.
+// The maxima exceed all logits, so that exponentials of exponentials stay finite.
 Logits logits(Memory& memory, const Model& m) {
   const int64_t rows = m.head_rows;
   constexpr Range kSums{100.0f, 1000.0f}, kMaxima{2.0f, 3.0f};
@@ -139,7 +139,7 @@ void add_classifiers(const Model& m, std::vector<Row>& list) {
   }
 }
 
-// One token after the other is drawn when a model writes.
+// One row, because a model generates one token at a time.
 constexpr int64_t kTopK = 50;
 Call sample(Memory& memory, const Model& m) {
   constexpr Range kUniform{0.0f, 1.0f};

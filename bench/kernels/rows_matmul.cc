@@ -11,8 +11,8 @@ std::string text(const char* name, int64_t value) {
 struct Product {
   MatmulShape shape;
   bool bias = true;
-  bool gelu = false;   // y is its GELU
-  bool after = false;  // x is the GELU of another's y
+  bool gelu = false;   // y is followed by GELU
+  bool after = false;  // x is the GELU of another product's y
 };
 
 std::string sizes_of(const Product& p, Precision precision) {
@@ -65,8 +65,8 @@ Call backward(Memory& memory, const Product& p, const Model& model) {
 
 }  // namespace
 
-// As the layers have them: q, k and v at once; out of attention; into the hidden layer, with GELU;
-// out of it, whose gradient goes through GELU; the head.
+// The products of a model: q, k and v together; the output of attention; the input of the hidden
+// layer, with GELU; its output, whose gradient goes through GELU; the head.
 std::vector<Row> matmul_rows(const Model& m) {
   const int64_t rows = m.batch * m.sequence, c = m.width;
   std::vector<Row> list;

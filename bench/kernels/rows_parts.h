@@ -2,7 +2,7 @@
 
 #include "bench/kernels/rows.h"
 
-// Of what rows_of() is put together.
+// The parts of rows_of().
 namespace lockstep::bench {
 
 void add_block_rows(const Model& model, std::vector<Row>& list);

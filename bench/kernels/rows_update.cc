@@ -1,4 +1,4 @@
-// The optimizer's operations, and those that have elements alone.
+// Rows for the optimizer's ops and the elementwise ops.
 #include <numeric>
 
 #include "bench/kernels/rows_parts.h"
@@ -7,7 +7,8 @@ namespace lockstep::bench {
 
 namespace {
 
-// A GPT-2's: of each layer its matrices and vectors, then both embeddings and the last norm.
+// Returns the parameters of a GPT-2: each layer's matrices and vectors, then both embeddings and
+// the last norm.
 std::vector<int64_t> parameter_counts(const Model& m) {
   const int64_t c = m.width;
   std::vector<int64_t> counts;
@@ -26,7 +27,7 @@ std::string sizes_of(const std::vector<int64_t>& counts) {
          std::to_string(counts.size()) + " tensors";
 }
 
-// Copies of the large ones, as products take them.
+// Matrices have a bf16 copy if products read bf16.
 Call adamw(Memory& memory, const Model& m) {
   const bool copies = m.precision == Precision::kBf16 || m.dtype == DType::kBf16;
   std::vector<AdamWTensor>& tensors = memory.updated.emplace_back();

@@ -8,20 +8,20 @@
 
 namespace lockstep::bench {
 
-// Seconds of a call: the median, and the middle half as spread.
+// Quartiles of the seconds of a call.
 struct Spread {
   double low = 0.0;
   double median = 0.0;
   double high = 0.0;
 };
-// Of at least one.
+// Expects at least one value.
 Spread spread_of(std::vector<double> seconds);
 
 double now_seconds();
 
-// Seconds of so many calls, one behind the other: on the CPU of the clock; on a GPU of events
-// before the first and after the last, so that they are the device's own, without what the host
-// takes to begin and to wait.
+// Measures the time in seconds of several calls in a row. On the CPU it uses the clock. On a GPU it
+// uses events before the first and after the last call, which excludes the host's time for
+// launching and waiting.
 class Stopwatch {
  public:
   static Result<Stopwatch> create(Place& place);
@@ -35,12 +35,12 @@ class Stopwatch {
 };
 
 struct SampleOptions {
-  double seconds = 0.3;  // that the samples of each call take together; 0: one sample of one call
+  double seconds = 0.3;  // total time of each call's samples; 0: one sample of one call
   int samples_min = 3;
 };
 
-// Of each of the calls, in turn again and again; before that all once. A sample on a GPU is so many
-// calls as take two milliseconds, at most 1000.
+// Samples the calls in turn, after running each of them once. On a GPU a sample has as many calls
+// as fit into two milliseconds, at most 1000.
 Result<std::vector<Spread>> sample(Place& place, const std::vector<std::function<void()>>& calls,
                                    const SampleOptions& options);
 

@@ -6,17 +6,17 @@ namespace lockstep::bench {
 
 namespace {
 
-// Of an element, as the formulas of the headers have them.
+// Operations per element, counted from the formulas in the headers.
 constexpr double kGeluFlops = 9;           // x^3 and its factor, +, factor, tanh, 1 +, two factors
-constexpr double kGeluBackwardFlops = 17;  // tanh anew, 1 - t^2, the cubic's slope, times dy
-constexpr double kLayerNormFlops = 8;      // mean 1, variance 3, normalise 2, weight, bias
+constexpr double kGeluBackwardFlops = 17;  // tanh again, 1 - t^2, the cubic's slope, times dy
+constexpr double kLayerNormFlops = 8;      // mean 1, variance 3, normalize 2, weight, bias
 constexpr double kLayerNormBackwardFlops = 13;
 constexpr double kRmsNormFlops = 4;
 constexpr double kRmsNormBackwardFlops = 9;
 constexpr double kSwigluFlops = 5;
 constexpr double kSwigluBackwardFlops = 11;
-constexpr double kRotaryFlops = 3;   // of a pair 6
-constexpr double kSoftmaxFlops = 5;  // of a pair: scale, maximum, -, exp, sum
+constexpr double kRotaryFlops = 3;   // 6 per pair
+constexpr double kSoftmaxFlops = 5;  // per pair: scale, maximum, -, exp, sum
 constexpr double kSoftmaxBackwardFlops = 6;
 constexpr double kAdamWFlops = 17;
 
@@ -41,7 +41,7 @@ double pairs_of(const AttentionShape& s) {
   return of(s.batch * s.heads) * of(s.sequence) * of(s.sequence + 1) / 2.0;
 }
 
-// Of logits [rows, columns].
+// For logits [rows, columns].
 double elements(const ClassifierShape& shape) {
   return of(shape.rows) * of(shape.columns);
 }

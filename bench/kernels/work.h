@@ -3,34 +3,33 @@
 #include "kernels/device/dtype.h"
 #include "kernels/ops/op_table.h"
 
-// What an operation has to do: pure functions of the sizes and dtypes of its arguments, whose
-// tensors are not read; those that are null don't count. Every operation of OpTable has one.
+// The work of each op of OpTable. Pure functions of the sizes and dtypes of the arguments. They do
+// not read the tensors, and null tensors do not count.
 namespace lockstep::bench {
 
 struct Work {
-  // Of memory: each input read once and each output written once, what is added to both; no
-  // workspace.
+  // Memory traffic: each input is read once, each output written once; a tensor that is added to
+  // counts twice. Excludes workspaces.
   double bytes = 0.0;
-  // Of matrix products, whose factors are multiplied in `factors`; a multiplication with its
-  // addition is two.
+  // Flops of matrix products with factors of dtype `factors`; a multiply-add counts as two.
   double product_flops = 0.0;
   DType factors = DType::kF32;
-  // All other arithmetic, which is fp32: each addition, multiplication, division, comparison, root,
-  // exponential or tanh of the operation's formula is one, over all elements; statistics of rows
-  // are left out.
+  // All other arithmetic, in fp32. Each addition, multiplication, division, comparison, root,
+  // exponential or tanh in the op's formula counts as one per element; row statistics do not count.
   double other_flops = 0.0;
 
   bool operator==(const Work&) const = default;
 };
 
-// Rows of a table of embeddings count once, of as many tokens as there can be different ones.
+// Counts rows of an embedding table once, for the largest possible number of distinct tokens.
 Work work_of(const EmbeddingForward& args);
 Work work_of(const EmbeddingBackward& args);
 Work work_of(const LayerNormForward& args);
 Work work_of(const LayerNormBackward& args);
 Work work_of(const RmsNormForward& args);
 Work work_of(const RmsNormBackward& args);
-// Products of 2 M N K each: y; dx and dweight. Factors are bf16 by their dtype or the precision.
+// Counts products of 2 M N K each: y forward; dx and dweight backward. Factors are bf16 if their
+// dtype or the precision is.
 Work work_of(const MatmulForward& args);
 Work work_of(const MatmulBackward& args);
 Work work_of(const GeluForward& args);
@@ -38,9 +37,9 @@ Work work_of(const GeluBackward& args);
 Work work_of(const SwigluForward& args);
 Work work_of(const SwigluBackward& args);
 Work work_of(const Rotary& args);
-// Of the T(T+1)/2 pairs of a query and a key that it may see, for each head: forward 2 products of
-// 2 HD (scores, out), backward 5 (scores again, dp, dv, dq, dk).
-// Source: Dao, "FlashAttention-2", 2023, section 4.1, but for the diagonal, which is all counted.
+// Counts the T(T+1)/2 pairs of a query and a key it may see, for each head: 2 products of 2 HD
+// forward (scores, out), 5 backward (scores again, dp, dv, dq, dk).
+// Source: Dao, "FlashAttention-2", 2023, section 4.1, except that we count the whole diagonal.
 Work work_of(const AttentionForward& args);
 Work work_of(const AttentionBackward& args);
 Work work_of(const Classifier& args);
@@ -55,7 +54,7 @@ Work work_of(const Fill& args);
 Work work_of(const Cast& args);
 Work work_of(const Scale& args);
 Work work_of(const Add& args);
-// The softmax over all tokens; what finding the largest k costs is not counted.
+// Counts the softmax over all tokens, but not the search for the largest k.
 Work work_of(const Sample& args);
 
 }  // namespace lockstep::bench

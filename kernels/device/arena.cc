@@ -22,7 +22,7 @@ std::string line(const std::string& name, uint64_t bytes) {
   return text + number.data();
 }
 
-// "parameters 1.00 GiB, gradients 1.00 GiB"
+// Returns for example "parameters 1.00 GiB, gradients 1.00 GiB".
 std::string uses_text(const ArenaPlan& plan) {
   std::string text;
   for (int i = 0; i < kArenaUses; ++i) {
@@ -90,7 +90,8 @@ std::string arena_text(const ArenaPlan& plan) {
   return plan.reserve == 0 ? text : text + line("kept free", plan.reserve) + "\n";
 }
 
-// Whoever takes the reserve finds no words for its lack.
+// Fails before the arena takes memory that libraries need later: their own out-of-memory errors
+// would not name the cause.
 Status expect_room(Device device, const ArenaPlan& plan) {
   if (plan.reserve == 0) return {};
   TRY_ASSIGN(const DeviceMemory memory, memory_of(device));

@@ -9,15 +9,15 @@
 
 namespace lockstep {
 
-// What memory is for; the order is that of the arena.
+// The purpose of a piece of memory. The arena lays the uses out in this order.
 enum class ArenaUse : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace };
 constexpr int kArenaUses = 5;
-// "parameters"
+// Returns for example "parameters".
 const char* name_of(ArenaUse use);
 
 struct ArenaWish {
   ArenaUse use = ArenaUse::kWorkspace;
-  std::string name;  // to whom: "block 3 attention"
+  std::string name;  // the owner: "block 3 attention"
   uint64_t bytes = 0;
 };
 
@@ -25,50 +25,49 @@ struct ArenaPart {
   ArenaUse use = ArenaUse::kWorkspace;
   std::string name;
   uint64_t bytes = 0;
-  uint64_t offset = 0;  // a multiple of kArenaAlign; meaningless where there are no bytes
+  uint64_t offset = 0;  // a multiple of kArenaAlign; unspecified if bytes is 0
 };
 
-// Who gets which bytes of one allocation: parts of one use lie together, in the order of the
-// wishes.
+// The layout of one allocation. Parts with the same use are contiguous, in the order of the wishes.
 struct ArenaPlan {
-  std::vector<ArenaPart> parts;  // as the wishes were given
-  uint64_t bytes = 0;            // of the whole, with what alignment takes
-  // Of the device, that stay free beside it: what libraries take by themselves, later.
+  std::vector<ArenaPart> parts;  // in the order of the wishes
+  uint64_t bytes = 0;            // of the whole allocation, with alignment padding
+  // Bytes that must stay free on the device, for libraries that allocate later.
   uint64_t reserve = 0;
 };
 
-constexpr uint64_t kArenaAlign = 256;  // what CUDA's own allocations have
+constexpr uint64_t kArenaAlign = 256;  // as cudaMalloc aligns its allocations
 constexpr uint64_t kArenaBytesMax = uint64_t{1} << 50;
 
-// Pure. kInvalid for wishes of more than kArenaBytesMax together.
+// Pure. kInvalid if the wishes exceed kArenaBytesMax in total.
 Result<ArenaPlan> plan_arena(const std::vector<ArenaWish>& wishes);
 
-// Of all parts of that use, without what alignment takes.
+// Returns the sum of all parts with that use, without alignment padding.
 uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use);
 
-// For people, exact: a line for each use and each part with its bytes, then what alignment takes
-// and the whole.
-//   parameters                   1000 bytes
-//     wte                          600 bytes at 0
-//     wpe                          400 bytes at 768
-//   alignment                      168 bytes
-//   together                      1168 bytes (1.14 KiB)
-//   kept free                     4096 bytes (where there is a reserve)
+// Returns a report for people: exact bytes for each use and part, then the alignment padding and
+// the total.
+// parameters                   1000 bytes
+// wte                          600 bytes at 0
+// wpe                          400 bytes at 768
+// alignment                      168 bytes
+// together                      1168 bytes (1.14 KiB)
+// kept free                     4096 bytes (only if there is a reserve)
 std::string arena_text(const ArenaPlan& plan);
 
-// Whether a plan and its reserve are there now, of a plan that has one; kUnavailable as
-// out_of_memory() says it where they are not.
+// Checks that the device now has enough free memory for the plan and its reserve. kUnavailable,
+// with the text of out_of_memory(), if it does not. Always succeeds for a plan without a reserve.
 Status expect_room(Device device, const ArenaPlan& plan);
 
-// The memory of a plan, in one allocation, zeroed. Move-only, owner.
+// The memory of a plan: one zeroed allocation. Move-only, owner.
 class Arena {
  public:
-  // kUnavailable where the memory is not there, the reserve's included: says what was asked for and
-  // by whom (the uses and their bytes), and what would fit.
+  // kUnavailable if the plan and its reserve do not fit. The error names the requested size, the
+  // uses with their bytes, and what would fit.
   static Result<Arena> allocate(Device device, ArenaPlan plan);
 
   const ArenaPlan& plan() const { return plan_; }
-  // The memory of plan().parts[part]; null where it has no bytes.
+  // Returns the memory of plan().parts[part]; null if the part has 0 bytes.
   void* at(size_t part) const;
   Workspace workspace(size_t part) const { return {at(part), plan_.parts[part].bytes}; }
 

@@ -6,9 +6,9 @@
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-// The part of the CUDA runtime that device.cc needs. cuda/ has it; no_cuda/ has the same symbols,
-// which count no device and return kUnavailable. Streams are cudaStream_t, events cudaEvent_t;
-// `index` is their device. Errors name call, file, line and device.
+// The part of the CUDA runtime that device.cc needs. cuda/ implements it. no_cuda/ defines the same
+// symbols, but counts 0 devices and returns kUnavailable. Stream handles are cudaStream_t, event
+// handles are cudaEvent_t, and `index` is their device. Errors name call, file, line and device.
 namespace lockstep::cuda_api {
 
 int device_count();
@@ -20,7 +20,7 @@ Result<void*> create_stream(int index);
 void destroy_stream(void* stream);
 Status synchronize(int index, void* stream);
 
-// One that is timed costs the device a little more where it is recorded.
+// Recording a timed event costs the device a little more.
 Result<void*> create_event(int index, bool is_timed);
 void destroy_event(void* event);
 Status record(int index, void* event, void* stream);
@@ -31,10 +31,11 @@ struct EventPair {
   void* from = nullptr;
   void* to = nullptr;
 };
-// Seconds of the device between two timed events, recorded and passed; else an error.
+// Returns the device time between two timed events, in seconds. Both must be recorded and passed;
+// otherwise an error.
 Result<double> elapsed(int index, const EventPair& events);
 
-// Zeroed device memory.
+// Returns zeroed device memory.
 Result<void*> allocate(int index, size_t bytes, std::string_view by);
 void release(int index, void* data);
 Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by);

@@ -36,7 +36,7 @@ DeviceMemory machine_memory() {
 
 Result<void*> allocate_host(size_t bytes, std::string_view by) {
   void* data = nullptr;
-  // Exactly so many bytes, so that the address sanitizer sees what is behind them.
+  // Exactly this size, so that the address sanitizer detects accesses past the end.
   if (posix_memalign(&data, kAlignment, bytes) != 0) {
     const DeviceMemory memory = machine_memory();
     return out_of_memory({.device = {},

@@ -24,33 +24,34 @@ struct Device {
 
 struct DeviceInfo {
   std::string name;                // "AMD EPYC ...", "NVIDIA H200"
-  uint64_t memory_bytes = 0;       // of the device; for the CPU that of the machine
-  int units = 0;                   // multiprocessors; for the CPU hardware threads
+  uint64_t memory_bytes = 0;       // of the device; for the CPU, of the machine
+  int units = 0;                   // multiprocessors; for the CPU, hardware threads
   std::string bus;                 // "0000:41:00.0"; empty for the CPU
-  std::array<uint8_t, 16> uuid{};  // of the GPU, or of the part of it that is given as one
+  std::array<uint8_t, 16> uuid{};  // of the GPU or of its MIG instance
 };
 
-// Devices of that type that this process can use. Without CUDA there are none.
+// Returns the number of devices of that type this process can use; 0 CUDA devices in a build
+// without CUDA.
 int device_count(DeviceType type);
-// kUnavailable without CUDA, kNotFound for an index that is not there.
+// kUnavailable without CUDA, kNotFound for an index that does not exist.
 Result<DeviceInfo> describe(Device device);
 
 struct DeviceMemory {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
 };
-// As far as the system says it. kUnavailable without CUDA.
+// Returns what the system reports; zeros if it reports nothing for the CPU. kUnavailable without
+// CUDA.
 Result<DeviceMemory> memory_of(Device device);
 
 struct PeerAccess {
-  bool can_access = false;      // one can read and write the other's memory
-  bool native_atomics = false;  // and over its link atomically, as NVLink can and PCIe can't
+  bool can_access = false;      // each can read and write the other's memory
+  bool native_atomics = false;  // atomics work over the link: yes for NVLink, no for PCIe
 };
-// Of two CUDA devices. kUnavailable without CUDA.
+// Describes a pair of CUDA devices. kUnavailable without CUDA.
 Result<PeerAccess> peer_access(int from, int to);
 
-// What a device gave, of whatever kind, and how it is given back when its owner goes. Who was moved
-// from has none, of the same device.
+// The deleter of any handle a device gave out. A moved-from handle is empty but keeps its device.
 struct DeviceRelease {
   Device device;
   void (*release)(Device device, void* handle) = nullptr;
@@ -58,30 +59,30 @@ struct DeviceRelease {
 };
 using DeviceHandle = std::unique_ptr<void, DeviceRelease>;
 
-// An order of operations on one device. Operations are issued by one thread at a time; on the CPU
-// they are done when the call returns, on CUDA they run later and in order. What fails in an
-// operation is reported by synchronize(). Move-only, owns its handle.
+// A queue of operations on one device. One thread at a time issues operations. On the CPU they are
+// complete when the call returns; on CUDA they run later, in order. synchronize() reports errors of
+// the operations. Move-only, owns its handle.
 //
-// Who waits for a CUDA device sleeps; CUDA's default would keep a CPU busy asking. A step is waited
-// for once, for tens of milliseconds or more, while loading data, collectives by way of host memory
-// and NCCL's threads need the CPUs, of which a pod may have few and is throttled for those it
-// burns; to wake costs some tens of microseconds. Source: cudaDeviceScheduleBlockingSync, CUDA
-// Runtime API, "Device Management".
+// Waiting for a CUDA device blocks the thread; by default CUDA would spin. A step waits once, for
+// tens of milliseconds or more. Meanwhile data loading, collectives through host memory and NCCL's
+// threads need the CPUs; a pod may have few and is throttled for time it burns. Waking costs tens
+// of microseconds. Source: cudaDeviceScheduleBlockingSync, CUDA Runtime API, "Device Management".
 class Stream {
  public:
-  // The CPU's stream, which cannot fail.
+  // The CPU's stream; cannot fail.
   Stream() = default;
-  // kUnavailable where the device is not.
+  // kUnavailable if the device is not available.
   static Result<Stream> create(Device device);
 
   Device device() const { return handle_.get_deleter().device; }
-  // cudaStream_t on CUDA, null on the CPU.
+  // Returns a cudaStream_t on CUDA, null on the CPU.
   void* handle() const { return handle_.get(); }
-  // Waits until all that was issued is done, and tells what failed in it.
+  // Blocks until all issued operations are complete, and returns the first failure.
   Status synchronize();
-  // For operations, which return nothing: the next synchronize() returns the first of these.
+  // For operations that return nothing: the next synchronize() returns the first error passed here.
   void fail(Error error);
-  // Of these and `error`, which a call on the stream gave: the first; synchronize() has none then.
+  // Returns the first of the recorded failures and `error`, which a call on the stream returned,
+  // and clears the recorded failure.
   Error first_failure(Error error);
 
  private:
@@ -89,29 +90,29 @@ class Stream {
   std::optional<Error> failure_;
 };
 
-// A point in the order of a stream of this device. Streams are given by their handle, so that those
-// of other owners serve too; on the CPU, where all is done when a call returns, every event has
-// passed. Move-only, owns its handle. Thread-safe but for record().
+// A point in the order of a stream of this device. Streams are passed by handle, so that streams
+// owned by others work too. On the CPU, where operations complete immediately, every event has
+// passed. Move-only, owns its handle. Thread-safe except record().
 class Event {
  public:
-  // The CPU's event, which cannot fail.
+  // The CPU's event; cannot fail.
   Event() = default;
-  // kUnavailable where the device is not.
+  // kUnavailable if the device is not available.
   static Result<Event> create(Device device);
-  // One that keeps the time at which it passes.
+  // Creates an event that records the time at which it passes.
   static Result<Event> create_timed(Device device);
 
   Device device() const { return handle_.get_deleter().device; }
-  // It passes when all that was issued on the stream until now is done.
+  // Makes the event pass when all work issued on the stream so far is complete.
   Status record(void* stream);
-  // What is issued on that stream from now on runs after it has passed.
+  // Makes all work issued on that stream from now on wait for this event.
   Status delay(void* stream) const;
-  // Whether it has passed; true before the first record().
+  // Returns whether the event has passed; true before the first record().
   Result<bool> passed() const;
-  // Waits until it has.
+  // Blocks until the event has passed.
   Status synchronize() const;
-  // Seconds of the device from this event to a later one. kUnavailable unless both are timed, of
-  // this CUDA device, recorded and passed; the CPU's keep no time.
+  // Returns device time from this event to a later one, in seconds. kUnavailable unless both events
+  // are timed events of the same CUDA device, recorded and passed. CPU events keep no time.
   Result<double> seconds_until(const Event& later) const;
 
  private:
@@ -120,13 +121,13 @@ class Event {
   DeviceHandle handle_;
 };
 
-// Uninterpreted memory of a device, zeroed, aligned to 64 bytes (256 on CUDA). Move-only, owner.
-// Whoever frees it must have synchronised the streams that use it.
+// Uninterpreted zeroed device memory, aligned to 64 bytes (256 on CUDA). Move-only, owner.
+// Synchronize the streams that use a buffer before freeing it.
 class Buffer {
  public:
   Buffer() = default;
-  // kUnavailable where the device is not or its memory is used up: the error says how much was
-  // asked for, for what (`by`), and what would fit. 0 bytes give an empty buffer.
+  // kUnavailable if the device is not available or out of memory. The error names the requested
+  // size, its purpose (`by`) and what would fit. 0 bytes give an empty buffer.
   static Result<Buffer> allocate(Device device, size_t bytes, std::string_view by = "a buffer");
 
   Device device() const { return handle_.get_deleter().device; }
@@ -137,16 +138,16 @@ class Buffer {
 
  private:
   DeviceHandle handle_;
-  size_t bytes_ = 0;  // as long as there is a handle
+  size_t bytes_ = 0;  // valid only while there is a handle
 };
 
-// Memory of the host that the device copies from and to by itself (page-locked), aligned to 64
-// bytes, of unknown content; for the CPU ordinary memory. Move-only, owner. Whoever frees it must
-// have synchronised the streams that use it.
+// Page-locked host memory, which the device accesses directly. Aligned to 64 bytes, uninitialized.
+// Ordinary memory for the CPU. Move-only, owner. Synchronize the streams that use a buffer before
+// freeing it.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
-  // Errors as Buffer's.
+  // Same errors as Buffer::allocate().
   static Result<PinnedBuffer> allocate(Device device, size_t bytes,
                                        std::string_view by = "a pinned buffer");
 
@@ -156,7 +157,7 @@ class PinnedBuffer {
 
  private:
   DeviceHandle handle_;
-  size_t bytes_ = 0;  // as long as there is a handle
+  size_t bytes_ = 0;  // valid only while there is a handle
 };
 
 struct CopyArgs {
@@ -165,12 +166,12 @@ struct CopyArgs {
   size_t bytes = 0;
 };
 
-// Copies between host and the stream's device, or within it, in the stream's order. On CUDA the
-// host side should be pinned, and may be reused after synchronize(). Where it fails, what failed in
-// an operation before is told in its stead, as by synchronize(): a kernel's fault makes every later
-// call fail.
+// Copies between host and the stream's device, or within the device, in stream order. On CUDA the
+// host side should be pinned, and may be reused after synchronize(). If the copy fails after an
+// earlier operation failed, returns the earlier error, as synchronize() does: after a kernel fault
+// every later call fails.
 Status copy_bytes(Stream& stream, const CopyArgs& args);
-// The same on a stream given by its handle.
+// The same on a stream given by its handle, without the stream's earlier errors.
 Status copy_bytes(Device device, void* stream, const CopyArgs& args);
 
 }  // namespace lockstep

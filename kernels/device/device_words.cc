@@ -39,7 +39,7 @@ Error out_of_memory(const MemoryWish& wish) {
                      " bytes) for " + std::string(wish.by) + " on " + name_of(wish.device) + ": ";
   if (wish.total_bytes == 0) return unavailable(text + "none left");
   text += bytes_text(wish.free_bytes) + " of " + bytes_text(wish.total_bytes) + " are free";
-  // What is free lies in pieces, and the driver keeps some of it for itself.
+  // Free memory is fragmented, and the driver keeps some of it for itself.
   if (wish.free_bytes >= wish.bytes) return unavailable(text + ", but not in one piece");
   return unavailable(text + ", " + bytes_text(wish.bytes - wish.free_bytes) + " too few; at most " +
                      std::to_string(wish.free_bytes) + " bytes fit");

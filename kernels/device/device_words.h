@@ -7,20 +7,20 @@
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-// What is said when a device fails; pure, so that it is tested without one.
+// Texts of device errors. Pure, so they can be tested without a device.
 namespace lockstep {
 
 // "CPU", "CUDA device 1"
 std::string name_of(Device device);
 
-// "512 bytes", "1.50 KiB", "79.2 GiB": three digits, cut off rather than rounded up, so that what
-// is said to fit does.
+// Returns for example "512 bytes", "1.50 KiB", "79.2 GiB": three digits, truncated instead of
+// rounded, so that a size reported to fit does fit.
 std::string bytes_text(uint64_t bytes);
 
-// A call of a device's library, as it stands in the source.
+// A failed call of a device library, as it is written in the source.
 struct FailedCall {
   std::string_view call;
-  std::string_view file;  // __FILE__: its last part is shown
+  std::string_view file;  // __FILE__; errors show only its last part
   int line = 0;
   Device device;
 };
@@ -28,13 +28,13 @@ struct FailedCall {
 // expected, got invalid argument".
 Error call_error(const FailedCall& call, std::string_view got);
 
-// Memory that could not be had.
+// A failed memory request.
 struct MemoryWish {
   Device device;
   uint64_t bytes = 0;
-  std::string_view by;  // for what: "gradients"
+  std::string_view by;  // the purpose: "gradients"
   uint64_t free_bytes = 0;
-  uint64_t total_bytes = 0;  // 0: neither is known
+  uint64_t total_bytes = 0;  // 0 if neither is known
 };
 // kUnavailable: "[memory] 4.00 GiB (4294967296 bytes) for gradients on CUDA device 0: 1.20 GiB of
 // 79.1 GiB are free, 2.80 GiB too few; at most 1288490188 bytes fit".

@@ -13,14 +13,14 @@ constexpr size_t dtype_bytes(DType dtype) {
   return dtype == DType::kF32 ? 4 : 2;
 }
 
-// The upper half of a float: 8 bits of exponent, 7 of fraction. Storage only; arithmetic is fp32.
+// The upper half of a float: 8 exponent bits, 7 fraction bits. Storage only; arithmetic is fp32.
 struct Bf16 {
   uint16_t bits = 0;
   bool operator==(const Bf16&) const = default;
 };
 
-// A dtype-tagged pointer to elements on a device; owns nothing. A null one means "not given".
-// A plain float* or Bf16* converts, so that arguments read `.x = activations`.
+// A dtype-tagged pointer to elements on a device; owns nothing. Null means "not given". A plain
+// float* or Bf16* converts, so that arguments read `.x = activations`.
 struct ConstView {
   const void* data = nullptr;
   DType dtype = DType::kF32;
@@ -32,7 +32,7 @@ struct ConstView {
   constexpr ConstView(const void* p, DType type) : data(p), dtype(type) {}
 
   explicit operator bool() const { return data != nullptr; }
-  // The elements as what they are; another dtype is a bug. Null stays null.
+  // Return the elements as their own type; asking for another dtype is a bug. Null stays null.
   const float* f32() const {
     CHECK(data == nullptr || dtype == DType::kF32);
     return static_cast<const float*>(data);
@@ -65,9 +65,9 @@ struct View {
   }
 };
 
-// Memory that an op may use until it is done, never across calls. Aligned to 64 bytes (256 on
-// CUDA). How many bytes an op needs is a pure function beside its arguments (`..._workspace`); the
-// ops of one stream may share one workspace of the largest size.
+// Scratch memory that an op uses until it is done, never across calls. Aligned to 64 bytes (256 on
+// CUDA). The pure functions `..._workspace` return how many bytes an op needs. Ops of one stream
+// may share one workspace of the largest size.
 struct Workspace {
   void* data = nullptr;
   size_t bytes = 0;

@@ -29,7 +29,7 @@ Result<NvmlFunctions> find_all(const SharedLibrary& library) {
 }  // namespace
 
 Result<std::unique_ptr<Nvml>> Nvml::load() {
-  // Stays loaded: it is the driver's.
+  // Never unloaded: the library belongs to the driver.
   void* handle = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return unavailable("[nvml] libnvidia-ml.so.1, this machine has none");
   TRY_ASSIGN(const NvmlFunctions functions, find_all({.handle = handle, .name = "nvml"}));
@@ -61,7 +61,7 @@ Result<void*> Nvml::device(const std::string& bus) {
   return device;
 }
 
-// A link that the GPU doesn't have is an error there.
+// For a link that the GPU does not have, NVML returns an error, which counts as inactive.
 Result<int> Nvml::nvlinks(const std::string& bus) {
   TRY_ASSIGN(void* const handle, device(bus));
   int links = 0;

@@ -10,13 +10,13 @@
 
 namespace lockstep {
 
-// The functions of NVIDIA's management library that are used, as its documentation gives them
-// (NVML API reference guide); 0 is success. Loaded at run time, so that neither header nor library
-// is needed to build or to start.
+// The NVML (NVIDIA Management Library) functions we use, declared as in the NVML API reference
+// guide; 0 is success. Loaded at run time, so neither the header nor the library is needed to build
+// or start.
 struct NvmlFunctions {
   using Handle = void*;
   struct Utilisation {
-    unsigned gpu = 0;  // percent of the last sample's time
+    unsigned gpu = 0;  // percent of time, over the last sample period
     unsigned memory = 0;
   };
   struct Memory {
@@ -27,7 +27,7 @@ struct NvmlFunctions {
   struct Event {
     Handle device = nullptr;
     unsigned long long type = 0;
-    unsigned long long data = 0;  // of kXidEvent: the Xid
+    unsigned long long data = 0;  // for kXidEvent, the Xid
     unsigned gpu_instance = 0;
     unsigned compute_instance = 0;
   };
@@ -47,7 +47,7 @@ struct NvmlFunctions {
   int (*free_events)(Handle set) = nullptr;
 };
 
-// What a GPU says of itself; what it can't say is not there.
+// Metrics of a GPU; empty where the GPU does not support a metric.
 struct GpuSample {
   std::optional<int> busy_percent;
   std::optional<uint64_t> memory_used_bytes;
@@ -57,26 +57,25 @@ struct GpuSample {
 
 struct Xid {
   std::string bus;
-  uint64_t number = 0;  // NVIDIA's list of Xid errors says what it means
+  uint64_t number = 0;  // see NVIDIA's list of Xid errors
 };
 
-// GPUs are named by their PCI bus id, as DeviceInfo gives it. One thread at a time. Not run on a
-// GPU.
+// Identifies GPUs by PCI bus id, as in DeviceInfo. Not thread-safe. Not tested on a GPU.
 class Nvml {
  public:
-  // kUnavailable where the library is not, which harms nothing else.
+  // kUnavailable if the library is missing; nothing else depends on it.
   static Result<std::unique_ptr<Nvml>> load();
   static Result<std::unique_ptr<Nvml>> over(const NvmlFunctions& functions);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Its NVLinks that are up; 0 where it has none.
+  // Returns the number of active NVLinks.
   Result<int> nvlinks(const std::string& bus);
   Result<GpuSample> sample(const std::string& bus);
-  // From now on new_xids() tells of this GPU.
+  // Makes new_xids() report this GPU's Xids from now on.
   Status watch_xids(const std::string& bus);
-  // Those since the last call, at most kXidsMax; doesn't wait.
+  // Returns the Xids since the last call, at most kXidsMax; does not block.
   static constexpr int kXidsMax = 64;
   std::vector<Xid> new_xids();
 

@@ -32,7 +32,7 @@ int chunk_count(const Partition& partition) {
 Range chunk(const Partition& partition, int index) {
   const int64_t chunks = chunk_count(partition);
   const int64_t size = partition.n / chunks;
-  const int64_t longer = partition.n % chunks;  // so many chunks have one more
+  const int64_t longer = partition.n % chunks;  // this many chunks have one more item
   const int64_t begin = index * size + std::min<int64_t>(index, longer);
   return {.begin = begin, .end = begin + size + (index < longer ? 1 : 0), .index = index};
 }

@@ -13,24 +13,24 @@ struct Range {
   int index = 0;
 };
 
-// The number of threads that an op called from now on uses, in the whole process; at least 1. It
-// starts as 1. Set it before the ops run, not while they do. Results are the same bits for the same
-// number of threads.
+// Sets the number of threads, at least 1, for all later ops of the process. The default is 1. Call
+// it before ops run, not while they run. The same number of threads gives bitwise identical
+// results.
 void set_threads(int threads);
 int threads();
 
 struct Partition {
   int64_t n = 0;
-  int64_t grain = 1;  // fewer items than this are not worth a thread
+  int64_t grain = 1;  // minimum number of items that are worth a thread
   int threads = 1;
 };
 
-// How many chunks the partition has, and its index-th one: contiguous, sizes differing by at most
-// one. Pure, so that who computes what never depends on timing.
+// Return the number of chunks and the index-th chunk. Chunks are contiguous and their sizes differ
+// by at most one. Pure, so that timing never changes which thread computes what.
 int chunk_count(const Partition& partition);
 Range chunk(const Partition& partition, int index);
 
-// A reference to a callable, without allocation; it lives as long as the call.
+// A non-owning reference to a callable, without allocation. Valid during the call.
 class RangeFunction {
  public:
   template <class F>
@@ -46,10 +46,10 @@ class RangeFunction {
   void (*call_)(void*, Range);
 };
 
-// Calls body(range) for every chunk of {n, grain, threads()}, each on a thread of its own, the
-// first on the caller's; returns when all are done. Several threads may call at once. The body must
-// not throw and must not call parallel_for. Twins: parallel_omp.cc (OpenMP, which oneDNN brings),
-// parallel_std.cc (std::thread).
+// Calls body(range) for every chunk of {n, grain, threads()}, each on its own thread, the first one
+// on the caller's, and returns when all are done. Several threads may call it concurrently. The
+// body must not throw or call parallel_for. Two implementations: parallel_omp.cc (OpenMP, a
+// dependency of oneDNN) and parallel_std.cc (std::thread).
 void parallel_for(int64_t n, int64_t grain, RangeFunction body);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction body) {
   const int chunks = chunk_count(partition);
   if (chunks == 0) return;
   if (chunks == 1) return body(chunk(partition, 0));
-    // OpenMP may give fewer threads than asked for; the chunks stay the same.
+    // OpenMP may use fewer threads than requested; the chunks stay the same.
 #pragma omp parallel for num_threads(chunks) schedule(static, 1)
   for (int i = 0; i < chunks; ++i) body(chunk(partition, i));
 }

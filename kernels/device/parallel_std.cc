@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-// The helpers of one calling thread, as OpenMP has them: they live until it ends.
+// The helper threads of one calling thread. As with OpenMP, they live until that thread exits.
 class Team {
  public:
   Team() = default;
@@ -67,7 +67,7 @@ class Team {
   int unfinished_ = 0;
   int64_t generation_ = 0;
   bool stopping_ = false;
-  std::vector<std::jthread> helpers_;  // last, so that they end before what they use
+  std::vector<std::jthread> helpers_;  // last member: threads must end before the members they use
 };
 
 }  // namespace

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-// A library that was loaded at run time, by dlopen().
+// A library loaded at run time with dlopen().
 struct SharedLibrary {
   void* handle = nullptr;
-  const char* name = "";  // in errors: "nvml"
+  const char* name = "";  // shown in errors: "nvml"
 };
 
-// The function of that name, which must be of the type that is asked for. kUnavailable: "[nvml] the
+// Looks up a function by name; the caller must ask for its real type. kUnavailable: "[nvml] the
 // library has no nvmlInit_v2".
 template <class Function>
 Status find_function(const SharedLibrary& library, const char* name, Function& function) {

@@ -18,12 +18,12 @@ inline Vec sqrt_vec(Vec v) {
   return v;
 }
 
-// What gradients are multiplied with; not finite: nothing is to be written.
+// Returns the factor for gradients. If it is not finite, nothing may be written.
 float scale_of(const AdamW& args) {
   return args.device_scale ? args.gradient_scale * *args.device_scale : args.gradient_scale;
 }
 
-// What the step number makes of the hyper-parameters, and the scale.
+// Coefficients that depend on the step number, and the gradient scale.
 struct Coefficients {
   float step_size;     // lr / (1 - b1^step)
   float v_correction;  // 1 / (1 - b2^step)

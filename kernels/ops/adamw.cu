@@ -21,10 +21,10 @@ struct Tensor {
   float* v;
   void* copy;
   int64_t count;
-  int64_t first;  // index of its first element among all tensors'
+  int64_t first;  // index of its first element across all tensors
   float weight_decay;
   bool copy_is_bf16;
-  bool is_wide;  // all pointers are multiples of 16
+  bool is_wide;  // all pointers are multiples of 16 bytes
 };
 
 struct Settings {
@@ -40,7 +40,7 @@ struct Settings {
   bool rounds_stochastically;
 };
 
-// Nearly as many tensors as a kernel's arguments hold.
+// Close to the limit of a kernel's arguments.
 constexpr int kTensorsMax = 400;
 struct Batch {
   Settings settings;
@@ -62,7 +62,7 @@ __device__ __forceinline__ void write_copy(const Settings& s, const Tensor& t, i
     store_values(copy, values);
     return;
   }
-  // Rounded values are exact in bf16: storing them changes nothing more.
+  // Rounded values are exact in bf16, so storing them does not round again.
   float rounded[N];
   for (int i = 0; i < N; ++i) {
     const uint64_t random = mixed_bits(s.key + static_cast<uint64_t>(t.first + at + i));

@@ -8,10 +8,11 @@
 #include "kernels/ops/product.h"
 #include "kernels/ops/simd.h"
 
-// One head of one sample is one task; in backward all heads that share keys are, so that the
-// gradients of the keys and values have one adder. Queries go in blocks of kRows; the scores of a
-// block against all keys up to its last query stand in a strip of scratch, so that softmax needs
-// one pass and the four products are ordinary small matrix products. Memory is linear in T.
+// One task is one head of one sample. In backward it is all heads that share keys, so that only one
+// thread adds to the gradients of those keys and values. Queries are processed in blocks of kRows.
+// The scores of a block against all keys up to its last query are kept in a strip of scratch, so
+// that softmax needs one pass and the four products are ordinary small matrix products. Memory is
+// linear in T.
 namespace lockstep::LOCKSTEP_ISA {
 
 namespace {
@@ -19,7 +20,7 @@ namespace {
 constexpr int64_t kRows = kAttentionBlockRows;
 constexpr float kLowest = -3.402823466e38f;
 
-// The scratch of one thread; sized by attention_scratch_floats.
+// The scratch of one thread; see attention_scratch_floats() for its size.
 struct Scratch {
   float* k_transposed;  // [HD, stride], times 1/sqrt(HD); columns from T up to the stride are 0
   float* v_transposed;  // [HD, stride]
@@ -35,8 +36,7 @@ Scratch scratch_of(const AttentionShape& shape, const Workspace& workspace, int 
   return {base, base + shape.head_dim * stride, scores, scores + kRows * stride, stride};
 }
 
-// to[d, t] = from[t, d] * factor for T rows that are row_stride apart; 0 for t from T to the
-// stride.
+// to[d, t] = from[t, d] * factor for T rows, row_stride apart; 0 for t from T up to the stride.
 void transpose(const float* from, int64_t row_stride, float factor, const AttentionShape& shape,
                int64_t stride, float* to) {
   for (int64_t t = 0; t < stride; t += kLanes) {
@@ -53,7 +53,7 @@ void transpose(const float* from, int64_t row_stride, float factor, const Attent
   }
 }
 
-// Where one head of one sample begins.
+// The offsets of one head of one sample.
 struct Offsets {
   int64_t q, k, v;  // in qkv, whose rows are C+2D apart
   int64_t out;      // in out, whose rows are C apart
@@ -116,13 +116,13 @@ void strip_product(const float* x, int64_t x_row, const float* transposed, const
            .k = shape.head_dim});
 }
 
-// The scores where key <= query, else the lowest float.
+// Returns the scores where key <= query, else the lowest float.
 inline Vec masked(Vec scores, int64_t key, int64_t query) {
   const IntVec keys = iota() + static_cast<int32_t>(key);
   return keys <= static_cast<int32_t>(query) ? scores : all(kLowest);
 }
 
-// row <- exp(row - max) over the keys up to the query, 0 beyond; returns sum and log-sum-exp.
+// row <- exp(row - max) over the keys up to the query, 0 for later keys.
 struct SoftmaxRow {
   float sum;
   float lse;
@@ -220,7 +220,8 @@ void score_gradients(const HeadGradients& g, const Head& head, const Block& bloc
   }
 }
 
-// to[keys, HD] += strip^T x; `fresh` rows of the block's own keys are set, not added to.
+// to[keys, HD] += strip^T x. With `fresh`, rows of the block's own keys are set instead of added
+// to.
 void scatter_product(const float* strip, const float* x, int64_t x_row, const Block& block,
                      const AttentionShape& shape, const Scratch& scratch, bool fresh, float* to,
                      int64_t to_row) {
@@ -243,7 +244,7 @@ void scatter_product(const float* strip, const float* x, int64_t x_row, const Bl
   product(p);
 }
 
-// With the transposed keys and values in scratch. The first of the heads that share keys sets dk
+// Expects the transposed keys and values in scratch. The first of the heads that share keys sets dk
 // and dv, the others add to them.
 void backward_head(const HeadGradients& g, const Head& head, const AttentionShape& shape,
                    const Scratch& scratch, bool first) {
@@ -270,7 +271,7 @@ void backward_head(const HeadGradients& g, const Head& head, const AttentionShap
   }
 }
 
-// The heads of one sample from `first` on that share keys and values.
+// Processes the heads of one sample, from `first` on, that share keys and values.
 void backward_group(const AttentionBackward& args, const Scratch& scratch, int64_t sample,
                     int64_t first) {
   const AttentionShape& shape = args.shape;

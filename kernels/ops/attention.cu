@@ -9,9 +9,9 @@
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/dnn/dnn.h"
 
-// Backward makes the probabilities anew from the log-sum-exp, once for dq, whose blocks have
-// queries, and once for dk and dv, whose blocks have keys: each value is summed by one thread in
-// one order.
+// Backward recomputes the probabilities from the log-sum-exp twice: for dq, whose blocks have
+// queries, and for dk and dv, whose blocks have keys. This way one thread sums each value, in a
+// fixed order.
 namespace lockstep::cuda {
 
 namespace {
@@ -45,7 +45,7 @@ AttentionArgs<T> kernel_args(const AttentionForward& op) {
   return args;
 }
 
-// Backward only reads out and lse.
+// Backward only reads out and lse, so the const_casts are safe.
 template <class T>
 AttentionArgs<T> kernel_args(const AttentionBackward& op) {
   AttentionArgs<T> args = sizes_of<T>(op.shape);

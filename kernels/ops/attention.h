@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-// B batch, T sequence, NH heads of queries and KVH of keys and values, each of width HD; C = NH*HD,
-// D = KVH*HD. KVH divides NH (CHECK): head h of the queries reads head h / (NH/KVH) of the keys and
-// values (Ainslie et al., "GQA", 2023); with KVH = NH each has its own.
+// B batch, T sequence, NH query heads, KVH key/value heads, each of width HD; C = NH*HD, D =
+// KVH*HD. KVH must divide NH (CHECK). Query head h reads key/value head h / (NH/KVH) (Ainslie et
+// al., "GQA", 2023); with KVH = NH each query head has its own.
 struct AttentionShape {
   int64_t batch = 0;
   int64_t sequence = 0;
@@ -23,21 +23,21 @@ struct AttentionShape {
   bool operator==(const AttentionShape&) const = default;
 };
 
-// Whose kernels compute a call on CUDA. cuDNN's (kernels/ops/dnn/dnn.h) take a part of the shapes,
-// in bf16, and a workspace that dnn::prepare_attention() says; both write the same log-sum-exp, so
-// that either may go backward from the other's forward.
+// The kernels that compute a call on CUDA: our own, or cuDNN's (kernels/ops/dnn/dnn.h). cuDNN
+// supports only some shapes, only bf16, and needs the workspace that dnn::prepare_attention()
+// returns. Both write the same log-sum-exp, so one can run backward from the other's forward.
 enum class AttentionBy : uint8_t { kOwn, kCudnn };
 
 // Causal self-attention: out = softmax(mask(q k^T / sqrt(HD))) v for each head, from packed
-// qkv[b,t] = q (C), k (D), v (D), each head after head. Probabilities are not kept, only their
-// log-sum-exp, as in Dao, "FlashAttention-2", 2023.
-// On the CPU fp32. On CUDA all tensors of a call in fp32, or all in bf16 (scores and sums in fp32;
-// the probabilities are rounded to bf16 where head_dim is 64 or 128 and the tensor cores multiply
-// them), and head_dim is at most kAttentionHeadDimMax.
+// qkv[b,t] = q (C), k (D), v (D), each head after head. Stores only the log-sum-exp of the
+// probabilities, as in Dao, "FlashAttention-2", 2023.
+// On the CPU all tensors are fp32. On CUDA all tensors of a call are fp32, or all are bf16, and
+// head_dim is at most kAttentionHeadDimMax. With bf16, scores and sums are fp32; if head_dim is 64
+// or 128, tensor cores are used and the probabilities are rounded to bf16.
 struct AttentionForward {
   ConstView qkv = {};    // [B,T,C+2D]
   View out = {};         // [B,T,C]
-  float* lse = nullptr;  // [B,NH,T], for backward; null: not kept
+  float* lse = nullptr;  // [B,NH,T], for backward; null: not stored
   AttentionShape shape = {};
   Workspace workspace = {};  // attention_workspace(shape, device's type)
   AttentionBy by = AttentionBy::kOwn;
@@ -56,11 +56,13 @@ struct AttentionBackward {
 
 inline constexpr int kAttentionHeadDimMax = 256;
 
-// For forward and backward of our own; on the CPU with the number of threads set now.
+// Returns the bytes that our own forward and backward kernels need; on the CPU for the current
+// number of threads.
 size_t attention_workspace(const AttentionShape& shape, DeviceType type);
 
-// How the CPU lays its scratch out: strips of this many queries, rows padded so that they don't all
-// fall into the same lines of the cache, and so many floats for each thread.
+// CPU scratch layout: strips of kAttentionBlockRows queries. attention_stride() is the padded row
+// length, chosen so that rows do not all map to the same cache lines. attention_scratch_floats() is
+// the size for each thread.
 inline constexpr int64_t kAttentionBlockRows = 32;
 int64_t attention_stride(const AttentionShape& shape);
 int64_t attention_scratch_floats(const AttentionShape& shape);

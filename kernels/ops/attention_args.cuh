@@ -6,7 +6,7 @@
 
 namespace lockstep::cuda {
 
-// What a kernel of attention gets. T: float or Bf16.
+// Arguments of the attention kernels. T: float or Bf16.
 template <class T>
 struct AttentionArgs {
   const T* qkv = nullptr;   // [B,T,(NH+2*KVH)*HD]
@@ -14,7 +14,7 @@ struct AttentionArgs {
   const T* dout = nullptr;  // [B,T,NH*HD]
   T* dqkv = nullptr;        // as qkv
   float* lse = nullptr;     // [B,NH,T]
-  float* delta = nullptr;   // [B,NH,T]: the sum of dout * out in each row
+  float* delta = nullptr;   // [B,NH,T]: the row sums of dout * out
   int64_t sequence = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;
@@ -30,7 +30,7 @@ struct HeadRows {
   __device__ T* row(int64_t t) const { return first + t * stride; }
 };
 
-// The head's rows in packed qkv; `head` counts those of q, then of k, then of v.
+// Returns the head's rows in packed qkv; `head` counts the heads of q, then k, then v.
 template <class T, class Element>
 __device__ HeadRows<T> packed_rows(T* qkv, const AttentionArgs<Element>& args, int64_t sample,
                                    int64_t head) {
@@ -38,7 +38,7 @@ __device__ HeadRows<T> packed_rows(T* qkv, const AttentionArgs<Element>& args, i
   return {qkv + sample * args.sequence * stride + head * args.head_dim, stride};
 }
 
-// The head's rows in out or dout.
+// Returns the head's rows in out or dout.
 template <class T, class Element>
 __device__ HeadRows<T> out_rows(T* out, const AttentionArgs<Element>& args, int64_t sample,
                                 int64_t head) {
@@ -46,7 +46,7 @@ __device__ HeadRows<T> out_rows(T* out, const AttentionArgs<Element>& args, int6
   return {out + sample * args.sequence * stride + head * args.head_dim, stride};
 }
 
-// Of lse and delta.
+// Returns the head's values in lse or delta.
 template <class T, class Element>
 __device__ T* of_head(T* values, const AttentionArgs<Element>& args, int64_t sample, int64_t head) {
   return values + (sample * args.heads + head) * args.sequence;

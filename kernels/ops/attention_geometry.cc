@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kBf16Bytes = 2;
 
-// Of so many rows of head_dim values.
+// Returns the bytes of a tile of `rows` rows.
 size_t tile_bytes(const AttentionShape& shape, int64_t rows) {
   return static_cast<size_t>(rows * (shape.head_dim + kAttentionPadding)) * kBf16Bytes;
 }
@@ -27,20 +27,21 @@ bool attention_has_tiles(const AttentionShape& shape, DType dtype) {
   return dtype == DType::kBf16 && (shape.head_dim == 64 || shape.head_dim == 128);
 }
 
-// Keys and values; the queries begin in the place of the keys.
+// Shared memory holds keys and values; the queries are first loaded into the keys' place.
 LaunchShape attention_forward_shape(const AttentionShape& shape) {
   return tiles_shape("attention_forward", shape, shape.heads,
                      2 * tile_bytes(shape, kAttentionTile));
 }
 
-// Queries and dout of the block, keys and values of the inner tile.
+// Shared memory holds queries and dout of the block, keys and values of the inner tile.
 LaunchShape attention_dq_shape(const AttentionShape& shape) {
   const int64_t inner = attention_inner_tile(static_cast<int>(shape.head_dim));
   return tiles_shape("attention_dq", shape, shape.heads,
                      2 * tile_bytes(shape, kAttentionTile) + 2 * tile_bytes(shape, inner));
 }
 
-// Keys and values of the block; queries, dout, log-sum-exp and delta of the inner tile.
+// Shared memory holds keys and values of the block; queries, dout, log-sum-exp and delta of the
+// inner tile.
 LaunchShape attention_dkv_shape(const AttentionShape& shape) {
   const int64_t inner = attention_inner_tile(static_cast<int>(shape.head_dim));
   return tiles_shape("attention_dkv", shape, shape.kv_heads,

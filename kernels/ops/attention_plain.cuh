@@ -7,12 +7,12 @@
 #include "kernels/ops/attention_args.cuh"
 #include "kernels/ops/attention_geometry.h"
 
-// Attention of any head_dim up to kAttentionHeadDimMax, in fp32 or bf16 with sums in fp32, without
-// tensor cores: a warp has one row of one head, a lane every 32nd column of it, and goes through
-// the other rows one by one. The same formulas as attention_tiles.cuh's.
+// Attention without tensor cores, for any head_dim up to kAttentionHeadDimMax, in fp32, or in bf16
+// with fp32 sums. A warp has one row of one head, and each lane every 32nd column; it loops over
+// the other rows one by one. Uses the same formulas as attention_tiles.cuh.
 namespace lockstep::cuda {
 
-// A row's columns of this lane; 0 past head_dim.
+// The lane's columns of a row; 0 past head_dim.
 struct LaneRow {
   float value[kAttentionLaneColumns] = {};
 
@@ -40,14 +40,14 @@ struct LaneRow {
   }
 };
 
-// Of two rows; every lane gets it.
+// Returns the dot product of two rows in every lane.
 __device__ inline float dot_of_rows(const LaneRow& a, const LaneRow& b) {
   float sum = 0.0f;
   for (int i = 0; i < kAttentionLaneColumns; ++i) sum = fmaf(a.value[i], b.value[i], sum);
   return reduce_warp(sum, Plus());
 }
 
-// Which row a warp has, of so many heads; warps past the last have none (t < 0).
+// The row assigned to a warp. t < 0: the warp has no row.
 struct RowPlace {
   int64_t t = -1;
   int64_t head = 0;
@@ -59,7 +59,7 @@ __device__ inline RowPlace row_place(int64_t samples, int64_t heads, int64_t seq
   return {index % sequence, index / sequence % heads, index / sequence / heads};
 }
 
-// out and lse of one query.
+// Computes out and lse of one query.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_forward_plain(AttentionArgs<T> args, int64_t samples) {
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   if (lane_index() == 0) of_head(args.delta, args, at.sample, at.head)[at.t] = delta;
 }
 
-// dq of one query.
+// Computes dq of one query.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_dq_plain(AttentionArgs<T> args, int64_t samples) {
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   dq.store(packed_rows(args.dqkv, args, at.sample, at.head).row(at.t), args.head_dim, args.scale);
 }
 
-// dk and dv of one key, over the heads that share it and the queries that see it.
+// Computes dk and dv of one key, summed over the heads that share it and the queries that see it.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_dkv_plain(AttentionArgs<T> args, int64_t samples) {

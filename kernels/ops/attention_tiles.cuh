@@ -7,11 +7,12 @@
 #include "kernels/ops/attention_args.cuh"
 #include "kernels/ops/attention_geometry.h"
 
-// Attention on the tensor cores, bf16 with sums in fp32: a warp has 16 rows (queries, or keys where
-// dk and dv are made) and all of a tile's columns, as the fragments of mma.m16n8k16 lie: with
-// g = lane / 4 and t = lane % 4, sums[n][0..1] are row g, columns 8 n + 2 t and the next, and
-// sums[n][2..3] those of row g + 8. Rows past the sequence are read as zeros and not written.
-// Source: Dao, "FlashAttention-2", 2023: online softmax, and backward from the log-sum-exp.
+// Attention on tensor cores, in bf16 with fp32 sums. A warp has 16 rows (queries, or keys in the
+// dk/dv kernel) and all columns of a tile, in the fragment layout of mma.m16n8k16. With g = lane /
+// 4 and t = lane % 4, sums[n][0..1] are row g, columns 8 n + 2 t and the next, and sums[n][2..3]
+// the same columns of row g + 8. Rows past the end of the sequence are read as zeros and not
+// written. Source: Dao, "FlashAttention-2", 2023: online softmax, and backward from the
+// log-sum-exp.
 namespace lockstep::cuda {
 
 constexpr float kLog2E = 1.4426950408889634f;
@@ -21,7 +22,7 @@ template <int kD>
 struct Tiles {
   static constexpr int kStride = kD + kAttentionPadding;
 
-  // Rows [begin, begin + kRows) into a tile; over when the copies are.
+  // Starts copying rows [begin, begin + kRows) into a tile; wait with wait_for_copies().
   template <int kRows>
   static __device__ void begin_copy(Bf16* tile, const HeadRows<const Bf16>& from, int64_t begin,
                                     int64_t sequence) {
@@ -37,17 +38,17 @@ struct Tiles {
     }
   }
 
-  // a[16,16] from the rows and columns that begin there.
+  // Loads a[16,16] from that row and column.
   static __device__ void load_left(uint32_t (&a)[4], const Bf16* tile, int row, int column) {
     const int lane = lane_index();
     load_matrices(a, tile + (row + lane % 16) * kStride + column + lane / 16 * 8);
   }
-  // Two b[16,8], for the columns n and n + 8, of a factor that is stored [n, k].
+  // Loads two b[16,8], for columns n and n + 8, of a factor stored as [n, k].
   static __device__ void load_right(uint32_t (&b)[4], const Bf16* tile, int n, int k) {
     const int lane = lane_index();
     load_matrices(b, tile + (n + lane % 8 + lane / 16 * 8) * kStride + k + lane / 8 % 2 * 8);
   }
-  // The same of a factor that is stored [k, n].
+  // The same for a factor stored as [k, n].
   static __device__ void load_right_transposed(uint32_t (&b)[4], const Bf16* tile, int k, int n) {
     const int lane = lane_index();
     load_matrices_transposed(b, tile + (k + lane % 16) * kStride + n + lane / 16 * 8);
@@ -96,7 +97,7 @@ struct Tiles {
     multiply_add(second, a, right);
   }
 
-  // Rows [begin, begin + 16) of a result, each times its factor.
+  // Stores rows [begin, begin + 16) of a result, each multiplied by its factor.
   static __device__ void store_rows(const HeadRows<Bf16>& to, int64_t begin, int64_t sequence,
                                     const float (&sums)[kD / 8][4], const float (&factors)[2]) {
     const int lane = lane_index();
@@ -115,19 +116,20 @@ struct Tiles {
   }
 };
 
-// Which tile, head and sample a block has; the last tiles first, which have the most keys.
+// The tile, head and sample of a block. With last_first, the last tiles start first, because they
+// have the most keys.
 struct TilePlace {
-  int64_t begin;  // of its rows in the sequence
+  int64_t begin;  // first row of the tile in the sequence
   int64_t head;
   int64_t sample;
-  int row;  // of the warp's first in the tile
+  int row;  // first row of the warp in the tile
 };
 __device__ inline TilePlace tile_place(bool last_first) {
   const int64_t tile = last_first ? int64_t{gridDim.x} - 1 - blockIdx.x : int64_t{blockIdx.x};
   return {tile * kAttentionTile, blockIdx.y, blockIdx.z, warp_index() * 16};
 }
 
-// The running maximum and sum of a lane's two rows. The sum is of this lane's columns alone.
+// The running maximum and sum of a lane's two rows. The sum covers only this lane's columns.
 struct OnlineSoftmax {
   float high[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0.0f, 0.0f};
@@ -142,7 +144,7 @@ __device__ inline float sum_of_row(float value) {
   return value + shuffle_xor(value, 2);
 }
 
-// Scores that no query may see, whose key comes after it: first_key and first_row are the tile's.
+// Masks scores of keys after the query; first_key and first_row are the first of the score block.
 template <int kColumns>
 __device__ void hide_later_keys(float (&scores)[kColumns / 8][4], int64_t first_key,
                                 int64_t first_row) {
@@ -157,8 +159,8 @@ __device__ void hide_later_keys(float (&scores)[kColumns / 8][4], int64_t first_
   }
 }
 
-// scores <- 2^((scores - the new maximum) * exponent_scale); sums and out so far are brought down
-// to the new maximum.
+// scores <- 2^((scores - the new maximum) * exponent_scale). Rescales the running sums and `out` to
+// the new maximum.
 template <int kColumns, int kD>
 __device__ void next_softmax(float (&scores)[kColumns / 8][4], float exponent_scale,
                              OnlineSoftmax& softmax, float (&out)[kD / 8][4]) {
@@ -191,8 +193,8 @@ __device__ void next_softmax(float (&scores)[kColumns / 8][4], float exponent_sc
   }
 }
 
-// While one tile is used, the next one is on its way: values during the scores, the next keys
-// during the sum over the values.
+// Overlaps copies with computation: loads values while computing scores, and the next keys while
+// summing over the values.
 template <int kD>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_forward_tiles(AttentionArgs<Bf16> args) {
@@ -262,7 +264,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
                 args.sequence, out, factors);
 }
 
-// dq of 64 queries: the sum over keys, in ascending order, of ds * k.
+// Computes dq of 64 queries: the sum of ds * k over keys, in ascending order.
 template <int kD>
 __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tiles(AttentionArgs<Bf16> args) {
   using T = Tiles<kD>;
@@ -321,8 +323,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tiles(Attentio
                 args.sequence, dq, factors);
 }
 
-// dk and dv of 64 keys: the sums over the heads that share them and over queries, in ascending
-// order, of ds^T q and p^T dout. Scores are made transposed: a warp's rows are keys.
+// Computes dk and dv of 64 keys: the sums of ds^T q and p^T dout over the heads that share them and
+// over queries, in ascending order. Scores are transposed: a warp's rows are keys.
 template <int kD>
 __global__ void __launch_bounds__(kAttentionThreads) attention_dkv_tiles(AttentionArgs<Bf16> args) {
   using T = Tiles<kD>;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kLowest = -3.402823466e38f;
 
-// Columns of this shard that are no padding.
+// Returns the number of this shard's columns that are not padding.
 int64_t live_columns(const ClassifierShape& shape) {
   return max_of(0, min_of(shape.columns, shape.vocabulary - shape.column_begin));
 }
@@ -31,8 +31,8 @@ float row_max(const float* row, int64_t count) {
   return result;
 }
 
-// The sum of exp(row - shift), shift being no less than the row's maximum; they are stored to
-// `out`, which may be row, unless it is null.
+// Returns the sum of exp(row - shift); shift must be at least the row's maximum. Stores the
+// exponentials to `out`, which may be `row` or null.
 float exp_sum(const float* row, int64_t count, float shift, float* out) {
   Vec sum = {};
   int64_t i = 0;
@@ -58,7 +58,7 @@ void scale_row(float* row, int64_t count, float factor) {
 struct Gradient {
   float* exponentials;
   int64_t live;
-  int64_t target;  // column here, or one that is not here
+  int64_t target;  // column in this shard; may be outside it
   bool counted;
   float sum;
   float scale;

@@ -12,11 +12,11 @@ namespace {
 
 constexpr float kLowest = -3.402823466e38f;
 
-// What of ClassifierShape the kernels need; each block has a row.
+// The part of ClassifierShape that the kernels need; one row per block.
 struct Columns {
   int64_t count;  // of this shard
-  int64_t live;   // of these, the first ones, that are no padding
-  int64_t begin;  // of the shard
+  int64_t live;   // leading columns of the shard that are not padding
+  int64_t begin;  // the shard's first column
 };
 
 Columns columns_of(const ClassifierShape& shape) {
@@ -28,14 +28,14 @@ Columns columns_of(const ClassifierShape& shape) {
           .begin = shape.column_begin};
 }
 
-// Calls body(column, pack) for this thread's columns, N at a time.
+// Calls body(column) for this thread's columns, N at a time.
 template <int N, class Body>
 __device__ __forceinline__ void for_columns(int64_t count, Body body) {
   const int64_t step = int64_t{blockDim.x} * N;
   for (int64_t column = int64_t{threadIdx.x} * N; column < count; column += step) body(column);
 }
 
-// A maximum, and the sum of the exponentials of what is below it.
+// A maximum, and the sum of the exponentials relative to it.
 struct MaxAndSum {
   float highest;
   float sum;
@@ -72,12 +72,13 @@ __device__ __forceinline__ MaxAndSum max_and_sum(const T* row, int64_t live) {
 }
 
 struct Gradient {
-  float factor;    // of a column's value
-  float scale;     // what the target's column loses
-  int64_t target;  // column here, or one that is not here
+  float factor;    // multiplies each column's value
+  float scale;     // subtracted from the target's column
+  int64_t target;  // column in this shard; may be outside it
 };
 
-// row <- value_of(row) * factor, less the scale at the target, 0 in padding; all 0 with factor 0.
+// row <- value_of(row) * factor, minus the scale at the target, 0 in padding. Factor 0 sets the
+// whole row to 0.
 template <class T, int N, class ValueOf>
 __device__ __forceinline__ void write_gradient(T* row, const Columns& columns, const Gradient& g,
                                                ValueOf value_of) {
@@ -93,7 +94,7 @@ __device__ __forceinline__ void write_gradient(T* row, const Columns& columns, c
   });
 }
 
-// A target past the vocabulary is a bug of the caller's: its loss is NaN.
+// A target past the vocabulary is a bug of the caller; its loss is NaN.
 template <class T, int N>
 __global__ void __launch_bounds__(kBlockRowThreads)
     classify(T* logits, const int32_t* targets, float* losses, Columns columns, bool gradient,
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kBlockRowThreads)
   T* row = logits + int64_t{blockIdx.x} * columns.count;
   const int64_t target = targets[blockIdx.x];
   const bool counted = target >= 0, known = target < columns.live;
-  // Before anyone overwrites it.
+  // Read before another thread overwrites it.
   const float target_logit = counted && known ? to_float(row[target]) : 0.0f;
   const MaxAndSum all =
       reduce_block(max_and_sum<T, N>(row, columns.live), Join<T>{}, shared_memory<MaxAndSum>());
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(kBlockRowThreads)
   const int64_t target = targets[blockIdx.x] - columns.begin;
   const bool here = targets[blockIdx.x] >= 0 && target >= 0 && target < columns.live;
   const float highest = maxima[blockIdx.x];
-  // Before anyone overwrites it.
+  // Read before another thread overwrites it.
   if (threadIdx.x == 0) target_logits[blockIdx.x] = here ? to_float(row[target]) - highest : 0.0f;
   sync_block();
   float sum = 0.0f;

@@ -3,16 +3,16 @@
 #include "kernels/device/cuda/launch.cuh"
 #include "kernels/ops/geometry.h"
 
-// The second pass of sums over rows, whose first one gave the sums of parts of them.
+// The second pass of sums over rows: adds up the partial sums of the first pass.
 namespace lockstep::cuda {
 
 struct ColumnParts {
-  const float* sums;  // a part's [columns]
+  const float* sums;  // [columns] for each part
   int64_t count;
-  int64_t stride;  // elements from a part to the next
+  int64_t stride;  // elements from one part to the next
 };
 
-// to[column] += the parts' sums in their order.
+// to[column] += the partial sums, in order.
 static __global__ void __launch_bounds__(kElementThreads)
     add_parts(ColumnParts parts, float* to, int64_t columns) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

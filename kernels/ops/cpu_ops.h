@@ -1,4 +1,4 @@
-// The operations as each instruction set has them; included after LOCKSTEP_ISA_HEADER.
+// The CPU ops, declared once per instruction set; include after LOCKSTEP_ISA_HEADER.
 #pragma once
 
 #include "kernels/ops/op_table.h"

@@ -4,13 +4,13 @@
 
 namespace lockstep {
 
-// CUDA's operations. kUnavailable in a build without (twin: no_cuda/cuda_ops.cc), and where the
-// machine has no cuBLASLt, with its name.
+// Returns the CUDA ops. kUnavailable in a build without CUDA (no_cuda/cuda_ops.cc), and on a
+// machine without cuBLASLt; the error names it.
 Result<const OpTable*> cuda_ops();
 
 }  // namespace lockstep
 
-// Each in the .cu file of its header's name. They issue to the stream and return.
+// Each op is in the .cu file named like its header. Ops issue work to the stream and return.
 namespace lockstep::cuda {
 
 void embedding_forward(Stream&, const EmbeddingForward&);

@@ -6,11 +6,11 @@
 
 namespace lockstep::cuda {
 
-// Rows that a kernel goes over with packs: their width (of dense rows; what comes after a row's
-// last pack is not the kernel's), and where they begin.
+// Rows that a kernel processes in packs: their width and start addresses. Rows are dense; the
+// kernel does not handle a remainder after a row's last pack.
 struct PackedRows {
   DType dtype = DType::kF32;
-  int64_t width = 0;  // 0: one row, of which the kernel takes the end one by one
+  int64_t width = 0;  // 0: a single row, whose last elements the kernel processes one by one
   std::array<const void*, 6> begins = {};
 };
 
@@ -22,8 +22,8 @@ inline bool fills_packs(const PackedRows& rows) {
   return true;
 }
 
-// Calls body(Pack<T, N>) with the type of the dtype and N elements in 16 bytes, or 1 where rows
-// don't begin and end at multiples of 16 bytes.
+// Calls body(Pack<T, N>) with the dtype's type and the N that fills 16 bytes, or N = 1 if rows do
+// not start and end at multiples of 16 bytes.
 template <class Body>
 void dispatch(const PackedRows& rows, Body body) {
   const bool wide = fills_packs(rows);
@@ -34,7 +34,7 @@ void dispatch(const PackedRows& rows, Body body) {
   }
 }
 
-// The elements as T, which is their dtype (CHECK); null stays null.
+// Returns the elements as T, which must match their dtype (CHECK); null stays null.
 template <class T>
 const T* elements_of(const ConstView& view) {
   CHECK(!view || dtype_bytes(view.dtype) == sizeof(T));

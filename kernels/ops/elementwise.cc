@@ -74,7 +74,7 @@ double squares_of(const float* x, int64_t count) {
   return sum;
 }
 
-// The blocks of all tensors are numbered through; slot s adds the blocks s, s + kSumSlots, ...
+// Blocks are numbered across all tensors; slot s adds blocks s, s + kSumSlots, ...
 double slot_sum(const SquaredNorm& args, int64_t slot) {
   double sum = 0.0;
   int64_t first = 0;  // number of the tensor's first block
@@ -91,7 +91,7 @@ double slot_sum(const SquaredNorm& args, int64_t slot) {
   return sum;
 }
 
-// Indices of the elements count from `first` on, as in AdamW's copies.
+// Element indices count from `first` on, as in AdamW's copies.
 void round_range(const Cast& args, Range range) {
   const uint64_t key = rounding_key(args.rounding_seed, args.step);
   const float* x = args.x.f32();

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kElementThreads) fill_all(T* out, int64_t coun
   });
 }
 
-// From T to U, and 16 bytes of T at a time.
+// Converts T to U, 16 bytes of T at a time.
 template <class T, class U, int N>
 __global__ void __launch_bounds__(kElementThreads) convert(const T* x, U* out, int64_t count) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kElementThreads) convert(const T* x, U* out, i
   });
 }
 
-// As AdamW rounds its copies: element i has the index first + i.
+// Rounds like AdamW's copies: element i has the index first + i.
 template <int N>
 __global__ void __launch_bounds__(kElementThreads)
     round_stochastic(const float* x, Bf16* out, int64_t count, uint64_t key, int64_t first) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kElementThreads)
     for (int i = 0; i < pack.kCount; ++i) {
       const uint64_t random = mixed_bits(key + static_cast<uint64_t>(first + at + i));
       const uint32_t bits = round_stochastically(bits_of_float(values[i]), random);
-      values[i] = float_of_bits(bits << 16);  // exact in bf16: storing it changes nothing more
+      values[i] = float_of_bits(bits << 16);  // exact in bf16, so storing it does not round again
     }
     store_values(out + at, values);
   });

@@ -14,19 +14,19 @@ struct Fill {
   float value = 0.0f;
 };
 
-// out = x, dtypes alike or not: fp32 -> bf16 rounds to nearest even, a NaN stays a (quiet) NaN.
-// With a rounding_seed fp32 -> bf16 rounds stochastically instead, to the bits of AdamW's copies
-// (adamw.h) after that step of elements that have the indices from `first` on.
+// out = x, between any two dtypes. fp32 -> bf16 rounds to nearest even; a NaN stays a (quiet) NaN.
+// With a rounding_seed it rounds stochastically instead, to the same bits as AdamW's copies
+// (adamw.h) after that step, for elements with indices from `first` on.
 struct Cast {
   ConstView x = {};
   View out = {};
   int64_t count = 0;
-  uint64_t rounding_seed = 0;  // 0: to nearest
+  uint64_t rounding_seed = 0;  // 0: round to nearest
   int64_t step = 0;
   int64_t first = 0;
 };
 
-// out = x * factor; out may be x itself.
+// out = x * factor; out may be x (in-place).
 struct Scale {
   ConstView x = {};
   View out = {};
@@ -34,7 +34,7 @@ struct Scale {
   float factor = 1.0f;
 };
 
-// out = a + b; out may be a or b themselves.
+// out = a + b; out may be a or b (in-place).
 struct Add {
   ConstView a = {};
   ConstView b = {};
@@ -47,8 +47,8 @@ struct FlatTensor {
   int64_t count = 0;
 };
 
-// *sum = the sum of the squares of all elements, accumulated in double, in an order that depends on
-// the tensors alone and not on threads.
+// *sum = the sum of the squares of all elements, accumulated in double. The order depends only on
+// the tensors, not on the number of threads.
 struct SquaredNorm {
   std::span<const FlatTensor> tensors = {};
   double* sum = nullptr;     // on the device

@@ -9,7 +9,7 @@ namespace lockstep::LOCKSTEP_ISA {
 
 namespace {
 
-// Threads take columns in blocks, so that every element has one adder and one order.
+// Threads take blocks of columns, so that each element is summed by one thread, in a fixed order.
 constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kRowGrain = 64;
 

@@ -17,7 +17,7 @@ struct Lookup {
   int64_t width;
 };
 
-// Blocks (row, strip of columns); the tables are of type U.
+// Grid: (row, strip of columns). The tables have type U.
 template <class T, class U, int N>
 __global__ void __launch_bounds__(kRowStripThreads)
     look_up(const U* table, const U* positions, T* out, Lookup lookup) {
@@ -35,17 +35,18 @@ __global__ void __launch_bounds__(kRowStripThreads)
   store_values(out + row * lookup.width + column, sum);
 }
 
-// Backward's sorted rows, in parts of kTokenPart.
+// The sorted rows of backward, in parts of kTokenPart.
 struct SortedRows {
   const TokenRow* rows;
   int64_t count;
-  int32_t vocabulary;  // the token of rows that are not here
+  int32_t vocabulary;  // the token of rows outside this shard
   float* sums;         // [parts][2][width]
   int64_t width;
 
   __device__ int32_t token(int64_t at) const { return load_token_row(rows + at).token; }
-  // Of a part's rows of one token that has rows in other parts too: of the first token, or, if that
-  // begins in the part and goes on in the next one, of the last.
+  // Returns the part's partial sum of a token that also has rows in other parts: of the part's
+  // first token, or with of_last of its last token, if that begins in this part and continues in
+  // the next.
   __device__ float* sum_of(int64_t part, bool of_last) const {
     return sums + (2 * part + (of_last ? 1 : 0)) * width;
   }
@@ -59,12 +60,12 @@ __device__ __forceinline__ void add_to(float* to, const float (&values)[N]) {
   store_values(to, sums);
 }
 
-// A warp has a part and a strip of columns. A token whose rows are all here is done; of one that
-// has others in neighbouring parts the sum is kept.
+// A warp has a part and a strip of columns. It adds a token whose rows are all in this part to
+// dtable, and stores the partial sum of a token that continues in an adjacent part.
 template <class T, int N>
 __global__ void __launch_bounds__(kTokenPartWarps* kWarpThreads)
     add_parts_of_tokens(const T* dout, float* dtable, SortedRows sorted) {
-  constexpr int kAhead = 4;  // rows that are on their way together
+  constexpr int kAhead = 4;  // rows loaded ahead
   const int64_t part = int64_t{blockIdx.x} * kTokenPartWarps + warp_index();
   const int64_t column = (int64_t{blockIdx.y} * kWarpThreads + lane_index()) * N;
   const int64_t begin = part * kTokenPart;
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(kTokenPartWarps* kWarpThreads)
   put(end < sorted.count && sorted.token(end) == token);
 }
 
-// How many parts from `part` on begin with the token, which the one at `part` does.
+// Returns how many parts from `part` on begin with the token; the part at `part` must.
 __device__ __forceinline__ int64_t parts_with(const SortedRows& sorted, int64_t part,
                                               int32_t token) {
   int64_t low = part, high = (sorted.count + kTokenPart - 1) / kTokenPart;
@@ -123,8 +124,8 @@ __device__ __forceinline__ int64_t parts_with(const SortedRows& sorted, int64_t 
   return high - part;
 }
 
-// The block of the part where a token begins whose rows are in several adds its sums: the warps
-// take them in turn.
+// For a token whose rows span several parts, the block of the part where the token begins adds the
+// partial sums; the warps take them in turn.
 template <int N>
 __global__ void __launch_bounds__(kColumnThreads) join_parts(float* dtable, SortedRows sorted) {
   const int64_t part = blockIdx.x, begin = part * kTokenPart, end = begin + kTokenPart;
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(kColumnThreads) join_parts(float* dtable, Sort
   });
 }
 
-// Blocks (position, strip of columns).
+// Grid: (position, strip of columns).
 template <class T, int N>
 __global__ void __launch_bounds__(kRowStripThreads)
     add_positions(const T* dout, float* dpositions, int64_t batch, Lookup lookup) {

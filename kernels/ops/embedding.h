@@ -8,8 +8,8 @@
 namespace lockstep {
 
 // out[b,t] = token_table[tokens[b,t] - vocabulary_begin] + position_table[t].
-// A token outside this shard [vocabulary_begin, + vocabulary) counts as a row of zeros, so that the
-// sum over the shards of a table is the whole lookup; give position_table on one of them only.
+// A token outside this shard [vocabulary_begin, + vocabulary) gives a row of zeros, so the sum over
+// a table's shards is the complete lookup. Pass position_table on only one of the shards.
 struct EmbeddingForward {
   const int32_t* tokens = nullptr;  // [B,T]
   ConstView token_table = {};       // [vocabulary, C]
@@ -22,12 +22,14 @@ struct EmbeddingForward {
   int64_t vocabulary_begin = 0;
 };
 
-// dtoken_table[token] += dout, dposition_table[t] += sum over b of dout, in an order that the
-// tokens alone fix. On the CPU that of (b,t). On CUDA the rows are sorted by their token, in the
-// order of (b,t); the rows of a token within each 32 of the sorted ones are added in turn, then,
-// where it has rows in several of these, every eighth sum, and these eight. The work there does not
-// depend on how often a token comes: for each 9 bits of the vocabulary's number the sort reads a
-// row's 8 bytes twice and writes them once; then dout is read once.
+// dtoken_table[token] += dout, dposition_table[t] += sum over b of dout, in an order that depends
+// only on the tokens. On the CPU the order is that of (b,t).
+//
+// On CUDA, rows are sorted by token, stably in the order of (b,t). Rows of a token within each
+// group of 32 sorted rows are added in turn. If the token's rows span several groups, every eighth
+// group sum is added up, then these eight sums. The cost does not depend on how often a token
+// occurs: for each 9 bits of the vocabulary size the sort reads a row's 8 bytes twice and writes
+// them once; then dout is read once.
 struct EmbeddingBackward {
   const int32_t* tokens = nullptr;  // [B,T]
   ConstView dout = {};              // [B,T,C]
@@ -46,8 +48,8 @@ struct EmbeddingTokens {
   int64_t vocabulary = 0;  // below 2^31 on CUDA
 };
 
-// On CUDA, aligned to 16 bytes: C/4 bytes a row of partial sums, and for the sort 16 a row and at
-// most 128 KiB.
+// Returns the bytes needed; 0 on the CPU. On CUDA (aligned to 16 bytes) it is C/4 bytes per row for
+// partial sums, and for the sort 16 bytes per row and at most 128 KiB.
 size_t embedding_backward_workspace(const EmbeddingTokens& tokens, int64_t width,
                                     DeviceType device);
 

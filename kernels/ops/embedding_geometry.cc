@@ -18,7 +18,7 @@ constexpr size_t ints(int64_t count) {
 }  // namespace
 
 TokenSortPlan token_sort_plan(const EmbeddingTokens& tokens) {
-  // Enough for their loads to hide each other, few enough for each to read the counts of all.
+  // Enough blocks to hide load latency, few enough that each can read the counts of all.
   constexpr int64_t kBlocksMax = 64, kTilesMin = 4;
   TokenSortPlan plan;
   const int bits =

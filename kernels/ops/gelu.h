@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-// y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), the approximation of GPT-2.
+// y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), GPT-2's approximation.
 // Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 struct GeluForward {
   ConstView x = {};  // [count]
-  View y = {};       // [count]; may be x itself
+  View y = {};       // [count]; may be x (in-place)
   int64_t count = 0;
 };
 
@@ -18,7 +18,7 @@ struct GeluForward {
 struct GeluBackward {
   ConstView x = {};   // [count]
   ConstView dy = {};  // [count]
-  View dx = {};       // [count]; may be dy itself
+  View dx = {};       // [count]; may be dy (in-place)
   int64_t count = 0;
 };
 

@@ -4,10 +4,11 @@
 
 namespace lockstep::cuda {
 
-// GELU(x) = x * s, s = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), as kernels/ops/simd.h:
-// beyond |x| = 16 s is 0 or 1 to the last bit, and x is cut there. T: what results are stored as.
+// GELU(x) = x * s, s = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), as in kernels/ops/simd.h.
+// Beyond |x| = 16, s is exactly 0 or 1 in fp32, so x is clamped there. T is the type results are
+// stored as.
 struct GeluTerms {
-  float x;           // cut
+  float x;           // clamped
   float s;           // sigmoid(2u)
   float complement;  // 1 - s
 };
@@ -19,7 +20,7 @@ template <class T>
 __device__ __forceinline__ GeluTerms gelu_terms(float x) {
   const float cut = fminf(fmaxf(x, -kGeluLimit), kGeluLimit);
   const float minus_two_u = -cut * (cut * cut * kGeluCubic + kGeluLinear);
-  // e^(-2u) stays finite, so that e * s is not infinity times 0.
+  // Clamped so that e^(-2u) stays finite and e * s is not infinity times 0.
   const float e = exp_for<T>(fminf(minus_two_u, 87.0f));
   const float s = 1.0f / (1.0f + e);
   return {x != x ? x : cut, x < -kGeluLimit ? 0.0f : s, e * s};

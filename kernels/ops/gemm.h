@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-// c[M,N] = A B, or c += A B, in fp32, row-major and dense. A is a[M,K], or a[K,M] transposed; B is
-// b[K,N], or b[N,K] transposed. Both factors are of one dtype; bf16 only where
+// c[M,N] = A B, or c += A B, in fp32, row-major and dense. A is a[M,K], or a[K,M] if transposed; B
+// is b[K,N], or b[N,K] if transposed. Both factors have the same dtype; bf16 only if
 // cpu_matmul_support().native_bf16.
 struct Gemm {
   ConstView a = {};
   ConstView b = {};
-  const float* bias = nullptr;  // [N], added to every row; or null. Not together with accumulate.
+  const float* bias = nullptr;  // [N], added to every row; or null. Not with accumulate.
   float* c = nullptr;
   int64_t m = 0;
   int64_t n = 0;
@@ -24,12 +24,14 @@ struct Gemm {
   bool accumulate = false;
 };
 
-// On threads() threads. Twins: gemm_dnnl.cc (oneDNN), gemm_own.cc (own_gemm of this CPU).
+// Uses threads() threads. Two implementations: gemm_dnnl.cc (oneDNN), and gemm_own.cc (own_gemm for
+// this CPU).
 void gemm(const Gemm& args);
 
-// Whether products of this precision are made in bf16 here.
+// Returns whether this CPU computes products of that precision in bf16.
 bool matmul_in_bf16(Precision precision);
-// Of a factor that is converted in a workspace, rounded up so that the next one is aligned.
+// Returns the bytes of a factor converted in a workspace, rounded up so that the next factor is
+// aligned.
 size_t matmul_factor_bytes(int64_t count, DType dtype);
 
 }  // namespace lockstep

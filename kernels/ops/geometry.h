@@ -4,9 +4,9 @@
 
 #include "kernels/device/launch_shape.h"
 
-// How the kernels of the ops are laid over threads: pure functions of sizes. Each shape has its
-// constant for the threads of a block, which its kernels name as their __launch_bounds__, so that
-// the compiler leaves registers for all of them.
+// How ops' kernels are mapped to threads: pure functions of sizes. Each shape has a constant for
+// the threads of a block. Its kernels use that constant in __launch_bounds__, so that the compiler
+// limits registers accordingly.
 namespace lockstep {
 
 constexpr int64_t ceil_divided(int64_t n, int64_t by) {
@@ -21,7 +21,7 @@ constexpr LaunchShape elements_shape(const char* name, int64_t count, int per_th
           .threads = kElementThreads};
 }
 
-// Each warp has a row.
+// One row per warp.
 inline constexpr int kRowsOfBlock = 4;
 inline constexpr int kWarpRowThreads = kRowsOfBlock * kWarpThreads;
 constexpr LaunchShape warp_rows_shape(const char* name, int64_t rows) {
@@ -29,9 +29,9 @@ constexpr LaunchShape warp_rows_shape(const char* name, int64_t rows) {
       .name = name, .blocks = {.x = ceil_divided(rows, kRowsOfBlock)}, .threads = kWarpRowThreads};
 }
 
-// Each block has a row, so many threads that each has about 32 of its columns, and shared memory
-// for `shared_bytes_of_warp` a warp.
-inline constexpr int kBlockRowThreads = 512;  // at most
+// One row per block. The block has enough threads, up to kBlockRowThreads, that each has about 32
+// columns, and `shared_bytes_of_warp` bytes of shared memory per warp.
+inline constexpr int kBlockRowThreads = 512;  // maximum
 constexpr LaunchShape block_rows_shape(const char* name, int64_t rows, int64_t columns,
                                        size_t shared_bytes_of_warp) {
   constexpr int64_t kColumnsOfThread = 32, kWarpsMax = kBlockRowThreads / kWarpThreads;
@@ -43,7 +43,7 @@ constexpr LaunchShape block_rows_shape(const char* name, int64_t rows, int64_t c
           .shared_bytes = static_cast<size_t>(warps) * shared_bytes_of_warp};
 }
 
-// Rows with strips of columns: blocks (row, strip), each thread `per_thread` columns.
+// Rows split into strips of columns: blocks (row, strip), `per_thread` columns per thread.
 inline constexpr int kRowStripThreads = 128;
 constexpr LaunchShape row_strips_shape(const char* name, int64_t rows, int64_t columns,
                                        int per_thread) {
@@ -53,8 +53,8 @@ constexpr LaunchShape row_strips_shape(const char* name, int64_t rows, int64_t c
 }
 
 // Sums over rows, for each column: blocks (strip, part). A strip is 32 lanes with `per_lane`
-// columns each; a part is a share of the rows, which the warps of its block take in turn. Shared
-// memory for `sums` floats a column and warp.
+// columns each. A part is a share of the rows, which the warps of the block take in turn. Shared
+// memory holds `sums` floats per column and warp.
 inline constexpr int kColumnWarps = 8;
 inline constexpr int kColumnThreads = kColumnWarps * kWarpThreads;
 constexpr LaunchShape column_sums_shape(const char* name, int64_t columns, int64_t parts,
@@ -66,7 +66,8 @@ constexpr LaunchShape column_sums_shape(const char* name, int64_t columns, int64
           .shared_bytes = static_cast<size_t>(kColumnWarps * strip * sums) * sizeof(float)};
 }
 
-// In how many parts so many rows are summed, at most `most`: each warp gets 8 rows or more.
+// Returns the number of parts in which `rows` rows are summed, at most `most`: each warp gets 8
+// rows or more.
 constexpr int64_t row_parts(int64_t rows, int64_t most) {
   const int64_t worth = ceil_divided(rows, 8 * kColumnWarps);
   return worth < 1 ? 1 : worth > most ? most : worth;

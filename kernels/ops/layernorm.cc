@@ -16,7 +16,7 @@ struct Moments {
   float rstd = 0.0f;
 };
 
-// h[width] = a + b, or a itself where b is null (then h is not written); returns the sum of h.
+// h[width] = a + b; if b is null, h is a and nothing is written. Returns the sum of h.
 float sum_row(const float* a, const float* b, float* h, int64_t width) {
   Vec sum = {};
   if (b == nullptr) {
@@ -31,7 +31,7 @@ float sum_row(const float* a, const float* b, float* h, int64_t width) {
   return sum_of(sum);
 }
 
-// The variance is summed from the differences, for its precision; in two chains, for speed.
+// Sums the variance from differences, for precision, and in two chains, for speed.
 Moments moments_of(const float* h, float sum, int64_t width, float epsilon) {
   const float mean = sum / static_cast<float>(width);
   Vec even = {}, odd = {};
@@ -60,7 +60,7 @@ struct BackwardRow {
   float rstd;
 };
 
-// One row of dx; adds to dweight and dbias of the caller's part.
+// Computes one row of dx; adds to dweight and dbias of the caller's part.
 void backward_row(const BackwardRow& row, const float* weight, float* dweight, float* dbias,
                   int64_t width) {
   Vec sum = {}, sum_hat = {};
@@ -123,7 +123,8 @@ void layernorm_backward(Stream&, const LayerNormBackward& args) {
   const float* dresidual = args.dresidual.f32();
   float* dx = args.dx.f32();
   float* parts = static_cast<float*>(args.workspace.data);  // [kParts][dweight, dbias][C]
-  // The rows are in kParts parts whatever the number of threads: sums are the same bits.
+  // The number of parts does not depend on the number of threads, so the sums are bitwise
+  // reproducible.
   constexpr int kParts = layernorm_backward_parts(DeviceType::kCpu);
   parallel_for(kParts, 1, [&](Range range) {
     for (int64_t part = range.begin; part < range.end; ++part) {

@@ -7,32 +7,33 @@
 
 namespace lockstep {
 
-// y = (h - mean(h)) * rstd(h) * weight + bias for each row, where h = x, or with a residual
-// h = residual + x, which is stored in residual_out. R rows (B*T) of width C.
+// y = (h - mean(h)) * rstd(h) * weight + bias for each row. h = x, or with a residual h = residual
+// + x, which is stored in residual_out. R rows (B*T) of width C.
 struct LayerNormForward {
   ConstView x = {};         // [R,C]
   ConstView residual = {};  // [R,C] or null
-  View residual_out = {};  // [R,C], given exactly when residual is; may be x or residual themselves
-  ConstView weight = {};   // [C]
-  ConstView bias = {};     // [C]
-  View y = {};             // [R,C]
-  float* mean = nullptr;   // [R], for backward; null: not kept
-  float* rstd = nullptr;   // [R]
+  View residual_out = {};   // [R,C], given if and only if residual is; may be x or residual
+                            // (in-place)
+  ConstView weight = {};    // [C]
+  ConstView bias = {};      // [C]
+  View y = {};              // [R,C]
+  float* mean = nullptr;    // [R], for backward; null: not stored
+  float* rstd = nullptr;    // [R]
   int64_t rows = 0;
   int64_t width = 0;
   float epsilon = 1e-5f;
 };
 
-// dx = dresidual + (gradient of the norm at h); this is the gradient of both x and residual.
-// dweight and dbias are added to, in an order that does not depend on the number of threads.
+// dx = dresidual + (gradient of the norm at h), which is the gradient of both x and residual. Adds
+// to dweight and dbias, in an order that does not depend on the number of threads.
 struct LayerNormBackward {
   ConstView dy = {};            // [R,C]
   ConstView h = {};             // [R,C]: x, or residual_out of the fused form
   ConstView weight = {};        // [C]
   const float* mean = nullptr;  // [R]
   const float* rstd = nullptr;  // [R]
-  ConstView dresidual = {};     // [R,C]: the gradient that reaches h by other paths; or null
-  View dx = {};                 // [R,C]; may be dy or dresidual themselves
+  ConstView dresidual = {};     // [R,C]: the gradient that reaches h on other paths; or null
+  View dx = {};                 // [R,C]; may be dy or dresidual (in-place)
   View dweight = {};            // [C]
   View dbias = {};              // [C]
   int64_t rows = 0;
@@ -40,7 +41,7 @@ struct LayerNormBackward {
   Workspace workspace = {};  // layernorm_backward_workspace(width, device type)
 };
 
-// The sums over rows are made in at most this many parts, whatever the number of threads.
+// Sums over rows are computed in at most this many parts, for any number of threads.
 constexpr int layernorm_backward_parts(DeviceType device) {
   return device == DeviceType::kCpu ? 16 : 128;
 }

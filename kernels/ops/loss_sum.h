@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// *sum += the sum of the losses, accumulated in double, in an order that depends on their number
-// alone.
+// *sum += the sum of the losses, accumulated in double, in an order that depends only on their
+// count.
 struct LossSum {
   const float* losses = nullptr;  // [count]
   int64_t count = 0;

@@ -11,9 +11,9 @@ namespace lockstep::LOCKSTEP_ISA {
 namespace {
 
 constexpr int64_t kColumnBlock = 1024;
-constexpr int64_t kColumnWork = 65536;  // additions that are worth a thread
+constexpr int64_t kColumnWork = 65536;  // number of additions that are worth a thread
 
-// Turns factors into what the precision wants, in the workspace.
+// Converts factors to the dtype that the precision needs, in the workspace.
 class Factors {
  public:
   Factors(Stream& stream, bool bf16, Workspace workspace)
@@ -36,7 +36,7 @@ class Factors {
   Workspace left_;
 };
 
-// sums[j] += x[0,j] + x[1,j] + ..., rows in ascending order; threads take columns.
+// sums[j] += x[0,j] + x[1,j] + ..., rows in ascending order; each thread has its own columns.
 void add_column_sums(const float* x, int64_t rows, int64_t columns, float* sums) {
   const int64_t grain = max_of(kLanes, kColumnWork / max_of(1, rows));
   parallel_for(columns, grain, [&](Range range) {
@@ -55,17 +55,18 @@ void add_column_sums(const float* x, int64_t rows, int64_t columns, float* sums)
   });
 }
 
-// Rows that are taken through all of an operation's passes together, so that they are still in the
-// cache for the next pass: all of them where the weights, which each product reads anew, are large.
+// Returns how many rows to take through all passes of an op before the next rows, so that they stay
+// in the cache between passes. Returns all rows if the weights are large, because each product
+// reads them again.
 int64_t rows_at_once(const MatmulShape& shape) {
   constexpr int64_t kSmallWeight = 1 << 18;
-  constexpr int64_t kRowsInCache = 1 << 17;  // floats of x and y, for each thread
+  constexpr int64_t kRowsInCache = 1 << 17;  // floats of x and y, per thread
   if (shape.n * shape.k > kSmallWeight) return shape.m;
   const int64_t rows = kRowsInCache * threads() / (shape.n + shape.k) / 64 * 64;
   return max_of(128, min_of(rows, shape.m));
 }
 
-// Rows [begin, ...) of a [rows, columns] matrix; null stays null.
+// Returns rows [begin, ...) of a [rows, columns] matrix; null stays null.
 ConstView from_row(const ConstView& view, int64_t begin, int64_t columns) {
   if (!view) return view;
   const size_t offset = static_cast<size_t>(begin * columns) * dtype_bytes(view.dtype);

@@ -10,9 +10,9 @@
 #include "kernels/ops/geometry.h"
 #include "kernels/ops/matmul_geometry.h"
 
-// Products go to cuBLASLt with the whole epilogue; where it has no algorithm for that, without
-// GELU, then without the bias too, which then run by themselves; where it has none at all, to a
-// plain kernel of ours.
+// Products run in cuBLASLt, with the whole epilogue if possible. If it has no algorithm for that,
+// we try without GELU, then also without the bias, and run the omitted steps as separate kernels.
+// If it has no algorithm at all, we use our own plain kernel.
 namespace lockstep::cuda {
 
 namespace {
@@ -21,7 +21,7 @@ using blas::Call;
 using blas::Epilogue;
 using blas::Product;
 
-// What plain_product does with a sum, in this order.
+// The steps that plain_product applies to a sum, in this order.
 struct Steps {
   bool add_d = false;
   bool add_bias = false;
@@ -40,8 +40,8 @@ Steps steps_of(const Product& product) {
           .gelu_derivative = derivative};
 }
 
-// The product as blas::Product says it, by one thread an element: threads take D's rows first, as
-// they lie in memory. The sum is made in ascending order.
+// Computes a blas::Product with one thread per element of D. Adjacent threads have adjacent rows of
+// D, which are adjacent in memory. Sums in ascending order.
 template <class Factor, class Value>
 __global__ void __launch_bounds__(kProductTile* kProductTile)
     plain_product(Product product, Steps steps, blas::Operands operands) {
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kProductTile* kProductTile)
 
   float sum = 0.0f;
   for (int64_t depth = 0; depth < product.depth; depth += kTile) {
-    // Neighbouring threads read neighbouring elements of what is stored.
+    // Adjacent threads read elements that are adjacent in memory.
     if (product.transpose_a) {
       a_tile[x][y] = at(a, depth + x, row_begin + y, product.depth, product.rows);
     } else {
@@ -105,7 +105,7 @@ void run_plain(Stream& stream, const Call& call) {
   }
 }
 
-// Blocks (row of the tensor, strip of columns).
+// Grid: (row of the tensor, strip of columns).
 template <class T, int N>
 __global__ void __launch_bounds__(kRowStripThreads)
     add_to_rows(T* rows, const T* bias, int64_t width) {
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kRowStripThreads)
   store_values(at, values);
 }
 
-// The bias by itself.
+// Adds the bias in a separate kernel.
 void run_bias(Stream& stream, const Call& whole, const Call& done) {
   const Product& product = whole.product;
   const View d(done.operands.d, product.result);
@@ -132,7 +132,7 @@ void run_bias(Stream& stream, const Call& whole, const Call& done) {
   });
 }
 
-// GELU, or its derivative, by itself.
+// Applies GELU, or its derivative, in a separate kernel.
 void run_gelu(Stream& stream, const Call& whole, const Call& done) {
   const Product& product = whole.product;
   const View d(whole.operands.d, product.result);
@@ -146,7 +146,7 @@ void run_gelu(Stream& stream, const Call& whole, const Call& done) {
   }
 }
 
-// What of the call's epilogue the call that was done has not.
+// Runs the steps of `whole`'s epilogue that `done` did not include.
 void run_rest(Stream& stream, const Call& whole, const Call& done) {
   const Epilogue wanted = whole.product.epilogue, had = done.product.epilogue;
   if (has_bias(wanted) && !has_bias(had)) run_bias(stream, whole, done);
@@ -175,13 +175,14 @@ void run_or_fail(Stream& stream, const Call& call, const Workspace& workspace) {
   }
 }
 
-// The workspace is the library's first, whose choice depends on its size; the rest follows it.
+// Returns the library's part: always the first kWorkspaceBytes, because the choice of algorithm
+// depends on its size. Other data comes after it.
 Workspace library_part(const Workspace& workspace) {
   CHECK(workspace.bytes >= blas::kWorkspaceBytes);
   return {workspace.data, blas::kWorkspaceBytes};
 }
 
-// The bias in y's dtype.
+// Returns the bias in y's dtype.
 ConstView prepared_bias(Stream& stream, const MatmulForward& args) {
   if (!args.bias || args.bias.dtype == args.y.dtype) return args.bias;
   CHECK(args.bias.dtype == DType::kF32);
@@ -190,7 +191,7 @@ ConstView prepared_bias(Stream& stream, const MatmulForward& args) {
   return rounded;
 }
 
-// parts[blockIdx.y, column] = the sum of one part's rows; a warp's rows first, then the warps.
+// parts[blockIdx.y, column] = the sum of one part's rows: each warp's rows first, then the warps.
 template <class Value, int kValues>
 __global__ void __launch_bounds__(kColumnThreads)
     column_sum_parts(const Value* x, int64_t rows, int64_t columns, int64_t rows_at_once,

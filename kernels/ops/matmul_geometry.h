@@ -5,23 +5,23 @@
 
 #include "kernels/device/launch_shape.h"
 
-// How the kernels of matmul.cu are started, and what they need; pure.
+// Launch shapes and workspace sizes of the kernels in matmul.cu; pure.
 namespace lockstep {
 
-// One thread an element of D, a block a square of them.
+// One thread per element of D; a block is a square of kProductTile x kProductTile elements.
 inline constexpr int kProductTile = 16;
 LaunchShape plain_product_shape(int64_t rows, int64_t columns);
 
-// The sums of the columns of a [rows, columns] matrix in two passes: each part of the rows by
-// itself, then the parts in ascending order. Parts are the same for any width of the loads, so that
-// the sums are the same bits.
+// Sums the columns of a [rows, columns] matrix in two passes: first each part of the rows alone,
+// then the parts in ascending order. The parts do not depend on the load width, so the sums are
+// bitwise the same.
 struct ColumnSumPlan {
   int64_t parts = 0;
-  int64_t rows_at_once = 0;   // of a part; the last may have fewer
-  LaunchShape partial_shape;  // column_sums_shape(): a lane has `values` neighbouring columns
+  int64_t rows_at_once = 0;   // rows per part; the last part may have fewer
+  LaunchShape partial_shape;  // column_sums_shape(): a lane has `values` adjacent columns
 };
 ColumnSumPlan column_sum_plan(int64_t rows, int64_t columns, int values);
-// Of the parts' sums.
+// Returns the bytes of the parts' sums.
 size_t column_sum_bytes(int64_t rows, int64_t columns);
 
 }  // namespace lockstep

@@ -23,8 +23,9 @@ size_t matmul_factor_bytes(int64_t count, DType dtype) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// On the CPU bf16 factors are allowed with kBf16 only; where it computes as kF32 they are the
-// converted ones. On CUDA the library's part comes first, then a converted bias.
+// On the CPU, kBf16 needs room for both factors, converted to bf16, or to fp32 if this CPU computes
+// in fp32. Factors in bf16 are only allowed with kBf16. On CUDA the library's part comes first,
+// then a converted bias.
 size_t matmul_forward_workspace(const MatmulShape& shape, Precision precision, DeviceType type) {
   if (type == DeviceType::kCuda) {
     return blas::kWorkspaceBytes + matmul_factor_bytes(shape.n, DType::kBf16);
@@ -35,7 +36,7 @@ size_t matmul_forward_workspace(const MatmulShape& shape, Precision precision, D
          matmul_factor_bytes(shape.n * shape.k, converted);
 }
 
-// On CUDA the parts of dbias and the library use it one after another.
+// On CUDA the parts of dbias and then the library use the same memory.
 size_t matmul_backward_workspace(const MatmulShape& shape, Precision precision, DeviceType type) {
   if (type == DeviceType::kCuda) {
     return std::max(blas::kWorkspaceBytes, column_sum_bytes(shape.m, shape.n));

@@ -7,8 +7,8 @@
 #include "kernels/ops/geometry.h"
 #include "kernels/ops/layernorm.h"
 
-// What layer norm and RMS norm share: y = (h - mean) * scale * weight + bias, where RMS norm has
-// mean 0 and no bias (kCentred false). R rows of width C; T is the activations' type.
+// Code shared by layer norm and RMS norm: y = (h - mean) * scale * weight + bias. RMS norm has mean
+// 0 and no bias (kCentred false). R rows of width C; T is the activations' type.
 namespace lockstep::cuda {
 
 template <class T>
@@ -20,14 +20,14 @@ struct NormForwardRows {
   const float* bias;      // [C]; null unless centred
   T* y;                   // [R,C]
   float* mean;            // [R] or null
-  float* reciprocal_std;  // [R] or null: of RMS norm 1/rms
+  float* reciprocal_std;  // [R] or null; 1/rms for RMS norm
   int64_t rows;
   int64_t width;
   float epsilon;
 };
 
-// A warp has a row, and every lane the same columns of it in each pass, so that rows may be
-// changed in place. Sums are of h as it is stored.
+// One warp per row. Every lane has the same columns in each pass, so rows may be changed in-place.
+// Sums use h as stored.
 template <class T, int N, bool kCentred>
 __global__ void __launch_bounds__(kWarpRowThreads) norm_forward(NormForwardRows<T> args) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index();
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kWarpRowThreads) norm_forward(NormForwardRows<
   const T* h = args.residual ? args.residual_out + begin : args.x + begin;
   const int64_t first = int64_t{lane_index()} * N, step = int64_t{kWarpThreads} * N;
   const float width = static_cast<float>(args.width);
-  float sum = 0.0f;  // of h, or of its squares
+  float sum = 0.0f;  // of h or of its squares
   for (int64_t i = first; i < args.width; i += step) {
     float values[N];
     load_values(values, args.x + begin + i);
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kWarpRowThreads) norm_forward(NormForwardRows<
   float mean = 0.0f;
   float variance = sum / width;
   if constexpr (kCentred) {
-    // From the differences, for its precision.
+    // Two passes over the row are more precise than E[h^2] - mean^2.
     mean = sum / width;
     float squares = 0.0f;
     for (int64_t i = first; i < args.width; i += step) {
@@ -94,7 +94,7 @@ struct NormBackwardRows {
   int64_t width;
 };
 
-// dx, a warp for each row, in place as above.
+// Computes dx, one warp per row, in-place as above.
 template <class T, int N, bool kCentred>
 __global__ void __launch_bounds__(kWarpRowThreads) norm_backward_rows(NormBackwardRows<T> args) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * warp_count() + warp_index();
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kWarpRowThreads) norm_backward_rows(NormBackwa
   const int64_t first = int64_t{lane_index()} * N, step = int64_t{kWarpThreads} * N;
   const float mean = kCentred ? args.mean[row] : 0.0f;
   const float scale = args.reciprocal_std[row];
-  float sum = 0.0f, sum_hat = 0.0f;  // of g = dy * weight, and of g * hat
+  float sum = 0.0f, sum_hat = 0.0f;  // of g = dy * weight and of g * hat
   for (int64_t i = first; i < args.width; i += step) {
     float dy[N], h[N], weights[N];
     load_values(dy, args.dy + begin + i);
@@ -136,15 +136,15 @@ __global__ void __launch_bounds__(kWarpRowThreads) norm_backward_rows(NormBackwa
   }
 }
 
-// The sums of a strip of columns over a part of the rows: the warps take its rows in turn, then
-// their sums are added in their order.
+// Sums a strip of columns over a part of the rows. Warps take the rows in turn; then their sums are
+// added in index order.
 template <class T, int N, bool kCentred>
 __global__ void __launch_bounds__(kColumnThreads) norm_backward_columns(NormBackwardRows<T> args) {
   constexpr int kStrip = kWarpThreads * N, kSums = kCentred ? 2 : 1;
   const int64_t column = int64_t{blockIdx.x} * kStrip + lane_index() * N;
   const int64_t row_begin = args.rows * blockIdx.y / gridDim.y;
   const int64_t row_end = args.rows * (int64_t{blockIdx.y} + 1) / gridDim.y;
-  float sums[kSums][N] = {};  // of dweight and, last, dbias
+  float sums[kSums][N] = {};  // for dweight and, if centred, dbias
   if (column < args.width) {
     for (int64_t row = row_begin + warp_index(); row < row_end; row += warp_count()) {
       float dy[N], h[N];
@@ -170,8 +170,8 @@ struct NormNames {
   const char* backward_columns;
 };
 
-// What the ops of the norms do, with a layer norm's arguments: of an RMS norm bias, mean and dbias
-// are null, rstd is 1/rms.
+// Both norm ops, with the arguments of a layer norm. For RMS norm, bias, mean and dbias are null
+// and rstd is 1/rms.
 template <bool kCentred>
 void launch_norm_forward(Stream& stream, const NormNames& names, const LayerNormForward& args) {
   CHECK(bool(args.residual) == bool(args.residual_out));
@@ -195,7 +195,8 @@ void launch_norm_forward(Stream& stream, const NormNames& names, const LayerNorm
   });
 }
 
-// Sums over rows, in `parts_max` parts at most, are made before dx, which may lie where dy does.
+// Computes the sums over rows, in at most `parts_max` parts, before dx, because dx may overwrite
+// dy.
 template <bool kCentred>
 void launch_norm_backward(Stream& stream, const NormNames& names, const LayerNormBackward& args,
                           int parts_max) {

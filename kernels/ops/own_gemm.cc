@@ -10,9 +10,9 @@ namespace lockstep::LOCKSTEP_ISA {
 
 namespace {
 
-constexpr int64_t kRowBlock = 64;  // a packed panel of b should serve so many rows
+constexpr int64_t kRowBlock = 64;  // number of rows that a packed panel of b should serve
 
-// Sets rows to the bias, or to zero where nothing would be added (k = 0).
+// Sets rows to the bias, or to zero if there is nothing to add (k = 0).
 void start_rows(const Gemm& args, float* c, int64_t rows) {
   for (int64_t i = 0; i < rows; ++i) {
     for_vectors(args.n, [&](int64_t j, int64_t n) {

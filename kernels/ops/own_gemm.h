@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// gemm() without a library, fp32 only, for the best instruction set of this CPU: what gemm_own.cc
-// uses, and what tests and benches compare the library with.
+// gemm() without a library, fp32 only, with this CPU's best instruction set. gemm_own.cc uses it;
+// tests and benchmarks compare the library with it.
 void own_gemm(const Gemm& args);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Small matrix products on one thread, as attention and own_gemm need them; included after
+// Small single-threaded matrix products for attention and own_gemm; include after
 // kernels/ops/simd.h.
 #pragma once
 
@@ -7,8 +7,8 @@
 namespace lockstep::LOCKSTEP_ISA {
 namespace {
 
-// c[m,n] = a b, or c += a b. Element (i,k) of a is a[i*a_row + k*a_col], that of b likewise; rows
-// of c are c_row apart. Every element of c is summed over k in ascending order, whatever the sizes.
+// c[m,n] = a b, or c += a b. Element (i,k) of a is a[i*a_row + k*a_col], same for b; rows of c are
+// c_row apart. Every element of c is summed over k in ascending order, for any sizes.
 struct Product {
   const float* a = nullptr;
   int64_t a_row = 0;
@@ -24,15 +24,15 @@ struct Product {
   bool accumulate = false;
 };
 
-// Rows of a tile, vectors of its width: rows * vectors accumulators, the vectors of b and a
-// broadcast element must fit in the registers.
+// Tile size: kTileRows rows of kTileVectors vectors. The rows * vectors accumulators, the vectors
+// of b and one broadcast element of a must fit in the registers.
 inline constexpr int kTileRows = kRegisters == 32 ? 8 : 4;
 inline constexpr int kTileVectors = 2;
 inline constexpr int64_t kPanel = kTileVectors * kLanes;
-// So much of k at a time, that a block of a stays in the cache for all columns.
+// Number of k processed together, so that a block of a stays in the cache for all columns.
 inline constexpr int64_t kDepth = 256;
 
-// One tile: b has whole vectors at b_row apart; `columns` of c are written.
+// Computes one tile: reads whole vectors of b, b_row apart, and writes `columns` columns of c.
 template <int kRows, int kVectors>
 inline void tile(const Product& p, const float* a, const float* b, float* c, int64_t columns) {
   Vec sums[kRows][kVectors];
@@ -96,7 +96,7 @@ inline void panel(const Product& p, const float* b, int64_t column, int64_t colu
   }
 }
 
-// Copies the columns of b into whole vectors first; k is at most kDepth.
+// First copies the columns of b into whole vectors; k is at most kDepth.
 inline void packed_panel(const Product& p, int64_t column, int64_t columns) {
   alignas(64) float packed[kDepth * kPanel];
   for (int64_t j = 0; j < kPanel; ++j) {
@@ -110,7 +110,7 @@ inline void packed_panel(const Product& p, int64_t column, int64_t columns) {
   panel(part, packed, column, columns);
 }
 
-// Columns [begin, end) of c; begin a multiple of kPanel.
+// Computes columns [begin, end) of c; begin is a multiple of kPanel.
 inline void product_columns(const Product& p, int64_t begin, int64_t end) {
   for (int64_t k = 0; k < max_of(1, p.k); k += kDepth) {
     Product part = p;

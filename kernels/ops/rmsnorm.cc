@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kRowGrain = 64;
 
-// The sum of the squares of h = a + b, which is stored; or of a itself where b is null (then h is
-// not written). In two chains, for speed.
+// Returns the sum of the squares of h = a + b, and stores h. If b is null, h is a and nothing is
+// written. Uses two chains, for speed.
 float squares_of_row(const float* a, const float* b, float* h, int64_t width) {
   Vec even = {}, odd = {};
   int64_t i = 0;
@@ -44,7 +44,7 @@ struct BackwardRow {
   float rrms;
 };
 
-// One row of dx; adds to dweight of the caller's part.
+// Computes one row of dx; adds to dweight of the caller's part.
 void backward_row(const BackwardRow& row, const float* weight, float* dweight, int64_t width) {
   Vec sum = {};
   for_vectors(width, [&](int64_t i, int64_t n) {
@@ -99,7 +99,8 @@ void rmsnorm_backward(Stream&, const RmsNormBackward& args) {
   const float* dresidual = args.dresidual.f32();
   float* dx = args.dx.f32();
   float* parts = static_cast<float*>(args.workspace.data);  // [kParts][C]
-  // The rows are in kParts parts whatever the number of threads: sums are the same bits.
+  // The number of parts does not depend on the number of threads, so the sums are bitwise
+  // reproducible.
   constexpr int kParts = rmsnorm_backward_parts(DeviceType::kCpu);
   parallel_for(kParts, 1, [&](Range range) {
     for (int64_t part = range.begin; part < range.end; ++part) {

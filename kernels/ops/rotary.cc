@@ -9,9 +9,9 @@ namespace lockstep::LOCKSTEP_ISA {
 
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements that are worth a thread
+constexpr int64_t kGrain = 16384;  // number of elements that are worth a thread
 
-// One head: its lower and its upper half, `sign` of the sines.
+// Rotates one head. `low` is its lower half; `sign` is the sign of the sines.
 void turn(float* low, const float* table, int64_t half, float sign) {
   float* high = low + half;
   for_vectors(half, [&](int64_t i, int64_t n) {

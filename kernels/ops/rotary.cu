@@ -13,11 +13,11 @@ struct Turn {
   int64_t row_width;
   int64_t sequence;
   int64_t half;   // HD/2
-  int64_t pairs;  // of a row: (NH+KVH) * HD/2
+  int64_t pairs;  // per row: (NH+KVH) * HD/2
   float sign;     // of the sines
 };
 
-// Blocks (row, strip of the row's pairs): each thread N neighbouring pairs of one head.
+// Grid: (row, strip of the row's pairs). Each thread has N adjacent pairs of one head.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowStripThreads)
     turn_pairs(T* qkv, const float* table, Turn turn) {
@@ -51,7 +51,7 @@ void rotary(Stream& stream, const Rotary& args) {
                   .half = shape.head_dim / 2,
                   .pairs = (shape.heads + shape.kv_heads) * (shape.head_dim / 2),
                   .sign = args.inverse ? -1.0f : 1.0f};
-  // Rows are whole heads, and heads two halves.
+  // Rows consist of whole heads, and heads of two halves, so packs must fit into a half.
   const PackedRows rows{
       .dtype = args.qkv.dtype, .width = turn.half, .begins = {args.qkv.data, args.table}};
   dispatch(rows, [&]<class T, int N>(Pack<T, N>) {

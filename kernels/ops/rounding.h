@@ -2,10 +2,11 @@
 
 #include <cstdint>
 
-// Stochastic rounding of fp32 to bf16, the same bits on every device: pure functions for both.
+// Stochastic rounding from fp32 to bf16 with the same bits on every device: pure functions for host
+// and device.
 namespace lockstep {
 
-// A bijection of 64 bits whose outputs look independent. Source: the finaliser of SplitMix64,
+// A bijection of 64 bits whose outputs look independent. Source: the finalizer of SplitMix64,
 // Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA'14.
 constexpr uint64_t mixed_bits(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
@@ -14,15 +15,15 @@ constexpr uint64_t mixed_bits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// What one update draws from; the draw of an element is the lower 16 bits of
+// Returns the key of one update. The random bits of an element are the lower 16 bits of
 // mixed_bits(key + its index).
 constexpr uint64_t rounding_key(uint64_t seed, int64_t step) {
   return mixed_bits(mixed_bits(seed) + static_cast<uint64_t>(step));
 }
 
-// The upper half of `bits` (a float's) or, with the probability of what is cut off, the next one
-// away from zero: random 16 bits are added, what is below is dropped. Infinity stays, a NaN is
-// quiet.
+// Returns the upper half of `bits` (a float's) or the next value away from zero, with a probability
+// equal to the truncated fraction: adds 16 random bits and drops the lower half. Infinity is
+// unchanged; NaN becomes quiet.
 constexpr uint16_t round_stochastically(uint32_t bits, uint64_t random) {
   constexpr uint32_t kExponent = 0x7F800000u;
   if ((bits & kExponent) != kExponent) {

@@ -9,7 +9,8 @@ namespace lockstep {
 
 namespace {
 
-// The smallest logit that counts, and how many of its equals do (the first ones).
+// The smallest logit in the top k, and how many logits equal to it are in the top k (the first
+// ones).
 struct Threshold {
   float logit = 0.0f;
   int64_t equals = 0;

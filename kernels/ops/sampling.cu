@@ -15,24 +15,24 @@ constexpr int kDigits = 256;
 // Each block has a row, each thread a run of its tokens.
 struct Shared {
   int32_t digits[kDigits];
-  int32_t equals[kThreads];  // at the threshold, in the runs before
-  double before[kThreads];   // weights in the runs before
+  int32_t equals[kThreads];  // count at the threshold, in earlier runs
+  double before[kThreads];   // sum of weights in earlier runs
   double total;
   uint32_t threshold;
-  int32_t wanted;   // of the equals at the threshold
-  int32_t highest;  // the first of the largest
+  int32_t wanted;   // how many at the threshold are kept
+  int32_t highest;  // the first of the largest logits
   int32_t token;
 };
 
 struct Row {
   int32_t vocabulary;
-  int32_t top_k;  // all: vocabulary
+  int32_t top_k;  // the vocabulary if all are kept
   float temperature;
 };
 
-// Floats in the order of unsigned integers.
+// Maps floats to unsigned integers with the same order.
 __device__ __forceinline__ uint32_t ordered_bits(float value) {
-  const uint32_t bits = bits_of_float(value + 0.0f);  // -0 is 0
+  const uint32_t bits = bits_of_float(value + 0.0f);  // maps -0 to 0
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ int32_t run_begin(const Row& row, unsigned thread) {
   return static_cast<int32_t>(int64_t{row.vocabulary} * thread / kThreads);
 }
 
-// A logit and its token: the larger logit, and of equals the first.
+// A logit and its token. The larger logit is better, and among equal ones the first.
 struct Candidate {
   uint32_t order;
   int32_t token;
@@ -64,8 +64,8 @@ __device__ __forceinline__ Candidate find_highest(const T* logits, const Row& ro
   return reduce_block(best, Better{}, shared_memory<Candidate>());
 }
 
-// The top_k-th largest, digit by digit: of those that share the upper digits with it, how many
-// have which next one.
+// Finds the top_k-th largest logit, digit by digit: counts the values of the next digit among the
+// logits that share its upper digits.
 template <class T>
 __device__ __forceinline__ void find_threshold(const T* logits, const Row& row, Shared& shared) {
   if (threadIdx.x == 0) shared = {.threshold = 0, .wanted = row.top_k};
@@ -90,8 +90,8 @@ __device__ __forceinline__ void find_threshold(const T* logits, const Row& row, 
   sync_block();
 }
 
-// exp((logit - highest) / temperature) for what counts, else 0; `equals` are those at the threshold
-// up to here.
+// Returns exp((logit - highest) / temperature) if the logit is kept, else 0. `equals` counts the
+// logits at the threshold so far.
 __device__ __forceinline__ float weight_of(float logit, float highest, const Row& row,
                                            const Shared& shared, int32_t& equals) {
   const uint32_t order = ordered_bits(logit);
@@ -101,7 +101,7 @@ __device__ __forceinline__ float weight_of(float logit, float highest, const Row
   return counts ? expf((logit - highest) / row.temperature) : 0.0f;
 }
 
-// The runs' numbers become what is before each.
+// Replaces each run's value by the sum of the runs before it. Returns the total.
 template <class T>
 __device__ __forceinline__ T add_up(T* runs, T own) {
   runs[threadIdx.x] = own;
@@ -115,7 +115,7 @@ __device__ __forceinline__ T add_up(T* runs, T own) {
     }
   }
   sync_block();
-  return total;  // thread 0 alone has it
+  return total;  // valid in thread 0 only
 }
 
 template <class T>
@@ -139,7 +139,8 @@ __device__ __forceinline__ void draw(const T* logits, float highest, float unifo
   double passed = shared.before[threadIdx.x];
   const bool is_last = passed + sum >= shared.total;
   if (sum == 0.0 || passed > goal || (passed + sum <= goal && !is_last)) return;
-  // The goal is passed in this run; rounding may leave it to the run's last token.
+  // The goal is in this run. Due to rounding the loop may not pass it; then the run's last token is
+  // taken.
   int32_t token = -1;
   equals = shared.equals[threadIdx.x];
   for (int32_t v = begin; v < end; ++v) {

@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-// tokens[r] = a draw from softmax(logits[r] / temperature) among the top_k largest logits: the
-// first token whose cumulated probability passes uniforms[r]. Temperature 0 gives the largest logit
-// (the first of equals).
+// tokens[r] = a sample from softmax(logits[r] / temperature) over the top_k largest logits: the
+// first token whose cumulative probability exceeds uniforms[r]. Temperature 0 gives the largest
+// logit (the first of equal ones).
 struct Sample {
   ConstView logits = {};            // [R, stride]; columns past vocabulary are ignored
-  const float* uniforms = nullptr;  // [R], in [0,1): the draws of the caller's generator
+  const float* uniforms = nullptr;  // [R], in [0,1), from the caller's generator
   int32_t* tokens = nullptr;        // [R]
   int64_t rows = 0;
   int64_t vocabulary = 0;

@@ -1,4 +1,4 @@
-// Operations with one number as their result.
+// Ops that compute a single number.
 #include <cmath>
 
 #include "kernels/ops/isa_table.h"

@@ -1,4 +1,4 @@
-// Operations with one number as their result.
+// Ops that compute a single number.
 #include <algorithm>
 
 #include "kernels/device/cuda/launch.cuh"
@@ -32,8 +32,8 @@ __device__ __forceinline__ double squares_of(const float* from) {
   return sum;
 }
 
-// The chunks of the tensors of a launch are numbered through; block s of n adds the chunks s,
-// s + n, ... to its slot, which the first launch begins with 0.
+// Chunks are numbered across the tensors of a launch. Block s of n adds chunks s, s + n, ... to its
+// slot; the first launch sets the slot.
 __global__ void __launch_bounds__(kThreads)
     sum_squares(const Batch __grid_constant__ batch, double* slots, bool is_first) {
   double sum = 0.0;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) slots[blockIdx.x] = is_first ? sum : slots[blockIdx.x] + sum;
 }
 
-// One block: *sum = or += the sum of count values.
+// One block: sets *sum to the sum of count values, or adds it to *sum.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sum_all(const T* values, int64_t count, double* sum, bool adds) {

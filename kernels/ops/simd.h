@@ -1,9 +1,9 @@
-// Vectors of the instruction set that a source file is compiled for.
+// Vector types for the instruction set that a source file is compiled for.
 //
-// The sources of the operations are compiled once for each instruction set, into a namespace of its
-// name: they include their headers, then LOCKSTEP_ISA_HEADER (isa/*.h), then this file. What stands
-// after LOCKSTEP_ISA_HEADER must not instantiate templates of the standard library: the linker
-// would keep one instance for all, which older CPUs may not be able to run.
+// The op sources are compiled once per instruction set, each time into a namespace of that name.
+// They include their headers, then LOCKSTEP_ISA_HEADER (isa/*.h), then this file. Code after
+// LOCKSTEP_ISA_HEADER must not instantiate standard library templates: the linker would keep one
+// instance for all instruction sets, which older CPUs may not be able to run.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ inline Vec load(const float* p) {
 inline void store(float* p, Vec v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
-// The first n < kLanes elements, the rest zero.
+// Loads the first n < kLanes elements and zeroes the rest.
 inline Vec load_part(const float* p, int64_t n) {
   Vec v = {};
   for (int64_t i = 0; i < n; ++i) v[i] = p[i];
@@ -68,7 +68,7 @@ inline IntVec iota() {
   return v;
 }
 
-// Folds the vector in halves: (0 + n/2), (1 + n/2 + 1), ... until one is left.
+// Folds the vector in halves, 0 with n/2, 1 with n/2 + 1, ..., until one element is left.
 template <int kCount>
 struct Folded {
   typedef float Half __attribute__((vector_size(kCount * 2)));
@@ -94,7 +94,7 @@ inline float max_of(Vec v) {
   return Folded<kLanes>::fold(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
-// Interleaves the lower halves (kHalf 0) or the upper ones (1) of a and b: a0 b0 a1 b1 ...
+// Interleaves the lower halves (kHalf 0) or the upper halves (1) of a and b: a0 b0 a1 b1 ...
 template <int kHalf, int kCount = kLanes, int... kFrom>
 struct Interleave : Interleave<kHalf, kCount - 1, kCount - 1, kFrom...> {};
 template <int kHalf, int... kFrom>
@@ -105,8 +105,8 @@ struct Interleave<kHalf, 0, kFrom...> {
   }
 };
 
-// Transposes kLanes vectors of kLanes: each round deals the rows out like cards, which moves one
-// bit of the row's number into the column's.
+// Transposes a kLanes x kLanes block. Each round interleaves the first half of the rows with the
+// second, which moves one bit of the row index into the column index.
 inline void transpose_square(Vec (&rows)[kLanes]) {
 #pragma GCC unroll 4
   for (int round = 1; round < kLanes; round *= 2) {
@@ -155,7 +155,8 @@ inline Vec exp_vec(Vec x) {
   return x > high ? all(__builtin_inff()) : p;
 }
 
-// The same for x <= 88, without its last steps: 0 below -87, NaN for NaN.
+// Like exp_vec(), but without its last steps: x must be <= 88, and the result is 0 below -87. NaN
+// for NaN.
 inline Vec exp_bounded(Vec x) {
   const Vec low = all(-87.0f);
   const ExpParts e = exp_parts(x < low ? low : x);
@@ -163,11 +164,11 @@ inline Vec exp_bounded(Vec x) {
   return x < low ? Vec{} : p;
 }
 
-// GELU(x) = x * s, s = 1 / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3): the same as with tanh,
-// without its cancellation. Beyond |x| = 16 s is 0 or 1 to the last bit, and x is cut there, so
-// that no power of it overflows.
+// GELU(x) = x * s, s = 1 / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3): equal to the tanh
+// form, without its cancellation. Beyond |x| = 16, s is exactly 0 or 1 in fp32, so x is clamped
+// there and no power of it overflows.
 struct GeluTerms {
-  Vec x;             // cut
+  Vec x;             // clamped
   Vec s;             // sigmoid(2u)
   Vec s_complement;  // 1 - s
 };
@@ -179,7 +180,7 @@ inline GeluTerms gelu_terms(Vec x) {
   const Vec low = all(-kGeluLimit), high = all(kGeluLimit);
   const Vec cut = x < low ? low : (x > high ? high : x);
   const Vec minus_two_u = -cut * (cut * cut * kGeluCubic + kGeluLinear);
-  const Vec limit = all(87.0f);  // e^(-2u) stays finite, so that e * s is not infinity times 0
+  const Vec limit = all(87.0f);  // keeps e^(-2u) finite, so that e * s is not infinity times 0
   const Vec e = exp_bounded(minus_two_u > limit ? limit : minus_two_u);
   const Vec s = 1.0f / (1.0f + e);
   return {cut, x < low ? Vec{} : s, e * s};
@@ -192,7 +193,7 @@ inline Vec gelu_derivative(Vec x) {
   return t.s + t.x * t.s * t.s_complement * (t.x * t.x * (3.0f * kGeluCubic) + kGeluLinear);
 }
 
-// fp32 -> bf16, round to nearest even; a NaN becomes a quiet NaN.
+// Converts fp32 to bf16, rounding to nearest even; a NaN becomes a quiet NaN.
 inline HalfVec to_bf16(Vec v) {
   const UintVec bits = (UintVec)v;
   const UintVec rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
@@ -204,7 +205,7 @@ inline Vec from_bf16(HalfVec v) {
   return (Vec)(__builtin_convertvector(v, UintVec) << 16);
 }
 
-// Calls body(i, n) for i = 0, kLanes, ...: n is kLanes, or for the last vector what is left. Load
+// Calls body(i, n) for i = 0, kLanes, ...: n is kLanes, or the remainder for the last vector. Load
 // and store with load_n and store_n.
 template <class Body>
 inline void for_vectors(int64_t count, Body body) {

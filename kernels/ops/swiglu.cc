@@ -9,7 +9,7 @@ namespace lockstep::LOCKSTEP_ISA {
 
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements that are worth a thread
+constexpr int64_t kGrain = 16384;  // number of elements that are worth a thread
 
 int64_t row_grain(int64_t width) {
   return max_of(1, kGrain / max_of(1, width));
@@ -22,7 +22,7 @@ struct Sigmoid {
 };
 
 inline Sigmoid sigmoid(Vec x) {
-  const Vec limit = all(87.0f);  // e^-x stays finite, so that e * s is not infinity times 0
+  const Vec limit = all(87.0f);  // keeps e^-x finite, so that e * s is not infinity times 0
   const Vec e = exp_bounded(-x > limit ? limit : -x);
   const Vec s = 1.0f / (1.0f + e);
   return {x < -limit ? Vec{} : s, e * s};

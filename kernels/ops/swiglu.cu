@@ -17,13 +17,13 @@ struct Sigmoid {
 
 template <class T>
 __device__ __forceinline__ Sigmoid sigmoid(float x) {
-  // e^-x stays finite, so that e * s is not infinity times 0.
+  // Clamped so that e^-x stays finite and e * s is not infinity times 0.
   const float e = exp_for<T>(fminf(-x, 87.0f));
   const float s = 1.0f / (1.0f + e);
   return {x != x ? x : x < -87.0f ? 0.0f : s, e * s};
 }
 
-// Blocks (row, strip of columns).
+// Returns this thread's first column; grid: (row, strip of columns).
 template <int N>
 __device__ __forceinline__ int64_t own_column() {
   return (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;

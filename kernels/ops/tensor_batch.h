@@ -4,8 +4,8 @@
 
 #include "kernels/device/launch_shape.h"
 
-// Many tensors in one launch: they are numbered, with the blocks that each needs, in the kernel's
-// arguments. Pure, for host and device.
+// Many tensors in one launch: the kernel arguments contain the tensors and the first block of each.
+// Pure, for host and device.
 namespace lockstep {
 
 template <class Tensor, int kMost>
@@ -21,7 +21,7 @@ constexpr bool is_full(const TensorBatch<Tensor, kMost>& batch) {
   return batch.count == kMost;
 }
 
-// Blocks of all tensors together are below 2^31.
+// The total number of blocks must be below 2^31.
 template <class Tensor, int kMost>
 constexpr void append(TensorBatch<Tensor, kMost>& batch, const Tensor& tensor, int64_t blocks) {
   if (blocks == 0) return;
@@ -33,10 +33,10 @@ constexpr void append(TensorBatch<Tensor, kMost>& batch, const Tensor& tensor, i
 
 struct BatchPlace {
   int32_t tensor = 0;
-  int64_t block = 0;  // of this tensor's
+  int64_t block = 0;  // index among this tensor's blocks
 };
 
-// Whose block it is: the last tensor that begins at or before it.
+// Returns the tensor of a block: the last one whose first block is not after it.
 template <class Tensor, int kMost>
 constexpr BatchPlace find_tensor(const TensorBatch<Tensor, kMost>& batch, int64_t block) {
   int32_t low = 0, high = batch.count;

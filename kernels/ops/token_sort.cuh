@@ -4,14 +4,14 @@
 #include "kernels/device/cuda/reduce.cuh"
 #include "kernels/ops/embedding_geometry.h"
 
-// The rows of a batch sorted by their token, those of a token in their order: the same every time,
-// and the same work for any tokens.
+// Sorts the rows of a batch by token, stably. The result is deterministic, and the work does not
+// depend on the tokens.
 namespace lockstep::cuda {
 
 struct TokensOfShard {
   const int32_t* tokens;
-  int64_t begin;   // the first one here
-  int32_t number;  // of those here
+  int64_t begin;   // first token of the shard
+  int32_t number;  // token count of the shard
 };
 
 __device__ __forceinline__ TokenRow load_token_row(const TokenRow* from) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ void store_token_row(TokenRow* to, const TokenRow& va
   store_8_bytes(to, {{static_cast<uint32_t>(value.token), static_cast<uint32_t>(value.row)}});
 }
 
-// The token of a row as a row of the table here, or -1.
+// Returns the table row of a row's token in this shard, or -1.
 __device__ __forceinline__ int64_t table_row(const TokensOfShard& shard, int64_t row) {
   const int64_t token = shard.tokens[row] - shard.begin;
   return token >= 0 && token < shard.number ? token : -1;
@@ -30,12 +30,12 @@ __device__ __forceinline__ int64_t table_row(const TokensOfShard& shard, int64_t
 
 struct SortPass {
   TokensOfShard shard;
-  const TokenRow* in;  // [rows], or null in the first pass: the rows as they come
+  const TokenRow* in;  // [rows]; null in the first pass, which reads the tokens in order
   TokenRow* out;       // [rows]
   int32_t* counts;     // [blocks][kTokenDigits]
   int64_t rows;
   int64_t rows_at_once;
-  int shift;  // of the digit
+  int shift;  // lowest bit of the digit
 };
 
 __device__ __forceinline__ TokenRow row_of_pass(const SortPass& pass, int64_t i) {
@@ -48,7 +48,8 @@ __device__ __forceinline__ int digit_of(const SortPass& pass, const TokenRow& ro
   return row.token >> pass.shift & (kTokenDigits - 1);
 }
 
-// The lanes, of those that take part, with the same digit; of a lane that doesn't: nothing to use.
+// Returns the participating lanes with the same digit. The result is meaningless for lanes that do
+// not participate.
 __device__ __forceinline__ uint32_t lanes_with_digit(int digit, bool takes_part) {
   uint32_t lanes = ballot(takes_part);
 #pragma unroll
@@ -60,8 +61,8 @@ __device__ __forceinline__ uint32_t lanes_with_digit(int digit, bool takes_part)
   return lanes;
 }
 
-// Calls body(row, digit, lanes with the same digit, whether there is a row) with all threads, tile
-// by tile of the block's rows.
+// Calls body(row, digit, lanes with the same digit, whether there is a row) in all threads, for
+// each tile of the block's rows.
 template <class Body>
 __device__ __forceinline__ void for_tiles(const SortPass& pass, Body body) {
   const int64_t begin = int64_t{blockIdx.x} * pass.rows_at_once;
@@ -79,7 +80,7 @@ __device__ __forceinline__ uint32_t lanes_before() {
   return (1u << lane_index()) - 1;
 }
 
-// counts[block][digit]; integers, whose sums know no order.
+// Computes counts[block][digit]. Integer sums do not depend on the order of the additions.
 static __global__ void __launch_bounds__(kTokenSortThreads) count_digits(SortPass pass) {
   int32_t* counts = shared_memory<int32_t>();
   const int thread = static_cast<int>(threadIdx.x);
@@ -94,9 +95,9 @@ static __global__ void __launch_bounds__(kTokenSortThreads) count_digits(SortPas
   for (int i = thread; i < kTokenDigits; i += kTokenSortThreads) to[i] = counts[i];
 }
 
-// next[digit]: where this block's first row with the digit goes, behind those of the lower digits
-// and those of the blocks before. A thread has neighbouring digits; `warps` has room for one
-// integer a warp.
+// Sets next[digit] to the position of this block's first row with the digit: after all rows with
+// lower digits, and after rows with this digit of earlier blocks. Each thread handles adjacent
+// digits; `warps` has room for one integer per warp.
 __device__ __forceinline__ void find_places(const SortPass& pass, int32_t* next, int32_t* warps) {
   constexpr int kOwn = kTokenDigits / kTokenSortThreads;
   static_assert(kOwn * kTokenSortThreads == kTokenDigits);
@@ -123,12 +124,12 @@ __device__ __forceinline__ void find_places(const SortPass& pass, int32_t* next,
   sync_block();
 }
 
-// A row goes behind those with its digit of the tiles before, of the warps before, and of the lanes
-// before.
+// Places each row after those with the same digit in earlier tiles, warps and lanes.
 static __global__ void __launch_bounds__(kTokenSortThreads) place_rows(SortPass pass) {
   constexpr int kWarps = kTokenSortThreads / kWarpThreads;
   int32_t* next = shared_memory<int32_t>();
-  int32_t* places = next + kTokenDigits;  // [warps][kTokenDigits]: at first the warps' numbers
+  int32_t* places = next + kTokenDigits;  // [warps][kTokenDigits]: the warps' counts, then
+                                          // positions
   int32_t* own = places + warp_index() * kTokenDigits;
   find_places(pass, next, places + kWarps * kTokenDigits);
   for_tiles(pass, [&](const TokenRow& row, int digit, uint32_t lanes, bool is_row) {
@@ -152,7 +153,7 @@ static __global__ void __launch_bounds__(kTokenSortThreads) place_rows(SortPass 
   });
 }
 
-// The sorted rows are in the workspace's `sorted`.
+// Leaves the sorted rows in the workspace's `sorted`.
 inline void sort_rows(Stream& stream, const EmbeddingTokens& tokens, const TokensOfShard& shard,
                       const TokenWorkspace& at, char* workspace) {
   const TokenSortPlan plan = token_sort_plan(tokens);

@@ -1,4 +1,4 @@
-// What `lockstep bench` takes for a right result.
+// Tests which results `lockstep bench` accepts as correct.
 #include "bench/comm/measure.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Carries out what it is given but for one operation, of which `instead` is asked.
+// Forwards all operations except one kind, for which it calls `instead`.
 class Faulty final : public Communicator {
  public:
   using Instead = std::function<Status(Communicator&, const Call&)>;
@@ -26,7 +26,7 @@ class Faulty final : public Communicator {
   int size() const override { return inner_.size(); }
   Work start(std::span<const Call> calls) override { return inner_.start(calls); }
   Status run(std::span<const Call> calls) override {
-    // The sum of what all ranks found wrong goes through.
+    // Forwards the all-reduce of the error counts.
     const bool counts = calls[0].buffer.type == DataType::kI64;
     if (calls[0].kind != kind_ || counts) return inner_.run(calls);
     return instead_(inner_, calls[0]);
@@ -56,7 +56,7 @@ constexpr Collective kKinds[] = {
     Collective::kReduce,    Collective::kReduceScatter, Collective::kScatter,
     Collective::kGather,    Collective::kAllToAll,      Collective::kSend};
 
-// Elements found wrong, of out of place and in place the fewer.
+// Returns the smaller number of wrong elements of the in-place and the out-of-place run.
 int64_t wrong(Collective kind, DataType type, ReduceOp op, const Faulty::Instead& instead) {
   test::World world = test::make_world(test::Transport::kThreads, 4);
   const BenchSettings settings{.type = type, .op = op, .root = 1, .iterations = 1};

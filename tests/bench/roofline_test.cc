@@ -1,4 +1,5 @@
-// What the roofline counts, by hand; and that every operation has a row that calls it.
+// Checks the roofline's counts against manual calculations, and that every op has a row that calls
+// it.
 #include "bench/kernels/roofline.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@
 namespace lockstep::bench {
 namespace {
 
-// Tensors that are only asked whether they are there and what their dtype is.
+// Tensors that are never read: only whether they are null, and their dtype, matters.
 constexpr int64_t kRows = 2;
 float f32_element = 0;
 Bf16 bf16_element;
@@ -273,7 +274,7 @@ TEST(Roofline, TheBoundIsTheLongestOfTheThree) {
   EXPECT_EQ(bound_of(work, {.bytes = 10}).seconds, 10) << "an unknown peak bounds nothing";
 }
 
-// As the header lists them.
+// Reads the op names from the header.
 std::vector<std::string> ops_of_the_table() {
   std::ifstream file(LOCKSTEP_SOURCE_DIR "/kernels/ops/op_table.h");
   const std::string text{std::istreambuf_iterator<char>(file), {}};

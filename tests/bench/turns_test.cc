@@ -1,4 +1,4 @@
-// What the comparison of libraries takes for a right result.
+// Tests which results the comparison of libraries accepts as correct.
 #include "bench/collectives/turns.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ void put(const Turn& turn, int64_t index, int value) {
   reinterpret_cast<float*>(turn.output)[index] = static_cast<float>(value);
 }
 
-// A rank by itself: what the others give is known.
+// A single rank; the data of the other ranks is known.
 class Alone final : public Library {
  public:
   explicit Alone(std::function<void(const Turn&)> body) : body_(std::move(body)) {}
@@ -39,7 +39,7 @@ class Alone final : public Library {
   std::function<void(const Turn&)> body_;
 };
 
-// Elements that the check finds wrong.
+// Returns the number of elements that the check finds wrong.
 int64_t wrong(const std::string& operation, std::function<void(const Turn&)> body) {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);

@@ -45,7 +45,7 @@ void attention_row(const AttentionShape& s, int64_t b, int64_t h, int64_t t, Dou
 
 }  // namespace
 
-// As frequent as bytes are in English text: a space is every sixth, and the rest fall off.
+// kBytes imitates bytes of English text: every sixth is a space, and the rest become rarer.
 std::vector<int32_t> tokens_of_batch(BatchTokens tokens, int64_t rows, int64_t below) {
   Random random(static_cast<uint64_t>(rows));
   std::vector<int32_t> result(index(rows), static_cast<int32_t>(below / 2));
@@ -146,7 +146,7 @@ OpCase attention(const AttentionShape& s, AttentionBy by) {
   c.loss_outputs = {"out"};
   c.gradients = {{"qkv"}};
   c.tolerance = 5e-6;
-  // Probabilities and their gradients are rounded too.
+  // Probabilities and their gradients are rounded as well.
   c.activations = {"qkv", "out"};
   c.bf16_tolerance = 1.0 / 64.0;
   c.bf16_gradient_tolerance = 1.0 / 32.0;

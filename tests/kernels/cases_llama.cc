@@ -1,4 +1,4 @@
-// What Llama has and GPT-2 has not: SwiGLU, rotary embedding.
+// Ops that Llama needs and GPT-2 does not: SwiGLU, rotary embedding.
 #include <cmath>
 
 #include "tests/kernels/op_cases.h"
@@ -15,7 +15,7 @@ std::string text(int64_t n) {
   return std::to_string(n);
 }
 
-// Of one row: heads of queries, then of keys; what follows them stays.
+// Rotates one row: heads of queries, then of keys. Values are copied unchanged.
 void rotary_row_reference(const AttentionShape& s, int64_t row, Doubles& d) {
   const std::vector<double>&qkv = d["qkv"], &table = d["table"];
   std::vector<double>& turned = d["turned"];
@@ -69,7 +69,7 @@ OpCase rotary(const AttentionShape& s) {
   OpCase c;
   c.name = "rotary B=" + text(s.batch) + " T=" + text(s.sequence) + " NH=" + text(s.heads) +
            " KVH=" + text(s.kv_heads) + " HD=" + text(s.head_dim);
-  // Any table will do: the op and its gradient are linear maps whatever the pairs in it.
+  // Any table works: the op and its gradient are linear maps for any pairs in it.
   c.inputs = {{"qkv", count}, {"table", s.sequence * s.head_dim}};
   c.outputs = {{"turned", count}};
   c.activations = {"qkv", "turned"};

@@ -18,9 +18,9 @@ double gelu_of(double x) {
   return 0.5 * x * (1.0 + std::tanh(u));
 }
 
-// Without GELU: y. With it the case is the second product of an MLP as a whole: the input is x_pre,
-// x = gelu(x_pre) is made by gelu_forward, and the activation of a product is checked with
-// activated = gelu(y).
+// Without GELU the case computes y. With GELU it is the second product of an MLP: the input is
+// x_pre, gelu_forward computes x = gelu(x_pre), and activated = gelu(y) checks the product's fused
+// activation.
 void matmul_reference(const MatmulSizes& sizes, Doubles& d) {
   const auto [m, n, k] = sizes.shape;
   std::vector<double> x = d["x"];
@@ -57,12 +57,13 @@ OpCase matmul(const MatmulSizes& s) {
     c.outputs.push_back({"activated", m * n});
     c.outputs.push_back({"x_activated", m * k});
   }
-  // GELU's results are not bf16's: with both, the factor x is rounded.
+  // GELU's results are not exact in bf16, so with kBf16 the factor x is rounded.
   c.tolerance = bf16 && s.gelu ? 1e-2 : 5e-6;
   c.gradient_tolerance = bf16 && s.gelu ? 1e-2 : 1e-5;
-  // In a run in bf16 x is rounded after GELU as well, and y before it where the library can't.
+  // In a bf16 run x is also rounded after GELU, and y before it if the library has no fused
+  // epilogue.
   c.activations = {"x", "weight", "y", "activated", "x_activated"};
-  // So is a bias, before it is added.
+  // A bias is rounded too, before it is added.
   c.bf16_tolerance = s.gelu ? 1.0 / 64.0 : s.bias ? 1.0 / 128.0 : 1.0 / 256.0;
   c.bf16_gradient_tolerance = s.gelu ? 1.0 / 64.0 : 1.0 / 128.0;
   c.any_threads = false;

@@ -56,7 +56,7 @@ void rmsnorm_reference(const LayerNormSizes& sizes, Doubles& d) {
   }
 }
 
-// What the two have in common.
+// Returns the part that both norms share.
 OpCase norm(const std::string& name, const LayerNormSizes& s) {
   const int64_t count = s.rows * s.width;
   OpCase c;
@@ -73,10 +73,11 @@ OpCase norm(const std::string& name, const LayerNormSizes& s) {
   }
   c.activations = {"x", "y", "residual", "residual_out"};
   c.tolerance = 5e-6;
-  // With a residual h is rounded too, and what is small beside it grows with the norm.
+  // With a residual, h is rounded as well, and the norm amplifies errors of small values.
   c.bf16_tolerance = s.residual ? 1.0 / 64.0 : 1.0 / 256.0;
   c.bf16_gradient_tolerance = s.residual ? 1.0 / 16.0 : 1.0 / 128.0;
-  // dx of one column is a difference of equals, in layer norm times 1/sqrt(epsilon).
+  // With one column dx is a difference of equal values; layer norm multiplies it by
+  // 1/sqrt(epsilon).
   if (s.width == 1) c.gradient_tolerance = 1e-3;
   return c;
 }

@@ -16,7 +16,7 @@ size_t index(int64_t i) {
   return static_cast<size_t>(i);
 }
 
-// Every third row is not counted, from the second on.
+// Every third row, from the second on, is ignored.
 std::vector<int32_t> random_targets(const ClassifierSizes& s) {
   Random random(7);
   std::vector<int32_t> targets(index(s.rows));
@@ -27,7 +27,7 @@ std::vector<int32_t> random_targets(const ClassifierSizes& s) {
   return targets;
 }
 
-// The three passes over shards of the columns, with the reductions that ranks would do.
+// Runs the three passes over shards of the columns, with the reductions that ranks would do.
 class ShardedClassifier {
  public:
   ShardedClassifier(const OpTable& ops, Stream& stream, const ClassifierSizes& sizes, Tensors& t)
@@ -88,7 +88,7 @@ class ShardedClassifier {
  private:
   struct Shard {
     ClassifierShape shape;
-    std::string name;  // of its logits
+    std::string name;  // name of its logits
   };
 
   void split(int64_t shard) {
@@ -109,7 +109,7 @@ class ShardedClassifier {
     shards_.push_back(std::move(s));
   }
 
-  // The tensor of that name, from what `pass` writes to "part of" it for each shard.
+  // Combines into the tensor of that name what `pass` writes to "part of" it for each shard.
   template <class Combine, class Pass>
   void reduce(const std::string& name, float start, Combine combine, Pass pass) {
     std::vector<float> total(index(sizes_.rows), start);
@@ -212,7 +212,7 @@ OpCase adamw(const AdamWSizes& s) {
   if (s.device_scale) c.inputs.push_back({"scale", 1, device_scale, device_scale});
   if (s.copies) c.outputs.push_back({"copy", total});
   c.activations = {"copy"};
-  // Of the copy, which may be the neighbour of the nearest one.
+  // For the copy: stochastic rounding may pick the next value instead of the nearest one.
   c.bf16_tolerance = s.copies ? (s.rounding_seed ? 1.0 / 128.0 : 1.0 / 256.0) : 0.0;
   const AdamW settings{.learning_rate = 0.01f,
                        .beta1 = 0.9f,
@@ -302,7 +302,7 @@ OpCase loss_sum(int64_t count) {
   c.outputs = {{"sum", 1}};
   c.double_outputs = {"sum"};
   c.tolerance = 1e-7;
-  // Twice, since it adds.
+  // Runs twice, because the op adds.
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     t.put_doubles("sum", {0.5});
     for (int i = 0; i < 2; ++i) {
@@ -384,7 +384,7 @@ OpCase fill(int64_t count) {
 OpCase cast_through_bf16(int64_t count) {
   OpCase c = elementwise("cast to bf16 and back", count);
   c.activations = {};
-  c.tolerance = 1.0 / 256.0;  // half of the last of 8 bits
+  c.tolerance = 1.0 / 256.0;  // half a unit in the last of 8 bits
   c.workspace_bytes = static_cast<size_t>(count) * sizeof(Bf16);
   c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
     const View half(t.workspace.data(), DType::kBf16);

@@ -1,5 +1,5 @@
-// What is set on cuBLASLt's own descriptors, which are objects of the host: the installed library
-// takes every attribute and gives it back, without a GPU. The calls that need one are played.
+// Checks the attributes we set on cuBLASLt's descriptors, which are host objects: the installed
+// library accepts every attribute and returns it, without a GPU. Calls that need a GPU are faked.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace lockstep::blas {
 
 namespace {
 
-// What the library says of the descriptors with which it was asked for an algorithm.
+// The attributes that the library returns for the descriptors passed to the heuristic.
 struct Asked {
   int32_t transpose_a = -1, transpose_b = -1;
   uint32_t epilogue = 0;
@@ -130,8 +130,8 @@ TEST(InstalledCublasLt, TakesAllThatIsSetOnDescriptorsLayoutsAndPreferences) {
   EXPECT_EQ(asked.transpose_a, int32_t{CUBLAS_OP_T});
   EXPECT_EQ(asked.transpose_b, int32_t{CUBLAS_OP_N});
   EXPECT_EQ(asked.epilogue, uint32_t{CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
-  // Addresses of the least alignment for which the algorithm is chosen, whatever the real ones
-  // have.
+  // The addresses have the minimum alignment for which the algorithm is chosen, not that of the
+  // real ones.
   EXPECT_EQ(asked.bias, reinterpret_cast<const std::byte*>(bias) + 128);
   EXPECT_EQ(asked.aux, reinterpret_cast<const std::byte*>(pre) + 128);
   EXPECT_EQ(asked.aux_ld, 16);

@@ -1,5 +1,5 @@
-// Products through cuBLASLt's API, played by the CPU: what is set on its descriptors, the cache of
-// algorithms, and that the fake refuses what the documentation does.
+// Products through cuBLASLt's API with a fake library on the CPU: checks the descriptors'
+// attributes, the cache of algorithms, and that the fake refuses what the documentation forbids.
 #include "kernels/ops/blas/cublaslt.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class CublasLtTest : public testing::Test {
     auto made = CublasLt::create(fake_cublaslt_library(), 0);
     ASSERT_TRUE(made.ok());
     context_ = std::move(made).value();
-    // On a boundary of 256 bytes, as all memory of a device.
+    // Aligned to 256 bytes, like all device memory.
     void* data = nullptr;
     ASSERT_EQ(posix_memalign(&data, 256, kWorkspace), 0);
     workspace_ = {data, kWorkspace};
@@ -51,7 +51,7 @@ class CublasLtTest : public testing::Test {
   Workspace workspace_;
 };
 
-// y[2,8] = x[2,3] weight[8,3]^T, of small whole numbers.
+// y[2,8] = x[2,3] weight[8,3]^T, with small integers.
 struct Forward {
   alignas(256) float x[6] = {1, 2, 3, 4, 5, 6};
   alignas(256) float weight[24] = {};
@@ -90,7 +90,7 @@ TEST_F(CublasLtTest, AsksForAnAlgorithmOnceAProductAndDevice) {
   EXPECT_EQ(fake_cublaslt().products, 3);
 }
 
-// As ranks that are threads do.
+// Like ranks that run as threads of one process.
 TEST_F(CublasLtTest, ServesThreadsThatHaveAContextEach) {
   constexpr int kThreads = 4, kTimes = 5000;
   std::latch all_there(kThreads);
@@ -130,7 +130,7 @@ TEST_F(CublasLtTest, AsksAnewForAnotherShapeEpilogueDtypeOrAlignment) {
   EXPECT_EQ(fake_cublaslt().heuristics, 4);
 }
 
-// Weights of layers lie at any multiple of 16 bytes, activations at 256.
+// Layers' weights are at multiples of 16 bytes, activations at multiples of 256.
 TEST_F(CublasLtTest, TakesOneAlgorithmForAllLinesOfTheCache) {
   Forward f;
   alignas(256) float inputs[256] = {};
@@ -147,7 +147,7 @@ TEST_F(CublasLtTest, TakesOneAlgorithmForAllLinesOfTheCache) {
   EXPECT_EQ(fake_cublaslt().heuristics, 2) << "16 bytes and more";
 }
 
-// The library sees the alignment of bias and aux when it is asked, and later gets less.
+// The heuristic sees the alignment of the first call's bias and aux; later calls have less.
 TEST_F(CublasLtTest, TakesOneAlgorithmForAllLinesOfBiasAndAux) {
   Forward f;
   alignas(256) float biases[256] = {}, kept[256] = {};
@@ -192,7 +192,7 @@ TEST_F(CublasLtTest, TellsAnInvalidProductWithoutEpilogue) {
   EXPECT_FALSE(multiply(without_epilogue(forward_call(f.args()))).ok());
 }
 
-// What the fake's algorithms say they take, on a clock that only they move.
+// Measures with a clock that only the fake's algorithms advance, by their seconds_of.
 class MeasuredCublasLtTest : public CublasLtTest {
  protected:
   void SetUp() override {
@@ -215,14 +215,14 @@ class MeasuredCublasLtTest : public CublasLtTest {
     ASSERT_TRUE(stream.ok());
     stream_ = std::move(stream).value();
   }
-  // On a stream: what is measured writes to the device's memory.
+  // Runs on a stream, because measuring writes to device memory.
   bool multiplied(const Call& call) {
     const Result<bool> done = context_->multiply(stream_.handle(), call, workspace_);
     EXPECT_TRUE(done.ok()) << done.error().message;
     EXPECT_TRUE(stream_.synchronize().ok());
     return done.ok() && *done;
   }
-  // Of the next call of that product.
+  // Returns the seconds of the second call of that product.
   double seconds_of(const Call& call) {
     EXPECT_TRUE(multiplied(call));
     const double before = fake_cublaslt().seconds;
@@ -260,7 +260,8 @@ TEST_F(MeasuredCublasLtTest, PassesOverWhatCanNotBeRun) {
   EXPECT_EQ(seconds_of(forward_call(f.args())), 2.0);
 }
 
-// Measuring has outputs of its own: what is added to is added to once, and what is kept is kept.
+// Measuring uses separate outputs: a gradient is added to only once, and the stored pre-activation
+// is unchanged.
 TEST_F(MeasuredCublasLtTest, LeavesTheCallersMemoryAlone) {
   fake_cublaslt().seconds_of = {3.0, 2.0, 1.0};
   alignas(256) Bf16 dy[4], x[6];  // dy[2,2], x[2,3] of ones
@@ -335,7 +336,7 @@ TEST_F(CublasLtTest, AddsToTheGradientOfAWeightInFp32) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(dweight[i], static_cast<float>(i) + 2.5f) << i;
 }
 
-// The fake is an instrument: what the documentation forbids must not pass.
+// Checks the fake itself: it must refuse what the documentation forbids.
 class FakeCublasLtTest : public testing::Test {
  protected:
   void SetUp() override {

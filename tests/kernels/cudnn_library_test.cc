@@ -1,7 +1,7 @@
-// Whether the installed cuDNN takes our graphs, for a GPU that this machine has not: since 9.8 the
-// library can be told of a device in words (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION) and then
-// chooses its kernels and compiles them as it does on one. What is played is the handle, the
-// driver, in whose stead the toolkit's stub refuses to load what was compiled, and the launch.
+// Checks that the installed cuDNN supports our graphs for GPUs this machine does not have. Since
+// 9.8 the library accepts a description of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION),
+// and then chooses and compiles kernels as on that device. We fake the handle, the driver and the
+// launch; the toolkit's stub driver refuses to load the compiled code.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -14,12 +14,12 @@ namespace lockstep::dnn {
 
 namespace {
 
-// As the driver tells it of these cards.
+// As the driver describes these cards.
 struct Gpu {
   const char* name;
   int capability;
   int multiprocessors;
-  int64_t shared_bytes;  // of a block, at most
+  int64_t shared_bytes;  // maximum per block
 };
 constexpr Gpu kH100 = {"NVIDIA H100 80GB HBM3", 90, 132, 232448};
 constexpr Gpu kA100 = {"NVIDIA A100-SXM4-80GB", 80, 108, 166912};
@@ -42,13 +42,13 @@ std::string json_of(const Gpu& gpu) {
          gpu.name + "\"}";
 }
 
-// The installed library as production code calls it, and what was seen of it.
+// The installed library as production code calls it, and what we recorded of the calls.
 struct Told {
   const CudnnLibrary* real = nullptr;
   int capability = 0;
   cudnnBackendDescriptor_t device = nullptr;
-  std::map<cudnnBackendDescriptor_t, cudnnBackendDescriptor_t> config_of;  // of a plan
-  int plans = 0;                                                           // that were compiled
+  std::map<cudnnBackendDescriptor_t, cudnnBackendDescriptor_t> config_of;  // by plan
+  int plans = 0;  // number of compiled plans
 };
 Told told;
 
@@ -78,14 +78,14 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t descriptor) {
   const cudnnStatus_t status = told.real->finalize(descriptor);
   const bool is_plan = told.config_of.contains(descriptor);
   if (is_plan && status == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER) {
-    ++told.plans;  // the next step was to load it
+    ++told.plans;  // compiled; only loading it failed
     return CUDNN_STATUS_SUCCESS;
   }
   told.plans += is_plan && status == CUDNN_STATUS_SUCCESS ? 1 : 0;
   return status;
 }
 
-// What the library makes next may lie at the same address, and need not be a plan.
+// The library may reuse the address for another descriptor that is not a plan.
 cudnnStatus_t destroy_descriptor(cudnnBackendDescriptor_t descriptor) {
   told.config_of.erase(descriptor);
   return told.real->destroy_descriptor(descriptor);
@@ -119,7 +119,7 @@ class InstalledCudnn : public testing::Test {
     library_.finalize = finalize;
     library_.get_attribute = get_attribute;
   }
-  // Bytes of workspace; what the library says where it does not take the shape.
+  // Returns the workspace bytes, or the library's error if it does not support the shape.
   Result<size_t> prepare(const Gpu& gpu, const AttentionShape& shape) {
     const std::string json = json_of(gpu);
     told.capability = gpu.capability;
@@ -145,7 +145,8 @@ AttentionShape shape(int64_t batch, int64_t sequence, int64_t heads, int64_t kv_
           .kv_heads = kv_heads};
 }
 
-// 2 bytes for each query and key of each head: gradients of the scores, so that sums have an order.
+// The workspace must hold the gradients of the scores, which the deterministic graph needs: 2 bytes
+// for each query and key of each head.
 size_t score_bytes(const AttentionShape& s) {
   return static_cast<size_t>(2 * s.batch * s.heads * s.sequence * s.sequence);
 }
@@ -171,7 +172,7 @@ TEST_F(InstalledCudnn, CompilesBothPassesForHopperAndAmpere) {
   }
 }
 
-// That "compiled" means something: the library does not take just any graph for attention.
+// Shows that compiling proves something: the library rejects a graph that is not attention.
 TEST_F(InstalledCudnn, DoesNotCompileAnotherGraph) {
   ASSERT_TRUE(prepare(kH100, shape(2, 128, 2, 2, 64)).ok());
   library_.set_attribute = [](cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,

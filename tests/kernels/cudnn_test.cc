@@ -1,5 +1,5 @@
-// What cuDNN is asked and what comes of it, the library played by the CPU; that the values are
-// right is emulated_attention_test's.
+// Checks our calls of cuDNN and their effects with a fake library on the CPU.
+// emulated_attention_test checks the values.
 #include "kernels/ops/dnn/cudnn.h"
 
 #include <gtest/gtest.h>
@@ -26,10 +26,10 @@ using test::fake_cudnn_library;
 
 constexpr AttentionShape kShape{
     .batch = 2, .sequence = 3, .heads = 4, .head_dim = 64, .kv_heads = 2};
-constexpr size_t kPlanBytes = 512;  // of the fake
-constexpr size_t kRowBytes = 256;   // 2 * 4 * 3 floats, filled up
+constexpr size_t kPlanBytes = 512;  // of the fake's plans
+constexpr size_t kRowBytes = 256;   // 2 * 4 * 3 floats, padded
 
-// Memory as a device gives it.
+// Memory aligned like a device's.
 class Memory {
  public:
   explicit Memory(size_t bytes) {
@@ -114,7 +114,7 @@ TEST_F(CudnnTest, PlansAShapeOnceAndIssuesItOnTheCallersStream) {
   EXPECT_EQ(fake_cudnn().heuristics, 4);
 }
 
-// As ranks that are threads do.
+// Like ranks that run as threads of one process.
 TEST_F(CudnnTest, ServesThreadsThatHaveAContextAndAStreamEach) {
   constexpr int kThreads = 4, kTimes = 100;
   std::latch all_there(kThreads);
@@ -152,7 +152,7 @@ TEST_F(CudnnTest, LeavesWhatIsNotWantedOfForwardInTheWorkspace) {
                                                     .shape = kShape,
                                                     .workspace = workspace()});
   ASSERT_TRUE(status.ok()) << words_of(status);
-  // Scores are zero: the first query sees one key, the second two.
+  // All scores are zero: the first query sees one key, the second sees two.
   const auto* lse = static_cast<const float*>(workspace_.data());
   EXPECT_FLOAT_EQ(lse[0], 0.0f);
   EXPECT_FLOAT_EQ(lse[1], std::log(2.0f));
@@ -211,7 +211,7 @@ TEST_F(CudnnTest, IsNotForVersionsWithKnownFaultsAndNotForBlackwell) {
   EXPECT_NE(words_of(status).find("10.0"), std::string::npos) << words_of(status);
 }
 
-// Every call of the library, one after the other, from its handle to the launch of backward.
+// Fails each call of the library in turn, from creating the handle to launching backward.
 TEST_F(CudnnTest, NamesEachCallThatFailsWithTheLibrarysWordsAndFreesAll) {
   const auto all = [&]() -> Status {
     TRY(create());
@@ -240,7 +240,7 @@ TEST_F(CudnnTest, NamesEachCallThatFailsWithTheLibrarysWordsAndFreesAll) {
                                    "cudnnBackendFinalize", "cudnnBackendExecute"}));
 }
 
-// The fake is an instrument: what the documentation forbids must not pass.
+// Checks the fake itself: it must refuse what the documentation forbids.
 class FakeCudnnTest : public testing::Test {
  protected:
   void SetUp() override { fake_cudnn().reset(); }
@@ -276,7 +276,7 @@ class FakeCudnnTest : public testing::Test {
     EXPECT_EQ(library_.finalize(made), CUDNN_STATUS_SUCCESS);
     return made;
   }
-  // a b, not yet finalized.
+  // Describes a b; not finalized.
   cudnnBackendDescriptor_t matmul(cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b,
                                   cudnnBackendDescriptor_t c) {
     const auto settings = make(CUDNN_BACKEND_MATMUL_DESCRIPTOR);

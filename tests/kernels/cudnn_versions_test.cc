@@ -1,4 +1,4 @@
-// Which of several libraries of cuDNN is taken.
+// Tests which of several installed cuDNN libraries is loaded.
 #include <gtest/gtest.h>
 
 #include <string>

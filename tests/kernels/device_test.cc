@@ -130,7 +130,7 @@ TEST(Device, RefusesAnIndexThatIsNotThere) {
   EXPECT_FALSE(Buffer::allocate(past_the_last, 16).ok());
 }
 
-// Bytes go to the device and back, on whatever devices this machine has.
+// Copies bytes to the device and back, for any device type.
 void expect_round_trip(Device device) {
   Result<Stream> stream = Stream::create(device);
   ASSERT_TRUE(stream.ok()) << stream.error().message;

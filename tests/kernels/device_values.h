@@ -12,10 +12,11 @@
 
 namespace lockstep::test {
 
-// A tensor of fp32 or bf16 on a device, filled and read as doubles.
+// An fp32 or bf16 tensor on a device, written and read as doubles.
 class DeviceValues {
  public:
-  // `offset` elements after the beginning of a buffer. bf16 is rounded to nearest even.
+  // The data starts `offset` elements after the beginning of the buffer. Rounds bf16 to nearest
+  // even.
   DeviceValues(Stream& stream, DType dtype, const std::vector<double>& values, size_t offset = 0)
       : stream_(&stream), dtype_(dtype), count_(values.size()), offset_(offset) {
     Result<Buffer> buffer =
@@ -26,7 +27,7 @@ class DeviceValues {
     for (size_t i = 0; i < count_; ++i) put(bytes.data(), i, static_cast<float>(values[i]));
     copy(data(), bytes.data(), bytes.size());
   }
-  // NaN everywhere.
+  // Returns a tensor filled with NaN.
   static DeviceValues poisoned(Stream& stream, DType dtype, int64_t count) {
     return DeviceValues(stream, dtype,
                         std::vector<double>(static_cast<size_t>(count), std::nan("")));

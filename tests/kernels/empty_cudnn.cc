@@ -1,4 +1,4 @@
-// In the place of libcudnn.so.9: it says of which version it is, and can do nothing.
+// A replacement for libcudnn.so.9 that reports a version but can do nothing.
 #include <cstddef>
 
 #define NOTHING(name)     \

@@ -1,6 +1,6 @@
-// attention.cu on the emulated device against double precision: both dtypes, the tensor cores'
-// kernels and the plain ones, grouped queries, and sequences that fill no tile; and the graphs that
-// cuDNN is given, computed by the fake.
+// attention.cu on the emulated device against double precision: both dtypes, the tensor core
+// kernels and the plain ones, grouped queries, and sequences that do not fill a tile. Also the
+// graphs for cuDNN, computed by the fake.
 #include <gtest/gtest.h>
 
 #include "kernels/ops/attention_geometry.h"
@@ -76,13 +76,13 @@ std::vector<Case> cudnn_cases() {
   return cases;
 }
 
-// Bytes of workspace.
+// Returns the workspace bytes.
 Result<size_t> prepare(const Case& c) {
   if (c.by == AttentionBy::kCudnn) return dnn::prepare_attention(kDevice, c.shape);
   return attention_workspace(c.shape, DeviceType::kCuda);
 }
 
-// One head of one sample in double precision, of tensors as they are stored.
+// One head of one sample in double precision, computed from the stored tensors.
 class Head {
  public:
   Head(const AttentionShape& s, int64_t sample, int64_t head, const std::vector<double>& qkv)
@@ -117,7 +117,7 @@ class Head {
       }
     }
   }
-  // Straight from the chain rule; the delta is of the exact out.
+  // Applies the chain rule directly, with delta from the exact out.
   void add_gradients(const std::vector<double>& dout, std::vector<double>& dqkv) const {
     const double scale = 1.0 / std::sqrt(static_cast<double>(s_.head_dim));
     for (int64_t i = 0; i < s_.sequence; ++i) {
@@ -163,7 +163,7 @@ double largest(const std::vector<double>& values) {
   return result;
 }
 
-// bf16: results, probabilities and their gradients are rounded to 8 bits.
+// bf16 rounds results, probabilities and their gradients to 8 bits.
 double bound_of(DType dtype) {
   return dtype == DType::kF32 ? 1e-5 : 1.0 / 64.0;
 }
@@ -181,7 +181,7 @@ struct Values {
   std::vector<double> qkv, dout, out, lse, dqkv;
 };
 
-// Forward and backward with outputs poisoned; threads in the order of the seed.
+// Runs forward and backward with poisoned outputs; the seed sets the order of threads.
 void run(const Case& c, uint64_t seed, Values& result) {
   emulated_cuda::set_seed(seed);
   const AttentionShape& s = c.shape;

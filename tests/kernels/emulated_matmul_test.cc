@@ -1,5 +1,5 @@
-// matmul.cu on the emulated device with cuBLASLt played by the CPU, against double precision: the
-// library's epilogues, what is left to our own kernels where it refuses, and both dtypes.
+// matmul.cu on the emulated device with a fake cuBLASLt, against double precision: the library's
+// epilogues, our own kernels for what it refuses, and both dtypes.
 #include <gtest/gtest.h>
 
 #include <numbers>
@@ -40,8 +40,8 @@ struct Case {
   bool bias = true;
   DType bias_dtype = DType::kF32;
   bool gelu = false;
-  bool keep_pre = true;  // with gelu: pre_activation is wanted
-  size_t offset = 0;     // of tensors from the buffers' beginnings, in elements
+  bool keep_pre = true;  // with gelu: store pre_activation
+  size_t offset = 0;     // of tensors from the start of their buffers, in elements
 };
 
 std::string name_of(const Case& c) {
@@ -51,7 +51,8 @@ std::string name_of(const Case& c) {
          (c.gelu ? c.keep_pre ? " gelu, kept" : " gelu" : "") + (c.offset > 0 ? " unaligned" : "");
 }
 
-// What the library refuses. Algorithms are cached for the process, so each has shapes of its own.
+// The refusals of one fake library. Algorithms are cached for the process, so each library has its
+// own shapes (more_depth).
 struct Library {
   const char* name;
   int64_t more_depth;
@@ -98,8 +99,8 @@ std::vector<Case> cases_of(const Library& library) {
 }
 
 struct Bound {
-  double relative;  // to the largest value: sums in fp32
-  double rounding;  // to the value before and after the last steps: of the results' dtype
+  double relative;  // relative to the largest value, for fp32 sums
+  double rounding;  // relative to the value before and after the last steps, for the results' dtype
 };
 Bound bound_of(DType dtype) {
   return dtype == DType::kF32 ? Bound{5e-6, 0.0} : Bound{5e-6, 1.0 / 256.0};
@@ -111,7 +112,7 @@ double largest(const std::vector<double>& values) {
   return result;
 }
 
-// `before` are the values that were perhaps rounded before the last step.
+// `before` are the values before the last step, which may have been rounded there.
 void expect_near(const std::vector<double>& got, const std::vector<double>& want,
                  const std::vector<double>& before, const Bound& bound, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
@@ -122,7 +123,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
   }
 }
 
-// A stream and a workspace, for all calls of a test.
+// Holds a stream and a workspace for all calls of a test.
 class EmulatedMatmul : public testing::Test {
  protected:
   void SetUp() override {
@@ -152,7 +153,7 @@ class EmulatedMatmul : public testing::Test {
   Random random_{11};
 };
 
-// y and what GELU was applied to, from tensors as they are stored.
+// y and GELU's input, computed from the stored tensors.
 struct Sums {
   std::vector<double> linear, y;
 };
@@ -178,7 +179,7 @@ TEST_F(EmulatedMatmul, ForwardAgreesWithDoublePrecision) {
       const std::string what = name_of(c) + ", the library " + library.name;
       const auto [m, n, k] = c.shape;
       const DeviceValues x = values(c, m * k, 1.0), weight = values(c, n * k, 1.0);
-      // A bias that is converted must already be what the conversion makes of it.
+      // Uses values that survive the conversion of the bias unchanged.
       const DeviceValues rounded(stream_, c.dtype, random_doubles(n, 1.0, random_));
       const DeviceValues bias(stream_, c.bias_dtype, rounded.read());
       const DeviceValues y(stream_, c.dtype, std::vector<double>(at(m * n), NAN), c.offset);
@@ -196,7 +197,7 @@ TEST_F(EmulatedMatmul, ForwardAgreesWithDoublePrecision) {
                                      .workspace = workspace_.workspace()});
       expect_done(what);
       const Sums want = expected_forward(c, x.read(), weight.read(), bias.read());
-      // Where the bias comes by itself, the product was rounded before it too.
+      // If the bias is added separately, the product was rounded before that too.
       std::vector<double> before = want.linear, biases = bias.read();
       for (size_t i = 0; i < before.size() && library.refuse_epilogues && c.bias; ++i) {
         before[i] = 2.0 * std::abs(before[i]) + std::abs(biases[i % at(n)]);
@@ -286,7 +287,7 @@ TEST_F(EmulatedMatmul, ComputesOnlyTheGradientsThatAreWanted) {
   EXPECT_EQ(fake_cublaslt().products, 1);
 }
 
-// Sums of many parts: the loads' width and the threads' order change no bit.
+// With sums of many parts, neither the load width nor the order of threads changes a bit.
 TEST_F(EmulatedMatmul, SumsColumnsToTheSameBitsWhateverTheAlignmentAndTheOrderOfThreads) {
   play(kLibraries[3]);
   constexpr int64_t kRows = 1500, kColumns = 40;

@@ -1,4 +1,4 @@
-// CUDA's kernels on the emulated device: their indices, barriers and sums, without a GPU.
+// The CUDA kernels on the emulated device: tests their indices, barriers and sums without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,14 +56,14 @@ INSTANTIATE_TEST_SUITE_P(DTypes, EmulatedOps, testing::Values(DType::kF32, DType
                            return info.param == DType::kF32 ? "f32" : "bf16";
                          });
 
-// What the cases don't show.
+// Tests for what the op cases do not cover.
 
 void copy_now(const CopyArgs& args) {
   Result<Stream> stream = Stream::create(kDevice);
   CHECK(stream.ok() && copy_bytes(*stream, args).ok() && stream->synchronize().ok());
 }
 
-// Values of any kind on the device.
+// Values of any type in device memory.
 template <class T>
 class OnDevice {
  public:
@@ -101,7 +101,7 @@ struct Sampling {
   int64_t vocabulary = 0;
   float temperature = 1.0f;
   int64_t top_k = 0;
-  bool with_equals = false;  // logits are whole numbers
+  bool with_equals = false;  // logits are integers, so some are equal
 };
 
 TEST(EmulatedSample, DrawsWhatTheCpuDraws) {
@@ -186,7 +186,9 @@ TEST(EmulatedAdamW, RoundsAsTheCpuDoesFromTheSameSeed) {
   const Update cpu = updated(DeviceType::kCpu, 0.5f, 7), gpu = updated(DeviceType::kCuda, 0.5f, 7);
   size_t same_parameters = 0, nearest = 0;
   for (size_t i = 0; i < cpu.copy.size(); ++i) {
-    if (cpu.parameter[i] != gpu.parameter[i]) continue;  // contracted differently
+    if (cpu.parameter[i] != gpu.parameter[i])
+      continue;  // the compilers fused operations
+                 // differently
     ++same_parameters;
     EXPECT_EQ(cpu.copy[i].bits, gpu.copy[i].bits) << i;
     const auto truncated = static_cast<uint16_t>(std::bit_cast<uint32_t>(gpu.parameter[i]) >> 16);
@@ -239,8 +241,8 @@ struct Lookups {
   int64_t vocabulary_begin = 0;
 };
 
-// The table's gradient, added to 0.5, for values that no sum rounds or (`rounds`) whose sums depend
-// on their order.
+// Returns the table's gradient, added to 0.5. Without `rounds` the values are integers, whose sums
+// are exact; with it the sums depend on their order.
 std::vector<float> embedding_gradient(const Lookups& l, uint64_t seed, bool rounds) {
   const auto rows = static_cast<int64_t>(l.tokens.size());
   const size_t bytes =
@@ -281,7 +283,8 @@ std::vector<float> expected_gradient(const Lookups& l) {
 
 constexpr BatchTokens kAllBatches[] = {BatchTokens::kAny, BatchTokens::kOne, BatchTokens::kBytes};
 
-// With one, two and three digits; rows of less than a part, whole ones, several blocks of the sort.
+// Covers one, two and three digits, and rows that are less than a part, whole parts, and several
+// blocks of the sort.
 TEST(EmulatedEmbedding, AddsEveryRowOfAnyBatchToItsToken) {
   for (const int64_t vocabulary : {1, 511, 512, 300000}) {
     for (const int64_t rows : {1, 32, 33, 64, 1025, 2500}) {
@@ -313,9 +316,9 @@ TEST(EmulatedEmbedding, AddsTheRowsOfATokenInTheSameOrderEveryTime) {
   }
 }
 
-// By each thread for itself, rows and tables, but for the tokens as they are given: two passes of
-// the sort read and write a row 4 times, then each lane reads it and what belongs to it; most is
-// what the 256 threads that join 32 rows look up.
+// Counts the wide accesses of all threads to rows and tables, but not the reads of the given
+// tokens. Two passes of the sort access a row 4 times; then each lane reads it and its values. Most
+// of the accesses are lookups by the 256 threads that join each 32 rows.
 TEST(EmulatedEmbedding, WorksAsMuchWhateverTheTokensAre) {
   constexpr int64_t kRows = 4000;
   for (const BatchTokens batch : kAllBatches) {
@@ -328,7 +331,7 @@ TEST(EmulatedEmbedding, WorksAsMuchWhateverTheTokensAre) {
   }
 }
 
-// The unaligned path of a kernel that is else given whole packs.
+// Covers the unaligned path of kernels that otherwise get whole packs.
 TEST(EmulatedOps, TakeRowsThatBeginAnywhere) {
   constexpr int64_t kCount = 67;
   const std::vector<float> values = random_floats(kCount + 2, 3);
@@ -341,7 +344,7 @@ TEST(EmulatedOps, TakeRowsThatBeginAnywhere) {
   for (size_t i = 1; i <= kCount; ++i) EXPECT_EQ(out.get()[i], 2.0f * values[i]);
 }
 
-// In place, as the headers allow it.
+// In-place, as the headers allow.
 TEST(EmulatedOps, NormsWorkInPlace) {
   constexpr int64_t kRows = 9, kWidth = 40;
   const OpCase fused = layernorm({.rows = kRows, .width = kWidth, .residual = true});

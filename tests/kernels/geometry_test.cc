@@ -1,4 +1,4 @@
-// How kernels are laid over threads: every element once, in shapes that every GPU takes.
+// Tests how kernels are mapped to threads: each element once, in shapes that every GPU supports.
 #include "kernels/ops/geometry.h"
 
 #include <gtest/gtest.h>
@@ -132,7 +132,7 @@ TEST(EmbeddingGeometry, KeepsItsWorkspaceApart) {
   EXPECT_EQ(at.bytes - at.counts, 64 * 512 * 4);
   EXPECT_EQ(embedding_backward_workspace(tokens, 768, DeviceType::kCuda), at.bytes);
   EXPECT_EQ(embedding_backward_workspace(tokens, 768, DeviceType::kCpu), 0);
-  // Rows and counts where they are read 8 and 4 bytes at a time, also for odd sizes.
+  // Rows and counts are aligned for reads of 8 and 4 bytes, also for odd sizes.
   const TokenWorkspace odd = token_workspace({.rows = 33, .vocabulary = 3}, 7);
   EXPECT_EQ(odd.unsorted % 8, 0);
   EXPECT_EQ(odd.sorted % 8, 0);
@@ -143,7 +143,7 @@ TEST(TensorBatch, FindsTheTensorOfEveryBlock) {
   TensorBatch<int, 5> batch = {};
   const std::vector<int64_t> blocks = {3, 0, 1, 7, 2};
   for (size_t i = 0; i < blocks.size(); ++i) append(batch, static_cast<int>(i), blocks[i]);
-  EXPECT_EQ(batch.count, 4);  // one has no blocks
+  EXPECT_EQ(batch.count, 4);  // one tensor has no blocks
   EXPECT_FALSE(is_full(batch));
   EXPECT_EQ(batch_shape("x", batch).blocks.x, 13);
   int64_t block = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr Device kGpu{DeviceType::kCuda, 0};
 constexpr int kSkipped = 77;  // SKIP_RETURN_CODE of the tests
 
-// Memory, a copy there and back, and what failed on the way.
+// Tests an allocation, a copy and the stream's status.
 Status device_works() {
   TRY_ASSIGN(Stream stream, Stream::create(kGpu));
   TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, 1));
@@ -60,7 +60,7 @@ Status expect(bool holds, const std::string& words) {
 }
 
 int run_cases(const std::vector<GpuCase>& cases, const GpuRun& run) {
-  // Also into a pipe, so that what is known is told even if the program dies.
+  // Line-buffered even into a pipe, so that results are printed before a crash.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Numbers numbers;
   Status context;
@@ -77,7 +77,7 @@ int run_gpu_cases(const std::vector<GpuCase>& cases, std::span<char* const> argu
       std::fprintf(stderr, "usage: %s [--sync]\n", arguments[0]);
       return 2;
     }
-    ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // before CUDA is used, which reads it then
+    ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // CUDA reads it at initialization
   }
   const bool has_gpu = device_count(DeviceType::kCuda) > 0;
   if (!has_gpu && std::filesystem::exists("/dev/nvidiactl")) {

@@ -9,33 +9,33 @@
 
 namespace lockstep::test {
 
-// What can only be tried on a GPU. `run` returns an error that says what was wrong.
+// A case that needs a real GPU. `run` returns an error that says what was wrong.
 struct GpuCase {
   std::string name;  // a sentence
   std::function<Status()> run;
 };
 
-// kInternal, with these words, if it does not hold.
+// kInternal, with these words, if `holds` is false.
 Status expect(bool holds, const std::string& words);
 
-// How the cases are run.
+// How to run the cases.
 struct GpuRun {
   bool has_device = true;
-  // Whether the device still does what it is told; asked after a case that failed.
+  // Checks that the device still works; called after a failed case.
   std::function<Status()> works;
 };
 
-// Runs all cases and prints a line for each as soon as it is known: "ok", "FAILED" with what was
-// wrong, without a device "skipped", or "not run after a broken context": a kernel's fault can
-// leave a process without its device for good, of which the cases to come would tell nothing. Last
-// their numbers, which add up to the list's. The exit code: 0, 1 if any failed or was not run, or
-// 77 if all were skipped.
+// Runs all cases and prints a line for each as soon as it ends: "ok", "FAILED" with the error,
+// "skipped" without a device, or "not run after a broken context". A kernel's fault can make the
+// device unusable for the rest of the process, so later cases would tell nothing. Finally prints
+// the totals, which add up to the number of cases. Returns the exit code: 0; 1 if any case failed
+// or was not run; 77 if all were skipped.
 int run_cases(const std::vector<GpuCase>& cases, const GpuRun& run);
 
-// The same on this machine's first CUDA device, as `main` does it. The argument "--sync" has the
-// driver wait for each kernel (CUDA_LAUNCH_BLOCKING), so that what a kernel did wrong is told of
-// that kernel and not of a later call; 2 for any other argument. A machine with NVIDIA's driver
-// whose devices can't be used fails.
+// Runs the cases on this machine's first CUDA device, for `main`. The argument "--sync" makes the
+// driver wait for each kernel (CUDA_LAUNCH_BLOCKING), so that an error is reported for the kernel
+// that caused it and not for a later call. Returns 2 for any other argument, and 1 if NVIDIA's
+// driver is installed but no device can be used.
 int run_gpu_cases(const std::vector<GpuCase>& cases, std::span<char* const> arguments);
 
 }  // namespace lockstep::test

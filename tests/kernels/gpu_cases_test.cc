@@ -1,4 +1,4 @@
-// The program of the GPU's cases when something goes wrong, on the emulated device.
+// Tests the runner of the GPU cases when something goes wrong, on the emulated device.
 #include "tests/kernels/gpu_cases.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ void launch_planted(Stream& stream, const Buffer& buffer) {
                static_cast<char*>(buffer.data()));
 }
 
-// It breaks the device, as on a GPU: every call fails from then on.
+// Breaks the device like a fault on a GPU: every later call fails.
 Status planted_launch() {
   TRY_ASSIGN(Stream stream, Stream::create(kDevice));
   TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kDevice, 64));
@@ -95,7 +95,7 @@ TEST_F(GpuCases, AreSkippedVisiblyWithoutADevice) {
   expect_told(outcome, "2 cases: 0 passed, 0 failed, 2 skipped, 0 not run");
 }
 
-// As after a crash in a driver: a program that is read through a pipe.
+// Simulates a crash in a driver while the output goes through a pipe.
 TEST_F(GpuCases, AreToldEvenIfTheProgramDiesInTheNext) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -143,15 +143,15 @@ TEST_F(GpuCases, TellALaunchThatFailedByItsNameThoughACopyFailsToo) {
   const Status first = copy_bytes(*stream, to_nowhere);
   ASSERT_FALSE(first.ok());
   EXPECT_NE(first.error().message.find("planted"), std::string::npos) << first.error().message;
-  // It was told; what comes is a failure of its own.
+  // The first failure was reported; the next call returns its own failure.
   const Status second = copy_bytes(*stream, to_nowhere);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().message.find("planted"), std::string::npos) << second.error().message;
   EXPECT_TRUE(stream->synchronize().ok());
 }
 
-// As after a fault, when nothing can be allocated: an error and no abort, and the host's values
-// stay.
+// Simulates a fault after which no allocation succeeds: expects an error instead of an abort, and
+// unchanged host values.
 TEST(OpCaseTensors, KeepTheFirstFailureOfTheirDevice) {
   op_cases::Tensors tensors({.device = {DeviceType::kCuda, 7}});
   tensors.put("x", std::vector<float>{1.0f, 2.0f});

@@ -32,7 +32,7 @@ Status run_cudnn_on_gpu(const AttentionShape& shape) {
   return run_on_gpu(c, {.device = kGpu, .dtype = DType::kBf16});
 }
 
-// None, and a line that says so, where the library is not.
+// Adds no cases, and prints why, if the library is missing.
 void add_cudnn_cases(std::vector<GpuCase>& cases) {
   if (const Status status = dnn::available(); !status.ok()) {
     std::printf("not tried: attention by cuDNN: %s\n", status.error().message.c_str());

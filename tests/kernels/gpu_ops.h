@@ -6,9 +6,10 @@
 
 namespace lockstep::test {
 
-// Of every op case in fp32 and in bf16: a GPU's results against double precision and its gradients
-// against finite differences, with outputs that begin as NaN; and twice the same bits. Attention
-// by cuDNN among them, or a line on stdout that says why not.
+// Returns cases for every op case, in fp32 and in bf16. They check a GPU's results against double
+// precision, its gradients against finite differences, and that two runs give the same bits.
+// Outputs start as NaN. Includes attention by cuDNN; if cuDNN is missing, prints a line to stdout
+// that says why.
 std::vector<GpuCase> gpu_op_cases();
 
 }  // namespace lockstep::test

@@ -45,7 +45,8 @@ Status pinned_memory_goes_there_and_back() {
   return expect(std::memcmp(from.data(), to.data(), kBytes) == 0, "other bytes came back");
 }
 
-// A chain over two streams: without the event's delay the second copy may come first.
+// Runs a chain of copies over two streams: without the event's delay the second copy may come
+// first.
 Status events_order_two_streams() {
   TRY_ASSIGN(Stream first, Stream::create(kGpu));
   TRY_ASSIGN(Stream second, Stream::create(kGpu));
@@ -69,7 +70,7 @@ Status events_order_two_streams() {
   return event.synchronize();
 }
 
-// Of copies of which the host, too, knows the time.
+// Measures copies that the host can time as well.
 Status timed_events_keep_the_time_of_the_device() {
   constexpr size_t kMany = size_t{64} << 20;
   TRY_ASSIGN(Stream stream, Stream::create(kGpu));
@@ -101,7 +102,7 @@ Status too_much_memory_is_refused_with_what_would_fit() {
   return Buffer::allocate(kGpu, 4096).ok() ? Status() : internal("nor is a little, afterwards");
 }
 
-// A device that is surely not there: null as a copy's destination is documented nowhere as an
+// Uses a device that cannot exist. A copy to null would not do: no documentation calls that an
 // error.
 Status a_wrong_call_is_named_with_file_line_and_device() {
   const auto stream = Stream::create({DeviceType::kCuda, 999});
@@ -112,7 +113,7 @@ Status a_wrong_call_is_named_with_file_line_and_device() {
   return expect(words.find("CUDA device 999") != std::string::npos, words);
 }
 
-// More elements than a grid has threads.
+// Fills more elements than a grid can have threads.
 Status a_launch_that_no_gpu_takes_is_told_by_synchronize() {
   TRY_ASSIGN(Stream stream, Stream::create(kGpu));
   TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, 16));

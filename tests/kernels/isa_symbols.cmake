@@ -1,7 +1,7 @@
 # cmake -DNM=nm -DOBJECTS=a.o|b.o -P isa_symbols.cmake
-# Fails if an object of one instruction set holds a function that the linker may share with others
-# (a weak symbol, as an instance of a template of the standard library is): an older CPU could be
-# given the newer one's code.
+# Fails if an object of one instruction set has a weak symbol, such as an instance of a standard
+# library template. The linker shares weak functions between objects, so an older CPU could get code
+# for a newer one.
 string(REPLACE "|" ";" objects "${OBJECTS}")
 if(NOT objects)
   message(FATAL_ERROR "no objects given")

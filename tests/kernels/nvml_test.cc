@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// A driver with one GPU; its functions have no argument for it.
+// A fake driver with one GPU. Global, because its C functions take no context argument.
 struct Driver {
   int inits = 0;
   int sets = 0;
@@ -91,7 +91,7 @@ TEST(Nvml, TellsXidsOnceAndNoMoreThanItsBound) {
     auto nvml = Nvml::over(functions());
     ASSERT_TRUE(nvml.ok());
     driver.events.push_back({.device = &the_gpu, .type = NvmlFunctions::kXidEvent, .data = 79});
-    EXPECT_TRUE((*nvml)->new_xids().empty());  // nobody asked yet
+    EXPECT_TRUE((*nvml)->new_xids().empty());  // not watched yet
     ASSERT_TRUE((*nvml)->watch_xids(kBus).ok());
     driver.events.push_back({.device = &the_gpu, .type = 1, .data = 5});  // another event
     const std::vector<Xid> xids = (*nvml)->new_xids();

@@ -39,7 +39,7 @@ std::vector<OpCase> matmul_cases() {
   return cases;
 }
 
-// With keys and values for each head, for all together, and for groups.
+// One key/value head per query head, one for all, and one per group.
 std::vector<AttentionShape> attention_shapes() {
   return {
       {.batch = 1, .sequence = 1, .heads = 1, .head_dim = 1, .kv_heads = 1},
@@ -112,8 +112,9 @@ std::vector<OpCase> test_cases() {
 
 std::vector<OpCase> cuda_cases() {
   std::vector<OpCase> cases = test_cases();
-  // There the dtype of a run decides about a product's precision. Attention has a list of its own:
-  // a key at a time is slow on the emulated device (emulated_attention_test has more of them).
+  // On CUDA the dtype of a run determines the precision of products. Attention has its own list,
+  // because the plain kernels' loop over single keys is slow on the emulated device;
+  // emulated_attention_test has more cases.
   std::erase_if(cases, [](const OpCase& c) {
     return c.name.starts_with("matmul bf16") || c.name.starts_with("attention");
   });

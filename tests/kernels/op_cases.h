@@ -11,9 +11,9 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
-// One list of cases of the operations, with a double-precision reference each. It drives: CPU, the
-// emulated CUDA device and a GPU against the reference, gradients against its finite differences,
-// determinism, and the benchmarks.
+// A list of op cases, each with a double-precision reference. It drives the tests of the CPU, the
+// emulated CUDA device and a GPU against the reference, the gradient checks against the reference's
+// finite differences, the determinism tests and the benchmarks.
 namespace lockstep::op_cases {
 
 struct TensorSpec {
@@ -21,20 +21,20 @@ struct TensorSpec {
   int64_t count = 0;
   float low = -1.0f;  // random inputs are uniform in [low, high)
   float high = 1.0f;
-  bool bf16_exact = false;  // inputs that bf16 holds exactly
+  bool bf16_exact = false;  // inputs are exact in bf16
 };
 
 using Doubles = std::map<std::string, std::vector<double>>;
 using Ints = std::map<std::string, std::vector<int32_t>>;
 
-// Where a case runs, and what its activations are there. bf16 on CUDA alone.
+// The device and the activations' dtype of a run. bf16 only on CUDA.
 struct RunOn {
   Device device = {};
   DType dtype = DType::kF32;
 };
 
-// A tensor in the device's memory, as the arguments of an op take it: as a view of what it is, or
-// as float* (CHECK).
+// A tensor in device memory, passed as an op's argument: as a view of its own dtype, or as float*
+// (CHECK).
 class Argument {
  public:
   Argument(std::nullptr_t) {}
@@ -47,9 +47,8 @@ class Argument {
   View view_;
 };
 
-// The memory of one run, by name: on the host as fp32, and on the device as the case has it. What
-// fails on the device is kept: from then on nothing more is done there, and what is on the host
-// stays as it is.
+// The memory of one run, by name: in fp32 on the host, and in the case's dtype on the device. Keeps
+// the first device failure; after it, device operations do nothing and host values do not change.
 class Tensors {
  public:
   Tensors() = default;
@@ -60,17 +59,17 @@ class Tensors {
   Ints ints;
 
   const RunOn& on() const { return on_; }
-  // The first failure.
+  // Returns the first failure.
   const Status& status() const { return status_; }
-  // Of what others do with this memory.
+  // Records a failure of other operations on this memory.
   void keep(const Status& status);
-  // Copies host values to the device (under that name, anew) and back.
+  // Copies host values to the device, replacing the tensor of that name, and back.
   void put(const std::string& name, std::vector<float> values, bool as_bf16 = false);
   void put(const std::string& name, std::vector<int32_t> values);
   void put_doubles(const std::string& name, const std::vector<double>& values);
   const std::vector<float>& get(const std::string& name);
   void get_all();
-  // On the device.
+  // Copies within the device.
   void copy(const std::string& from, const std::string& to);
 
   Argument at(const std::string& name) { return Argument(stored_.at(name).view()); }
@@ -98,8 +97,8 @@ class Tensors {
 };
 
 struct GradientSpec {
-  std::string input;         // "d" + input is what backward writes
-  bool accumulated = false;  // added to, not overwritten
+  std::string input;         // backward writes "d" + input
+  bool accumulated = false;  // added to instead of overwritten
 };
 
 struct OpCase {
@@ -107,30 +106,31 @@ struct OpCase {
   std::vector<TensorSpec> inputs;
   Ints ints;
   std::vector<TensorSpec> outputs;
-  size_t workspace_bytes = 0;  // enough for both devices
-  // Inputs and outputs that a run in bf16 has in bf16, and with them gradients that are not
-  // accumulated.
+  size_t workspace_bytes = 0;  // enough for the CPU and CUDA
+  // Inputs and outputs that are bf16 in a bf16 run. Their gradients are bf16 as well, unless they
+  // are accumulated.
   std::set<std::string> activations;
   std::set<std::string> double_outputs;
   // Reads the inputs, writes the outputs.
   std::function<void(const OpTable&, Stream&, Tensors&)> forward;
   std::function<void(Doubles&, const Ints&)> reference;
 
-  // Backward: given "d" + output for every loss output (random, or loss_weight everywhere), and
-  // what forward left, writes "d" + input for every gradient. Without gradients there is no
-  // backward.
+  // Backward reads "d" + output for every loss output (random values, or loss_weight everywhere)
+  // and the results of forward. It writes "d" + input for every gradient. Without gradients there
+  // is no backward.
   std::vector<std::string> loss_outputs;
   double loss_weight = 0.0;
   std::vector<GradientSpec> gradients;
   std::function<void(const OpTable&, Stream&, Tensors&)> backward;
 
-  // Largest difference from the reference, relative to the largest magnitude in the tensor.
+  // Maximum difference from the reference, relative to the largest magnitude in the tensor.
   double tolerance = 2e-6;
   double gradient_tolerance = 1e-5;
-  // The same in bf16, for results that are rounded once, and their gradients.
+  // The same for bf16: for results that are rounded once, and for their gradients.
   double bf16_tolerance = 1.0 / 256.0;
   double bf16_gradient_tolerance = 1.0 / 128.0;
-  // The same bits for any number of threads; the library's products promise it for one number only.
+  // Whether results are bitwise the same for any number of threads. The library's products
+  // guarantee it only for a fixed number.
   bool any_threads = true;
 };
 
@@ -144,14 +144,15 @@ struct SwigluSizes {
 struct MatmulSizes {
   MatmulShape shape;
   bool bias = true;
-  bool gelu = false;  // y = gelu(...) and, in backward, x = gelu(x_pre)
+  bool gelu = false;  // y = gelu(...), and in backward x = gelu(x_pre)
   Precision precision = Precision::kF32;
 };
 struct ClassifierSizes {
   int64_t rows = 0, columns = 0, vocabulary = 0;
-  int64_t shards = 0;  // 0: the fused form; else columns are split and the three passes run
+  int64_t shards = 0;  // 0: the fused op; otherwise columns are split and the three passes run
 };
-// Which tokens a batch has: any, one alone, or as a text has bytes, most of them few of 256.
+// The tokens of a batch: arbitrary, all the same, or distributed like the bytes of a text (256
+// values, few of which make up most of it).
 enum class BatchTokens : uint8_t { kAny, kOne, kBytes };
 struct EmbeddingSizes {
   int64_t batch = 0, sequence = 0, width = 0, vocabulary = 0;
@@ -161,9 +162,9 @@ struct EmbeddingSizes {
 std::vector<int32_t> tokens_of_batch(BatchTokens tokens, int64_t rows, int64_t below);
 
 struct AdamWSizes {
-  std::vector<int64_t> counts;  // of the tensors
+  std::vector<int64_t> counts;  // element counts of the tensors
   bool device_scale = false;
-  bool copies = false;  // in the dtype of the run
+  bool copies = false;  // in the run's dtype
   uint64_t rounding_seed = 0;
 };
 
@@ -185,17 +186,17 @@ OpCase add(int64_t count);
 OpCase fill(int64_t count);
 OpCase cast_through_bf16(int64_t count);
 
-// Small ones, with awkward sizes, for the tests.
+// Returns small cases with awkward sizes.
 std::vector<OpCase> test_cases();
-// Those for CUDA: most of them, and larger ones, rows that are whole packs, heads that the tensor
-// cores take.
+// Returns the cases for CUDA: most of test_cases(), plus larger ones with rows of whole packs and
+// head sizes for tensor cores.
 std::vector<OpCase> cuda_cases();
 
-// What fails is in the tensors' status().
-// Fills inputs and ints from the seed; outputs are NaN, so that what is not written shows. In a run
-// in bf16 the activations among the inputs are values that bf16 holds.
+// Failures are recorded in the tensors' status().
+// Fills inputs and ints from the seed. Outputs are NaN, so that elements that are not written show.
+// In a bf16 run, activations among the inputs are exact in bf16.
 Tensors make_tensors(const OpCase& op_case, uint64_t seed, RunOn on = {});
-// Adds "d" + output (random) and "d" + input (0.5 where accumulated, else NaN) for backward.
+// Adds "d" + output (random) and "d" + input (0.5 if accumulated, else NaN) for backward.
 void add_gradients(const OpCase& op_case, uint64_t seed, Tensors& tensors);
 
 }  // namespace lockstep::op_cases

@@ -9,7 +9,7 @@ namespace lockstep::op_cases {
 namespace {
 
 constexpr uint64_t kSeed = 20250;
-constexpr size_t kGradientsPerTensor = 24;  // finite differences are dear: so many elements each
+constexpr size_t kGradientsPerTensor = 24;  // finite differences are expensive
 
 Doubles to_doubles(const Tensors& tensors) {
   Doubles doubles;
@@ -26,13 +26,13 @@ double largest(const std::vector<double>& values) {
 }
 
 struct Compared {
-  std::string name;  // of the element
+  std::string name;  // the element's name
   double got = 0.0;
   double want = 0.0;
   double limit = 0.0;
 };
 
-// kInternal if they differ by more than the limit, or one is NaN.
+// kInternal if the difference exceeds the limit, or one of them is NaN.
 Status near(const OpCase& c, const Compared& compared) {
   if (std::abs(compared.got - compared.want) <= compared.limit) return {};
   return internal(c.name + ": " + compared.name + " is " + std::to_string(compared.got) + ", not " +
@@ -52,7 +52,7 @@ double gradient_tolerance_of(const OpCase& c, const RunOn& on) {
                                   : c.gradient_tolerance;
 }
 
-// The loss of the finite differences: the sum of the outputs times their given gradients.
+// Returns the loss for finite differences: the sum of the outputs times their given gradients.
 double loss_of(const OpCase& c, Doubles& doubles, const Ints& ints) {
   c.reference(doubles, ints);
   double loss = 0.0;
@@ -78,8 +78,8 @@ double finite_difference(const OpCase& c, Doubles& doubles, const Ints& ints, do
   return (above - below) / (2.0 * kStep);
 }
 
-// Finite differences of every kGradientsPerTensor-th element, by gradient; made once a case and
-// dtype, as they depend on the reference alone.
+// Returns finite differences by gradient, for about kGradientsPerTensor elements of each tensor.
+// Computed once per case and dtype, because they depend only on the reference.
 const Doubles& differences_of(const OpCase& c, const Tensors& tensors) {
   static std::map<std::pair<std::string, DType>, Doubles> made;
   const auto [at, fresh] = made.try_emplace({c.name, tensors.on().dtype});

@@ -3,25 +3,25 @@
 #include "common/base/result.h"
 #include "tests/kernels/op_cases.h"
 
-// What is asked of the operations of a device, case by case. Errors are kInternal and say which
-// element of which tensor was what.
+// Checks that run for each op case on a device. Errors are kInternal and name the element and
+// tensor.
 namespace lockstep::op_cases {
 
-// Forward, and backward where there is one, on fresh memory; what is there afterwards is on the
-// host too. The error of the stream, if something failed on it.
+// Runs forward, and backward if the case has one, on fresh memory, and copies all tensors back to
+// the host. Returns the stream's error if an operation failed.
 Result<Tensors> run_case(const OpCase& op_case, const OpTable& ops, RunOn on = {});
 
-// The outputs of a run against the reference in double precision.
+// Compares a run's outputs with the double-precision reference.
 Status check_forward(const OpCase& op_case, const Tensors& tensors);
 
-// The gradients of a run against finite differences of the reference, some of each tensor; none is
-// NaN or infinite.
+// Compares a run's gradients with finite differences of the reference, for some elements of each
+// tensor. No gradient may be NaN or infinite.
 Status check_gradients(const OpCase& op_case, const Tensors& tensors);
 
-// Whether two runs left the same bits.
+// Checks that two runs gave the same bits.
 Status check_same_bits(const OpCase& op_case, const Tensors& a, const Tensors& b);
 
-// Whether they left the same within the gradients' tolerance.
+// Checks that two runs agree within the gradients' tolerance.
 Status check_close(const OpCase& op_case, const Tensors& a, const Tensors& b);
 
 }  // namespace lockstep::op_cases

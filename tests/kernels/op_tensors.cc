@@ -1,4 +1,4 @@
-// The memory of a case's run.
+// The memory of an op case's run.
 #include <bit>
 
 #include "common/base/check.h"
@@ -8,14 +8,14 @@ namespace lockstep::op_cases {
 
 namespace {
 
-// Waits until it is done.
+// Blocks until the copy is done.
 Status copy_now(const RunOn& on, const CopyArgs& args) {
   TRY_ASSIGN(Stream stream, Stream::create(on.device));
   TRY(copy_bytes(stream, args));
   return stream.synchronize();
 }
 
-// By truncation: values that are tested are exact in bf16, or NaN.
+// Truncates: test values are exact in bf16, or NaN.
 std::vector<uint16_t> to_bf16(const std::vector<float>& values) {
   std::vector<uint16_t> bits;
   for (const float value : values) {
@@ -31,7 +31,7 @@ Result<std::vector<T>> read(const RunOn& on, const Buffer& from) {
   return values;
 }
 
-// As fp32.
+// Reads values of type T and converts them to fp32.
 template <class T, class Convert>
 Status read_as_floats(const RunOn& on, const Buffer& from, std::vector<float>& to,
                       Convert convert) {
@@ -63,7 +63,8 @@ Status Tensors::try_store(const std::string& name, Kind kind, const void* bytes,
 }
 
 void Tensors::store(const std::string& name, Kind kind, const void* bytes, size_t count) {
-  stored_[name].kind = kind;  // with its memory of before, or none, if what follows fails
+  stored_[name].kind = kind;  // set even if the copy fails; the tensor then keeps its previous
+                              // memory, or has none
   if (status_.ok()) keep(try_store(name, kind, bytes, count));
 }
 

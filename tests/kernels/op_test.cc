@@ -11,7 +11,7 @@ namespace lockstep::op_cases {
 
 namespace {
 
-// Sets the number of threads for a scope.
+// Sets the number of threads for one scope.
 class WithThreads {
  public:
   explicit WithThreads(int count) { set_threads(count); }
@@ -30,7 +30,7 @@ void expect_ok(const Status& status) {
   ASSERT_TRUE(status.ok()) << status.error().message;
 }
 
-// Each instruction set that this machine has: the operations must be right on all of them.
+// Runs for each instruction set that this machine supports.
 class Ops : public testing::TestWithParam<const IsaTable*> {};
 
 TEST_P(Ops, AgreeWithDoublePrecision) {
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Isas, Ops,
                            return name;
                          });
 
-// Every member of the table is exercised by the list (sample has its own test).
+// The list must cover every member of the table (sample has its own test).
 TEST(OpCases, NameEveryOperation) {
   std::set<std::string> names;
   for (const OpCase& c : test_cases()) names.insert(c.name.substr(0, c.name.find(' ')));

@@ -1,4 +1,4 @@
-// Norm, factor and loss that stay on the device, on every instruction set that this machine has.
+// Norm, clip factor and loss, on every instruction set that this machine supports.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the list of cases does not show: special values, rounding, sampling, in-place use.
+// Tests for what the op cases do not cover: special values, rounding, sampling, in-place use.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Each on every instruction set that this machine has.
+// Runs for each instruction set that this machine supports.
 class Values : public testing::TestWithParam<const IsaTable*> {
  protected:
   const OpTable& ops() const { return GetParam()->ops; }
@@ -41,7 +41,7 @@ TEST_P(Values, CastToBf16RoundsToNearestEven) {
   const std::vector<uint16_t> want = {0x3F80, 0x3F80, 0x3F82, 0x8000,
                                       0x3F81, 0x7F80, 0x7F80, 0xFF80};
   EXPECT_EQ(cast_to_bf16(ops(), stream_, values), want);
-  // Also where whole vectors are converted.
+  // The same for whole vectors.
   std::vector<float> many;
   std::vector<uint16_t> many_want;
   for (int i = 0; i < 9; ++i) {
@@ -61,7 +61,7 @@ TEST_P(Values, CastToBf16KeepsNan) {
   }
 }
 
-// The exponential inside, seen through the classifier's middle pass.
+// Tests the exponential through the classifier's second pass.
 TEST_P(Values, TheExponentialIsWithinThreeUlpDownToMinus87) {
   constexpr int64_t kCount = 20001;
   std::vector<float> x(kCount);
@@ -147,7 +147,7 @@ TEST_P(Values, SwigluIsExactAtTheEnds) {
   const std::vector<float> dy(gate.size(), 1.0f);
   ops().swiglu_backward(stream_, {.gate_up = gate_up.data(),
                                   .dy = dy.data(),
-                                  .dgate_up = gate_up.data(),  // in place
+                                  .dgate_up = gate_up.data(),  // in-place
                                   .rows = 1,
                                   .width = width});
   const std::vector<float> dgate(gate_up.begin(), gate_up.begin() + 5);
@@ -280,7 +280,7 @@ TEST(Sample, FollowsTheCumulatedProbabilities) {
 }
 
 TEST(Sample, LowTemperatureSharpens) {
-  // Squared and normalised: 0.04, 0.09, 0.25 of 0.38.
+  // Squared and normalized: 0.04, 0.09, 0.25 of 0.38.
   const std::vector<float> logits = {std::log(0.2f), std::log(0.3f), std::log(0.5f)};
   EXPECT_EQ(sampled({logits, 0.11f, 0.5f, 0}), 1);
   EXPECT_EQ(sampled({logits, 0.35f, 0.5f, 0}), 2);
@@ -318,8 +318,8 @@ TEST(RotaryTable, HasTheCosinesAndSinesOfEachPositionAlsoFarAway) {
   }
 }
 
-// Base 100 and 8 values a head: frequencies 1, 0.316, 0.1 and 0.0316, which turn 10.2, 3.22, 1.02
-// and 0.32 times within 64 positions.
+// With base 100 and 8 values per head, the frequencies are 1, 0.316, 0.1 and 0.0316, which give
+// 10.2, 3.22, 1.02 and 0.32 turns within 64 positions.
 TEST(RotaryTable, IsStretchedWhereFrequenciesAreLow) {
   const RotaryFrequencies plain{.head_dim = 8, .base = 100.0};
   RotaryFrequencies stretched = plain;

@@ -10,7 +10,7 @@
 
 namespace lockstep::test {
 
-// A folder below the system's temporary one, removed with everything in it at the end.
+// A temporary folder; the destructor removes it with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -39,16 +39,16 @@ class JobRun {
   struct Options {
     std::filesystem::path job;     // the YAML file
     std::filesystem::path output;  // the run's folder
-    std::filesystem::path log;     // where its stderr goes
+    std::filesystem::path log;     // its stderr
   };
   explicit JobRun(const Options& options);
 
-  // As Program's.
+  // Same as Program's.
   pid_t pid() const { return program_.pid(); }
   bool running() { return program_.running(); }
   void signal(int number) { program_.signal(number); }
   int wait(double limit_seconds = 300) { return program_.wait(limit_seconds); }
-  // Its stdout as it is so far, and its only line as JSON (null if it isn't that).
+  // Return its stdout so far, and the single line of stdout as JSON (null if it is not that).
   std::string standard_output() const;
   Json result() const;
 

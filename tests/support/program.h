@@ -9,29 +9,29 @@
 
 namespace lockstep::test {
 
-// A program of this machine as a child process: its own process group, stdin empty, stdout and
-// stderr in files of a temporary folder.
+// A program of this machine as a child process, in its own process group, with empty stdin. stdout
+// and stderr go to files in a temporary folder.
 class Program {
  public:
   struct Options {
-    std::vector<std::string> arguments;  // from argv[0] on; looked up along PATH
-    // Over this process's own; an empty value takes a variable away.
+    std::vector<std::string> arguments;  // starting with argv[0]; found through PATH
+    // Added to this process's environment; an empty value removes a variable.
     std::map<std::string, std::string> environment{};
-    std::filesystem::path folder{};  // to start in; empty: this process's
-    std::filesystem::path errors{};  // where its stderr goes; empty: the temporary folder
+    std::filesystem::path folder{};  // working folder; empty: this process's
+    std::filesystem::path errors{};  // stderr file; empty: in the temporary folder
   };
   explicit Program(const Options& options);
-  ~Program();  // kills it, with its group
+  ~Program();  // kills its process group
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   pid_t pid() const { return pid_; }
   bool running();
   void signal(int number);
-  // Waits for its end; the exit code, 128 + signal where one ended it, -1 where it had to be killed
-  // after `limit_seconds`.
+  // Waits for the end of the program. Returns its exit code, 128 + signal if a signal ended it, or
+  // -1 if it had to be killed after `limit_seconds`.
   int wait(double limit_seconds = 300);
-  // As they are so far.
+  // The output so far.
   std::string output() const;
   std::string errors() const;
 
@@ -50,7 +50,7 @@ struct Outcome {
   std::string output;
   std::string errors;
 };
-// Runs it to its end.
+// Runs it until it ends.
 Outcome run_program(const Program::Options& options, double limit_seconds = 300);
 
 }  // namespace lockstep::test

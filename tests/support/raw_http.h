@@ -5,7 +5,7 @@
 namespace lockstep::test {
 
 struct HttpReply {
-  int status = 0;  // 0: no answer
+  int status = 0;  // 0: no reply
   std::string head;
   std::string body;
 };
@@ -13,11 +13,11 @@ struct HttpReply {
 struct HttpCall {
   std::string method = "GET";
   std::string target = "/";
-  std::string token;  // empty: none is sent
+  std::string token;  // empty: not sent
   std::string body;
 };
 
-// A connection of a test, byte by byte: what it sends is the test's business.
+// A connection that sends exactly the test's bytes.
 class RawConnection {
  public:
   explicit RawConnection(int port);
@@ -25,11 +25,11 @@ class RawConnection {
   RawConnection& operator=(const RawConnection&) = delete;
   ~RawConnection();
 
-  // False once the server has closed.
+  // Returns false once the server has closed the connection.
   bool send(const std::string& bytes);
-  // One whole response, or status 0 if the server closes before.
+  // Reads one complete response; status 0 if the server closes the connection first.
   HttpReply read_reply();
-  // Waits until the server closes; what came before it is thrown away.
+  // Waits until the server closes the connection; discards data before that.
   void wait_for_close();
   HttpReply call(const HttpCall& call);
 
@@ -40,7 +40,7 @@ class RawConnection {
   std::string buffer_;
 };
 
-// One call on a connection of its own, to 127.0.0.1.
+// Makes one call on a new connection to 127.0.0.1.
 HttpReply http_call(int port, const HttpCall& call);
 
 }  // namespace lockstep::test

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPortsAbove = 64;
 
-// A socket that is bound to the port on all addresses, or -1; 0 is any free one.
+// Returns a socket bound to the port on all addresses, or -1; port 0 picks any free one.
 int bind_port(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   CHECK(fd >= 0);

@@ -4,13 +4,13 @@
 
 namespace lockstep::test {
 
-// Debian's PyTorch (python3-torch) is for Debian's Python, whatever is first on the PATH.
+// Debian's PyTorch (python3-torch) needs Debian's Python, whichever is first in PATH.
 inline constexpr char kPython[] = "/usr/bin/python3";
-// Whether that has it, with gloo.
+// Returns whether that Python has PyTorch with gloo.
 bool has_torch();
 
-// A port that no process of this machine listens on, with as many above it as the rounds of a small
-// command take.
+// Returns a port on which nothing listens on this machine. Enough ports above it are free for the
+// rounds of a small command.
 int free_port();
 
 }  // namespace lockstep::test

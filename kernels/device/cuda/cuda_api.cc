@@ -33,7 +33,7 @@ int device_count() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
-// A driver that can't be used is told as what it is, not as a machine without devices.
+// Reports an unusable driver as an error, not as a machine without devices.
 Result<DeviceInfo> describe(int index) {
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
@@ -81,7 +81,8 @@ Result<PeerAccess> peer_access(int from, int to) {
 
 Result<void*> create_stream(int index) {
   TRY_CUDA(index, cudaSetDevice(index));
-  // For all waits on this device, also if something has used it before: it overwrites the flags.
+  // Sets the flags even if something used the device before: this call overwrites them, for all
+  // waits on the device.
   TRY_CUDA(index, cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
   cudaStream_t stream = nullptr;
   TRY_CUDA(index, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -109,7 +110,7 @@ void destroy_event(void* event) {
   cudaEventDestroy(event_of(event));
 }
 
-// The null stream is that of the current device.
+// A null stream means the current device's default stream, so the device must be set first.
 Status record(int index, void* event, void* stream) {
   TRY_CUDA(index, cudaSetDevice(index));
   TRY_CUDA(index, cudaEventRecord(event_of(event), stream_of(stream)));
@@ -150,7 +151,7 @@ Result<void*> allocate(int index, size_t bytes, std::string_view by) {
   if (code == cudaErrorMemoryAllocation) return no_memory(index, bytes, by);
   TRY_CUDA_CODE(index, "cudaMalloc", code);
   cudaError_t zeroed = cudaMemset(data, 0, bytes);
-  // Our streams don't wait for the null stream, in whose order this is.
+  // The memset runs on the null stream, for which our non-blocking streams do not wait.
   if (zeroed == cudaSuccess) zeroed = cudaStreamSynchronize(nullptr);
   if (zeroed != cudaSuccess) cudaFree(data);
   TRY_CUDA_CODE(index, "cudaMemset", zeroed);
@@ -164,7 +165,7 @@ void release(int index, void* data) {
 Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by) {
   TRY_CUDA(index, cudaSetDevice(index));
   void* data = nullptr;
-  // Pinned for every device of the process, not for the current one alone.
+  // Portable: pinned for every device of the process, not only the current one.
   const cudaError_t code = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
   if (code == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());

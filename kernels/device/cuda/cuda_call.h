@@ -4,12 +4,12 @@
 
 #include "kernels/device/device_words.h"
 
-// TRY_CUDA(index, call): returns the error of a call of the CUDA runtime, with call, file, line and
-// device, from the enclosing function. The runtime's memory of it is cleared, so that no later call
-// reports it again; what broke the context for good stays broken.
+// TRY_CUDA(index, call): if the CUDA runtime call fails, returns the error from the enclosing
+// function, with call, file, line and device. Clears the runtime's last error, so that no later
+// call reports it again. Sticky errors, which corrupt the context, remain.
 #define TRY_CUDA(index, expression) TRY_CUDA_CODE(index, #expression, expression)
 
-// The same for a code that is there already, of the call with that name.
+// The same for an error code that the call `name` has already returned.
 #define TRY_CUDA_CODE(index, name, expression)                                  \
   do {                                                                          \
     if (const cudaError_t code_ = (expression); code_ != cudaSuccess) {         \

@@ -5,18 +5,16 @@
 
 #include "kernels/device/dtype.h"
 
-// All that kernels say to the hardware beside C++ and threadIdx, blockIdx, blockDim and gridDim.
-// The same kernels run on the CPU with the twin of this file (tests/support/emulated_cuda), so they
-// use no other built-in, no static __shared__ variable (shared_memory(), of the LaunchShape's
-// size) and no header of CUDA's.
+// The only hardware features kernels use, apart from C++ and threadIdx, blockIdx, blockDim and
+// gridDim. Kernels also run on the CPU, with the emulated version of this file
+// (tests/support/emulated_cuda). They therefore use no other built-ins, no static __shared__
+// variables (shared_memory() returns a block of the LaunchShape's size) and no CUDA headers.
 //
-// Lanes are numbered 0..31 in their warp. Functions on warps are called by all 32 lanes at one
-// place, functions on blocks by all threads of the block.
+// Lanes are numbered 0..31 in their warp. All 32 lanes must call a warp function together; all
+// threads of the block must call a block function.
 namespace lockstep::cuda {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-
-// --- barriers, and exchanges among the lanes of a warp ---
 
 __device__ __forceinline__ void sync_block() {
   __syncthreads();
@@ -24,8 +22,8 @@ __device__ __forceinline__ void sync_block() {
 __device__ __forceinline__ void sync_warp() {
   __syncwarp();
 }
-// The other lane's value: of lane ^ mask, of `lane`, of the lane `distance` before (one's own where
-// there is none).
+// Return another lane's value: of lane ^ mask, of `lane`, or of the lane `distance` positions lower
+// (the lane's own value if that lane does not exist).
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(kAllLanes, value, mask);
@@ -38,19 +36,19 @@ template <class T>
 __device__ __forceinline__ T shuffle_up(T value, int distance) {
   return __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(distance));
 }
-// Bit i: whether lane i's predicate holds.
+// Returns a mask with bit i set if lane i's predicate holds.
 __device__ __forceinline__ uint32_t ballot(bool predicate) {
   return __ballot_sync(kAllLanes, predicate);
 }
 
-// The number of ones.
+// Returns the number of set bits.
 __device__ __forceinline__ int count_bits(uint32_t bits) {
   return __popc(bits);
 }
 
 // --- memory ---
 
-// The block's shared memory, aligned to 128 bytes, of unknown content.
+// Returns the block's shared memory, aligned to 128 bytes and uninitialized.
 template <class T>
 __device__ __forceinline__ T* shared_memory() {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -63,7 +61,7 @@ struct Words2 {
 struct Words4 {
   uint32_t word[4];
 };
-// One access each; the address is a multiple of the size.
+// Each is a single access; the address must be a multiple of the size.
 __device__ __forceinline__ Words4 load_16_bytes(const void* from) {
   const uint4 v = *static_cast<const uint4*>(from);
   return {{v.x, v.y, v.z, v.w}};
@@ -79,14 +77,15 @@ __device__ __forceinline__ void store_8_bytes(void* to, const Words2& value) {
   *static_cast<uint2*>(to) = make_uint2(value.word[0], value.word[1]);
 }
 
-// Adds and returns what was there; integers only, whose sums know no order.
+// Returns the old value. Only for integers, whose sum does not depend on the order.
 __device__ __forceinline__ int32_t atomic_add(int32_t* to, int32_t value) {
   return atomicAdd(to, value);
 }
 
-// Copies 16 bytes from global to shared memory behind the thread's back; both addresses are
-// multiples of 16. begun copies form a group with each commit; wait<N>() returns when all but the
-// last N groups of this thread are done. Others see them after a barrier. PTX ISA, cp.async.
+// Starts an asynchronous copy of 16 bytes from global to shared memory; both addresses are
+// multiples of 16. commit_copies() closes a group of the copies started so far.
+// wait_for_copies<N>() waits until all but the last N groups of this thread are complete. Other
+// threads see the data after a barrier. Source: PTX ISA, cp.async.
 __device__ __forceinline__ void begin_copy_16_bytes(void* to_shared, const void* from_global) {
   const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(to_shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from_global) : "memory");
@@ -107,19 +106,19 @@ __device__ __forceinline__ float float_of_bits(uint32_t bits) {
 __device__ __forceinline__ uint32_t bits_of_float(float value) {
   return __float_as_uint(value);
 }
-// Round to nearest even; a NaN stays a NaN.
+// Rounds to nearest even; NaN stays NaN.
 __device__ __forceinline__ Bf16 to_bf16(float value) {
   Bf16 result;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
   return result;
 }
-// Two of them: `low` in the lower 16 bits, which come first in memory.
+// Converts two values: `low` goes to the lower 16 bits, which come first in memory.
 __device__ __forceinline__ uint32_t to_bf16_pair(float low, float high) {
   uint32_t result;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
   return result;
 }
-// e^x and 2^x within a few ulp of float; denormal results may be 0.
+// Compute e^x and 2^x within a few float ulp; may flush denormal results to 0.
 __device__ __forceinline__ float fast_exp(float x) {
   return __expf(x);
 }
@@ -128,7 +127,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
-// Within 2 ulp; for denominators below 2^126.
+// Within 2 ulp, for denominators below 2^126.
 __device__ __forceinline__ float fast_divide(float a, float b) {
   return __fdividef(a, b);
 }
@@ -136,13 +135,14 @@ __device__ __forceinline__ float reciprocal_root(float x) {
   return rsqrtf(x);
 }
 
-// --- matrices of bf16, by a whole warp ---
+// --- bf16 matrices, one whole warp together ---
 // Source of all layouts: PTX ISA, "Warp Level Matrix Instructions", ldmatrix and mma.m16n8k16.
 
-// Four 8 x 8 matrices from shared memory: lane 8 i + r gives the address of row r of matrix i (16
-// bytes, a multiple of 16). The lane gets of matrix i in registers[i] the elements (lane / 4,
-// lane % 4 * 2) and, in the upper half, the one to its right; transposed, the elements
-// (lane % 4 * 2, lane / 4) and the one below it.
+// Loads four 8 x 8 matrices from shared memory. Lane 8 i + r passes the address of row r of matrix
+// i (16 bytes, a multiple of 16). registers[i] receives two elements of matrix i:
+// - load_matrices: element (lane / 4, lane % 4 * 2), and its right neighbour in the upper half.
+// - load_matrices_transposed: element (lane % 4 * 2, lane / 4), and the one below it in the upper
+//   half.
 __device__ __forceinline__ void load_matrices(uint32_t (&registers)[4], const void* row) {
   const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -159,11 +159,12 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&registers)[4
                : "memory");
 }
 
-// sum[16,8] += a[16,16] * b[16,8], factors in bf16, sums in fp32. With g = lane / 4, t = lane % 4:
-//   a[0]: (g, 2t), (g, 2t+1)      a[1]: the same of row g+8
-//   a[2]: (g, 2t+8), (g, 2t+9)    a[3]: the same of row g+8
-//   b[0]: (2t, g), (2t+1, g)      b[1]: (2t+8, g), (2t+9, g)
-//   sum[0], sum[1]: (g, 2t), (g, 2t+1)   sum[2], sum[3]: the same of row g+8
+// Computes sum[16,8] += a[16,16] * b[16,8] with bf16 factors and fp32 sums. Each lane holds these
+// elements, with g = lane / 4 and t = lane % 4:
+// a[0]: (g, 2t), (g, 2t+1)      a[1]: the same of row g+8
+// a[2]: (g, 2t+8), (g, 2t+9)    a[3]: the same of row g+8
+// b[0]: (2t, g), (2t+1, g)      b[1]: (2t+8, g), (2t+9, g)
+// sum[0], sum[1]: (g, 2t), (g, 2t+1)   sum[2], sum[3]: the same of row g+8
 __device__ __forceinline__ void multiply_add(float (&sum)[4], const uint32_t (&a)[4],
                                              const uint32_t (&b)[2]) {
   asm volatile(

@@ -4,11 +4,11 @@
 #include "kernels/device/device.h"
 #include "kernels/device/launch_shape.h"
 
-// The one way in which kernels are started. tests/support/emulated_cuda has the twin.
+// The only way to launch a kernel. tests/support/emulated_cuda has the emulated version.
 namespace lockstep::cuda {
 
-// Starts the kernel in the stream's order; arguments are copied. What goes wrong, also at the
-// start, is told by Stream::synchronize().
+// Launches the kernel in stream order and copies its arguments. Stream::synchronize() reports all
+// errors, including launch errors.
 template <class... Parameters>
 void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {

@@ -3,7 +3,8 @@
 #include "kernels/device/cuda/intrinsics.cuh"
 #include "kernels/device/launch_shape.h"
 
-// Reductions in an order that the number of threads alone fixes: the same bits every time.
+// Reductions whose order depends only on the number of threads, so results are bitwise
+// reproducible.
 namespace lockstep::cuda {
 
 __device__ __forceinline__ int lane_index() {
@@ -22,12 +23,13 @@ struct Plus {
     return a + b;
   }
 };
-// A NaN on one side is lost, as in fmaxf.
+// Ignores a NaN on one side, as fmaxf does.
 struct Larger {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Over the lanes of a warp, in pairs; all lanes get the result. `combine` is commutative.
+// Reduces over the lanes of a warp, in pairs; all lanes get the result. `combine` must be
+// commutative.
 template <class T, class Combine>
 __device__ __forceinline__ T reduce_warp(T value, Combine combine) {
 #pragma unroll
@@ -37,7 +39,7 @@ __device__ __forceinline__ T reduce_warp(T value, Combine combine) {
   return value;
 }
 
-// The sum of the lanes before; 0 for the first one.
+// Returns the sum of the lower lanes' values; 0 for the first lane.
 __device__ __forceinline__ int32_t add_lanes_before(int32_t value) {
   int32_t sum = value;
 #pragma unroll
@@ -48,8 +50,8 @@ __device__ __forceinline__ int32_t add_lanes_before(int32_t value) {
   return sum - value;
 }
 
-// Over the threads of a block; all threads get the result. Shared memory for one T a warp, which
-// may be used again afterwards.
+// Reduces over the threads of a block; all threads get the result. `shared` holds one T per warp
+// and may be reused afterwards.
 template <class T, class Combine>
 __device__ __forceinline__ T reduce_block(T value, Combine combine, T* shared) {
   value = reduce_warp(value, combine);
@@ -61,9 +63,9 @@ __device__ __forceinline__ T reduce_block(T value, Combine combine, T* shared) {
   return result;
 }
 
-// Of the warps' sums for a strip of 32 * N columns, whose lanes have N neighbouring ones each:
-// body(sum, column in the strip, total) for all of them, the warps added in their order. Shared
-// memory for warps * kSums * 32 * N floats.
+// Adds up the warps' partial sums for a strip of 32 * N columns, of which each lane has N adjacent
+// ones. Calls body(sum, column in the strip, total) for every column, spread over the block's
+// threads. Adds the warps in index order. `shared` holds warps * kSums * 32 * N floats.
 template <int kSums, int N, class Body>
 __device__ __forceinline__ void join_warps(const float (&own)[kSums][N], float* shared, Body body) {
   constexpr int kStrip = kWarpThreads * N, kAll = kSums * kStrip;

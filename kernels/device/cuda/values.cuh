@@ -5,10 +5,10 @@
 #include "kernels/device/cuda/intrinsics.cuh"
 #include "kernels/device/dtype.h"
 
-// Elements of tensors as floats, several at a time.
+// Reads and writes tensor elements as floats, several at a time.
 namespace lockstep::cuda {
 
-// N consecutive elements of type T; N is 1 or such that they fill 8, 16 or 32 bytes.
+// N consecutive elements of type T. N is 1, or the elements fill 8, 16 or 32 bytes.
 template <class T, int N>
 struct Pack {
   using Value = T;
@@ -22,7 +22,7 @@ __device__ __forceinline__ float to_float(Bf16 value) {
   return float_of_bits(static_cast<uint32_t>(value.bits) << 16);
 }
 
-// The address is a multiple of the pack's size, or of 16.
+// The address must be a multiple of the pack's size, or of 16.
 template <int N>
 __device__ __forceinline__ void load_values(float (&values)[N], const float* from) {
   if constexpr (N == 1) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ void store_values(float* to, const float (&values)[N]
   }
 }
 
-// Rounded to nearest even.
+// Rounds to nearest even.
 template <int N>
 __device__ __forceinline__ void store_values(Bf16* to, const float (&values)[N]) {
   static_assert(N == 1 || N == 4 || N == 8);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void store_values(Bf16* to, const float (&values)[N])
   }
 }
 
-// What a value is once it was stored as T.
+// Returns the value after rounding to the type T that it is stored as.
 __device__ __forceinline__ float as_stored(float value, const float*) {
   return value;
 }
@@ -96,7 +96,7 @@ __device__ __forceinline__ float as_stored(float value, const Bf16*) {
   return to_float(to_bf16(value));
 }
 
-// e^x as exact as the results are to be: fast_exp() is enough for bf16 ones.
+// Computes e^x as precisely as results of type T need: fast_exp() is enough for bf16.
 template <class T>
 __device__ __forceinline__ float exp_for(float x) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -106,8 +106,8 @@ __device__ __forceinline__ float exp_for(float x) {
   }
 }
 
-// Calls body(Pack<T, n>, first) for the elements of this thread, in a grid of one dimension whose
-// threads have N each: with n = N, or for the last of `count` one by one.
+// Calls body(Pack<T, n>, first) for this thread's elements, in a one-dimensional grid with N
+// elements per thread. n is N, or 1 for each of the last elements if fewer than N remain.
 template <class T, int N, class Body>
 __device__ __forceinline__ void for_own_elements(int64_t count, Body body) {
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;

@@ -7,7 +7,8 @@
 #include "common/base/log.h"
 #include "kernels/device/device_words.h"
 
-// TRY_BLAS(call): returns the error of a call of the library from the enclosing member function.
+// TRY_BLAS(name, call): if a call of the library fails, returns the error from the enclosing member
+// function.
 #define TRY_BLAS(name, expression)                                                     \
   do {                                                                                 \
     if (const cublasStatus_t status_ = (expression); status_ != CUBLAS_STATUS_SUCCESS) \
@@ -47,7 +48,7 @@ cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// A matrix as it is stored.
+// A matrix in its stored form.
 struct Stored {
   uint64_t rows = 0;
   uint64_t columns = 0;
@@ -58,17 +59,17 @@ Stored stored(int64_t rows, int64_t columns, bool transposed) {
   return transposed ? Stored{c, r} : Stored{r, c};
 }
 
-// An address, never read, as little aligned as those that share a plan with this one may be: the
-// library looks at bias and aux themselves.
+// Returns an address, never read, with the lowest alignment of any call that shares this plan: the
+// library's heuristic checks the addresses of bias and aux.
 template <class T>
 T* least_aligned(T* data, uintptr_t alignment) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   return reinterpret_cast<T*>(address % (2 * alignment) == 0 ? address + alignment : address);
 }
 
-// What means that there is no algorithm. cublasLt.h documents NOT_SUPPORTED for that; a pair of
-// types and an epilogue that a version does not have may be called an invalid value too, where the
-// product alone would be valid.
+// Returns whether the status means "no algorithm". cublasLt.h documents NOT_SUPPORTED for that. A
+// version that lacks a combination of types and epilogue may also return INVALID_VALUE, although
+// the product alone is valid.
 bool is_refusal(cublasStatus_t status, const Product& product) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ||
          (status == CUBLAS_STATUS_INVALID_VALUE && product.epilogue != Epilogue::kNone);
@@ -116,8 +117,8 @@ Status CublasLt::set_operands(const Plan& plan, const Call& call) {
   return {};
 }
 
-// Scale and sum in fp32, factors as they are stored (fp32 is not cut down to TF32). Types of bias
-// and aux are D's, the library's default.
+// Scale and sum are fp32; factors keep their stored precision (fp32 is not reduced to TF32). bias
+// and aux have D's type, the library's default.
 Result<Plan> CublasLt::describe(const Call& call) {
   const Product& product = call.product;
   cublasLtMatmulDesc_t desc = nullptr;
@@ -211,8 +212,9 @@ Status CublasLt::issue(const Issue& what, const cublasLtMatmulAlgo_t& algorithm)
   return {};
 }
 
-// All in turn, several times, so that what else goes on meets each of them; the least time counts.
-// Each begins with a call that isn't measured: it loads the kernel.
+// Measures the algorithms in turn, in several rounds, so that other load on the device affects all
+// of them, and keeps the minimum of each. Each measurement starts with an unmeasured call, which
+// loads the kernel.
 std::vector<double> CublasLt::measure(const Issue& what) {
   constexpr int kRounds = 3, kCalls = 3;
   std::vector<double> seconds(what.plan.algorithms.size(), std::numeric_limits<double>::infinity());
@@ -244,7 +246,7 @@ Result<std::vector<double>> CublasLt::measure_apart(const Issue& what) {
   trial.operands.d = outputs.data();
   if (writes_aux) trial.operands.aux = static_cast<char*>(outputs.data()) + aligned;
   std::vector<double> seconds = measure({what.stream, what.plan, trial, what.workspace});
-  // Before the memory goes.
+  // Waits for the kernels before the outputs are freed.
   TRY(settings_.stopwatch(device, what.stream, [] { return Status(); }));
   return seconds;
 }
@@ -295,7 +297,7 @@ Result<bool> CublasLt::multiply(void* stream, const Call& call, const Workspace&
 
 namespace {
 
-// Each device's context, made when it is first used.
+// Returns the device's context, created on first use.
 Result<CublasLt*> context_of(int index) {
   static std::mutex mutex;
   static std::map<int, std::unique_ptr<CublasLt>> contexts;

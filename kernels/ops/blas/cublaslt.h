@@ -12,7 +12,7 @@
 
 namespace lockstep::blas {
 
-// A descriptor of the library, which has one function to make each kind and one to free it.
+// An owned descriptor of the library. Each kind has its own functions to create and free it.
 template <class Pointer>
 struct DescriptorRelease {
   using pointer = Pointer;
@@ -22,18 +22,18 @@ struct DescriptorRelease {
 template <class Pointer>
 using Descriptor = std::unique_ptr<void, DescriptorRelease<Pointer>>;
 
-// A product as the library takes it, with the algorithms that its heuristic gave, best first, until
-// one is chosen. Addresses of bias and aux are set anew in each call.
+// A product in the library's form, with the algorithms proposed by the heuristic, best first; one
+// of them once chosen. Each call sets the addresses of bias and aux.
 struct Plan {
   Descriptor<cublasLtMatmulDesc_t> desc;
   Descriptor<cublasLtMatrixLayout_t> a;
   Descriptor<cublasLtMatrixLayout_t> b;
   Descriptor<cublasLtMatrixLayout_t> d;
-  std::vector<cublasLtMatmulAlgo_t> algorithms;  // one or more; the first is the one to take
+  std::vector<cublasLtMatmulAlgo_t> algorithms;  // at least one; calls use the first
 };
 
-// Seconds of the device from when it begins with what `issue` issues on the stream until it is
-// done, for which it waits.
+// Measures the device time in seconds from the start to the end of the work that `issue` issues on
+// the stream. Blocks until the work is complete.
 using Stopwatch = std::function<Result<double>(Device device, void* stream,
                                                const std::function<Status()>& issue)>;
 Result<double> seconds_on_device(Device device, void* stream, const std::function<Status()>& issue);
@@ -43,15 +43,15 @@ struct CublasLtSettings {
   Stopwatch stopwatch = seconds_on_device;
 };
 
-// The library's context on one device, and the plans of the products that were asked for.
-// Thread-safe. The handle is not destroyed: at the process's end CUDA may be gone before.
+// The library's context on one device, with the plans of all products so far. Thread-safe. Never
+// destroys the handle: at process exit CUDA may already be gone.
 class CublasLt {
  public:
-  // The library outlives it.
+  // The library must outlive the object.
   static Result<std::unique_ptr<CublasLt>> create(const CublasLtLibrary& library, int index,
                                                   CublasLtSettings settings = {});
 
-  // As blas::multiply(), on a stream of this device.
+  // Same as blas::multiply(), on a stream of this device.
   Result<bool> multiply(void* stream, const Call& call, const Workspace& workspace);
 
  private:
@@ -68,11 +68,11 @@ class CublasLt {
              size_t bytes);
   Status set_operands(const Plan& plan, const Call& call);
   Result<Plan> describe(const Call& call);
-  // None if the library has no algorithm.
+  // Returns nullopt if the library has no algorithm.
   Result<std::optional<Plan>> make_plan(const Call& call, size_t workspace_bytes);
-  // The plan's algorithms, none if the library has none.
+  // Fills in the plan's algorithms; leaves them empty if the library has none.
   Status find_algorithms(const Call& call, size_t workspace_bytes, Plan& plan);
-  // A call of the library on the stream.
+  // One call of the library on the stream.
   struct Issue {
     void* stream;
     const Plan& plan;
@@ -80,11 +80,11 @@ class CublasLt {
     const Workspace& workspace;
   };
   Status issue(const Issue& what, const cublasLtMatmulAlgo_t& algorithm);
-  // Puts the plan's fastest algorithm first.
+  // Moves the plan's fastest algorithm to the front.
   Status choose_fastest(void* stream, const Call& call, const Workspace& workspace, Plan& plan);
-  // Seconds of each of the plan's algorithms, with outputs of their own.
+  // Returns the time in seconds of each of the plan's algorithms, measured on separate outputs.
   Result<std::vector<double>> measure_apart(const Issue& what);
-  // Infinite for those that can't be run.
+  // The same, on the outputs given in `what`; infinity for algorithms that fail.
   std::vector<double> measure(const Issue& what);
 
   const CublasLtLibrary& library_;

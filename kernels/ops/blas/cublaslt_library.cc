@@ -33,8 +33,8 @@ Result<CublasLtLibrary> find_all(const SharedLibrary& shared) {
   return library;
 }
 
-// The soname of the toolkit that this was compiled with, whose header has the library's types;
-// where the loader looks, then where the toolkit is installed.
+// Loads the library with the soname of the toolkit we compiled against, whose header declares its
+// types. Tries the loader's search path first, then the toolkit's folder.
 Result<CublasLtLibrary> load() {
   const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
   std::string words;

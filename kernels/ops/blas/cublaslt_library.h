@@ -6,9 +6,9 @@
 
 namespace lockstep::blas {
 
-// The functions of cuBLASLt that are used, with the types that cublasLt.h gives them.
+// The cuBLASLt functions we use, with their types from cublasLt.h.
 struct CublasLtLibrary {
-  // Makes a device the calling thread's current one, in whose context the others work.
+  // Makes a device current for the calling thread; the other functions work in its context.
   Status (*use_device)(int index) = nullptr;
 
   decltype(&cublasLtCreate) create = nullptr;
@@ -25,8 +25,9 @@ struct CublasLtLibrary {
   decltype(&cublasLtMatmul) matmul = nullptr;
 };
 
-// The library, loaded when it is first asked for (its 400 MB are none of a CPU's); it stays loaded.
-// kUnavailable where there is none. Twin: the emulated device's (tests/support/emulated_cuda).
+// Returns the library, loaded on first use, so that CPU processes do not load its 400 MB. It stays
+// loaded. kUnavailable if it is missing. The emulated device has its own implementation
+// (tests/support/emulated_cuda).
 Result<const CublasLtLibrary*> load_cublaslt();
 
 }  // namespace lockstep::blas

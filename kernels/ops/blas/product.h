@@ -8,13 +8,13 @@
 
 namespace lockstep::blas {
 
-// What is done with the sum before it is stored, in this order. `aux` is of D's shape and dtype.
+// Applied to the sum before it is stored. `aux` has D's shape and dtype.
 enum class Epilogue : uint8_t {
   kNone,
   kBias,         // + bias
   kGelu,         // gelu(sum)
   kGeluBias,     // gelu(sum + bias)
-  kGeluAux,      // the same two, and aux becomes what GELU was applied to
+  kGeluAux,      // as the two above; also writes GELU's input to aux
   kGeluAuxBias,  //
   kDGelu,        // sum * gelu'(aux)
 };
@@ -32,9 +32,10 @@ constexpr bool has_aux(Epilogue epilogue) {
          epilogue == Epilogue::kDGelu;
 }
 
-// Of addresses: 128 where that divides them (and for null), else 16, else the largest power of two
-// that does. Not finer, so that a product has one algorithm for all layers, wherever their weights
-// lie: no kernel asks for more than 16 bytes at a time, and 128 are a line of the cache.
+// Alignment of addresses: 128 if it divides the address (and for null), else 16, else the largest
+// power of two that divides it. There are no steps between 16 and 128, so that a product uses the
+// same algorithm in all layers wherever their weights are: no kernel needs more than 16 bytes, and
+// 128 is a cache line.
 struct Alignments {
   uint16_t a = 128;
   uint16_t b = 128;
@@ -45,11 +46,11 @@ struct Alignments {
   auto operator<=>(const Alignments&) const = default;
 };
 
-// D[rows,columns] = epilogue(op(A) op(B)), or D += op(A) op(B), counted as BLAS does: by columns,
-// all matrices dense (the leading dimension is the number of rows as stored), the sum in fp32. A is
-// stored [rows,depth], or [depth,rows] transposed; B [depth,columns], or [columns,depth]
-// transposed. bias has D's rows and its dtype. All that the choice of an algorithm depends on: the
-// key of its cache.
+// D[rows,columns] = epilogue(op(A) op(B)), or D += op(A) op(B), in column-major order as in BLAS.
+// All matrices are dense (the leading dimension is the number of stored rows); the sum is fp32. A
+// is stored [rows,depth], or [depth,rows] if transposed; B [depth,columns], or [columns,depth] if
+// transposed. bias has D's rows and dtype. Contains everything the choice of an algorithm depends
+// on: it is the cache key.
 struct Product {
   DType factors = DType::kF32;  // of A and B
   DType result = DType::kF32;   // of D; kF32 if accumulate
@@ -78,21 +79,23 @@ struct Call {
   Operands operands;
 };
 
-// The products of an op's arguments: our tensors are stored by rows, which is the transpose by
-// columns. A bias of another dtype than y's must have been converted; x may be of any address.
+// Return the products of an op's arguments. Our row-major tensors are transposed when read
+// column-major. A bias of another dtype than y's must be converted before; x may have any
+// alignment.
 Call forward_call(const MatmulForward& args);   // y^T = W x^T
 Call dx_call(const MatmulBackward& args);       // dx^T = W^T dy^T
 Call dweight_call(const MatmulBackward& args);  // dW^T += x^T dy
 
-// The same without GELU or its derivative, for where a library has no such epilogue: what GELU is
-// to be applied to, in aux if there is one, else in D; the gradient before the derivative in D.
+// Returns the same product without GELU or its derivative, for libraries without that epilogue.
+// GELU's input goes to aux if there is one, else to D; the gradient before the derivative goes to
+// D.
 Call without_gelu(const Call& call);
-// The same without a bias too.
+// The same, and without a bias.
 Call without_epilogue(const Call& call);
 
-// What cuBLASLt documents that it refuses, so that it need not be asked: aux's leading dimension
-// (D's rows) must be divisible by 8. Aux is also taken at multiples of 16 bytes alone. Source:
-// cublasLt.h of CUDA 13.0, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD.
+// Returns false for products that cuBLASLt documents as unsupported: aux's leading dimension (D's
+// rows) must be divisible by 8. Also requires aux to be aligned to 16 bytes. Source: cublasLt.h of
+// CUDA 13.0, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD.
 bool is_allowed(const Product& product);
 
 }  // namespace lockstep::blas

@@ -10,8 +10,8 @@ namespace lockstep::dnn {
 
 namespace {
 
-// From Blackwell on the library chooses kernels that add in any order, unless it is told otherwise
-// by knobs that differ from version to version.
+// From Blackwell on, the library's default kernels are not deterministic; the knobs that change
+// this differ between versions.
 constexpr int kCapabilityEnd = 100;
 constexpr uintptr_t kTensorAlignment = 16;
 constexpr uintptr_t kWorkspaceAlignment = 256;
@@ -21,8 +21,8 @@ size_t aligned(size_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-// What a call has in the workspace before the library's own: the log-sum-exp that nobody wants to
-// keep, or delta.
+// Returns the bytes at the start of the workspace, before the library's own part. Forward writes
+// the log-sum-exp there if the caller does not keep it, backward writes delta.
 size_t row_bytes(const AttentionShape& shape) {
   return aligned(static_cast<size_t>(shape.batch * shape.heads * shape.sequence) * sizeof(float));
 }
@@ -31,7 +31,7 @@ bool is_aligned(const void* data, uintptr_t alignment) {
   return reinterpret_cast<uintptr_t>(data) % alignment == 0;
 }
 
-// The three tensors in one packed row.
+// The three tensors of a packed row.
 struct Packed {
   void* q;
   void* k;
@@ -46,7 +46,7 @@ void bind(Bindings& bindings, Port port, const void* data) {
   bindings[static_cast<size_t>(port)] = const_cast<void*>(data);
 }
 
-// The library reads what is bound by value while the graph is issued.
+// The library reads values that are bound by value when the graph is issued.
 struct HostValues {
   float scale;
   float masked = -std::numeric_limits<float>::infinity();
@@ -131,7 +131,7 @@ Result<bool> Cudnn::is_deterministic(const Descriptor& config) const {
   return std::find(notes.begin(), end, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == end;
 }
 
-// False where the library does not take it after all.
+// Returns false if the library turns out not to support the configuration.
 Result<bool> Cudnn::plan_with(const Descriptor& config, SdpaPlan& made) const {
   const CudnnLibrary& library = calls_.library();
   TRY_ASSIGN(made.plan, calls_.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
@@ -169,7 +169,7 @@ Result<SdpaPlan> Cudnn::make_plan(Graph graph) const {
   return unavailable("[cudnn] attention of this shape: " + reason);
 }
 
-// The lock is held.
+// Requires the lock.
 Result<Cudnn::Passes*> Cudnn::passes_of(const AttentionShape& shape) {
   const Key key{shape.batch, shape.sequence, shape.heads, shape.head_dim, shape.kv_heads};
   if (const auto at = passes_.find(key); at != passes_.end()) return at->second.get();
@@ -193,7 +193,8 @@ Result<size_t> Cudnn::prepare(const AttentionShape& shape) {
          std::max(passes->forward.workspace_bytes, passes->backward.workspace_bytes);
 }
 
-// The lock is held. A pack of addresses is made for each call: they may differ from layer to layer.
+// Requires the lock. Creates a variant pack for each call, because addresses may differ from layer
+// to layer.
 Status Cudnn::run(void* stream, const SdpaPlan& plan, const Bindings& bindings,
                   void* workspace) const {
   std::vector<int64_t> ids;
@@ -266,8 +267,8 @@ Status Cudnn::backward(void* stream, const AttentionBackward& op) {
 
 namespace {
 
-// Each device's context, made when it is first used. They are never destroyed: a plan has code that
-// the driver loaded, and at the process's end the driver may be gone before.
+// Returns the device's context, created on first use. Contexts are never destroyed: a plan contains
+// code loaded by the driver, which may already be gone at process exit.
 Result<Cudnn*> context_of(int index) {
   static std::mutex mutex;
   static auto& contexts = *new std::map<int, std::unique_ptr<Cudnn>>();

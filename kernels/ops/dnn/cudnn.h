@@ -11,7 +11,7 @@
 
 namespace lockstep::dnn {
 
-// A graph with the kernels that the library chose for it.
+// A graph with the engine that the library chose for it.
 struct SdpaPlan {
   Graph graph;
   DescribedGraph described;
@@ -20,17 +20,18 @@ struct SdpaPlan {
   size_t workspace_bytes = 0;
 };
 
-// Addresses of a graph's tensors, by their port; null where the graph has none.
+// Addresses of a graph's tensors by port; null for ports the graph does not have.
 using Bindings = std::array<void*, kPorts>;
 
-// The library's context on one device, and the plans of the shapes that were prepared. Thread-safe.
-// The handle is not destroyed: at the process's end CUDA may be gone before.
+// The library's context on one device, with the plans of all prepared shapes. Thread-safe. Never
+// destroys the handle: at process exit CUDA may already be gone.
 class Cudnn {
  public:
-  // The library outlives it. kUnavailable also for devices and versions that dnn.h names.
+  // The library must outlive the object. kUnavailable also for the devices and versions listed in
+  // dnn.h.
   static Result<std::unique_ptr<Cudnn>> create(const CudnnLibrary& library, int index);
 
-  // As those of dnn.h, on a stream of this device.
+  // Same as the functions in dnn.h, on a stream of this device.
   Result<size_t> prepare(const AttentionShape& shape);
   Status forward(void* stream, const AttentionForward& op);
   Status backward(void* stream, const AttentionBackward& op);
@@ -46,7 +47,7 @@ class Cudnn {
 
   Result<SdpaPlan> make_plan(Graph graph) const;
   Result<bool> plan_with(const Descriptor& config, SdpaPlan& made) const;
-  // The heuristic's, the best first.
+  // Returns the heuristic's configurations, best first.
   Result<std::vector<Descriptor>> engine_configs(const DescribedGraph& graph) const;
   Result<bool> is_deterministic(const Descriptor& config) const;
   Result<Passes*> passes_of(const AttentionShape& shape);

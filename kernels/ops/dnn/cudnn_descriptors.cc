@@ -49,13 +49,13 @@ cudnnPointwiseMode_t mode_of(Operation operation) {
   }
 }
 
-// What an attribute of a node is called where it is a tensor.
+// A tensor of a node, and the attribute to which it is assigned.
 struct Operand {
   cudnnBackendAttributeName_t attribute;
   int tensor;
 };
 
-// Describes one graph; its parts are kept in the order in which they were made.
+// Builds the descriptors of one graph; keeps its parts in the order of creation.
 class Describer {
  public:
   Describer(const CudnnCalls& calls, DescribedGraph& result) : calls_(calls), result_(result) {}
@@ -111,7 +111,7 @@ class Describer {
 
   struct Settings {
     cudnnBackendAttributeName_t attribute = {};
-    const Descriptor* descriptor = nullptr;  // null: the operation has none
+    const Descriptor* descriptor = nullptr;  // null if the operation has none
   };
   Status operation(cudnnBackendDescriptorType_t type, const Settings& settings,
                    std::span<const Operand> operands) {
@@ -186,7 +186,7 @@ class Describer {
 
 }  // namespace
 
-// The library keeps the words of the thread's last errors, and forgets them when they are read.
+// The library keeps the text of the thread's last errors until it is read.
 Error CudnnCalls::error(const char* call, cudnnStatus_t status,
                         const std::source_location& where) const {
   std::array<char, 512> last = {};

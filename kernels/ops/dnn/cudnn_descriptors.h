@@ -12,7 +12,7 @@
 
 namespace lockstep::dnn {
 
-// A descriptor of the library's backend, owned.
+// An owned descriptor of the cuDNN backend.
 struct DescriptorRelease {
   using pointer = cudnnBackendDescriptor_t;
   decltype(&cudnnBackendDestroyDescriptor) destroy = nullptr;
@@ -20,17 +20,17 @@ struct DescriptorRelease {
 };
 using Descriptor = std::unique_ptr<void, DescriptorRelease>;
 
-// A call of the library on one device; errors name it, its place in the source and the device, and
-// have the library's words.
+// Calls the library for one device. Errors name the call, its source location and the device, and
+// include the library's message.
 class CudnnCalls {
  public:
-  // The library outlives it.
+  // The library must outlive the object.
   CudnnCalls(const CudnnLibrary& library, int index) : library_(library), index_(index) {}
 
   const CudnnLibrary& library() const { return library_; }
   int index() const { return index_; }
 
-  // The error of a status that is not success.
+  // Returns the error for a status that is not success.
   Error error(const char* call, cudnnStatus_t status, const std::source_location& where) const;
   Status check(const char* call, cudnnStatus_t status,
                const std::source_location& where = std::source_location::current()) const;
@@ -61,7 +61,7 @@ class CudnnCalls {
   int index_ = 0;
 };
 
-// An operation graph of the library, finalized, and all that it is made of.
+// A finalized operation graph of the library, with everything it is made of.
 struct DescribedGraph {
   std::vector<Descriptor> parts;  // tensors first: tensor i has the unique id i + 1
   std::vector<Descriptor> operations;
@@ -74,7 +74,7 @@ constexpr int64_t unique_id(size_t tensor) {
 
 Result<DescribedGraph> describe(const CudnnCalls& calls, cudnnHandle_t handle, const Graph& graph);
 
-// Whether the library says that it has nothing for what was asked, which is no failure.
+// Returns whether the status means "not supported", which is not a failure.
 constexpr bool is_not_supported(cudnnStatus_t status) {
   return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
 }

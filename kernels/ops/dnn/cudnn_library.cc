@@ -40,7 +40,7 @@ Result<CudnnLibrary> find_all(const SharedLibrary& shared) {
   return library;
 }
 
-// Closed again where it is not returned, so that a later one's parts are not taken from it.
+// Closes a library that is not returned, so that the next one does not pick up its sub-libraries.
 Result<CudnnLibrary> open_library(const std::string& path) {
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -58,7 +58,7 @@ Result<CudnnLibrary> open_library(const std::string& path) {
 }  // namespace
 
 Result<CudnnLibrary> load_cudnn_from(std::span<const std::string_view> folders) {
-  // The soname of the version that this was compiled with, whose headers have the library's types.
+  // The soname of the version we compiled against, whose headers declare the library's types.
   const std::string name = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
   std::string words;
   for (const std::string_view folder : folders) {

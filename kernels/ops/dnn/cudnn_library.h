@@ -10,15 +10,16 @@
 
 namespace lockstep::dnn {
 
-// Before it backward was wrong for lengths that 128 does not divide, in 9.10.0 and 9.10.1 both
-// passes for more (cuDNN's release notes; what its frontend 1.32 works around or refuses).
+// Earlier versions compute wrong gradients for lengths that are not multiples of 128; 9.10.0 and
+// 9.10.1 are wrong for more cases, in both passes. Source: cuDNN's release notes, and what its
+// frontend 1.32 works around or refuses.
 inline constexpr size_t kCudnnVersionMin = 91600;
 
-// The functions of cuDNN that are used, with the types that cudnn_graph.h gives them.
+// The cuDNN functions we use, with their types from cudnn_graph.h.
 struct CudnnLibrary {
-  // Makes a device the calling thread's current one, in whose context the others work.
+  // Makes a device current for the calling thread; the other functions work in its context.
   Status (*use_device)(int index) = nullptr;
-  // Its compute capability, as 10 * major + minor.
+  // Returns the compute capability as 10 * major + minor.
   Result<int> (*capability)(int index) = nullptr;
 
   decltype(&cudnnGetVersion) version = nullptr;
@@ -34,13 +35,13 @@ struct CudnnLibrary {
   decltype(&cudnnBackendExecute) execute = nullptr;
 };
 
-// The first of these folders (ending in '/'; empty: where the loader looks) in which the library is
-// and of kCudnnVersionMin or later. It stays loaded. kUnavailable where none has it: what each has
-// instead.
+// Loads the library from the first folder that has it in version kCudnnVersionMin or later. Folders
+// end in '/'; an empty one means the loader's search path. The library stays loaded. kUnavailable
+// if no folder has it; the error lists what each one has instead.
 Result<CudnnLibrary> load_cudnn_from(std::span<const std::string_view> folders);
 
-// From where the loader looks or the toolkit is installed, when it is first asked for. Twin: the
-// emulated device's (tests/support/emulated_cuda).
+// Loads the library on first use, from the loader's search path or the toolkit's folders. The
+// emulated device has its own implementation (tests/support/emulated_cuda).
 Result<const CudnnLibrary*> load_cudnn();
 
 }  // namespace lockstep::dnn

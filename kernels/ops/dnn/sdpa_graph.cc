@@ -8,12 +8,12 @@ namespace {
 
 constexpr int64_t kMinimumSequence = 2;
 
-// The sizes of one shape, and what both graphs have of them.
+// Builds a graph for one shape, with the parts that both graphs share.
 class Builder {
  public:
   explicit Builder(const AttentionShape& shape) : s_(shape) {}
 
-  // Of a row of qkv, and of one of out.
+  // Strides of tensors in packed qkv and in out.
   Dims packed_strides() const {
     return {s_.sequence * s_.qkv_width(), s_.head_dim, s_.qkv_width(), 1};
   }
@@ -30,7 +30,7 @@ class Builder {
   int queries(Port port) { return memory(port, ValueType::kBf16, query_dims(), packed_strides()); }
   int keys(Port port) { return memory(port, ValueType::kBf16, key_dims(), packed_strides()); }
   int outputs(Port port) { return memory(port, ValueType::kBf16, query_dims(), out_strides()); }
-  // Keys or values as the second factor of a product with rows on both sides.
+  // Returns keys or values transposed: the second factor of a product of rows with rows.
   int turned_keys(Port port) {
     return memory(port, ValueType::kBf16, turned(key_dims()), turned(packed_strides()));
   }
@@ -39,17 +39,17 @@ class Builder {
     return add({.type = type, .dims = dims, .strides = dense(dims)});
   }
 
-  // Writes y, and gives it back.
+  // Appends a node and returns its y.
   int node(const Node& node) {
     graph_.nodes.push_back(node);
     return node.y;
   }
-  // Of x's dims.
+  // y has x's dims.
   int pointwise(Operation operation, int x, int b = -1) {
     return node({.operation = operation, .y = inner(dims_of(x)), .x = x, .b = b});
   }
 
-  // scores[query, key], where the key comes after the query the masked value.
+  // Replaces scores[query, key] by the masked value if the key comes after the query.
   int masked(int scores) {
     const int row = node({.operation = Operation::kRowIndex,
                           .y = inner(score_dims(), ValueType::kI32),
@@ -68,14 +68,15 @@ class Builder {
                  .t = seen});
   }
 
-  // The transpose of scores, in bf16: the memory is the same.
+  // Returns the transpose of scores in bf16, as a view of the same memory.
   int turned_scores(int scores) {
     const Dims strides = turned(dense(score_dims()));
     const int y = add({.type = ValueType::kBf16, .dims = score_dims(), .strides = strides});
     return node({.operation = Operation::kReshape, .y = y, .x = scores});
   }
 
-  // The gradient of keys or values: weights[key, query] rows[query, column].
+  // Adds the gradient of keys or values: weights[key, query] * rows[query, column], summed over the
+  // query heads that share a key head.
   void key_gradient(int weights, int rows, Port port) {
     const int gradient = keys(port);
     if (s_.heads == s_.kv_heads) {
@@ -165,11 +166,11 @@ Graph backward_graph(const AttentionShape& shape) {
   const int dscores = g.pointwise(Operation::kMultiply, weighted, scale);
   g.key_gradient(g.turned_scores(dscores), q, Port::kDk);
 
-  // The keys by rows again, as fp32 like the other factor.
+  // k by rows again, as fp32 like the other factor.
   const int rows_of_k = g.memory(Port::kInner, ValueType::kF32, g.key_dims(), g.packed_strides());
   g.node({.operation = Operation::kReshape, .y = rows_of_k, .x = k});
-  // Straight to dq, not by fp32 sums that many blocks add to in whatever order they come: so the
-  // same call gives the same bits.
+  // Writes dq directly. With fp32 sums to which many blocks add in any order, the same call would
+  // not always give the same bits.
   g.node(
       {.operation = Operation::kMatmul, .y = g.queries(Port::kDq), .x = dscores, .b = rows_of_k});
   return g.take();

@@ -6,17 +6,17 @@
 
 #include "kernels/ops/attention.h"
 
-// Causal attention as cuDNN is told of it: a graph of matrix products, pointwise operations and
-// reductions, in which its fused kernels recognise "scaled dot-product attention" as a whole; none
-// of the inner tensors is ever stored. Pure data. Source: cuDNN 9.19, developer guide, "Fused Flash
-// Attention fprop" and "bprop" (equations and the operations in their order).
+// Causal attention as we describe it to cuDNN: a graph of matrix products, pointwise operations and
+// reductions. cuDNN's fused kernels recognize the whole graph as "scaled dot-product attention" and
+// never store the inner tensors. Pure data. Source: cuDNN 9.19, developer guide, "Fused Flash
+// Attention fprop" and "bprop" (equations and the order of operations).
 namespace lockstep::dnn {
 
-// What a tensor is bound to when the graph runs; kInner: to nothing, it goes from one operation to
-// others.
+// The memory a tensor is bound to when the graph runs. kInner: none; it passes from one operation
+// to others.
 enum class Port : uint8_t {
   kInner,
-  kQ,  // here and below: memory of the device
+  kQ,  // from here on: device memory
   kK,
   kV,
   kOut,
@@ -26,7 +26,7 @@ enum class Port : uint8_t {
   kDk,
   kDv,
   kDelta,  // [B,NH,T,1] fp32: row sums of dout * out
-  kScale,  // here and below: one fp32 of the host, read when the graph is issued
+  kScale,  // from here on: one fp32 in host memory, read when the graph is issued
   kMasked,
   kOne,
 };
@@ -47,26 +47,26 @@ struct Tensor {
   Dims strides = {};  // in elements
 };
 
-// y = operation(x, b, t), each computed in fp32 (kGreaterEqual: of integers), with dimensions of b
-// that are 1 or divide x's repeated as matmul and pointwise operations of cuDNN do.
+// y = operation(x, b, t), computed in fp32 (kGreaterEqual: on integers). Dimensions of b that are 1
+// or divide x's are broadcast, by the rules of cuDNN's matmul and pointwise operations.
 enum class Operation : uint8_t {
-  kMatmul,  // of the last two dims; b's second dim may divide x's: grouped queries
+  kMatmul,  // over the last two dims; b's second dim may divide x's, for grouped queries
   kMultiply,
   kAdd,
   kSubtract,
   kDivide,
   kExp,
   kLog,
-  kRowIndex,     // the index of each element in x's third dim
-  kColumnIndex,  // in its fourth
+  kRowIndex,     // each element's index in x's third dim
+  kColumnIndex,  // each element's index in x's fourth dim
   kGreaterEqual,
   kSelect,   // t ? x : b
-  kMaximum,  // over the dims in which y is smaller
+  kMaximum,  // over the dims where y is smaller than x
   kSum,
-  kReshape,  // the same memory under other dims and strides
+  kReshape,  // the same memory with other dims and strides
 };
 
-// Tensors by their index in Graph::tensors; -1: none.
+// Refers to tensors by index in Graph::tensors; -1: none.
 struct Node {
   Operation operation = Operation::kMatmul;
   int y = -1;
@@ -77,16 +77,16 @@ struct Node {
 
 struct Graph {
   std::vector<Tensor> tensors;
-  std::vector<Node> nodes;  // each after those whose results it reads
+  std::vector<Node> nodes;  // each node after the nodes whose results it reads
 };
 
-// Whether the graphs are for it: head_dim 64 or 128, and more than one token (cuDNN has no backward
-// of one).
+// Returns whether the graphs support the shape: head_dim 64 or 128, and more than one token (cuDNN
+// has no backward for one).
 bool has_graph(const AttentionShape& shape);
 
-// Tensors lie as kernels/ops/attention.h has them, in bf16. A graph that ends in Port::kLse and
-// Port::kOut, and one that ends in kDq, kDk and kDv. With grouped queries the gradients of keys and
-// values are made for each head of the queries, rounded to bf16 and then added up.
+// Tensors have the layout of kernels/ops/attention.h, in bf16. The forward graph outputs Port::kOut
+// and Port::kLse, the backward graph kDq, kDk and kDv. With grouped queries, key and value
+// gradients are computed per query head, rounded to bf16 and then added up.
 Graph forward_graph(const AttentionShape& shape);
 Graph backward_graph(const AttentionShape& shape);
 

@@ -1,4 +1,4 @@
-// What the compiler takes for granted on this architecture (SSE2 on x86-64).
+// The instruction set the compiler assumes by default on this architecture (SSE2 on x86-64).
 #pragma once
 
 #define LOCKSTEP_ISA baseline

@@ -1,5 +1,5 @@
-// What follows this include is compiled for AVX2 and FMA (x86-64-v3); the headers of all operations
-// are taken before, as any CPU may run them.
+// Code after this include is compiled for AVX2 and FMA (x86-64-v3). The op headers are included
+// first, because any CPU may run their inline functions.
 #pragma once
 
 #include "kernels/ops/gemm.h"

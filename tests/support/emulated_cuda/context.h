@@ -4,8 +4,8 @@
 
 namespace lockstep::emulated_cuda {
 
-// Where a computation stands: its stack and the registers that a call keeps. Twins:
-// context_x86_64.cc, and context_portable.cc (ucontext), which is some twenty times slower.
+// A suspended execution: its stack and the callee-saved registers. Two implementations:
+// context_x86_64.cc, and context_portable.cc (ucontext), which is about twenty times slower.
 class Context {
  public:
   Context() = default;
@@ -13,13 +13,13 @@ class Context {
   Context& operator=(const Context&) = delete;
   ~Context();
 
-  // The first exchange() to it calls `entry` on that stack; entry never returns.
+  // Makes the first exchange() to this context call `entry` on that stack; entry must not return.
   void prepare(void* stack, size_t bytes, void (*entry)());
-  // Keeps where the caller stands in `from` and goes on where `to` stands.
+  // Saves the caller's state in `from` and resumes `to`.
   static void exchange(Context& from, Context& to);
 
  private:
-  void* state_ = nullptr;  // the stack's pointer, or a ucontext_t
+  void* state_ = nullptr;  // the stack pointer, or a ucontext_t
 };
 
 }  // namespace lockstep::emulated_cuda

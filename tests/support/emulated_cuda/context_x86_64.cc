@@ -2,8 +2,8 @@
 
 #include "tests/support/emulated_cuda/context.h"
 
-// void lockstep_exchange_stacks(void** kept, void* next): the registers that a callee keeps go to
-// the stack (System V ABI, x86-64, section 3.2.1), then the stack is the other one.
+// void lockstep_exchange_stacks(void** kept, void* next): pushes the callee-saved registers (System
+// V ABI, x86-64, section 3.2.1), then switches stacks.
 asm(R"(
 .text
 .globl lockstep_exchange_stacks
@@ -32,8 +32,8 @@ namespace lockstep::emulated_cuda {
 
 Context::~Context() = default;
 
-// Six registers and the address that `ret` goes to; above it none to return to, so that the stack
-// is aligned as after a call.
+// Pushes six registers and the address for `ret`. A null return address above them aligns the stack
+// as after a call.
 void Context::prepare(void* stack, size_t bytes, void (*entry)()) {
   constexpr int kRegisters = 6;
   auto* top = reinterpret_cast<uintptr_t*>(static_cast<char*>(stack) + bytes);

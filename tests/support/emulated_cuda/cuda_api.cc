@@ -1,4 +1,4 @@
-// The twin of kernels/device/cuda/cuda_api.cc: emulated devices.
+// Implements kernels/device/cuda_api.h with emulated devices.
 #include "kernels/device/cuda_api.h"
 
 #include <string>
@@ -20,12 +20,12 @@ namespace {
 Result<EmulatedDevice*> device_of(int index) {
   Result<EmulatedDevice*> device = device_at(index);
   if (device.ok()) return device;
-  // What a real device's twin calls first.
+  // The call that fails first on a real device.
   return call_error({"cudaSetDevice(index)", __FILE__, __LINE__, {DeviceType::kCuda, index}},
                     device.error().message);
 }
 
-// Of a stream or an event.
+// Returns the device of a stream or an event.
 EmulatedDevice& owner_of(void* handle) {
   return *device_at(emulated_cuda::index_of_handle(handle)).value();
 }

@@ -18,7 +18,7 @@ namespace lockstep::emulated_cuda {
 
 namespace {
 
-// Of addresses; memory is taken when it is touched.
+// Only address space; memory is used when it is touched.
 constexpr size_t kReserveBytes = size_t{1} << 36;
 constexpr char kUntouched = 0x5A;
 
@@ -31,7 +31,7 @@ size_t rounded_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Those whose faults are explained.
+// The devices whose faults the handler explains.
 constexpr size_t kDevicesMax = 64;
 std::array<std::atomic<DevicePages*>, kDevicesMax> all_pages;
 struct sigaction before;
@@ -55,8 +55,8 @@ void DevicePages::install_handler() {
   CHECK(sigaction(SIGSEGV, &action, &before) == 0);
 }
 
-// What was wrong is said, and happens again under who handled it before: a core, or the sanitizer's
-// report, with the place.
+// Prints what was wrong, then lets the fault happen again under the previous handler: a core dump,
+// or the sanitizer's report, at the right place.
 void DevicePages::on_fault(int signal, void* address) {
   char words[300] = "";
   for (const auto& slot : all_pages) {
@@ -78,7 +78,7 @@ DevicePages::Fault DevicePages::handle(const char* address, char* words, size_t 
   auto at = allocations_.upper_bound(address);
   if (opened_ > 0 && at != allocations_.begin()) {
     Allocation& it = (--at)->second;
-    // Also the bytes that round it: who reads them is found out by the sanitizer alone.
+    // Includes the padding; only the sanitizer detects reads of it.
     if (address < it.pages + it.page_bytes) {
       set_open(it, true);
       return Fault::kOpened;
@@ -110,7 +110,7 @@ void DevicePages::explain(const char* address, char* words, size_t words_bytes) 
                 "allocated\n");
 }
 
-// With a page behind it that stays without access, as the one before the first does.
+// Reserves an inaccessible page after the pages, like the one before the first pages.
 char* DevicePages::take_pages(size_t bytes) {
   const size_t wanted = bytes + page_bytes();
   if (wanted > kReserveBytes - page_bytes()) return nullptr;
@@ -150,7 +150,8 @@ void* DevicePages::allocate(size_t bytes, std::string_view by) {
   forbid(it.pages, static_cast<size_t>(data - it.pages));
   forbid(data + bytes, own_bytes - bytes);
   set_open(it, false);
-  // Unlike the pages around it, so that they are never joined and split again.
+  // A flag that differs from the pages around, so that the kernel does not merge and split mappings
+  // each time.
   madvise(it.pages, it.page_bytes, MADV_DONTDUMP);
   allocated_bytes_ += bytes;
   allocations_.emplace(data, std::move(it));
@@ -176,7 +177,7 @@ void DevicePages::release(void* data) {
                  it.bytes);
     std::abort();
   }
-  // New ones, so that they become one mapping with their neighbours.
+  // Maps new pages, so that they merge into one mapping with their neighbours.
   CHECK(mmap(it.pages, it.page_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == it.pages);
   allocated_bytes_ -= it.bytes;

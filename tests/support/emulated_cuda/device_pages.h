@@ -10,17 +10,19 @@
 
 namespace lockstep::emulated_cuda {
 
-// The memory of a device: pages of their own, between pages that nobody may touch, and without any
-// access themselves unless they are open. So a host that follows a pointer to it dies of SIGSEGV at
-// the place, and so does a kernel that goes past an allocation, or into one that was given back
-// (addresses are not used twice); stderr says which one and how far off. An allocation ends where
-// its last page does, but for what rounds it to kDeviceAlignment: these bytes, and those before it
-// in its first page, must be as they were when it is given back. The address sanitizer sees all of
-// it to the byte. (A debugger does well not to stop at SIGSEGV: what is open is opened by it, an
-// allocation at a time, when it is first touched.)
+// The memory of an emulated device. Each allocation has its own pages, with guard pages in between,
+// and is inaccessible unless the memory is open. Errors die of SIGSEGV where they happen, and
+// stderr names the allocation and the offset:
+// - the host follows a pointer to device memory
+// - a kernel goes past an allocation, or into one that was freed (addresses are never reused)
 //
-// Calls are made by one thread at a time; what touches the memory may be any. For the life of the
-// process.
+// An allocation ends at the end of its last page, except for the padding to kDeviceAlignment.
+// release() checks that this padding, and the bytes before the allocation in its first page, are
+// unchanged. The address sanitizer checks every byte. (Debuggers should not stop at SIGSEGV: while
+// the memory is open, the handler opens each allocation at its first access.)
+//
+// One thread at a time may call these functions; any thread may access the memory. Lives as long as
+// the process.
 inline constexpr size_t kDeviceAlignment = 256;
 
 class DevicePages {
@@ -29,16 +31,16 @@ class DevicePages {
   DevicePages(const DevicePages&) = delete;
   DevicePages& operator=(const DevicePages&) = delete;
 
-  // Zeroed; null where the system has none. `bytes` > 0; `by`: for what, in words.
+  // Returns zeroed memory; null if the system has none. `bytes` > 0; `by` names the purpose.
   void* allocate(size_t bytes, std::string_view by);
-  // Ends the process, with words, where something was written beside it or there is no such one.
+  // Aborts with a message if bytes around the allocation changed, or if it does not exist.
   void release(void* data);
   uint64_t allocated_bytes() const { return allocated_bytes_; }
 
-  // Where `data` points to: how many bytes of an allocation begin there; 0 where it is in none.
+  // Returns how many bytes of an allocation start at `data`; 0 if it is in no allocation.
   size_t bytes_from(const void* data) const;
 
-  // Open from the first open() until as many close().
+  // Memory is open from the first open() until as many close() calls.
   void open();
   void close();
   class Opened {
@@ -69,16 +71,16 @@ class DevicePages {
   static void on_fault(int signal, void* address);
   static void install_handler();
   enum class Fault : uint8_t { kNotOurs, kOpened, kWrong };
-  // Opens the allocation, or puts into `words` what was wrong.
+  // Opens the allocation, or writes to `words` what was wrong.
   Fault handle(const char* address, char* words, size_t words_bytes);
   void explain(const char* address, char* words, size_t words_bytes) const;
   char* take_pages(size_t bytes);
   static void set_open(Allocation& allocation, bool open);
   static bool is_untouched(const char* data, const Allocation& allocation);
 
-  // Of what the handler of a fault reads; nobody touches the device's memory while it is held.
+  // Protects everything the fault handler reads; its holder must not access device memory.
   mutable std::mutex mutex_;
-  std::vector<Reserve> reserves_;  // the last one is used
+  std::vector<Reserve> reserves_;  // the last one is in use
   std::map<const char*, Allocation> allocations_;
   int opened_ = 0;
   uint64_t allocated_bytes_ = 0;

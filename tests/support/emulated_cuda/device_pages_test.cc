@@ -1,4 +1,4 @@
-// Who touches memory of the emulated device without being asked to dies at the place, with words.
+// Unauthorized accesses to the emulated device's memory die where they happen, with a message.
 #include "tests/support/emulated_cuda/device_pages.h"
 
 #include <gtest/gtest.h>
@@ -63,12 +63,13 @@ TEST(DevicePagesDeathTest, TheHostDiesWhereItReadsOrWritesThem) {
   EXPECT_DEATH(static_cast<void>(*static_cast<volatile char*>(g.data() + 17)),
                "the host reads or writes memory of the device: byte 17 of 5000 of 'weights'");
   EXPECT_DEATH(g.data()[17] = 1, "byte 17 of 5000 of 'weights'");
-  // Also between launches.
+  // The same between launches.
   g.write(0);
   EXPECT_DEATH(g.data()[0] = 1, "byte 0 of 5000 of 'weights'");
 }
 
-// Of the bytes up to the page's end the address sanitizer sees each, and without it the owner.
+// For the bytes up to the end of the page: the address sanitizer detects each access, without it
+// the device does so on release.
 TEST(DevicePagesDeathTest, AKernelDiesThatGoesPastAnAllocation) {
   Ground g;
   const char* beyond = has_address_sanitizer() ? "use-after-poison|byte 5[1-9]..|SEGV"
@@ -90,7 +91,7 @@ TEST(DevicePagesDeathTest, WhatWasWrittenBesideAnAllocationIsToldAtItsEnd) {
 }
 
 TEST(DevicePagesDeathTest, AKernelDiesWhoseMemoryWasGivenBack) {
-  // Giving it back waits for the kernel with some seeds; here with none.
+  // With some seeds freeing waits for the kernel; at least one of these seeds does not wait.
   EXPECT_DEATH(
       for (uint64_t seed = 1; seed <= 20; ++seed) {
         emulated_cuda::set_seed(seed);

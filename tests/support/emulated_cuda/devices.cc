@@ -18,7 +18,7 @@ struct Devices {
   Devices() { all.push_back(std::make_unique<EmulatedDevice>(0, seed)); }
 };
 
-// Never destroyed: whoever is destroyed late gives back what it has.
+// Never destroyed: objects destroyed late still free their memory here.
 Devices& devices() {
   static Devices* const all = std::make_unique<Devices>().release();
   return *all;

@@ -6,28 +6,29 @@
 #include "common/base/result.h"
 #include "tests/support/emulated_cuda/emulated_device.h"
 
-// The emulated devices of this process: one, unless a test asks for more. Thread-safe.
+// The emulated devices of this process: one by default; tests may add more. Thread-safe.
 namespace lockstep::emulated_cuda {
 
-// These issue on a stream. kInvalid for none, kUnavailable for one that was destroyed; what broke
-// the device.
+// Issues work on a stream. kInvalid for a null stream, kUnavailable for a destroyed one. If the
+// device is broken, returns the error that broke it.
 Status issue(void* stream, Work work);
-// The same, and waits until it is done. What is no stream of these devices has it done at once.
+// Issues the work and waits for it. If `stream` is not a stream of these devices, runs the work
+// immediately.
 Status run(void* stream, Work work);
-// Work that waits for others than this device, as a collective's kernel does: in its turn it is
-// called on a thread of its own, and other streams go on meanwhile. The device's memory can be
-// touched by all threads until it returns.
+// Issues work that waits for something outside the device, like a collective's kernel. When it is
+// its turn it runs on its own thread, and other streams continue meanwhile. Until it returns, all
+// threads can access the device's memory.
 Status issue_beside(void* stream, std::function<void()> work);
 
-// Of all orders from now on, of every device.
+// Sets the seed for all later orders, on every device.
 void set_seed(uint64_t seed);
-// 1 at first; never fewer than before.
+// Starts at 1; cannot decrease.
 void set_device_count(int count);
-// Forgets what broke them, and what they were given; memory, streams and events stay.
+// Clears the devices' errors and drops issued work; memory, streams and events remain.
 void reset_devices();
 
 int device_count();
-// kNotFound where there is none of that index. It is never destroyed.
+// kNotFound for an index that does not exist. Devices are never destroyed.
 Result<EmulatedDevice*> device_at(int index);
 
 }  // namespace lockstep::emulated_cuda

@@ -12,7 +12,7 @@ namespace lockstep::emulated_cuda {
 
 namespace {
 
-// No pointers that anybody could follow; the lowest byte is the device.
+// Handles are not valid pointers; their lowest byte is the device index.
 constexpr int kIndexBits = 8;
 void* handle_of(uint64_t number, int index) {
   return reinterpret_cast<void*>(number << kIndexBits | static_cast<uint64_t>(index));
@@ -41,7 +41,7 @@ void EmulatedDevice::draw_mood() {
   for (auto& [handle, queue] : queues_) queue.rank = random_.next_u32();
 }
 
-// One operation of whichever stream's turn it is; false where none can go on.
+// Executes one operation of the stream whose turn it is; returns false if none can continue.
 bool EmulatedDevice::advance() {
   order_.clear();
   for (auto at = queues_.begin(); at != queues_.end();) {
@@ -77,7 +77,7 @@ bool EmulatedDevice::advance(Queue& queue) {
   return true;
 }
 
-// Whether it is over.
+// Starts the work's thread if necessary; returns whether the work is over.
 bool EmulatedDevice::run_beside(const std::shared_ptr<Beside>& beside) {
   if (beside->over) {
     beside->thread.join();
@@ -113,7 +113,7 @@ void EmulatedDevice::drop_all() {
   }
 }
 
-// What happens by itself while the host does other things.
+// Executes what may run while the host does other things.
 void EmulatedDevice::go_on() {
   if (mood_.pace == Pace::kWhenWaitedFor) return;
   uint64_t most = std::numeric_limits<uint64_t>::max();
@@ -133,7 +133,7 @@ Status EmulatedDevice::wait_until(Lock& lock, const Done& done) {
       while (moved && !broken_ && !done()) moved = advance();
     }
     changed_.notify_all();
-    // Then it is up to what runs on threads of its own.
+    // Then progress depends on work on other threads.
     if (!moved) changed_.wait(lock);
   }
   draw_mood();
@@ -169,7 +169,7 @@ Result<void*> EmulatedDevice::create_stream() {
   return handle;
 }
 
-// What it was given goes on.
+// Work that was already issued still runs.
 void EmulatedDevice::destroy_stream(void* stream) {
   const Lock lock(mutex_);
   const auto at = queues_.find(stream);
@@ -244,7 +244,7 @@ Status EmulatedDevice::delay(void* event, void* stream) {
   return {};
 }
 
-// Who asks often enough is told in the end.
+// Executes some operations, so that polling succeeds eventually.
 Result<bool> EmulatedDevice::passed(void* event) {
   const Lock lock(mutex_);
   TRY_ASSIGN(EventState* const state, event_of(event));

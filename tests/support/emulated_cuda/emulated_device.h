@@ -20,37 +20,36 @@
 #include "kernels/device/device.h"
 #include "tests/support/emulated_cuda/device_pages.h"
 
-// A CUDA device whose streams are queues. What is issued waits in its stream; the host threads that
-// issue, ask and wait carry it out, in an order drawn from a seed that keeps to what CUDA promises
-// and to nothing beyond it:
-//  - in a stream, the order in which it was issued; between streams, events alone: a stream runs
-//    far ahead of another or far behind it, whichever was issued first. Its own streams are
-//    non-blocking ones: there is no null stream that they wait for;
-//  - what is issued may be done at once, some time later, or not before somebody waits for it;
-//  - memory of the host that is page-locked is read and written when the copy's turn comes;
-//    pageable memory when its turn comes, or before the call returns, in either case behind what
-//    the stream was given before;
-//  - giving memory back waits for the device, or doesn't; destroying a stream doesn't;
-//  - what fails in a kernel breaks the device: every call fails with it from then on, and what was
-//    issued is dropped;
-//  - a timed event keeps the host's time at which it was carried out.
+// An emulated CUDA device whose streams are queues. Operations wait in their stream. Host threads
+// that issue, poll or wait execute them, in an order drawn from a seed. The order keeps every
+// guarantee of CUDA, and no others:
+// - Order: in a stream, the order of issue. Between streams only events give an order: a stream may
+//   run far ahead of another or far behind it, whichever was issued first. Streams are
+//   non-blocking: they do not wait for a null stream.
+// - Time: an operation may run immediately, some time later, or only when somebody waits for it.
+// - Host memory: pinned memory is accessed when the copy's turn comes. Pageable memory is accessed
+//   at that time or before the call returns, in both cases after the stream's earlier work.
+// - Freeing memory may or may not wait for the device; destroying a stream does not.
+// - An error in a kernel breaks the device: from then on every call fails with it, and issued work
+//   is dropped.
+// - A timed event records the host's time at which it was executed.
 // Sources: NVIDIA, CUDA Runtime API 13.0: "API synchronization behavior" (copies of pageable memory
 // "might be synchronous", all others but host to host "should be fully asynchronous"), "Stream
-// Management" (cudaStreamDestroy returns at once, cudaStreamWaitEvent), "Event Management" (what
-// was never recorded has passed; a record takes the place of the one before), "Data types used by
-// CUDA Runtime" (errors after which "any further CUDA work will return the same error").
+// Management" (cudaStreamDestroy returns immediately, cudaStreamWaitEvent), "Event Management" (an
+// event that was never recorded has passed; a record replaces the previous one), "Data types used
+// by CUDA Runtime" (errors after which "any further CUDA work will return the same error").
 //
-// Its memory can be touched by what is carried out alone (DevicePages). Of several host threads one
-// at a time carries something out on a device.
+// Only executing operations can access the device's memory (DevicePages). One host thread at a time
+// executes operations of a device.
 namespace lockstep::emulated_cuda {
 
-// What a stream is given. It may be called on any host thread, once. An error breaks the device.
-// The seed is for orders within it.
+// An operation of a stream. May be called on any host thread, once. An error breaks the device. The
+// seed is for orders inside the operation.
 using Work = std::function<Status(uint64_t seed)>;
 
 class EmulatedDevice {
  public:
-  // As a small GPU's; what is asked for beyond it is refused as there.
+  // Like a small GPU's; larger requests fail as on a GPU.
   static constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
 
   EmulatedDevice(int index, uint64_t seed);
@@ -79,7 +78,7 @@ class EmulatedDevice {
   void reset();
 
  private:
-  // Where an event was recorded.
+  // The position at which an event was recorded.
   struct Point {
     bool passed = false;
     TimePoint at;
@@ -93,7 +92,7 @@ class EmulatedDevice {
     std::thread thread;
     bool over = false;
   };
-  // One of: work, a wait, a mark.
+  // Exactly one of: work, work on its own thread, a wait, a mark.
   struct Operation {
     Work work;
     std::shared_ptr<Beside> beside;
@@ -108,10 +107,10 @@ class EmulatedDevice {
     bool is_destroyed = false;
   };
   enum class Pace : uint8_t { kAtOnce, kAtTimes, kWhenWaitedFor };
-  // What goes on when the host doesn't wait, and which stream is the first to.
+  // Determines what runs while the host does not wait, and which stream goes first.
   struct Mood {
     Pace pace = Pace::kWhenWaitedFor;
-    bool ranked = false;  // each stream as far as it comes before the next one of the ranking
+    bool ranked = false;  // each stream runs as far as it can before the next one in the ranking
   };
   enum class Place : uint8_t { kDevice, kPinned, kPageable };
   using Lock = std::unique_lock<std::mutex>;
@@ -139,15 +138,15 @@ class EmulatedDevice {
   DevicePages pages_;
   Random random_;
   Mood mood_;
-  uint64_t handles_ = 0;  // that were ever given out
+  uint64_t handles_ = 0;  // number of handles ever created
   std::map<void*, Queue> queues_;
   std::map<void*, EventState> events_;
-  std::vector<Queue*> order_;                   // reused
-  std::list<std::shared_ptr<Beside>> besides_;  // whose threads run, or are to be joined
+  std::vector<Queue*> order_;                   // reused between calls
+  std::list<std::shared_ptr<Beside>> besides_;  // their threads run or must be joined
   std::optional<Error> broken_;
 };
 
-// Of the device that a stream or an event is of.
+// Returns the index of the device that a stream or event belongs to.
 int index_of_handle(const void* handle);
 
 }  // namespace lockstep::emulated_cuda

@@ -33,8 +33,8 @@ struct Thread {
   Fiber fiber;
   unsigned index = 0;
   State state = State::kDone;
-  std::source_location at;         // of the barrier that it waits at
-  WarpRequest* request = nullptr;  // of the exchange that it waits in
+  std::source_location at;         // of the barrier where it waits
+  WarpRequest* request = nullptr;  // of the exchange where it waits
   std::vector<Copy> begun;
   std::deque<std::vector<Copy>> committed;
 };
@@ -53,19 +53,19 @@ std::string words_of(const Index3& i) {
   return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
 }
 
-// A bit pattern that is a NaN as float, as double and as bf16, and far out of range as an index.
+// All ones is NaN as float, double and bf16, and far out of range as an index.
 void poison(std::vector<std::byte>& bytes) {
   std::ranges::fill(bytes, std::byte{0xFF});
 }
 
-// What a thread did wrong, in plain words and places: a thread that is dropped destroys nothing.
+// The fault of a thread. Trivially destructible, because a dropped thread runs no destructors.
 struct Fault {
   const char* words;
   std::source_location at;
-  std::source_location other = {};  // an exchange's; its line is 0 where there is none
+  std::source_location other = {};  // for an exchange; line 0 if there is none
 };
 
-// The machine of one host thread: it keeps the fibers from launch to launch.
+// The machine of one host thread; reuses its fibers for all launches.
 class Machine {
  public:
   Status run(const LaunchShape& shape, const std::function<void()>& body, uint64_t seed);
@@ -94,9 +94,9 @@ class Machine {
   const LaunchShape* shape_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   std::vector<std::unique_ptr<Thread>> threads_;
-  size_t count_ = 0;  // of this launch's block
-  // Until the next barrier all warps go on together, or each as far as it comes before the next one
-  // of the ranking does, so that a warp that runs ahead of the others is seen too.
+  size_t count_ = 0;  // threads in this launch's block
+  // Until the next barrier, either all warps advance together, or each runs as far as it can before
+  // the next one in the ranking. The latter shows errors of a warp that runs ahead.
   bool together_ = true;
   std::array<uint32_t, kBlockThreadsMax / kWarpThreads> ranks_ = {};
   std::vector<Thread*> ready_;
@@ -133,7 +133,7 @@ void Machine::draw_order() {
   for (uint32_t& rank : ranks_) rank = random_.next_u32();
 }
 
-// The threads whose turn it is among those that can go on.
+// Selects the threads that run next, among those that are ready.
 void Machine::choose_ready() {
   ready_.clear();
   uint32_t first = ~uint32_t{0};
@@ -147,7 +147,7 @@ void Machine::choose_ready() {
   }
 }
 
-// Runs each of them, in a new order.
+// Runs each of them, in a new random order.
 void Machine::run_ready() {
   for (size_t i = ready_.size(); i > 1; --i) {
     std::swap(ready_[i - 1], ready_[random_.next_u32() % i]);
@@ -165,7 +165,7 @@ Error Machine::stuck(const std::string& words) const {
                   ": " + words);
 }
 
-// No thread can go on, and not all are done: all must wait at one barrier.
+// Called when no thread can continue and not all are done: all must then wait at the same barrier.
 Status Machine::release_barrier() {
   const Thread* waiting = nullptr;
   for (size_t i = 0; i < count_; ++i) {
@@ -218,12 +218,13 @@ Status Machine::run(const LaunchShape& shape, const std::function<void()>& body,
   shape_ = &shape;
   body_ = &body;
   fault_.reset();
-  std::vector<std::byte>(shape.shared_bytes).swap(shared_);  // exactly, for the address sanitizer
+  std::vector<std::byte>(shape.shared_bytes).swap(shared_);  // exact size, for the address
+                                                             // sanitizer
   const Extent& grid = shape.blocks;
   gridDim = {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
              static_cast<unsigned>(grid.z)};
   blockDim = {.x = static_cast<unsigned>(shape.threads), .y = 1, .z = 1};
-  // Every block once, with a stride that has no divisor in common with their number.
+  // Visits every block once, with a stride that is coprime to their number.
   const uint64_t blocks = static_cast<uint64_t>(grid.x * grid.y * grid.z);
   uint64_t stride = blocks > 1 ? 1 + random_.below(blocks - 1) : 1;
   while (std::gcd(stride, blocks) != 1) ++stride;
@@ -243,7 +244,7 @@ void Machine::wait_for_block(std::source_location at) {
   current_->fiber.leave();
 }
 
-// The last lane to come combines; it goes on at once, the others when it is their turn.
+// The last lane to arrive combines; it continues immediately, the others when it is their turn.
 void Machine::exchange(WarpRequest& request) {
   Thread& self = *current_;
   if ((request.mask >> (self.index % kWarpThreads) & 1u) == 0) {

@@ -1,4 +1,4 @@
-// The emulator finds what it is for.
+// Tests that the emulator detects the errors it is meant to detect.
 #include "tests/support/emulated_cuda/emulator.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(Emulator, RefusesShapesThatNoGpuTakes) {
   }
 }
 
-// Each thread hands its number to its neighbour, by way of shared memory, `rounds` times.
+// Each thread passes its number to its neighbour through shared memory, `rounds` times.
 template <bool kWithBarriers>
 __global__ void pass_on(float* values, int rounds) {
   float* shared = shared_memory<float>();
@@ -100,8 +100,9 @@ TEST(Emulator, ShowsAMissingBarrierAsNan) {
   }
 }
 
-// In each round every thread leaves a number and reads the one of a thread of the other warp; both
-// warps have as many exchanges before each, so that in step with each other no harm is done.
+// In each round every thread writes a number and reads that of a thread in the other warp. Both
+// warps have equally many exchanges before each access, so that no error shows while they run in
+// step.
 template <bool kWithBarrier>
 __global__ void read_late(float* sums) {
   auto* numbers = shared_memory<float>();
@@ -134,7 +135,7 @@ TEST(Emulator, ShowsThatAWarpRunsAheadOfOneThatStillReads) {
   EXPECT_GT(wrong, 15);
 }
 
-// One thread alone comes to a barrier after the first.
+// After the first barrier, one thread ends while the others wait at the second one.
 __global__ void leave_early(int) {
   sync_block();
   if (threadIdx.x == 5) return;
@@ -189,7 +190,7 @@ TEST_P(WrongKernels, AreNamedWithTheirPlaceInsteadOfHanging) {
     EXPECT_NE(message.find("emulator_test.cc:"), std::string::npos) << message;
     emulated_cuda::reset_devices();
   }
-  // The emulator is fit for use afterwards.
+  // The emulator still works afterwards.
   std::vector<int32_t> got(kThreads);
   EXPECT_TRUE(run({.name = "after", .threads = kThreads}, number_all, got.data()).ok());
   EXPECT_EQ(got.back(), kThreads - 1);
@@ -205,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Wrong{"odd_address", odd_address, "not aligned"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// The copy is begun behind the thread's back and is there only after the wait.
+// An asynchronous copy, whose data is there only after the wait.
 template <bool kWaits>
 __global__ void copy_behind(const float* from, float* to) {
   float* shared = shared_memory<float>();
@@ -226,7 +227,7 @@ TEST(Emulator, FinishesCopiesWhenTheyAreWaitedForAndNoSooner) {
   for (const float value : to) EXPECT_TRUE(std::isnan(value));
 }
 
-// Two groups: waiting for all but one finishes the first alone.
+// With two groups, waiting for all but one finishes only the first.
 __global__ void two_groups(const float* from, float* to) {
   if (threadIdx.x > 0) return;
   float* shared = shared_memory<float>();
@@ -258,7 +259,7 @@ __global__ void one_too_far_in_shared_memory(float*, int count) {
   shared_memory<float>()[count * static_cast<int>(threadIdx.x == 31)] = 1.0f;
 }
 
-// On a fiber's stack as on any other.
+// Works on a fiber's stack as on any other.
 TEST(EmulatorDeathTest, LetsTheAddressSanitizerSeeWhatIsOutOfBounds) {
   if (!std::string_view(LOCKSTEP_SANITIZERS).starts_with("address")) {
     GTEST_SKIP() << "a build without the address sanitizer";

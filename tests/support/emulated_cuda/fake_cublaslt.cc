@@ -16,7 +16,7 @@ namespace lockstep::test {
 
 namespace {
 
-// Three kinds of objects are given out as the library's opaque pointers.
+// The three kinds of objects behind the library's opaque pointers.
 struct Description {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cudaDataType_t scale = CUDA_R_32F;
@@ -41,10 +41,10 @@ struct Preference {
   std::map<int, uint32_t> alignments;
 };
 
-// The library's own checks, in the order that it names them.
+// Limits of the library and of this fake.
 constexpr int64_t kAuxDivisor = 8;
 constexpr size_t kWorkspaceAlignment = 256;
-constexpr int64_t kDeep = 64;  // products of this depth want a workspace, as split-K does
+constexpr int64_t kDeep = 64;  // products of this depth want a workspace, like split-K
 constexpr size_t kDeepWorkspace = size_t{1} << 16;
 constexpr uintptr_t kAlignmentDefault = 256;
 constexpr double kMultiplicationsMax = 1e9;
@@ -91,7 +91,7 @@ cublasStatus_t set_description(cublasLtMatmulDesc_t opaque, cublasLtMatmulDescAt
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
       return take(desc.aux_ld, value, bytes);
     default:
-      return CUBLAS_STATUS_NOT_SUPPORTED;  // by this fake
+      return CUBLAS_STATUS_NOT_SUPPORTED;  // not supported by this fake
   }
 }
 
@@ -135,7 +135,7 @@ const std::set<uint32_t>& known_epilogues() {
   return known;
 }
 
-// op(matrix) as rows and columns.
+// Returns the layout of op(matrix).
 Layout turned(const Layout& layout, int32_t transpose) {
   Layout result = layout;
   if (transpose == CUBLAS_OP_T) std::swap(result.rows, result.columns);
@@ -163,7 +163,7 @@ cublasStatus_t check_shapes(const Problem& p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// The rows of the documentation's table that are real and in fp32 or bf16.
+// Accepts the rows of the documentation's table with real types in fp32 or bf16.
 cublasStatus_t check_types(const Problem& p) {
   if (p.desc.compute != CUBLAS_COMPUTE_32F || p.desc.scale != CUDA_R_32F) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -208,12 +208,12 @@ uintptr_t alignment_of(const void* data) {
   return uintptr_t{1} << std::countr_zero(address);
 }
 
-// What an algorithm is good for; it has 64 bytes in cublasLtMatmulAlgo_t.
+// The calls an algorithm is valid for; stored in the 64 bytes of cublasLtMatmulAlgo_t.
 struct Algorithm {
-  uint64_t problem;  // a hash of all but addresses
+  uint64_t problem;  // a hash of everything but addresses
   uint64_t workspace_bytes;
   uint16_t a, b, c, d, bias, aux;  // alignments in bytes
-  uint16_t number;                 // among the algorithms of the product
+  uint16_t number;                 // index among the product's algorithms
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -280,7 +280,7 @@ double element(const void* data, cudaDataType_t type, int64_t at) {
   return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(data)[at]} << 16);
 }
 
-// Rounded to nearest, ties to even.
+// Rounds to nearest, ties to even.
 void put(void* data, cudaDataType_t type, int64_t at, double value) {
   const auto single = static_cast<float>(value);
   if (type == CUDA_R_32F) {
@@ -303,7 +303,7 @@ double gelu_gradient(double x) {
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * factor * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
-// The bias is added before the values are put in aux, and those go into the epilogue.
+// Adds the bias, then stores the sum in aux, then applies the activation.
 double after_epilogue(const Problem& p, int64_t row, int64_t column, double sum) {
   const uint32_t epilogue = p.desc.epilogue;
   const int64_t aux_at = row + column * p.desc.aux_ld;

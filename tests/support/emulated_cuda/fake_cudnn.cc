@@ -17,7 +17,7 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr size_t kWorkspaceBytes = 512;  // of each plan
+constexpr size_t kWorkspaceBytes = 512;  // for each plan
 
 std::set<const FakeDescriptor*>& living() {
   static std::set<const FakeDescriptor*> all;
@@ -28,7 +28,7 @@ FakeDescriptor& real(cudnnBackendDescriptor_t opaque) {
   return *static_cast<FakeDescriptor*>(opaque);
 }
 
-// What a handle keeps. None is given back: the library's table has no function for it.
+// The state of a handle. Handles are never destroyed: the library's table has no function for it.
 struct Handle {
   cudaStream_t stream = nullptr;
 };
@@ -41,7 +41,7 @@ Handle& real(cudnnHandle_t opaque) {
   return *reinterpret_cast<Handle*>(opaque);
 }
 
-// Counts a call; false if it is the one that fails.
+// Counts a call; returns false if it must fail.
 bool begins(const char* name) {
   FakeCudnn& fake = fake_cudnn();
   if (fake.calls++ != fake.fail_at) return true;
@@ -173,8 +173,8 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttribu
   return CUDNN_STATUS_SUCCESS;
 }
 
-// On the emulated device in the stream's turn, where what is wrong breaks the device; else, where
-// the test's tensors are the host's, at once.
+// Runs the work in stream order on an emulated device, where an error breaks the device. Without
+// one, when the test's tensors are in host memory, runs it immediately.
 cudnnStatus_t issue(cudaStream_t stream, const std::function<cudnnStatus_t()>& work) {
   const Status issued = emulated_cuda::issue(stream, [work](uint64_t) -> Status {
     if (work() == CUDNN_STATUS_SUCCESS) return {};
@@ -185,7 +185,8 @@ cudnnStatus_t issue(cudaStream_t stream, const std::function<cudnnStatus_t()>& w
 
 using Addresses = std::map<int64_t, void*>;
 
-// What is bound by value is read while the graph is issued: copies take its place. All are fp32.
+// The library reads values bound by value when the graph is issued, so this replaces them with
+// copies. All are fp32.
 std::shared_ptr<const void> keep_values(const FakeDescriptor& graph, Addresses& addresses) {
   auto values = std::make_shared<std::map<int64_t, float>>();
   for (const auto* operation : graph.all<const FakeDescriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {

@@ -1,5 +1,5 @@
-// The operations of a graph on the CPU: a virtual tensor is memory of its own, addressed by its
-// strides like any other, so that reshaping is what the library means by it.
+// Computes a graph's operations on the CPU. A virtual tensor has its own memory, addressed by its
+// strides like any other, so that reshaping has the library's meaning.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -37,7 +37,7 @@ double rounded(double value, cudnnDataType_t type) {
   }
 }
 
-// One tensor's elements, wherever they are.
+// The elements of one tensor, in the caller's or its own memory.
 class Elements {
  public:
   Elements() = default;
@@ -59,7 +59,7 @@ class Elements {
     if (type_ == CUDNN_DATA_FLOAT) return static_cast<const float*>(memory_)[offset];
     return bf16_value(static_cast<const uint16_t*>(memory_)[offset]);
   }
-  // Dims of which it has one are repeated, and those that divide the index's in groups.
+  // Broadcasts dims of size 1, and in groups dims that divide the index's.
   double at(const FakeDims& index, const FakeDims& of) const {
     FakeDims own = index;
     for (size_t i = 0; i < own.size(); ++i) own[i] = index[i] / (of[i] / dims_[i]);
@@ -82,7 +82,7 @@ class Elements {
   FakeDims strides_{};
   cudnnDataType_t type_ = CUDNN_DATA_FLOAT;
   void* memory_ = nullptr;
-  std::vector<double> own_;  // where there is no memory
+  std::vector<double> own_;  // used if there is no memory
 };
 
 template <class Body>
@@ -159,7 +159,7 @@ class Evaluation {
     });
   }
 
-  // Consecutive ones come together where a dim is not reduced to one.
+  // If a dim is not reduced to one, groups of consecutive elements are combined.
   void reduce(const FakeOperands& o, cudnnReduceTensorOp_t reduction) {
     const Elements& x = elements_[o.x];
     Elements& y = elements_[o.y];

@@ -86,7 +86,7 @@ cudnnStatus_t check_tensor(const FakeDescriptor& tensor) {
   return is_virtual(tensor) && is_by_value(tensor) ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_SUCCESS;
 }
 
-// c[B,H,M,N] = a[B,H,M,K] b[B,G,K,N], G dividing H.
+// c[B,H,M,N] = a[B,H,M,K] b[B,G,K,N]; G divides H.
 bool fits_matmul(const FakeOperands& o) {
   const FakeDims a = dims_of(*o.x), b = dims_of(*o.b), c = dims_of(*o.y);
   return a[0] == b[0] && a[0] == c[0] && a[1] == c[1] && a[1] % b[1] == 0 && a[2] == c[2] &&
@@ -129,7 +129,7 @@ bool fits_reshape(const FakeOperands& o) {
   return from == to;
 }
 
-// Each tensor has an id of its own and is written once, before it is read if it is virtual.
+// Each tensor must have its own id and be written only once; a virtual one before it is read.
 cudnnStatus_t check_graph(const FakeDescriptor& graph) {
   std::map<int64_t, const FakeDescriptor*> by_id;
   std::set<const FakeDescriptor*> written;

@@ -8,7 +8,7 @@
 
 #include "kernels/ops/dnn/cudnn_library.h"
 
-// The descriptors of fake_cudnn.h: what was set on them, and what may be.
+// The descriptors of fake_cudnn.h: their attributes, and which attributes may be set.
 namespace lockstep::test {
 
 struct FakeAttribute {
@@ -20,11 +20,11 @@ struct FakeDescriptor {
   cudnnBackendDescriptorType_t type{};
   std::map<int, FakeAttribute> attributes;
   bool finalized = false;
-  int64_t engine = 0;                     // of an engine and its config: its place in the offer
+  int64_t engine = 0;                     // of an engine and its config: index in the offer
   const FakeDescriptor* graph = nullptr;  // of a config
 
   bool has(int attribute) const { return attributes.contains(attribute); }
-  // The first element; all of them. It is there.
+  // Return the first element, and all elements. The attribute must be set.
   template <class T>
   T get(int attribute) const {
     T value;
@@ -38,13 +38,13 @@ struct FakeDescriptor {
     std::memcpy(values.data(), at.bytes.data(), at.bytes.size());
     return values;
   }
-  // A descriptor that it refers to; null: none.
+  // Returns a descriptor that it refers to; null if there is none.
   const FakeDescriptor* part(int attribute) const {
     return has(attribute) ? get<const FakeDescriptor*>(attribute) : nullptr;
   }
 };
 
-// As cudnn_graph.h documents them.
+// The attributes, as cudnn_graph.h documents them.
 struct FakeRule {
   cudnnBackendDescriptorType_t descriptor;
   cudnnBackendAttributeName_t attribute;
@@ -52,16 +52,16 @@ struct FakeRule {
   int64_t count_max = 1;
   bool required = true;
 };
-// Null: no such attribute can be set.
+// Returns null if the attribute cannot be set.
 const FakeRule* find_rule(cudnnBackendDescriptorType_t descriptor,
                           cudnnBackendAttributeName_t attribute);
 bool has_required(const FakeDescriptor& descriptor);
 size_t element_bytes(cudnnBackendAttributeType_t type);
 
-// What a descriptor's finalization checks beside that.
+// Runs the other checks of finalization.
 cudnnStatus_t check_shapes(const FakeDescriptor& descriptor);
 
-// A tensor's, once it is finalized.
+// Attributes of a finalized tensor.
 using FakeDims = std::array<int64_t, 4>;
 FakeDims dims_of(const FakeDescriptor& tensor);
 FakeDims strides_of(const FakeDescriptor& tensor);
@@ -69,7 +69,7 @@ cudnnDataType_t type_of(const FakeDescriptor& tensor);
 bool is_virtual(const FakeDescriptor& tensor);
 bool is_by_value(const FakeDescriptor& tensor);
 
-// Tensors of an operation: those that it reads, of which some may be null, and the one it writes.
+// The tensors of an operation: those it reads, some of which may be null, and the one it writes.
 struct FakeOperands {
   const FakeDescriptor* x = nullptr;
   const FakeDescriptor* b = nullptr;
@@ -78,7 +78,7 @@ struct FakeOperands {
 };
 FakeOperands operands_of(const FakeDescriptor& operation);
 
-// Computes a graph. `addresses`: of the tensors that are not virtual, by their unique id.
+// Computes a graph. `addresses` has the non-virtual tensors by unique id.
 cudnnStatus_t compute(const FakeDescriptor& graph, const std::map<int64_t, void*>& addresses);
 
 }  // namespace lockstep::test

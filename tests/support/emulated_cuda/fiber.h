@@ -7,9 +7,8 @@
 
 namespace lockstep::emulated_cuda {
 
-// A stack on which a function runs, and which it can leave in mid-call and be entered again. All of
-// a fiber happens on one host thread. What is on the stack when a fiber is started anew, or goes,
-// is dropped: nothing is destroyed.
+// A stack with a function that can be suspended in mid-call and resumed. A fiber must stay on one
+// host thread. Restarting or destroying a fiber drops its stack without running destructors.
 class Fiber {
  public:
   static constexpr size_t kStackBytes = size_t{1} << 17;
@@ -19,17 +18,17 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  // The next enter() calls body(argument).
+  // Makes the next enter() call body(argument).
   void start(void (*body)(void*), void* argument);
-  // Runs until the body leaves or returns.
+  // Runs the body until it leaves or returns.
   void enter();
-  // From within: back to who entered.
+  // Returns to the caller of enter(); call it from within the body.
   void leave();
 
  private:
   static void entry();
 
-  void* mapping_ = nullptr;  // a page that traps, then the stack
+  void* mapping_ = nullptr;  // a guard page, then the stack
   StackRange stack_;
   void (*body_)(void*) = nullptr;
   void* argument_ = nullptr;

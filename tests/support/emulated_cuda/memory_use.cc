@@ -14,7 +14,7 @@ struct Block {
 
 struct Books {
   std::mutex mutex;
-  std::map<const void*, Block> blocks;  // by where they begin
+  std::map<const void*, Block> blocks;  // by address
   MemoryUse use;
 
   uint64_t& bytes_of(MemoryKind kind) {

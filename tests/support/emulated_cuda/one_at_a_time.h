@@ -2,8 +2,8 @@
 
 #include <mutex>
 
-// NVIDIA's libraries are for several threads, of which each has a handle of its own: their fakes,
-// which count and keep in one place, take one call at a time.
+// NVIDIA's libraries allow several threads, each with its own handle. The fakes keep their state in
+// one place, so they serialize calls with this mutex.
 namespace lockstep::test {
 
 inline std::mutex fake_library_mutex;

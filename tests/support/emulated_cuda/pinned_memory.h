@@ -4,11 +4,11 @@
 
 namespace lockstep::emulated_cuda {
 
-// Page-locked memory of the host, of unknown content. It serves every device of the
-// process. Null where there is none. Thread-safe.
+// Returns pinned host memory, uninitialized, for every device of the process; null if there is
+// none. Thread-safe.
 void* allocate_pinned(size_t bytes);
 void release_pinned(void* data);
-// How many bytes of such memory begin there, of one allocation; 0 for any other.
+// Returns how many bytes of one pinned allocation start at `data`; 0 for other memory.
 size_t pinned_bytes_from(const void* data);
 
 }  // namespace lockstep::emulated_cuda

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-// What the address sanitizer has to know of stacks that are exchanged, and of memory that others
-// gave. Twins: sanitizer_notes_asan.cc, and sanitizer_notes_none.cc for builds without it.
+// Tells the address sanitizer about stack switches and about memory it does not know. Two
+// implementations: sanitizer_notes_asan.cc, and sanitizer_notes_none.cc for builds without it.
 namespace lockstep::emulated_cuda {
 
 struct StackRange {
@@ -11,15 +11,15 @@ struct StackRange {
   size_t bytes = 0;
 };
 
-// Before another stack is entered. `kept` belongs to the one that is left.
+// Call before switching to another stack. `kept` belongs to the stack that is left.
 void leaving_for(StackRange next, void** kept);
-// On the stack that was entered, with what it kept when it was left (null the first time). The
-// range of the stack that was left.
+// Call on the stack that was entered, with the `kept` from when it was left (null the first time).
+// Returns the range of the stack that was left.
 StackRange entered(void* kept);
-// What was on this stack is gone without having returned.
+// Tells that the frames on this stack are gone without having returned.
 void abandoned(StackRange stack);
 
-// Nobody may touch these bytes, up to the byte, and then everybody again.
+// Makes exactly these bytes inaccessible, and accessible again.
 void forbid(const void* data, size_t bytes);
 void allow(const void* data, size_t bytes);
 

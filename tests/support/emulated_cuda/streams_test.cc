@@ -1,6 +1,6 @@
-// The emulated device keeps what CUDA promises of streams, and shows who counts on more. A mistake
-// need not show in every order: some seed of a few hundred has to show it, and none may show one
-// where there is none.
+// Tests that the emulated device keeps CUDA's guarantees for streams, and exposes code that relies
+// on more. An error need not show in every order: some of a few hundred seeds must show it, and no
+// seed may report an error in correct code.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ struct Numbers {
   PinnedBuffer host;
 };
 
-// What a case works with; all of it is idle when it goes.
+// The fixture of a case; its destructor waits until all of it is idle.
 struct Ground {
   Stream a = Stream::create(kDevice).value();
   Stream b = Stream::create(kDevice).value();
@@ -68,7 +68,7 @@ struct Ground {
   }
 };
 
-// In how many of the seeds `is_right` doesn't hold.
+// Returns the number of seeds for which `is_right` is false.
 template <class Case>
 uint64_t wrong_seeds(Case is_right) {
   uint64_t wrong = 0;
@@ -84,7 +84,7 @@ void expect_ok(const Status& status) {
   EXPECT_TRUE(status.ok());
 }
 
-// One stream writes what another one reads.
+// One stream reads what another one writes.
 bool reads_what_was_written(Ground& g, bool with_event) {
   launch(g.a, one_warp("set_all"), set_all, g.x.on_device(), 7);
   EXPECT_TRUE(g.event.record(g.a.handle()).ok());
@@ -100,7 +100,7 @@ TEST(EmulatedStreams, ShowThatAnEventIsMissingBetweenWriterAndReader) {
   EXPECT_GT(wrong_seeds([](Ground& g) { return reads_what_was_written(g, false); }), kSeeds / 10);
 }
 
-// One stream writes anew what another one, issued before, is to read.
+// One stream overwrites what another stream, issued earlier, must read first.
 bool is_read_before_it_is_written_anew(Ground& g, bool with_event) {
   launch(g.b, one_warp("copy_all"), copy_all, g.x.on_device(), g.y.on_device());
   EXPECT_TRUE(g.event.record(g.b.handle()).ok());
@@ -133,7 +133,7 @@ TEST(EmulatedStreams, ShowThatPageLockedMemoryIsReusedTooEarly) {
   EXPECT_GT(wrong_seeds([](Ground& g) { return sends_what_was_there(g, false); }), kSeeds / 10);
 }
 
-// Filled behind the copy, which may not have begun yet.
+// Fills the memory after the copy was issued; the copy may not have started yet.
 TEST(EmulatedStreams, ShowThatPageLockedMemoryIsFilledTooLate) {
   EXPECT_GT(wrong_seeds([](Ground& g) {
               g.x.fill(0);
@@ -150,7 +150,7 @@ bool has_results(Ground& g, bool waits) {
   launch(g.a, one_warp("set_all"), set_all, g.x.on_device(), 7);
   EXPECT_TRUE(copy_bytes(g.a, g.x.down()).ok());
   if (waits) expect_ok(g.a.synchronize());
-  return g.x.are(waits ? 7 : -1);  // -1: what page-locked memory has at first
+  return g.x.are(waits ? 7 : -1);  // -1: initial content of pinned memory
 }
 
 TEST(EmulatedStreams, LeaveThePoisonInResultsThatNobodyWaitedFor) {
@@ -158,7 +158,7 @@ TEST(EmulatedStreams, LeaveThePoisonInResultsThatNobodyWaitedFor) {
   EXPECT_LT(wrong_seeds([](Ground& g) { return has_results(g, false); }), kSeeds * 8 / 10);
 }
 
-// Pageable memory may be read at once or later, and so be written.
+// Pageable memory may be read, and likewise written, immediately or later.
 TEST(EmulatedStreams, PromiseNothingOfPageableMemoryBeforeTheyAreWaitedFor) {
   std::vector<int32_t> there(kThreads), back(kThreads);
   uint64_t sent_late = 0, received_late = 0;
@@ -207,7 +207,7 @@ TEST(EmulatedStreams, KeepTheOrderWithinEach) {
             0u);
 }
 
-// What runs in which order is the seed's.
+// The seed determines what runs and in which order.
 TEST(EmulatedStreams, RunInOneOrderForOneSeed) {
   const auto order_of = [](uint64_t seed) {
     emulated_cuda::set_seed(seed);
@@ -244,7 +244,7 @@ TEST(EmulatedEvents, AreWhereTheyWereRecordedLastWhenTheyWereWaitedFor) {
               launch(g.a, one_warp("set_all"), set_all, g.x.on_device(), 7);
               EXPECT_TRUE(g.event.record(g.a.handle()).ok());
               EXPECT_TRUE(g.event.delay(g.b.handle()).ok());
-              // The delay of before holds for the record of before.
+              // A delay applies to the record before it, not to a later one.
               EXPECT_TRUE(g.event.record(g.b.handle()).ok());
               launch(g.b, one_warp("copy_all"), copy_all, g.x.on_device(), g.y.on_device());
               EXPECT_TRUE(copy_bytes(g.b, g.y.down()).ok());
@@ -270,7 +270,7 @@ TEST(EmulatedEvents, PassForWhoAsksOftenEnough) {
   EXPECT_GT(asked, kSeeds);
 }
 
-// Their work isn't lost.
+// Their work is not lost.
 TEST(EmulatedStreams, GoOnWhenTheyAreDestroyed) {
   EXPECT_EQ(wrong_seeds([](Ground& g) {
               {
@@ -330,7 +330,7 @@ TEST(EmulatedDevice, RefusesWhatIsNoStreamNoEventOrBeyondAnAllocation) {
   }
 }
 
-// As a collective does, whose other ranks are late.
+// Like a collective whose other ranks are late.
 TEST(EmulatedStreams, LetOthersGoOnBesideWorkThatWaits) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     emulated_cuda::set_seed(seed);

@@ -1,4 +1,4 @@
-// The exchanges among the lanes of a warp: shuffles, ballots and the products of matrices.
+// The exchanges between lanes of a warp: shuffles, ballots and matrix products.
 #include "tests/support/emulated_cuda/stand_in/kernels/device/cuda/intrinsics.cuh"
 
 namespace lockstep::cuda {
@@ -33,7 +33,8 @@ void combine_ballot(Lanes& lanes) {
   for (const WarpRequest* lane : lanes) *static_cast<uint32_t*>(lane->out) = bits;
 }
 
-// The element (row, column) of the i-th of four matrices, whose rows the lanes 8 i + row gave.
+// Returns element (row, column) of the i-th of four matrices; lane 8 i + row gave the row's
+// address.
 uint32_t element_of(Lanes& lanes, int i, int row, int column) {
   uint16_t element = 0;
   const auto* from = static_cast<const char*>(in_of<const void*>(lanes[8 * i + row]));
@@ -65,7 +66,7 @@ float half_of(uint32_t pair, int half) {
   return float_of_bits((pair >> (16 * half)) << 16);
 }
 
-// Where the elements of a[16,16] and b[16,8] are: lane 4 g + t, register, half.
+// Elements of a[16,16] and b[16,8] are in lane 4 g + t, at a register and half.
 float a_at(Lanes& lanes, int row, int k) {
   const int lane = row % 8 * 4 + k % 8 / 2;
   return half_of(in_of<Factors>(lanes[lane]).a[row / 8 + k / 8 * 2], k % 2);

@@ -1,4 +1,4 @@
-// Shuffles, ballots, matrices: against what the PTX ISA says of them.
+// Checks shuffles, ballots and matrix instructions against the PTX ISA.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Shuffled {
   uint32_t odd;
 };
 
-// Two warps: what one does must not show in the other.
+// Runs two warps, which must not affect each other.
 __global__ void shuffle_all(Shuffled* out) {
   const int value = static_cast<int>(threadIdx.x * 10);
   Shuffled& mine = out[threadIdx.x];
@@ -61,8 +61,8 @@ __global__ void convert(const float* from, uint16_t* single, uint32_t* pair) {
 
 TEST(Warp, RoundsToNearestEvenBf16) {
   std::vector<float> from(32, 1.0f);
-  from[1] = 1.0f + 0x1p-8f;      // halfway, the even one below
-  from[2] = 1.0f + 3 * 0x1p-8f;  // halfway, the even one above
+  from[1] = 1.0f + 0x1p-8f;      // halfway, the lower one is even
+  from[2] = 1.0f + 3 * 0x1p-8f;  // halfway, the upper one is even
   from[3] = -3.4e38f;
   std::vector<uint16_t> single(32);
   std::vector<uint32_t> pair(32);
@@ -74,7 +74,7 @@ TEST(Warp, RoundsToNearestEvenBf16) {
   EXPECT_EQ(pair[29], 0x3F823F80u);
 }
 
-// Loads a [32,8] matrix, whose element is its number, as four matrices one below the other.
+// Loads a [32,8] matrix, whose elements are their own index, as four matrices one below the other.
 template <bool kTransposed>
 __global__ void load_all(uint32_t* out) {
   uint16_t* shared = shared_memory<uint16_t>();
@@ -108,7 +108,8 @@ TEST(Warp, LoadsMatricesInTheirLayout) {
   }
 }
 
-// a[16,16] and b[16,8] of small integers, which bf16 holds, put into registers as the PTX ISA says.
+// a[16,16] and b[16,8] of small integers, which are exact in bf16, placed into registers as in the
+// PTX ISA.
 float a_of(int row, int k) {
   return static_cast<float>((row * 5 + k * 3) % 13 - 6);
 }

@@ -1,8 +1,8 @@
-// A libnvidia-ml.so.1 with one GPU at 0000:41:00.0, whose numbers are in the file that FAKE_NVML
-// names:
-//   busy percent, memory used, memory, milliwatts, Xid
-// in decimal with spaces between them; -1 is "not supported", and Xid 0 none. The Xid is told once
-// to each process. Without the file the library doesn't begin.
+// A fake libnvidia-ml.so.1 with one GPU at 0000:41:00.0. It reads its values from the file named by
+// FAKE_NVML:
+// busy percent, memory used, memory, milliwatts, Xid
+// They are decimal and separated by spaces; -1 is "not supported", and Xid 0 means none. The Xid is
+// reported once per process. Without the file, initialization fails.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

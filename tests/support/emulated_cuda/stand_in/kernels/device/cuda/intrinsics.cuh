@@ -1,5 +1,4 @@
-// The twin of kernels/device/cuda/intrinsics.cuh, which says what each of these does, on the
-// emulator.
+// The emulated version of kernels/device/cuda/intrinsics.cuh, which documents the functions.
 #pragma once
 
 #include <bit>
@@ -13,7 +12,7 @@
 #include "kernels/device/dtype.h"
 #include "tests/support/emulated_cuda/emulator.h"
 
-// CUDA's own words. A __grid_constant__ parameter (written after its type) is one object for all
+// CUDA's keywords. A __grid_constant__ parameter (written after its type) is one object for all
 // threads.
 #define __global__
 #define __device__
@@ -25,7 +24,7 @@ namespace lockstep::cuda {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
-// Where a kernel calls what is here.
+// The place of the call in a kernel.
 using Site = std::source_location;
 
 inline void sync_block(Site at = Site::current()) {
@@ -34,7 +33,7 @@ inline void sync_block(Site at = Site::current()) {
 
 void sync_warp(Site at = Site::current());
 
-// What lane `from` of each lane gives; the lane's own where that is none.
+// Gives each lane the value of lane `from`, or its own value if that lane does not exist.
 struct ShuffleRequest {
   const void* value;
   size_t bytes;

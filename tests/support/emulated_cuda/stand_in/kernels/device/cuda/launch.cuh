@@ -1,4 +1,4 @@
-// The twin of kernels/device/cuda/launch.cuh: the kernel runs when the stream comes to it.
+// The emulated version of kernels/device/cuda/launch.cuh: the kernel runs in stream order.
 #pragma once
 
 #include <type_traits>
