@@ -25,7 +25,7 @@ namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
 constexpr size_t kHttpThreads = 4;
-// Requests open at once: enough for the rate where an answer takes 50 ms.
+// Limits of open requests: enough for the rate if an answer takes 50 ms.
 constexpr double kOpenForEachQps = 0.05;
 constexpr double kOpenMin = 16, kOpenMax = 64;
 constexpr Duration kTrimInterval = std::chrono::seconds(10);
@@ -49,7 +49,7 @@ struct Flags {
   bool verbose = false;
 };
 
-// Where the API server is, and who this is to it.
+// Returns where the API server is, and our identity to it.
 Result<KubeAccess> access_of(const Flags& flags) {
   if (flags.kubeconfig.empty()) {
     return KubeAccess{.server = {.url = flags.server, .tls = {.ca_file = flags.ca_file}},
@@ -61,7 +61,7 @@ Result<KubeAccess> access_of(const Flags& flags) {
   return kube_access(config, {.context = flags.context});
 }
 
-// Without --server the pod's own service account says where the API server is.
+// Without --server, the pod's own service account tells where the API server is.
 Status use_service_account(Flags& flags) {
   const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
@@ -91,7 +91,7 @@ std::string identity() {
   return text;
 }
 
-// "10.0.0.1:443" of "https://10.0.0.1:443/path".
+// Returns "10.0.0.1:443" for "https://10.0.0.1:443/path".
 std::string host_of(const std::string& url) {
   const size_t scheme = url.find("://");
   const size_t begin = scheme == std::string::npos ? 0 : scheme + 3;
@@ -118,14 +118,15 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   if (flags.leader_elect) {
     options.lease.emplace();
     options.lease->namespace_ = lease_namespace(flags);
-    // Controllers of different namespaces don't follow each other.
+    // Controllers of different namespaces have separate leases.
     if (!flags.namespace_.empty()) options.lease->name += "-" + flags.namespace_;
     options.lease->identity = options.identity;
   }
   return options;
 }
 
-// A burst of jobs leaves free memory between what is still used; what can goes back to the system.
+// After a burst of jobs, free memory lies between blocks that are still in use. Returns what it can
+// to the system.
 void trim_memory_from_time_to_time(Timers& timers) {
   timers.after(kTrimInterval, [&timers] {
     malloc_trim(0);
@@ -141,7 +142,7 @@ Readiness readiness_of(const Controller& controller) {
   return {.why_not = "not listed yet:" + missing};
 }
 
-// Empty without --listen.
+// Returns nullptr without --listen.
 Result<std::unique_ptr<http::Server>> listen(const Flags& flags, Probes& probes) {
   if (flags.listen.empty()) return std::unique_ptr<http::Server>();
   TRY_ASSIGN(const ListenAddress address, listen_address(flags.listen));
@@ -150,8 +151,8 @@ Result<std::unique_ptr<http::Server>> listen(const Flags& flags, Probes& probes)
   return server;
 }
 
-// Everything that lives as long as the process. One thread runs it all; SIGTERM and SIGINT are
-// waited for by another, which only leaves word in the mailbox.
+// Runs everything that lives as long as the process, on one thread. Another thread waits for
+// SIGTERM and SIGINT, and only posts to the mailbox.
 int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::string key) {
   raise_descriptor_limit();
   start_http_threads(kHttpThreads);
@@ -201,13 +202,14 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
   controller.start();
   trim_memory_from_time_to_time(timers);
   while (!exit_code) {
-    // First what came while this process stood still: who had answered was not silent.
+    // Answers that came while this process stood still go first: an agent that had answered was not
+    // silent.
     mailbox.run();
     timers.run_due();
     if (!exit_code) mailbox.wait(timers.next());
   }
   log_info("ended", {{"exitCode", *exit_code}});
-  // Requests in flight still refer to what is above; nothing is left to be written.
+  // Requests in flight still refer to the objects above; nothing is left to write.
   std::_Exit(*exit_code);
 }
 
@@ -218,7 +220,7 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   Flags flags;
   CLI::App app("Runs TrainingJobs: pods, rounds, recovery and status.", "lockstep-controller");
-  app.option_defaults()->take_last();  // so that a patch of a Deployment can append to its args
+  app.option_defaults()->take_last();  // lets a patch of a Deployment append to its args
   app.add_option("--server", flags.server, "The API server's URL; default: that of this pod");
   app.add_option("--kubeconfig", flags.kubeconfig,
                  "A kubeconfig that says where the API server is and who this is to it")
@@ -260,7 +262,7 @@ int main(int argc, char** argv) {
   set_log_options({.minimum = flags.verbose ? LogLevel::kDebug : LogLevel::kInfo,
                    .json = flags.log_json,
                    .program = "lockstep-controller"});
-  // Before any thread starts, so that all of them leave these signals to the one that waits.
+  // Blocked before any thread starts, so that only the waiting thread takes these signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

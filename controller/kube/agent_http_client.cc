@@ -23,7 +23,7 @@ Result<AgentState> read_state(const Result<HttpReply>& reply) {
   return agent_state_from_json(document);
 }
 
-// That the answer may be in.
+// Query parameter with the newest protocol version that we accept in the answer.
 std::string newest_protocol() {
   return "protocol=" + std::to_string(kProtocolNewest);
 }
@@ -60,7 +60,7 @@ void AgentHttpClient::forget(const AgentAddress& agent) {
   if (found->second->open == 0) clients_.erase(found);
 }
 
-// Written once for all nodes of a job, which are told one after the other.
+// Serialized once for all nodes of a job, which get it one after the other.
 const std::string& AgentHttpClient::text_of(const std::shared_ptr<const Assignment>& assignment) {
   if (last_.lock() != assignment) {
     Json document = to_json(*assignment);

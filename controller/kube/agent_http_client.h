@@ -13,13 +13,14 @@ namespace lockstep {
 struct AgentHttpOptions {
   int64_t port = kAgentPort;
   Duration put_deadline = std::chrono::seconds(10);
-  // Beyond a poll's own wait: short enough for another question before the silence is too long.
+  // Time allowed beyond a poll's own wait: short enough for another request before the silence is
+  // too long.
   Duration poll_margin = std::chrono::seconds(3);
 };
 
-// The agents over HTTP, a client with its connections for each address. An address may be another
-// agent's by now, or several agents' at once (pods in the node's network), so that a client goes
-// only once nothing is open on it.
+// Agents over HTTP, with one client and its connections per address. An address may belong to
+// another agent by now, or to several agents at the same time (pods in the host network). So a
+// client is destroyed only once no request is open on it.
 class AgentHttpClient final : public AgentClient {
  public:
   AgentHttpClient(AgentHttpOptions options, Mailbox& mailbox, Timers& timers)
@@ -48,7 +49,9 @@ class AgentHttpClient final : public AgentClient {
   const std::shared_ptr<PlainNetwork> network_ = start_plain_network();
   std::map<std::string, std::unique_ptr<Client>> clients_;  // by address
   std::weak_ptr<const Assignment>
-      last_;  // that was put, and its document without nodeIndex and end
+      // The assignment that was put last; last_text_ is its document without nodeIndex and without
+      // the end.
+      last_;
   std::string last_text_;
 };
 

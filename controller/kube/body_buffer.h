@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-// A write-only stream buffer of cpprestsdk that hands each piece to a function. cpprestsdk reads on
-// from the network once the task that the function returned is done, which is all the back-pressure
-// there is; an exception in it ends the transfer. One that left _putn() itself would end the
-// process, so the function's become the task's, and so does a size that no network can have
-// delivered: cpprestsdk passes a chunk's "-2" on as 2^64 - 2.
+// A write-only cpprestsdk stream buffer that hands each piece to a function. cpprestsdk reads on
+// from the network once the task that the function returned is done; there is no other
+// back-pressure. An exception in that task ends the transfer. An exception that escaped _putn()
+// would end the process, so the function's exceptions become the task's. So does a size that no
+// network can have delivered: cpprestsdk passes a chunk size of "-2" on as 2^64 - 2.
 class BodyBuffer final : public Concurrency::streams::details::streambuf_state_manager<uint8_t> {
  public:
   using Consume = std::function<pplx::task<void>(std::string_view piece)>;

@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 constexpr Duration kRest = std::chrono::seconds(20);
-constexpr Duration kAhead = std::chrono::minutes(1);  // what a plugin may take
+constexpr Duration kAhead = std::chrono::minutes(1);  // how long a plugin may take
 
 }  // namespace
 

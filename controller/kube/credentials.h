@@ -14,34 +14,36 @@
 
 namespace lockstep {
 
-// Who asks, to an API server. At most one of token, user name and plugin.
+// The client's identity to an API server. At most one of token, user name and plugin.
 struct CredentialOptions {
   std::string token{};
-  std::string token_file{};  // goes before `token` while it can be read
+  std::string token_file{};  // wins over `token` while it can be read
   std::string username{};
   std::string password{};
   std::optional<ExecPlugin> exec{};
   Json exec_cluster{};              // for the plugin
-  ExecCredential exec_first{};      // what it gave already
-  std::vector<HttpField> fields{};  // of each request: impersonation
-  // Whoever must not stand still has the plugin run beside it, from a minute before its credential
-  // expires: until it has ended the last one stays.
+  ExecCredential exec_first{};      // the plugin's first credential
+  std::vector<HttpField> fields{};  // for each request: impersonation
+  // If false, callers never block on the plugin: it runs in the background, from a minute before
+  // its credential expires. The old credential stays in use until the plugin has ended.
   bool waits_for_plugin = true;
 };
 
-// The Authorization of requests, kept fresh. Used from one thread.
+// Keeps the Authorization of requests fresh. Used from one thread.
 class Credentials {
  public:
-  // `clock` outlives it.
+  // `clock` must outlive this object.
   Credentials(CredentialOptions options, const Clock& clock);
 
-  // Empty: none. A plugin whose credential has expired is run; where it fails the last one stays,
-  // and it is left in peace for a while.
+  // Returns the Authorization of the next request; empty for none. Runs a plugin whose credential
+  // has expired. If the plugin fails, the old credential stays, and the plugin is not run again for
+  // a while.
   const std::string& authorization();
   const std::vector<HttpField>& fields() const { return options_.fields; }
-  // The server refused it. Whether there is another one now.
+  // The server refused the credential. Returns whether there is another one now.
   bool refresh();
-  // The client certificate and its key, if the plugin has given others since this was last asked.
+  // Returns the client certificate and its key if the plugin has given new ones since the last
+  // call.
   std::optional<std::pair<std::string, std::string>> take_certificate();
 
  private:
@@ -56,8 +58,8 @@ class Credentials {
   std::pair<std::string, std::string> certificate_;
   bool has_new_certificate_ = false;
   std::optional<WallTime> expires_;
-  TimePoint rested_at_{};                       // the plugin isn't run before
-  std::future<Result<ExecCredential>> result_;  // of the plugin that runs beside
+  TimePoint rested_at_{};                       // the plugin does not run before this time
+  std::future<Result<ExecCredential>> result_;  // of the plugin that runs in the background
   std::jthread thread_;
 };
 

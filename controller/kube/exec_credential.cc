@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kGroup[] = "client.authentication.k8s.io/";
 constexpr size_t kOutputBytesMax = 1u << 20;
-constexpr int kTurnMs = 20;  // between two looks at what can't be waited for
+constexpr int kTurnMs = 20;  // interval between checks where nothing signals an event
 
 Status check_plugin(const ExecPlugin& plugin) {
   if (plugin.api_version.empty()) {
@@ -37,7 +37,7 @@ Status check_plugin(const ExecPlugin& plugin) {
   return {};
 }
 
-// The program's environment with the plugin's own variables over it.
+// Returns the program's environment with the plugin's own variables over it.
 std::vector<std::string> environment_for(const ExecPlugin& plugin, const std::string& info) {
   std::vector<std::pair<std::string, std::string>> own = plugin.env;
   own.emplace_back("KUBERNETES_EXEC_INFO", info);
@@ -59,7 +59,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-// Its stdout is the pipe's end; nothing else of ours but stdin and stderr goes along.
+// Starts the plugin with the pipe's end as its stdout. The plugin inherits nothing else from us but
+// stdin and stderr.
 Result<pid_t> spawn(const ExecPlugin& plugin, const std::string& info, bool with_input,
                     const int pipe_ends[2]) {
   std::vector<std::string> arguments = {plugin.command};
@@ -95,7 +96,7 @@ class Waiting {
   explicit Waiting(const ExecPatience& patience)
       : patience_(patience), until_(std::chrono::steady_clock::now() + patience.time) {}
 
-  // Why it is over; empty: it isn't.
+  // Returns why waiting is over; empty if it is not.
   std::string over() const {
     if (patience_.stop.stop_requested()) return "was stopped";
     if (std::chrono::steady_clock::now() < until_) return "";
@@ -108,7 +109,7 @@ class Waiting {
   const std::chrono::steady_clock::time_point until_;
 };
 
-// What it prints until it closes its stdout, or why that is of no use.
+// Returns what the plugin prints until it closes its stdout. Sets `trouble` if that can't be used.
 std::string read_all(int fd, const Waiting& waiting, std::string& trouble) {
   std::string output;
   while (trouble.empty()) {
@@ -124,7 +125,8 @@ std::string read_all(int fd, const Waiting& waiting, std::string& trouble) {
   return output;
 }
 
-// Its status, once it has ended: of itself, or killed where there was trouble or comes some.
+// Waits for the process and returns its status. Kills it if there is trouble already, or as soon as
+// there is.
 int reap(pid_t pid, const Waiting& waiting, std::string& trouble) {
   int status = 0;
   while (trouble.empty() && ::waitpid(pid, &status, WNOHANG) == 0) {
@@ -138,7 +140,7 @@ int reap(pid_t pid, const Waiting& waiting, std::string& trouble) {
   return status;
 }
 
-// What it prints until it ends; the process is reaped.
+// Returns what the process prints until it ends, and reaps it.
 Result<std::string> collect(const std::string& name, pid_t pid, int fd,
                             const ExecPatience& patience) {
   const Waiting waiting(patience);

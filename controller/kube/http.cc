@@ -18,11 +18,11 @@ namespace {
 
 namespace rest = web::http;
 
-// A watch's line holds one object, which has at most 3 MiB where the server takes it; '<', '>' and
-// '&' come as six bytes each.
+// A watch's line holds one object, which the server limits to 3 MiB; '<', '>' and '&' take six
+// bytes each on the wire.
 constexpr size_t kLineBytesMax = 18u << 20;
 
-// The URL without its path, and the path without a slash at its end.
+// Returns the URL without its path, and the path without a slash at its end.
 std::pair<std::string, std::string> split_url(const std::string& url) {
   const size_t scheme = url.find("://");
   const size_t host = scheme == std::string::npos ? 0 : scheme + 3;
@@ -32,7 +32,7 @@ std::pair<std::string, std::string> split_url(const std::string& url) {
   return {url.substr(0, path), prefix};
 }
 
-// "10.0.0.1" of "https://10.0.0.1:443", "::1" of "https://[::1]:443".
+// Returns "10.0.0.1" for "https://10.0.0.1:443", "::1" for "https://[::1]:443".
 std::string host_of(const std::string& url) {
   std::string host = web::uri(url).host();
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
@@ -41,18 +41,19 @@ std::string host_of(const std::string& url) {
 
 using Socket = boost::asio::ip::tcp::socket;
 
-// What the URL's host is, unless it is a name.
+// Returns the URL's host if it is an address; nullopt if it is a name.
 std::optional<boost::asio::ip::address> address_of(const std::string& url) {
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(host_of(url), error);
   return error ? std::nullopt : std::make_optional(address);
 }
 
-// Before each request. cpprestsdk opens a new connection's socket only later: where the address is
-// known, as in a pod, that is done here; else its options are set from the second request on.
+// Called before each request. cpprestsdk opens the socket of a new connection only later. If the
+// address is known, as in a pod, opens it here; else its options are set from the second request
+// on.
 void prepare(Socket& socket, const std::optional<boost::asio::ip::address>& address) {
   using boost::asio::ip::tcp;
-  boost::system::error_code ignored;  // connecting says it again
+  boost::system::error_code ignored;  // connecting reports it again
   if (!socket.is_open() && address) socket.open(address->is_v4() ? tcp::v4() : tcp::v6(), ignored);
   if (socket.is_open()) set_socket_options(socket.native_handle());
 }
@@ -71,7 +72,8 @@ web::web_proxy proxy_for(const std::string& url) {
 rest::client::http_client_config config_for(const HttpServer& server,
                                             const std::shared_ptr<TlsReport>& report) {
   rest::client::http_client_config config;
-  // Its timer is one of idleness, and 0 would mean at once; deadlines are kept by Exchange.
+  // cpprestsdk's timeout is for idleness, and 0 would expire immediately. Exchange keeps the
+  // deadlines.
   config.set_timeout(std::chrono::hours(1));
   config.set_max_redirects(0);
   if (!server.proxy_url.empty()) config.set_proxy(proxy_for(server.proxy_url));
@@ -96,7 +98,8 @@ rest::client::http_client_config config_for(const HttpServer& server,
   return config;
 }
 
-// cpprestsdk keeps one value a name, so that a repeated field is written into the one before it.
+// cpprestsdk keeps one value per name, so a repeated field is written into the value of the first
+// one.
 void add_fields(rest::http_headers& headers, const std::vector<HttpField>& fields) {
   std::map<std::string, std::string> values;
   for (const auto& [name, value] : fields) {
@@ -126,10 +129,11 @@ Error to_error(const std::exception& exception) {
 
 }  // namespace
 
-// One request from start to end. The network's threads meet the loop's thread here: what they share
-// is behind the mutex, the rest is the loop's. cpprestsdk's last word on a request, a cancelled one
-// too, comes at any later time from its threads, which end with the process: so this object may
-// outlive the mailbox and the timers, and touches neither once it was abandoned.
+// One request from start to end, shared by the network's threads and the loop's thread. The mutex
+// guards the members that both use; the rest are the loop's. cpprestsdk's last callback for a
+// request, even a cancelled one, may come at any later time from its threads, which end with the
+// process. So this object may outlive the mailbox and the timers, and touches neither once it was
+// abandoned.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   struct Options {
@@ -147,7 +151,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
         wants_bytes_(options_.handler.on_bytes != nullptr),
         framer_(kLineBytesMax) {}
 
-  // `request` makes it; what it throws is the exchange's end.
+  // `request` builds the request; an exception from it ends the exchange.
   void start(rest::client::http_client& client, Duration deadline,
              const std::function<rest::http_request()>& request) {
     deadline_ = timers_.after(deadline, [self = shared_from_this()] {
@@ -161,7 +165,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     }
   }
 
-  // Loop's thread. No handler is called and nothing is posted afterwards.
+  // Called on the loop's thread. No handler is called and nothing is posted afterwards.
   void abandon() {
     if (is_over_) return;
     is_over_ = true;
@@ -198,7 +202,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
         });
   }
 
-  // Network's threads, from here ...
+  // Called on the network's threads, from here on.
   void on_headers(const rest::http_response& response) {
     const std::lock_guard lock(mutex_);
     reply_.status = response.status_code();
@@ -293,17 +297,18 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   }
 
   void post_end(Result<HttpReply> result) {
-    const std::lock_guard lock(mutex_);  // held while posting: abandon() waits for that
+    const std::lock_guard lock(mutex_);  // held while posting, so that abandon() waits for it
     if (is_abandoned_) return;
     mailbox_.post([self = shared_from_this(), result = std::move(result)]() mutable {
       self->finish(std::move(result));
     });
   }
 
-  // ... and loop's thread, from here.
+  // Called on the loop's thread, from here on.
   void deliver(std::vector<std::string> lines, size_t bytes) {
     if (!is_over_) {
-      const auto on_lines = options_.handler.on_lines;  // it may abandon, and so empty, the handler
+      // A copy, since the call may abandon this and clear the handler.
+      const auto on_lines = options_.handler.on_lines;
       on_lines(std::move(lines));
     }
     take_off(bytes);
@@ -396,7 +401,7 @@ struct HttpClient::Impl {
   const std::shared_ptr<TlsReport> report;
   TimePoint looked_at;
   std::optional<rest::client::http_client> client;
-  std::vector<std::weak_ptr<Exchange>> exchanges;  // that may not have ended
+  std::vector<std::weak_ptr<Exchange>> exchanges;  // may include ended ones
 };
 
 namespace {

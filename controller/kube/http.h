@@ -13,19 +13,21 @@
 
 namespace lockstep {
 
-// HTTP for clients of servers that are trusted, over cpprestsdk, which stays behind this header and
-// holds heads and chunks of replies whole: others are asked by plain_http.h. Exceptions end here.
+// HTTP clients of trusted servers, over cpprestsdk, which stays hidden behind this header. It holds
+// whole heads and chunks of replies in memory, so use plain_http.h for untrusted servers. No
+// exception leaves these functions.
 
-// Before the first client: the number of threads that all clients share. cpprestsdk would start 40.
+// Sets the number of threads that all clients share; call it before the first client is made.
+// cpprestsdk would start 40.
 void start_http_threads(size_t threads);
 
 struct HttpServer {
-  std::string url;          // "https://10.0.0.1:443"; a path in it comes before those of requests
-  TlsOptions tls{};         // of https; an empty server_name: the URL's host
+  std::string url;          // "https://10.0.0.1:443"; a path in it is put before those of requests
+  TlsOptions tls{};         // for https; an empty server_name means the URL's host
   std::string proxy_url{};  // "http://user:password@host:port": an HTTP proxy
   std::string user_agent = "lockstep";
-  // How often the files of the client's certificate are looked at, between requests. With another
-  // pair in them new connections are made; the old ones end with what is open on them.
+  // How often to look at the files of the client's certificate, between requests. If they hold
+  // another pair, new connections are made; the old ones end with the requests open on them.
   Duration certificate_interval = std::chrono::seconds(10);
 };
 
@@ -38,33 +40,34 @@ struct HttpRequest {
   std::string method = "GET";
   std::string path_and_query = "/";  // percent-encoded
   std::string authorization{};       // "Bearer ...", "Basic ..."
-  std::vector<HttpField> fields{};   // others; one name may be there several times
+  std::vector<HttpField> fields{};   // other fields; a name may occur several times
   std::string accept = "application/json";
-  std::string content_type = "application/json";  // of the body, if there is one
+  std::string content_type = "application/json";  // of the body, if any
   std::string body{};
-  Duration deadline = std::chrono::seconds(30);  // for everything, the last byte included
+  Duration deadline = std::chrono::seconds(30);  // for everything, including the last byte
   size_t reply_bytes_max = 8u << 20;
 };
 
-// The authorization of a token; empty for an empty one.
+// Returns the authorization for a token; empty for an empty one.
 std::string bearer(const std::string& token);
 
 struct HttpReply {
   int status = 0;
-  std::string retry_after{};  // the header, as it came
+  std::string retry_after{};  // the header as received
   std::string warning{};      // several are joined by commas
   std::string content_type{};
   std::string body{};
 };
 
-// Receives a reply as it comes. All calls on the loop's thread.
+// Receives a reply as it arrives. All calls are on the loop's thread.
 struct HttpStreamHandler {
-  // Complete lines of a reply with status 200, without empty ones ...
+  // Receives complete lines of a reply with status 200, without empty ones.
   std::function<void(std::vector<std::string> lines)> on_lines;
-  // ... or, if it is set, the bytes as they come; then a last line without an end is none of ours.
+  // If set, receives the bytes as they arrive instead. Whether the last line is complete is then
+  // not checked.
   std::function<void(std::string bytes)> on_bytes{};
-  // Once: the whole reply if its status was another; for 200 one with an empty body when the server
-  // ended it well, after a whole line; else an error.
+  // Called once. For status 200: a reply with an empty body if the server ended it properly, after
+  // a whole line; else an error. For another status: the whole reply, or an error.
   std::function<void(Result<HttpReply>)> on_end;
 };
 
@@ -74,10 +77,10 @@ class HttpHandle {
   virtual ~HttpHandle() = default;
 };
 
-// One server. Connections are kept and used again. Redirects are not followed: they would carry the
+// A client of one server. Connections are reused. Redirects are not followed: they would carry the
 // token to wherever they point. Used from the loop's thread, on which all answers come. Destroying
-// it cancels what is still open, without an answer; only that must come before the end of the
-// mailbox and of the timers.
+// it cancels open requests without an answer; only that must happen before the mailbox and the
+// timers are destroyed.
 class HttpClient {
  public:
   HttpClient(HttpServer server, Mailbox& mailbox, Timers& timers);
@@ -85,15 +88,15 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Exactly one answer, at the latest at the deadline (kTimeout); kUnavailable where there is no
+  // Answers exactly once, at the latest at the deadline (kTimeout). kUnavailable if there is no
   // connection or it breaks; kInvalid for a reply that is too large.
   void send(HttpRequest request, std::function<void(Result<HttpReply>)> done);
-  // At most `pending_bytes_max` are taken from the server before the handler has seen them: what it
-  // doesn't take waits in the network.
+  // Takes at most `pending_bytes_max` from the server before the handler has seen them: the rest
+  // waits in the network.
   std::unique_ptr<HttpHandle> stream(HttpRequest request, HttpStreamHandler handler,
                                      size_t pending_bytes_max = 4u << 20);
-  // Who this is to the server from now on, over new connections; the old ones end with what is open
-  // on them. The two fit together.
+  // Sets the client certificate for new connections; the old ones end with the requests open on
+  // them. Certificate and key must fit together.
   void use_certificate(std::string certificate_pem, std::string key_pem);
 
  private:

@@ -34,7 +34,7 @@ bool has_control(const std::string& text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-// "scheme://host[:port][/path]"; a user in it only where it is allowed.
+// Checks that the URL is "scheme://[user@]host[:port][/path]".
 Status check_url(const std::string& url, const std::string& where) {
   const Error bad = invalid(where + ": \"" + url + "\" is not a URL such as https://host:6443");
   const size_t scheme = url.find("://");
@@ -104,7 +104,7 @@ Result<HttpServer> server_of(const std::string& name, const KubeconfigCluster& c
   return server;
 }
 
-// As the ExecCredential's spec.cluster.
+// Returns the ExecCredential's spec.cluster.
 Json cluster_for_plugin(const KubeconfigCluster& cluster, const HttpServer& server) {
   Json json = {{"server", cluster.server}, {"config", Json()}};
   if (!cluster.tls_server_name.empty()) json["tls-server-name"] = cluster.tls_server_name;
@@ -116,7 +116,7 @@ Json cluster_for_plugin(const KubeconfigCluster& cluster, const HttpServer& serv
   return json;
 }
 
-// Header names may not hold everything: what they may not is percent-encoded, as client-go does.
+// Percent-encodes what header names may not contain, as client-go does.
 std::string header_key(const std::string& key) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string out;

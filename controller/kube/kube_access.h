@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// What the command line says over a kubeconfig; empty: nothing.
+// Overrides of a kubeconfig from the command line; empty: none.
 struct KubeOverrides {
   std::string context;
   std::string cluster;
@@ -16,7 +16,7 @@ struct KubeOverrides {
   std::string namespace_;
 };
 
-// All that is needed to speak to one API server.
+// Everything needed to talk to one API server.
 struct KubeAccess {
   std::string context;
   std::string namespace_ = "default";
@@ -25,9 +25,9 @@ struct KubeAccess {
 };
 
 // Chooses context, cluster and user, reads the files that they name and checks them as kubectl
-// does; a plugin is run. To a server without TLS no credentials are sent. kNotFound where a name
-// leads nowhere, kInvalid for what can't be carried out (also an auth-provider, which newer
-// kubectls don't know, and proxies other than HTTP ones); the message names the entry.
+// does. Runs the plugin if there is one. Sends no credentials to a server without TLS. kNotFound if
+// a name leads nowhere. kInvalid for what is malformed or not supported (also an auth-provider,
+// which newer kubectls don't know, and proxies other than HTTP ones). The message names the entry.
 Result<KubeAccess> kube_access(const Kubeconfig& config, const KubeOverrides& overrides);
 
 }  // namespace lockstep

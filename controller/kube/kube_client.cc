@@ -85,7 +85,7 @@ bool has_cause(const Json& status, std::string_view reason) {
   });
 }
 
-// `status`: the server's metav1.Status, or null where the body was none (a proxy's page).
+// `status`: the server's metav1.Status, or null if the body is not one (a proxy's page).
 ApiOutcome outcome_of(int code, const Json& status, bool has_retry_after) {
   const std::string reason = string_or(status, "reason", "");
   switch (code) {
@@ -175,7 +175,7 @@ ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_
   if (!reply.ok()) return from_error(reply.error());
   Result<Json> body = parse_objects(reply->body, objects_at);
   if (reply->status >= 200 && reply->status < 300) {
-    // It was done; what it made will be seen by the next read.
+    // The request has taken effect; the next read shows it.
     if (!body.ok()) {
       return {.outcome = ApiOutcome::kUnreadable,
               .message = "an answer that can't be read: " + body.error().message};
@@ -194,7 +194,7 @@ RateLimiter::Options with_open_max(const KubeClientOptions& options) {
   return rate;
 }
 
-// Leases must be renewed, whatever a plugin is doing.
+// Leases must be renewed even while a plugin runs.
 CredentialOptions without_waiting(CredentialOptions options) {
   options.waits_for_plugin = false;
   return options;
@@ -314,7 +314,7 @@ class KubeWatch final : public WatchHandle {
     handler_.on_end(std::move(*end));  // may destroy this
   }
 
-  // Adds the line's event, or says how the watch ends with it.
+  // Adds the line's event, or returns how the watch ends with it.
   static std::optional<ApiReply> read(const std::string& line, std::vector<WatchEvent>& events) {
     Result<Json> event = parse_objects(line, kInEvent);
     if (!event.ok()) return from_error(event.error());

@@ -17,15 +17,15 @@ namespace fs = std::filesystem;
 
 constexpr size_t kFileBytesMax = 4u << 20;
 constexpr size_t kFilesMax = 64;
-constexpr char kExecV1[] = "client.authentication.k8s.io/v1";  // has no default mode
+constexpr char kExecV1[] = "client.authentication.k8s.io/v1";  // has no default interactiveMode
 
-// One level of a document and where it is in it. Absent fields and nulls leave the default; unknown
-// fields are passed over; another type is an error that names the field.
+// One level of a document, and its path. Absent fields and nulls leave the default; unknown fields
+// are ignored; a wrong type is an error that names the field.
 class Fields {
  public:
   Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
 
-  // `value` must outlive it.
+  // `value` must outlive the result.
   static Result<Fields> of(const Json& value, std::string path) {
     static const Json empty = Json::object();
     if (value.is_null()) return Fields(empty, std::move(path));
@@ -173,7 +173,7 @@ Result<KubeconfigContext> read_context(const Fields& fields, const std::string&)
   return context;
 }
 
-// A list of {name, <inner>}: clusters/cluster, users/user, contexts/context.
+// Reads a list of {name, <inner>}: clusters/cluster, users/user, contexts/context.
 template <class T>
 Status read_named(const Fields& root, const char* list, const char* inner,
                   Result<T> (*read)(const Fields&, const std::string&), const std::string& folder,
@@ -211,7 +211,7 @@ Status check_kind(const Fields& root) {
   return {};
 }
 
-// Comments and white space alone.
+// Returns whether the text has only comments and white space.
 bool is_blank(const std::string& text) {
   bool in_comment = false;
   for (const char c : text) {
@@ -289,7 +289,7 @@ Result<Kubeconfig> load_kubeconfig(const KubeconfigSources& sources) {
     if (!text.ok()) return invalid("kubeconfig " + file + ": " + text.error().message);
     Result<Kubeconfig> one = parse_kubeconfig(*text, fs::path(file).parent_path().string());
     if (!one.ok()) return invalid("kubeconfig " + file + ": " + one.error().message);
-    // What is there already stays.
+    // Existing entries win.
     all.clusters.merge(one->clusters);
     all.users.merge(one->users);
     all.contexts.merge(one->contexts);

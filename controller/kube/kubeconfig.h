@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// kubeconfig files, read and merged as kubectl does. Source: Kubernetes, "Organizing Cluster Access
+// Reads and merges kubeconfig files as kubectl does. Source: Kubernetes, "Organizing Cluster Access
 // Using kubeconfig Files"; what that leaves open was tried with kubectl 1.20 and 1.33.
 
 struct KubeconfigCluster {
@@ -21,12 +21,12 @@ struct KubeconfigCluster {
   bool insecure_skip_tls_verify = false;
 };
 
-// A program that gives credentials. Source: Kubernetes, "client-go credential plugins".
+// A credential plugin. Source: Kubernetes, "client-go credential plugins".
 struct ExecPlugin {
   std::string api_version;
   std::string command;  // absolute path, or a name to look for in PATH
   std::vector<std::string> args;
-  std::vector<std::pair<std::string, std::string>> env;  // beside the program's own
+  std::vector<std::pair<std::string, std::string>> env;  // in addition to the program's own
   std::string install_hint;
   std::string interactive_mode;  // Never, IfAvailable, Always
   bool provide_cluster_info = false;
@@ -62,29 +62,29 @@ struct Kubeconfig {
   std::map<std::string, KubeconfigContext> contexts;
 };
 
-// Where kubeconfigs are looked for.
+// Where to look for kubeconfigs.
 struct KubeconfigSources {
-  std::string explicit_file;   // --kubeconfig: this one alone, and it must be there
+  std::string explicit_file;   // --kubeconfig: only this file, which must exist
   std::string environment;     // the variable KUBECONFIG: files, separated by ':'
-  std::string home;            // the folder: <home>/.kube/config where KUBECONFIG is empty
-  std::string working_folder;  // of relative paths in the above
+  std::string home;            // the home folder: <home>/.kube/config if KUBECONFIG is empty
+  std::string working_folder;  // base of relative paths in the above
 };
 
-// The files that load_kubeconfig() reads, in their order.
+// Returns the files that load_kubeconfig() reads, in order.
 std::vector<std::string> kubeconfig_files(const KubeconfigSources& sources);
 
-// Reads and merges: of each cluster, user, context, and of current-context, the first file that has
-// it wins, whole; files that are not there are passed over. Relative paths in a file are made
-// absolute from its folder. kInvalid with the file and the field's path; kNotFound where the
-// explicit file is not there. No file at all gives an empty Kubeconfig.
+// Reads and merges the files. For each cluster, user and context, and for current-context, the
+// first file that has it wins, whole. Missing files are skipped. Relative paths in a file are
+// resolved from its folder. kInvalid with the file and the field's path; kNotFound if the explicit
+// file does not exist. No file at all gives an empty Kubeconfig.
 Result<Kubeconfig> load_kubeconfig(const KubeconfigSources& sources);
 
-// One file's text; `folder` is where its relative paths begin.
+// Parses one file's text; `folder` is the base of its relative paths.
 Result<Kubeconfig> parse_kubeconfig(const std::string& text, const std::string& folder);
 
-// The context (empty: the current one) with its cluster and user alone, as `kubectl config view
-// --minify --raw -o json` prints it, but for absolute paths and for fields that are not read here.
-// kNotFound where the context, or what it names, is not there.
+// Returns the context (empty: the current one) with only its cluster and user, as `kubectl config
+// view --minify --raw -o json` prints it, except for absolute paths and fields that are not read
+// here. kNotFound if the context, or what it names, does not exist.
 Result<Json> minified_kubeconfig(const Kubeconfig& config, const std::string& context);
 
 }  // namespace lockstep

@@ -6,16 +6,16 @@
 
 namespace lockstep {
 
-// Cuts a stream of bytes, however it was split, into lines without their ends (\n or \r\n). Empty
-// lines are left out.
+// Splits a stream of bytes, however it arrives in pieces, into lines without their ends (\n or
+// \r\n). Skips empty lines.
 class LineFramer {
  public:
   explicit LineFramer(size_t line_bytes_max) : line_bytes_max_(line_bytes_max) {}
 
-  // Appends the lines that `bytes` completes. False: a line is longer than allowed; nothing that
-  // comes afterwards can be trusted.
+  // Appends the lines that `bytes` completes. Returns false if a line is longer than allowed;
+  // nothing after it can be trusted.
   bool feed(std::string_view bytes, std::vector<std::string>& lines);
-  // What no line end has followed yet.
+  // The incomplete last line.
   const std::string& rest() const { return rest_; }
 
  private:

@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-// Calls that other threads leave for the loop's thread.
+// Calls that other threads post to the loop's thread.
 class Mailbox {
  public:
-  // From any thread. Never blocks for long.
+  // Thread-safe. Never blocks for long.
   void post(std::function<void()> call);
-  // Loop's thread: makes all the calls that were there when it began; returns how many.
+  // Loop's thread: runs all calls that were posted before it began; returns how many.
   size_t run();
-  // Loop's thread: until something was posted, or `until` (nullopt: no limit) has come.
+  // Loop's thread: blocks until something is posted, or until `until` (nullopt: no limit).
   void wait(std::optional<TimePoint> until);
 
  private:

@@ -16,12 +16,13 @@ namespace beast_http = boost::beast::http;
 
 constexpr size_t kHeadBytesMax = 32u << 10;
 constexpr size_t kBufferBytesMax = 64u << 10;
-// An agent's answer mostly fits in the first; thousands of connections wait with no more than that.
+// An agent's answer mostly fits in the first read, and thousands of waiting connections hold no
+// more than that.
 constexpr size_t kFirstReadBytes = 2u << 10, kReadBytes = 16u << 10;
 constexpr size_t kInterimHeadsMax = 8;
-constexpr size_t kIdleMax = 2;  // a poll and an assignment at once
+constexpr size_t kIdleMax = 2;  // a poll and an assignment at the same time
 
-// Of a field that is there several times, the first values.
+// Returns the field's first value if it occurs several times.
 std::string field(const beast_http::fields& fields, beast_http::field name) {
   const auto value = fields[name];
   return std::string(value.data(), value.size());
@@ -40,7 +41,8 @@ PlainNetwork::~PlainNetwork() {
   thread_.join();
 }
 
-// What a call throws, for want of memory, is its exchange's loss, which then ends at its deadline.
+// An exception in a call, for lack of memory, loses only its exchange, which then ends at its
+// deadline.
 void PlainNetwork::run() {
   while (!io_.stopped()) {
     try {
@@ -133,8 +135,8 @@ void PlainConnection::send() {
   const PlainExchange::Request& request = exchange_->request();
   const std::array<asio::const_buffer, 2> bytes = {asio::buffer(request.head),
                                                    asio::buffer(request.body)};
-  // The exchange owns the bytes, also where it is dropped meanwhile. An error in writing shows in
-  // reading too, unless the server has answered before it left.
+  // The exchange owns the bytes, even if it is dropped meanwhile. A write error also shows when
+  // reading, unless the server answered before it left.
   asio::async_write(socket_, bytes,
                     [self = shared_from_this(), exchange = exchange_](ErrorCode, size_t) {
                       if (self->exchange_ == nullptr) return;
@@ -164,7 +166,7 @@ void PlainConnection::read() {
 void PlainConnection::on_read(ErrorCode error, size_t bytes) {
   const bool is_end = error == asio::error::eof && received_ > 0;
   if (error && !is_end) return fail(error);
-  if (is_end) {  // of a body without a length, or within a reply
+  if (is_end) {  // end of a body without a length, or within a reply
     parser_->put_eof(error);
     if (error) return fail(error);
     exchange_->end_well();
@@ -199,7 +201,7 @@ void PlainConnection::on_head() {
 
 void PlainConnection::on_reply() {
   const unsigned status = parser_->get().result_int();
-  if (status < 200) {  // RFC 9110, section 15.2: it may come unasked, and the answer follows
+  if (status < 200) {  // RFC 9110, section 15.2: interim replies come unasked before the answer
     if (status == 101 || ++heads_ > kInterimHeadsMax) {
       return fail(unavailable("[http] HTTP " + std::to_string(status) + ", an answer expected"));
     }
@@ -220,7 +222,7 @@ void PlainConnection::fail(Error error) {
   const std::shared_ptr<PlainExchange> exchange = exchange_;
   close();
   const std::shared_ptr<PlainPool> pool = pool_.lock();
-  // The server may have closed it before the request came.
+  // The server may have closed the connection before the request came.
   const bool is_stale = is_used_ && received_ == 0;
   if (is_stale && exchange->request().may_repeat && pool) return pool->run_anew(exchange);
   exchange->fail(std::move(error));

@@ -25,7 +25,7 @@ class PlainNetwork {
   PlainNetwork& operator=(const PlainNetwork&) = delete;
 
   boost::asio::io_context& io() { return io_; }
-  // From any thread.
+  // Thread-safe.
   void post(std::function<void()> call);
 
  private:
@@ -36,8 +36,8 @@ class PlainNetwork {
   std::thread thread_;
 };
 
-// The connections to one server: those that nobody uses at the time, and new ones. On the network's
-// thread but for making it and for letting go of it after close() was posted.
+// The connections to one server: idle ones, and new ones. Used on the network's thread, except to
+// make it and to drop it after close() was posted.
 class PlainPool : public std::enable_shared_from_this<PlainPool> {
  public:
   using Endpoint = boost::asio::ip::tcp::endpoint;
@@ -46,7 +46,7 @@ class PlainPool : public std::enable_shared_from_this<PlainPool> {
       : network_(network), endpoint_(endpoint) {}
 
   void run(std::shared_ptr<PlainExchange> exchange);
-  // Over a connection that nothing was sent on before.
+  // Runs the exchange over a new connection.
   void run_anew(std::shared_ptr<PlainExchange> exchange);
   void give_back(const std::shared_ptr<PlainConnection>& connection);
   void close();
@@ -58,21 +58,24 @@ class PlainPool : public std::enable_shared_from_this<PlainPool> {
   std::vector<std::shared_ptr<PlainConnection>> idle_;
 };
 
-// One connection, which carries one exchange at a time. What a server can take up by its reply is
-// bounded: the heads, chunk headers and trailers by the buffer's size, the body by the exchange,
-// all bytes together by a multiple of that, the time by the exchange's deadline. All on the
-// network's thread.
+// One connection, which carries one exchange at a time. Used on the network's thread. A server's
+// reply uses bounded resources:
+// - heads, chunk headers and trailers are limited by the buffer's size
+// - the body is limited by the exchange
+// - all bytes together are limited by a multiple of that
+// - the time is limited by the exchange's deadline
 class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
  public:
   PlainConnection(PlainNetwork& network, std::weak_ptr<PlainPool> pool);
 
-  // Whether the server has said nothing since its last reply, nor left.
+  // Returns whether the server has neither sent anything since its last reply nor left.
   bool is_quiet();
-  // A first exchange connects; each goes back to the pool afterwards, or closes.
+  // connect() is for the first exchange. After each exchange the connection goes back to the pool,
+  // or closes.
   void connect(const PlainPool::Endpoint& endpoint, std::shared_ptr<PlainExchange> exchange);
   void run(std::shared_ptr<PlainExchange> exchange);
   void close();
-  // Closes, if it carries that one.
+  // Closes if it carries that exchange.
   void drop(const PlainExchange& exchange);
 
  private:
@@ -95,8 +98,8 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   std::shared_ptr<PlainExchange> exchange_;  // null: idle, or closed
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  size_t heads_ = 0;      // of replies to this request
-  size_t received_ = 0;   // bytes in answer to it
+  size_t heads_ = 0;      // of interim replies to this request
+  size_t received_ = 0;   // bytes received in reply to it
   bool is_used_ = false;  // carried an exchange before this one
 };
 

@@ -49,7 +49,7 @@ bool PlainExchange::take(std::string_view piece) {
 }
 
 void PlainExchange::post(Result<HttpReply> result) {
-  const std::lock_guard lock(mutex_);  // held while posting: abandon() waits for that
+  const std::lock_guard lock(mutex_);  // held while posting, so that abandon() waits for it
   if (is_abandoned_) return;
   has_ended_ = true;
   mailbox_.post([self = shared_from_this(), result = std::move(result)]() mutable {

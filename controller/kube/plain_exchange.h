@@ -13,15 +13,15 @@ namespace lockstep {
 
 class PlainConnection;
 
-// One request from start to end, and where the network's thread meets the loop's: what they share
-// is behind the mutex. It may outlive the network, the mailbox and the timers, and touches none of
-// them once it has ended or was abandoned.
+// One request from start to end, shared by the network's thread and the loop's; a mutex guards the
+// members that both use. It may outlive the network, the mailbox and the timers, and touches none
+// of them once it has ended or was abandoned.
 class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
  public:
   struct Request {
-    std::string head;  // up to and with the empty line
+    std::string head;  // up to and including the empty line
     std::string body;
-    bool may_repeat = false;  // it can't do anything twice
+    bool may_repeat = false;  // sending it twice does no harm
     size_t reply_bytes_max = 0;
   };
   using Done = std::function<void(Result<HttpReply>)>;
@@ -29,20 +29,21 @@ class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
   PlainExchange(Mailbox& mailbox, Timers& timers, std::weak_ptr<PlainNetwork> network,
                 Request request, Done done);
 
-  // Loop's thread.
+  // Called on the loop's thread.
   void start(Duration deadline);
-  // Nothing is answered or posted afterwards.
+  // Cancels the request. Nothing is answered or posted afterwards.
   void abandon();
 
-  // The network's thread, from here.
+  // Called on the network's thread, from here on.
   const Request& request() const { return request_; }
   bool is_abandoned();
-  // The connection that carries it, and closes when this is abandoned.
+  // Sets the connection that carries this exchange. It closes when the exchange is abandoned.
   void carried_by(std::weak_ptr<PlainConnection> connection) { connection_ = connection; }
-  // Status and fields; the body comes by take(). False: it is larger than allowed.
+  // Sets status and fields; the body comes by take(), which returns false if it is larger than
+  // allowed.
   void on_head(HttpReply reply) { reply_ = std::move(reply); }
   bool take(std::string_view piece);
-  // Its last call is one of these two.
+  // The last call is one of these two.
   void end_well() { post(std::move(reply_)); }
   void fail(Error error) { post(std::move(error)); }
 
@@ -52,11 +53,11 @@ class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
 
   const Request request_;
 
-  // The network's.
+  // Used on the network's thread.
   std::weak_ptr<PlainConnection> connection_;
   HttpReply reply_;
 
-  // The loop's.
+  // Used on the loop's thread.
   Mailbox& mailbox_;
   Timers& timers_;
   const std::weak_ptr<PlainNetwork> network_;

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// What would end a part of the head before its end, and begin another.
+// Control characters would end a part of the head early and begin another.
 bool has_control(const std::string& text) {
   return std::any_of(text.begin(), text.end(),
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });

@@ -45,7 +45,7 @@ size_t RateLimiter::waiting() const {
   return sum;
 }
 
-// Of those that were passed often enough the lowest, else the highest that has a call.
+// Returns the lowest lane that was passed often enough, else the highest that has a call.
 RateLimiter::Lane& RateLimiter::next_lane() {
   constexpr int kPassedMax = 9;
   for (auto lane = lanes_.rbegin(); lane != lanes_.rend(); ++lane) {
@@ -66,8 +66,8 @@ std::function<void()> RateLimiter::take() {
   return call;
 }
 
-// A call that ends at once, or makes another, comes here again from within: the loop goes on to the
-// next ones, however many they are.
+// A call that ends immediately, or submits another, re-enters here; the outer loop goes on with the
+// next ones, so the depth does not grow.
 void RateLimiter::drain() {
   if (is_draining_) return;
   is_draining_ = true;

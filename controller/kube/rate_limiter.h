@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-// A token bucket: at most `burst` calls at once and `per_second` in the long run, and no more than
-// `open_max` that have not ended. Calls of one priority in their order; a higher one passes the
-// lower ones, but after nine that passed one that was passed has its turn. Single-threaded.
+// A token bucket: at most `burst` calls together, `per_second` in the long run, and `open_max` that
+// have not ended. Calls of one priority keep their order. Higher priorities pass lower ones, but
+// after nine such passes a lane that was passed has its turn. Single-threaded.
 class RateLimiter {
  public:
   struct Options {
@@ -27,16 +27,16 @@ class RateLimiter {
 
   // Makes the call now, or when its turn has come: from a timer or from within end_one().
   void submit(std::function<void()> call, ApiPriority priority = ApiPriority::kRoutine);
-  // A call has come to its end; needed for `open_max` alone. A call may say so itself.
+  // Reports that a call has ended; needed only for `open_max`. A call may report its own end.
   void end_one();
-  // Until then no call is made; the longest such wish counts.
+  // Makes no call before then; the latest such time counts.
   void hold_until(TimePoint time);
   size_t waiting() const;
 
  private:
   struct Lane {
     std::deque<std::function<void()>> calls;
-    int passed = 0;  // by calls of higher priority while it had some, since its last turn
+    int passed = 0;  // by calls of higher priority, while it had calls, since its last turn
   };
 
   void refill();

@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-// A body of Boost.Beast that keeps nothing: each piece goes to a function as it is parsed, whatever
-// length the head announced. False from it ends the reply as one that is too large.
+// A Boost.Beast body that keeps nothing: it hands each piece to a function as it is parsed,
+// whatever length the head announced. If the function returns false, the reply ends as one that is
+// too large.
 struct ReplyBody {
   using value_type = std::function<bool(std::string_view piece)>;
 

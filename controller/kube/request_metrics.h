@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Of requests to the API server. A watch counts once, when its end comes: from the server, from the
-// network or by the deadline, not when it is dropped here. It has no duration.
+// Metrics of requests to the API server. A watch counts once, when the server, the network or the
+// deadline ends it, not when it is dropped here. It has no duration.
 struct RequestMetrics {
   // By verb (GET, LIST, POST, PUT, DELETE, WATCH) and HTTP code; code 0: no answer.
   std::map<std::pair<std::string, int>, uint64_t> requests;

@@ -6,10 +6,10 @@
 
 namespace lockstep {
 
-// Of every connection to a server. A peer that is gone without a word is noticed within half a
-// minute, however quiet the connection. A request is sent at once: its body is written after its
-// head, and would wait for the acknowledgement of that, which a server delays by 40 ms.
-// Source: tcp(7).
+// Sets the options of every connection to a server. A peer that vanished is noticed within half a
+// minute, however quiet the connection. A request is sent without delay: its body is written after
+// its head, and would otherwise wait for the head's acknowledgement, which a server delays by 40
+// ms. Source: tcp(7).
 inline void set_socket_options(int fd) {
   const int on = 1, idle = 15, interval = 5, count = 3, unsent_ms = 30'000;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -62,7 +62,7 @@ Result<Key> read_key(const std::string& pem) {
   return key;
 }
 
-// What a connection verifies against; owned by the context.
+// Data for verifying a connection; owned by the context.
 struct Verifier {
   std::string name;
   std::shared_ptr<TlsReport> report;
@@ -83,8 +83,7 @@ bool is_address(const std::string& name) {
          ::inet_pton(AF_INET6, name.c_str(), &address) == 1;
 }
 
-// In place of OpenSSL's own verification, and so of any callback that was set for single
-// certificates.
+// Replaces OpenSSL's own verification, and thus any callback that was set for single certificates.
 int verify_chain(X509_STORE_CTX* chain, void* context) {
   const auto* verifier = static_cast<const Verifier*>(
       SSL_CTX_get_ex_data(static_cast<SSL_CTX*>(context), verifier_index()));
@@ -106,7 +105,7 @@ int verify_chain(X509_STORE_CTX* chain, void* context) {
   return 0;
 }
 
-// Sets the name that is asked for, before the first message.
+// Sets the SNI name before the first message.
 void on_state(const SSL* connection, int where, int) {
   if ((where & SSL_CB_HANDSHAKE_START) == 0) return;
   const auto* verifier = static_cast<const Verifier*>(

@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-// What pods the API server was asked about of late and had nothing against, by their likeness
-// (CheckPod): of many jobs alike that come at once, only the first few are checked. That rules,
-// webhooks or accounts changed meanwhile is met by the pods themselves, as it is after a check.
+// Pods that the API server accepted in a recent check, by their likeness (CheckPod). If many
+// similar jobs are created together, only the first few are checked. If rules, webhooks or accounts
+// change meanwhile, creating the pods shows it, just as it does after a check.
 class AcceptedPods {
  public:
   void add(const std::string& likeness, TimePoint now) {

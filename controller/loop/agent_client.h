@@ -12,26 +12,28 @@ namespace lockstep {
 
 struct AgentAddress {
   std::string ip;
-  std::string token;  // the job's
+  std::string token;  // the job's token
 };
 
-// The agents' HTTP interface (common/api/agent_messages.h), answering later. The same thread and
-// the same promises as ApiClient. kConflict: the agent knows a later round, or another hash of this
-// one. kUnavailable, kTimeout: try again. kNotFound: it doesn't know the token (401). kInvalid: it
-// understood something else.
+// Asynchronous client of the agents' HTTP interface (common/api/agent_messages.h), with the same
+// thread and the same guarantees as ApiClient. Errors:
+// - kConflict: the agent knows a later round, or another hash of this one
+// - kUnavailable, kTimeout: try again
+// - kNotFound: it does not know the token (401)
+// - kInvalid: it rejects the request, or its answer can't be parsed
 class AgentClient {
  public:
   using Done = std::function<void(Result<AgentState>)>;
 
   virtual ~AgentClient() = default;
-  // The assignment with that node_index in place of its own.
+  // Sends the assignment with `node_index` in place of its own.
   virtual void put_assignment(const AgentAddress& agent,
                               const std::shared_ptr<const Assignment>& assignment,
                               int64_t node_index, Done done) = 0;
-  // Answers at once if the agent's sequence is beyond `since`, else when it changes or `wait` is
-  // over.
+  // Answers immediately if the agent's sequence is beyond `since`, else when it changes or `wait`
+  // is over.
   virtual void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) = 0;
-  // Nobody asks this agent any more: connections to it may go.
+  // Nobody asks this agent any more: its connections may be closed.
   virtual void forget(const AgentAddress& agent) = 0;
 };
 

@@ -13,17 +13,18 @@
 namespace lockstep {
 namespace {
 
-// Two requests are open at times, and the answer to the earlier one may come last: a number that
-// isn't above the known one is of an old state. But rounds only grow, and an answer is never older
-// than its question, which named the state `since`: an agent that answers with less has counted
-// wrongly, and would not be heard any more.
+// Two requests may be open, and the answer to the earlier one may come last. So a sequence that is
+// not above the known one belongs to an old state, with two exceptions. Rounds only grow. And an
+// answer is never older than its request, which named the state `since`: an agent that answers with
+// a smaller sequence has counted wrongly, and would never be heard again.
 bool is_news(const AgentState& state, const AgentState& known, int64_t since) {
   if (state.boot_id != known.boot_id || state.sequence > known.sequence) return true;
   return state.round > known.round || (state.round == known.round && state.sequence < since);
 }
 
-// Since when half of them have been heard, or, where so few are silent that it says nothing, all
-// but `silent_min` - 1: since for ever if there are no more.
+// Returns since when half of them have been heard, or all but `silent_min` - 1 if that is fewer,
+// because a smaller number of silent ones says nothing. TimePoint::max() if there are fewer than
+// `silent_min`.
 TimePoint since_when(std::vector<TimePoint>& heard, size_t silent_min) {
   if (heard.size() < silent_min) return TimePoint::max();
   const size_t wanted = std::min((heard.size() + 1) / 2, heard.size() - silent_min + 1);
@@ -48,7 +49,7 @@ struct AgentWatchers::Agent {
   AgentAddress address;
   std::string node;
   AgentView view;
-  bool was_heard = false;  // ever
+  bool was_heard = false;  // at any time
   bool is_lost = false;    // silent for too long while most others were heard
   Retry retry;
   std::optional<Timers::Id> timer;
@@ -95,7 +96,7 @@ void AgentWatchers::forgive_standstill(Duration late) {
   }
 }
 
-// Polls grow shorter when agents go, but those that are open are as long as they were.
+// Polls get shorter when agents go, but open ones keep their length.
 void AgentWatchers::follow_wait() {
   const Duration wait = options_.poll_wait(agents_count_);
   if (wait >= wait_ || timers_.now() >= wait_until_) wait_ = wait;
@@ -154,7 +155,7 @@ std::map<std::string, AgentView> AgentWatchers::views(const std::string& job) co
 
 void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
   const int64_t since = agent->view.state ? agent->view.state->sequence : 0;
-  // After a failure it only has to show that it is there, before it is too late.
+  // After a failure the agent only has to show in time that it is alive.
   const bool is_doubtful = !agent->view.error.empty();
   const Duration wait = is_doubtful ? Duration::zero() : options_.poll_wait(agents_count_);
   if (wait >= wait_) {
@@ -170,7 +171,8 @@ void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since
                               Result<AgentState> answer) {
   if (answer.ok()) {
     hear(*agent, since, *answer);
-    if (!is_served(answer->protocol)) {  // nor is its sequence known, so that it answers at once
+    // Its sequence is unknown too, so it always answers immediately.
+    if (!is_served(answer->protocol)) {
       return poll_after(agent, agent->retry.next(timers_.now()));
     }
     agent->retry.reset();
@@ -184,8 +186,8 @@ void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since
   poll_after(agent, delay_after_failure(*agent, answer.error()));
 }
 
-// Who isn't heard is asked so often that several questions are left before it is too late; who only
-// refuses to talk, less and less.
+// An agent that is not heard is asked often enough to leave several requests before it is too late.
+// An agent that only refuses to talk is asked less and less.
 Duration AgentWatchers::delay_after_failure(Agent& agent, const Error& error) {
   const Duration delay = agent.retry.next(timers_.now());
   return error.code == Code::kNotFound ? delay
@@ -204,7 +206,7 @@ void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
 }
 
 void AgentWatchers::note_heard(Agent& agent) {
-  suspect_self();  // were it not for this answer
+  suspect_self();  // as it is without this answer
   agent.view.last_heard = timers_.now();
   agent.was_heard = true;
   agent.is_lost = false;
@@ -277,7 +279,7 @@ void AgentWatchers::doubt_or_trust() {
   if (did && !suspects_self_) log_info("most agents are heard again");
 }
 
-// Whose silence is its own says nothing of the controller, until it is heard again.
+// An agent whose silence is its own says nothing about the controller until it is heard again.
 void AgentWatchers::note_lost() {
   if (suspects_self_) return;
   for (auto& [job, agents] : jobs_) {

@@ -17,24 +17,24 @@
 
 namespace lockstep {
 
-// How agents are asked, and when nobody is believed to be silent. With a silence S and polls of W,
-// at most S/3: an agent that is well and has nothing to say is heard every W. The controller doubts
-// itself once fewer than half of the Kubernetes nodes have been heard for S/2, which is more than
-// W. Where its own network ends, no agent was last heard more than W before that, however their
-// answers are spread over a poll; so none is given up earlier than S - W after it, and the doubt
-// began at least S/6 before.
+// How agents are polled, and when their silence may be the controller's own fault. With a silence
+// limit S and polls of W, at most S/3, a healthy agent with nothing to say is heard every W. The
+// controller suspects itself once fewer than half of the Kubernetes nodes have been heard for S/2,
+// which is more than W. If its own network fails, every agent was last heard at most W before that,
+// however their answers are spread over a poll. So no agent is given up earlier than S - W after
+// the failure, and the suspicion began at least S/6 before that.
 struct AgentWatchOptions {
   Duration silence = std::chrono::seconds(15);  // Limits::agent_silence
-  double polls_per_second = 1000;               // of all agents that have nothing to say
-  // From an answer to the next question, so that an agent with much to say isn't asked all the
+  double polls_per_second = 1000;               // by all agents that have nothing to say
+  // Time from an answer to the next request, so that an agent with much to say is not asked all the
   // time.
   Duration pause = std::chrono::milliseconds(50);
-  // Where all agents are on one Kubernetes node: the silence of fewer says more of them than of the
-  // controller.
+  // If all agents are on one Kubernetes node, the silence of fewer than this says more about them
+  // than about the controller.
   size_t silent_min = 3;
-  // So often it is looked whether the controller hears enough, and whether this process stood
-  // still: a turn so much later than wanted means that it did, and the agents' silence in that time
-  // was its own.
+  // How often to check whether the controller hears enough, and whether this process stood still. A
+  // check that is late by standstill_min or more means that it did, and that the agents' silence in
+  // that time was its own.
   Duration look = std::chrono::seconds(1);
   Duration standstill_min = std::chrono::seconds(3);
   RetryOptions retry{.first = std::chrono::milliseconds(100),
@@ -42,19 +42,20 @@ struct AgentWatchOptions {
                      .jitter = 0.5,
                      .reset_after = std::chrono::seconds(5)};
 
-  // Of one long poll where so many agents are watched, in whole seconds: a fifth of `silence`, at
-  // most 10, and more where more than polls_per_second would come, up to 30, as agents have it.
+  // Returns the length of a long poll with this many agents, in whole seconds. It is a fifth of
+  // `silence`, at most 10, and grows up to the agents' limit of 30 to keep within polls_per_second.
   Duration poll_wait(size_t agents) const;
-  // For how long an agent has to be silent where polls wait for so long: `silence`, or three of
-  // them.
+  // Returns how long an agent has to be silent with polls of this length: `silence`, or three polls
+  // if that is longer.
   Duration silence_for(Duration wait) const { return std::max(silence, 3 * wait); }
 };
 
-// Long polls of the agents of all running jobs, one open request an agent, and what they said last.
-// It is all that the controller remembers by itself. Single-threaded.
+// Long-polls the agents of all running jobs, with one open request per agent, and keeps their last
+// reports. Apart from these reports, everything that the controller relies on is in the API server.
+// Single-threaded.
 class AgentWatchers {
  public:
-  // Names the job one of whose agents said something new: urgent when a worker has failed.
+  // Receives the job of an agent that said something new; urgent if a worker has failed.
   using OnChange = std::function<void(const std::string& job, Urgency urgency)>;
 
   AgentWatchers(AgentClient& agents, Timers& timers, Random& random, AgentWatchOptions options,
@@ -63,21 +64,23 @@ class AgentWatchers {
   AgentWatchers(const AgentWatchers&) = delete;
   AgentWatchers& operator=(const AgentWatchers&) = delete;
 
-  // From now on exactly these agents of the job; `token` is the job's.
+  // From now on polls exactly these agents of the job; `token` is the job's.
   void set_targets(const std::string& job, const std::string& token,
                    const std::vector<AgentTarget>& targets);
-  // By pod UID.
+  // Returns the views of the job's agents by pod UID.
   std::map<std::string, AgentView> views(const std::string& job) const;
-  // What an agent said in answer to something else than a poll.
+  // Records what an agent said in an answer to something other than a poll.
   void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
-  // This process hears so little that an agent's silence may be its own: fewer than half of the
-  // Kubernetes nodes with agents have been heard in half of silence(), or that was so until less
-  // than silence() ago, in which the others can be heard as well. Of one node alone, most of its
-  // agents, and not a few. Nodes whose agents were silent too long while most others were heard
-  // don't count, nor those that were only just asked for the first time. All agents are counted for
-  // it once a second, not each time.
+  // Returns whether this process hears so little that an agent's silence may be the controller's
+  // own. Becomes true if fewer than half of the Kubernetes nodes with agents were heard in the last
+  // half of silence(). Stays true until most have been heard again for silence(), in which the
+  // others can be heard too. With a single node, most of its agents must be silent, and at least
+  // silent_min.
+  // Ignores agents that went silent while most others were heard, and those first asked only just
+  // now. All agents are counted once a second, not at each call.
   bool suspect_self();
-  // What an agent's silence has to reach now: that of the options, and more with very many agents.
+  // The silence after which an agent counts as silent now: that of the options, or more with very
+  // many agents.
   Duration silence() const { return options_.silence_for(wait_); }
   size_t jobs() const { return jobs_.size(); }
   size_t agents() const { return agents_count_; }
@@ -108,14 +111,15 @@ class AgentWatchers {
   OnChange on_change_;
   std::map<std::string, Agents> jobs_;
   size_t agents_count_ = 0;
-  // The longest poll that may be open now, and until when; and the longest that a log told of.
+  // The longest poll that may be open now, until when it may be, and the longest that was logged.
   Duration wait_;
   TimePoint wait_until_{};
   Duration wait_told_;
-  // Since then half of the nodes have been heard, as of when that was last counted.
+  // At the last count, half of the nodes had been heard since this time.
   TimePoint most_heard_at_ = TimePoint::max();
   bool suspects_self_ = false;
-  std::optional<TimePoint> heard_again_at_;  // most of them; none: they are silent, or never were
+  // Since when most are heard again; nullopt: they are silent, or never were.
+  std::optional<TimePoint> heard_again_at_;
   std::optional<Timers::Id> look_timer_;
 };
 

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// A kind of object of the Kubernetes API and where it lives.
+// A resource type of the Kubernetes API and its path.
 struct ResourceType {
   std::string_view api;     // "/api/v1", "/apis/lockstep.dev/v1alpha1"
   std::string_view plural;  // "pods"
@@ -25,55 +25,57 @@ inline constexpr ResourceType kLeases{"/apis/coordination.k8s.io/v1", "leases"};
 
 enum class ApiVerb { kGet, kList, kCreate, kReplace, kReplaceStatus, kDelete };
 
-// Who goes first where the rate is limited.
+// Order in which requests pass the rate limit.
 enum class ApiPriority {
-  kUrgent,  // of a job that has failed or lost something
+  kUrgent,  // for a job that has failed or lost something
   kRoutine,
-  kPatient,  // for display alone
+  kPatient,  // for display only
 };
 
 struct ApiRequest {
   ApiVerb verb = ApiVerb::kGet;
   ResourceType type{};
-  std::string namespace_{};  // empty: all of them (lists) or none
+  std::string namespace_{};  // empty: all of them (lists), or none
   std::string name{};
   std::map<std::string, std::string> query{};
   Json body{};
   ApiPriority priority = ApiPriority::kRoutine;
-  // Asked when a request that had to wait for its turn is to go out; none: it goes. On false it is
-  // answered as not_sent().
+  // Called when the request's turn to be sent has come; unset: it is sent. If it returns false, the
+  // answer is not_sent().
   std::function<bool()> may_send{};
 };
 
-// What the caller does next follows from it; `reason` of the server's Status beside HTTP's code.
+// Decides what the caller does next. Derived from HTTP's code and the `reason` in the server's
+// Status.
 enum class ApiOutcome {
   kOk,
   kNotFound,
   kAlreadyExists,
-  kConflict,      // another resourceVersion, or a UID precondition
-  kExpired,       // 410: the version or the page is gone, list again
-  kTooLarge,      // the resourceVersion is from the future, list without one
-  kInvalid,       // 400, 413, 422: the same again can't succeed
-  kUnauthorized,  // 401: the credentials, whatever was asked
+  kConflict,      // another resourceVersion, or a failed UID precondition
+  kExpired,       // 410: the version or the page is gone; list again
+  kTooLarge,      // the resourceVersion is from the future; list without one
+  kInvalid,       // 400, 413, 415, 422: the same request can't succeed
+  kUnauthorized,  // 401: the credentials are bad, whatever was asked
   kForbidden,
   kThrottled,    // 429, or 5xx with Retry-After
   kUnavailable,  // 5xx, no connection
-  kUnreadable,   // an answer that is larger than is taken, or none of the API's; asked the same way
-                 // it may come the same again
+  // The answer is larger than allowed, or not the API's. The same request may get the same answer.
+  kUnreadable,
   kTimeout,
 };
 std::string_view outcome_name(ApiOutcome outcome);
 
 struct ApiReply {
   ApiOutcome outcome = ApiOutcome::kUnavailable;
-  SharedJson body{};        // the object or list; null where there is none
-  std::string message{};    // of what is not kOk
-  Duration retry_after{0};  // the server's wish
+  SharedJson body{};        // the object or list; null if there is none
+  std::string message{};    // if not kOk
+  Duration retry_after{0};  // as asked by the server
 
   bool ok() const { return outcome == ApiOutcome::kOk; }
 };
 
-ApiReply not_sent();  // of a write that would come from a leader no longer: kUnavailable
+// The reply to a write that is not sent because this process may lead no longer: kUnavailable.
+ApiReply not_sent();
 
 enum class WatchEventType { kAdded, kModified, kDeleted, kBookmark };
 
@@ -90,7 +92,7 @@ struct WatchRequest {
 
 struct WatchHandler {
   std::function<void(std::vector<WatchEvent>)> on_events;
-  // Once, after the last event: kOk for a clean end by the server.
+  // Called once, after the last event; kOk if the server ended the watch cleanly.
   std::function<void(ApiReply)> on_end;
 };
 
@@ -100,8 +102,8 @@ class WatchHandle {
   virtual ~WatchHandle() = default;
 };
 
-// The Kubernetes API, answering later. Used from one thread, on which all answers come, never from
-// within the call that asked. Every request is answered exactly once, and in bounded time.
+// Asynchronous client of the Kubernetes API. Used from one thread, on which all answers come, never
+// from within the call that asked. Every request is answered exactly once, and in bounded time.
 class ApiClient {
  public:
   using Done = std::function<void(ApiReply)>;

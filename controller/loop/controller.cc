@@ -10,10 +10,10 @@
 namespace lockstep {
 namespace {
 
-// Then answers, timers and probes have their turn.
+// After this many plans, answers, timers and probes have their turn.
 constexpr int kPlansInARowMax = 64;
 
-// A write without them leaves them as they are.
+// A write without managedFields leaves them unchanged.
 SharedJson without_managed_fields(const SharedJson& object) {
   const Json* metadata = find_member(object, "metadata");
   if (metadata == nullptr || !metadata->contains("managedFields")) return object;
@@ -61,7 +61,7 @@ Problems split_lines(const std::string& text) {
   return lines;
 }
 
-// What of the spec the client could not take in.
+// Returns which parts of the spec the client left out because they are too deep or too large.
 Problems parts_left_out(const Json& document) {
   Problems problems;
   const auto check = [&problems](const std::string& path, const Json& value) {
@@ -90,7 +90,7 @@ TrainingJob read_job(const Json& document, Problems& problems) {
     std::erase_if(*metadata, [](const auto& member) { return !left_out(member.second).empty(); });
   Result<TrainingJob> rest = stored_training_job_from_json(without_spec);
   TrainingJob readable = rest.ok() ? std::move(rest).value() : TrainingJob{};
-  // Whose it is and whether it may run don't depend on the rest of the spec.
+  // Neither the job's manager nor its suspension depends on the rest of the spec.
   if (const Json* spec = find_member(document, "spec")) {
     readable.spec.suspend = bool_or(*spec, "suspend", false);
     readable.spec.managedBy = string_or(*spec, "managedBy", "");
@@ -103,7 +103,7 @@ std::string metadata_text(const Json& document, std::string_view key) {
   return metadata == nullptr ? "" : string_or(*metadata, key, "");
 }
 
-// By its owner and not by a label, which anybody may change.
+// Uses the owner, not a label, which anybody may change.
 std::string job_key_of(const Json& pod) {
   return metadata_text(pod, "namespace") + "/" + controller_name(pod);
 }
@@ -138,7 +138,7 @@ Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Rand
   election_.emplace(
       api, timers, random, *options_.lease,
       [this] {
-        // What the last leader did last may not have been heard of here.
+        // The last changes of the previous leader may not have arrived here yet.
         leads_ = true;
         jobs_.relist();
         pods_.relist();
@@ -219,8 +219,8 @@ void Controller::on_pod(const std::string& key, const Json* before, const Json* 
   queue_.add(job, is_lost ? Urgency::kUrgent : Urgency::kRoutine);
 }
 
-// Work begins from the timers and not from within whatever made it necessary, which may be half
-// done with what it changes.
+// Starts work from a timer, not from within the call that made it necessary, which may be in the
+// middle of a change.
 void Controller::schedule() {
   if (is_scheduled_ || is_stopped_) return;
   is_scheduled_ = true;
@@ -246,7 +246,7 @@ void Controller::work() {
   if (queue_.size() > 0) schedule();
 }
 
-// Reading and checking a document is most of a plan's cost, and most plans meet the same one.
+// Reading and checking a document is most of a plan's cost, and most plans see an unchanged one.
 Controller::Memory& Controller::remember(const Json& document) {
   Memory& memory = memory_[metadata_text(document, "uid")];
   std::string version = metadata_text(document, "resourceVersion");
@@ -274,7 +274,7 @@ Observed Controller::observe(const std::string& key, const Json& document) {
                     .spec_problems = memory.spec_problems,
                     .absent_pods = memory.absent_pods,
                     .refusal = memory.refusal};
-  // Who changes the job wants it tried at once.
+  // After a change of the job, a pod is tried immediately.
   if (memory.refused_generation != memory.job.metadata.generation) observed.refusal.reset();
   if (memory.checked_generation == memory.job.metadata.generation) {
     observed.pod_check = memory.pod_check;
@@ -301,7 +301,8 @@ void Controller::forget(const std::string& key) {
   queue_.forget(key);
 }
 
-// Whether all that the plan wants is to have a pod checked, and one like it was of late.
+// Returns whether the plan only wants a pod checked, and a similar one was accepted recently. If
+// so, records that as the answer.
 bool Controller::knows_answer(const Plan& plan, const std::string& uid) {
   if (plan.actions.empty()) return false;
   const CheckPod* check = std::get_if<CheckPod>(&plan.actions.front());
@@ -422,7 +423,7 @@ void Controller::pod_checked(const JobContext& job, int64_t generation, const st
   }
   memory->checked_generation = generation;
   if (is_answered && refusal.empty()) accepted_.add(memory->likeness, timers_.now());
-  // What was refused stays so until the server says otherwise.
+  // A refusal holds until the server says otherwise.
   if (is_answered || !memory->pod_check) memory->pod_check = PodCheck{.refusal = refusal};
   if (!memory->pod_check->refusal.empty()) {
     memory->pod_check->retry_at = next_try(memory->checks_refused++);
@@ -430,13 +431,13 @@ void Controller::pod_checked(const JobContext& job, int64_t generation, const st
   queue_.add(job.key);
 }
 
-// A short trouble is nobody's business but ours; a longer one is said where users look.
+// Only trouble that lasts is shown to users, in status.
 void Controller::create_failed(const JobContext& job, const std::string& message) {
   constexpr int kTroublesBorne = 2;
   Memory* memory = memory_of(job);
   if (memory == nullptr || ++memory->creates_failed <= kTroublesBorne) return;
   pod_refused(job, "PodCreateFailed", message);
-  // The next plan comes before the next pod is due, so that it says why there is none.
+  // Plans again before the next pod is due, so that status says why there is none.
   queue_.add(job.key);
 }
 

@@ -27,75 +27,77 @@ namespace lockstep {
 using PlanFunction = std::function<Plan(const Observed&, TimePoint now, const Limits&)>;
 
 struct ControllerOptions {
-  std::string namespace_{};  // of the jobs; empty: all
+  std::string namespace_{};  // namespace of the jobs; empty: all
   std::string key{};         // secret: job tokens are HMAC-SHA256 of it and the job's UID
   std::string identity = "lockstep-controller";
   PlanFunction plan = lockstep::plan;
   Limits limits{};
-  std::optional<LeaseOptions> lease{};  // none: this is the only replica
+  std::optional<LeaseOptions> lease{};  // nullopt: this is the only replica
   ProgressBudget::Options progress{};
   WorkQueueOptions queue{};
   InformerOptions informer{};  // type, namespace and selector are set by the controller
   AgentWatchOptions agents{};
-  // While so many plans wait for the API server, only those of urgent jobs are begun: the others
-  // wait in the queue, where they are in order and passed by urgent ones, rather than for the rate
-  // limit.
+  // While this many plans wait for the API server, only plans of urgent jobs are started. The other
+  // jobs wait in the queue, which keeps their order and lets urgent ones pass, instead of at the
+  // rate limit.
   size_t plans_at_server_max = 32;
-  // After a plan that acted, the job is looked at again, should the change it caused not be seen.
+  // Time after a plan that acted until the job is looked at again, in case the change it caused is
+  // not seen.
   Duration recheck = std::chrono::seconds(20);
-  // After a pod that the server refused, doubling, until the next one is sent, or checked.
+  // Time from a pod that the server refused until the next one is sent or checked; doubles each
+  // time.
   Duration refusal_first = std::chrono::seconds(1);
   Duration refusal_max = std::chrono::seconds(60);
 };
 
-// The whole controller but for its I/O: caches fed by watches, a queue of jobs, one plan at a time
-// for each, carried out. Everything happens on the thread that calls start(), runs the timers and
-// delivers the clients' answers. References are kept and must outlive it.
+// The whole controller except for its I/O: caches fed by watches, a queue of jobs, and plans that
+// are carried out, one at a time for each job. Everything happens on the thread that calls start(),
+// runs the timers and delivers the clients' answers. Keeps references to its arguments, which must
+// outlive it.
 class Controller final : private Knowledge {
  public:
-  // `on_lost`: another replica leads now; the process is to end.
+  // `on_lost` is called when this replica has lost the lease; the process must then end.
   Controller(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
              ControllerOptions options, std::function<void()> on_lost);
   ~Controller() override;
 
   void start();
-  // Makes no more plans, and gives the lease back once its writes on their way are answered; what
-  // waits for its turn is not sent any more.
+  // Makes no more plans. Gives the lease back once all writes in flight are answered; writes that
+  // wait for their turn are not sent any more.
   void stop(std::function<void()> done);
 
   bool is_leading() const { return leads_; }
   bool synced() const { return jobs_.synced() && pods_.synced(); }
 
-  // For metrics. Those of jobs and reconciles are of the time that this process led.
+  // For metrics. Job and reconcile metrics cover the time that this process led.
   const WorkQueue& queue() const { return queue_; }
   const ReconcileMetrics& reconcile_metrics() const { return reconcile_metrics_; }
   const JobMetrics& job_metrics() const { return job_metrics_; }
   const Informer& jobs() const { return jobs_; }
-  // Every job that this process has looked at and that is still there, as last read.
+  // Visits every existing job that this process has looked at, as last read.
   void visit_jobs(const std::function<void(const TrainingJob&)>& visit) const;
   const Informer& pods() const { return pods_; }
   size_t plans_at_server_max() const { return options_.plans_at_server_max; }
   size_t agents_watched() const { return watchers_.agents(); }
 
  private:
-  struct Memory {  // of one job, by its UID
-    std::string
-        version;  // resourceVersion of the document that `job` and `problems` were read from
+  struct Memory {         // about one job, by its UID
+    std::string version;  // resourceVersion that `job` and `problems` were read from
     TrainingJob job;
     Problems problems;
     Problems spec_problems;
     std::string token;
     std::set<std::string> absent_pods;
     std::optional<PodRefusal> refusal;
-    int64_t refused_generation = 0;  // of the job, for which it holds
+    int64_t refused_generation = 0;  // the job's generation that `refusal` is about
     int refusals = 0;                // in a row
     int creates_failed = 0;          // in a row
-    std::string version_refused;     // of the document whose status the server would not take
+    std::string version_refused;     // of the document for which the server refused a status
     std::optional<PodCheck> pod_check;
-    int64_t checked_generation = 0;  // of the job, for which it holds
+    int64_t checked_generation = 0;  // the job's generation that `pod_check` is about
     int checks_refused = 0;          // in a row
-    std::string likeness;            // of the pod that was last to be checked
-    std::shared_ptr<void> plan;      // the last one that writes status
+    std::string likeness;            // of the pod that was checked last
+    std::shared_ptr<void> plan;      // the last plan that writes status
   };
 
   void on_job(const std::string& key, const Json* before, const Json* after);
@@ -110,7 +112,7 @@ class Controller final : private Knowledge {
   void after_plan(const std::string& key, const std::string& uid, Execution execution);
   bool knows_answer(const Plan& plan, const std::string& uid);
   TimePoint next_try(int refusals) const;
-  // nullptr: the job has gone meanwhile.
+  // Returns nullptr if the job is gone by now.
   Memory* memory_of(const JobContext& job);
 
   void job_written(const SharedJson& job) override;

@@ -29,9 +29,9 @@ ApiRequest request_of(const JobContext& job, ApiVerb verb, ResourceType type, st
           .priority = job.priority};
 }
 
-// events.k8s.io/v1 bounds a note to 1 KiB.
+// events.k8s.io/v1 limits a note to 1 KiB.
 constexpr size_t kNoteBytesMax = 1024;
-// That wait for the rate limit or for their answers.
+// Events that wait for the rate limit or for their answers.
 constexpr size_t kEventsOpenMax = 1000;
 
 bool has(const std::string& text, std::string_view words) {
@@ -50,9 +50,9 @@ bool is_quota(const ApiReply& reply) {
   return reply.outcome == ApiOutcome::kForbidden && has_any(reply.message, kOfQuotas);
 }
 
-// Whether the server's answer to a pod that it was to check speaks of the pod. An admission webhook
-// that can't do without side effects refuses every such check, and our own rights, a quota or a
-// namespace that is going away are no fault of the spec.
+// Returns whether the server's answer to a pod check is about the pod itself. An admission webhook
+// that has side effects refuses every such check. Our own permissions, a quota or a namespace that
+// is being terminated are no fault of the spec.
 bool refuses_spec(const ApiReply& reply) {
   if (reply.outcome == ApiOutcome::kInvalid) return !has(reply.message, "does not support dry run");
   if (reply.outcome != ApiOutcome::kForbidden) return false;
@@ -66,7 +66,7 @@ bool is_answer(ApiOutcome outcome) {
          outcome == ApiOutcome::kInvalid || outcome == ApiOutcome::kForbidden;
 }
 
-// The pod with all its labels; nullopt where none was missing or another.
+// Returns the pod with all its labels; nullopt if none was missing or different.
 std::optional<Json> with_labels(const std::string& job, const std::string& name, const Json& pod) {
   const std::optional<Json> wanted = worker_labels_by_name(job, name);
   if (!wanted) return std::nullopt;
@@ -82,7 +82,7 @@ std::optional<Json> with_labels(const std::string& job, const std::string& name,
   return is_changed ? std::optional(std::move(labelled)) : std::nullopt;
 }
 
-// The document with another status.
+// Returns the document with another status.
 Json with_status(const Json& document, Json status) {
   Json changed = Json::object();
   for (const auto& [key, value] : document.items()) {
@@ -250,13 +250,13 @@ void Executor::refuse_pod(const RunPtr& run, const char* reason, const ApiReply&
   knowledge_.pod_refused(run->job, reason, reply.message);
 }
 
-// A server that only asks for time gets it.
+// A server that only asks for time has not failed.
 void Executor::note_failure(const RunPtr& run, const ApiReply& reply) {
   if (reply.outcome == ApiOutcome::kThrottled || std::exchange(run->is_refused, true)) return;
   knowledge_.create_failed(run->job, reply.message);
 }
 
-// The name is taken: by our own pod, which the cache has yet to see, or by a stranger's.
+// The name is taken, by our own pod that the cache has not seen yet or by a pod of another owner.
 void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
   api_.send(request_of(run->job, ApiVerb::kGet, kPods, name), [this, run, name](ApiReply reply) {
     if (!reply.ok()) {
@@ -286,8 +286,8 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
             });
 }
 
-// Without its labels, which somebody has taken away, the watch does not show the job's own pod:
-// they are put back.
+// Puts the pod's labels back if somebody removed them, because without them the watch does not show
+// the job's own pod.
 void Executor::learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod) {
   std::optional<Json> labelled = with_labels(run->job.name, name, pod);
   if (!labelled) {
@@ -335,7 +335,7 @@ void Executor::delete_job(const RunPtr& run, const DeleteJob& action) {
   api_.send(std::move(request), [this, run](ApiReply reply) {
     if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
       log_info("deleted a job that ended long ago", {{"job", run->job.key}});
-      // One that a finalizer keeps is told of by its watch.
+      // If a finalizer keeps the job, its watch reports the end.
       if (!reply.ok()) knowledge_.job_gone(run->job);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kConflict) {
@@ -391,7 +391,7 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
   });
 }
 
-// Where it fails, the next numbers are written in their turn.
+// If it fails, a later write brings the next numbers.
 void Executor::write_progress(const RunPtr& run, const WriteStatus& action) {
   ApiRequest request = status_request(run->job, action);
   request.priority = ApiPriority::kPatient;

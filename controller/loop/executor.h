@@ -12,29 +12,29 @@
 
 namespace lockstep {
 
-// Whose plan it is.
+// The job that a plan belongs to.
 struct JobContext {
   std::string key;  // namespace/name
   std::string namespace_;
   std::string name;
   std::string uid;
   std::string token;
-  SharedJson document;                           // as the server stored it, when the plan was made
-  ApiPriority priority = ApiPriority::kRoutine;  // of what isn't for display alone
+  SharedJson document;                           // as the server stored it when the plan was made
+  ApiPriority priority = ApiPriority::kRoutine;  // of everything that is not for display only
   std::weak_ptr<void> latest{};  // expires when a later plan writes the job's status
 };
 
-// What came of a plan.
+// Result of carrying out a plan.
 struct Execution {
   bool ok = true;
-  bool is_conflict = false;  // the job had changed; the newer one has been learnt: plan again
+  bool is_conflict = false;  // the job had changed, and the newer version is known now: plan again
   bool wrote_status = false;
-  bool wrote_progress = false;  // and mere numbers
+  bool wrote_progress = false;  // of progress only
   std::string error{};
   Duration retry_after{0};
 };
 
-// What answers taught, for the caches.
+// Receives what answers reveal, for the caches.
 class Knowledge {
  public:
   virtual ~Knowledge() = default;
@@ -45,16 +45,16 @@ class Knowledge {
   virtual void pod_read(const SharedJson& pod) = 0;
   virtual void pod_gone(const JobContext& job, const std::string& name, const std::string& uid) = 0;
   virtual void pod_absent(const JobContext& job, const std::string& name) = 0;
-  // The server would not take a pod; `reason` as in PodRefusal. At most once a plan.
+  // The server refused a pod; `reason` as in PodRefusal. At most once per plan.
   virtual void pod_refused(const JobContext& job, const std::string& reason,
                            const std::string& message) = 0;
-  // The server could not make a pod (or the Secret that it needs), which says nothing of the pod:
-  // it, or a webhook that it asks, is in trouble. At most once a plan.
+  // The server failed to create a pod (or the Secret that it needs). The failure says nothing about
+  // the pod: the server, or a webhook it calls, is in trouble. At most once per plan.
   virtual void create_failed(const JobContext& job, const std::string& message) = 0;
-  // The server would not take the job's status; whether that is new.
+  // The server refused the job's status. Returns whether that is new.
   virtual bool status_refused(const JobContext& job) = 0;
-  // The server was asked to check a pod of that generation of the job; `refusal` as in PodCheck.
-  // Not answered: it was in trouble, which says nothing of the pod.
+  // The server was asked to check a pod for that generation of the job; `refusal` as in PodCheck.
+  // If `is_answered` is false, the server was in trouble, which says nothing about the pod.
   virtual void pod_checked(const JobContext& job, int64_t generation, const std::string& refusal,
                            bool is_answered) = 0;
   virtual void pod_taken(const JobContext& job) = 0;
@@ -62,25 +62,26 @@ class Knowledge {
                           const AgentState& state) = 0;
 };
 
-// Carries out one plan: its actions in their order, neighbours of the same kind side by side; the
-// first error ends it. What is for display alone, events and mere numbers of progress, ends no plan
-// and is waited for by none: an event goes out when all before it has succeeded, numbers unless a
-// later plan comes first. Pods are sent by one, then two, four, ... at a time, so that a server
-// that refuses them is asked few times. Any number of plans at once, each of another job.
-// Single-threaded.
+// Carries out plans, any number at the same time, each for another job. Single-threaded.
+// - Actions run in order, neighbours of the same kind in parallel. The first error ends the plan.
+// - Events and progress-only writes are for display: they fail no plan, and no plan waits for them.
+//   An event is sent once everything before it has succeeded. A progress-only write is dropped if a
+//   later plan comes first.
+// - Pods are created one, then two, four, ... at a time, so that a server that refuses them is
+//   asked few times.
 class Executor {
  public:
   struct Options {
     std::string instance;  // this process, for events
     size_t side_by_side = 64;
-    std::function<void()> on_left_server{};  // plans_at_server() became smaller
+    std::function<void()> on_left_server{};  // called when plans_at_server() has dropped
   };
 
   Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
            Knowledge& knowledge, Options options);
 
   void run(JobContext job, std::vector<Action> actions, std::function<void(Execution)> done);
-  // Plans that wait for answers of the API server just now, rather than for agents.
+  // Number of plans that wait for the API server now, not for agents.
   size_t plans_at_server() const { return plans_at_server_; }
 
  private:
@@ -89,7 +90,7 @@ class Executor {
 
   void next_group(const RunPtr& run);
   void enter_server(Run& run, bool is_in);
-  // An action is carried out once: what it brings along goes out with its request.
+  // Carries out an action, once only: its body moves into the request.
   void start(const RunPtr& run, Action& action);
   void finish_one(const RunPtr& run, Execution execution);
 

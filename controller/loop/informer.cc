@@ -134,7 +134,7 @@ void Informer::finish_list(const Json& page) {
   if (first) on_synced_();
 }
 
-// What is known is of a future that did not come to be: its versions say nothing.
+// The known objects are from a future that did not happen, so their versions mean nothing.
 void Informer::replace_all(const std::map<std::string, SharedJson>& listed) {
   log_warning("the server's versions have stepped back",
               {{"resource", options_.type.plural}, {"version", version_}});
@@ -176,14 +176,14 @@ void Informer::on_events(std::vector<WatchEvent> events) {
       put(key, event.object);
       continue;
     }
-    // A repeated DELETED must not take away what was made since.
+    // A repeated DELETED must not remove an object that was created since.
     const Json* known = find(key);
     if (known != nullptr && uid_of(*known) == uid_of(event.object)) erase(key);
   }
 }
 
 void Informer::on_watch_end(ApiReply reply) {
-  // The handle must outlive this call, which its owner's callback made.
+  // A callback of the handle makes this call, so the handle must outlive it.
   timers_.after(Duration{0}, [handle = std::shared_ptr<WatchHandle>(std::move(watch_))] {});
   if (reply.outcome == ApiOutcome::kExpired || reply.outcome == ApiOutcome::kTooLarge) {
     log_info("a watch is too old, listing again", {{"resource", options_.type.plural}});
@@ -221,7 +221,7 @@ SharedJson Informer::trimmed(const SharedJson& object) const {
   return options_.trim ? options_.trim(object) : object;
 }
 
-// Unless it says nothing new, or is of a namesake that is long gone.
+// Stores the object unless it is already known or older than what is known.
 void Informer::put(const std::string& key, const SharedJson& object) {
   const Json* known = find(key);
   const bool is_stale = known != nullptr && (is_same(*known, object) ||
@@ -248,7 +248,7 @@ void Informer::erase(const std::string& key) {
 
 void Informer::learn_written(const SharedJson& object) {
   const std::string key = object_key(object);
-  // What isn't here and isn't beyond the watch's position has come and gone.
+  // An object that is not here and not beyond the watch's position was created and deleted since.
   if (objects_.contains(key) || is_older(version_, version_of(object))) put(key, object);
 }
 

@@ -50,7 +50,7 @@ ApiRequest LeaderElection::request(ApiVerb verb) const {
 
 void LeaderElection::attempt() {
   if (is_leader_ && !lease_.is_null()) {
-    // The holder knows the lease: if somebody took it, the version says so.
+    // The holder need not read the lease first: if somebody took it, the version conflicts.
     Json renewed = lease_;
     renewed["spec"] = record(false);
     write(ApiVerb::kReplace, std::move(renewed));
@@ -172,8 +172,8 @@ void LeaderElection::on_written(ApiReply reply) {
   on_started_();
 }
 
-// Who stands by looks twice as often as the leader renews, and the moment that its lease runs out:
-// so that it learns of the last renewal soon, and no part of a period is added to the lease.
+// A standby looks twice as often as the leader renews, and at the moment when the lease expires. It
+// thus learns of the last renewal soon, and adds no part of a period to the lease.
 Duration LeaderElection::next_look() {
   if (is_leader_) return options_.retry_period;
   const Duration half = options_.retry_period / 2;
@@ -221,7 +221,8 @@ void LeaderElection::release(std::function<void()> done) {
   if (!is_asking_) give_up(true);
 }
 
-// Only what is still this process's own: the version says so, or the holder of what is read then.
+// Gives up only a lease that is still this process's own. The version ensures that; after a
+// conflict, the holder that is read then.
 void LeaderElection::give_up(bool may_retry) {
   Json given = lease_;
   given["spec"]["holderIdentity"] = "";

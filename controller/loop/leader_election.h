@@ -14,21 +14,20 @@ namespace lockstep {
 struct LeaseOptions {
   std::string namespace_ = "default";
   std::string name = "lockstep-controller";
-  std::string identity{};  // of this process, unlike any other's
+  std::string identity{};  // of this process, unique
   Duration duration = std::chrono::seconds(15);
   Duration renew_deadline = std::chrono::seconds(10);
   Duration retry_period = std::chrono::seconds(2);
 };
 
-// One leader among the replicas, by a Lease. Whether another's lease has run out is judged by how
-// long this process has seen no change of it, never by the clocks in it. A leader renews what it
-// wrote last; where that was changed or is gone (the answer to a renewal was lost, somebody put a
-// label on it), the Lease is read and tells by its holder who leads. A leader that can't renew
-// within renew_deadline of the moment when it was due, or reads of another one, calls on_lost,
-// once, and stops: whoever owns it then ends the process. A slow server alone takes no lease away.
-// What is already on its way is
-// for resourceVersions and UIDs; what isn't yet, for a Fence that asks is_certain().
-// Source: client-go, tools/leaderelection.
+// Elects one leader among the replicas by a Lease. Whether another's lease has expired depends on
+// how long this process has seen no change of it, never on the times in it. A leader renews what it
+// wrote last. If that was changed or is gone (the answer to a renewal was lost, somebody added a
+// label), the leader reads the Lease: its holder is who leads.
+// A leader that can't renew within renew_deadline of the time when it was due, or reads another
+// holder, calls on_lost once and stops. Its owner then ends the process. A slow server alone takes
+// no lease away. resourceVersions and UIDs guard against writes already in flight; a Fence that
+// asks is_certain() holds back the others. Source: client-go, tools/leaderelection.
 class LeaderElection {
  public:
   LeaderElection(ApiClient& api, Timers& timers, Random& random, LeaseOptions options,
@@ -39,11 +38,12 @@ class LeaderElection {
 
   void start();
   bool is_leader() const { return is_leader_; }
-  // It leads, and can't have been followed yet: it asked for the lease, with success, a shorter
-  // time ago than others wait, whatever time the answer took to be heard.
+  // Returns whether this process leads and can't have been succeeded yet. Its last successful
+  // request for the lease was sent a shorter time ago than others wait, however long the answer
+  // took.
   bool is_certain() const { return is_leader_ && timers_.now() < certain_until_; }
-  // Gives the lease up, so that another needn't wait until it runs out, and is done either way: a
-  // renewal on its way is waited for, and who changed the Lease meanwhile is passed once.
+  // Gives the lease up, so that another replica need not wait until it expires. Calls `done` in any
+  // case. Waits for a renewal in flight, and retries once if somebody changed the Lease meanwhile.
   void release(std::function<void()> done);
 
  private:
@@ -53,7 +53,7 @@ class LeaderElection {
   void write(ApiVerb verb, Json lease);
   void on_written(ApiReply reply);
   void observe(const Json& lease);
-  TimePoint free_at() const;  // for whoever wants it
+  TimePoint free_at() const;  // for the one that wants to take it
   bool may_take() const;
   Json record(bool is_new_holder) const;
   Duration next_look();
@@ -70,7 +70,7 @@ class LeaderElection {
   std::function<void()> on_started_;
   std::function<void()> on_lost_;
 
-  Json lease_;  // last seen; null: none
+  Json lease_;  // last seen; null if none
   TimePoint seen_at_{};
   TimePoint asked_at_{};
   TimePoint certain_until_{};

@@ -13,7 +13,7 @@ double seconds_from(const std::string& time, WallTime now) {
   return from.ok() ? std::max(0.0, to_seconds(now - *from)) : 0;
 }
 
-// Agents and kubelets name reasons, and each one that was ever seen is a series for ever.
+// Agents and kubelets choose the reasons, and each distinct label stays a series forever.
 std::string label_of(const std::string& reason) {
   return codec::has_choice(kFailureEvents, reason) ? reason : "Other";
 }

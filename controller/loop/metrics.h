@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// Of the work queue, from the moment that a key waits.
+// Metrics of the work queue, from the moment when a key starts to wait.
 struct QueueMetrics {
   uint64_t adds = 0;
   uint64_t retries = 0;
@@ -21,23 +21,24 @@ struct QueueMetrics {
   Histogram work_seconds{bounds_seconds(1e-5, 100)};   // from pop to done
 };
 
-// Of plans made and carried out.
+// Metrics of plans that were made and carried out.
 struct ReconcileMetrics {
   uint64_t successes = 0;
   uint64_t conflicts = 0;  // the job had changed meanwhile: planned again
   uint64_t errors = 0;
 };
 
-// The share of its time in which a job does steps that count, since all its ranks first trained:
+// Returns the share of its time in which a job does steps that count, since all its ranks first
+// trained:
 //   T / (T + L) x s / (s + r)
 // T: seconds in which all ranks trained; L: seconds from each failure until all ranks trained again
-// (both with what is under way); s: steps done; r: steps done again after failures. The second
-// factor is 1 for a job that counts no steps. Time before the first step and in suspension is
-// neither. nullopt for a job that hasn't trained, and for one that is suspended or finished: an
-// alert about it would stand for as long as it is kept.
+// (both up to now); s: steps done; r: steps done again after failures. The second factor is 1 for a
+// job that counts no steps. Time before the first step and in suspension is neither T nor L.
+// nullopt for a job that has not trained, and for one that is suspended or finished: an alert about
+// it would last for as long as it is kept.
 std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime now);
 
-// The parts of a recovery, as status.failures[].recovery has them.
+// The parts of a recovery, as in status.failures[].recovery.
 struct RecoveryPart {
   const char* name;
   std::optional<double> RecoveryStatus::*seconds;
@@ -51,20 +52,20 @@ inline constexpr std::array<RecoveryPart, 6> kRecoveryParts = {{
     {"restore", &RecoveryStatus::restoreSeconds},
 }};
 
-// What happened to jobs while this process led. Single-threaded.
+// Counts what happened to jobs while this process led. Single-threaded.
 class JobMetrics {
  public:
-  // A job's status has become another. `created`: metadata.creationTimestamp.
+  // Records a change of a job's status. `created`: metadata.creationTimestamp.
   void observe(const TrainingJobStatus& before, const TrainingJobStatus& after,
                const std::string& created, WallTime now);
 
-  // By the reason of the failure, where it is one that Lockstep knows; else "Other".
+  // Restarts by the reason of the failure; "Other" for reasons that Lockstep does not know.
   const std::map<std::string, uint64_t>& restarts() const { return restarts_; }
-  // Of recoveries that are over: the whole, and each of kRecoveryParts.
+  // Finished recoveries: the whole, and each of kRecoveryParts.
   const Histogram& recovery_seconds() const { return recovery_seconds_; }
   const Histogram& part_seconds(size_t part) const { return part_seconds_.at(part); }
-  // From the creation, or the end of its suspension, until all ranks of a job first trained: of
-  // those that didn't fail before.
+  // Time from the creation of a job, or the end of its suspension, until all its ranks first
+  // trained. Only of jobs that did not fail before.
   const Histogram& ready_seconds() const { return ready_seconds_; }
 
  private:

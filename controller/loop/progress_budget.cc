@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// From 0 to 1, of the name alone.
+// Returns a fraction from 0 to 1 that depends on the name alone.
 double place_of(const std::string& job) {
   constexpr size_t kPlaces = 4096;
   return static_cast<double>(std::hash<std::string>{}(job) % kPlaces) / kPlaces;

@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-// How often jobs may write mere numbers to status (progress, pods that run): all of them together
-// at most `per_second` times, each as often as the others, and none sooner than `interval_min`
-// after whatever it wrote to status last.
+// Limits how often jobs may write only numbers to status (progress, pods that run). All jobs
+// together may do so at most `per_second` times, each as often as the others. A job waits for
+// `interval_min` after its last status write of any kind.
 class ProgressBudget {
  public:
   struct Options {
@@ -20,12 +20,12 @@ class ProgressBudget {
 
   explicit ProgressBudget(Options options) : options_(options) {}
 
-  // When the job may write next, while `jobs` of them want to. The first writes of many jobs, as
-  // after a restart of the controller, are spread over the time that each has a share of: a job
-  // that waits for the rate limit with its numbers waits with everything else.
+  // Returns when the job may write next, while `jobs` of them want to. Spreads the first writes of
+  // many jobs, as after a restart of the controller, over the interval between two writes of one
+  // job, so that they do not queue up at the rate limit.
   TimePoint next(const std::string& job, size_t jobs, TimePoint now);
   void spend(const std::string& job, TimePoint now) { last_[job].numbers = last_[job].any = now; }
-  // The job's status was written for another reason.
+  // Records a status write for another reason.
   void note_write(const std::string& job, TimePoint now) { last_[job].any = now; }
   void forget(const std::string& job) { last_.erase(job); }
 

@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-// The order of two resourceVersions of one kind of object, where both are decimal numbers without
-// leading zeros; nullopt for anything else, of which equality alone is known.
-// Source: KEP-5504, apimachinery/pkg/util/resourceversion.
+// Compares two resourceVersions of one kind of object. nullopt unless both are decimal numbers
+// without leading zeros: of others, only equality is known. Source: KEP-5504,
+// apimachinery/pkg/util/resourceversion.
 std::optional<std::strong_ordering> compare_versions(std::string_view a, std::string_view b);
 
 }  // namespace lockstep

@@ -8,17 +8,17 @@ namespace lockstep {
 struct RetryOptions {
   Duration first = std::chrono::milliseconds(800);
   Duration max = std::chrono::seconds(30);
-  double jitter = 1.0;                             // a delay d becomes one of [d, (1 + jitter) d)
-  Duration reset_after = std::chrono::minutes(2);  // of health
+  double jitter = 1.0;  // a delay d becomes a random one in [d, (1 + jitter) d)
+  Duration reset_after = std::chrono::minutes(2);  // without a failure
 };
 
-// Delays between attempts: exponential with jitter, from the beginning again after a while of
-// health. Source of the defaults: client-go, tools/cache/reflector.go.
+// Delays between attempts: exponential with jitter, starting over after a time without failures.
+// Source of the defaults: client-go, tools/cache/reflector.go.
 class Retry {
  public:
   Retry(RetryOptions options, Random& random) : options_(options), random_(random) {}
 
-  // After a failure at `now`.
+  // Returns the delay after a failure at `now`.
   Duration next(TimePoint now);
   void reset() { delay_ = Duration{0}; }
 

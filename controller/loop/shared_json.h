@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-// A document that nobody changes any more, so that copies of it share the memory: an object comes
-// with an answer or an event, stays in a cache and goes out with a plan without being copied. Never
-// without a document: at first it is null's. May be read by any number of threads.
+// An immutable document whose copies share its memory. An object comes with an answer or an event,
+// stays in a cache and goes out with a plan without being copied. Always holds a document,
+// initially null. Any number of threads may read it.
 class SharedJson {
  public:
   SharedJson() : json_(nothing()) {}
   SharedJson(Json json) : json_(std::make_shared<const Json>(std::move(json))) {}
   SharedJson(Json::initializer_list_t members) : SharedJson(Json(members)) {}
-  // Not nullptr.
+  // `json` must not be nullptr.
   SharedJson(std::shared_ptr<const Json> json) : json_(std::move(json)) {}
 
   operator const Json&() const { return *json_; }

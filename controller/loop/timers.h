@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Calls that are to be made at a time. Single-threaded; whoever owns the thread calls run_due()
-// whenever next() has come.
+// Calls scheduled for a time. Single-threaded; the owner of the thread calls run_due() when next()
+// has come.
 class Timers {
  public:
   using Id = std::pair<TimePoint, uint64_t>;
@@ -26,7 +26,7 @@ class Timers {
   }
   void cancel(const Id& id) { calls_.erase(id); }
   std::optional<TimePoint> next() const;
-  // Those that are due when it is called, in their order; not those that they add.
+  // Runs the calls that are due when it is called, in order, but none that they add.
   void run_due();
 
  private:

@@ -17,39 +17,39 @@ struct WorkQueueOptions {
   Duration retry_max = std::chrono::seconds(30);
 };
 
-// What waits behind others: a job that may have failed isn't kept waiting by those that only made
-// progress.
+// Order in the queue: a job that may have failed does not wait behind jobs that only made progress.
 enum class Urgency { kUrgent, kRoutine };
 
-// Keys that are to be looked at: each once however often it was added, never while it is being
-// worked on (added meanwhile, it comes again afterwards), later if so wished, with exponential
-// delays after failures. Urgent ones first, but after so many of them in a row a routine one.
-// Source of all but urgency: client-go, util/workqueue.
+// A queue of keys to look at. A key waits once, however often it is added, and is never handed out
+// while it is in work: if it is added then, it waits again afterwards. Keys can be added for a
+// later time, and with exponential delays after failures. Urgent keys go first, but after several
+// of them in a row a routine one has its turn. Source of all but urgency: client-go,
+// util/workqueue.
 class WorkQueue {
  public:
-  // `on_ready` is called, from a timer or from add(), when pop() has become worth calling.
+  // `on_ready` is called, from a timer or from add(), when pop() may return a key.
   WorkQueue(Timers& timers, WorkQueueOptions options, std::function<void()> on_ready);
   ~WorkQueue();
 
   void add(const std::string& key, Urgency urgency = Urgency::kRoutine);
-  // At that time, or earlier if it was already due earlier.
+  // Adds the key at that time, or earlier if it is already due earlier.
   void add_at(const std::string& key, TimePoint when);
-  // After the key's next delay: first, 2 x first, ... max. At least `minimum`.
+  // Adds the key after its next delay: first, 2 x first, ... max; at least `minimum`.
   void retry(const std::string& key, Duration minimum = Duration{0});
-  // The key's work succeeded: its delays begin anew.
+  // The key's work succeeded: its delays start over.
   void forget(const std::string& key) { failures_.erase(key); }
 
-  // The longest waiting key of those that are at least so urgent; the caller works on it until
-  // done().
+  // Returns the longest-waiting key among those that are at least as urgent as `least`, urgent ones
+  // first. The caller works on it until done().
   std::optional<std::string> pop(Urgency least = Urgency::kRoutine);
-  // Of a key in work: whether it was waiting as an urgent one.
+  // Returns whether the key, which is in work, waited as an urgent one.
   bool is_urgent(const std::string& key) const;
   void done(const std::string& key);
 
   size_t size() const { return waiting_.size(); }
   size_t working() const { return working_.size(); }
   const QueueMetrics& metrics() const { return metrics_; }
-  // The sum and the longest of the times since the keys in work were popped, in seconds.
+  // Returns the sum and the maximum of the times since the keys in work were popped, in seconds.
   std::pair<double, double> unfinished_seconds() const;
 
  private:
@@ -74,7 +74,7 @@ class WorkQueue {
   std::array<Lane, 2> lanes_;
   std::map<std::string, Place> waiting_;
   std::map<std::string, Work> working_;
-  std::map<std::string, Urgency> again_;  // added while it was worked on
+  std::map<std::string, Urgency> again_;  // added while in work
   uint64_t last_number_ = 0;
   int urgent_in_a_row_ = 0;
   QueueMetrics metrics_;

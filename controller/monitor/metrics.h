@@ -16,8 +16,8 @@ struct MetricsSources {
   WallTime wall_now{};
 };
 
-// The Prometheus text format. Under the names that controllers are known by, those of
-// controller-runtime and client-go, and ours. Called on the controller's thread.
+// Returns the metrics in the Prometheus text format: our own, and those that controllers usually
+// have, under the names of controller-runtime and client-go. Call it on the controller's thread.
 std::string render_metrics(const MetricsSources& sources);
 
 }  // namespace lockstep

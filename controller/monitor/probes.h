@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// What a probe finds.
+// Result of a readiness probe.
 struct Readiness {
   bool is_ready = false;
   std::string why_not{};
@@ -16,14 +16,15 @@ struct Readiness {
 
 struct ProbeSources {
   std::function<Readiness()> readiness;
-  std::function<std::string()> metrics;  // the Prometheus text format
-  // Has the call made on the controller's thread. A thread that doesn't turn answers no probe,
-  // which is what a liveness probe is for.
+  std::function<std::string()> metrics;  // in the Prometheus text format
+  // Runs the call on the controller's thread. If that thread hangs, no probe is answered, which a
+  // liveness probe is meant to detect.
   std::function<void(std::function<void()>)> post;
 };
 
-// GET /healthz (the controller's thread turns), /readyz (its caches are filled; not whether it
-// leads, or a rollout of replicas could not end), /metrics. No secrets are in any of them.
+// Serves GET /healthz (the controller's thread runs), /readyz and /metrics, none of which contain
+// secrets. /readyz tells whether the caches are filled. It ignores whether this replica leads:
+// otherwise a rollout of several replicas could not finish.
 class Probes final : public http::Handler {
  public:
   explicit Probes(ProbeSources sources) : sources_(std::move(sources)) {}
@@ -37,14 +38,14 @@ class Probes final : public http::Handler {
 };
 
 struct ListenAddress {
-  std::string ip;  // empty: all of this machine's
+  std::string ip;  // empty: all addresses of this machine
   int port = 0;    // 0: chosen by the system
 };
-// "127.0.0.1:8080", "[::1]:8080", ":8080".
+// Parses "127.0.0.1:8080", "[::1]:8080" or ":8080".
 Result<ListenAddress> listen_address(const std::string& text);
 
-// Serves the probes there. All addresses are IPv6's and IPv4's, or IPv4's alone on a machine
-// without IPv6. `probes` outlives the server.
+// Serves the probes at the address. All addresses are those of IPv6 and IPv4, or of IPv4 alone on a
+// machine without IPv6. `probes` must outlive the server.
 Result<std::unique_ptr<http::Server>> serve_probes(const ListenAddress& address, Probes& probes);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ Json* node_container(Json& pod_spec) {
   return nullptr;
 }
 
-// Of the node's resources those that every container has: no devices.
+// Returns the resources of `node` that every container has: no devices.
 Json plain_resources(const Json& node) {
   Json result = Json::object();
   const Json* resources = find_member(node, "resources");
@@ -33,7 +33,8 @@ Json plain_resources(const Json& node) {
   return result;
 }
 
-// A pod can be `restricted` by what its containers say alone.
+// Repeats what PodSecurity `restricted` asks of each container: a pod may meet it through its
+// containers alone.
 Json security_context(const Json& node) {
   Json result = {{"allowPrivilegeEscalation", false},
                  {"capabilities", {{"drop", Json::array({"ALL"})}}},

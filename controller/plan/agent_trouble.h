@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-// An agent that answers, but nothing that can be used. Its pod runs on and is not made anew for
-// that: the next one would be no different.
+// An agent that answers, but with nothing the controller can use. Its pod keeps running and is not
+// recreated: a new one would behave the same.
 struct AgentTrouble {
   std::string reason;   // AgentRefusesToken, AgentTooOld, AgentTooNew
-  std::string message;  // what is the matter, and what to do
+  std::string message;  // what is wrong, and what to do about it
 };
 
-// Of the first of the members that has any.
+// Returns the trouble of the first member that has one.
 std::optional<AgentTrouble> agent_trouble(const Pass& pass);
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ Verdict form(Pass& pass) {
   return start_round(pass, next_round(pass), "every pod has its address");
 }
 
-// The round of a restart in place begins no sooner than a new pod would be made.
+// A restart in place backs off for as long as one with new pods.
 bool held_back(Pass& pass) {
   const auto& last = pass.status.lastFailure;
   const bool follows = last && last->round < pass.status.round &&

@@ -6,16 +6,16 @@
 
 namespace lockstep {
 
-// How long the restart after the `attempt`-th failure in a row without progress is held back:
-// nothing for the first, then backoff_first x 2^(attempt - 2), at most backoff_max.
+// Returns how long to delay the restart after the `attempt`-th failure in a row without progress: 0
+// for the first, then backoff_first x 2^(attempt - 2), at most backoff_max.
 Duration restart_delay(int64_t attempt, const Limits& limits);
 
-// How much of that is still to wait, by the wall clock and the time of the failure in status; never
-// more than the whole, whatever the clocks say.
+// Returns how much of that delay is left, by the wall clock and the failure's time in status. At
+// most the whole delay, whatever the clocks say.
 Duration restart_wait(const FailureStatus& failure, WallTime wall_now, const Limits& limits);
 
-// Whether the restart after `failure`, which is in status, has to wait; the plan is then made again
-// when it need not.
+// Returns whether the restart after `failure`, which is in status, still has to wait. If so,
+// requeues the plan for the end of the wait.
 bool hold_back(Pass& pass, const FailureStatus& failure);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// A pod that ended well speaks for itself.
+// A pod that exited successfully needs no report from its agent.
 bool is_done(const Pass& pass, const PodView* pod) {
   if (pod == nullptr) return false;
   if (pod->ended_well()) return true;

@@ -17,14 +17,15 @@ struct WorkerFailure {
   const PodView* pod = nullptr;
   const WorkerState* worker = nullptr;
   TimePoint at{};
-  bool is_messenger = false;  // of another one's failure, by its exit code
+  bool is_messenger = false;  // by its exit code, only reports another worker's failure
 };
 
 bool has_failed(const WorkerState& worker) {
   return !worker.running && (worker.exit_code != 0 || worker.reason == "StartError");
 }
 
-// The agent ends its workers by itself, though nobody told it to: its pod is being stopped.
+// Returns whether the agent ends its workers although no assignment says so, because its pod is
+// being stopped.
 bool is_being_stopped(const AgentState& state) {
   if (has_completed(state)) return false;
   if (state.phase == "Stopping" || state.phase == "Exiting") return true;
@@ -42,7 +43,7 @@ bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
   return view != nullptr && pass.now - view->last_heard >= time;
 }
 
-// Why a member's pod can't go on, or nullptr.
+// Returns why a member's pod can't go on, or nullptr.
 const char* loss_of(const Pass& pass, const PodView& pod) {
   if (pod.phase == "Failed" || pod.terminating) return end_of_pod(pod);
   const bool works = pass.formed() && pass.is_in_round(pod.node_index);
@@ -54,8 +55,8 @@ const char* loss_of(const Pass& pass, const PodView& pod) {
   return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
 }
 
-// Why the pod didn't start in time, or nullptr. Those that have waited for more than half as long
-// as one that is overdue go with it, so that one shortage is one failure.
+// Returns why the pod did not start in time, or nullptr. As soon as one pod is overdue, pods that
+// have used up half of their time count as overdue too, so that one shortage is one failure.
 const char* overdue_of(const Pass& pass, const PodView& pod, bool any_is_overdue) {
   const std::optional<Duration> left = pending_left(pass, &pod);
   if (!left) return nullptr;
@@ -117,7 +118,7 @@ std::vector<WorkerFailure> worker_failures(const Pass& pass) {
                           .is_messenger = pass.spec().train && is_of_another(worker)});
     }
   }
-  // Those who failed by themselves first, the earliest of them in front; by rank where that ties.
+  // Workers that failed on their own come first, the earliest in front; ties stay in rank order.
   std::stable_sort(failures.begin(), failures.end(),
                    [](const WorkerFailure& a, const WorkerFailure& b) {
                      if (a.is_messenger != b.is_messenger) return b.is_messenger;
@@ -126,8 +127,8 @@ std::vector<WorkerFailure> worker_failures(const Pass& pass) {
   return failures;
 }
 
-// Programs don't die of a lost peer in these ways, so it began there. SIGABRT isn't among them: it
-// is how C++ ends after an exception.
+// Returns whether the failure began in this worker: a lost peer does not make programs die in these
+// ways. SIGABRT is not among them, because an uncaught C++ exception ends in it.
 bool is_certainly_its_own(const WorkerState& worker) {
   if (worker.reason == "OOMKilled" || worker.reason == "StartError") return true;
   constexpr int kOwnSignals[] = {SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS};
@@ -135,8 +136,9 @@ bool is_certainly_its_own(const WorkerState& worker) {
          std::end(kOwnSignals);
 }
 
-// Whose failure brought the others down. A command's exit codes say nothing about that, so it is
-// the earliest, and among those that can't be told apart in time one that certainly began it.
+// Returns the failure that brought the others down. A command's exit codes do not tell, so this is
+// the earliest failure. Among failures too close together to order, one that certainly began in its
+// own worker wins.
 const WorkerFailure& first_of(const std::vector<WorkerFailure>& failures, const Pass& pass) {
   const WorkerFailure& earliest = failures.front();
   if (pass.spec().train || is_certainly_its_own(*earliest.worker)) return earliest;
@@ -152,7 +154,7 @@ const PodView* pod_of(const Pass& pass, int64_t node_index) {
   return index < pass.current.size() ? pass.current[index] : nullptr;
 }
 
-// Nobody runs any more, but for this rank: so nobody guilty is still to be heard.
+// Returns whether no rank but `but_for` still runs, so that no culprit can still report.
 bool all_have_ended(const Pass& pass, int64_t but_for = -1) {
   for (const PodView* pod : pass.in_round()) {
     const AgentState* state = pass.report(pod);
@@ -164,8 +166,8 @@ bool all_have_ended(const Pass& pass, int64_t but_for = -1) {
   return true;
 }
 
-// Whom most messengers blame; the messenger itself where they blame nobody. A rank that hangs is
-// there, and the message says which collective it did not come to.
+// Returns the rank that most messengers blame, or the first messenger if they blame nobody. A rank
+// that hangs still runs, and the message names the collective it is missing from.
 FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& messengers) {
   std::map<int64_t, int64_t> votes;
   for (const WorkerFailure& messenger : messengers) {
@@ -187,12 +189,13 @@ FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& mess
   return failure;
 }
 
-// Until when the guilty one may still be heard, or found to be lost with its pod; nullopt: decide.
+// Returns until when the culprit may still report, or be found lost with its pod; nullopt means
+// decide now.
 std::optional<TimePoint> blame_waits(const Pass& pass, const FailureStatus& blamed,
                                      TimePoint failed_at) {
   const bool is_hang = blamed.reason == kHang;
   const TimePoint until = failed_at + pass.limits.culprit_wait;
-  // Of a rank that hangs no word is to come.
+  // A rank that hangs sends no report, so don't wait for it.
   if (pass.now < until && !all_have_ended(pass, is_hang ? blamed.rank : -1)) return until;
   if (!is_hang) return std::nullopt;
   const PodView* pod = pod_of(pass, blamed.nodeIndex);
@@ -206,8 +209,8 @@ std::optional<TimePoint> blame_waits(const Pass& pass, const FailureStatus& blam
   return is_heard ? std::nullopt : std::optional(agent->last_heard + patience(pass));
 }
 
-// Whom messengers blame, if it can be known by now. Who hangs is there: where its pod is not in the
-// cache nobody is guilty yet, for that is looked for first.
+// Sets the culprit that the messengers blame, if it is known by now. A rank that hangs has a pod.
+// If the cache lacks that pod, looking for missing pods comes first.
 void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& messengers, Damage& damage) {
   const FailureStatus blamed = blamed_by(pass, messengers);
   const bool is_there = pod_of(pass, blamed.nodeIndex) != nullptr || damage.unseen.empty();
@@ -217,8 +220,9 @@ void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& messengers,
   damage.undecided_until = blame_waits(pass, blamed, messengers.front().at);
 }
 
-// A pod made after the failure in status is a new one's victim; the others go with the old one.
-// Where nobody knows when it was made, it counts: an endless row of pods would be the alternative.
+// Returns whether the loss belongs to a new failure. A pod created after the failure in status is
+// the victim of a new one; older pods belong to the old one. If the round of creation is unknown,
+// the loss counts as new: otherwise pods could be recreated without end.
 bool is_new_loss(const Pass& pass, const PodView* pod) {
   if (!pass.status.lastFailure || pod == nullptr) return true;
   if (pass.formed() && pass.is_in_round(pod->node_index)) return true;
@@ -258,7 +262,8 @@ void find_lost(const Pass& pass, Damage& damage) {
   }
 }
 
-// It carries out a later round than the present one, or another assignment of it.
+// Returns whether the agent is in a later round than the current one, or in the same round with
+// another assignment.
 bool disagrees(const Pass& pass, const PodView* pod) {
   const AgentState* state = pass.words(pod);
   if (state == nullptr || !pass.formed()) return false;
@@ -266,9 +271,9 @@ bool disagrees(const Pass& pass, const PodView* pod) {
          (state->round == pass.status.round && state->hash != pass.status.worldHash);
 }
 
-// What agents were told before status was set back, as from a backup, ends with the next round,
-// which is later than all that they know of; so all of them are heard first. Who disagrees with
-// that one too loses its pod.
+// Finds agents that disagree with status because it was set back, as from a backup. The next round
+// ends that: its number is above every round they know, so all agents must report first. An agent
+// that disagrees with that round too loses its pod.
 void find_disagreement(const Pass& pass, Damage& damage) {
   if (damage.culprit) return;
   const auto& last = pass.status.lastFailure;
@@ -289,7 +294,7 @@ void find_disagreement(const Pass& pass, Damage& damage) {
   }
 }
 
-// A pod that ended well with a round that now has to be done again is needed anew.
+// A pod that exited successfully must be recreated if its round has to be redone.
 void add_ended(const Pass& pass, Damage& damage) {
   for (size_t i = 0; i < pass.current.size(); ++i) {
     const PodView* pod = pass.current[i];

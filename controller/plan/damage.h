@@ -9,43 +9,51 @@
 
 namespace lockstep {
 
-inline constexpr char kAgentSilent[] = "AgentSilent";  // the reason of a pod that was given up
+// The reason for giving up a pod with a silent agent.
+inline constexpr char kAgentSilent[] = "AgentSilent";
 inline constexpr char kAgentDisagrees[] = "AgentDisagrees";
 
-// What is broken in a job's present round, or among the pods gathered for the next one.
+// Damage to a job's current round, or to the pods gathered for the next one.
 struct Damage {
-  std::vector<int64_t> lost;        // node indices whose pod has to be made anew
-  bool is_new = false;              // false: all of it belongs to the failure in status
-  bool ends_round = false;          // false: only pods that were to join it are lost
-  std::vector<std::string> unseen;  // members' pods that the cache doesn't have
-  // rank, nodeIndex, node, exitCode, reason, message of the guilty one: the earliest worker that
-  // failed by itself, else a lost pod, else whom the messengers (kExitPeerLost, kExitPeerHung)
-  // blame most.
+  std::vector<int64_t> lost;        // node indices whose pod must be recreated
+  bool is_new = false;              // false: all of it belongs to the failure already in status
+  bool ends_round = false;          // false: only pods that were to join the round are lost
+  std::vector<std::string> unseen;  // members' pods that the cache does not have
+  // Rank, nodeIndex, node, exitCode, reason and message of the culprit. The first that exists of:
+  // - the earliest worker that failed on its own, if a restart would repeat its failure
+  // - a lost pod of the round
+  // - the earliest worker that failed on its own
+  // - the rank most messengers blame (workers that exit with kExitPeerLost or kExitPeerHung)
+  // - a lost pod that was to join the round
+  // - a member that disagrees with status about the round
   std::optional<FailureStatus> culprit;
-  // Only messengers have spoken so far (or, with a command, who may have died of another one's
-  // failure), and somebody guilty may yet, or may be gone with its machine: wait until then.
+  // Set if only messengers have reported so far (or, for a command, only workers that may have died
+  // of another's failure). The culprit may still report, or be found lost with its machine: wait
+  // until then.
   std::optional<TimePoint> undecided_until;
 };
 
 Damage assess_damage(const Pass& pass);
 
-// Of the worker itself where the agent says so (older ones don't), else of the first on its node.
+// Returns the worker's own value if the agent reports one (older agents do not), else that of the
+// first failure on its node.
 double failed_seconds_ago(const AgentState& state, const WorkerState& worker);
 
-// The built-in loop would end with this exit code again: what it was told or read is wrong, or the
-// loss isn't finite, to which the same bits lead again.
+// Returns whether the built-in loop would exit with this code again after a restart: its
+// configuration or data is wrong, or the loss is not finite, which the same bits reproduce.
 bool is_repeated_by_a_restart(int64_t exit_code);
-// It would do so in the same pod: the GPU that it was to use is not there.
+// Returns whether it would do so only in the same pod: the GPU it needs is missing there.
 bool is_repeated_in_its_pod(int64_t exit_code);
 
-// What is left of spec.failure.pendingTimeoutSeconds for a pod that doesn't run yet; nullopt where
-// nothing limits it, as of one that is to join a round: that goes on without it. It is over only
-// when it is by both the server's clock and our own, which counts from when this process first saw
-// the pod: the two may differ by more than a pod has.
+// Returns what is left of spec.failure.pendingTimeoutSeconds for a pod that does not run yet.
+// nullopt if nothing limits it, as for a pod that is to join a round: the round continues without
+// it. The time is over only when both the server's clock and our own say so, because they may
+// differ by more than the timeout. Ours counts from when this process first saw the pod.
 std::optional<Duration> pending_left(const Pass& pass, const PodView* pod);
 
-// How long an agent may be silent before its pod is given up: where its silence is its own, and
-// now.
+// How long an agent may be silent before its pod is given up. silence_max() assumes that the
+// controller's own network works; patience() applies now, and is longer while the controller
+// suspects itself.
 Duration silence_max(const Pass& pass);
 Duration patience(const Pass& pass);
 

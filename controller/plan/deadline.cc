@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// spec.activeDeadlineSeconds, from status.startTime on; a suspension begins it anew, as for a
-// batch/Job.
+// Enforces spec.activeDeadlineSeconds, counted from status.startTime. A suspension restarts the
+// count, as for a batch/Job.
 Verdict deadline(Pass& pass) {
   const int64_t allowed = pass.spec().activeDeadlineSeconds;
   const Result<WallTime> started = wall_time_from_rfc3339(pass.status.startTime);

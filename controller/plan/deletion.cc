@@ -3,13 +3,14 @@
 
 namespace lockstep {
 
-// A job that is given to another controller while it is suspended leaves no pods behind either.
-// A job that is gone altogether takes its pods and its Secret with it by their ownerReferences;
-// this is for one that waits for them (foreground deletion, somebody's finalizer).
+// Deletes the pods of a job whose deletion waits for them (foreground deletion, another party's
+// finalizer), and of a job that was given to another controller while it was suspended. If the job
+// object is gone, its ownerReferences already take its pods and Secret with it.
 Verdict deletion(Pass& pass) {
   const std::string& manager = pass.spec().managedBy;
   const bool is_others = !manager.empty() && manager != kControllerName;
-  // With the pods that this controller has made, validation refuses the change.
+  // While the job has pods of this controller (status.fixed is set), validation refuses a new
+  // managedBy.
   const bool is_deleted = !pass.job().metadata.deletionTimestamp.empty();
   if (!is_deleted && !(is_others && pass.status.fixed.empty())) return Verdict::kNext;
   pass.plan.why = is_deleted ? "the job is being deleted" : "another controller manages the job";

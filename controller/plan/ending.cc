@@ -15,22 +15,23 @@ bool is_in_round(const Pass& pass, const PodView& pod) {
   return false;
 }
 
-// By its agent's own reckoning, or the agent has left.
+// Returns whether the agent says that it is exiting, or has exited.
 bool is_leaving(const Pass& pass, const PodView& pod) {
   if (!pod.serves()) return true;
   const AgentView* view = pass.agent(&pod);
   return view != nullptr && view->state && view->state->phase == "Exiting";
 }
 
-// Silent by the clock that nobody sets, or without a version of the protocol in common.
+// Returns whether the agent has been silent for too long by the monotonic clock, or shares no
+// protocol version with us.
 bool is_out_of_reach(const Pass& pass, const PodView& pod) {
   const AgentView* view = pass.agent(&pod);
   if (view == nullptr) return false;
   return view->is_foreign() || pass.now - view->last_heard >= pass.limits.exit_wait;
 }
 
-// spec.ttlSecondsAfterFinished. Its pods leave first, so that nobody's last words are cut off; one
-// that hangs in Terminating past its grace period holds nobody up.
+// Enforces spec.ttlSecondsAfterFinished. Waits until the job's pods are gone, so that no final
+// report is cut off, but not for a pod that is still Terminating after its grace period.
 void expire(Pass& pass, Duration since) {
   const int64_t allowed = pass.spec().ttlSecondsAfterFinished;
   if (allowed < 0 || pass.status.completionTime.empty()) return;
@@ -63,8 +64,8 @@ std::shared_ptr<const Assignment> leaving(const Pass& pass, const WorldAssignmen
 
 }  // namespace
 
-// The agents of the last round are asked to exit, so that the pods end by themselves and their logs
-// stay; a pod that can't be asked, or doesn't in time, is deleted.
+// Asks the agents of the last round to exit, so that the pods end on their own and their logs stay.
+// Deletes a pod whose agent can't be asked or does not exit in time.
 Verdict ending(Pass& pass) {
   if (!is_finished(pass.status)) return Verdict::kNext;
   const bool complete = is_true(pass.status, kComplete);

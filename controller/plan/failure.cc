@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// The last `bytes` of the text, from the beginning of a line where there is one.
+// Returns the last `bytes` of the text, from the beginning of a line if there is one.
 std::string tail(const std::string& text, size_t bytes) {
   std::string_view rest = utf8_tail(text, bytes);
   if (rest.size() == text.size()) return text;
@@ -23,8 +23,8 @@ std::string tail(const std::string& text, size_t bytes) {
   return std::string(rest);
 }
 
-// What status says of progress is of an earlier round until all ranks train, and a round that ended
-// before its first step has lost nothing more than the one before it.
+// Returns the step that training had reached. Progress in status is from an earlier round until all
+// ranks train. A round that ended before its first step lost nothing beyond the previous failure.
 int64_t step_reached(const Pass& pass) {
   const bool is_known = pass.status.progress && is_true(pass.status, kRunning);
   int64_t step = is_known ? pass.status.progress->step : 0;
@@ -36,7 +36,7 @@ int64_t step_reached(const Pass& pass) {
   return previous && previous->resumedStep < 0 ? std::max(step, previous->step) : step;
 }
 
-// Without steps, time is all the progress that can be seen.
+// Without steps, elapsed time is the only visible progress.
 bool ran_for_long(const Pass& pass) {
   const Condition* running = find_condition(pass.status, kRunning);
   if (pass.spec().train || pass.status.progress || running == nullptr) return false;
@@ -50,13 +50,14 @@ double whole_ms(Duration duration) {
          1000;
 }
 
-// How long ago it happened: until this process could know, and since then.
+// How long ago a failure happened: until this process could know of it, and since then.
 struct Ago {
   Duration detect{0};
   Duration decide{0};
 };
 
-// A pod that is made anew has ended by its own words, or fell silent; else its agent tells.
+// A lost pod's end is known from the pod itself or from its agent's silence. Other failures are
+// reported by the agent.
 Ago ago_of(const Pass& pass, const FailureStatus& failure) {
   constexpr Duration kMost = std::chrono::hours(1);
   const auto index = static_cast<size_t>(failure.nodeIndex);
@@ -145,9 +146,9 @@ Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const st
 }
 
 struct Restart {
-  std::vector<int64_t> lost;  // node indices whose pod is made anew
+  std::vector<int64_t> lost;  // node indices whose pod is recreated
   bool counts = true;         // against maxRestarts
-  std::string because;        // of which rule; empty: of none
+  std::string because;        // the rule that decided it; empty if none did
 };
 
 Verdict restart(Pass& pass, FailureStatus failure, const Restart& how) {
@@ -182,8 +183,8 @@ void add_node(const Pass& pass, int64_t index, std::vector<int64_t>& lost) {
   lost.push_back(index);
 }
 
-// Silence makes no sound, nor does a pod that doesn't start: time alone calls for the pass that
-// notices.
+// Silence causes no event, nor does a pod that does not start: requeues the plan for when it would
+// notice them.
 void expect_silence(Pass& pass) {
   for (const PodView* pod : pass.current) {
     const std::optional<Duration> left = pending_left(pass, pod);
@@ -198,7 +199,8 @@ void expect_silence(Pass& pass) {
   }
 }
 
-// With this failure its node has had enough of them to be avoided from now on.
+// Returns whether, counting this failure, its node has had enough of them to be avoided from now
+// on.
 bool is_on_bad_node(const Pass& pass, const FailureStatus& failure) {
   TrainingJobStatus with_it = pass.status;
   record_failure(with_it, failure);
@@ -206,7 +208,7 @@ bool is_on_bad_node(const Pass& pass, const FailureStatus& failure) {
   return std::find(nodes.begin(), nodes.end(), failure.node) != nodes.end();
 }
 
-// What the job's rules say of it, else what is done about any failure.
+// Applies the job's rules to the failure, else the default action.
 Verdict decide(Pass& pass, const Damage& damage) {
   FailureStatus failure = describe(pass, damage);
   const FailureSpec& spec = pass.spec().failure;

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// The index of the first rule that speaks of the failure; nullopt: none does, and what follows is
-// what follows any failure.
+// Returns the index of the first rule that matches the failure; nullopt if none does, so that the
+// default action applies.
 std::optional<size_t> rule_for(const std::vector<FailureRule>& rules, const FailureStatus& failure);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ constexpr size_t kHexDigits = 8;
 
 using Fingerprints = std::map<std::string, std::string>;  // by path below spec
 
-// What differs from the defaults; null where nothing does.
+// Returns the members that differ from the defaults; null if none do.
 Json without_defaults(const Json& value, const Json& defaults) {
   if (value == defaults) return nullptr;
   if (!value.is_object() || !defaults.is_object()) return value;
@@ -39,7 +39,7 @@ void add(const std::string& path, const Json& value, Fingerprints& prints) {
 Fingerprints fingerprints(const TrainingJobSpec& spec) {
   Fingerprints prints;
   Json document = spec_to_json(spec);
-  // Two names of the same one.
+  // Our own name means the same as an empty managedBy.
   if (spec.managedBy == kControllerName) document.erase("managedBy");
   const Json defaults = spec_to_json(TrainingJobSpec{});
   const Json train_defaults = train_to_json(TrainSpec{});
@@ -48,7 +48,7 @@ Fingerprints fingerprints(const TrainingJobSpec& spec) {
     if (value == nullptr) continue;
     const std::string path(name);
     if (path == "train") {
-      prints[path] = "is";  // there, be it with defaults alone
+      prints[path] = "is";  // present, even with only defaults
       for (const auto& [key, member] : value->items()) {
         const Json* fallback = find_member(train_defaults, key);
         add(path + "." + key, fallback == nullptr ? member : without_defaults(member, *fallback),

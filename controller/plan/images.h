@@ -6,16 +6,17 @@
 
 namespace lockstep {
 
-// Lockstep's own image: that of the pods of jobs that name none, and whose agent is put into the
-// images of the others. Ranks of one round are of one version: status.agentImage keeps the image
-// that the job's pods were made with, and whoever is made anew gets it too, whatever image a later
-// controller has. It changes only in the write after which no member stays, so that a pod's name
-// tells its image, also where a controller that is leaving makes it.
+// Lockstep's own image runs in the pods of jobs that name no image, and provides the agent for the
+// images of other jobs. All ranks of a round run one version: status.agentImage keeps the image
+// that the job's pods were created with. A recreated pod gets the same one, whatever image a later
+// controller has. It changes only in the status write after which none of the previous members is
+// left. So a pod's name determines its image, even if a controller that is shutting down creates
+// it.
 
-// What the job's next pod is made with.
+// Returns the Lockstep image for the job's next pod.
 const std::string& agent_image_of(const Pass& pass);
 
-// Records the controller's image where nobody of the members before is left.
+// Records the controller's image if none of the previous members is left.
 void derive_agent_image(Pass& pass);
 
 }  // namespace lockstep

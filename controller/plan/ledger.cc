@@ -14,9 +14,10 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kOldMessageBytes = 160;
-constexpr double kShortest = 0.001;  // of a recovery: 0 says that it isn't over
+constexpr double kShortest = 0.001;  // of a recovery: 0 means that it is not over
 
-// Somebody wanted it so, or nobody knows.
+// Reasons that say nothing about the node: somebody caused them on purpose, or the cause is
+// unknown.
 constexpr std::string_view kNotOfTheNode[] = {"PodDeleted", "PodStopped", "PodEnded",
                                               "PodLost",    "Evicted",    "Preempted",
                                               "Suspected",  "NoAddress",  "ImagePullFailed"};
@@ -26,12 +27,12 @@ constexpr Part kParts[] = {&RecoveryStatus::detectSeconds, &RecoveryStatus::deci
                            &RecoveryStatus::waitSeconds,   &RecoveryStatus::podsSeconds,
                            &RecoveryStatus::formSeconds,   &RecoveryStatus::restoreSeconds};
 
-// To milliseconds, which sums are not by themselves.
+// Rounds to milliseconds; sums of rounded values need it again.
 double rounded(double seconds) {
   return std::round(seconds * 1000) / 1000;
 }
 
-// Never negative, whatever the clock did; nullopt where the time can't be read.
+// Never negative, even if the clock was set back; nullopt if the time can't be parsed.
 std::optional<double> seconds_from(const std::string& time, WallTime now) {
   const Result<WallTime> from = wall_time_from_rfc3339(time);
   if (!from.ok()) return std::nullopt;
@@ -57,20 +58,21 @@ void keep(TrainingJobStatus& status) {
   while (status.failures.size() > kFailuresKept) status.failures.erase(status.failures.begin());
 }
 
-// The restart under way, if any.
+// Returns the failure whose recovery is in progress, or nullptr.
 FailureStatus* recovering(TrainingJobStatus& status) {
   if (!status.lastFailure || !is_true(status, kRestarting)) return nullptr;
   return status.lastFailure->recoverySeconds > 0 ? nullptr : &*status.lastFailure;
 }
 
-// A wait is known beforehand; what of it did not come to pass, as where a clock jumped, was none.
+// The wait is recorded beforehand. If less time than that has passed, as after a clock jump, cuts
+// the excess.
 void trim_wait(RecoveryStatus& recovery, double since) {
   const double excess = sum(recovery) - since;
   if (excess <= 0 || !recovery.waitSeconds) return;
   recovery.waitSeconds = rounded(std::max(0.0, *recovery.waitSeconds - excess));
 }
 
-// What the parts known so far leave of the time since the failure.
+// Sets the part to the time since the failure that the parts known so far do not cover.
 void note(TrainingJobStatus& status, WallTime now, Part part) {
   FailureStatus* failure = recovering(status);
   if (failure == nullptr || failure->recovery.*part) return;

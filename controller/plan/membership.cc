@@ -6,8 +6,8 @@
 namespace lockstep {
 namespace {
 
-// Above that of every pod of the index that is still there: one of before the job was made smaller
-// may take its time to end, and is not the new member's.
+// Returns an incarnation above that of every existing pod of the index. A pod from before the job
+// was made smaller may still be ending, and is not the new member's.
 int64_t new_incarnation(const Pass& pass, size_t index) {
   int64_t highest = 0;
   for (const PodView& pod : pass.seen.pods) {
@@ -18,9 +18,9 @@ int64_t new_incarnation(const Pass& pass, size_t index) {
 
 }  // namespace
 
-// The incarnation of each node index stands in status before its pod is made. A change of
-// spec.nodes keeps the members that stay, and the round that all of its members stay in: it goes on
-// until everybody who joins it runs, however long that takes.
+// Records the incarnation of each node index in status before its pod is created. A change of
+// spec.nodes keeps the members that stay. It also keeps the round if all of its members stay: the
+// round continues until every joining member runs, however long that takes.
 Verdict membership(Pass& pass) {
   const auto nodes = static_cast<size_t>(pass.spec().nodes);
   if (pass.members.size() == nodes) return Verdict::kNext;

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Names of a job's children and what marks them: deterministic, so that a stale cache meets
-// AlreadyExists and not a twin.
+// Names and labels of a job's child objects. They are deterministic, so that creating a child from
+// a stale cache fails with AlreadyExists instead of making a duplicate.
 inline constexpr char kJobNameLabel[] = "lockstep.dev/job-name";
 inline constexpr char kRoleLabel[] = "lockstep.dev/role";
 inline constexpr char kNodeIndexLabel[] = "lockstep.dev/node-index";
@@ -19,25 +19,26 @@ inline constexpr char kCreatedInRoundAnnotation[] = "lockstep.dev/created-in-rou
 inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
 inline constexpr char kManagedByValue[] = "lockstep";
 inline constexpr char kOurLabelPrefix[] = "lockstep.dev/";
-inline constexpr char kControllerName[] = "lockstep.dev/controller";  // spec.managedBy of our own
+// The value of spec.managedBy for jobs of this controller.
+inline constexpr char kControllerName[] = "lockstep.dev/controller";
 
 inline constexpr char kNodeContainer[] = "node";
 inline constexpr char kBundleFolder[] = "/opt/lockstep";
 inline constexpr char kAgentPath[] = "/opt/lockstep/bin/lockstep-agent";
-inline constexpr char kAgentCopier[] = "lockstep-agent";  // init container, and its volume
+inline constexpr char kAgentCopier[] = "lockstep-agent";  // init container and its volume
 inline constexpr char kDefaultImage[] = "lockstep";
 inline constexpr char kTokenFolder[] = "/var/run/lockstep/token";
 inline constexpr char kTokenKey[] = "token";
 inline constexpr char kWorkFolder[] = "/var/lib/lockstep";
-// What the pod has beyond the job's grace period, so that the agent can report and leave.
+// Added to the job's grace period in the pod's, so that the agent can report and exit.
 inline constexpr int64_t kAgentMarginSeconds = 5;
 
 inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
   return std::string(job) + "-worker-" + std::to_string(index) + "-" + std::to_string(incarnation);
 }
 
-// With the job's UID in it: of a job that was deleted and made again under its name, the garbage
-// collector may not have removed the first one's Secret yet, whose token is another.
+// Contains the job's UID. After a job is deleted and recreated under the same name, the garbage
+// collector may not have removed the first one's Secret yet, and that Secret has another token.
 inline std::string token_secret_name(const ObjectMeta& job) {
   constexpr size_t kHexDigits = 8;
   return job.name + "-token-" + hex(sha256(job.uid)).substr(0, kHexDigits);

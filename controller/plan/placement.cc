@@ -21,7 +21,7 @@ void delete_superseded(Pass& pass) {
   }
 }
 
-// The server has refused a pod: it is asked again with one alone, and not before its time.
+// After the server refused a pod, sends only one, and not before retry_at.
 bool is_refused(Pass& pass, std::vector<int64_t>& missing) {
   const auto& refusal = pass.seen.refusal;
   if (!refusal) return false;
@@ -40,7 +40,7 @@ bool held_back(Pass& pass) {
 
 }  // namespace
 
-// A pod for each member, and none beside them. One that hangs in Terminating doesn't hold up its
+// Keeps one pod for each member and no others. A pod that hangs in Terminating does not hold up its
 // successor, which has another name.
 Verdict placement(Pass& pass) {
   delete_superseded(pass);

@@ -15,7 +15,8 @@ namespace {
 constexpr Policy kPolicies[] = {deletion, ending,     completion, validation, suspension,
                                 deadline, membership, failure,    placement,  assignment};
 
-// While a condition stays as it is, its message tells how far its matter has come.
+// Undoes changes of a message alone: while a condition stays the same, its message only reports how
+// far things are.
 void restore_messages(const TrainingJobStatus& before, TrainingJobStatus& after) {
   for (const char* type : {kReady, kPodsScheduled}) {
     const Condition* old = find_condition(before, type);
@@ -27,8 +28,7 @@ void restore_messages(const TrainingJobStatus& before, TrainingJobStatus& after)
   }
 }
 
-// Whether all that changed are numbers for people: of the training's progress, and of the pods that
-// run so far.
+// Returns whether only numbers for people have changed: training progress, and how many pods run.
 bool differs_in_numbers_alone(const TrainingJobStatus& before, TrainingJobStatus after) {
   after.progress = before.progress;
   after.lastCheckpoint = before.lastCheckpoint;
@@ -85,8 +85,8 @@ void Pass::requeue(TimePoint at) {
 
 namespace {
 
-// status.rendezvous is that of the round. Where the spec isn't what that was made from, nobody can
-// tell, and all are in it.
+// status.rendezvous describes the round. If the spec is no longer what it was made from, the size
+// is unknown and all members count.
 size_t size_of_round(const Observed& seen, size_t members) {
   const auto& rendezvous = seen.job.status.rendezvous;
   if (!rendezvous || !seen.problems.empty()) return members;

@@ -18,97 +18,104 @@
 
 namespace lockstep {
 
-// What is known of one pod's agent by this process's own ears: nothing from before it began to
-// listen counts.
+// Reports that this process itself has received from one pod's agent. Nothing from before it began
+// to listen counts.
 struct AgentView {
   std::optional<AgentState> state;  // the last report
-  TimePoint state_at{};             // when that came
-  TimePoint last_heard{};           // last answer of any kind; at first: when listening began
-  std::string error{};              // why the last question told nothing; empty: it did
-  // It answers, but only that it doesn't know the job's token: alive and deaf to us. Its pod is not
-  // made anew for that, since the next one would get the same token from the job's Secret.
+  TimePoint state_at{};             // when it arrived
+  TimePoint last_heard{};           // last answer of any kind; initially when listening began
+  std::string error{};              // why the last request failed; empty if it succeeded
+  // The agent answers only that it does not know the job's token: it is alive but unusable. Its pod
+  // is not recreated for that, since a new one would get the same token from the job's Secret.
   bool refuses_token = false;
 
-  // It speaks a version of the protocol that isn't served, of which no more is understood.
+  // True if the agent speaks a protocol version that is not served. Nothing else in its state is
+  // understood then.
   bool is_foreign() const { return state && !is_served(state->protocol); }
   bool operator==(const AgentView&) const = default;
 };
 
-// The server would not take the job's last pod.
+// The server refused the job's last pod.
 struct PodRefusal {
   // QuotaExceeded, PodForbidden, PodInvalid, NameTaken, SecretRefused, PodCreateFailed
   std::string reason;
   std::string message;
-  TimePoint retry_at{};  // until then no other one is sent
+  TimePoint retry_at{};  // no other pod is sent before then
 
   bool operator==(const PodRefusal&) const = default;
 };
 
-// What the server said of a pod of the job's present spec, which it was asked to check and not to
-// keep.
+// The server's answer to a dry-run creation of a pod for the job's current spec.
 struct PodCheck {
-  std::string refusal;   // its words; empty: it takes such pods, or couldn't tell
-  TimePoint retry_at{};  // of one that was refused: what the pod needs may be there by then
+  std::string refusal;   // the server's message; empty if it accepts such pods or could not tell
+  TimePoint retry_at{};  // if refused: by then, what the pod needs may exist
 
   bool operator==(const PodCheck&) const = default;
 };
 
-// One job, as far as it is known at one moment. A snapshot: it may be stale, and the plan is right
-// all the same, because every action carries what it presumes (resourceVersion, UID, name, round).
+// A snapshot of what is known about one job. It may be stale. The plan is correct all the same,
+// because every action carries its preconditions (resourceVersion, UID, name, round).
 struct Observed {
   TrainingJob job{};
-  Problems problems{};  // of reading the stored document; spec is then empty
-  // What spec_problems() says, where it was asked before: it looks at what rarely changes, and
-  // costs as much as the rest of a plan.
+  // Found in the stored document; if any, spec holds only suspend and managedBy.
+  Problems problems{};
+  // The result of spec_problems(), if it was computed before. It depends on what rarely changes,
+  // and costs as much as the rest of a plan.
   std::optional<Problems> spec_problems{};
-  std::vector<PodView> pods{};                // whose controller is this job's UID
+  std::vector<PodView> pods{};                // pods whose controller is this job's UID
   std::map<std::string, AgentView> agents{};  // by pod UID
-  std::set<std::string> absent_pods{};        // names that a read from the server did not find
-  std::string job_token{};                    // for the Secret
+  std::set<std::string> absent_pods{};  // names of pods that a read from the server did not find
+  std::string job_token{};              // for the Secret
   std::optional<PodRefusal> refusal{};
-  std::optional<PodCheck> pod_check{};  // of this generation of the job, by this process
-  WallTime wall_now{};                  // for what is stored
-  bool may_write_progress = true;       // the budget of writes of mere numbers allows one now
-  TimePoint progress_writable_at{};     // else: when it will
-  // Most Kubernetes nodes with agents are silent: rather the controller's own network.
+  std::optional<PodCheck> pod_check{};  // for the job's current generation, from this process
+  WallTime wall_now{};                  // for stored times
+  bool may_write_progress = true;       // the budget allows a progress-only write now
+  TimePoint progress_writable_at{};     // if not: when it will
+  // Most Kubernetes nodes with agents are silent, so the controller's own network is the likely
+  // cause.
   bool suspect_self = false;
-  // Instead of a shorter one in Limits: there are so many agents that each is asked less often.
+  // Overrides a shorter Limits::agent_silence when agents are so numerous that each is polled less
+  // often.
   std::optional<Duration> agent_silence{};
 };
 
 struct Limits {
-  Duration agent_silence = std::chrono::seconds(15);  // until a silent agent's pod is given up
-  // The same while suspect_self; or four times agent_silence, if that is longer.
+  // Silence after which an agent's pod is given up.
+  Duration agent_silence = std::chrono::seconds(15);
+  // The same while suspect_self; four times agent_silence if that is longer.
   Duration agent_silence_all = std::chrono::seconds(300);
-  // While suspect_self, jobs with agents that would be given up otherwise are looked at so often:
-  // nothing else tells that it is over.
+  // While suspect_self, how often to look at jobs whose agents would otherwise be given up. No
+  // event reports that the suspicion is over.
   Duration suspicion_look = std::chrono::seconds(5);
-  // An agent that is well has been heard of within this time, half of agent_silence; a machine that
-  // is gone is not taken for a rank that hangs.
+  // A healthy agent was heard within this time, half of agent_silence. A rank on a machine that is
+  // gone is thus not taken for one that hangs.
   Duration agent_quiet = std::chrono::milliseconds(7500);
-  // For so long a rank that saves a checkpoint, validates or finishes may hold the others up before
-  // that is called Stuck; where it hangs there, that is told before the round ends for it.
+  // How long a rank that saves a checkpoint, validates or finishes may hold the others up before
+  // the job is Stuck. If the rank hangs there, Stuck is reported before the round ends because of
+  // it.
   Duration saving_patience = std::chrono::minutes(5);
-  // How long one waits for the guilty one once only messengers (kExitPeerLost, kExitPeerHung) have
-  // spoken.
+  // How long to wait for the culprit once only messengers (kExitPeerLost, kExitPeerHung) have
+  // reported.
   Duration culprit_wait = std::chrono::seconds(5);
-  // The same for a command, once one has failed that may have died of another; and how far apart
-  // two failures on different nodes must be for their order to be known.
+  // settle: the same for a command, after a failure that another one may have caused. simultaneous:
+  // failures on different nodes closer together than this have no known order.
   Duration settle = std::chrono::milliseconds(250);
   Duration simultaneous = std::chrono::milliseconds(50);
-  // A round of a command without progress of its own that ran this long was no failed attempt.
+  // A command without progress reports that ran this long in a round does not count as a failed
+  // attempt.
   Duration attempt_max = std::chrono::minutes(10);
   Duration backoff_first = std::chrono::seconds(1);  // before the second restart without progress
   Duration backoff_max = std::chrono::seconds(120);
   Duration exit_wait =
       std::chrono::seconds(60);           // from the end of a job until its pods are deleted
-  size_t log_tail_bytes = 1024;           // of a failed worker, in status
-  std::string job_image = kDefaultImage;  // of jobs that name none
-  std::string agent_image{};  // whose agent is put into jobs' other images; empty: they have it
-  bool scrape_annotations = false;  // of pods, for a Prometheus that goes by prometheus.io/scrape
+  size_t log_tail_bytes = 1024;           // of a failed worker's log, in status
+  std::string job_image = kDefaultImage;  // for jobs that name none
+  // Its agent is injected into jobs' other images; empty: they contain it.
+  std::string agent_image{};
+  bool scrape_annotations = false;  // on pods, for a Prometheus that uses prometheus.io/scrape
 };
 
-// Whom to dial.
+// The agent to contact.
 struct AgentTarget {
   std::string pod_uid;
   std::string pod_name;
@@ -118,43 +125,43 @@ struct AgentTarget {
   bool operator==(const AgentTarget&) const = default;
 };
 
-// Actions are data. Names are relative to the job's namespace.
-struct CreateSecret {  // of the job's token; AlreadyExists is success
+// Actions are plain data. Names are relative to the job's namespace.
+struct CreateSecret {  // for the job's token; AlreadyExists is success
   std::string name;
   Json body;
 };
-struct CreatePod {  // AlreadyExists: the pod that is there is read, and counts if it is the job's
+struct CreatePod {  // on AlreadyExists, reads the existing pod, which counts if the job owns it
   std::string name;
   Json body;
 };
-struct CheckPod {  // has the server check a pod as if it were created
+struct CheckPod {  // dry run: the server checks the pod as if it were created
   Json body;
-  std::string likeness;    // the same for pods that differ in nothing but whose they are
-  int64_t generation = 0;  // of the job, for which the answer holds
+  std::string likeness;    // equal for pods that differ only in the job they belong to
+  int64_t generation = 0;  // of the job; the answer holds only for it
 };
 struct ConfirmPod {  // reads the pod from the server: is it gone, or is the cache behind?
   std::string name;
 };
 struct DeletePod {
   std::string name;
-  std::string uid;  // a precondition: never a namesake
+  std::string uid;  // a precondition, so that a namesake is never deleted
   int64_t grace_seconds = 0;
 };
-struct DeleteJob {  // with all that it owns
-  std::string uid;  // a precondition, as is the version: nobody has changed it meanwhile
+struct DeleteJob {  // with everything it owns
+  std::string uid;  // a precondition, like the version: the job has not changed meanwhile
   std::string resource_version;
 };
 struct PutAssignment {
   AgentTarget target;
-  // But for node_index the same for all nodes: with the world in it, each having one of its own
-  // would grow with the square of their number.
+  // The same for all nodes except for node_index. It contains the world, so one copy per node would
+  // need memory quadratic in the number of nodes.
   std::shared_ptr<const Assignment> assignment;
   int64_t node_index = 0;
 };
 struct WriteStatus {  // the whole status; refused by the server unless resource_version is current
   TrainingJobStatus status;
   std::string resource_version;
-  bool progress_only = false;  // counts against the budget
+  bool progress_only = false;  // counts against the progress budget
 };
 struct EmitEvent {  // only after everything before it has succeeded
   bool warning = false;
@@ -165,18 +172,18 @@ using Action = std::variant<CreateSecret, CreatePod, ConfirmPod, DeletePod, Dele
                             PutAssignment, WriteStatus, EmitEvent, CheckPod>;
 
 struct Plan {
-  std::string why;                 // one sentence
-  std::vector<Action> actions;     // to be carried out in this order; an error ends the pass
-  std::vector<AgentTarget> watch;  // whose state is to be polled from now on, and nobody else's
+  std::string why;                      // one sentence
+  std::vector<Action> actions;          // carried out in this order; an error ends the pass
+  std::vector<AgentTarget> watch;       // agents to poll from now on; all others are dropped
   std::optional<TimePoint> requeue_at;  // when time alone would change the plan
 };
 
-// What is wrong with the spec by itself, each by its path.
+// Returns what is wrong with the spec alone, each problem with its path.
 Problems spec_problems(const TrainingJob& job);
 
-// What is to be done for one job now. Total, deterministic, free of I/O, clocks and exceptions.
-// A plan either records a decision in status (a new round, Failed, ...), and then writes that
-// alone, or carries out what status says; only then may the world have to follow.
+// Returns what to do for one job now. Total and deterministic; no I/O, clocks or exceptions. A plan
+// either records a decision in status (a new round, Failed, ...) and writes nothing else, or
+// carries out what status says. Pods and agents thus follow only decisions that are recorded.
 Plan plan(const Observed& observed, TimePoint now, const Limits& limits);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ struct Name {
 };
 
 constexpr Name kDisruptions[] = {{"PreemptionByScheduler", "Preempted"},
-                                 {"PreemptionByKubeScheduler", "Preempted"},  // 1.25
+                                 {"PreemptionByKubeScheduler", "Preempted"},  // Kubernetes 1.25
                                  {"EvictionByEvictionAPI", "Evicted"},
                                  {"DeletionByTaintManager", "NodeTainted"},
                                  {"DeletionByPodGC", "NodeDeleted"}};

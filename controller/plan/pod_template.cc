@@ -79,8 +79,8 @@ Json environment(const TrainingJob& job, const NewPod& pod) {
   return env;
 }
 
-// What the pod listens on, so that a node (or who looks for it) can see whether it is free there:
-// those of the first rounds where there are many.
+// Declares the ports the pod listens on, so that a node (or a person) can see whether they are
+// free. If there are many, declares those of the first rounds.
 Json container_ports(const TrainingJob& job) {
   constexpr int64_t kRankPortsMax = 64;
   Json ports = Json::array({{{"name", "agent"}, {"containerPort", kAgentPort}}});
@@ -124,9 +124,9 @@ Json pod_spec(const TrainingJob& job, const NewPod& pod) {
                                    {{"name", "work"}, {"emptyDir", Json::object()}}})}};
 }
 
-// Members of podTemplate that are ours alone.
+// Members of podTemplate that users can't set.
 struct Refusal {
-  std::string_view path;  // in JSON pointers' notation, below podTemplate
+  std::string_view path;  // a JSON pointer below podTemplate
   std::string_view instead;
 };
 constexpr std::array<Refusal, 11> kRefusals{{
@@ -215,7 +215,8 @@ void check_lists(const Json& spec, Problems& problems) {
   }
 }
 
-// Maps of the user's words, which may be those of lists: nodeSelector: {env: prod}.
+// Returns whether the field is a map with the user's own keys, which may look like names of lists:
+// nodeSelector: {env: prod}.
 bool is_map(std::string_view key) {
   constexpr std::array<std::string_view, 9> kMaps{
       "annotations", "labels",   "limits",   "matchLabels",     "nodeSelector",
@@ -223,7 +224,7 @@ bool is_map(std::string_view key) {
   return std::ranges::find(kMaps, key) != kMaps.end();
 }
 
-// Types that the merge relies on.
+// Checks the types that the merge relies on.
 void check_shape(const Json& value, const std::string& path, Problems& problems) {
   if (!value.is_object()) return;
   for (const auto& [key, member] : value.items()) {
@@ -246,8 +247,8 @@ void check_shape(const Json& value, const std::string& path, Problems& problems)
   }
 }
 
-// Of the terms of a nodeSelector one has to hold, so that each of them gets what all are to fulfil.
-// A requirement of matchFields takes one value. Source: the validation of k8s.io/api/core/v1.
+// Adds the nodes to every term of the nodeSelector, because only one term has to match. A
+// matchFields requirement takes one value. Source: the validation of k8s.io/api/core/v1.
 void avoid_nodes(const std::vector<std::string>& nodes, Json& spec) {
   if (nodes.empty()) return;
   Json* at = &spec;

@@ -38,7 +38,7 @@ void read_condition(const Json& condition, PodView& view) {
   }
 }
 
-// Every container passes through these on its way.
+// Every container passes through these states while it starts.
 bool is_on_its_way(const std::string& waiting) {
   return waiting.empty() || waiting == "ContainerCreating" || waiting == "PodInitializing";
 }
@@ -112,7 +112,7 @@ void copy(const Json& from, std::initializer_list<const char*> keys, Json& to) {
   }
 }
 
-// Of labels or annotations those that mark our own pods.
+// Copies the labels or annotations that mark our own pods.
 void copy_ours(const Json& metadata, const char* list, Json& to) {
   const Json& marks = member(metadata, list);
   if (!marks.is_object()) return;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kRangesNamed = 12;
 
-// "0-2, 5", cut where there are too many.
+// Returns "0-2, 5"; beyond kRangesNamed ranges only a count.
 std::string rank_ranges(const std::vector<int64_t>& ranks) {
   std::string text;
   size_t ranges = 0;
@@ -34,7 +34,7 @@ const WorkerState* state_of(const RankStates& ranks, int64_t rank) {
   return is_there ? ranks[static_cast<size_t>(rank)] : nullptr;
 }
 
-// What it waits in, if it does.
+// Returns the operation the rank waits in, or nullptr if it does not wait.
 const WorkerWait* wait_of(const RankStates& ranks, int64_t rank) {
   const WorkerState* state = state_of(ranks, rank);
   if (state == nullptr || !state->running || state->is_lifeless || !state->wait) return nullptr;
@@ -47,10 +47,10 @@ const WorkerWait* wait_of(const RankStates& ranks, int64_t rank) {
 
 constexpr int64_t kCircle = -1;
 
-// By rank, for those that wait: the nearest one that waits for nobody, on the way from each to
-// those that it waits for; kCircle where there is none.
+// Returns for each waiting rank the nearest rank that waits for nobody, along the ranks it waits
+// for; kCircle if there is none. Other ranks hold up themselves.
 std::vector<int64_t> who_holds_up(const RankStates& ranks) {
-  std::vector<std::vector<int64_t>> waiting_for(ranks.size());  // by who is awaited
+  std::vector<std::vector<int64_t>> waiting_for(ranks.size());  // by awaited rank
   std::vector<int64_t> holder(ranks.size(), kCircle);
   std::vector<int64_t> row;
   for (int64_t rank = 0; rank < static_cast<int64_t>(ranks.size()); ++rank) {
@@ -83,7 +83,7 @@ std::string group_of(const WorkerWait& wait, size_t world) {
   return "the group of ranks " + wait.ranks;
 }
 
-// What is known of the one that holds the others up.
+// Describes the rank that holds the others up.
 std::string condition_of(const WorkerState* state) {
   if (state == nullptr) return ", of which nothing is heard,";
   if (!state->running) return ", which has ended,";
@@ -118,7 +118,7 @@ RankStates states_of(const Pass& pass) {
   return ranks;
 }
 
-// Of most plans that is all there is to know.
+// For most plans nothing more needs checking.
 bool any_waits(const Pass& pass) {
   return std::any_of(pass.current.begin(), pass.current.end(), [&](const PodView* pod) {
     const AgentState* state = pass.report(pod);
@@ -133,7 +133,7 @@ bool all_report(const Pass& pass) {
                      [&](const PodView* pod) { return pass.report(pod) != nullptr; });
 }
 
-// When the first of those that wait now began to.
+// Returns when the first of the current waits began.
 TimePoint waiting_since(const Pass& pass) {
   TimePoint since = pass.now;
   for (const PodView* pod : pass.current) {
@@ -147,14 +147,16 @@ TimePoint waiting_since(const Pass& pass) {
   return since;
 }
 
-// What it does takes its time, and the others wait for it as they should.
+// Returns whether the rank does something that takes time between steps, so that the others rightly
+// wait.
 bool is_between_steps(const WorkerState* state) {
   if (state == nullptr || !state->running || state->is_lifeless) return false;
   return state->phase == WorkerPhase::kSaving || state->phase == WorkerPhase::kValidating ||
          state->phase == WorkerPhase::kFinishing;
 }
 
-// Whether the one that holds the others up is to be left alone for now.
+// Returns whether the rank that holds the others up gets more time. If so, requeues for when that
+// is over.
 bool is_excused(Pass& pass, const StuckRank& stuck, const RankStates& ranks) {
   if (!is_between_steps(state_of(ranks, stuck.rank))) return false;
   const TimePoint until = waiting_since(pass) + pass.limits.saving_patience;
@@ -191,7 +193,7 @@ std::optional<StuckRank> find_stuck(const RankStates& ranks) {
     }
   }
   if (by_culprit.empty()) return std::nullopt;
-  // A circle is nobody's doing that others are not caught in: it comes last where it ties.
+  // No single rank causes a circle, so it comes last on a tie.
   const auto most =
       std::max_element(by_culprit.begin(), by_culprit.end(), [](const auto& a, const auto& b) {
         if (a.second.waiting.size() != b.second.waiting.size()) {
@@ -226,7 +228,7 @@ void derive_stuck(Pass& pass) {
                          .generation = pass.job().metadata.generation};
   if (!stuck) {
     const bool round_ended = !pass.formed() || is_true(pass.status, kRestarting);
-    // Those of whom nothing is heard may still wait, in the same round.
+    // Ranks without a report may still wait, in the same round.
     if (!round_ended && !all_report(pass)) return;
     update.reason = round_ended ? "RoundEnded" : "Moving";
     set_condition(pass.status, std::move(update));

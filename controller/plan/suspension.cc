@@ -41,8 +41,8 @@ Verdict hold(Pass& pass) {
   return Verdict::kActed;
 }
 
-// The old pods may still be saving their last checkpoint, which the new ones are to begin from. One
-// that hangs in Terminating past its grace period holds nobody up.
+// The old pods may still save their last checkpoint, from which the new ones start. A pod that is
+// still Terminating after its grace period holds nobody up.
 bool old_pods_still_save(Pass& pass) {
   bool saving = false;
   for (const PodView& pod : pass.seen.pods) {

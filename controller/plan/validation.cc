@@ -31,9 +31,9 @@ std::string lines(const Problems& problems) {
   return text;
 }
 
-// Before the first round, and before one that may follow upon a change while the job was suspended,
-// the server is asked once for each generation. A job that runs isn't: what its pods need then can
-// only be seen by making one.
+// The server is asked once per generation, before the first round and before a round after a
+// suspension, during which the spec may have changed. A running job is not checked: only creating a
+// pod shows what its pods need then.
 bool needs_pod_check(const Pass& pass) {
   if (pass.spec().suspend) return false;
   if (pass.status.round > 0 && !is_true(pass.status, kSuspended)) return false;
@@ -47,14 +47,14 @@ bool is_check_due(const Pass& pass) {
   return !check || (!check->refusal.empty() && pass.now >= check->retry_at);
 }
 
-// The digest of the pod as it would be, were its job nameless and new.
+// Returns a digest of the pod as it would be if its job had no name and no UID and were new.
 std::string likeness(TrainingJob job, const Limits& limits) {
   job.metadata.name = job.metadata.uid = "";
   const NewPod pod{.incarnation = 1, .image = limits.job_image, .agent_image = limits.agent_image};
   return hex(sha256(dump_json(make_worker_pod(job, pod))));
 }
 
-// The next pod of node 0.
+// Returns a check of node 0's next pod.
 CheckPod make_check(const Pass& pass) {
   const NewPod pod{.index = 0,
                    .incarnation = pass.members.empty() ? 1 : pass.members.front() + 1,
@@ -67,7 +67,7 @@ CheckPod make_check(const Pass& pass) {
           .generation = pass.job().metadata.generation};
 }
 
-// Who can't see why the job isn't restarted looks here.
+// Users look here to find out why the job is not restarted.
 void note_failure(const Pass& pass, Problems& problems) {
   if (!pass.seen.problems.empty() || pass.spec().suspend || !pass.formed()) return;
   const Damage damage = assess_damage(pass);
@@ -87,8 +87,8 @@ Problems spec_problems(const TrainingJob& job) {
   return problems;
 }
 
-// An invalid job is left exactly as it is, running or not, until its spec is corrected; but its
-// deadline holds, and it can be suspended, for which nothing else of the spec is needed.
+// Leaves an invalid job exactly as it is, running or not, until its spec is corrected. Its deadline
+// still holds, and it can be suspended, which needs nothing else from the spec.
 Verdict validation(Pass& pass) {
   Problems problems = find_problems(pass);
   if (problems.empty() && needs_pod_check(pass)) {

@@ -7,9 +7,9 @@ namespace lockstep {
 
 namespace {
 
-// From one pod's ports to the next one's. Loopback addresses are those of a local node, whose pods
-// are processes of one machine: programs that listen on all of its addresses, as most do, would
-// meet on equal ports.
+// Returns the distance from one pod's ports to the next one's. Loopback addresses belong to a local
+// node, whose pods are processes of one machine. Programs that listen on all of its addresses, as
+// most do, would collide on equal ports.
 int64_t port_stride(const Pass& pass) {
   constexpr int64_t kPortMax = 65535;
   if (pass.spec().train) return 0;
@@ -22,7 +22,8 @@ int64_t port_stride(const Pass& pass) {
   return last > kPortMax || meets_agent ? 0 : port_count(pass.spec());
 }
 
-// Every agent's of the round. Who hasn't answered yet may be as old as any that is served.
+// Returns the newest version that every agent of the round speaks. An agent that has not answered
+// yet may speak only the oldest one.
 int64_t protocol_of_round(const Pass& pass) {
   int64_t common = kProtocolNewest;
   for (const PodView* pod : pass.in_round()) {
@@ -85,7 +86,7 @@ AgentTarget target_of(const PodView& pod) {
 }
 
 int64_t next_round(const Pass& pass) {
-  constexpr int64_t kRoundMax = 1'000'000'000;  // who says more is not believed
+  constexpr int64_t kRoundMax = 1'000'000'000;  // larger numbers in reports are ignored
   int64_t round = pass.status.round;
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.words(pod);
@@ -99,7 +100,7 @@ void begin_round(Pass& pass, int64_t round) {
   const Result<WorldAssignment> world = world_of(pass, round);
   if (!world.ok()) {
     pass.status.worldHash.clear();
-    // While others are to join, it tells how many the next round needs.
+    // While others are to join, rendezvous tells how many nodes the next round needs: keep it.
     if (pass.round_size == pass.current.size()) pass.status.rendezvous.reset();
     return;
   }

@@ -9,25 +9,26 @@
 
 namespace lockstep {
 
-// All of these pods are there and run.
+// Returns whether all of these pods exist and run.
 bool all_run(std::span<const PodView* const> pods);
 
-// The world of `round` from the pods of those in it, as they are seen. kUnavailable while a pod or
-// its address is missing; kInvalid where the spec does not fit (validation says so before).
+// Returns the world of `round` from its members' pods as they are seen now. kUnavailable while a
+// pod or its address is missing; kInvalid if the spec does not fit (validation reports that
+// earlier).
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
 
-// What the agents are told, but for each one's node index. `action`: Run or Exit.
+// Returns what all agents are sent, without the node index of each. `action`: Run or Exit.
 Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action);
 
 AgentTarget target_of(const PodView& pod);
 
-// Above the present one and every one that an agent of the job speaks of: where status was set
-// back, as from a backup, agents are ahead of it.
+// Returns a number above the current round and above every round that an agent of the job reports.
+// Agents are ahead of status if it was set back, as from a backup.
 int64_t next_round(const Pass& pass);
 
-// Records `round` as the next one, with the assignment that follows from the pods seen now, those
-// that are to join included once all of them run; where the others are not all there it stays
-// unformed, with the old number, until they are.
+// Records `round` as the next one, with the assignment that follows from the pods seen now.
+// Includes members that are to join if all pods run. If a pod that the round needs is missing, the
+// round stays unformed, with the old number, until all are there.
 void begin_round(Pass& pass, int64_t round);
 
 }  // namespace lockstep
