@@ -1,6 +1,6 @@
 #!/bin/sh
-# The alerts, by Prometheus' own evaluation of rules over series that alerts_test.yaml makes up. 77 where
-# promtool isn't installed.
+# Tests the alerts with Prometheus' own rule evaluation, on the series in alerts_test.yaml. Exits
+# with 77 if promtool isn't installed.
 cd "$(dirname "$0")" || exit 1
 if ! command -v promtool >/dev/null; then
   echo "skipped: promtool (Debian's prometheus) is needed"

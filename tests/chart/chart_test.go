@@ -66,7 +66,7 @@ func objects(t *testing.T, chart *Chart, input Input) []Document {
 	return all
 }
 
-// Each is given what tools/chart update would write.
+// Compares each generated file with what tools/chart update would write.
 func TestFilesThatAreMadeFromTheChartAreCurrent(t *testing.T) {
 	files, err := outputs(root)
 	if err != nil {
@@ -93,7 +93,7 @@ func TestFilesThatAreMadeFromTheChartAreCurrent(t *testing.T) {
 	}
 }
 
-// madeFolders are those of golden/ and deploy/ in which files are made.
+// madeFolders returns the folders of golden/ and deploy/ that hold generated files.
 func madeFolders(files map[string]string) []string {
 	folders := map[string]bool{}
 	for name := range files {
@@ -151,7 +151,7 @@ func TestEveryObjectHasItsNameLabelsAndNamespace(t *testing.T) {
 	}
 }
 
-// namespacesOf are those that an installation is told of.
+// namespacesOf returns the namespaces that an installation's input names.
 func namespacesOf(input Input) map[string]bool {
 	known := map[string]bool{input.Namespace: true}
 	if watched, ok := input.Values["watchNamespace"].(string); ok {
@@ -253,7 +253,7 @@ func checkRule(t *testing.T, where string, rule map[string]interface{}) {
 	}
 }
 
-// What the rules on metrics, alerts and dashboards read is what the programs export.
+// Alerts and dashboards use only metrics that the programs export.
 func TestAlertsAndDashboardsNameMetricsThatExist(t *testing.T) {
 	quoted := regexp.MustCompile(`"((?:lockstep|workqueue|controller_runtime|rest_client|leader_election|process)_[a-z_]+)"`)
 	exported := map[string]bool{}
@@ -336,7 +336,7 @@ func TestTheVersionIsThatOfThePrograms(t *testing.T) {
 	}
 }
 
-// The flags of the container are flags of the controller.
+// The container's flags are flags of the controller.
 func TestTheControllerKnowsItsArguments(t *testing.T) {
 	source := read(t, "controller/main.cc")
 	input := everything()
@@ -357,7 +357,7 @@ func TestTheControllerKnowsItsArguments(t *testing.T) {
 	}
 }
 
-// What NetworkPolicies let through to jobs' pods: whoever may scrape the controller may scrape them.
+// NetworkPolicies of jobs' pods: every peer that may scrape the controller may scrape them too.
 func TestThePoliciesOfJobsLetInTheControllerScrapesAndPeers(t *testing.T) {
 	chart := theChart(t)
 	for _, from := range []string{"[]", "[{ipBlock: {cidr: 10.0.0.0/8}}]"} {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Chart is a chart's folder in memory: what a template sees as .Files, and the templates themselves.
+// Chart is a chart's folder in memory: the files that templates see as .Files, and the templates.
 type Chart struct {
 	Metadata  map[string]interface{}
 	Values    map[string]interface{}
@@ -27,13 +27,13 @@ type Chart struct {
 	files     Files
 }
 
-// Files is .Files: everything in the chart but templates, metadata, values and what is ignored.
+// Files is .Files: everything in the chart except templates, metadata, values and ignored files.
 type Files map[string][]byte
 
 func (f Files) Get(name string) string      { return string(f[name]) }
 func (f Files) GetBytes(name string) []byte { return f[name] }
 
-// Lines are those of the file, without a last empty one.
+// Lines returns the file's lines, without an empty last one.
 func (f Files) Lines(name string) []string {
 	if f[name] == nil {
 		return []string{}
@@ -41,7 +41,8 @@ func (f Files) Lines(name string) []string {
 	return strings.Split(strings.TrimSuffix(string(f[name]), "\n"), "\n")
 }
 
-// Glob has those whose path matches; as in helm, ** isn't path.Match's, and isn't used here.
+// Glob returns the files whose path matches. Unlike helm's it doesn't support **, which the chart
+// doesn't use.
 func (f Files) Glob(pattern string) Files {
 	found := Files{}
 	for name, data := range f {
@@ -71,7 +72,7 @@ func (f Files) AsSecrets() string {
 // APIVersions is .Capabilities.APIVersions.
 type APIVersions []string
 
-// Has says whether the server has "group/version" or "group/version/Kind".
+// Has returns whether the server has "group/version" or "group/version/Kind".
 func (v APIVersions) Has(name string) bool {
 	for _, each := range v {
 		if each == name {
@@ -86,7 +87,7 @@ type KubeVersion struct{ Version, Major, Minor, GitVersion string }
 
 func (v KubeVersion) String() string { return v.Version }
 
-// Input is what an installation gives beside the chart.
+// Input is what an installation supplies in addition to the chart.
 type Input struct {
 	Release      string                 `json:"release"`
 	Namespace    string                 `json:"namespace"`
@@ -143,7 +144,7 @@ func (c *Chart) add(name string, data []byte) error {
 
 func (c *Chart) templateName(name string) string { return "lockstep/" + name }
 
-// chartFields are .Chart's, with capitals as helm has them.
+// chartFields returns the fields of .Chart, capitalized as in helm.
 func (c *Chart) chartFields() map[string]interface{} {
 	fields := map[string]interface{}{}
 	for name, value := range c.Metadata {
@@ -152,8 +153,8 @@ func (c *Chart) chartFields() map[string]interface{} {
 	return fields
 }
 
-// render gives what each template makes, by its file name in templates/; partials are left out.
-// As helm does: a value that isn't there is empty, and the schema is checked first.
+// render returns the output of each template by its file name in templates/, without partials. As
+// in helm, a missing value is empty, and the schema is checked first.
 func (c *Chart) render(input Input) (map[string]string, error) {
 	values := merged(c.Values, input.Values)
 	if err := checkSchema(c.Schema, values); err != nil {
@@ -202,7 +203,7 @@ func (c *Chart) topLevel(input Input, values map[string]interface{}) map[string]
 	}
 }
 
-// functions are helm's: those of sprig but env and expandenv, and its own.
+// functions returns helm's functions: those of sprig except env and expandenv, and helm's own.
 func functions(root *template.Template, input Input) template.FuncMap {
 	all := sprig.TxtFuncMap()
 	delete(all, "env")
@@ -286,8 +287,9 @@ func toJSON(value interface{}) string {
 	return string(data)
 }
 
-// documents are those of all templates but NOTES.txt, in the order in which helm installs them, each
-// with a line that names its template. Empty ones are left out; one that is no object is an error.
+// documents returns the objects of all templates except NOTES.txt, in helm's install order, each
+// with its template's name. Empty documents are left out; a document that is not an object is an
+// error.
 func documents(rendered map[string]string) ([]Document, error) {
 	names := make([]string, 0, len(rendered))
 	for name := range rendered {
@@ -313,7 +315,7 @@ func documents(rendered map[string]string) ([]Document, error) {
 	return all, nil
 }
 
-// Document is one object as a template made it.
+// Document is one object as a template rendered it.
 type Document struct {
 	Template string
 	Text     string
@@ -343,7 +345,7 @@ func (d Document) str(keys ...string) string {
 	return text
 }
 
-// Source: helm's install order, of the kinds that the chart has.
+// Source: helm's install order, for the kinds that the chart has.
 var installOrder = []string{"NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "Secret",
 	"ConfigMap", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role",
 	"RoleBinding", "Service", "Deployment"}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// isOld says whether it is kubectl 1.20, whose kustomize takes no folders as resources.
+// isOld returns whether this is kubectl 1.20, whose kustomize accepts no folders as resources.
 func isOld(t *testing.T, kubectl string) bool {
 	t.Helper()
 	version, err := exec.Command(kubectl, "version", "--client", "--output=yaml").Output()
@@ -19,7 +19,7 @@ func isOld(t *testing.T, kubectl string) bool {
 	return strings.Contains(string(version), "gitVersion: v1.20.")
 }
 
-// An old kubectl builds the overlay for old servers alone.
+// An old kubectl builds only the overlay for old servers.
 func TestKustomizeBuildsTheOverlays(t *testing.T) {
 	kubectls := os.Getenv("LOCKSTEP_KUBECTLS")
 	if kubectls == "" {

@@ -1,9 +1,9 @@
 // Renders the chart as helm does, with the same template engine and function library.
 //
 //	chart render [INPUT.yaml [VERSION]]  prints the objects; INPUT has release, namespace, kubeVersion,
-//	                                     apiVersions and values, as the files in tests/chart/cases;
-//	                                     VERSION is of another server than INPUT's
-//	chart update                         writes the files of the checkout that are made from the chart
+//	                                     apiVersions and values, like the files in tests/chart/cases;
+//	                                     VERSION overrides INPUT's server version
+//	chart update                         writes the files of the checkout that are generated from the chart
 package main
 
 import (

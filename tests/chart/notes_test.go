@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pasted runs a text as somebody does who pastes it into a shell, with a kubectl that prints what it is
-// given, its arguments first.
+// pasted runs a text as if somebody pasted it into a shell. Its kubectl prints its arguments, then
+// its input.
 func pasted(t *testing.T, text string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -68,7 +68,7 @@ func checkFirstJob(t *testing.T, text string) {
 	checkJob(t, text)
 }
 
-// checkJob has lockstep validate read a job, where the program is built.
+// checkJob checks a job with lockstep validate, if that program is built.
 func checkJob(t *testing.T, text string) {
 	t.Helper()
 	program := os.Getenv("LOCKSTEP_PROGRAM")
@@ -102,7 +102,7 @@ func TestTheNotesSayWhereAnImageWithoutARegistryIsLookedFor(t *testing.T) {
 	}
 }
 
-// The first steps of README.md on a cluster, up to the end of their block.
+// Checks the first code block of README.md's section on clusters.
 func TestTheFirstExampleForClustersNeedsNoStorage(t *testing.T) {
 	block := regexp.MustCompile("(?s)## On a cluster\n.*?```sh\n(.*?)```").FindStringSubmatch(read(t, "README.md"))
 	if block == nil {
@@ -116,7 +116,7 @@ func TestTheFirstExampleForClustersNeedsNoStorage(t *testing.T) {
 	if strings.Contains(text, "persistentVolumeClaim") || strings.Contains(text, "checkpoint:") {
 		t.Errorf("%s: needs storage", files[0][1])
 	}
-	// A machine has no /data; else the job is one that any node takes.
+	// Replaces /data, which this machine doesn't have. Otherwise any node can run the job.
 	data := filepath.Join(t.TempDir(), "kjv.txt")
 	if err := os.WriteFile(data, []byte(strings.Repeat("In the beginning ", 1000)), 0o644); err != nil {
 		t.Fatal(err)

@@ -16,15 +16,15 @@ const (
 	deployFile   = "tests/chart/deploy.yaml"
 )
 
-// DeployFolder is a folder of deploy/ that is rendered from the chart, a file a template.
+// DeployFolder is a folder of deploy/ that is rendered from the chart, one file per template.
 type DeployFolder struct {
 	Folder    string   `json:"folder"`
 	Templates []string `json:"templates"`
 	Input     Input    `json:"input"`
 }
 
-// outputs are all files of the checkout that are made from the chart, by their path, as they should
-// be: the golden files, deploy/ and the chart's README.
+// outputs returns the expected contents of all files that are generated from the chart, by path:
+// the golden files, deploy/ and the chart's README.
 func outputs(root string) (map[string]string, error) {
 	chart, err := loadChart(filepath.Join(root, chartFolder))
 	if err != nil {
@@ -67,8 +67,8 @@ func readInput(file string) (Input, error) {
 	return input, yaml.UnmarshalStrict(data, &input)
 }
 
-// goldenOf is what a case makes: the notes as comments, then the objects. The definition's long
-// specification is named, not repeated.
+// goldenOf returns what a case renders: the notes as comments, then the objects. Names the CRD's
+// long spec instead of repeating it.
 func goldenOf(chart *Chart, file string) (string, error) {
 	input, err := readInput(file)
 	if err != nil {

@@ -14,7 +14,8 @@ type Row struct {
 	Comment string
 }
 
-// valueRows are all values in the order of the file: the leaves, and the empty objects and lists.
+// valueRows returns all values in the order of the file: the leaves, and the empty objects and
+// lists.
 func valueRows(data []byte) ([]Row, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
@@ -39,7 +40,7 @@ func collectRows(node *yaml.Node, prefix string, rows *[]Row) {
 }
 
 func commentOf(key *yaml.Node) string {
-	// What stands above a group before its first member is the member's.
+	// A comment between a group's key and its first member belongs to that member.
 	lines := strings.Split(key.HeadComment, "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimSpace(strings.TrimPrefix(line, "#"))
@@ -47,7 +48,7 @@ func commentOf(key *yaml.Node) string {
 	return strings.Join(lines, " ")
 }
 
-// flow is the value in one line.
+// flow returns the value on one line.
 func flow(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -69,7 +70,7 @@ func flow(node *yaml.Node) string {
 	return node.Value
 }
 
-// readme is `source` with the table of values in the place of its line "@VALUES@".
+// readme returns `source` with its line "@VALUES@" replaced by the table of values.
 func readme(source string, values []byte) (string, error) {
 	rows, err := valueRows(values)
 	if err != nil {

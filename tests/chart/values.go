@@ -7,7 +7,8 @@ import (
 	"github.com/xeipuuv/gojsonschema"
 )
 
-// merged lays `over` on `base` as helm does: objects member by member, null removes, the rest replaces.
+// merged overlays `over` on `base` as helm does: objects are merged by member, null removes a
+// value, anything else replaces it.
 func merged(base, over map[string]interface{}) map[string]interface{} {
 	result := map[string]interface{}{}
 	for key, value := range base {

@@ -26,7 +26,7 @@ func TestEveryValueIsCommented(t *testing.T) {
 	}
 }
 
-// leaves are the keys that lead to all values that are no objects with members.
+// leaves returns the paths of all values that are not objects with members.
 func leaves(values map[string]interface{}, prefix []string) [][]string {
 	var paths [][]string
 	for key, value := range values {
@@ -48,7 +48,7 @@ func nested(keys []string, value interface{}) map[string]interface{} {
 	return map[string]interface{}{keys[0]: value}
 }
 
-// everything is an installation in which every value has its effect.
+// everything returns an installation in which every value has an effect.
 func everything() Input {
 	return Input{Release: "r", Namespace: "n", Service: "Helm", KubeVersion: "v1.33.0", FixedRandoms: true,
 		Values: map[string]interface{}{
@@ -57,7 +57,8 @@ func everything() Input {
 		}}
 }
 
-// Other values than the default, by the path; those that aren't here are booleans, numbers or names.
+// Values other than the default, by the last key of their path. Values that are not listed are
+// booleans, numbers or names.
 var others = map[string]string{
 	"affinity": "{nodeAffinity: {}}", "drop": "[KILL]", "jobNamespaces": "[a]", "apiServerPorts": "[1]", "digest": "sha256:" + strings.Repeat("a", 64),
 	"imagePullSecrets": "[{name: a}]", "interval": "1m", "logFormat": "text", "metricsFrom": "[{ipBlock: {cidr: 10.0.0.0/8}}]",
@@ -107,8 +108,8 @@ func TestEveryValueChangesSomething(t *testing.T) {
 	}
 }
 
-// Values are missing where those of an older chart are used again (helm upgrade --reuse-values), and
-// where somebody takes one away by null.
+// Values are missing if those of an older chart are reused (helm upgrade --reuse-values), or if
+// somebody removes one with null.
 func TestAMissingValueIsNamedOrMeansNothing(t *testing.T) {
 	chart := theChart(t)
 	base := everything()
@@ -138,7 +139,7 @@ func TestAMissingValueIsNamedOrMeansNothing(t *testing.T) {
 		value := at(chart.Values, path[:last]...)[path[last]]
 		text, _ := yaml.Marshal(value)
 		isEmpty := regexp.MustCompile(`^(""|\[\]|\{\})$`).MatchString(strings.TrimSpace(string(text)))
-		isOpen := len(path) > 2 // a member of what Kubernetes defines
+		isOpen := len(path) > 2 // a member of a Kubernetes type
 		if isEmpty != reflect.DeepEqual(before, after) || !isEmpty && !isOpen {
 			t.Errorf("%v: is %v, and may not be missing", path, value)
 		}

@@ -1,13 +1,13 @@
 #!/bin/sh
-# bundle_test.sh PROGRAMS FOLDER: what tools/bundle makes of the programs runs where nothing else is: below
-# a root that has only the bundle. 77 where that can't be tried.
+# bundle_test.sh PROGRAMS FOLDER: the bundle that tools/bundle makes of the programs runs in a
+# chroot that contains nothing else. Exits with 77 if that can't be tested.
 command -v patchelf >/dev/null || { echo "skipped: patchelf isn't installed; tools/test installs it"; exit 77; }
 [ "$(id -u)" = 0 ] || { echo "skipped: chroot needs root"; exit 77; }
 
 tools=$(dirname "$0")/../../tools
 rm -rf "$2"
 failed=0
-# What is loaded at run time, found by path here; what is nowhere is named.
+# A library that is loaded at run time is found by its path; one that doesn't exist is reported.
 mkdir -p "$2.given"
 echo 'int answer(void) { return 42; }' |
   gcc -shared -fPIC -Wl,-soname,libgiven.so.3,--no-as-needed -x c - -o "$2.given/libgiven.so" -ldl -lrt -lpthread -lm
@@ -22,7 +22,7 @@ missing=$(chroot "$2" /opt/lockstep/lib/ld-linux-x86-64.so.2 --inhibit-cache --l
 [ -z "$missing" ] || { echo "libgiven.so.3 does not find what it needs: $missing"; failed=1; }
 for program in controller agent worker; do
   file=/opt/lockstep/bin/lockstep-$program
-  # LD_LIBRARY_PATH is of the user's image, and must not matter.
+  # LD_LIBRARY_PATH comes from the user's image and must have no effect.
   found=$(LD_LIBRARY_PATH=/nowhere chroot "$2" "$file" --help 2>&1)
   case $found in
   *lockstep-"$program"*) echo "$file runs" ;;
@@ -35,8 +35,8 @@ for file in "$2"/opt/lockstep/bin/*; do
     [ -f "$2/opt/lockstep/lib/$library" ] || { echo "$file needs $library, which isn't in the bundle"; failed=1; }
   done
 done
-# What the init container of a pod with another image does. It finds itself in /proc, which isn't below
-# that root.
+# Does what the init container of a pod with another image does. Runs outside the chroot because
+# the agent finds itself through /proc.
 mkdir "$2/copy"
 lib=$2/opt/lockstep/lib
 "$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$2/opt/lockstep/bin/lockstep-agent" --install "$2/copy" || { echo "--install failed"; failed=1; }

@@ -1,4 +1,4 @@
-# Cases of tools/e2e about jobs to which something happens.
+# Cases of tools/e2e about jobs that are hit by faults.
 
 case_worker_killed() {
   say "a worker is killed: the next round, in the same pods"
@@ -32,7 +32,7 @@ case_label_lost() {
   forget bare
 }
 
-# of_first UIDS: that of node 0's pod.
+# of_first UIDS: prints the UID of node 0's pod.
 of_first() { echo "${1%% *}"; }
 
 case_pod_deleted() {
@@ -87,7 +87,7 @@ node_of_leader() {
 
 has_pod() { "$kubectl" get pod "$1" >/dev/null 2>&1; }
 
-# Else the scheduler, for which a node is ready for 40 s after it was lost, may put the new pod there again.
+# Keeps the new pod off the lost node, which the scheduler regards as ready for another 40 s.
 off_bad_nodes='s/^  threadsPerProcess: 1/&\n  failure: {avoidNodes: 1}/'
 
 case_node_lost() {

@@ -1,6 +1,6 @@
-# Cases of tools/e2e about images that have nothing of Lockstep in them: the agent is put into them.
+# Cases of tools/e2e about images that contain nothing of Lockstep: the agent is injected.
 
-# Copies a program and what it is linked to below folder $2.
+# Copies program $1 and the libraries that it is linked to below folder $2.
 copy_linked() {
   local file
   mkdir -p "$2"
@@ -11,7 +11,7 @@ copy_linked() {
   done < <(ldd "$2/program" 2>/dev/null | grep -o '/[^ ]*')
 }
 
-# load_image NAME FOLDER: what is in the folder, on every node.
+# load_image NAME FOLDER: loads the folder's contents as an image on every node.
 load_image() {
   local name=localhost/lockstep-test-$1:1 container
   container=$("${store[@]}" from scratch)
@@ -24,7 +24,8 @@ load_image() {
   rm "build/image-$1.tar"
 }
 
-# The same program for three C libraries: Debian's glibc, musl, and none (all of it in the program).
+# Builds the same program for three C libraries: Debian's glibc, musl, and none (linked
+# statically).
 make_test_images() {
   local work=build/e2e-images
   rm -rf "$work"
@@ -40,7 +41,8 @@ make_test_images() {
   rm -rf "$work"
 }
 
-# Names in the program's environment that neither docs/trainingjob.md has nor every container.
+# Prints the names in the program's environment that are neither in docs/trainingjob.md nor in
+# every container.
 undocumented() {
   "$kubectl" logs "$1" | sed -n 's/.*\] env //p' | sort -u | grep -vE '^(PATH|HOME|HOSTNAME|KUBERNETES_.*)$' |
     while read -r name; do
@@ -82,7 +84,8 @@ case_images() {
   forget "${names[@]}"
 }
 
-# PyTorch's files as Debian installs them, in an image: the interpreter, its modules and what they link to.
+# Makes an image of PyTorch's files as Debian installs them: the interpreter, its modules and the
+# libraries that they link to.
 make_torch_image() {
   local work=build/e2e-torch
   rm -rf "$work"
@@ -126,7 +129,7 @@ case_torch() {
   forget torch-ddp
 }
 
-# An image of Debian as its registry's, made here.
+# Makes an image of Debian here, under the name of the registry's.
 make_debian_image() {
   local base=build/e2e-debian mirror container
   mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources 2>/dev/null | head -n 1)
@@ -139,7 +142,8 @@ make_debian_image() {
   rm -rf "$base"
 }
 
-# compile_image CUDA BUD...: the whole Dockerfile, and whether its programs start.
+# compile_image CUDA BUD...: builds the whole Dockerfile and checks that its programs start. BUD
+# are options of the build.
 compile_image() {
   local cuda=$1 program library
   shift
@@ -158,8 +162,8 @@ compile_image() {
   rm -rf build/e2e-compiled
 }
 
-# Only where it is named: it compiles everything twice. With CUDA the machine's toolkit stands for an image
-# that has it.
+# Runs only if it is named, because it compiles everything twice. With CUDA, mounts the machine's
+# toolkit in place of an image that has it.
 case_compiled_image() {
   say "the whole Dockerfile, without CUDA and with it"
   install debootstrap

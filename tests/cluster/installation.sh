@@ -18,7 +18,7 @@ case_accepted() {
   "$kubectl" delete namespace lockstep-accepted team-a training --ignore-not-found --timeout=120s >/dev/null
 }
 
-# may USER VERB RESOURCE...: yes or no.
+# may USER VERB RESOURCE...: prints yes or no.
 may() { "$kubectl" -n default auth can-i "${@:2}" --as "$1" 2>/dev/null || true; }
 
 aggregates() { [ "$(may ann create trainingjobs.lockstep.dev)" = yes ]; }
@@ -42,21 +42,22 @@ case_roles() {
   "$kubectl" delete rolebinding ann ben eve >/dev/null
 }
 
-# apply_chart [FOLDER]: until its controllers are the ones that run. FOLDER is as render_chart has it.
+# apply_chart [FOLDER]: applies the chart and waits until its controllers run. FOLDER is as for
+# render_chart.
 apply_chart() {
   render_chart "$@" | "$kubectl" apply -f - >build/e2e-upgrade.log || fails "build/e2e-upgrade.log"
   "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null || fails "no rollout"
 }
 
-# check_undisturbed JOB UIDS: it goes on, in its first round and with those pods.
+# check_undisturbed JOB UIDS: the job continues, in its first round and with those pods.
 check_undisturbed() {
   await_step "$1" "$(field "$1" .status.progress.step)"
   [ "$(pods_of "$1" '{.metadata.uid}')" = "$2" ] || fails "expected the same pods"
   [ "$(field "$1" .status.round)" = 1 ] || fails "expected round 1, found $(field "$1" .status.round)"
 }
 
-# The next version of all: of the chart, of the definition (which has a field and a column more), and of the
-# image, which is this one by another name.
+# The next version of everything: the chart, the CRD (which has one more field and column), and the
+# image, which is this one under another name.
 next_version=99.0.0
 make_next_version() {
   local next=build/e2e-next/charts/lockstep crd node
@@ -74,7 +75,7 @@ make_next_version() {
   done
 }
 
-# columns: of the definition that the server has.
+# columns: prints the columns of the CRD on the server.
 columns() { "$kubectl" get crd trainingjobs.lockstep.dev -o 'jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}'; }
 
 case_upgrade() {
@@ -125,7 +126,7 @@ case_namespaced() {
   "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null
 }
 
-# What helm leaves where it uninstalls: the definition and the controller's key.
+# Removes from the input what helm keeps on uninstall: the CRD and the controller's key.
 without_kept() { awk -v RS='\n---\n' '!/resource-policy: keep/ { print "---"; print }'; }
 
 no_controllers() { [ -z "$("$kubectl" -n "$system" get pods -o name)" ]; }
@@ -136,7 +137,7 @@ case_uninstall() {
   job outlives "$endless"
   await_step outlives 0
   before=$(pods_of outlives '{.metadata.uid}')
-  # As helm does, the Deployment before the roles.
+  # Deletes the Deployment before the roles, as helm does.
   "$kubectl" -n "$system" delete deployment lockstep-controller >build/e2e-uninstall.log
   eventually "controllers are left" no_controllers
   render_chart | without_kept | "$kubectl" delete --ignore-not-found -f - >>build/e2e-uninstall.log

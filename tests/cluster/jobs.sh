@@ -1,4 +1,4 @@
-# Cases of tools/e2e about jobs that nobody disturbs.
+# Cases of tools/e2e about jobs without faults.
 
 case_train() {
   say "a job on two nodes trains to its end, and kubectl get -w shows it"
@@ -36,7 +36,8 @@ case_example() {
   forget kjv-gpt
 }
 
-# Of the pods that ask by their annotations to be scraped: Debian's Prometheus can't look for them itself.
+# Prints the addresses of the pods whose annotations ask for scraping: Debian's Prometheus can't
+# discover pods itself.
 scrape_targets() {
   local said='metadata.annotations.prometheus\.io'
   "$kubectl" get pods --all-namespaces \
@@ -87,7 +88,7 @@ case_fails() {
     grep -qF "$word" <<<"$message" || fails "expected $word in the condition, found $message"
   done
   "$kubectl" patch trainingjob fails --type=merge -p '{"spec":{"ttlSecondsAfterFinished":1}}' >/dev/null
-  # Kubelets of before 1.22 keep its pods for up to a minute, and it goes after them.
+  # Kubelets before 1.22 keep the job's pods for up to a minute, and the job is deleted after them.
   "$kubectl" wait --for=delete trainingjob/fails --timeout=150s >/dev/null || fails "it is still there"
 }
 
@@ -118,10 +119,11 @@ case_suspend() {
   forget pauses
 }
 
-# Kubelets of before 1.22 remove a pod when they collect its containers, once a minute.
+# Kubelets before 1.22 remove a pod when they collect its containers, once a minute.
 no_pods() { [ -z "$(pods_of "$1" '{.metadata.name}')" ]; }
 
-# resumed_at JOB STEP: whether what the first worker said last of a checkpoint is of that step or later.
+# resumed_at JOB STEP: succeeds if the first worker's last message about a checkpoint names that
+# step or a later one.
 resumed_at() {
   local name found
   name=$("$kubectl" get pods -l "lockstep.dev/job-name=$1,lockstep.dev/node-index=0" -o 'jsonpath={.items[-1:].metadata.name}')
@@ -153,7 +155,7 @@ case_queue() {
   say "20 small jobs, of which a few have room at a time"
   local names began cores
   mapfile -t names < <(printf 'queue-%s\n' {1..20})
-  # Each wants two fifths of a node, so that four run at once.
+  # Each job requests two fifths of a node, so that four run at the same time.
   cores=$("$kubectl" get node node-1 -o 'jsonpath={.status.allocatable.cpu}')
   began=$(milliseconds)
   for name in "${names[@]}"; do

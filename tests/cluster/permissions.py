@@ -8,7 +8,7 @@ RARE names with the reason. With --forbidden the roles don't matter.
 import json
 import sys
 
-# What no ordinary run asks for: resource and verb, and when the controller does.
+# Resources and verbs that no ordinary run asks for, and when the controller asks for them.
 RARE = {
     ("lockstep.dev", "trainingjobs", "get"): "a write of status met another's: the job is read again",
     ("lockstep.dev", "trainingjobs/finalizers", "update"): "asked by the server, about owner references",

@@ -1,8 +1,8 @@
-# What the cases of tools/e2e share; sourced by it.
+# Functions for the cases of tools/e2e, which sources this file.
 
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 
-# fails WORDS: with what helps to see why.
+# fails WORDS: prints what helps to find the cause, then exits.
 fails() {
   {
     "$kubectl" get pods --all-namespaces -o wide
@@ -14,7 +14,7 @@ fails() {
   exit 1
 }
 
-# eventually WORDS COMMAND...: until it succeeds, for two minutes.
+# eventually WORDS COMMAND...: retries the command until it succeeds, for two minutes.
 eventually() {
   local words=$1
   shift
@@ -27,7 +27,7 @@ eventually() {
 
 field() { "$kubectl" get trainingjob "$1" -o "jsonpath={$2}"; }
 
-# await_field JOB PATH VALUE: until it is so, for two minutes.
+# await_field JOB PATH VALUE: waits until the field has the value, for two minutes.
 await_field() {
   local found=
   for _ in $(seq 600); do
@@ -38,7 +38,7 @@ await_field() {
   fails "$1: $2: expected $3, found $found"
 }
 
-# await_step JOB NUMBER: until it has done more steps than that.
+# await_step JOB NUMBER: waits until the job has done more steps than that, for two minutes.
 await_step() {
   local found
   for _ in $(seq 600); do
@@ -55,7 +55,8 @@ await_complete() {
   "$kubectl" wait --for=condition=Complete "${@/#/trainingjob/}" --timeout=300s >/dev/null || fails "not complete"
 }
 
-# await_running_again JOB ROUND BEGAN CAUSE: says how long after BEGAN. ROUND may be empty: any.
+# await_running_again JOB ROUND BEGAN CAUSE: waits until the job runs again in ROUND (empty: any),
+# and prints the time since BEGAN.
 await_running_again() {
   [ -z "$2" ] || await_field "$1" .status.round "$2"
   await_field "$1" .status.state Running
@@ -71,7 +72,7 @@ job() {
   sed -e "s/kjv-gpt/$1/" "${scripts[@]}" tests/cluster/kjv-gpt.yaml | "$kubectl" apply -f - >/dev/null
 }
 
-# Scripts for it.
+# Scripts for job().
 endless='s/steps: 3000/steps: 1000000/'
 one_node='s/^  nodes: 2/  nodes: 1/'
 on_any_node='s/DoNotSchedule/ScheduleAnyway/'
@@ -82,13 +83,13 @@ forget() { "$kubectl" delete trainingjob "$@" --timeout=60s >/dev/null || fails 
 
 empty_volume() { find "$state/volume" -mindepth 1 -delete; }
 
-# pods_of JOB PATH: of each of its pods, in the order of their names.
+# pods_of JOB PATH: prints the field of each of the job's pods, sorted by the pods' names.
 pods_of() {
   "$kubectl" get pods -l "lockstep.dev/job-name=$1" --sort-by=.metadata.name \
     -o "jsonpath={range .items[*]}$2{\" \"}{end}"
 }
 
-# The processes of that name in containers of the node.
+# processes_of NODE NAME: prints the IDs of the processes of that name in the node's containers.
 processes_of() {
   local mount id
   mount=$(cgroup_mounts | grep -E '/pids$|/cgroup$|/unified$' | head -n 1)

@@ -134,7 +134,7 @@ std::string values(int count) {
   return text + "]";
 }
 
-// An object with that podTemplate, with something before and behind it at every level.
+// An object with that podTemplate, and with other members before and after it at every level.
 std::string object_with(const std::string& pod_template) {
   return R"({"kind":"K","metadata":{"managedFields":[{"f:a":{}}],"name":"n","uid":"u"},)"
          R"("spec":{"nodes":2,"podTemplate":)" +

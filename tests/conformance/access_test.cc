@@ -1,4 +1,4 @@
-// What one may do, asked as `kubectl auth can-i` does.
+// Access reviews, as `kubectl auth can-i` requests them.
 #include <algorithm>
 
 #include "tests/conformance/support/case.h"

@@ -1,4 +1,4 @@
-// Server-side apply: who owns which field, and what follows from it.
+// Server-side apply: field ownership and its effects.
 #include "tests/conformance/support/widgets.h"
 
 namespace lockstep::conformance {
@@ -15,7 +15,7 @@ class Apply : public WidgetCase {
     return {
         {"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "a"}}}, {"data", data}};
   }
-  // The entry of a manager; null if it has none.
+  // Returns the entry of a manager; null if it has none.
   static Json entry(const Json& object, const std::string& manager) {
     for (const Json& one : object["metadata"].value("managedFields", Json::array()))
       if (one["manager"] == manager) return one;

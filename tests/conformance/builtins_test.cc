@@ -1,4 +1,4 @@
-// Secrets, configmaps, services, namespaces and nodes: what each does beyond being stored.
+// Secrets, configmaps, services, namespaces and nodes: what each does in addition to being stored.
 #include "common/base/base64.h"
 #include "tests/conformance/support/case.h"
 
@@ -134,7 +134,7 @@ TEST_F(Namespaces, OneThatIsBeingDeletedTakesNothingNew) {
   Reply refused = ask("POST", secrets(), named("a"));
   ASSERT_TRUE(is_failure(refused, 403, "Forbidden"));
   EXPECT_TRUE(has_cause(refused, "NamespaceTerminating", "metadata.namespace"));
-  // What is there can still be changed.
+  // Existing objects can still be changed.
   EXPECT_TRUE(is_code(patch(secrets() + "/held", {{"metadata", {{"finalizers", nullptr}}}}), 200));
 }
 

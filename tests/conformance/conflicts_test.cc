@@ -1,4 +1,4 @@
-// Optimistic concurrency: who writes to what has changed since it was read is told so.
+// Optimistic concurrency: a write that is based on an outdated version is refused.
 #include "tests/conformance/support/case.h"
 
 namespace lockstep::conformance {
@@ -6,7 +6,7 @@ namespace {
 
 class Conflicts : public Case {
  protected:
-  // Makes "a" and changes it once; the first state, whose version is old now.
+  // Creates "a" and changes it once. Returns the first state, whose version is now outdated.
   Json outdated() {
     Json first = make(secrets(), named("a"));
     Json second = first;

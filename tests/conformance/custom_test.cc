@@ -1,4 +1,4 @@
-// Custom resources: what the schema of their definition does to them.
+// Custom resources: the effects of their definition's schema.
 #include "tests/conformance/support/widgets.h"
 
 namespace lockstep::conformance {
@@ -6,7 +6,7 @@ namespace {
 
 class CustomResources : public WidgetCase {
  protected:
-  // The refusal of a widget with this spec.
+  // Returns the refusal of a widget with this spec.
   Reply refusal(const Json& spec) { return ask("POST", widgets(), widget("a", spec)); }
   Json spec_of(const Json& spec) { return make(widgets(), widget("a", spec))["spec"]; }
 };

@@ -1,4 +1,4 @@
-// Definitions of custom resources themselves.
+// The definitions of custom resources.
 #include "tests/conformance/support/widgets.h"
 
 namespace lockstep::conformance {
@@ -6,7 +6,7 @@ namespace {
 
 class Definitions : public WidgetCase {
  protected:
-  // A definition of another kind, removed at the case's end.
+  // Returns a definition of another kind, which is removed at the case's end.
   Json definition(const Json& spec_schema = {{"type", "object"}}) {
     return definition_of(namespace_ + "." + group(), "Gadget", spec_schema);
   }
@@ -116,7 +116,7 @@ TEST_F(Definitions, WithTheDefinitionItsObjectsGo) {
   EXPECT_EQ(names(get(collection())), std::vector<std::string>{});
 }
 
-// Servers before 1.25 pass over the rules; the others compile them, and bound what they may cost.
+// Servers before 1.25 ignore the rules; later ones compile them and limit their cost.
 TEST_F(Definitions, OursAreAcceptedWithRulesAndWithout) {
   for (const char* folder : {"crds", "crds-cel"}) {
     Reply made = ask("POST", std::string(kDefinitions) + "?dryRun=All", our_definition(folder));

@@ -1,4 +1,4 @@
-// Deletion: finalizers, propagation to what is owned, and garbage collection.
+// Deletion: finalizers, propagation to owned objects, and garbage collection.
 #include "tests/conformance/support/widgets.h"
 
 namespace lockstep::conformance {

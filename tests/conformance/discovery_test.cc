@@ -1,4 +1,4 @@
-// What a client reads before it knows the server: versions, groups, resources, OpenAPI documents.
+// Documents that a client reads before it knows the server: versions, groups, resources, OpenAPI.
 #include "tests/conformance/support/widgets.h"
 
 namespace lockstep::conformance {
@@ -6,7 +6,7 @@ namespace {
 
 class Discovery : public WidgetCase {
  protected:
-  // The entry of a resource in a list of resources; null if there is none.
+  // Returns the entry of a resource in a list of resources; null if there is none.
   static Json resource(const Json& list, const std::string& name) {
     for (const Json& one : list.value("resources", Json::array()))
       if (one["name"] == name) return one;

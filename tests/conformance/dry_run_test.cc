@@ -1,5 +1,5 @@
-// Dry runs: everything is checked, nothing is written. Also how unknown fields are reported where
-// the server can do that.
+// Dry runs: everything is checked, nothing is written. Also tests how unknown fields are reported,
+// if the server can do that.
 #include "tests/conformance/support/widgets.h"
 
 namespace lockstep::conformance {
@@ -56,7 +56,7 @@ TEST_F(DryRun, AnotherValueThanAllIsRefused) {
   EXPECT_EQ(get(secrets() + "/a").body, made);
 }
 
-// A server that checks fields says so where kubectl looks for it: in the parameters of PATCH.
+// A server that checks fields declares it where kubectl looks: in the parameters of PATCH.
 class FieldValidation : public WidgetCase {
  protected:
   static bool offered() {

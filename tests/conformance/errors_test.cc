@@ -1,4 +1,4 @@
-// What a server says to what it can't serve.
+// Replies to requests that a server can't serve.
 #include "tests/conformance/support/case.h"
 
 namespace lockstep::conformance {

@@ -1,4 +1,4 @@
-// Lists: order, pages at one version, selectors, and what resourceVersion asks for.
+// Lists: order, pages at one version, selectors, and the effect of resourceVersion.
 #include "tests/conformance/support/case.h"
 
 namespace lockstep::conformance {
@@ -8,7 +8,7 @@ using Names = std::vector<std::string>;
 
 class Lists : public Case {
  protected:
-  // Those that the case made: servers may put secrets of their own into a namespace.
+  // Returns the path of the case's own secrets: servers may put others into a namespace.
   std::string mine(const std::string& more = "") const {
     return secrets() + "?labelSelector=mine" + (more.empty() ? "" : "&" + more);
   }
@@ -51,7 +51,7 @@ TEST_F(Lists, PagesFollowEachOtherAtOneResourceVersion) {
   make_some({"a", "b", "c", "d", "e"});
   Reply first = get(mine("limit=2"));
   EXPECT_EQ(names(first), (Names{"a", "b"}));
-  // What is written between the pages is not seen.
+  // Writes between the pages are not seen.
   make_some({"bb", "f"});
   ASSERT_TRUE(is_code(ask("DELETE", secrets() + "/d"), 200));
   std::string token = percent_encoded(meta(first.body, "continue"));

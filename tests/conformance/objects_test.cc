@@ -1,5 +1,5 @@
-// Objects of the API as such: how they come to be, what the server makes of them, how they are
-// named, and how they go.
+// Objects in general: how they are created, what the server adds to them, how they are named, and
+// how they are deleted.
 #include "local/schema/pattern.h"
 #include "tests/conformance/support/case.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 class Objects : public Case {};
 
-// The whole text has the shape of the regular expression.
+// Returns whether the whole text matches the regular expression.
 bool has_shape(const std::string& text, const std::string& expression) {
   return (*local::Pattern::compile("^(?:" + expression + ")$"))->matches(text);
 }

@@ -1,5 +1,5 @@
-// Pods as far as a controller has to do with them. Nobody runs them here: the suite does what a
-// scheduler and a kubelet would.
+// Pods as far as a controller uses them. Nothing runs them here: the suite acts as scheduler and
+// kubelet.
 #include "tests/conformance/support/case.h"
 
 namespace lockstep::conformance {
@@ -21,7 +21,7 @@ class Pods : public Case {
     EXPECT_TRUE(is_code(bind(name), 201));
     return made;
   }
-  // What a kubelet does when the containers have ended.
+  // Does what a kubelet does when the containers have ended.
   void confirm_end(const std::string& name) {
     EXPECT_TRUE(is_code(ask("DELETE", pods() + "/" + name, {{"gracePeriodSeconds", 0}}), 200));
   }
@@ -117,7 +117,7 @@ TEST_F(Pods, TheGraceThatIsAskedForCounts) {
   Reply removed = ask("DELETE", pods() + "/a", {{"gracePeriodSeconds", 7}});
   ASSERT_TRUE(is_code(removed, 200));
   EXPECT_EQ(removed.body["metadata"]["deletionGracePeriodSeconds"], 7);
-  // It can be made shorter, not longer.
+  // The grace period can be shortened, but not extended.
   removed = ask("DELETE", pods() + "/a", {{"gracePeriodSeconds", 3}});
   EXPECT_EQ(removed.body["metadata"]["deletionGracePeriodSeconds"], 3);
   removed = ask("DELETE", pods() + "/a", {{"gracePeriodSeconds", 20}});

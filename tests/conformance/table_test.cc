@@ -1,4 +1,4 @@
-// docs/api-server.md says what the embedded server supports; these tests keep it from lying.
+// Checks docs/api-server.md, which says what the embedded server supports.
 #include "tests/conformance/support/table.h"
 
 #include <gtest/gtest.h>

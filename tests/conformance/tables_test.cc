@@ -1,4 +1,4 @@
-// Tables, what `kubectl get` asks for instead of objects.
+// Tables, which `kubectl get` requests instead of objects.
 #include "tests/conformance/support/widgets.h"
 
 namespace lockstep::conformance {

@@ -1,4 +1,4 @@
-// Watches: what comes in them, from which version, how they are framed, and how they end.
+// Watches: their events, the versions they start from, their framing, and their ends.
 #include <set>
 
 #include "tests/conformance/support/case.h"
@@ -6,7 +6,7 @@
 namespace lockstep::conformance {
 namespace {
 
-constexpr double kForgetsSeconds = 660;  // etcd is compacted every 5 minutes, twice what is young
+constexpr double kForgetsSeconds = 660;  // compaction runs every 5 minutes and spares the last 5
 constexpr int kForgetsWrites = 450;
 
 class Watches : public Case {
@@ -122,7 +122,7 @@ TEST_F(Watches, BookmarksTellTheVersionAndNothingElse) {
   EXPECT_EQ(event["object"]["apiVersion"], "v1");
   EXPECT_EQ(meta(event["object"], "name"), "");
   EXPECT_NE(meta(event["object"], "resourceVersion"), "");
-  // Nothing between the bookmark and now is lost or seen twice by who goes on from it.
+  // A watch that continues from the bookmark neither misses nor repeats anything.
   Watching resumed(since(meta(event["object"], "resourceVersion")));
   make(secrets(), labelled("a"));
   EXPECT_EQ(resumed.next_text(), "ADDED a");
@@ -134,7 +134,7 @@ TEST_F(Watches, NoBookmarkComesUnasked) {
 }
 
 TEST_F(Watches, AWatchFromAVersionThatIsForgottenIs200AndThenAnErrorEvent410) {
-  // Of events, because kube-apiserver answers for them from etcd, which forgets by the clock; the
+  // Uses events because kube-apiserver answers for them from etcd, which forgets by time. The
   // embedded server forgets by the number of writes.
   const std::string events = path("v1", "events");
   auto expired = [&]() -> Json {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# flags_test.sh CONTROLLER: flags that can't be carried out are refused at the start, in words.
+# flags_test.sh CONTROLLER: the controller rejects invalid flags at start with a clear message.
 set -u
 controller=$1
 failed=0
@@ -19,7 +19,7 @@ for seconds in 4 301 0 -1 7.5 soon; do
   refuses "--agent-silence" --agent-silence "$seconds"
 done
 refuses "Value 4 not in range" --agent-silence 4
-# What is in range is not what is wrong there: no key.
+# Values in range pass: the error is about the missing key instead.
 for seconds in 5 15 300; do
   refuses "/dev/null is empty" --server http://127.0.0.1:1 --agent-silence "$seconds"
 done

@@ -53,7 +53,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// /api/v1/namespaces/NS/pods/NAME/status, /apis/GROUP/VERSION/...
+// Parses /api/v1/namespaces/NS/pods/NAME/status and /apis/GROUP/VERSION/...
 void read_path(Seen& seen) {
   std::vector<std::string> parts = split(seen.path, '/');
   size_t at = !parts.empty() && parts[0] == "apis" ? 3 : 2;
@@ -102,7 +102,7 @@ Seen parse_head(const std::string& head) {
   return seen;
 }
 
-// The next request of a connection; nullopt: it has ended.
+// Reads the next request of a connection; nullopt if the connection has ended.
 std::optional<Seen> read_request(int fd, std::string& buffer) {
   std::string block(64u << 10, '\0');
   while (buffer.size() < kRequestBytesMax) {

@@ -17,9 +17,9 @@
 
 namespace lockstep::semantics {
 
-// A request as it came to the proxy, and how it was answered.
+// A request as the proxy received it, and the status of its reply.
 struct Seen {
-  std::string verb;      // get, list, watch, create, check (a dry run of it), update, patch, delete
+  std::string verb;      // get, list, watch, create, check (dry-run create), update, patch, delete
   std::string resource;  // "pods", "trainingjobs/status"
   std::string name;
   std::string method;
@@ -27,14 +27,14 @@ struct Seen {
   std::map<std::string, std::string> query;    // decoded
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
-  TimePoint at{};  // the machine's monotonic clock
-  int status = 0;  // 0: not answered, or never
+  TimePoint at{};  // arrival, on the machine's monotonic clock
+  int status = 0;  // 0: not answered yet, or never
 };
 
 class FaultProxy;
 
-// One request in a fault's hands, on a thread of its own. What is written to a client that has gone
-// is lost; nothing blocks beyond the proxy's end.
+// One request as a fault handles it, on the connection's thread. Writes to a client that is gone
+// are lost. No call blocks beyond the proxy's end.
 class Exchange {
  public:
   Exchange(FaultProxy& proxy, int client, size_t number, Seen request);
@@ -42,22 +42,22 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  Seen request;  // what is forwarded: it may be changed before
+  Seen request;  // forwarded as it is; may be changed before
 
-  // Forwards it and hands the answer on, a watch's events as they come.
+  // Forwards the request and passes the reply on, a watch's events as they come.
   void pass();
-  // Forwards it and keeps the whole answer.
+  // Forwards the request and returns the whole reply.
   conformance::Reply ask();
-  // `fields`: whole header lines.
+  // Replies to the client. `fields` are whole header lines.
   void answer(int status, const std::string& body, const std::string& fields = "");
   void answer(const conformance::Reply& reply);
 
-  // Forwards a watch. False: the server refused, which was handed on.
+  // Forwards a watch. Returns false if the server refused it; the refusal is then passed on.
   bool open_watch();
-  // The server's next event, undecoded; nullopt: it has ended the watch.
+  // Returns the server's next event, undecoded; nullopt if the server has ended the watch.
   std::optional<std::string> next_event();
 
-  // A stream to the client, event by event or in pieces.
+  // Write a stream to the client, event by event or in pieces.
   void begin_stream();
   void line(const std::string& text) { chunk(text + "\n"); }
   void chunk(const std::string& bytes);
@@ -65,9 +65,9 @@ class Exchange {
   void raw(const std::string& bytes);
   // Closes the connection when the fault returns.
   void hang_up() { hung_up_ = true; }
-  // Until the client has closed the connection.
+  // Blocks until the client has closed the connection.
   void stay_silent();
-  // Until the test opens the gate.
+  // Blocks until the test opens the gate.
   void wait(const std::string& gate);
 
   bool is_hung_up() const { return hung_up_; }
@@ -84,22 +84,22 @@ class Exchange {
 
 using Fault = std::function<void(Exchange&)>;
 
-// Which requests a fault is done to.
+// A fault and the requests that it applies to.
 struct Rule {
   std::string verb{};      // empty: any
   std::string resource{};  // empty: any
   Fault fault{};
-  int skip = 0;    // so many that match are let pass first
-  int times = -1;  // to so many; negative: all
+  int skip = 0;    // lets this number of matching requests pass first
+  int times = -1;  // applies to this number of them; negative: to all
   std::function<bool(const Seen&)> only{};
 };
 
-// Between a client and the server of this run: plain HTTP on a loopback port that the system chose.
-// It puts the run's credentials in place of the client's, does what the first rule that applies
-// says, else forwards, and remembers every request. Thread-safe.
+// A proxy between a client and the server of this run: plain HTTP on a free loopback port. Replaces
+// the client's credentials by the run's, applies the fault of the first rule that matches or else
+// forwards, and records every request. Thread-safe.
 class FaultProxy {
  public:
-  // Not listening: connections are refused until listen().
+  // Without `listening`, connections are refused until listen().
   explicit FaultProxy(const conformance::Target& target, bool listening = true);
   ~FaultProxy();
   FaultProxy(const FaultProxy&) = delete;
@@ -110,15 +110,15 @@ class FaultProxy {
   void on(Rule rule);
   void clear_rules();
   void open_gate(const std::string& gate);
-  // Ends all connections of clients.
+  // Ends all client connections.
   void cut();
 
-  // Of a kind, in the order in which they came; an empty string stands for any.
+  // Returns the requests of a kind, in order of arrival. An empty string matches any.
   std::vector<Seen> seen(const std::string& verb = "", const std::string& resource = "") const;
   size_t count(const std::string& verb = "", const std::string& resource = "") const {
     return seen(verb, resource).size();
   }
-  // Of all creations, updates, patches and deletions.
+  // Returns all creations, updates, patches and deletions.
   std::vector<Seen> writes() const;
 
  private:
@@ -150,21 +150,21 @@ class FaultProxy {
 
 // Faults.
 Fault answered(int status, std::string body, std::string fields = "");
-// As a metav1.Status.
+// Replies with a metav1.Status.
 Fault failed(int status, const std::string& reason, const std::string& fields = "");
-// The server did it; the client never hears.
+// The server carries out the request, but the client never gets the reply.
 Fault reply_lost();
 Fault passed();
-// The connection ends before an answer; the server never hears.
+// The connection ends before a reply, and the server never gets the request.
 Fault refused();
 Fault held_until(std::string gate);
 Fault with_query(std::string key, std::string value);
-// A watch's events, each handed to a function that says which lines are sent in its place.
+// Replaces each event of a watch by the lines that `filter` returns for it.
 Fault filtered(std::function<std::vector<std::string>(const std::string& line)> filter);
-// A watch that ends cleanly after so many events.
+// Ends a watch cleanly after `events` events.
 Fault ended_after(int events);
 
-// {"type": type, "object": object} and metav1.Status, as lines of JSON.
+// Return {"type": type, "object": object} as a line of JSON, and a metav1.Status.
 std::string event_line(const std::string& type, const Json& object);
 Json status_of(int code, const std::string& reason);
 

@@ -17,7 +17,7 @@ constexpr char kThree[] = "j-worker-0-1 j-worker-1-1 j-worker-2-1";
 
 class Control : public Jobs {
  protected:
-  // Until it has made all that it can of a job of three nodes.
+  // Runs until all pods of a job of three nodes exist.
   bool makes_three(Loop& loop, const Json& made) {
     return loop.run_until([&] { return pods_of(made) == kThree; });
   }
@@ -48,7 +48,7 @@ TEST_F(Control, ListsFromTheQuorumWheneverItStarts) {
 TEST_F(Control, AConflictIsReadAgainAndOvercome) {
   const Json made = make_job("j", 3);
   int changes = 0;
-  // Somebody else is quicker, three times: the server itself says Conflict.
+  // Another client writes first, three times, so that the server itself returns Conflict.
   proxy.on({.verb = "update",
             .resource = "trainingjobs/status",
             .fault =
@@ -77,7 +77,7 @@ TEST_F(Control, AConflictForEverIsTriedMoreAndMoreRarely) {
   replica.start();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("update", "trainingjobs/status") == 1; }));
   loop.run_for(seconds(60));
-  // From 5 ms, doubled up to 30 s: fourteen in a minute.
+  // The delay doubles from 5 ms to at most 30 s: fourteen attempts in a minute.
   EXPECT_LE(proxy.count("update", "trainingjobs/status"), 16u);
   EXPECT_EQ(proxy.count("create", "pods"), 0u);
 }
@@ -94,14 +94,14 @@ TEST_F(Control, AStrangersPodUnderAChildsNameIsLeftAlone) {
   settle(loop);
   EXPECT_EQ(pod("j-worker-1-1"), stranger);
   EXPECT_EQ(proxy.count("delete"), 0u);
-  // Once it has gone the name is taken.
+  // Once the stranger's pod is gone, the controller uses the name.
   EXPECT_TRUE(is_code(ask("DELETE", pods() + "/j-worker-1-1?gracePeriodSeconds=0"), 200));
   EXPECT_TRUE(makes_three(loop, made));
 }
 
 TEST_F(Control, APodWhoseAnswerWasLostIsFoundAndNotMadeTwice) {
   const Json made = make_job("j", 3);
-  // Cut in mid-answer, and answered with half of the object: the pods are there.
+  // One reply is lost and another is cut in half, but both pods exist.
   proxy.on({.verb = "create", .resource = "pods", .fault = reply_lost(), .times = 1});
   proxy.on({.verb = "create",
             .resource = "pods",
@@ -112,7 +112,7 @@ TEST_F(Control, APodWhoseAnswerWasLostIsFoundAndNotMadeTwice) {
                 },
             .skip = 1,
             .times = 1});
-  // Nor does the watch say so.
+  // The watch doesn't report them either.
   proxy.on({.verb = "watch", .resource = "pods", .fault = filtered([](const std::string&) {
                                                    return std::vector<std::string>();
                                                  })});
@@ -128,7 +128,7 @@ TEST_F(Control, APodWhoseAnswerWasLostIsFoundAndNotMadeTwice) {
   EXPECT_EQ(proxy.count("delete"), 0u);
 }
 
-// What an API server stores for whoever may create a job, and more than is read here.
+// Makes the job deeper or larger than the client reads, as any user who may create jobs could.
 Json deeper_or_larger(Json job) {
   const std::string name = meta(job, "name");
   Json inner = 0;
@@ -170,7 +170,7 @@ TEST_F(Control, AJobThatIsTooDeepOrTooLargeIsInvalidAndHarmsNoOther) {
     Replica replica(loop, proxy, options());
     replica.start();
     ASSERT_TRUE(loop.run_until([&] { return pods_of(made) == wanted && is_invalid("large"); }));
-    // Now by a watch's event.
+    // Now the job arrives as a watch event.
     if (start == 0) make_job("deep", 2);
     EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4 + start}}}}), 200));
     wanted += " j-worker-" + std::to_string(3 + start) + "-1";
@@ -234,7 +234,7 @@ TEST_F(Control, AServerThatIsBusyGetsItsTime) {
   Loop loop(20);
   Replica replica(loop, proxy, options());
   replica.start();
-  // Every second something is new, and worth a plan.
+  // Changes the job every second, each time causing a plan.
   int changes = 0;
   TimePoint next = loop.clock.now();
   ASSERT_TRUE(loop.run_until([&] {
@@ -266,14 +266,14 @@ TEST_F(Control, AnotherManagersLabelsStay) {
   };
   EXPECT_TRUE(is_code(apply(jobs(), "lockstep.dev/v1alpha1", "TrainingJob", "j"), 200));
   EXPECT_TRUE(is_code(apply(pods(), "v1", "Pod", "j-worker-0-1"), 200));
-  // Now there is something to do, for the job and in its status.
+  // Gives the controller something to do, for the job and in its status.
   EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4}}}}), 200));
   ASSERT_TRUE(
       loop.run_until([&] { return pods_of(made) == std::string(kThree) + " j-worker-3-1"; }));
   settle(loop);
   EXPECT_EQ(job("j")["metadata"]["labels"]["team"], "a");
   EXPECT_EQ(pod("j-worker-0-1")["metadata"]["labels"]["team"], "a");
-  // And what is taken back goes.
+  // A label that its owner withdraws is removed.
   const Json nothing = {{"apiVersion", "lockstep.dev/v1alpha1"},
                         {"kind", "TrainingJob"},
                         {"metadata", {{"name", "j"}}}};
@@ -317,7 +317,7 @@ TEST_F(Control, ChildrenNameTheirOwnerAndANamesakeDoesNotAdoptThem) {
                          {"blockOwnerDeletion", true}};
   for (const char* name : {"j-worker-0-1", "j-worker-1-1", "j-worker-2-1"})
     EXPECT_EQ(pod(name)["metadata"]["ownerReferences"], Json::array({expected}));
-  // One pod of the first job is held by somebody's finalizer when the second comes.
+  // A finalizer holds one pod of the first job when the second job is created.
   const Json held = {{"metadata", {{"finalizers", Json::array({"lockstep.test/held"})}}}};
   EXPECT_TRUE(is_code(patch(pods() + "/j-worker-0-1", held), 200));
   const std::string old_uid = meta(pod("j-worker-0-1"), "uid");
@@ -330,7 +330,7 @@ TEST_F(Control, ChildrenNameTheirOwnerAndANamesakeDoesNotAdoptThem) {
   EXPECT_EQ(meta(pod("j-worker-0-1"), "uid"), old_uid);
   EXPECT_EQ(controller_uid(pod("j-worker-0-1")), meta(first, "uid"));
   EXPECT_EQ(proxy.count("delete"), deletions);
-  // What the garbage collector does, where there is none.
+  // Does the work of the garbage collector in case the server has none.
   for (const char* name : {"j-worker-0-1", "j-worker-1-1", "j-worker-2-1"}) {
     if (controller_uid(pod(name)) != meta(first, "uid")) continue;
     (void)ask("DELETE", pods() + "/" + name + "?gracePeriodSeconds=0");
@@ -362,8 +362,8 @@ TEST_F(Control, AJobThatSomebodysFinalizerHoldsLosesItsPodsAndIsLeftAlone) {
 
 TEST_F(Control, AnEventThatWasNotHeardIsMadeUpForWithoutAResync) {
   const Json made = make_job("j", 3);
-  // The job's first change, to four nodes, is never heard of.
-  // The watch outlives the test's body.
+  // The job's first change, to four nodes, is never delivered. The flag is shared because the watch
+  // outlives the test's body.
   const auto is_swallowing = std::make_shared<std::atomic<bool>>(false);
   proxy.on({.verb = "watch",
             .resource = "trainingjobs",
@@ -379,7 +379,7 @@ TEST_F(Control, AnEventThatWasNotHeardIsMadeUpForWithoutAResync) {
   EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4}}}}), 200));
   loop.run_for(seconds(5));
   *is_swallowing = false;
-  // The next one of that job carries all of it.
+  // The job's next event carries the whole job.
   EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"metadata", {{"labels", {{"a", "b"}}}}}}), 200));
   ASSERT_TRUE(
       loop.run_until([&] { return pods_of(made) == std::string(kThree) + " j-worker-3-1"; }));

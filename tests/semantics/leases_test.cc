@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 constexpr double kSpeed = 8;
 constexpr Duration kSkew = std::chrono::minutes(10);
-constexpr double kSlowSpeed = 3;  // where a second more or less counts
+constexpr double kSlowSpeed = 3;  // for times that a second matters to
 
 class Leases : public Jobs {
  protected:
@@ -38,7 +38,7 @@ TEST_F(Leases, WhatAFrozenLeaderStillSendsTakesNoEffect) {
   first.start();
   ASSERT_TRUE(first_loop.run_until([&] { return first.controller.is_leading(); }));
   second.start();
-  // The first has decided on a job, and its words hang in the network when it freezes.
+  // The first replica has decided on a job. Its status write hangs in the network when it freezes.
   proxy.on({.verb = "update",
             .resource = "trainingjobs/status",
             .fault = held_until("late"),
@@ -53,7 +53,7 @@ TEST_F(Leases, WhatAFrozenLeaderStillSendsTakesNoEffect) {
   second_loop.run_for(seconds(10));
   const std::string status = dump_json(job("j")["status"]);
   const size_t before = proxy.writes().size();
-  // It wakes up: what it had sent arrives, and it goes on where it was.
+  // The first replica wakes up: its write arrives, and it continues where it was.
   proxy.open_gate("late");
   ASSERT_TRUE(run_until({&first_loop, &second_loop}, [&] {
     return first.is_lost && proxy.seen("update", "trainingjobs/status")[0].status != 0;

@@ -1,4 +1,4 @@
-// Lists, and how a watch goes on from them: rows 1 to 6 and 28.
+// Lists, and the watches that continue from them: rows 1 to 6 and 28.
 #include "controller/loop/resource_version.h"
 #include "tests/semantics/rig.h"
 
@@ -72,7 +72,7 @@ TEST_F(Lists, ABookmarkMovesTheNextWatchAndNothingElse) {
              exchange.hang_up();
            },
        .times = 1});
-  // Of a secret, so that the configmaps have not changed.
+  // Takes the version of a secret as the bookmark, so that no configmap has changed.
   proxy.on({.verb = "list", .fault = [&](Exchange& exchange) {
               const Reply reply = exchange.ask();
               bookmark = meta(make(secrets(), named("other")), "resourceVersion");
@@ -90,7 +90,7 @@ TEST_F(Lists, ABookmarkMovesTheNextWatchAndNothingElse) {
   EXPECT_EQ(cache.changes.size(), 2u);
 }
 
-// Three shapes of "that version is gone", each as kube-apiserver 1.20 puts it.
+// A way in which kube-apiserver 1.20 says that a version is gone.
 struct Gone {
   const char* name;
   Fault fault;
@@ -141,7 +141,8 @@ TEST_F(Lists, AServerThatAlwaysSaysGoneIsAskedMoreAndMoreRarely) {
   cache.informer.start();
   ASSERT_TRUE(fast.run_until([&] { return proxy.count("watch") == 1; }));
   fast.run_for(seconds(10));
-  // After 0.8, 1.6, 3.2 and 6.4 seconds or more: at most five lists and five watches.
+  // The retries wait for at least 0.8, 1.6, 3.2 and 6.4 seconds: at most five lists and five
+  // watches.
   EXPECT_LE(proxy.count(), 10u);
   EXPECT_GE(proxy.count("list"), 2u);
 }
@@ -152,7 +153,7 @@ TEST_F(Lists, AVersionThatTheServerItselfHasForgottenMeansAList) {
   const auto is_forgotten = [&] {
     return get(old).text.find("\"ERROR\"") != std::string::npos || get(old).code == 410;
   };
-  if (!is_forgotten()) {  // a server that counts writes
+  if (!is_forgotten()) {  // a server that forgets by the number of writes
     for (int i = 0; i < 450; ++i) make(configmaps(), {{"metadata", {{"generateName", "m"}}}});
   }
   ASSERT_TRUE(eventually(is_forgotten));
@@ -166,7 +167,8 @@ TEST_F(Lists, AVersionThatTheServerItselfHasForgottenMeansAList) {
 
 TEST_F(Lists, AVersionFromTheFutureMeansAListWithoutOne) {
   make_map("a");
-  // The server's own words, asked for with a list: to a watch kube-apiserver 1.20 just waits.
+  // Gets the server's own error by a list: to a watch, kube-apiserver 1.20 does not reply but
+  // waits.
   proxy.on({.verb = "watch",
             .fault =
                 [](Exchange& exchange) {
@@ -187,7 +189,7 @@ TEST_F(Lists, AVersionFromTheFutureMeansAListWithoutOne) {
 }
 
 TEST_F(Lists, WatchesThatTheServerEndsAreFollowedByWatches) {
-  // Twice as fast, so that a watch of a second is none that ended at once.
+  // The loop runs at double speed, so that a watch of one second does not count as too short.
   Loop twice(2);
   proxy.on({.verb = "watch", .fault = with_query("timeoutSeconds", "1"), .times = 3});
   proxy.on({.verb = "watch", .fault = ended_after(1), .times = 30});
@@ -226,7 +228,7 @@ TEST_F(Lists, PagesMakeOneListAndAnExpiredOneMeansTheWholeListAgain) {
   options.page_size = 2;
   int pages = 0;
   proxy.on({.verb = "list", .fault = [&](Exchange& exchange) {
-              // What the first two pages had changes before the third is asked for.
+              // The contents of the first two pages change before the third page is requested.
               if (++pages == 3) {
                 delete_map("a");
                 make_map("f");

@@ -1,4 +1,4 @@
-// What the controller's client does when servers and networks do what they do: the rows of
+// Tests the controller's client with faulty servers and networks: the rows of
 // docs/client-semantics.md.
 #include "tests/conformance/support/suite.h"
 

@@ -13,7 +13,7 @@ using conformance::Reply;
 using conformance::server;
 
 constexpr Duration kAgentAnswer = std::chrono::seconds(1);
-constexpr Duration kQuiet = std::chrono::seconds(25);  // longer than the recheck of a job
+constexpr Duration kQuiet = std::chrono::seconds(25);  // longer than a job's recheck interval
 
 const Json& condition_of(const Json& job, const std::string& type) {
   static const Json kNone = Json::object();

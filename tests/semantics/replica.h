@@ -9,7 +9,7 @@
 
 namespace lockstep::semantics {
 
-// Agents that can't be reached; the answer comes after a while.
+// Agents that can't be reached: calls fail after a while.
 class NoAgents final : public AgentClient {
  public:
   explicit NoAgents(Timers& timers) : timers_(timers) {}
@@ -24,7 +24,7 @@ class NoAgents final : public AgentClient {
   Timers& timers_;
 };
 
-// The whole controller but for the agents' side, behind a proxy, on a loop that the test runs.
+// A whole controller whose agents can't be reached, behind a proxy, on a loop that the test runs.
 class Replica {
   Random random_;
 
@@ -34,12 +34,12 @@ class Replica {
 
   KubeClient client;
   NoAgents agents;
-  bool is_lost = false;  // another one leads now
+  bool is_lost = false;  // another replica leads now
   Controller controller;
 };
 
-// Jobs of the test's namespace, whose pods nobody runs. Skipped where the server doesn't know the
-// TrainingJob.
+// Tests with jobs in the test's namespace; nothing runs their pods. Skipped if the server doesn't
+// know the TrainingJob.
 class Jobs : public Semantics {
  protected:
   void SetUp() override;
@@ -49,13 +49,14 @@ class Jobs : public Semantics {
   Json make_job(const std::string& name, int nodes);
   Json job(const std::string& name) { return get(jobs() + "/" + name).body; }
   Json pod(const std::string& name) { return get(pods() + "/" + name).body; }
-  // Of the pods that this job owns and that are not being deleted, joined by spaces.
+  // Returns the names of the pods that the job owns and that are not being deleted, joined by
+  // spaces.
   std::string pods_of(const Json& job);
-  // "True" ...; "" where there is none.
+  // Returns the condition's status ("True" ...) or its reason; "" if there is no such condition.
   static std::string condition(const Json& job, const std::string& type);
   static std::string condition_reason(const Json& job, const std::string& type);
   ControllerOptions options() const { return {.namespace_ = namespace_, .key = "key"}; }
-  // Until the controller has had nothing to write for a while.
+  // Runs until the controller has written nothing for a while.
   void settle(Loop& loop);
 };
 

@@ -1,5 +1,4 @@
-// Single requests: limits, refusals, credentials, answers that can't be read. Rows 14, 15, 24, 30
-// and 31.
+// Single requests: limits, refusals, credentials, unreadable replies. Rows 14, 15, 24, 30 and 31.
 #include <algorithm>
 #include <atomic>
 #include <ctime>
@@ -16,7 +15,7 @@ using std::chrono::seconds;
 
 class Requests : public Semantics {
  protected:
-  // Of a configmap that isn't there, or is.
+  // Requests a configmap, which may not exist.
   ApiReply ask_for(Loop& loop, KubeClient& client, const std::string& name) {
     std::optional<ApiReply> reply;
     client.send(
@@ -75,7 +74,7 @@ TEST_F(Requests, WaitAsLongAsTheServerAsksButNotForEver) {
     ASSERT_EQ(lists.size(), 2u);
     const double waited = to_seconds(lists[1].at - lists[0].at) * loop.clock.speed();
     EXPECT_GE(waited, cases[i].seconds_min);
-    // At most twice that, and what this machine takes for it.
+    // At most twice that, plus the time that this machine needs.
     EXPECT_LE(waited, 2 * cases[i].seconds_min + 5 * loop.clock.speed());
   }
 }
@@ -110,7 +109,7 @@ TEST_F(Requests, KeepToTheirRate) {
   ASSERT_TRUE(loop.run_until([&] { return answers == kRequests; }));
   const std::vector<Seen> creates = proxy.seen("create");
   ASSERT_EQ(creates.size(), kRequests);
-  std::vector<TimePoint> times;  // the proxy's connections note them in any order
+  std::vector<TimePoint> times;  // the proxy records them in any order
   for (const Seen& create : creates) times.push_back(create.at);
   std::sort(times.begin(), times.end());
   for (size_t i = 0; i < kRequests; ++i)
@@ -158,7 +157,7 @@ TEST_F(Requests, ARotatedTokenCostsAtMostOneRefusal) {
 }
 
 TEST_F(Requests, ATokenFileThatIsAwayForAMomentDoesNoHarm) {
-  Loop loop(100);  // it is read again once a minute
+  Loop loop(100);  // the token is read again once a minute
   const TokenFile token;
   token.write("good");
   KubeClientOptions options = client_options(loop, proxy);

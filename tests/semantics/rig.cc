@@ -58,7 +58,7 @@ bool Loop::run_until(const std::function<bool()>& done) {
   const TimePoint end = machine.now() + kGuard;
   for (run(); !done(); run()) {
     if (machine.now() >= end) return false;
-    wait(machine.now() + kTurn);  // the condition may be another thread's
+    wait(machine.now() + kTurn);  // another thread may change the condition
   }
   return true;
 }

@@ -14,14 +14,14 @@
 
 namespace lockstep::semantics {
 
-// A clock that runs `speed` times as fast as the machine's, from the same beginning, so that
-// client-go's real times can be waited for. For people it shows a time that is wrong by `skew`.
+// A clock that runs `speed` times as fast as the machine's, from the same start, so that tests can
+// wait for the real delays of client-go. Its wall clock is off by `skew`.
 class FastClock final : public Clock {
  public:
   explicit FastClock(double speed, Duration skew = {});
   TimePoint now() const override;
   WallTime wall_now() const override;
-  // When the machine's clock shows it that this one shows `time`.
+  // Returns the machine's time at which this clock shows `time`.
   TimePoint machine_time(TimePoint time) const;
   double speed() const { return speed_; }
 
@@ -31,18 +31,19 @@ class FastClock final : public Clock {
   const WallTime wall_begin_;
 };
 
-// The thread that clients and controllers live on: this one, while it is in here.
+// The event loop of clients and controllers, run by the calling thread.
 class Loop {
  public:
   explicit Loop(double speed = 1, Duration skew = {});
 
-  // False where it doesn't hold within a minute of the machine's time: a guard against hangs.
+  // Runs until `done` holds. Returns false after a minute of the machine's time, a guard against
+  // hangs.
   bool run_until(const std::function<bool()>& done);
-  // So long on this loop's clock.
+  // Runs for `time` on this loop's clock.
   void run_for(Duration time);
-  // What is due and what has come.
+  // Runs due timers and received messages.
   void run();
-  // For more of it, no longer than until the machine's `until`.
+  // Waits for the next of these, but not beyond `until` on the machine's clock.
   void wait(TimePoint until);
 
   FastClock clock;
@@ -50,26 +51,27 @@ class Loop {
   Mailbox mailbox;
 };
 
-// Several loops side by side.
+// Runs several loops in turn; see Loop::run_until().
 bool run_until(std::initializer_list<Loop*> loops, const std::function<bool()>& done);
 
 inline constexpr ResourceType kConfigMaps{"/api/v1", "configmaps"};
 
-// A client whose deadlines are as long on the machine's clock as a controller's.
+// Returns options of a client whose deadlines are as long on the machine's clock as a controller's.
 KubeClientOptions client_options(const Loop& loop, const FaultProxy& proxy);
 
-// An informer behind a proxy, and what it reported: "+a", "~a", "-a".
+// An informer behind a proxy, and the changes that it reported: "+a", "~a", "-a" for an object that
+// was added, modified or removed.
 class Cache {
   Random random_;
 
  public:
   Cache(Loop& loop, KubeClientOptions client, InformerOptions options);
 
-  // The names that it has, joined by spaces.
+  // Returns the names in the cache, joined by spaces.
   std::string names() const;
-  // "a" -> the object; null where there is none.
+  // Returns the object of that name; null if there is none.
   Json object(const std::string& name) const;
-  // How often a change was reported.
+  // Returns how often a change was reported.
   int times(const std::string& change) const;
 
   std::vector<std::string> changes;
@@ -77,16 +79,16 @@ class Cache {
   Informer informer;
 };
 
-// One test, with a namespace of its own, and a proxy before the server.
+// A test with its own namespace and a proxy in front of the server.
 class Semantics : public conformance::Case {
  protected:
   Semantics() : proxy(conformance::server().target()) {}
 
-  // Of our own: clusters put others into every namespace.
+  // Selects the test's own configmaps: clusters put others into every namespace.
   InformerOptions of_configmaps() const {
     return {.type = kConfigMaps, .namespace_ = namespace_, .label_selector = "mine=1"};
   }
-  // Made at the server itself.
+  // Creates a configmap directly at the server, not through the proxy.
   Json make_map(const std::string& name) {
     return make(configmaps(), named(name, {{"mine", "1"}}));
   }
@@ -95,7 +97,7 @@ class Semantics : public conformance::Case {
 
   void SetUp() override;
   void TearDown() override;
-  // What was logged since the test began; it is printed where the test has failed.
+  // Returns the log since the test began. A failed test prints it.
   std::string logged();
 
   FaultProxy proxy;
@@ -104,7 +106,7 @@ class Semantics : public conformance::Case {
   std::string log_;
 };
 
-// A seed for this run, printed.
+// Returns a seed for this run and prints it.
 uint64_t new_seed();
 
 }  // namespace lockstep::semantics

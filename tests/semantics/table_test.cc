@@ -1,4 +1,4 @@
-// docs/client-semantics.md says which behaviours hold, by which tests; this keeps it from lying.
+// Checks docs/client-semantics.md, which says which behaviours hold and names their tests.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@ std::string read(const std::filesystem::path& path) {
   return text.str();
 }
 
-// `| 1 | what | where | tests |`
+// A row of the table: `| 1 | what | where | tests |`
 struct Row {
   std::string number;
   bool holds = false;
@@ -49,7 +49,7 @@ std::vector<Row> rows() {
   return found;
 }
 
-// Of this program.
+// Returns the names of this program's tests.
 std::set<std::string> registered() {
   std::set<std::string> found;
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();
@@ -62,7 +62,7 @@ std::set<std::string> registered() {
   return found;
 }
 
-// Whether a test without a server, of tests/controller, has that name.
+// Returns whether tests/controller has a test of that name, which needs no server.
 bool is_unit_test(const std::string& name) {
   static const std::string kText = [] {
     std::string text;

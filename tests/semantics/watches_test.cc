@@ -1,4 +1,4 @@
-// Watches that break, stall, repeat and leave out: rows 7 to 12.
+// Watches that break, stall, and repeat or omit events: rows 7 to 12.
 #include <algorithm>
 
 #include "tests/semantics/rig.h"
@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 class Watches : public Semantics {
  protected:
-  // The next event lines of the configmaps from now on, as the server writes them.
+  // Runs `change` and returns the next event lines of the configmaps, as the server writes them.
   std::vector<std::string> record(const std::function<void()>& change, size_t lines) {
     const std::string version = meta(get(configmaps()).body, "resourceVersion");
     auto stream =
@@ -31,7 +31,7 @@ class Watches : public Semantics {
   }
 };
 
-// Seconds of a loop between two requests.
+// Returns the seconds between two requests on a loop's clock.
 double gap(const Seen& from, const Seen& to, const Loop& loop) {
   return to_seconds(to.at - from.at) * loop.clock.speed();
 }
@@ -71,7 +71,7 @@ TEST_F(Watches, ADeadOneIsGivenUpAfterItsTimeAndNotBefore) {
     SCOPED_TRACE(holes[i].first);
     ASSERT_TRUE(loop.run_until([&] { return proxies[i]->count("watch") == 2; }));
     const std::vector<Seen> watches = proxies[i]->seen("watch");
-    // Its time is 240 s or more, from when the client asked.
+    // The watch lasts at least 240 s from the client's request.
     EXPECT_GE(gap(watches[0], watches[1], loop), 200.0);
     EXPECT_EQ(proxies[i]->count("list"), 1u);
   }
@@ -153,12 +153,12 @@ TEST_F(Watches, OnesThatEndAtOnceAreOpenedMoreAndMoreRarely) {
               exchange.end_stream();
             }});
   InformerOptions options = of_configmaps();
-  options.short_watch = seconds(200);  // of this clock, a second of the machine's
+  options.short_watch = seconds(200);  // on this clock: one second of the machine's
   Cache cache(loop, client_options(loop, proxy), options);
   cache.informer.start();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") >= 9; }));
   const std::vector<Seen> watches = proxy.seen("watch");
-  // 0.8 s, doubled up to 30, each stretched by up to its own length.
+  // The delays double from 0.8 s to at most 30 s. Each is stretched by up to its own length.
   const double wanted[] = {0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30};
   for (size_t i = 0; i < std::size(wanted); ++i)
     EXPECT_GE(gap(watches[i], watches[i + 1], loop), wanted[i]) << i;
@@ -177,7 +177,8 @@ TEST_F(Watches, ManyClientsComeBackSpreadAfterAnOutage) {
   proxy.cut();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == 2 * kClients; }));
   const std::vector<Seen> watches = proxy.seen("watch");
-  // Each waits for one of [0.8, 1.6) seconds: all of them fill more than half of that.
+  // Each client waits for a random time in [0.8, 1.6) seconds: their waits spread over more than
+  // half of that range.
   EXPECT_GE(gap(watches[kClients], watches.back(), loop), 0.4);
   EXPECT_EQ(proxy.count("list"), kClients);
   make_map("a");

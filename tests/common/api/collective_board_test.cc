@@ -68,7 +68,7 @@ TEST(CollectiveBoard, HasRoomForSoManyGroupsAndGivesAPlaceThatIsFreeAgain) {
     places.push_back(board.add({.group = static_cast<uint64_t>(i), .size = 2, .ranks = "0-1"}));
   }
   EXPECT_EQ(board.add({.group = 99, .size = 2}), CollectiveBoard::kNowhere);
-  board.enter(CollectiveBoard::kNowhere, "barrier", 1);  // nothing, as are the next two
+  board.enter(CollectiveBoard::kNowhere, "barrier", 1);  // a no-op, like the next two calls
   board.complete(CollectiveBoard::kNowhere, 1);
   board.remove(CollectiveBoard::kNowhere);
   EXPECT_EQ(board.groups().size(), places.size());
@@ -86,7 +86,7 @@ TEST(CollectiveBoard, CutsLongTexts) {
   EXPECT_TRUE(ranks.ends_with("1...")) << ranks;
 }
 
-// The memory is another process's, which may have been killed in mid-write or be hostile.
+// The memory belongs to another process, which may have been killed in mid-write or be hostile.
 TEST(CollectiveBoard, WhateverIsInTheMemoryIsReadToPrintableTextsWithinTheirBounds) {
   constexpr uint64_t kSeed = 11;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
@@ -128,7 +128,7 @@ TEST(CollectiveBoard, AReaderNeverSeesPartsOfTwoWaits) {
   uint64_t last = 0;
   for (int i = 0; i < 20'000; ++i) {
     const std::optional<RankWait> wait = board.wait();
-    if (!wait) continue;  // it was rewritten meanwhile, each time
+    if (!wait) continue;  // rewritten during each attempt to read it
     ASSERT_EQ(*wait, a_wait(wait->number));
     ASSERT_GE(wait->number, last);
     last = wait->number;

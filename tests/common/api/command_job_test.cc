@@ -1,4 +1,4 @@
-// A TrainingJob that runs a command: what is refused of it, and its ports.
+// A TrainingJob that runs a command: what its validation refuses, and its ports.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// A job that runs a command, with one value changed.
+// Returns the error of a job that runs a command, with one value changed.
 std::string command_error_with(const std::string& pointer, Json value) {
   Json document = good_document();
   document["spec"].erase("train");

@@ -17,7 +17,7 @@ TEST(GpuNumbers, StandOnThePageBesideTheProgressAndTheBoard) {
   EXPECT_EQ(read.samples, 0u) << "nothing is known yet";
   ProgressNumbers progress;
   progress.step = 7;
-  progress.measured_flops_per_second = 1e15;  // the last one
+  progress.measured_flops_per_second = 1e15;  // the last field
   agent->write(progress);
   GpuNumbers gpu{.samples = 3, .busy_ratio = 0.5};
   for (XidCount& xid : gpu.xids) xid = {~0u, ~0u};

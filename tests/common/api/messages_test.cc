@@ -205,7 +205,7 @@ TEST(AgentMessages, ALogTailIsCutBetweenCharacters) {
   AgentState state = a_state();
   state.workers[0].log_tail.clear();
   for (int i = 0; i < 2000; ++i) state.workers[0].log_tail += "\u00e9";
-  state.workers[0].log_tail += "x";  // so that a cut by bytes would split one
+  state.workers[0].log_tail += "x";  // so that a cut by bytes would split a character
   const std::string tail = agent_state_from_json(through_text(state))->workers[0].log_tail;
   EXPECT_EQ(tail.find("\ufffd"), std::string::npos);
   EXPECT_EQ(tail.size(), 2047u);

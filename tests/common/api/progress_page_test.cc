@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// All fields hold the same number, so that a torn read shows.
+// Sets all fields to the same number, so that a torn read is noticed.
 ProgressNumbers numbers_of(int64_t n) {
   ProgressNumbers numbers;
   numbers.round = static_cast<uint64_t>(n);
@@ -70,7 +70,7 @@ TEST(ProgressPage, AWriterKilledInMidWriteNeitherBlocksReadersNorItsSuccessor) {
   Result<ProgressPage> page = ProgressPage::create();
   ASSERT_TRUE(page.ok());
   page->write(numbers_of(1));
-  // As if killed between the first and the second change of the sequence (the page's second word).
+  // As if the writer was killed between its two changes of the sequence (the page's second word).
   void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, page->fd(), 0);
   ASSERT_NE(memory, MAP_FAILED);
   ++static_cast<uint64_t*>(memory)[1];

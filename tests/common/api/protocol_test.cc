@@ -1,4 +1,4 @@
-// What agents of earlier versions of the protocol say and understand.
+// Compatibility with agents and controllers of earlier protocol versions.
 #include <gtest/gtest.h>
 
 #include "common/api/agent_messages.h"
@@ -6,8 +6,8 @@
 namespace lockstep {
 namespace {
 
-// As an agent of version 1 wrote it before there was a second one: no worker tells how long ago it
-// failed, what it waits for, or whether it is lifeless.
+// A state as an agent of version 1 wrote it before version 2 existed: workers don't report how long
+// ago they failed, what they wait for, or whether they are lifeless.
 constexpr char kStateOfVersion1[] = R"({
   "bootId": "b", "failedSecondsAgo": 0.25, "hash": "92ffaaeb67246a3b", "incarnation": 4,
   "jobUid": "uid", "lastCheckpoint": {"path": "/ckpt/step-00000030", "step": 30}, "nodeIndex": 1,
@@ -19,7 +19,7 @@ constexpr char kStateOfVersion1[] = R"({
                "pid": 100, "rank": 1, "reason": "Signal", "running": false, "signal": 9,
                "step": 40, "suspectRank": 0}]})";
 
-// As a controller of version 1 wrote it.
+// An assignment as a controller of version 1 wrote it.
 constexpr char kAssignmentOfVersion1[] = R"({
   "action": "Run", "checkpoint": {"everySteps": 10, "keep": 3, "path": "/ckpt"}, "exitCode": 0,
   "gracePeriodSeconds": 30, "hash": "92ffaaeb67246a3b", "jobName": "gpt",
@@ -41,7 +41,7 @@ constexpr char kAssignmentOfVersion1[] = R"({
                       {"host": "10.0.0.2", "incarnation": 4, "index": 1, "port": 29500}],
             "processesPerNode": 1, "round": 7}})";
 
-// Every member that the older document has is in the newer one, with the same value.
+// Checks that the newer document has every member of the older one, with the same value.
 void expect_has_all_of(const Json& older, const Json& newer, const std::string& path) {
   for (const auto& [key, value] : older.items()) {
     const std::string at = path + "/" + key;
@@ -101,7 +101,7 @@ TEST(Protocol, AStateInVersion1LeavesOutWhatOnlyTheSecondHas) {
 
 TEST(Protocol, OfAVersionThatIsNotServedOnlyThatIsRead) {
   for (const int64_t protocol : {kProtocolOldest - 1, kProtocolNewest + 1, int64_t{1} << 60}) {
-    // Nothing else is as this version would have it.
+    // No other member is valid in this version.
     const Json document = {{"protocol", protocol}, {"sequence", "a"}, {"phase", "Dancing"}};
     const Result<AgentState> state = agent_state_from_json(document);
     ASSERT_TRUE(state.ok()) << state.error().message;

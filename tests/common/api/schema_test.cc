@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kAnnotationBytesMax = 262144;  // kubectl apply keeps the document in one
+constexpr size_t kAnnotationBytesMax = 262144;  // kubectl apply keeps the document in an annotation
 constexpr char kCrdFile[] = "/charts/lockstep/files/crds/trainingjobs.lockstep.dev.yaml";
 
 Json crd() {
@@ -47,7 +47,7 @@ TEST(Crd, HasTheNamesOfTheApi) {
   EXPECT_TRUE(version.at("subresources").contains("status"));
 }
 
-// The schema at a path such as .status.nodes.ready, or null.
+// Returns the schema at a path such as .status.nodes.ready, or null.
 Json schema_at(const Json& root, const std::string& path) {
   const Json* schema = &root;
   std::istringstream parts(path.substr(1));
@@ -112,7 +112,7 @@ TEST(Crd, IsStructuralAndDescribesEveryField) {
   });
 }
 
-// What a server that knows the CRD would say to the document: unknown fields and wrong types.
+// Checks what a server with the CRD would report: unknown fields and wrong types.
 void expect_valid(const Json& value, const Json& schema, const std::string& path) {
   const std::string type = schema.at("type");
   if (const Json* choices = find_member(schema, "enum")) {

@@ -1,4 +1,4 @@
-// A TrainingJob as the API server has it, which another version may have written.
+// A TrainingJob as the API server stores it; another version may have written it.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// What is refused of a TrainingJob, by path and with what would be right.
+// Validation of a TrainingJob: each error names the path and the expected value.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -301,7 +301,7 @@ TEST(TrainingJob, AllProblemsComeAtOnceButNoneAboutWhatCouldNotBeRead) {
   Json document = good_document();
   document["metadata"]["name"] = "Bad";
   document["spec"]["nods"] = 3;
-  document["spec"]["train"]["batch"]["global"] = "many";  // so micro can't be judged
+  document["spec"]["train"]["batch"]["global"] = "many";  // so micro can't be checked
   document["spec"]["train"]["batch"]["micro"] = 48;
   document["spec"]["train"]["optimizer"]["warmupSteps"] = 1000;
   EXPECT_EQ(valid_training_job_from_json(document).error().message,

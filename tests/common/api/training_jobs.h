@@ -16,7 +16,7 @@ inline Json document_of(const std::string& yaml) {
   return document.ok() ? *document : Json();
 }
 
-// A job with all of what the tests change.
+// A valid job with all fields that the tests change.
 inline Json good_document() {
   return document_of(R"(
 apiVersion: lockstep.dev/v1alpha1
@@ -34,7 +34,7 @@ spec:
 )");
 }
 
-// The whole error of the good document with one value changed.
+// Returns the whole error of the good document with one value changed.
 inline std::string error_with(const std::string& pointer, Json value) {
   Json document = good_document();
   document[Json::json_pointer(pointer)] = std::move(value);
@@ -48,7 +48,7 @@ inline std::string error_without(const std::string& pointer) {
   return job.ok() ? "no error" : job.error().message;
 }
 
-// What error_with() says of a value there.
+// A value and the error that error_with() returns for it.
 struct Refusal {
   const char* pointer;
   Json value;

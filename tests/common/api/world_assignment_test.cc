@@ -114,7 +114,7 @@ TEST(WorldAssignment, HashChangesWithEveryPartOfTheWorldAndWithNothingElse) {
   TrainingJobSpec spec = spec_of(2, 2);
   const WorldInput input = input_of(2);
   std::set<std::string> hashes = {world_hash(*make_world(spec, input))};
-  spec.suspend = true;  // no part of the world
+  spec.suspend = true;  // not part of the world
   EXPECT_EQ(world_hash(*make_world(spec, input)), *hashes.begin());
 
   const auto expect_new = [&](const TrainingJobSpec& changed, const WorldInput& with) {

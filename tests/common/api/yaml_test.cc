@@ -43,7 +43,7 @@ spec:
     "items": [{"name": "a", "on": "off"}, {}], "text": "two\nlines\n", "folded": "one line"}})"));
 }
 
-// Those that yaml-cpp gives as Latin-1.
+// Includes the escapes that yaml-cpp decodes as Latin-1.
 TEST(Yaml, ReadsEscapesAsUtf8) {
   const Result<Json> read =
       json_from_yaml(R"({"\N\_k": "\N", b: "\u00e9\N\_\u20ac\N", c: "\U0001F600\_\x85\L\P"})");
@@ -198,7 +198,7 @@ TEST(Yaml, EndsOnTextsOnWhichTheParserDoesNot) {
   for (const char* text :
        {",", ",,,,", "a: 1\n,", "[],", "]", "}", "- ]", "a: b\n]", "? ,", "-,", "---\n,", "...\n,",
         "{},{}", "[[]]]", "!!str ,", "&a ,", "%YAML 1.2\n,"}) {
-    (void)json_from_yaml(text);  // that it returns is what is tested
+    (void)json_from_yaml(text);  // only has to return
   }
 }
 

@@ -19,7 +19,7 @@ using test::HttpCall;
 using test::HttpReply;
 using test::RawConnection;
 
-// "/echo" gives the body back, "/wait" answers when it is let go.
+// "/echo" returns the body; "/wait" answers when the test releases it.
 class Echo final : public Handler {
  public:
   Admission admit(const Head& head) const override {
@@ -123,7 +123,7 @@ TEST(Server, ClosesOnClientsThatAreTooSlowAtAnyPoint) {
                             "PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"}) {
     RawConnection connection(served.port());
     connection.send(bytes);
-    connection.wait_for_close();  // hangs, and fails by the test's limit, if it doesn't
+    connection.wait_for_close();  // if the server doesn't, hangs until the test's time limit
   }
 }
 
@@ -155,7 +155,7 @@ TEST(Server, LetsTheOneWithTheSecretInWhileStrangersHoldEveryConnection) {
       http_call(served.port(), {.method = "PUT", .target = "/echo", .token = "secret", .body = "3"})
           .body,
       "3");
-  strangers.front()->wait_for_close();  // it made place
+  strangers.front()->wait_for_close();  // it was evicted
 }
 
 TEST(Server, WaitsForAnAnswerFromAnotherThread) {

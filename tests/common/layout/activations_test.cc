@@ -24,7 +24,7 @@ struct Span {
   int64_t place, bytes;
 };
 
-// Neither overlapping nor with holes, but for alignment.
+// Checks that the spans neither overlap nor leave holes, except for alignment.
 void expect_side_by_side(std::vector<Span> spans, int64_t bytes) {
   std::ranges::sort(spans, {}, &Span::place);
   int64_t end = 0;
@@ -65,7 +65,7 @@ std::vector<Span> head_spans(const ActivationArena& arena, int64_t rows, int64_t
           {arena.losses, rows * 4}};
 }
 
-// Keys and values of 8, gate and up of 40 values each; RMS norms have no mean.
+// Key and value width 8, gate and up width 40; RMS norms have no mean.
 std::vector<Span> llama_spans(const ActivationArena& arena, int64_t rows) {
   const int64_t stream = rows * 16 * 4;
   std::vector<Span> spans{{arena.output, stream},
@@ -95,7 +95,7 @@ TEST(ActivationArena, OfALlamaHasFewerKeysBothHiddenHalvesAndNoMeans) {
   expect_side_by_side(llama_spans(arena, shape.rows()), arena.bytes);
   EXPECT_EQ(arena.mean, -1);
   EXPECT_EQ(arena.layers[2].mean1, -1);
-  // SwiGLU doesn't work in place, also where nothing is kept.
+  // SwiGLU is not in-place, even if nothing is kept.
   const ActivationShape evaluate{.batch = 4, .sequence = 9, .mode = PassMode::kEvaluate};
   EXPECT_GE(activation_arena(kTinyLlama, whole_model(kTinyLlama), {}, evaluate).layers[0].hidden_in,
             0);
@@ -114,7 +114,7 @@ TEST(ActivationArena, KeepsEveryLayersTensorsApartForTraining) {
   }
 }
 
-// Whatever is not kept, layers have one place for.
+// Layers share one place for each tensor that is not kept.
 TEST(ActivationArena, SharesWhatIsComputedAgain) {
   const ActivationShape shape{.batch = 4, .sequence = 9};
   const int64_t stream = shape.rows() * kTiny.width * 4;
@@ -139,8 +139,9 @@ TEST(ActivationArena, SharesWhatIsComputedAgain) {
   expect_side_by_side(of_blocks, blocks.bytes);
 }
 
-// GPT-2 124M, 64 sequences of 1024 tokens in bf16: R C values are 96 MiB. A layer has 16 times that
-// (and the statistics), 10 times without norms and GELU's output, and its input alone.
+// GPT-2 124M with 64 sequences of 1024 tokens in bf16: rows times width values are 96 MiB. A layer
+// keeps 16 times that (plus the statistics), 10 times without norms and GELU's output, or its input
+// alone.
 TEST(ActivationArena, OfGpt2GrowsWithWhatALayerKeeps) {
   const ModelConfig config = model_preset("gpt2-124m").value();
   const ActivationShape shape{.batch = 64, .sequence = 1024};
@@ -153,7 +154,7 @@ TEST(ActivationArena, OfGpt2GrowsWithWhatALayerKeeps) {
     };
     return static_cast<double>(bytes(more) - bytes(config)) / (1 << 20);
   };
-  const double statistics = 4 * 0.25 + 12 * 0.25;  // norms' and attention's
+  const double statistics = 4 * 0.25 + 12 * 0.25;  // of norms and of attention
   EXPECT_DOUBLE_EQ(mib_of_a_layer(Recompute::kNone), 16 * 96 + statistics);
   EXPECT_DOUBLE_EQ(mib_of_a_layer(Recompute::kOps), 10 * 96 + statistics);
   EXPECT_DOUBLE_EQ(mib_of_a_layer(Recompute::kBlocks), 96);

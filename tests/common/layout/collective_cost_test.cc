@@ -76,7 +76,7 @@ TEST(CollectiveCost, LatencyDecidesForSmallBlocksAndBandwidthForLargeOnes) {
   EXPECT_EQ(fastest(2, 8), CollectiveWay::kDirect);
   EXPECT_EQ(fastest(1024, 8), CollectiveWay::kHalving);
   EXPECT_EQ(fastest(1024, 1e9), CollectiveWay::kHalving);
-  // Not a power of two: halving pays twice the block beside.
+  // Not a power of two: halving sends two additional blocks.
   EXPECT_EQ(fastest(1000, 10e9), CollectiveWay::kRing);
   const auto broadcast = [&](double bytes) {
     return fastest_way({.kind = CollectiveKind::kBroadcast, .ranks = 1024, .block_bytes = bytes},

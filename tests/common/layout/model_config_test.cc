@@ -14,8 +14,8 @@
 namespace lockstep {
 namespace {
 
-// Of the weights: GPT-2's of OpenAI's, Llama's of the files in meta-llama's repositories on Hugging
-// Face.
+// Counts in the published weights: OpenAI's for GPT-2, meta-llama's repositories on Hugging Face
+// for Llama.
 TEST(ModelPreset, HasThePublishedNumberOfParameters) {
   const std::pair<std::string, int64_t> published[] = {
       {"gpt2-124m", 124'439'808},        {"gpt2-350m", 354'823'168},
@@ -170,11 +170,11 @@ TEST(FlopsPerToken, AgreesWithThePublishedFormulas) {
 
 TEST(FlopsPerToken, OfALlamaCountsTheHeadButNotTheLookUp) {
   const ModelConfig llama = *model_preset("llama-3.1-8b");
-  // 7.50e9 parameters beside the embedding (8.03e9 - 128256 * 4096).
+  // 7.50e9 parameters without the embedding (8.03e9 - 128256 * 4096).
   const double attention = 32.0 * 4096 * 8192;
   EXPECT_NEAR(flops_per_token(llama, 8192, FlopsFormula::kPalm), 6 * 7.504924672e9 + 12 * attention,
               1e3);
-  // q, k, v, out, and the three of the MLP.
+  // q, k, v, out, and the three matrices of the MLP.
   const double matrices = 32.0 * 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336);
   EXPECT_DOUBLE_EQ(flops_per_token(llama, 8192, FlopsFormula::kProducts),
                    6 * (matrices + 128256.0 * 4096));

@@ -43,7 +43,7 @@ const Parameter& find(const std::vector<Parameter>& table, const std::string& na
   return *found;
 }
 
-// Queries of 16, keys and values of 8, a hidden width of 24.
+// Query width 16, key and value width 8, hidden width 24.
 ModelConfig tiny_llama(bool tied) {
   return {.layers = 2,
           .width = 16,
@@ -148,7 +148,7 @@ TEST(ParameterArena, OfTwoStagesCountsEveryParameterOnce) {
   }
 }
 
-// Which rank holds each element of the logical tensor, seen from the runs of all ranks.
+// Returns which ranks hold each element of the logical tensor, according to the runs of all ranks.
 std::vector<std::vector<int64_t>> holders(const ModelConfig& config, const Parameter& parameter,
                                           int64_t size) {
   std::vector<std::vector<int64_t>> at(static_cast<size_t>(parameter.count()));

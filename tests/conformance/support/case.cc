@@ -94,7 +94,7 @@ void Case::SetUp() {
   Json made = make("/api/v1/namespaces", {{"metadata", {{"generateName", "conformance-"}}}});
   namespace_ = meta(made, "name");
   ASSERT_FALSE(namespace_.empty());
-  // Pods are refused until the namespace's default account is there, where accounts are served.
+  // A server with service accounts refuses pods until the namespace has its default one.
   if (server().serves("v1", "serviceaccounts"))
     (void)ask("POST", path("v1", "serviceaccounts"), named("default"));
 }

@@ -9,34 +9,34 @@
 
 namespace lockstep::conformance {
 
-// Skips a case that this server can't be asked: `NEEDS(server().collects_garbage(), "why")`. What
-// the embedded server can't be asked is for docs/api-server.md to say: there it fails.
+// Skips a case that this server can't run: `NEEDS(server().collects_garbage(), "why")`. Fails the
+// case on the embedded server: docs/api-server.md has to list what that one can't do.
 #define NEEDS(condition, reason)                                                      \
   if (!(condition)) {                                                                 \
     if (server().target().embedded) FAIL() << (reason) << ", yet the table says yes"; \
     GTEST_SKIP() << (reason);                                                         \
   }
 
-// Whether the reply is a whole metav1.Status of a failure, with this code and reason.
+// Returns whether the reply is a whole metav1.Status of a failure, with this code and reason.
 testing::AssertionResult is_failure(const Reply& reply, int code, const std::string& reason);
-// Whether one of the failure's details.causes has this reason and field ("" for any).
+// Returns whether one of the failure's details.causes has this reason and field ("" for any).
 testing::AssertionResult has_cause(const Reply& reply, const std::string& reason,
                                    const std::string& field);
 testing::AssertionResult is_code(const Reply& reply, int code);
 
-// metadata.<key> as text; "" where there is none.
+// Returns metadata.<key> as text; "" if there is none.
 std::string meta(const Json& object, const char* key);
 
 // An open watch.
 class Watching {
  public:
-  // Fails the case where the server refuses.
+  // Fails the case if the server refuses the watch.
   explicit Watching(const std::string& target, const std::string& accept = "application/json");
 
-  // The next event; null when the server has ended the watch. Fails the case where the stream is
-  // not what a watch is.
+  // Returns the next event; null if the server has ended the watch. Fails the case if the stream is
+  // not a valid watch.
   Json next();
-  // "ADDED a" of the next event that is not a bookmark; "" at the end.
+  // Returns the next event that is not a bookmark, as "ADDED a"; "" at the end.
   std::string next_text();
 
   const Reply& head() const { return stream_->head(); }
@@ -45,14 +45,14 @@ class Watching {
   std::unique_ptr<ReplyStream> stream_;
 };
 
-// Each case has a namespace of its own, removed at its end. The embedded server is not asked what
-// docs/api-server.md says that it doesn't support.
+// A case with its own namespace, which is removed at the end. Skipped on the embedded server if
+// docs/api-server.md says that it doesn't support this case.
 class Case : public testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  // The collection in the case's namespace.
+  // Returns the path of the collection in the case's namespace.
   std::string path(const std::string& group_version, const std::string& plural) const;
   std::string secrets() const { return path("v1", "secrets"); }
   std::string configmaps() const { return path("v1", "configmaps"); }
@@ -67,13 +67,13 @@ class Case : public testing::Test {
                      const std::string& content_type = kMergePatch) {
     return ask("PATCH", target, change, content_type);
   }
-  // Creates it, or fails the case.
+  // Creates the object, or fails the case.
   static Json make(const std::string& collection, const Json& object);
-  // {"metadata": {"name": name, "labels": labels}}
+  // Returns {"metadata": {"name": name, "labels": labels}}.
   static Json named(const std::string& name, const Json& labels = Json());
-  // A pod that no scheduler takes.
+  // Returns a pod that no scheduler takes.
   static Json pod(const std::string& name);
-  // The names of a list's items, in its order.
+  // Returns the names of a list's items, in order.
   static std::vector<std::string> names(const Reply& list);
 
   std::string namespace_;

@@ -8,7 +8,7 @@
 
 namespace lockstep::conformance {
 
-// Where a server is and how it is known to be the right one.
+// A server's address and the TLS credentials of both sides.
 struct Endpoint {
   std::string host;
   std::string port;
@@ -20,8 +20,8 @@ struct Endpoint {
   std::string key_pem;
 };
 
-// One connection over TCP or TLS, blocking. A server that neither takes nor gives a byte for
-// `kSilenceSeconds` ends it with kTimeout: a guard against hangs.
+// A blocking TCP or TLS connection. Calls fail with kTimeout if the server neither accepts nor
+// sends a byte for `kSilenceSeconds`: a guard against hangs.
 class Connection {
  public:
   static constexpr int kSilenceSeconds = 90;
@@ -30,9 +30,9 @@ class Connection {
   virtual ~Connection() = default;
 
   virtual Status write(std::string_view bytes) = 0;
-  // What has come, at least a byte; empty: the server has closed.
+  // Returns the received bytes, at least one; empty if the server has closed.
   virtual Result<std::string> read() = 0;
-  // From any thread: what another one waits for here ends at once.
+  // Makes a blocked call of another thread return immediately. Callable from any thread.
   virtual void abort() = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace lockstep::conformance {
 
-// The embedded API server in this process, with a short history, so that cases can outrun it.
+// The embedded API server in this process, with a short history, so that cases can exceed it.
 class EmbeddedServer {
  public:
   static Result<std::unique_ptr<EmbeddedServer>> start();

@@ -50,7 +50,8 @@ Result<std::unique_ptr<ReplyStream>> ReplyStream::open(const Endpoint& endpoint,
   TRY_ASSIGN(std::unique_ptr<Connection> connection, Connection::open(endpoint));
   std::unique_ptr<ReplyStream> stream(new ReplyStream(std::move(connection)));
   TRY(stream->connection_->write(head_of(endpoint, request)));
-  // A server may refuse a body before it is whole, and its answer is what counts.
+  // Ignores write errors: a server may refuse a request before it has the whole body, and its reply
+  // is what matters.
   (void)stream->connection_->write(request.body);
   TRY(stream->read_head());
   return stream;

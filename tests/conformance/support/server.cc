@@ -11,7 +11,7 @@ namespace {
 std::unique_ptr<Server> the_server;
 
 constexpr double kProbeSeconds = 10;
-// What the suite's cases leave in their namespaces.
+// Resources that the suite's cases leave in their namespaces.
 constexpr const char* kSwept[] = {"pods",     "secrets", "configmaps",     "events",
                                   "services", "leases",  "serviceaccounts"};
 

@@ -15,7 +15,7 @@ namespace {
 struct Flags {
   std::string kubeconfig;        // empty: the embedded server
   std::string context;           // empty: the current one
-  bool unsupported_too = false;  // cases that docs/api-server.md says the embedded one fails
+  bool unsupported_too = false;  // also run the cases that the embedded server doesn't support
 };
 
 Result<Flags> flags_of(int argc, char** argv) {

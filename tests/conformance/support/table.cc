@@ -14,7 +14,7 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
-// `| a | b | c |` as its cells.
+// Splits `| a | b | c |` into its cells.
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
   std::istringstream text(line.substr(1));

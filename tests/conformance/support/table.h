@@ -7,8 +7,8 @@
 
 namespace lockstep::conformance {
 
-// A row of docs/api-server.md: something that an API server can do, whether the embedded one does
-// it, and the cases that say so.
+// A row of docs/api-server.md: a feature of API servers, whether the embedded one has it, and the
+// cases that prove it.
 struct TableRow {
   std::string what;
   bool supported = false;
@@ -16,13 +16,13 @@ struct TableRow {
   std::vector<std::string> cases;
 };
 
-// The rows of the document's tables, whose cells are: what, yes | no: reason, cases as
-// `Suite.Name`. kInvalid names the line.
+// Parses the rows of the document's tables, whose cells are: feature, `yes` or `no: reason`, and
+// cases as `Suite.Name`. kInvalid names the line.
 Result<std::vector<TableRow>> parse_table(const std::string& markdown);
-// Of the document in this checkout.
+// Reads docs/api-server.md of this checkout.
 Result<std::vector<TableRow>> read_table();
 
-// Why the embedded server is not asked this case; empty: it is.
+// Returns why the embedded server doesn't run this case; empty if it does.
 std::string reason_not_supported(const std::string& case_name);
 
 }  // namespace lockstep::conformance

@@ -8,21 +8,21 @@
 
 namespace lockstep::conformance {
 
-// A server to be tried, and who we are to it.
+// A server to test and the credentials for it.
 struct Target {
   Endpoint endpoint;
   std::string path_prefix;                     // of the server's URL; "" or "/..."
-  std::map<std::string, std::string> headers;  // who asks, unless the client's certificate says it
+  std::map<std::string, std::string> headers;  // credentials, if not the client's certificate
   bool embedded = false;
-  bool ask_everything = false;  // of the embedded one also what it doesn't support
+  bool ask_everything = false;  // also run cases that the embedded server doesn't support
 };
 
-// The server of a context (empty: the current one) of a kubeconfig, read as the controller reads
-// it: a relative path in the file is relative to it, plugins are run. kNotFound, kInvalid: names
-// what is missing, or what this suite can't do (proxies).
+// Reads the server of a kubeconfig's context (empty: the current one) as the controller does: a
+// relative path in the file is relative to the file, plugins are run. kNotFound and kInvalid name
+// what is missing, or what this suite doesn't support (proxies).
 Result<Target> target_from_kubeconfig(const std::string& file, const std::string& context);
 
-// "http://127.0.0.1:41234"
+// Parses a URL such as "http://127.0.0.1:41234".
 Result<Endpoint> parse_url(const std::string& url);
 
 }  // namespace lockstep::conformance

@@ -8,7 +8,7 @@
 namespace lockstep::conformance {
 namespace {
 
-// One of each way in which a schema can say something.
+// Uses every feature of schemas that the cases test.
 constexpr char kSpecSchema[] = R"({
   "type": "object",
   "required": ["color"],

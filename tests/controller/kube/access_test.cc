@@ -1,4 +1,4 @@
-// Reaching a server by a kubeconfig: TLS, certificates, credentials, plugins; over real sockets.
+// Access to a server by a kubeconfig, over real sockets: TLS, certificates, credentials, plugins.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ namespace {
 using test::Certificates;
 using test::TlsServer;
 
-// The thread that the clients live on.
+// The event loop of the clients, run by the test's thread.
 class Loop {
  public:
   Loop() {
@@ -75,12 +75,12 @@ class Access : public testing::Test {
     config.users["u"] = user_;
     return kube_access(config, {});
   }
-  // The words that refuse the kubeconfig.
+  // Returns the message with which the kubeconfig is refused.
   std::string refusal() const {
     const Result<KubeAccess> result = access();
     return result.ok() ? "accepted" : result.error().message;
   }
-  // The words that end a request.
+  // Returns the message with which a request fails.
   std::string failure() {
     const Result<KubeAccess> result = access();
     if (!result.ok()) return "refused: " + result.error().message;
@@ -206,7 +206,8 @@ TEST_F(Access, PresentsAnotherClientCertificateOnceItsFilesHoldOne) {
   put("client", "client");
   user_.client_certificate = certificate.string();
   user_.client_key = key.string();
-  // It serves one connection at a time, so that a second one takes the end of the first.
+  // The server handles one connection at a time: a new one is served only after the first has
+  // ended.
   TlsServer server({.certificate = certificates().path("server.crt"),
                     .key = certificates().path("server.key"),
                     .client_ca = certificates().path("ca.crt"),
@@ -221,7 +222,7 @@ TEST_F(Access, PresentsAnotherClientCertificateOnceItsFilesHoldOne) {
     return server.requests().back().client_name;
   };
   EXPECT_EQ(name(), "jane");
-  put("second", "client");  // its key is still to be written
+  put("second", "client");  // its key is not written yet
   EXPECT_EQ(name(), "jane");
   std::filesystem::remove(key);
   EXPECT_EQ(name(), "jane");
@@ -315,7 +316,7 @@ TEST_F(Access, RunsAPluginAgainWhenItsTokenHasExpired) {
   EXPECT_EQ(credentials.authorization(), "Bearer run-4") << "one for the refusal, one for the date";
 }
 
-// A credential that has expired, whose token says how often the plugin was run.
+// Prints an expired credential whose token counts the plugin's runs.
 constexpr char kCountedRun[] =
     "echo x >> runs\n"
     "echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\","
@@ -351,7 +352,7 @@ TEST_F(Access, APluginThatFailsIsLeftInPeaceForAWhile) {
   const Result<KubeAccess> result = access();
   ASSERT_TRUE(result.ok()) << result.error().message;
   ManualClock clock;
-  clock.jump(std::chrono::hours(24 * 365 * 2));  // 2020 is over on it too
+  clock.jump(std::chrono::hours(24 * 365 * 2));  // 2020 is over on this clock too
   Credentials credentials(result->credentials, clock);
   std::ofstream(folder + "/broken") << "";
   for (int i = 0; i < 10; ++i) EXPECT_EQ(credentials.authorization(), "Bearer run-1");
@@ -385,12 +386,12 @@ TEST_F(Access, WhoMustNotStandStillHasThePluginRunBeside) {
   }
   std::ofstream(folder + "/hold") << "";
   Credentials ending(options, loop_.clock);
-  EXPECT_EQ(ending.authorization(), "Bearer run-1");  // its end doesn't wait for the plugin's
+  EXPECT_EQ(ending.authorization(), "Bearer run-1");  // its destructor doesn't wait for the plugin
 }
 
 class CertificatePlugin : public Access {
  protected:
-  // It has expired, so that the plugin is asked again.
+  // Writes an expired credential, so that the plugin is run again.
   void give(const std::string& name, const std::string& key_name) {
     const Json credential = {{"kind", "ExecCredential"},
                              {"apiVersion", "client.authentication.k8s.io/v1"},
@@ -470,7 +471,7 @@ TEST_F(Access, SaysWhatIsWrongWithAPlugin) {
   EXPECT_TRUE(has(refusal(), "exec.apiVersion")) << refusal();
 }
 
-// What kubectl refuses too, and what this version does not carry out.
+// Refuses what kubectl refuses too, and what this version does not support.
 TEST_F(Access, RefusesWithWords) {
   const KubeconfigCluster cluster = cluster_;
   struct Case {

@@ -54,7 +54,8 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   }
 }
 
-// Pods in the node's network have its address, and one that is gone leaves its own to another.
+// Agents may share an address: pods in the node's network have the node's, and a removed pod's
+// address is reused.
 TEST(AgentClient, ForgettingAnAgentLeavesOthersAtItsAddressAlone) {
   Loop loop;
   AgentState state;

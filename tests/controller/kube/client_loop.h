@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// The thread that the clients of a test live on.
+// The event loop of a test's clients, run by the calling thread.
 class ClientLoop {
  public:
   ClientLoop() {
@@ -16,7 +16,7 @@ class ClientLoop {
     }();
   }
 
-  // Until it holds; a test that waits for ever is ended by ctest.
+  // Runs until `done` holds. Has no time limit: ctest ends a test that hangs.
   void run_until(const std::function<bool()>& done) {
     while (!done()) {
       timers.run_due();

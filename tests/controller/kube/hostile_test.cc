@@ -1,5 +1,5 @@
-// Servers that mean harm, or are broken: what they say ends their exchange, and neither the process
-// nor its memory.
+// Malicious or broken servers: their replies end an exchange, but neither crash the process nor
+// exhaust its memory.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ Result<HttpReply> get(ClientLoop& loop, Client& client, HttpRequest request = {}
   return *reply;
 }
 
-// A server, and a client of its own.
+// A test with a scripted server and a client of its own.
 class HostileServer : public testing::Test {
  protected:
   void serve(ScriptedServer::Handler handler) {
@@ -215,7 +215,7 @@ TEST_F(HostileServer, CanNotAnswerBeforeItIsAsked) {
   is_answered.notify_all();
   is_said.wait(false);
   EXPECT_EQ(ask()->body, "good");
-  server_.reset();  // before what its threads refer to
+  server_.reset();  // before the variables that its threads use
 }
 
 TEST_F(HostileServer, IsSentTwiceOnlyWhatCanDoNothingTwice) {
@@ -263,7 +263,8 @@ TEST_F(HostileServer, NeverSeesAHeadThatOthersCouldHaveWritten) {
   EXPECT_EQ(server_->requests(), 0);
 }
 
-// By then the loop may be gone: the loops live on here only to show what would have come.
+// A late answer may arrive when its loop is gone. The loops are kept alive here only to show
+// whether one arrives.
 TEST_F(HostileServer, LeavesTheLoopAloneOnceTheClientIsGone) {
   std::atomic<int> left{0};
   serve([&](const Request&, const Peer& peer) {
@@ -289,7 +290,7 @@ TEST_F(HostileServer, LeavesTheLoopAloneOnceTheClientIsGone) {
   }
   EXPECT_EQ(answers, 0);
   for (int seen = left; seen < server_->requests(); seen = left) left.wait(seen);
-  server_.reset();  // before what its threads refer to
+  server_.reset();  // before the variables that its threads use
 }
 
 }  // namespace

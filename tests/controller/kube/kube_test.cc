@@ -118,7 +118,7 @@ TEST(KubeClient, SendsMethodPathTokenAndBody) {
   EXPECT_EQ(seen[0].body, R"({"preconditions":{"uid":"u"}})");
 }
 
-// Of the connections of this process to that port.
+// Returns this process's sockets that are connected to that port.
 std::vector<int> connections_to(int port) {
   std::vector<int> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -206,7 +206,7 @@ TEST(KubeClient, AsksWhetherARequestThatWaitedMayStillGo) {
   EXPECT_EQ(client.waiting(), 0u);
 }
 
-// Of an endless sort, as whoever may create it can make it.
+// A job with any podTemplate, as users who may create jobs can store it.
 std::string monster(const std::string& name, const std::string& pod_template) {
   return R"({"metadata":{"name":")" + name + R"(","uid":"u"},"spec":{"nodes":1,"podTemplate":)" +
          pod_template + R"(,"suspend":true},"status":{"round":3}})";
@@ -288,7 +288,7 @@ TEST(KubeClient, GivesABusyServerItsTimeAndTheLeaseWaitsForNobody) {
   EXPECT_GE(loop.timers.now() - refused, milliseconds(250));
 }
 
-// A leader that is one no longer has thousands of them.
+// A leader that has lost its lease may have thousands of waiting requests.
 TEST(KubeClient, TakesBackAnyNumberOfRequestsThatMayGoNoMore) {
   constexpr int kWaiting = 200'000;
   std::atomic<bool> may_answer{false};
@@ -329,7 +329,7 @@ TEST(KubeClient, ReadsTheTokenAgainWhenTheServerRefusesIt) {
   options.credentials.token_file = token.path;
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
   EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnauthorized);
-  EXPECT_EQ(server.requests(), 1);  // the same token again would be of no use
+  EXPECT_EQ(server.requests(), 1);  // it does not retry with the same token
   token.write("");
   EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnauthorized);
   token.write("new");
@@ -375,8 +375,8 @@ TEST(KubeClient, AServerThatIsNotThereOrSilentOrTooTalkativeIsAnError) {
   EXPECT_NE(reply.message.find("larger"), std::string::npos) << reply.message;
 }
 
-// The network's threads say how a cancelled request ended when they get to it. By then the loop
-// that it belonged to may be gone: the loops live on here only to show what would have come.
+// The network's threads report the end of a cancelled request later, when its loop may be gone. The
+// loops are kept alive here only to show whether a report arrives.
 TEST(KubeClient, LeavesTheLoopAloneOnceItIsGone) {
   ScriptedServer server([](const Request& request, const Peer& peer) {
     if (request.contains("/leases/")) {
@@ -393,7 +393,7 @@ TEST(KubeClient, LeavesTheLoopAloneOnceItIsGone) {
   size_t answers = 0;
   for (int round = 0; round < 50; ++round) {
     Loop& loop = *loops.emplace_back(std::make_unique<Loop>());
-    Watched watched;  // ends after the client
+    Watched watched;  // destroyed after the client
     {
       KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
       client.send(kGetPod, [&](const ApiReply&) { ++answers; });

@@ -17,7 +17,7 @@ std::string with_cluster(const std::string& fields) {
   return kHead + kContext + kUser + "clusters:\n- name: c\n  cluster: {" + fields + "}\n";
 }
 
-// Another file with the same names and other values, and one more of each.
+// A second file: the same names with other values, and some names of its own.
 const std::string kOther =
     "apiVersion: v1\nkind: Config\ncurrent-context: z\n"
     "contexts: [{name: x, context: {cluster: c2, user: u2, namespace: other}},"

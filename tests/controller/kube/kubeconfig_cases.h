@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-// A folder of kubeconfig files and how they are asked for. `{dir}` stands for the folder.
+// A folder of kubeconfig files and the options that select from them. `{dir}` is replaced by the
+// folder's path.
 struct KubeconfigCase {
   struct File {
     std::string name;

@@ -1,5 +1,5 @@
-// What kubeconfigs mean: by themselves, and beside real kubectls (LOCKSTEP_KUBECTLS, paths
-// separated by ':').
+// Lockstep's reading of kubeconfigs, alone and compared with real kubectls (LOCKSTEP_KUBECTLS,
+// paths separated by ':').
 #include "controller/kube/kubeconfig.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::string replaced(std::string text, const std::string& folder) {
   return text;
 }
 
-// The files of a case, and Lockstep's answer.
+// The files of a case, read by Lockstep and by kubectl.
 class Scene {
  public:
   explicit Scene(const KubeconfigCase& one) : case_(one) {
@@ -57,7 +57,7 @@ class Scene {
     return parse_json(outcome.output);
   }
 
-  // kubectl prints paths as they are in the file.
+  // Makes a path absolute: kubectl prints paths as they are in the file.
   std::string absolute(const std::string& path) const {
     if (path.starts_with("/")) return path;
     for (const auto& [name, text] : case_.files) {
@@ -77,8 +77,8 @@ bool is_path(const std::string& key) {
          key == "tokenFile";
 }
 
-// Without what means nothing: nulls, empty texts, maps and lists, false, and the mode that newer
-// kubectls fill in.
+// Makes paths absolute and removes what has no meaning: nulls, empty strings, maps and lists,
+// false, and the mode that newer kubectls fill in.
 Json normal(const Json& value, const Scene& scene) {
   if (value.is_array()) {
     Json out = Json::array();

@@ -1,4 +1,4 @@
-// What bounds the client: its rate, and the lines of a watch.
+// Limits of the client: its request rate, and the length of a watch's lines.
 #include <gtest/gtest.h>
 
 #include "controller/kube/line_framer.h"

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// The number after `Content-Length:`, 0 where there is none.
+// Returns the number after `Content-Length:`, 0 if there is none.
 size_t content_length(const std::string& head) {
   const size_t at = head.find("Content-Length:");
   return at == std::string::npos ? 0 : std::stoul(head.substr(at + 15));

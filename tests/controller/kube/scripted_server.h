@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// An HTTP server on a loopback port that the system chose, which says byte for byte what a test
-// wants: each request is handed to a function, on a thread of its own, together with the socket.
+// An HTTP server on a free loopback port that replies byte for byte what a test wants. Passes each
+// request and its socket to the handler, on one thread per connection.
 class ScriptedServer {
  public:
   struct Request {
@@ -21,9 +21,9 @@ class ScriptedServer {
   class Peer {
    public:
     explicit Peer(int fd) : fd_(fd) {}
-    // False once the client is gone.
+    // Writes the bytes. Returns false once the client is gone.
     bool write(const std::string& bytes) const;
-    // A whole reply with a Content-Length.
+    // Writes a whole reply with a Content-Length.
     bool reply(int status, const std::string& body, const std::string& fields = "") const;
     bool begin_chunks() const;
     bool chunk(const std::string& bytes) const;
@@ -32,7 +32,7 @@ class ScriptedServer {
     void close() const;
     // Blocks until the client has closed the connection.
     void wait_for_close() const;
-    // Whether the network would take more within the time.
+    // Returns whether the socket becomes writable within the time.
     bool is_writable(int timeout_ms) const;
 
    private:

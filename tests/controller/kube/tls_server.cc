@@ -25,7 +25,7 @@ void openssl(std::vector<std::string> arguments, const std::filesystem::path& fo
 const std::vector<std::string> kNewKey = {"-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
                                           "-nodes"};
 
-// "Name:value" becomes "Name: value" after the request's line: both are the same to HTTP.
+// Turns "Name:value" into "Name: value" after the request line: both are the same in HTTP.
 std::string with_spaces(std::string head) {
   size_t line = head.find('\n');
   while (line != std::string::npos) {
@@ -113,7 +113,7 @@ void TlsServer::serve_all() {
   }
 }
 
-// One request a connection, but where it is kept open.
+// Answers one request per connection, or all of them with keeps_open.
 void TlsServer::serve(tcp::socket socket) {
   Stream stream(std::move(socket), tls_);
   boost::system::error_code error;

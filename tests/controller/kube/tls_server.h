@@ -14,8 +14,8 @@
 
 namespace lockstep::test {
 
-// A certificate authority, a second one that nobody knows, certificates for servers and two
-// clients, made by the program `openssl` in a temporary folder.
+// Certificates made by the program `openssl` in a temporary folder: a certificate authority, a
+// second one that nobody trusts, and certificates for servers and two clients.
 class Certificates {
  public:
   Certificates();
@@ -30,23 +30,23 @@ class Certificates {
   TemporaryFolder folder_;
 };
 
-// What a request looked like to the server.
+// A request as the server received it.
 struct TlsRequest {
   std::string head;         // request line and header fields
-  std::string client_name;  // subject of the client's certificate; empty: it came without
-  std::string server_name;  // that was asked for (SNI)
+  std::string client_name;  // subject of the client's certificate; empty: none sent
+  std::string server_name;  // requested server name (SNI)
 };
 
-// HTTPS on a loopback port that the system chose: says "{}" to everything, one connection at a
-// time, and remembers what it was asked.
+// An HTTPS server on a free loopback port. Answers "{}" to everything, one connection at a time,
+// and records the requests.
 class TlsServer {
  public:
   struct Options {
-    std::string certificate;  // files
+    std::string certificate;  // paths of PEM files
     std::string key;
     std::string client_ca;    // asks clients for a certificate of this authority
     std::string fields;       // header fields of replies, each with \r\n
-    bool keeps_open = false;  // a connection, until the client ends it
+    bool keeps_open = false;  // serves a connection until the client ends it
   };
   explicit TlsServer(const Options& options);
   ~TlsServer();

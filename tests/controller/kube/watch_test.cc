@@ -62,7 +62,7 @@ TEST(KubeWatch, WhatEndsItIsToldApart) {
     std::function<void(const Peer&)> script;
     ApiOutcome outcome;
     size_t events;
-    int counted_as;  // HTTP code; 0: no whole answer
+    int counted_as;  // HTTP code; 0: no complete reply
   };
   const std::string expired =
       R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"old"}})"
@@ -177,7 +177,7 @@ TEST(KubeWatch, AFloodWaitsInTheNetworkAndNotInMemory) {
   KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
   Watched watched;
   open(watched, client);
-  is_stuck.wait(false);  // nobody reads the mailbox
+  is_stuck.wait(false);  // nothing reads the mailbox until then
   EXPECT_LT(sent, kFlood / 4);
   loop.run_until([&] { return watched.events.size() > 50; });
   watched.handle.reset();

@@ -1,5 +1,5 @@
-// Many jobs at once: the controller begins no more plans than the API server has answers for, and
-// one that has lost something needn't wait for the others.
+// Many jobs at the same time: the number of plans that wait for the API server is limited, and a
+// job that lost a pod passes the others.
 #include <gtest/gtest.h>
 
 #include "controller/loop/controller.h"
@@ -24,7 +24,7 @@ Json job(const std::string& name, const std::string& version, const std::string&
           {"spec", {{"nodes", 1}, {"image", image}, {"command", {"train"}}}}};
 }
 
-// Somebody put another job's label on it.
+// A failed pod of the job, on which somebody put another job's label.
 Json failed_pod_of(const std::string& name) {
   return {{"metadata",
            {{"namespace", "ns"},
@@ -64,7 +64,8 @@ struct FloodTest : ::testing::Test {
     return request.name.empty() ? string_or(request.body["metadata"], "name", "") : request.name;
   }
 
-  // Takes every check, and nothing else; the names of the jobs whose pods were checked.
+  // Answers every request: pod checks succeed, all others fail. Returns the names of the jobs whose
+  // pods were checked.
   std::string checked() {
     std::string names;
     for (int i = 0; i < 100 && !api.asked.empty(); ++i) {

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A connection on which answers get lost, and that somebody can come before.
+// A connection that can lose the replies to writes and run a function before the next write.
 class Wire final : public ApiClient {
  public:
   explicit Wire(ApiClient& api) : api_(api) {}
@@ -37,7 +37,7 @@ class Wire final : public ApiClient {
   ApiClient& api_;
 };
 
-// Two replicas on one store; each has timers of its own, so that one can be stopped.
+// One of two replicas on one store. It has its own timers, so that it can be stopped.
 struct Replica {
   Replica(sim::World& world, ManualClock& clock, const std::string& name)
       : connection(world, name),
@@ -120,11 +120,11 @@ TEST_F(LeaderTest, ALeaderThatStoodStillSendsNothingMoreWhateverItHearsFirst) {
                [&](const ApiReply& reply) { answers.push_back(reply.outcome); });
   };
   run(seconds(2) - milliseconds(5));
-  a.connection.stall(clock.now() + seconds(20));  // perhaps with the answer to a renewal on its way
+  a.connection.stall(clock.now() + seconds(20));  // perhaps while a renewal's reply is on its way
   a_is_stopped = true;
   run(seconds(21));
   ASSERT_TRUE(b.election.is_leader());
-  EXPECT_TRUE(a.election.is_leader());  // it has yet to hear of it
+  EXPECT_TRUE(a.election.is_leader());  // it does not know yet
   EXPECT_FALSE(a.election.is_certain());
   send(ApiVerb::kCreate);
   send(ApiVerb::kGet);
@@ -216,7 +216,7 @@ TEST_F(LeaderTest, ALeaseThatAnotherHoldsIsLostAtTheNextRenewal) {
 TEST_F(LeaderTest, ALeaseIsReleasedThoughARenewalIsOnItsWay) {
   begin();
   const size_t before = a.wire.verbs.size();
-  while (a.wire.verbs.size() == before) run(milliseconds(10));  // until one has been sent
+  while (a.wire.verbs.size() == before) run(milliseconds(10));  // until a renewal has been sent
   bool done = false;
   a.election.release([&] { done = true; });
   run(seconds(3));

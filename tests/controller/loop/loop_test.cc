@@ -119,7 +119,7 @@ TEST_F(InformerTest, AnExpiredPageMeansTheWholeListAgain) {
   informer.start();
   api.answer(page({pod("a", "3")}, "10", "more"));
   api.answer({.outcome = ApiOutcome::kExpired});
-  EXPECT_TRUE(api.asked.empty());  // after a while
+  EXPECT_TRUE(api.asked.empty());  // the retry comes later
   pass(seconds(2));
   ASSERT_EQ(api.asked.size(), 1u);
   EXPECT_FALSE(api.asked[0].request.query.contains("continue"));
@@ -214,10 +214,10 @@ TEST_F(InformerTest, AnEventThatCanNotBeReadTwiceIsPassedByWithAList) {
   EXPECT_EQ(api.watches.size(), 2u);
   EXPECT_EQ(watched_version(), "10");
   event(WatchEventType::kModified, pod("a", "11"));
-  end_watch(ApiOutcome::kUnreadable);  // another one
+  end_watch(ApiOutcome::kUnreadable);  // a second event that can't be read
   pass(seconds(4));
   EXPECT_EQ(api.watches.size(), 3u);
-  end_watch(ApiOutcome::kUnavailable);  // the network is no reason
+  end_watch(ApiOutcome::kUnavailable);  // a network error does not count
   pass(seconds(8));
   EXPECT_EQ(api.watches.size(), 4u);
   end_watch(ApiOutcome::kUnreadable);
@@ -232,7 +232,7 @@ TEST_F(InformerTest, AnEventThatCanNotBeReadTwiceIsPassedByWithAList) {
   EXPECT_EQ(changes, (std::vector<std::string>{"+a", "~a", "~a", "+b"}));
 }
 
-// An etcd restored from a backup: versions are given again, and what they meant is gone.
+// As after etcd is restored from a backup: versions are reused for other contents.
 TEST_F(InformerTest, WhenVersionsHaveSteppedBackTheListIsAllThereIs) {
   for (const ApiOutcome how : {ApiOutcome::kTooLarge, ApiOutcome::kExpired}) {
     SCOPED_TRACE(outcome_name(how));
@@ -260,7 +260,7 @@ TEST_F(InformerTest, AVersionFromTheFutureAloneTakesTheListForTheTruth) {
   changes.clear();
   end_watch(ApiOutcome::kTooLarge);
   pass(seconds(2));
-  api.answer(page({pod("a", "850")}, "1200"));  // the server has counted on since
+  api.answer(page({pod("a", "850")}, "1200"));  // the server's version has moved on
   EXPECT_EQ(changes, (std::vector<std::string>{"~a"}));
 }
 
@@ -340,7 +340,7 @@ TEST(ProgressBudget, SpreadsTheFirstWritesOfManyJobs) {
   for (const int count : writes) EXPECT_NEAR(count, kJobs / kSlices, kJobs / kSlices / 2);
 }
 
-// Agents that answer when the test says so.
+// Agents that answer when the test calls answer().
 class FakeAgents final : public AgentClient {
  public:
   void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
@@ -398,7 +398,7 @@ TEST_F(WatchersTest, PollFromTheLastSequenceAndTellOnlyWhatIsNew) {
   EXPECT_EQ(agents.polls.at("x").first, 4);
   agents.answer("x", state(4));
   EXPECT_EQ(changed.size(), 1u);
-  watchers.learn("job", "x-uid", state(3));  // late
+  watchers.learn("job", "x-uid", state(3));  // an outdated report
   EXPECT_EQ(watchers.views("job").at("x-uid").state->sequence, 4);
   watchers.learn("job", "x-uid", state(9));
   EXPECT_EQ(watchers.views("job").at("x-uid").state->sequence, 9);
@@ -435,7 +435,7 @@ TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
     if (agents.polls.contains("x")) agents.answer("x", unavailable("refused"));
   }
   EXPECT_EQ(watchers.views("job").at("x-uid").last_heard, begin);
-  EXPECT_LT(agents.count - before, 75);  // in a minute: the delays grow, to a second
+  EXPECT_LT(agents.count - before, 75);  // in a minute: the delays grow to one second
 }
 
 TEST_F(WatchersTest, WhoDidNotAnswerIsAskedForAnAnswerAtOnce) {
@@ -542,7 +542,7 @@ TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsA
     for (int i = 0; i < seconds_more; ++i) {
       pass(seconds(1));
       if (agents.polls.contains(name)) agents.answer(name, state(2));
-      watchers.suspect_self();  // as every plan asks
+      watchers.suspect_self();  // as every plan does
     }
   };
   answer("x", 32);

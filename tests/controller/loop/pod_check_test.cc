@@ -1,4 +1,5 @@
-// Before its first round a job's pod is checked by the API server: when, and what its answers mean.
+// The API server checks a job's pod before the job's first round: when it does, and how its replies
+// are read.
 #include <gtest/gtest.h>
 
 #include "controller/loop/controller.h"
@@ -26,7 +27,7 @@ TEST(PodCheck, ComesFirstAndAloneAndOnceForEachGeneration) {
   scene.seen.pod_check.emplace();
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kValid));
-  scene.seen.pod_check.reset();  // another process
+  scene.seen.pod_check.reset();  // as in a new process
   EXPECT_TRUE(checks(scene.plan()).empty()) << "status says that it was done";
   ++scene.seen.job.metadata.generation;
   EXPECT_EQ(checks(scene.plan()).size(), 1u);

@@ -83,7 +83,7 @@ TEST_F(QueueTest, AnUrgentKeyPassesTheOthersEvenIfItWaitedAlready) {
   for (const char* key : {"a", "b", "c"}) queue.add(key);
   queue.add("d", Urgency::kUrgent);
   queue.add("c", Urgency::kUrgent);
-  queue.add("d");  // no way back
+  queue.add("d");  // it stays urgent
   EXPECT_EQ(queue.size(), 4u);
   for (const char* key : {"c", "d", "a", "b"}) EXPECT_EQ(queue.pop(), key);
   queue.add("a", Urgency::kUrgent);

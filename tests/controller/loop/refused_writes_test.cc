@@ -1,4 +1,4 @@
-// What a user sees of a server that doesn't take what the controller writes.
+// The events and conditions that users see when the server refuses the controller's writes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Whose silence is believed to be its own: agents that answer, or don't, as time goes by.
+// Decides whose fault silence is: agents that answer, or don't, as time passes.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Agents that have nothing to say after their first answer. Who can't be reached is asked in vain:
-// that is known at once, or only when the question's time is over.
+// Agents that report nothing new after their first answer. A poll of an unreachable agent fails
+// immediately, or only when its timeout has passed (see fails_at_once).
 class TimedAgents final : public AgentClient {
  public:
   explicit TimedAgents(Timers& timers) : timers_(timers) {}
@@ -37,10 +37,10 @@ class TimedAgents final : public AgentClient {
   }
   bool reaches(const std::string& ip) const { return !is_cut_off && !lost.contains(ip); }
 
-  bool is_cut_off = false;  // all of them
+  bool is_cut_off = false;  // no agent is reachable
   std::set<std::string> lost;
   bool fails_at_once = false;
-  Duration margin{};  // of a question beyond its wait
+  Duration margin{};  // time beyond a poll's wait after which it fails
 
  private:
   static AgentState state() {
@@ -73,7 +73,7 @@ struct Silence {
     targets.push_back({.pod_uid = name, .pod_name = name, .ip = name, .node = node});
     watchers.set_targets("job", "token", targets);
   }
-  // Agents on a Kubernetes node each, whose answers are spread over a poll.
+  // Adds agents, each on its own Kubernetes node. Their answers are spread over a poll interval.
   void add_nodes(int count) {
     for (int i = 0; i < count; ++i) {
       add("pod-" + std::to_string(i), "node-" + std::to_string(i));
@@ -81,7 +81,7 @@ struct Silence {
     }
   }
   void lose(const Names& names) { agents.lost.insert(names.begin(), names.end()); }
-  // Whom plans would give up in this time.
+  // Advances the clock. Returns the agents that plans would give up in this time.
   Names pass(Duration time) {
     const TimePoint end = timers.now() + time;
     Names given_up;

@@ -16,7 +16,7 @@ using sim::World;
 using test::http_call;
 using test::HttpReply;
 
-// A controller over a world in memory, its thread, and its probes on a port of their own.
+// A controller in an in-memory World, with its thread, and its probes on their own port.
 struct Watched : ::testing::Test {
   ManualClock clock;
   World world{clock, 1};

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kOurs[] = "registry/lockstep:2";
 
-// A job with a command and an image of the user's.
+// A job with a user's command and image.
 Scene foreign_scene() {
   Scene scene;
   scene.limits.job_image = kOurs;
@@ -106,7 +106,7 @@ TEST(AgentInjection, AsksForTheNodesCpuAndMemoryButForNoDevices) {
 
 TEST(AgentInjection, ThePodIsAsRestrictedAsWithout) {
   Scene scene = foreign_scene();
-  EXPECT_EQ(restricted_problems(spec_of(scene)).size(), 2u);  // runAsNonRoot, of each container
+  EXPECT_EQ(restricted_problems(spec_of(scene)).size(), 2u);  // runAsNonRoot of both containers
   const Json restricted = {{"runAsNonRoot", true}, {"runAsUser", 1000}};
   scene.seen.job.spec.podTemplate = {{"spec", {{"securityContext", restricted}}}};
   EXPECT_TRUE(restricted_problems(spec_of(scene)).empty());

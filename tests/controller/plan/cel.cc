@@ -10,9 +10,9 @@
 namespace lockstep {
 
 struct Cel::Node {
-  std::string op;    // literal, list, name, member, has, index, size, matches, exists, ?:, ! or an
-                     // operator of two
-  std::string text;  // of a name or member; the variable of exists
+  std::string op;    // literal, list, name, member, has, index, size, matches, exists, ?:, ! or a
+                     // binary operator
+  std::string text;  // identifier of a name or member; the variable of exists
   Json value{};      // of a literal
   std::vector<std::shared_ptr<const Node>> of{};
 };
@@ -23,14 +23,14 @@ using Node = Cel::Node;
 using NodePtr = std::shared_ptr<const Node>;
 
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
-constexpr double kRequestBytesMax = 3 << 20;  // of strings without maxLength
+constexpr double kRequestBytesMax = 3 << 20;  // bytes of a string without maxLength
 
 NodePtr node(std::string op, std::vector<NodePtr> of, std::string text = "", Json value = {}) {
   return std::make_shared<Node>(
       Node{.op = std::move(op), .text = std::move(text), .value = std::move(value), .of = of});
 }
 
-// By precedence, the weakest first.
+// By precedence, lowest first.
 const std::vector<std::vector<std::string>> kOperators = {
     {"||"}, {"&&"}, {"==", "!=", "<=", ">=", "<", ">", "in"}, {"+"}, {"*", "%"}};
 
@@ -183,11 +183,11 @@ class Parser {
   std::string error_;
 };
 
-// What is known of an expression before it is evaluated.
+// Static properties of an expression.
 struct Known {
   std::string type;              // boolean, integer, number, string, array, object
-  const Json* schema = nullptr;  // of a field
-  double size = kNoBound;        // the most characters or items
+  const Json* schema = nullptr;  // of a field, else nullptr
+  double size = kNoBound;        // maximum number of characters or items
   double cost = 0;
 };
 
@@ -198,7 +198,7 @@ double size_of(const Json& schema) {
   if (type == "array")
     return schema.contains("maxItems") ? schema["maxItems"].get<double>() : kNoBound;
   if (type != "string") return 1;
-  // A character may have four bytes.
+  // A character may take four bytes.
   return schema.contains("maxLength") ? 4 * schema["maxLength"].get<double>() : kRequestBytesMax;
 }
 

@@ -1,4 +1,4 @@
-// Failures, progress and ports of a user's own program, whose exit codes mean nothing to us.
+// Failures, progress and ports of a user's own program, whose exit codes have no special meaning.
 #include <gtest/gtest.h>
 
 #include "common/api/worker_config.h"
@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// A job of `nodes` nodes that runs a command, one rank each, and everybody runs.
+// A job of `nodes` nodes that runs a command with one rank per node. All ranks run.
 Scene command_scene(int64_t nodes = 3) {
   Scene scene(nodes);
   scene.seen.job.spec.train.reset();
@@ -45,7 +45,7 @@ TEST(CommandFailure, ASignalThatEndsARankForSureIsActedOnAtOnce) {
 
 TEST(CommandFailure, WaitsALittleForAnEarlierFailureThatIsNotYetHeardOf) {
   Scene scene = command_scene();
-  scene.fail_worker(0, 1, 0.02);  // with an exception: its peer may have gone
+  scene.fail_worker(0, 1, 0.02);  // an exception, perhaps because its peer is gone
   Plan plan = scene.plan();
   EXPECT_FALSE(is_decision(plan)) << plan.why;
   ASSERT_TRUE(plan.requeue_at);

@@ -1,5 +1,5 @@
-// The CRD's rules and the controller's own checks say the same: what a rule refuses, the
-// controller refuses as well. Rules are evaluated by tests/controller/plan/cel.h.
+// The CRD's rules and the controller's own checks agree: what a rule refuses, the controller
+// refuses too. tests/controller/plan/cel.h evaluates the rules.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 // apiextensions-apiserver, pkg/apis/apiextensions/validation: StaticEstimatedCostLimit and
-// StaticEstimatedCRDCostLimit; ours are to stay far below them.
+// StaticEstimatedCRDCostLimit; ours must stay far below them.
 constexpr double kRuleCostMax = 1e7 / 4;
 constexpr double kCostMax = 1e8 / 10;
 constexpr size_t kAnnotationBytesMax = 262144;
@@ -32,7 +32,8 @@ Json definition(const std::string& folder) {
   return document.ok() ? *document : Json();
 }
 
-// Calls `use` with what is at a rule's path in a document and, but below lists, what was there.
+// Calls `use` with each value at a rule's path and with its old value. There is no old value
+// (nullptr) for items of lists.
 using Use = std::function<void(const Json& self, const Json* before)>;
 void each_at(const Json& self, const Json* before, std::string_view path, const Use& use) {
   if (path.empty()) return use(self, before);
@@ -58,7 +59,7 @@ std::vector<Cel> parsed_rules() {
   return parsed;
 }
 
-// The messages of the rules that refuse the document.
+// Returns the messages of the rules that refuse the document.
 std::set<std::string> refusing(const Json& document, const Json* before = nullptr) {
   static const std::vector<Cel> kParsed = parsed_rules();
   std::set<std::string> messages;
@@ -75,7 +76,7 @@ std::set<std::string> refusing(const Json& document, const Json* before = nullpt
   return messages;
 }
 
-// The problems that the controller finds, each with its path.
+// Returns the problems that the controller finds, each with its path.
 Problems controller_problems(const Json& document) {
   const Result<TrainingJob> job = stored_training_job_from_json(document);
   return job.ok() ? validate(*job) : Problems{job.error().message};
@@ -94,7 +95,7 @@ const std::string kTrain = "train: {data: {path: /d}, model: {preset: gpt2-124m}
 
 TEST(CrdRules, AreWellTypedOverTheSchemaAndOfBoundedCost) {
   Json schema = training_job_schema();
-  // As the server sees it: with a type of its own for the name, without a length.
+  // The server uses its own type for the name, without a maxLength.
   schema["properties"]["metadata"]["properties"]["name"].erase("maxLength");
   double sum = 0;
   for (const CelRule& rule : cel_rules()) {
@@ -133,9 +134,9 @@ TEST(CrdRules, AreAllThatTheTwoDefinitionsDifferIn) {
 }
 
 struct Case {
-  std::string message;  // how the rule's begins
-  std::string spec;     // that it refuses
-  std::string problem;  // how the controller's begins
+  std::string message;  // prefix of the rule's message
+  std::string spec;     // a spec that the rule refuses
+  std::string problem;  // prefix of the controller's message
 };
 
 const std::vector<Case>& cases() {
@@ -253,7 +254,7 @@ TEST(CrdRules, RefuseWhatTheControllerRefusesByItsPath) {
   EXPECT_TRUE(untested.begin()->starts_with("can't change while the job has pods"));
 }
 
-// A value that the schema allows; members that the controller keeps as they are stay away.
+// Returns a random value that the schema allows. Objects without declared properties stay empty.
 Json any_value(const Json& schema, Random& random) {
   static const std::vector<std::string> kWords = {"",    "a",    "/data", "team/x", "A-b", "world",
                                                   "0-1", "0::2", "a-",    "a/b/c",  "10m", "0s"};
@@ -286,7 +287,7 @@ Json any_value(const Json& schema, Random& random) {
   return object;
 }
 
-// Changes one field somewhere below, or leaves it out.
+// Changes or removes one random field of `value`, possibly a nested one.
 void change(Json& value, const Json& schema, Random& random) {
   const Json* properties = find_member(schema, "properties");
   if (properties == nullptr) return;
@@ -359,7 +360,7 @@ bool refuses_change(const Json& after, const Json& before) {
                      [](const std::string& text) { return text.starts_with(kFixedMessage); });
 }
 
-// What the controller says of the job with this spec instead.
+// Returns whether the controller refuses the scene's job with this spec in place of its own.
 bool controller_refuses(Scene scene, const Json& spec) {
   Json document = to_json(scene.seen.job);
   document["spec"] = spec;

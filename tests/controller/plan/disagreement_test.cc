@@ -1,4 +1,4 @@
-// Agents that say another round or world than the job has.
+// Agents that report another round or world than the job has.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -72,7 +72,7 @@ TEST(Disagreement, IsJudgedOnceAllAgentsWereHeardAndOnlyOfThisJob) {
   Scene scene(2);
   scene.train();
   scene.agent(1).round = 8;
-  scene.agent(0).job_uid = "another job's";  // as behind an address that was used again
+  scene.agent(0).job_uid = "another job's";  // as if a pod of another job had its address now
   EXPECT_TRUE(written(scene, scene.plan()) == scene.status());
   scene.agent(0).job_uid = scene.seen.job.metadata.uid;
   EXPECT_TRUE(is_decision(scene.plan()));

@@ -201,7 +201,7 @@ TEST(Validation, AnInvalidSpecIsNamedAndNothingIsDone) {
 }
 
 TEST(Validation, ManyProblemsAreCutBetweenCharactersAndWrittenOnce) {
-  for (const char* start : {"", "x"}) {  // one of them would end within a character
+  for (const char* start : {"", "x"}) {  // one of the two would be cut within a character
     Scene scene(1);
     std::string problem(start);
     for (int i = 0; i < 5000; ++i) problem += "\u00e9";
@@ -299,7 +299,7 @@ TEST(Deletion, AJobThatHasPodsIsNotGivenToAnotherController) {
   scene.settle();
   EXPECT_EQ(condition(scene.status(), kValid).message.substr(0, 15), "spec.managedBy:");
   EXPECT_EQ(scene.plan().watch.size(), 2u) << "what runs goes on";
-  scene.seen.job.spec.managedBy = kControllerName;  // the same as none
+  scene.seen.job.spec.managedBy = kControllerName;  // the same as unset
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kValid));
 }

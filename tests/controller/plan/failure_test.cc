@@ -20,7 +20,7 @@ TEST(FailurePolicy, RestartsTheGangInPlaceWhenOneRankFails) {
   scene.agent(0).progress->step = 40;
   scene.fail_worker(1, 137, 2, "Signal");
   scene.fail_worker(0, kExitPeerLost, 1);
-  scene.fail_worker(2, kExitPeerLost, 3);  // a messenger, though the first to speak
+  scene.fail_worker(2, kExitPeerLost, 3);  // only reports a lost peer, although it failed first
   const Plan plan = scene.plan();
   EXPECT_TRUE(is_decision(plan)) << plan.why;
   scene.settle();
@@ -254,7 +254,7 @@ TEST(FailurePolicy, AnAgentThatIsNotAskedYetIsHeardBeforeItsRankIsSaidToHang) {
   Scene scene(2);
   scene.train();
   scene.advance(scene.limits.agent_quiet + seconds(1));
-  scene.seen.agents.erase("job-worker-1-1-uid");  // its pod was out of the cache for a while
+  scene.seen.agents.erase("job-worker-1-1-uid");  // its pod was missing from the cache for a while
   scene.fail_worker(0, kExitPeerHung, 10);
   scene.agent(0).workers[0].suspect_rank = 1;
   const Plan plan = scene.plan();
@@ -331,11 +331,11 @@ TEST(FailurePolicy, PodsOfOneFailureAreCountedOnceAndNewOnesAgain) {
   scene.seen.pods[0].terminating = true;
   scene.settle();
   ASSERT_EQ(scene.status().restarts, 1);
-  scene.seen.pods[1].terminating = true;  // of the same round, seen a little later
+  scene.seen.pods[1].terminating = true;  // in the same round, seen a little later
   scene.settle();
   EXPECT_EQ(scene.status().restarts, 1);
   EXPECT_EQ(scene.status().members, "2,2,1");
-  PodView& second = scene.add_pod(0, 2);  // and one that was made since
+  PodView& second = scene.add_pod(0, 2);  // and a pod that was created since then
   second.created_in_round = 1;
   second.phase = "Failed";
   scene.settle();
@@ -381,7 +381,7 @@ TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
   struct Case {
     int64_t exit_code;
     int64_t restarts;
-    const char* reason;  // of Failed; nullptr: it restarts
+    const char* reason;  // of the Failed condition; nullptr: the job restarts
   };
   const Case cases[] = {
       {1, 1, nullptr},

@@ -1,4 +1,4 @@
-// A job that is made larger while the cluster has no room for it.
+// A job that grows while the cluster has no room for it.
 #include <gtest/gtest.h>
 
 #include "controller/plan/names.h"
@@ -9,7 +9,8 @@ namespace {
 
 using std::chrono::seconds;
 
-// Two nodes train, four are wanted: the server takes the new pods, and nothing has room for them.
+// Two nodes train and four are wanted. The server accepts the new pods, but no machine has room for
+// them.
 struct Growing : Scene {
   Growing() : Scene(2) {
     train();

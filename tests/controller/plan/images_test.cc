@@ -14,7 +14,8 @@ void install(Scene& scene, const char* image) {
   scene.limits.job_image = scene.limits.agent_image = image;
 }
 
-// A job of two that trains, begun by a controller of the older image; the newer one has taken over.
+// A training job of two nodes, started by a controller of the older image. A controller of the
+// newer image has taken over.
 Scene upgraded() {
   Scene scene(2);
   install(scene, kOlder);

@@ -20,7 +20,7 @@ double sum_of(const RecoveryStatus& parts) {
          parts.formSeconds.value_or(0) + parts.restoreSeconds.value_or(0);
 }
 
-// Pods as the members say, running.
+// Replaces the pods by running ones of the current members.
 void bring_pods(Scene& scene) {
   const auto members = members_from_text(scene.status().members);
   scene.seen.pods.clear();
@@ -160,7 +160,7 @@ TEST(Ledger, ACommandThatTellsItsStepsLateLosesThemAllTheSame) {
   scene.settle();
   scene.fail_worker(0, 137, 0.1, "Signal");
   scene.settle();
-  scene.add_agent(0);  // runs, and says nothing yet
+  scene.add_agent(0);  // runs, but has reported no progress yet
   scene.settle();
   EXPECT_EQ(scene.status().state, "Running");
   EXPECT_EQ(scene.status().lost.steps, 0);
@@ -198,7 +198,7 @@ TEST(Ledger, AFailureFromBeforeTheLastOneWasOverBeginsWhereThatEnded) {
   ASSERT_EQ(scene.status().lastFailure->recoverySeconds, 5);
   scene.advance(seconds(2));
   for (int64_t i = 0; i < 2; ++i) scene.add_agent(i);
-  scene.fail_worker(1, 1, 100);  // by a clock that is off, say
+  scene.fail_worker(1, 1, 100);  // e.g. because a clock is wrong
   scene.settle();
   EXPECT_EQ(scene.status().lastFailure->time, rfc3339_micro(scene.seen.wall_now - seconds(2)));
   EXPECT_EQ(scene.status().lastFailure->recovery.detectSeconds, 2);
@@ -307,7 +307,7 @@ TEST(Ledger, AFailureWhoseTimeCannotBeReadIsKeptAndCostsNothing) {
 TEST(Ledger, KeepsTheNewestEntriesAndOfOlderOnesTheEndOfTheLog) {
   TrainingJobStatus status;
   std::string log;
-  for (int i = 0; i < 300; ++i) log += "\xc3\xa9";  // é, twice as many bytes
+  for (int i = 0; i < 300; ++i) log += "\xc3\xa9";  // é, two bytes
   for (int i = 0; i < 25; ++i) record_failure(status, {.message = log});
   ASSERT_EQ(status.failures.size(), kFailuresKept);
   EXPECT_EQ(status.failures.front().number, 16);
@@ -317,7 +317,7 @@ TEST(Ledger, KeepsTheNewestEntriesAndOfOlderOnesTheEndOfTheLog) {
   EXPECT_EQ(status.failures.front().message.front(), '\xc3');
 }
 
-// What anybody may do to a job, by chance.
+// Does a random thing that can happen to a job.
 void disturb(Scene& scene, Random& random) {
   const int64_t nodes = scene.seen.job.spec.nodes;
   const auto index = static_cast<int64_t>(random.below(static_cast<uint64_t>(nodes)));
@@ -370,7 +370,8 @@ TEST(Ledger, WhateverHappensRestartsAreCountedOnceAndPartsAddUp) {
       ASSERT_GE(status.lost.steps, before.lost.steps);
       ASSERT_GE(status.trainedSeconds, before.trainedSeconds);
       const double spent = to_seconds(scene.seen.wall_now - began);
-      // But for whole seconds of conditions, and reports of failures of up to three seconds ago.
+      // Tolerance: condition times are whole seconds, and a failure may be reported three seconds
+      // late.
       ASSERT_LE(status.trainedSeconds + status.lost.seconds,
                 spent + 4 * static_cast<double>(1 + status.restarts))
           << "no time twice";

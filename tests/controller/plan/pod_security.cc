@@ -27,7 +27,7 @@ const Json& member(const Json& object, const char* key) {
   return found == nullptr ? kNothing : *found;
 }
 
-// Of a container, and of the pod as far as `in_pod` has it.
+// Checks the fields that the securityContexts of containers and pods have in common.
 void check_shared(const Json& context, const std::string& at, Problems& problems) {
   if (member(context, "runAsUser") == 0) problems.push_back(at + ".runAsUser: may not be 0");
   const Json& se_linux = member(context, "seLinuxOptions");

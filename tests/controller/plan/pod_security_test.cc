@@ -40,7 +40,7 @@ TEST(PodSecurity, PodsOfACommandAreRestrictedButForRoot) {
   EXPECT_EQ(restricted_problems(pod_of(scene.seen.job)), Problems{});
 }
 
-// The controller's pods, as each case of the chart makes them.
+// The controller's own pods, as the chart's golden files and deploy/base render them.
 TEST(PodSecurity, PodTemplatesOfTheChartAreRestricted) {
   size_t checked = 0;
   const std::filesystem::path root(LOCKSTEP_SOURCE_DIR);
@@ -74,7 +74,7 @@ bool has(const Problems& problems, const std::string& words) {
 }
 
 struct Refused {
-  const char* pointer;  // where in the pod
+  const char* pointer;  // JSON pointer into the pod
   const char* value;
   const char* problem;
 };

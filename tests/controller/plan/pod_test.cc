@@ -310,7 +310,7 @@ TEST(PodView, OfWhatOthersPutOnAPodNothingIsKept) {
   pod["metadata"]["ownerReferences"].push_back({{"kind", "Thing"}, {"uid", large}});
   EXPECT_LT(dump_json(trimmed_pod(pod)).size(), 2000u);
   EXPECT_EQ(pod_view_from_json(trimmed_pod(pod)), pod_view_from_json(pod));
-  pod["metadata"]["ownerReferences"][0]["kind"] = "Job";  // somebody else's, with our labels
+  pod["metadata"]["ownerReferences"][0]["kind"] = "Job";  // another owner's pod with our labels
   pod["metadata"]["uid"] = "u";
   EXPECT_EQ(trimmed_pod(pod), (Json{{"metadata",
                                      {{"name", "job-worker-1-3"},

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// A job that ended, its pods gone.
+// A job that has ended, and its pod with it.
 Scene ended_scene(int64_t ttl) {
   Scene scene(1);
   scene.seen.job.spec.ttlSecondsAfterFinished = ttl;
@@ -104,7 +104,7 @@ TEST(FixedFields, WhatIsNoPartOfThePodsMayChangeAtAnyTime) {
 TEST(FixedFields, WhileTheJobIsSuspendedAllMayChange) {
   Scene scene(1);
   scene.train();
-  scene.seen.job.spec.suspend = true;  // both at once
+  scene.seen.job.spec.suspend = true;  // both in one edit
   scene.seen.job.spec.image = "other";
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kSuspended));

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// The versions in which assignments are sent to agents that are behind.
+// Returns the protocol version of each assignment that the plan sends.
 std::vector<int64_t> versions_sent(const Scene& scene) {
   std::vector<int64_t> versions;
   for (const PutAssignment& put : only<PutAssignment>(scene.plan())) {
@@ -18,7 +18,8 @@ std::vector<int64_t> versions_sent(const Scene& scene) {
   return versions;
 }
 
-// Agents have answered in these versions and carry out nothing yet; -1: it hasn't answered.
+// A formed job whose agents have answered in these versions and carry out nothing yet; -1: not
+// answered.
 Scene answered_in(const std::vector<int64_t>& versions) {
   Scene scene(static_cast<int64_t>(versions.size()));
   scene.form();

@@ -158,7 +158,7 @@ TEST(FailureRules, KnowEveryReasonThatAPodsEndHas) {
   }
 }
 
-// A job whose pods are there since now, node 1's not running.
+// A job whose pods have just been created; node 1's pod is Pending.
 Scene pending_scene() {
   Scene scene(2);
   scene.seen.job.spec.failure.pendingTimeoutSeconds = 100;

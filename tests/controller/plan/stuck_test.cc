@@ -1,4 +1,4 @@
-// Who holds up the others, from what the agents say of all ranks.
+// Finds the rank that blocks the others, from what the agents report of all ranks.
 #include "controller/plan/stuck.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@ namespace {
 
 using std::chrono::seconds;
 
-// A rank as the table writes it: "3" waits for rank 3, "." for nobody, "x" has ended, "~" gives no
-// sign of life (and would wait for rank 0), "?" is not heard of.
+// Returns the rank for a sign in the tests' tables: "3" waits for rank 3, "." for nobody, "x" has
+// ended, "~" is lifeless (and would wait for rank 0), "?" has no report.
 WorkerState rank_of(char sign) {
   WorkerState state;
   state.running = sign != 'x';
@@ -54,13 +54,13 @@ TEST(FindStuck, FollowsThoseWhoWaitToTheOneWhoDoesNot) {
       {"....", "nobody"},
       {"", "nobody"},
       {"3...", "3: 0"},
-      {"301.", "3: 0 1 2"},           // a ring that stands still behind rank 3
-      {"1.3.", "1: 0"},               // two hold up one each: the lower one
-      {"33.~", "3: 0 1"},             // what a stopped rank waited for says nothing
-      {"33.x", "3: 0 1"},             // nor what one did that has ended
-      {"33.?", "3: 0 1"},             // of this one nothing is heard at all
-      {"1200..", "circle: 0 1 2 3"},  // rank 3 waits for one of a circle
-      {"..2.", "circle: 2"},          // which is wrong of it
+      {"301.", "3: 0 1 2"},           // a ring that is blocked by rank 3
+      {"1.3.", "1: 0"},               // two ranks block one each: the lower one is named
+      {"33.~", "3: 0 1"},             // the wait of a lifeless rank is ignored
+      {"33.x", "3: 0 1"},             // so is the wait of a rank that has ended
+      {"33.?", "3: 0 1"},             // rank 3 has no report at all
+      {"1200..", "circle: 0 1 2 3"},  // rank 3 waits for a rank of a cycle
+      {"..2.", "circle: 2"},          // rank 2 wrongly waits for itself
       {"9...", "nobody"},             // there is no rank 9
       {"?~x.", "nobody"},
   };
@@ -71,13 +71,13 @@ TEST(FindStuck, FollowsThoseWhoWaitToTheOneWhoDoesNot) {
 
 TEST(FindStuck, ACircleIsNamedWhereItHoldsUpMost) {
   EXPECT_EQ(found("10.."), "circle: 0 1");
-  EXPECT_EQ(found("103."), "circle: 0 1");  // rank 3 holds up one alone
+  EXPECT_EQ(found("103."), "circle: 0 1");  // rank 3 blocks only one rank
   EXPECT_EQ(found("10555."), "5: 2 3 4");
   EXPECT_EQ(found("1055.."), "5: 2 3") << "where it ties, the one who can be blamed";
 }
 
-// Ranks 0 and 1 are one host, 2 and 3 the other one, and each waits for its neighbour's part and
-// for the one that comes from the other host.
+// Ranks 0 and 1 are on one host, ranks 2 and 3 on another. Each waits for its neighbour's part and
+// for the one from the other host.
 TEST(FindStuck, RanksThatWaitForEachOtherAndForAThirdAreHeldUpByTheThird) {
   World world("1.3.");
   world.states[1] = rank_of('0');
@@ -132,7 +132,7 @@ TEST(StuckText, SaysWhoIsMissingFromWhatAndWhoWaits) {
             "rank 1; rank 1 in barrier #2 of the group of ranks 0-9 for rank 0");
 }
 
-// The rank of agent 0 waits for that of agent 1.
+// Makes the rank of agent 0 wait for that of agent 1.
 void stand_still(Scene& scene, double seconds_so_far) {
   scene.agent(0).workers[0].wait = WorkerWait{.operation = "all_reduce #5",
                                               .ranks = "0-1",

@@ -12,8 +12,8 @@
 
 namespace lockstep::sim {
 
-// Time, chance, faults and the trace of one simulated cluster: everything follows from the seed.
-// `timers` are those of all that isn't a controller.
+// Time, chance, faults and the trace of one simulated cluster. Everything follows from the seed.
+// `timers` are those of everything but the controllers.
 class Chance {
  public:
   Chance(ManualClock& clock, uint64_t seed) : clock(clock), timers(clock), random(seed) {}
@@ -22,12 +22,12 @@ class Chance {
   Timers timers;
   Random random;
   Counts counts;
-  std::array<double, kFaults> rates{};  // per opportunity; of failures: per node and half second
-  bool is_quiet = false;                // nothing more goes wrong
-  std::vector<std::string> violations;  // invariants that were broken, in words
+  std::array<double, kFaults> rates{};  // per opportunity; for failures: per node and half second
+  bool is_quiet = false;                // no more faults
+  std::vector<std::string> violations;  // descriptions of broken invariants
 
   double& rate(Fault fault) { return rates[static_cast<size_t>(fault)]; }
-  // Whether it happens now; counted if so.
+  // Returns whether the fault happens now; counts it if so.
   bool happens(Fault fault, std::string_view whom = {});
   void count(Fault fault, std::string_view whom = {});
   void count(Transition transition, std::string_view whom = {});
@@ -37,7 +37,7 @@ class Chance {
   Duration between(Duration least, Duration most);
   Duration delay(Duration most) { return between(Duration{1}, most); }
 
-  // An event of the trace, whose hash is the same whenever the seed is.
+  // Adds an event to the trace. The same seed gives the same trace hash.
   void note(std::string_view what, std::string_view whom = {});
   uint64_t trace_hash() const { return hash_; }
 

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 constexpr Duration kLatency = milliseconds(40);
 constexpr Duration kTimeout = seconds(5);
-constexpr Duration kDelayMax = milliseconds(200);  // of events
+constexpr Duration kDelayMax = milliseconds(200);  // delay of events
 constexpr Duration kLagMax = seconds(60);
 constexpr Duration kTurnMax = seconds(20);
 constexpr int64_t kVersionsRepeated = 20;
@@ -21,7 +21,7 @@ int64_t number_in(const WatchRequest& request, const char* key) {
   return std::stoll(request.query.at(key));
 }
 
-// What a list in between would have done: only the newest modification of each object is left.
+// Keeps only the newest modification of each object, as a list in between would.
 void coalesce(std::vector<FakeStore::Event>& events) {
   for (auto event = events.begin(); event != events.end();) {
     const auto is_newer = [&](const FakeStore::Event& other) {
@@ -36,7 +36,7 @@ void coalesce(std::vector<FakeStore::Event>& events) {
 
 }  // namespace
 
-// Delivers what has happened since, a little later each time, until it is cut.
+// Delivers new events after a random delay, until the watch is cut.
 class Connection::Watch final : public std::enable_shared_from_this<Watch> {
  public:
   Watch(Connection& connection, WatchRequest request, WatchHandler handler)

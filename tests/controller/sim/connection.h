@@ -10,8 +10,8 @@
 
 namespace lockstep::sim {
 
-// One controller's connection to the world: with it, its answers die. What it has sent arrives all
-// the same.
+// One controller's connection to the world. When the connection dies, its pending replies are
+// dropped; requests already sent still arrive.
 class Connection final : public ApiClient, public AgentClient {
  public:
   explicit Connection(World& world, std::string identity = "controller")
@@ -26,10 +26,10 @@ class Connection final : public ApiClient, public AgentClient {
                   AgentClient::Done done) override;
   void forget(const AgentAddress&) override {}
 
-  // The controller stands still until then: nothing reaches it.
+  // Freezes the controller until then: nothing reaches it.
   void stall(TimePoint until) { stalled_until_ = until; }
   TimePoint stalled_until() const { return stalled_until_; }
-  // It has made a write after which it is to die.
+  // Returns whether the controller has made a write after which it has to die.
   bool crash_wanted() const { return crash_wanted_; }
 
  private:
@@ -37,7 +37,8 @@ class Connection final : public ApiClient, public AgentClient {
   class Handle;
 
   void send_now(ApiRequest request, ApiClient::Done done);
-  // After `delay`, or when the controller goes on, if it still is there.
+  // Calls `call` after `delay`, or when the controller wakes up; drops it if the controller is
+  // gone.
   void deliver(Duration delay, std::function<void()> call);
   void answer(ApiClient::Done done, ApiReply reply);
   void answer(const AgentAddress& agent, AgentClient::Done done, Result<AgentState> result);

@@ -7,7 +7,7 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr size_t kEventsMax = 4096;  // of a kind, as a server compacts them
+constexpr size_t kEventsMax = 4096;  // per kind; a server compacts them too
 
 ApiReply refuse(ApiOutcome outcome, std::string message) {
   return {.outcome = outcome, .message = std::move(message)};
@@ -30,8 +30,8 @@ bool has_finalizers(const Json& object) {
   return !member(member(object, "metadata"), "finalizers").empty();
 }
 
-// Kubelets and agents here go by the rest of a pod and its first container's image, and objects are
-// copied often.
+// Removes the parts of a pod that nothing here reads, keeping the first container's image: objects
+// are copied often.
 void leave_out_containers(Json& pod) {
   Json& spec = pod["spec"];
   const Json& containers = member(spec, "containers");
@@ -188,7 +188,7 @@ ApiReply FakeStore::create(ApiRequest& request, WallTime now, std::string_view s
   }
   if (is_dry_run(request)) return {.outcome = ApiOutcome::kOk, .body = std::move(request.body)};
   if (on_write) on_write(request, nullptr, sender);
-  // Nobody here reads them.
+  // Nothing here reads events.
   if (request.type.plural == kEvents.plural) return {.outcome = ApiOutcome::kOk};
   if (request.type.plural == kPods.plural) leave_out_containers(request.body);
   create(request.type, std::move(request.body), now);

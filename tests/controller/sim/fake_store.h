@@ -12,9 +12,9 @@
 
 namespace lockstep::sim {
 
-// What a kube-apiserver stores, in memory: objects by kind and namespace/name, one growing
-// resourceVersion, and all events since the last compaction. Answers at once and without faults;
-// those are the connection's. Objects are never changed, only replaced.
+// The storage of a kube-apiserver, in memory: objects by kind and namespace/name, one growing
+// resourceVersion, and all events since the last compaction. Replies immediately and without
+// faults; World and Connection add those. Objects are never changed, only replaced.
 class FakeStore {
  public:
   using Object = std::shared_ptr<const Json>;
@@ -26,24 +26,26 @@ class FakeStore {
     Object before;  // null for ADDED
   };
 
-  // After every change, whoever made it.
+  // Called after every change, whether by a request or not.
   std::function<void(ResourceType, const Event&)> on_change;
-  // Before a request of that sender changes something.
+  // Called before a request of `sender` changes something.
   std::function<void(const ApiRequest&, const Json* stored, std::string_view sender)> on_write;
 
-  // A request is served once: what it brings along is moved.
+  // Serves one request. Takes it by value because it moves the body into the store.
   ApiReply serve(ApiRequest request, WallTime now, std::string_view sender);
-  // Events of a kind after `version` as a watch with that selector has them; false: compacted.
+  // Appends the events after `version` as a watch with that selector sees them. Returns false if
+  // `version` was compacted.
   bool events_since(const WatchRequest& request, int64_t version, std::vector<Event>& events) const;
   void compact();
 
-  // What kubelets, the garbage collector and users do.
+  // The operations of kubelets, the garbage collector and users.
   const Json* find(ResourceType type, const std::string& key) const;
   Object find_shared(ResourceType type, const std::string& key) const;
   const Objects& all(ResourceType type) const;
-  // A changed spec makes another generation.
+  // Increments the generation if a job's spec changes.
   void update(ResourceType type, const std::string& key, const std::function<void(Json&)>& change);
-  // As a DELETE does: a pod on a node ends within its grace period (0: at once), finalizers hold.
+  // Deletes as a DELETE request does: a pod on a node gets its grace period (0: none), and
+  // finalizers keep the object.
   void mark_deleted(ResourceType type, const std::string& key, WallTime now, int64_t grace_seconds);
   void remove(ResourceType type, const std::string& key);
   const Json& create(ResourceType type, Json object, WallTime now);
@@ -52,8 +54,8 @@ class FakeStore {
  private:
   struct Kind {
     Objects objects;
-    std::vector<Event> log;  // bounded: the oldest are forgotten
-    int64_t forgotten = 0;   // the version of the newest of those
+    std::vector<Event> log;  // bounded: the oldest events are dropped
+    int64_t forgotten = 0;   // version of the newest dropped event
   };
   Kind& kind(ResourceType type) { return kinds_[type.plural]; }
   const Kind& kind(ResourceType type) const;
@@ -71,12 +73,12 @@ class FakeStore {
   int64_t uids_ = 0;
 };
 
-// Carried out but for keeping it.
+// Returns whether the request must not be persisted.
 bool is_dry_run(const ApiRequest& request);
 const Json& member(const Json& object, std::string_view key);
 std::string uid_of(const Json& object);
 bool is_terminating(const Json& object);
-// Neither ended nor being deleted.
+// Returns whether the pod has not ended and is not being deleted.
 bool is_live_pod(const Json& pod);
 
 }  // namespace lockstep::sim

@@ -7,66 +7,66 @@
 
 namespace lockstep::sim {
 
-// Everything that goes wrong in a simulated cluster, or that somebody does to it. First what
-// happens to controllers and to what they are told, then what happens to nodes and jobs.
+// Everything that goes wrong in a simulated cluster, and everything users do to it. The first group
+// hits controllers and what they are told; the second, from kWorkerKilled on, hits nodes and jobs.
 enum class Fault : size_t {
-  kLostRequest,  // never arrives; the caller times out
-  kLostReply,    // is carried out; the caller times out
+  kLostRequest,  // the request never arrives; the caller times out
+  kLostReply,    // the request is carried out; the caller times out
   kServerError,
   kThrottled,   // 429 with Retry-After
-  kQuota,       // 403 to a new pod
-  kWebhook,     // can't do without side effects: no pod is checked
-  kPodRefused,  // 403 to a pod that was to be checked: what it needs isn't there
-  kStorm,       // most requests are refused for a while
-  kServerAway,  // nothing answers for minutes, and watches end
-  kConflict,    // a status write meets somebody else's
+  kQuota,       // 403 for a new pod
+  kWebhook,     // it does not support dry runs: pod checks fail
+  kPodRefused,  // 403 for a pod check: something the pod needs is missing
+  kStorm,       // most requests fail for a while
+  kServerAway,  // no replies for minutes; watches end
+  kConflict,    // another client changes the object just before a status write
   kWatchCut,
-  kWatchExpired,   // 410 in the stream: compaction came in between
-  kWatchTooLarge,  // the version is from the future
+  kWatchExpired,   // 410 in the stream: the events were compacted
+  kWatchTooLarge,  // the requested version is newer than the server's
   kLaggingWatch,
-  kRepeatedEvents,   // events that were delivered already come again
-  kCoalescedEvents,  // only the newest of an object's events comes
-  kLabelLost,        // somebody takes the label off a pod by which it is watched, for a while
-  kCrash,            // of the controller, after a write
-  kStall,            // the controller stands still for a while, and wakes up
-  kToldToEnd,        // the controller is sent SIGTERM
-  kSkewedClock,      // the controller's clock on the wall is minutes off, and runs fast or slow
-  kHeldBack,         // a write waits for its turn at the rate limit
-  kOldReport,        // an agent repeats what it said in an earlier round
-  kOtherHash,        // an agent tells of its round with another hash
-  kLaterRound,       // an agent tells of a round that nobody began
-  kOtherJob,         // an agent tells what another job's does
-  kWildNumbers,      // an agent tells of a failure that wasn't, with numbers beyond all bounds
-  kFalseEnd,         // an agent says that its ranks have ended well
-  kCutOff,           // no agent hears the controller, nor it them, for a while
-  kCutOffByTurns,    // the same, one agent after the other: their last answers differ by a poll
+  kRepeatedEvents,   // delivered events are delivered again
+  kCoalescedEvents,  // only an object's newest modification is delivered
+  kLabelLost,        // a pod loses the label that selects it for the watch, for a while
+  kCrash,            // the controller dies after a write
+  kStall,            // the controller freezes for a while, then continues
+  kToldToEnd,        // the controller receives SIGTERM
+  kSkewedClock,      // the controller's wall clock is minutes off and drifts
+  kHeldBack,         // a write waits for the rate limiter
+  kOldReport,        // an agent repeats its report of an earlier round
+  kOtherHash,        // an agent reports its round with another hash
+  kLaterRound,       // an agent reports a round that nobody began
+  kOtherJob,         // an agent reports another job's state
+  kWildNumbers,      // an agent reports a made-up failure with out-of-range numbers
+  kFalseEnd,         // an agent falsely reports that its ranks ended well
+  kCutOff,           // no message passes between controllers and agents for a while
+  kCutOffByTurns,    // the same, but agents are cut off one by one within a poll interval
   kWorkerKilled,
   kWorkerOom,
   kPodDeleted,
   kPodForceDeleted,
   kEvicted,
-  kContainerExit,  // beside another one, which lives on
-  kWorkerExit,     // with an exit code of which a job's rules may speak
-  kWorkerHung,     // it stands still, and the others wait for it
-  kBadMachine,     // a worker dies, on one machine alone
-  kUnschedulable,  // a pod waits for room, for a while or, where the job limits that, for ever
-  kImagePull,      // the same with its image
-  kNodeLost,       // the agent falls silent, the pod stays and never finishes terminating
-  kClockJump,      // of the wall clock
+  kContainerExit,  // the node container ends; another container lives on
+  kWorkerExit,     // with an exit code that a job's rules may match
+  kWorkerHung,     // a worker hangs, and the others wait for it
+  kBadMachine,     // a worker dies, always on the same machine
+  kUnschedulable,  // no room for a pod for a while; for ever only if the job limits that
+  kImagePull,      // the same, because its image cannot be pulled
+  kNodeLost,       // the agent falls silent; its pod stays and never finishes terminating
+  kClockJump,      // the wall clock jumps
   kSuspend,
   kResume,
   kScale,
   kIllegalEdit,
-  kCorrection,   // of the illegal edit
-  kJobReplaced,  // deleted, and made again under the same name
-  kJobDeleted,   // for good
-  kJobHeld,      // deleted, and kept by a finalizer until its pods are gone
+  kCorrection,   // the illegal edit is undone
+  kJobReplaced,  // deleted, and created again under the same name
+  kJobDeleted,   // deleted for good
+  kJobHeld,      // deleted; a finalizer keeps it until its pods are gone
   kCount,
 };
 inline constexpr size_t kFaults = static_cast<size_t>(Fault::kCount);
 std::string_view fault_name(Fault fault);
 
-// What the controller was seen to do.
+// Observed actions of the controller and status transitions of jobs.
 enum class Transition : size_t {
   kPodCreated,
   kPodRemoved,
@@ -84,20 +84,20 @@ enum class Transition : size_t {
   kResized,
   kDeadlineExceeded,
   kFailedByRule,
-  kIgnored,         // a failure, by a rule: it does not count
-  kRecreateByRule,  // where the process alone had failed
-  kNodeAvoided,     // a pod that is kept from machines on which others failed
+  kIgnored,         // a rule says that the failure does not count
+  kRecreateByRule,  // a rule recreates the pod though only its process failed
+  kNodeAvoided,     // a new pod is kept off machines where others failed
   kPendingGivenUp,
   kCompleteByRankZero,
   kExpired,   // deleted by ttlSecondsAfterFinished
-  kLeader,    // another replica leads
-  kReleased,  // the lease was given up
+  kLeader,    // another replica becomes leader
+  kReleased,  // the lease is released
   kCount,
 };
 inline constexpr size_t kTransitions = static_cast<size_t>(Transition::kCount);
 std::string_view transition_name(Transition transition);
 
-// How often what happened, in one seed or in many.
+// Counts of faults and transitions, for one seed or the sum of many.
 struct Counts {
   std::array<int64_t, kFaults> faults{};
   std::array<int64_t, kTransitions> transitions{};
@@ -107,7 +107,7 @@ struct Counts {
   double simulated_seconds = 0;
 
   int64_t all_faults() const;
-  // Nothing has happened to controllers and to what they are told.
+  // Returns whether no fault of the first group (see Fault) has happened.
   bool controllers_are_well() const;
   Counts& operator+=(const Counts& other);
 };

@@ -9,7 +9,7 @@
 namespace lockstep::sim {
 namespace {
 
-// After which nobody has an excuse not to have heard of something.
+// After this time nobody has an excuse for missing the news.
 constexpr Duration kNewsMax = std::chrono::minutes(8);
 
 std::vector<int64_t> members_of(const Json& status) {
@@ -24,7 +24,7 @@ std::string uid_of_regarding(const Json& event) {
   return string_or(member(event, "regarding"), "uid", "");
 }
 
-// Who is to join a round isn't in it. Nodes have one rank each.
+// Nodes that are still to join a round don't count. A node has one rank.
 int64_t size_of_round(const Json& status) {
   return int_or(member(status, "rendezvous"), "worldSize", 0);
 }
@@ -103,7 +103,7 @@ void Invariants::check_leader(const ApiRequest& request, std::string_view sender
   }
 }
 
-// Whoever tells of something has recorded it, and tells of it once.
+// An event follows the status write that records it, and is sent once.
 void Invariants::check_event(const Json& event) {
   constexpr int64_t kEventsOfAWriteMax = 4;
   const auto told = events_.find(uid_of_regarding(event));
@@ -163,13 +163,13 @@ void Invariants::check_delete(const ApiRequest& request, const Json& pod) {
   }
 }
 
-// A process failure makes no pod anew, and one lost pod no others.
+// A process failure recreates no pod, and a lost pod recreates no others.
 void Invariants::check_members(const Json& job, const Json& after) {
   const Json& before = status_of(job);
   const std::vector<int64_t> old = members_of(before);
   const std::vector<int64_t> now = members_of(after);
   const bool resumes = is_set(before, kSuspended) && !is_set(after, kSuspended);
-  // One that comes again may have the number of one that is gone.
+  // A node that is added again may reuse the index of a removed one.
   std::erase_if(pods_lost_[uid_of(job)],
                 [&](const auto& pod) { return pod.first >= std::ssize(now); });
   for (size_t i = 0; i < std::min(old.size(), now.size()); ++i) {
@@ -231,7 +231,7 @@ void Invariants::check_round(const Json& job, const Json& after) {
   }
 }
 
-// Ranks of one version meet in a round, whichever controllers made their pods.
+// All ranks of a round run the same image, whichever controllers created their pods.
 void Invariants::check_images(const Json& job, const Json& after) {
   const std::vector<int64_t> members = members_of(after);
   std::set<std::string> images;
@@ -272,7 +272,7 @@ bool Invariants::has_completed(const Json& job, const Json& after) const {
                       : std::ssize(round->second) == size_of_round(after);
 }
 
-// What users write is what status says from the first write on that has observed it.
+// The first status write after an edit reflects the edit.
 void Invariants::check_obedience(const Json& job, const Json& after) {
   if (is_terminating(job)) chance_.violate("deletion", "the status of a deleted job was written");
   const Json& spec = member(job, "spec");
@@ -292,7 +292,8 @@ void Invariants::checked(const std::string& job_uid, bool is_refused) {
 }
 
 void Invariants::check_validity(const Json& job, const Json& after) {
-  // What the server said of a pod is written later, when it may say something else already.
+  // The controller writes the server's verdict on a pod later, when the server may already decide
+  // otherwise.
   const auto refusal = refused_at_.find(uid_of(job));
   const bool is_refused =
       refusal != refused_at_.end() && chance_.clock.now() - refusal->second < kNewsMax;
@@ -300,7 +301,7 @@ void Invariants::check_validity(const Json& job, const Json& after) {
   if (is_set(after, kValid) ? is_wrong : !is_wrong && !is_refused) {
     chance_.violate("validation", "Valid is not what the spec is");
   }
-  // The pods of all jobs are alike: one that the server took of late speaks for those of others.
+  // The pods of all jobs are alike: a recently accepted one speaks for the others.
   const bool is_spoken_for = accepted_at_ && chance_.clock.now() - *accepted_at_ < kNewsMax;
   if (is_set(after, kValid) && int_or(after, "round", 0) == 0 && is_spoken_for) {
     checked_.insert(uid_of(job));

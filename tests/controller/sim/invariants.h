@@ -16,32 +16,33 @@
 namespace lockstep::sim {
 
 bool is_set(const Json& status, const char* condition);
-// Of the condition; empty where there is none.
+// Returns the condition's reason; empty if there is no such condition.
 std::string reason_of(const Json& status, const char* condition);
 bool is_finished(const Json& status);
-// The failure that `after` records and `before` doesn't, or null.
+// Returns the failure that `after` records and `before` doesn't, or null.
 const Json& new_failure(const Json& before, const Json& after);
-// What the job's rules say of it; empty: nothing.
+// Returns the action of the job's first rule that matches the failure; empty if none does.
 std::string action_of_rule(const Json& job, const Json& failure);
 
-// What must hold after every event. I1 to I7 and I10 are those of operators' literature; the others
-// are those of rounds (DESIGN.md, section 3). Each is checked by what can break it.
+// Checks what must hold after every event. I1 to I7 and I10 are the usual invariants of operators;
+// the others are those of rounds (DESIGN.md, section 3). An invariant is checked on each event that
+// can break it.
 class Invariants {
  public:
   Invariants(Chance& chance, const FakeStore& store, const Nodes& nodes)
       : chance_(chance), store_(store), nodes_(nodes) {}
 
-  // A request is about to change something.
+  // Called before a request changes something.
   void check_write(const ApiRequest& request, const Json* stored, std::string_view sender);
   void job_changed(const FakeStore::Event& event);
   void told(const Assignment& assignment);
   void trained(const std::string& job_uid, const Assignment& assignment);
-  // All ranks of the node have ended well in its round, or its agent says so.
+  // Called when all ranks of the node have ended well in its round, or its agent says so.
   void ended(const Node& node);
   void failed(const std::string& job_uid) { ++causes_[job_uid]; }
-  // The controller stood still: agents that it didn't ask may be taken for silent.
+  // Called when a controller freezes: it may take agents that it didn't poll for silent.
   void stalled() { ++stalls_; }
-  // What the server said of a job's pod that it was to check.
+  // Called with the server's verdict on a dry-run pod of that job.
   void checked(const std::string& job_uid, bool is_refused);
   void check_plan(const Observed& observed, const Plan& plan);
 
@@ -85,24 +86,24 @@ class Invariants {
   Chance& chance_;
   const FakeStore& store_;
   const Nodes& nodes_;
-  std::set<std::string> jobs_;                                    // UIDs of all that ever were
+  std::set<std::string> jobs_;                                    // UIDs of all jobs ever seen
   std::map<std::string, std::map<int64_t, std::string>> hashes_;  // by job UID: round -> hash
-  // By job UID and round and hash: the indices of the nodes that have ended well.
+  // By job UID, round and hash: the indices of the nodes that have ended well.
   std::map<std::string, std::map<std::pair<int64_t, std::string>, std::set<int64_t>>> ended_;
   std::map<std::string, int64_t> trained_;  // by job UID: the newest round
-  std::map<std::string, int64_t> causes_;   // by job UID: what may be counted as a restart
-  // By job UID: of the failures that were counted, the rounds that they ended, and the index and
-  // incarnation of pods that were lost before there was one.
+  std::map<std::string, int64_t> causes_;   // by job UID: events that may count as a restart
+  // By job UID, from counted failures: the rounds that they ended, and the index and incarnation of
+  // pods lost before there was a round.
   std::map<std::string, std::set<int64_t>> rounds_lost_;
   std::map<std::string, std::set<std::pair<int64_t, int64_t>>> pods_lost_;
-  std::map<std::string, TimePoint> deleted_at_;  // by job UID: of those that a finalizer keeps
-  std::map<std::string, TimePoint> refused_at_;  // by job UID: a pod that was checked
-  std::optional<TimePoint> accepted_at_;         // the last pod that was checked and taken
-  std::set<std::string> checked_;                // UIDs of jobs
-  // By job UID: events since the last write of its status; a job has none before the first one.
+  std::map<std::string, TimePoint> deleted_at_;  // by job UID: jobs kept by a finalizer
+  std::map<std::string, TimePoint> refused_at_;  // by job UID: when a pod check was refused
+  std::optional<TimePoint> accepted_at_;         // when a pod check last succeeded
+  std::set<std::string> checked_;                // UIDs of jobs whose pod was checked
+  // By job UID: events since the last status write. A job has no entry before its first one.
   std::map<std::string, int64_t> events_;
   int64_t stalls_ = 0;
-  std::map<std::string, TimePoint> formed_at_;  // by job UID: its newest round
+  std::map<std::string, TimePoint> formed_at_;  // by job UID: when its newest round formed
 };
 
 }  // namespace lockstep::sim

@@ -1,4 +1,4 @@
-// What is recorded of failures, and what agents say of them.
+// Invariants of recorded failures and of agents' reports.
 #include <algorithm>
 #include <iterator>
 
@@ -9,10 +9,10 @@
 namespace lockstep::sim {
 namespace {
 
-// What was decided because nobody heard an agent may be written after it was heard again.
+// A decision made because an agent was silent may be written this long after it was heard again.
 constexpr Duration kWritten = std::chrono::seconds(60);
-// So many silent agents may be the controller's own fault, or fewer that fell silent at once, each
-// after its last poll.
+// This number of silent agents may be the controller's own fault. Fewer may be too, if they fell
+// silent within kAtOnce of each other, each after its last poll.
 constexpr int64_t kManySilent = 3;
 constexpr Duration kAtOnce = std::chrono::seconds(25);
 
@@ -26,7 +26,7 @@ const Json& status_of(const Json& job) {
 
 }  // namespace
 
-// None of its answers has got through for a while, or had when what is written now was decided.
+// Returns whether the agent is, or was when the current write was decided, unheard for a while.
 bool Invariants::is_unheard(const Node& node) const {
   const TimePoint now = chance_.clock.now();
   const bool was_unheard =
@@ -34,7 +34,7 @@ bool Invariants::is_unheard(const Node& node) const {
   return !node.ip.empty() && (was_unheard || now - node.heard_at > Node::kUnheard);
 }
 
-// A failure that was written down counts, and says what happened.
+// Checks that a recorded failure counts and is described truthfully.
 void Invariants::check_failure(const Json& job, const Json& after) {
   const Json& before = status_of(job);
   const Json& failure = new_failure(before, after);
@@ -58,8 +58,8 @@ void Invariants::check_failure(const Json& job, const Json& after) {
   if (reason == kAgentSilent) check_silence(job, node);
 }
 
-// A round ends by one failure, whoever saw it, and a pod is lost once; a worker that failed did so
-// in that round.
+// A round ends by a single failure, however many saw it, and a pod is lost once. A worker that is
+// reported failed did fail in that round.
 void Invariants::check_counted(const Json& job, const Json& after, const Json& failure) {
   const Json& before = status_of(job);
   const std::string uid = uid_of(job);
@@ -85,7 +85,7 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
   }
 }
 
-// A rank that hangs is there: what its machine does is another failure.
+// A hung rank still exists; the loss of its machine is another kind of failure.
 void Invariants::check_hang(const Json& failure, const Node* node) {
   if (string_or(failure, "reason", "") != kHang) return;
   chance_.count(Transition::kHangNamed);
@@ -110,7 +110,7 @@ void Invariants::check_silence(const Json& job, const Node* node) {
   }
 }
 
-// All agents that the controller may ask are on the same machine.
+// Returns whether all agents that the controller can poll are on the same machine.
 bool Invariants::is_alone(const Node& node) const {
   return std::none_of(nodes_.all().begin(), nodes_.all().end(), [&node](const auto& entry) {
     const Node& other = *entry.second;
@@ -118,7 +118,8 @@ bool Invariants::is_alone(const Node& node) const {
   });
 }
 
-// Who hears nobody suspects itself: it gives up no pod that is well, before a long time is over.
+// A controller that hears no agent suspects itself: it gives up no healthy pod until a long time
+// has passed.
 void Invariants::check_cut_off(const Node& node) {
   const auto& faults = chance_.counts.faults;
   const auto times = [&](Fault fault) { return faults[static_cast<size_t>(fault)]; };
@@ -129,7 +130,7 @@ void Invariants::check_cut_off(const Node& node) {
   chance_.violate("failures", "a pod was given up because the controller was cut off");
 }
 
-// Silence counts once the round is formed; a job whose spec is wrong is left as it is.
+// Silence counts from the forming of the round. A job with an invalid spec is left alone.
 void Invariants::check_lateness(const Json& job, const Node& node) {
   constexpr Duration kNoticedMax = std::chrono::seconds(90);
   const TimePoint since = std::max(node.lost_at, formed_at_[uid_of(job)]);
@@ -144,7 +145,7 @@ void Invariants::check_lateness(const Json& job, const Node& node) {
   }
 }
 
-// Whatever agents say, what is written is what the CRD allows.
+// Whatever agents report, status stays within the limits of the CRD.
 void Invariants::check_numbers(const Json& after) {
   constexpr int64_t kStepMax = int64_t{1} << 53;
   constexpr int64_t kCodeMax = 255;

@@ -13,12 +13,12 @@ namespace {
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-// After which nobody has an excuse not to have acted.
+// After this time nobody has an excuse for not acting.
 constexpr Duration kActMax = minutes(8);
-// Of what happens to a pod, where nothing goes wrong with watches.
+// Time within which the controller notices a pod's change if watches work.
 constexpr Duration kNoticed = seconds(10);
 
-// Failures that say nothing of the machine.
+// Reasons that don't blame the machine.
 constexpr std::string_view kNobodys[] = {"PodDeleted", "PodStopped", "PodEnded",
                                          "PodLost",    "Evicted",    "Preempted",
                                          "Suspected",  "NoAddress",  "ImagePullFailed"};
@@ -75,14 +75,14 @@ bool Invariants::has_clock_jumped() const {
   return chance_.counts.faults[static_cast<size_t>(Fault::kClockJump)] > 0;
 }
 
-// Between a time that one replica wrote and the present of another, or of the server.
+// Returns the largest difference between a time that one replica wrote and the clock of another, or
+// of the server.
 Duration Invariants::clock_error() const {
   const bool are_right = chance_.counts.faults[static_cast<size_t>(Fault::kSkewedClock)] == 0;
   return are_right ? Duration{0} : 2 * (SkewedClock::kAheadMax + SkewedClock::kDriftedMax);
 }
 
-// The first rule that speaks of a failure decides what follows, and whether it
-// counts.
+// The first rule that matches a failure decides what follows and whether the failure counts.
 void Invariants::check_rules(const Json& job, const Json& after) {
   const Json& before = member(job, "status");
   const Json& failure = new_failure(before, after);
@@ -115,7 +115,8 @@ void Invariants::check_rules(const Json& job, const Json& after) {
   }
 }
 
-// Though it is well: a rule wants it, or its machine has failed too often.
+// Returns whether a healthy pod is to be replaced: a rule wants it, or its machine has failed too
+// often.
 bool Invariants::is_to_be_replaced(const Json& job, const Json& after, int64_t index) const {
   const Json& failure = new_failure(member(job, "status"), after);
   if (failure.is_null() || int_or(failure, "nodeIndex", -1) != index) return false;
@@ -125,13 +126,12 @@ bool Invariants::is_to_be_replaced(const Json& job, const Json& after, int64_t i
   return machines_to_avoid(after, failures).contains(string_or(failure, "node", ""));
 }
 
-// Those that have waited for more than half of the time go with one that is
-// overdue.
+// Pods that have waited for more than half of the limit are given up together with an overdue one.
 bool Invariants::waits_too_long(const Json& job, const Node& node) const {
   const int64_t allowed = int_or(failure_spec(job), "pendingTimeoutSeconds", 0);
   if (allowed <= 0) return false;
   const Duration waited = chance_.clock.now() - node.created_at;
-  // Times of creation are cut to whole seconds.
+  // Creation times are truncated to whole seconds.
   return has_clock_jumped() || waited + seconds(1) >= seconds(allowed) / 2;
 }
 
@@ -144,7 +144,7 @@ void Invariants::check_given_up(const Json& job, const Json& after, const Node* 
   }
   chance_.count(Transition::kPendingGivenUp);
   const int64_t allowed = int_or(failure_spec(job), "pendingTimeoutSeconds", 0);
-  // It may have started since, or be gone.
+  // The pod may have started since, or be gone.
   if (allowed <= 0 || (node != nullptr && !waits_too_long(job, *node))) {
     return chance_.violate("pending", "a pod was given up before its time");
   }
@@ -154,12 +154,11 @@ void Invariants::check_given_up(const Json& job, const Json& after, const Node* 
   if (chance_.counts.controllers_are_well() && !has_clock_jumped()) {
     chance_.violate("pending", "a pod that runs was given up");
   }
-  // A watch may lag, and a clock jump, for longer than the job has patience.
+  // A watch may lag, or a clock jump, for longer than the job's pending timeout.
   ++causes_[uid_of(job)];
 }
 
-// New pods keep away from the machines on which others failed too often, and
-// from no others.
+// New pods avoid exactly the machines on which others failed too often.
 void Invariants::check_avoided(const Json& job, const Json& pod) {
   const std::set<std::string> avoided = avoided_by(pod);
   if (!avoided.empty()) chance_.count(Transition::kNodeAvoided);
@@ -169,7 +168,7 @@ void Invariants::check_avoided(const Json& job, const Json& pod) {
                                   " machines, which are not those that failed");
 }
 
-// A job that is active for too long fails, and no other does because of that.
+// A job that is active for too long fails, and no other job fails for that reason.
 void Invariants::check_deadline(const Json& job, const Json& after) {
   const Json& before = member(job, "status");
   const int64_t allowed = int_or(member(job, "spec"), "activeDeadlineSeconds", 0);
@@ -190,7 +189,7 @@ void Invariants::check_deadline(const Json& job, const Json& after) {
   }
 }
 
-// By ttlSecondsAfterFinished alone does a controller delete jobs.
+// The controller deletes jobs only because of ttlSecondsAfterFinished.
 void Invariants::check_expiry(const ApiRequest& request, const Json& job) {
   chance_.count(Transition::kExpired);
   const Json& preconditions = member(request.body, "preconditions");

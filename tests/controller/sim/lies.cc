@@ -1,4 +1,4 @@
-// What agents say that isn't so.
+// Wrong reports by agents.
 #include "common/api/worker_config.h"
 #include "tests/controller/sim/nodes.h"
 
@@ -18,7 +18,7 @@ void end_well(AgentState& state) {
   }
 }
 
-// Within what is read of a message, and beyond it.
+// Picks numbers inside and outside the range that the parser accepts.
 void go_wild(AgentState& state, Random& random) {
   constexpr int64_t kCodes[] = {255, 256, -9, kWildest};
   WorkerState& worker = state.workers.front();
@@ -42,7 +42,8 @@ std::optional<AgentState> Nodes::state_of_another_job(const Node& node) const {
   return std::nullopt;
 }
 
-// What is said of another job is no lie by which anything may happen to this one.
+// A report about another job must not affect this one, so it does not make the agent a liar. A
+// false end goes to on_ended instead.
 Result<AgentState> Nodes::tell(const AgentAddress& agent, AgentState state) {
   const Node* node = at(agent);
   if (node == nullptr || state.round == 0 || state.round != node->state.round) return state;

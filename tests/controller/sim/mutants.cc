@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kGivenUp[] = "failures: a pod was given up because the controller was cut off";
 
-// The right plan for something else than what was seen.
+// Plans correctly, but for a wrong observation.
 PlanFunction seeing(std::function<void(Observed&)> wrong) {
   return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
     Observed seen = observed;
@@ -21,7 +21,7 @@ PlanFunction seeing(std::function<void(Observed&)> wrong) {
   };
 }
 
-// The right plan, spoilt.
+// Spoils a correct plan.
 PlanFunction doing(std::function<void(Plan&, const Observed&)> wrong) {
   return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
     Plan right = plan(observed, now, limits);
@@ -57,7 +57,7 @@ PlanFunction without(Policy left_out) {
   };
 }
 
-// Requests and answers on their way between the loop and the world.
+// Spoils requests, replies and watch events between the loop and the world.
 class SpoiltApi final : public ApiClient {
  public:
   using Spoil = std::function<void(ApiRequest&)>;
@@ -374,7 +374,7 @@ void add_habits(std::vector<Mutant>& mutants) {
                         .status = status, .resource_version = seen.job.metadata.resourceVersion});
                   }
                 })}});
-  // A cache that never forgets, and an executor that takes what isn't there for an error.
+  // A cache that never forgets, and an executor that treats NotFound as an error.
   mutants.push_back({"what is gone is never forgotten", "silence",
                      api(
                          {},
@@ -423,7 +423,7 @@ void add_requests(std::vector<Mutant>& mutants) {
       }));
 }
 
-// Every list is the first one of its kind.
+// Every list returns the first result of its kind.
 Mutation old_lists() {
   Mutation mutation;
   mutation.api = [](ApiClient& real) {
@@ -494,10 +494,10 @@ void add_reports(std::vector<Mutant>& mutants) {
   hasty.limits.agent_silence = std::chrono::seconds(1);
   add("no patience with agents", "restarts", std::move(hasty));
   Mutation rash;
-  rash.limits.agent_silence = std::chrono::seconds(60);  // a hang is known before that
+  rash.limits.agent_silence = std::chrono::seconds(60);  // a hang is reported earlier than that
   rash.limits.agent_quiet = std::chrono::hours(1);
   add("a lost machine is a rank that hangs", "failures", std::move(rash));
-  // Longer than a silence less a poll, though shorter than a silence.
+  // Longer than a silence minus a poll, but shorter than a silence.
   Mutation late;
   late.watch.silence = std::chrono::seconds(24);
   add("the controller suspects itself too late", kGivenUp, std::move(late));

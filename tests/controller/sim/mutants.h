@@ -7,11 +7,11 @@
 
 namespace lockstep::sim {
 
-// Wrong policies and wrong parts of the loop, planted through the interfaces that the right ones
-// have. The simulation has to find every one of them.
+// A bug planted through the interfaces of the real part: a wrong policy or a wrong part of the
+// loop. The simulation has to find every one of them.
 struct Mutant {
   std::string name;
-  std::string found_by;  // the invariant that it breaks: what the violation begins with
+  std::string found_by;  // the prefix of the expected violation: the invariant that it breaks
   Mutation mutation;
 };
 

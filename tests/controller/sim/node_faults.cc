@@ -1,4 +1,4 @@
-// What goes wrong with nodes.
+// Faults of nodes.
 #include <algorithm>
 
 #include "controller/plan/names.h"
@@ -19,7 +19,7 @@ void Nodes::count_failure(const std::string& job_uid) {
   if (on_failure) on_failure(job_uid);
 }
 
-// One of the built-in loop's workers, of whose round another one is left to notice it.
+// A worker of the built-in loop can hang if another node of its round is left to notice.
 bool Nodes::can_hang(const Node& node) const {
   return node.trains() && std::any_of(nodes_.begin(), nodes_.end(), [&node](const auto& entry) {
            const Node& other = *entry.second;
@@ -86,7 +86,8 @@ void Nodes::lose(Node& node, Fault fault) {
       node.is_silent = true;
       node.lost_at = chance_.clock.now();
       losses_.push_back(node.lost_at);
-      // Its connections end, or nobody hears of them.
+      // Peers either see its connections close or hear nothing, in which case its worker looks
+      // hung.
       if (can_hang(node) && chance_.flip(0.5)) node.hung_at = node.lost_at;
       follow(node.job_uid, Duration{0});
   }

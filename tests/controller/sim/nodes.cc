@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Duration kNoticed = milliseconds(500);  // what happened to one, by the others
+constexpr Duration kNoticed = milliseconds(500);  // until the others notice what happened to one
 constexpr Duration kStep = seconds(2);
 constexpr Duration kFormingMax = seconds(60);
 constexpr Duration kRemovalMin = std::chrono::minutes(10);
@@ -23,18 +23,18 @@ constexpr int64_t kCheckpointEvery = 5;
 constexpr Duration kMountRetry = seconds(2);
 constexpr Duration kHeldUpMin = seconds(10);
 constexpr Duration kHeldUpMax = std::chrono::minutes(4);
-constexpr int64_t kStepsApart = 2;  // of a command's ranks
+constexpr int64_t kStepsApart = 2;  // between the ends of a command's ranks
 constexpr char kByRankZero[] = "rank-0";
 constexpr char kByAll[] = "all";
-constexpr int kExitOfCommand = 1;  // when it lost a peer
+constexpr int kExitOfCommand = 1;  // when it has lost a peer
 
-// What a round's workers do.
+// The workload of a round's workers.
 struct Work {
   int64_t steps = 0;  // of rank 0
   bool is_command = false;
   bool by_rank_zero = false;
 
-  // Whether the rank is done at that step, and the round is.
+  // Returns whether the rank has ended at that step.
   bool ends(int64_t rank, int64_t step) const {
     if (by_rank_zero && rank > 0) return false;
     return step >= steps + (is_command ? kStepsApart * rank : 0);
@@ -52,7 +52,7 @@ WorkerState& worker_of(Node& node) {
   return node.state.workers.front();
 }
 
-// Where the Secret that the pod mounts is.
+// Returns the key of the Secret that the pod mounts; empty if none.
 std::string secret_key_of(const Json& pod) {
   for (const Json& volume : member(member(pod, "spec"), "volumes")) {
     const std::string name = string_or(member(volume, "secret"), "secretName", "");
@@ -61,7 +61,7 @@ std::string secret_key_of(const Json& pod) {
   return "";
 }
 
-// Every other image is of before the newest version of the protocol.
+// Every other image has agents that speak the oldest protocol version only.
 int64_t protocol_of(const std::string& image) {
   return image.empty() || image.back() % 2 == 0 ? kProtocolNewest : kProtocolOldest;
 }
@@ -181,7 +181,7 @@ void Nodes::start(const std::string& uid) {
   });
 }
 
-// Of a pod that is gone, at times.
+// Sometimes reuses the IP of a pod that is gone.
 std::string Nodes::take_ip() {
   if (free_ips_.empty() || chance_.flip(0.5)) return "10.0.0." + std::to_string(++ips_);
   std::string ip = free_ips_.front();
@@ -196,7 +196,7 @@ void Nodes::free_ip(const Node& node) {
   by_ip_.erase(found);
 }
 
-// One after the other in turn; where a pod is kept from all of them, a new one.
+// Assigns machines in turn; a new one if the pod must avoid all of them.
 std::string Nodes::machine_for(const Json& pod) const {
   const std::set<std::string> avoided = avoided_by(pod);
   for (int64_t i = 0; i < kMachines; ++i) {
@@ -206,8 +206,8 @@ std::string Nodes::machine_for(const Json& pod) const {
   return "machine-" + std::to_string(kMachines + starts_);
 }
 
-// Whether the pod can't start now. It tries again, but for some of jobs that
-// limit the time.
+// Returns whether the pod cannot start now. It retries, except for some pods of jobs with a pending
+// timeout.
 bool Nodes::hold_up(Node& node) {
   if (std::exchange(node.is_held_up, true)) return false;
   const bool has_no_room = chance_.happens(Fault::kUnschedulable, node.key);
@@ -233,7 +233,7 @@ bool Nodes::hold_up(Node& node) {
   return true;
 }
 
-// The kubelet removes a pod that is terminating; where its machine is lost, somebody does much
+// The kubelet removes a terminating pod. If its machine is lost, somebody removes the pod much
 // later.
 void Nodes::leave(const std::string& uid) {
   const bool is_lost = nodes_.at(uid)->is_silent;
@@ -257,7 +257,7 @@ void Nodes::end(Node& node, const char* reason, int exit_code) {
   });
 }
 
-// Another container lives on, and with it the pod.
+// Another container lives on and keeps the pod running.
 void Nodes::end_beside_sidecar(Node& node) {
   store_.update(kPods, node.key,
                 [](Json& pod) { pod["status"]["containerStatuses"] = terminated(1); });
@@ -398,7 +398,7 @@ void Nodes::look_at(const std::string& job_uid) {
   if (goes_on) follow(job_uid, kStep);
 }
 
-// Whether anybody still runs.
+// Returns whether a worker still runs.
 bool Nodes::proceed(const Round& round) {
   const auto runs = [](const Node* node) {
     return node->state.phase == "Running" && !node->hung_at;
@@ -457,7 +457,8 @@ void Nodes::wait_for_hung(const Round& round) {
   }
 }
 
-// Someone is missing: at once for those who trained with him, else when forming takes too long.
+// A worker is missing. Those that trained with it notice immediately; those still forming, when
+// forming takes too long.
 void Nodes::break_up(const Round& round) {
   Round waiting;
   for (Node* node : round) {
@@ -468,7 +469,7 @@ void Nodes::break_up(const Round& round) {
   }
   const bool nobody_failed = std::none_of(
       round.begin(), round.end(), [](const Node* node) { return node->state.phase == "Failed"; });
-  // A formation that took too long is a failure of its own.
+  // A formation that took too long is itself a failure.
   if (nobody_failed && !waiting.empty() && on_failure) on_failure(round.front()->job_uid);
   for (Node* node : waiting) {
     const int code = node->assignment.train ? kExitPeerLost : kExitOfCommand;

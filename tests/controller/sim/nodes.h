@@ -17,7 +17,8 @@
 
 namespace lockstep::sim {
 
-// The pod of one job's node, from its creation until it is gone: what its kubelet and its agent do.
+// The pod of one node of a job, from its creation to its removal, with its simulated kubelet and
+// agent.
 struct Node {
   static inline const Duration kUnheard = Limits{}.agent_silence * 2 / 3;
 
@@ -29,23 +30,23 @@ struct Node {
   int64_t incarnation = 0;
   bool is_live = true;      // neither ended nor being deleted
   bool is_silent = false;   // its machine is lost: the pod stays as it is
-  bool is_held_up = false;  // it was, or is, kept from starting
+  bool is_held_up = false;  // its only chance of a delayed start is used up
   TimePoint created_at{};
   TimePoint started_at{};
-  TimePoint heard_at{};        // an answer of its agent got through
-  TimePoint heard_again_at{};  // after nobody had for so long that it may be taken for silent
+  TimePoint heard_at{};        // when an answer of its agent last got through
+  TimePoint heard_again_at{};  // the first answer after a silence longer than kUnheard
   std::string machine{};
   std::string image{};  // of the container `node`
   std::string ip{};     // empty: not started yet
-  std::string token{};  // of its Secret, when it started
+  std::string token{};  // from its Secret, read when it started
   AgentState state{};
   std::optional<AgentState> old_report{};  // of an earlier round
   Assignment assignment{};
   TimePoint assigned_at{};
   TimePoint failed_at{};
-  std::optional<TimePoint> hung_at{};  // its worker stands still, or its machine is off the network
-  TimePoint lost_at{};                 // since then silent
-  TimePoint marked_at{};               // for deletion
+  std::optional<TimePoint> hung_at{};  // its worker hangs, or its machine is off the network
+  TimePoint lost_at{};                 // when it fell silent
+  TimePoint marked_at{};               // when it was marked for deletion
 
   bool answers() const { return is_live && !is_silent && !ip.empty(); }
   bool is_waited_for() const { return is_live && hung_at; }
@@ -55,21 +56,21 @@ struct Node {
   }
 };
 
-// The command whose ranks end after `steps` and a bit each, rank 0 first; or, `by_rank_zero`, whose
-// rank 0 ends then and the others never.
+// Returns a command whose rank 0 ends after `steps` steps and each further rank two steps later.
+// With `by_rank_zero`, rank 0 alone ends.
 std::vector<std::string> command_of(int64_t steps, bool by_rank_zero);
 
-// Of a worker that ends by itself (Fault::kWorkerExit), and of one that is killed.
+// Exit codes of a worker that ends on its own (Fault::kWorkerExit) and of one that is killed.
 inline constexpr int kExitOfRules = 42;
 inline constexpr int kExitKilled = 137;
 
-// The names of the machines that a pod is kept from.
+// Returns the names of the machines that the pod must avoid.
 std::set<std::string> avoided_by(const Json& pod);
 
-// Kubelets, agents and workers of all pods. Workers of one round form once all of them were told
-// the same, then make a step every two seconds; if one is missing, the others leave: at once, or
-// when they have waited for one that hangs. A command (command_of()) does the same, but its ranks
-// don't end together, and none of them hangs.
+// Kubelets, agents and workers of all pods. The workers of a round form once all agents have the
+// same assignment, then make a step every two seconds. If a worker is lost, the others fail soon
+// after; if one hangs, they fail after waiting for it. The ranks of a command (command_of()) do the
+// same, but they don't end together and never hang.
 class Nodes {
  public:
   static constexpr Duration kFailureTick = std::chrono::milliseconds(500);
@@ -78,44 +79,44 @@ class Nodes {
 
   Nodes(Chance& chance, FakeStore& store);
 
-  // An agent was told to carry out a round; one trained in it; the ranks of a node have ended well
-  // in it, or its agent says so; a failure that may be counted as a restart.
+  // Callbacks, in this order: an agent received an assignment; a round's workers made a step; a
+  // node's ranks ended well in its round, or its agent says so; something happened that may count
+  // as a restart.
   std::function<void(const Assignment&)> on_told;
   std::function<void(const std::string& job_uid, const Assignment&)> on_trained;
   std::function<void(const Node&)> on_ended;
   std::function<void(const std::string& job_uid)> on_failure;
 
-  // The store's events of pods.
+  // Handles the store's events of pods.
   void on_pod(const FakeStore::Event& event);
 
-  // An agent's interface; what it answers is not on its way yet. Who has another token than its own
-  // hears nothing.
+  // An agent's interface. Results have not travelled yet: Connection delays and loses them. A
+  // caller with the wrong token gets kUnavailable.
   Result<AgentState> put(const AgentAddress& agent, const Assignment& assignment);
   void poll(const AgentAddress& agent, int64_t since, TimePoint until, Answer answer);
-  // What that agent answers gets through.
+  // Records that an answer of that agent got through.
   void heard(const AgentAddress& agent);
-  // What that agent said in an earlier round.
+  // Returns the agent's last report of an earlier round, if any.
   std::optional<AgentState> old_report(const AgentAddress& agent);
 
-  // What that agent says when it is asked, which need not be so; as the controller's client reads
-  // it.
+  // Returns `state` or a lie in its place, as the controller's client would parse it.
   Result<AgentState> tell(const AgentAddress& agent, AgentState state);
-  // Whether a worker of that node failed in that round.
+  // Returns whether a worker of that node failed in that round.
   bool has_failed(const std::string& job_uid, int64_t index, int64_t incarnation,
                   int64_t round) const;
-  // Whether that agent has ever told of a failure that wasn't, or of another assignment than its
-  // own.
+  // Returns whether that agent ever reported a failure that did not happen, or an assignment that
+  // is not its own.
   bool has_lied(const std::string& job_uid, int64_t index, int64_t incarnation) const;
 
   const std::map<std::string, std::unique_ptr<Node>>& all() const { return nodes_; }
   const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
   size_t live() const;
   int64_t failures_caused() const { return failures_caused_; }
-  // When machines were lost.
+  // Returns when machines were lost.
   const std::vector<TimePoint>& losses() const { return losses_; }
 
  private:
-  using Round = std::vector<Node*>;  // nodes that were told the same
+  using Round = std::vector<Node*>;  // nodes with the same assignment hash
   using Waiter = std::shared_ptr<Answer>;
 
   void start(const std::string& uid);
@@ -132,7 +133,7 @@ class Nodes {
   void changed(Node& node);
   void answer_waiters(const Node& node);
 
-  // Looks at the job's workers within that time.
+  // Makes sure that look_at() runs for the job within `delay`.
   void follow(const std::string& job_uid, Duration delay);
   void look_at(const std::string& job_uid);
   bool proceed(const Round& round);
@@ -154,7 +155,7 @@ class Nodes {
   std::map<std::string, std::unique_ptr<Node>> nodes_;  // by pod UID
   std::map<std::string, Node*> by_ip_;
   std::map<std::string, std::vector<Waiter>> waiters_;      // by pod UID
-  std::map<std::string, std::optional<Timers::Id>> looks_;  // by job UID: when one is due
+  std::map<std::string, std::optional<Timers::Id>> looks_;  // by job UID: the pending look_at()
   std::map<std::string, int64_t> checkpoints_;              // by job UID: step
   int64_t ips_ = 0;
   std::vector<std::string> free_ips_;
@@ -162,7 +163,7 @@ class Nodes {
   std::string bad_machine_ = "machine-1";
   using Member = std::tuple<std::string, int64_t, int64_t>;  // job UID, index, incarnation
   std::set<Member> liars_;
-  std::map<Member, std::set<int64_t>> failed_;  // the rounds in which its worker did
+  std::map<Member, std::set<int64_t>> failed_;  // rounds in which its worker failed
   int64_t failures_caused_ = 0;
   std::vector<TimePoint> losses_;
 };

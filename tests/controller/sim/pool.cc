@@ -1,9 +1,8 @@
-// Memory for the simulation's programs: a seed makes and drops a hundred thousand small objects, of
-// JSON documents for the most part, and the C library's allocator would take a third of its time.
-// A slab has blocks of one size alone, and says of which at its beginning, so that blocks need no
-// header and lie close to each other. Free blocks of one size wait in a list of each thread; they
-// never go back to the system. Left out of builds with sanitizers, which have an allocator of their
-// own.
+// A pool allocator for the simulation's programs. A seed allocates and frees a hundred thousand
+// small objects, mostly of JSON documents, and the C library's allocator would take a third of its
+// time. A slab holds blocks of a single size class, stored in the slab's header, so blocks need no
+// headers and lie close together. Free blocks are kept in thread-local lists by size class and
+// never returned to the system. Not linked into sanitizer builds, which bring their own allocator.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +11,9 @@
 
 namespace {
 
-constexpr size_t kStep = 16;  // between size classes, and what operator new aligns to
+constexpr size_t kStep = 16;  // between size classes, and operator new's alignment
 constexpr size_t kClasses = 128;
-constexpr size_t kSlabBytes = size_t{16} << 10;  // and its alignment
+constexpr size_t kSlabBytes = size_t{16} << 10;  // also its alignment
 
 struct Free {
   Free* next;
@@ -43,7 +42,7 @@ Slab* make_slab(size_t size_class, size_t bytes) {
   return new (memory) Slab{size_class};
 }
 
-// Its blocks in order of their addresses; the first of them is taken.
+// Links a new slab's blocks in address order into the free list. Returns the first block.
 void* carve(size_t size_class) {
   const size_t bytes = (size_class + 1) * kStep;
   auto* first = reinterpret_cast<std::byte*>(make_slab(size_class, kSlabBytes) + 1);

@@ -52,8 +52,8 @@ constexpr Rate kRates[] = {{Fault::kLostRequest, 0.1},    {Fault::kLostReply, 0.
                            {Fault::kImagePull, 0.2},      {Fault::kJobDeleted, 0.001},
                            {Fault::kJobHeld, 0.001}};
 
-// Each kind of fault in every other seed, rare or frequent. In one seed of four controllers are
-// well and told everything; in another nothing happens to nodes and jobs.
+// Enables each kind of fault in every other seed, at a random rate. One seed in four has no faults
+// of controllers, and another one in four has none of nodes and jobs.
 std::array<double, kFaults> some_rates(Random& random) {
   std::array<double, kFaults> rates{};
   const uint64_t kind = random.below(4);
@@ -77,12 +77,12 @@ bool is_too_quiet(const Counts& counts) {
   return counts.all_faults() < kFaultsMin || counts.events < kEventsMin;
 }
 
-// The jobs of one seed, from beginning to end.
+// Runs the jobs of one seed from start to end.
 class Play {
  public:
   Play(Simulation& simulation, Random& random) : simulation_(simulation), random_(random) {}
 
-  // Empty, or what is wrong.
+  // Returns what is wrong; empty if nothing is.
   std::string run() {
     for (int64_t i = kJobsMin + static_cast<int64_t>(random_.below(2)); i > 0; --i) add_job();
     suffer();
@@ -126,7 +126,7 @@ class Play {
 
   void set_deadline(JobOptions& options) {
     options.active_deadline = between(20, 120);
-    // Where the clock jumps, it may be hours away.
+    // If the clock can jump, the deadline may be hours away.
     const bool is_on_time = simulation_.world.chance.rate(Fault::kClockJump) <= 0;
     if (is_on_time && !options.by_rank_zero && flip(2)) options.steps = kStepsForever;
   }
@@ -147,13 +147,14 @@ class Play {
     }
   }
 
-  // Every jump of the clock may put off by an hour what waits for a time.
+  // Each clock jump may delay anything that waits for a wall time by an hour.
   Duration patience() const {
     const Counts& counts = simulation_.world.chance.counts;
     return hours(2 + counts.faults[static_cast<size_t>(Fault::kClockJump)]);
   }
 
-  // Neither worn out, nor by what the job asks for, which the invariants look after.
+  // Returns whether the job failed although its restarts were not used up and neither its deadline
+  // nor a rule asked for it; invariants check those two.
   bool has_failed_wrongly(const Job& job) const {
     const TrainingJobStatus status = simulation_.status(job.key);
     if (!is_true(status, kFailed)) return false;
@@ -172,7 +173,7 @@ class Play {
                        [this](const Job& job) { return job.options.ttl < 0 || is_gone(job); });
   }
 
-  // A seed that was too quiet goes on, with what every one of them must have.
+  // Continues a seed that was too quiet, with a fault that every seed can have.
   void suffer() {
     simulation_.run(minutes(2), never);
     Chance& chance = simulation_.world.chance;
@@ -183,14 +184,15 @@ class Play {
     }
   }
 
-  // What is over stays as it is. The pods' time is one of the wall's clock, which may have jumped.
+  // Checks that nothing changes after the end. Jobs' ttl and pods' deletion follow the wall clock,
+  // which may have jumped.
   std::string fall_silent() {
     const Nodes& nodes = simulation_.world.nodes;
     const bool are_gone = simulation_.run(patience(), [&] { return nodes.live() == 0; });
     if (!are_gone && !is_broken()) return "silence: pods that live on";
     const bool are_deleted = simulation_.run(patience(), [this] { return are_expired(); });
     if (!are_deleted && !is_broken()) return "silence: a job outlives its ttl";
-    // Who stood still, or waits after errors, has the news last.
+    // Controllers that were frozen or back off after errors get the news last.
     simulation_.run(minutes(5), never);
     const int64_t writes = simulation_.world.attempts();
     simulation_.run(seconds(60), never);

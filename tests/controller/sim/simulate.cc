@@ -1,6 +1,6 @@
-// simulate --seeds N [--first-seed S] [--jobs J] [--verbose] [--mutant NAME]: seeds of the
-// simulation, and how often each fault and each transition happened. Exit code 1 if a seed fails;
-// each is printed with the command that runs it again, to the same trace.
+// simulate --seeds N [--first-seed S] [--jobs J] [--verbose] [--mutant NAME]: runs seeds of the
+// simulation and prints how often each fault and each transition happened. Exits with 1 if a seed
+// fails, and prints for each failed seed the command that replays it with the same trace.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

@@ -7,7 +7,7 @@
 namespace lockstep::sim {
 namespace {
 
-// More than this in one run is a loop without a pause.
+// More turns than this in one run mean a busy loop.
 constexpr int64_t kTurnsMax = 600'000;
 constexpr int kTurnsUnasked = 16;
 constexpr Duration kTick = std::chrono::milliseconds(500);
@@ -33,7 +33,7 @@ struct Simulation::Replica {
   std::unique_ptr<ApiClient> api;
   std::unique_ptr<AgentClient> agents;
   Random random;
-  bool is_lost = false;  // another leads
+  bool is_lost = false;  // another replica leads, or it was stopped
   bool is_told_to_end = false;
   Controller controller;
 };
@@ -85,7 +85,7 @@ void Simulation::end(size_t place) {
                             [this, place] { start(place); });
 }
 
-// As SIGTERM does: it gives its lease back, and has three seconds for that.
+// Does what SIGTERM does: the controller has three seconds to release its lease.
 void Simulation::tell_to_end(Replica& replica) {
   if (std::exchange(replica.is_told_to_end, true)) return;
   replica.controller.stop([&replica] { replica.is_lost = true; });
@@ -143,7 +143,7 @@ bool Simulation::is_over(const std::string& key) const {
 TrainingJobStatus Simulation::status(const std::string& key) const {
   const Json* job = world.store.find(kTrainingJobs, key);
   if (job == nullptr) return {};
-  Json readable = *job;  // users may have spoilt the spec
+  Json readable = *job;  // users may have broken the spec
   readable["spec"] = Json::object();
   return stored_training_job_from_json(readable)->status;
 }

@@ -11,18 +11,18 @@
 
 namespace lockstep::sim {
 
-// What is put between the controller and its world: a wrong policy, or a wrong part of the loop.
+// Replaces the policy, or wraps a part of the loop, to plant a bug in the controller.
 struct Mutation {
   PlanFunction plan = lockstep::plan;
-  // Stands before the real connection; empty: nothing does.
+  // Wraps the real connection; empty: no wrapper.
   std::function<std::unique_ptr<ApiClient>(ApiClient&)> api{};
   std::function<std::unique_ptr<AgentClient>(AgentClient&)> agents{};
   Limits limits{};
   AgentWatchOptions watch{};
 };
 
-// The world and, at most times, controllers in it: one, or several of which one leads. One that
-// dies is started anew after a while.
+// The world and its controllers: one, or several of which one leads. A controller that dies is
+// started again after a while; until then there may be none.
 class Simulation {
  private:
   ManualClock clock_;
@@ -33,13 +33,15 @@ class Simulation {
 
   World world;
 
-  // Until `done` holds, an invariant breaks, or the time is over; whether it holds.
+  // Runs until `done` holds, an invariant breaks, or `time` is over. Returns whether `done` holds
+  // and no invariant broke.
   bool run(Duration time, const std::function<bool()>& done);
-  // Of those that run now, as of each one that starts later, by chance.
+  // May skew the clocks of the controllers that run now. Each one that starts later is skewed by
+  // chance anyway.
   void skew_clocks();
   bool is_over(const std::string& key) const;
   TrainingJobStatus status(const std::string& key) const;
-  // Broken invariants and all jobs, in words.
+  // Returns the broken invariants and the status of all jobs as text.
   std::string describe() const;
 
  private:

@@ -12,9 +12,10 @@
 namespace lockstep::sim {
 namespace {
 
-// build/bin/simulate has more of them, as a test of its own: 2,000.
+// The controller_simulation test runs 2,000 seeds with build/bin/simulate.
 constexpr uint64_t kSeeds = 300;
-// Most are found by the first few; what needs a lease to end while a write waits, by the 685th.
+// Most mutants are found by the first few seeds. One that needs a lease to end while a write waits
+// takes 685.
 constexpr uint64_t kSeedsOfAMutant = 1500;
 constexpr int kThreads = 2;
 
@@ -70,7 +71,7 @@ struct Search {
   uint64_t seeds = 0;
 };
 
-// A mutant may break other invariants too, and before its own.
+// A mutant may break other invariants first, so the search goes on until its own.
 Search search(const Mutant& mutant) {
   Search search;
   const auto is_found = [&] { return search.found.violation.starts_with(mutant.found_by); };

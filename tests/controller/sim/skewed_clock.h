@@ -6,12 +6,11 @@
 
 namespace lockstep::sim {
 
-// A machine's own clocks: that of the wall is off by some minutes, and by some more as time goes
-// by.
+// The clocks of one machine: its wall clock is off by some minutes, and drifts.
 class SkewedClock final : public Clock {
  public:
-  static constexpr Duration kAheadMax = std::chrono::minutes(10);  // or behind
-  static constexpr int64_t kDriftMax = 20;                         // thousandths, either way
+  static constexpr Duration kAheadMax = std::chrono::minutes(10);  // or as much behind
+  static constexpr int64_t kDriftMax = 20;                         // in thousandths, either way
   static constexpr Duration kDriftedMax = std::chrono::minutes(5);
 
   explicit SkewedClock(const Clock& right) : right_(right) {}

@@ -25,11 +25,11 @@ TrainSpec tiny_training(int64_t steps) {
   train.model.width = train.model.context = 8;
   train.data.path = "/data";
   train.steps = steps;
-  train.batch.global = 120;  // for 1 to 6 nodes
+  train.batch.global = 120;  // divisible by 1 to 6 nodes
   return train;
 }
 
-// As people write it: without what is so anyway, which would be copied with each status.
+// Leaves out defaults, as people do; they would be copied with every status.
 Json without_defaults(const Json& value, const Json& defaults) {
   Json rest = Json::object();
   for (const auto& [key, member] : value.items()) {
@@ -74,7 +74,7 @@ std::string Users::add_job(const JobOptions& options) {
     job.spec.train = tiny_training(options.steps);
   }
   Json spec = without_defaults(spec_to_json(job.spec), spec_to_json(TrainingJobSpec{}));
-  spec["nodes"] = options.nodes;  // somebody may write the same again, which is no change
+  spec["nodes"] = options.nodes;  // so that a scale to the same number changes nothing
   correct(spec);
   store_.create(kTrainingJobs, fresh_job(options.name, std::move(spec)), chance_.clock.wall_now());
   ++chance_.counts.jobs;
@@ -98,7 +98,7 @@ void Users::edit_pods() {
   }
 }
 
-// Taken off, and soon put back.
+// Removes the label and soon puts it back.
 void Users::spoil_label(const std::string& key) {
   const std::string uid = uid_of(*store_.find(kPods, key));
   store_.update(kPods, key, [](Json& pod) { pod["metadata"]["labels"].erase(kManagedByLabel); });
@@ -144,7 +144,7 @@ void Users::hold_job(const std::string& key) {
   let_go(key, uid);
 }
 
-// Once none of its pods is alive any more.
+// Removes the finalizer once none of the job's pods is live.
 void Users::let_go(const std::string& key, const std::string& uid) {
   chance_.timers.after(chance_.delay(std::chrono::seconds(3)), [this, key, uid] {
     const Json* job = store_.find(kTrainingJobs, key);
@@ -156,7 +156,7 @@ void Users::let_go(const std::string& key, const std::string& uid) {
   });
 }
 
-// Deleted, and soon made again under the same name.
+// Deletes the job and soon creates it again under the same name.
 void Users::replace_job(const std::string& key) {
   Json again =
       fresh_job(key.substr(key.find('/') + 1), member(*store_.find(kTrainingJobs, key), "spec"));

@@ -16,7 +16,7 @@ struct JobOptions {
   int64_t steps = 10;
   int64_t max_restarts = 10;
   bool is_command = false;
-  bool by_rank_zero = false;  // of a command
+  bool by_rank_zero = false;  // for commands only
   int64_t active_deadline = 0;
   int64_t ttl = -1;
   int64_t pending_timeout = 0;
@@ -26,17 +26,17 @@ struct JobOptions {
 
 bool is_illegal(const Json& spec);
 
-// Those who write jobs: they scale, suspend and delete them, write what isn't valid, and lay hands
-// on pods.
+// The users who write jobs: they scale, suspend and delete them, write invalid specs, and edit
+// pods.
 class Users {
  public:
   Users(Chance& chance, FakeStore& store);
 
-  // Its key: namespace/name.
+  // Creates a job and returns its key: namespace/name.
   std::string add_job(const JobOptions& options);
-  // Puts right what they did wrong.
+  // Undoes their illegal edits and suspensions.
   void calm_down();
-  // Somebody deleted it and will make it again.
+  // Returns whether the job was deleted and will be created again.
   bool will_make_again(const std::string& key) const { return coming_back_.contains(key); }
 
  private:

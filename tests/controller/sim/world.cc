@@ -40,7 +40,7 @@ World::World(ManualClock& clock, uint64_t seed)
   chance.timers.after(kTick, [this] { shake(); });
 }
 
-// What happens to the server, and to the clock on the wall.
+// Causes faults of the server, of the network to agents and of the wall clock.
 void World::shake() {
   if (chance.is_quiet) return;
   const TimePoint now = chance.clock.now();
@@ -107,7 +107,7 @@ std::optional<ApiReply> World::refuse_pod(const ApiRequest& request) {
                   .message = "HTTP 403: error looking up service account default/team"};
 }
 
-// Somebody else writes the same object at the same time, and is faster.
+// Another client writes the same object just before this request.
 void World::write_before(const ApiRequest& request) {
   store.update(request.type, request.namespace_ + "/" + request.name, [](Json& object) {
     Json& note = object["metadata"]["annotations"]["rival"];
@@ -136,7 +136,7 @@ void World::changed(ResourceType type, const FakeStore::Event& event) {
   } else if (type.plural == kPods.plural) {
     nodes.on_pod(event);
     const std::string owner = controller_uid(*event.object);
-    // Made for a job that was deleted meanwhile.
+    // Created for a job that was deleted in the meantime.
     if (event.type == WatchEventType::kAdded && !has_job(owner)) collect_garbage(owner);
   }
   for (const Subscriber& subscriber : subscribers_) {

@@ -19,7 +19,7 @@ namespace lockstep::sim {
 bool is_write(ApiVerb verb);
 
 // A cluster in memory, without controllers: API server, garbage collector, kubelets, agents,
-// workers, users. Deterministic from its seed. Time is the ManualClock's.
+// workers, users. Deterministic from its seed. Time comes from the ManualClock.
 class World {
  public:
   World(ManualClock& clock, uint64_t seed);
@@ -30,16 +30,16 @@ class World {
   Invariants invariants;
   Users users;
 
-  // What the server does now with a request that has reached it, faults included.
+  // Handles a request that has reached the server. May inject faults.
   ApiReply serve(ApiRequest request, std::string_view sender);
-  // Writes that were asked for, of all but leases.
+  // Returns the number of writes requested so far, not counting leases.
   int64_t attempts() const { return attempts_; }
   bool is_server_away() const { return chance.clock.now() < away_until_; }
-  // Nothing passes between any controller and that agent.
+  // Returns whether messages between controllers and that agent are being lost.
   bool is_cut_off(const AgentAddress& agent);
-  // Whom to tell of changes of a kind of object, until `alive` is gone.
+  // Calls `changed` after every change of an object of that type, until `alive` expires.
   void subscribe(ResourceType type, std::weak_ptr<bool> alive, std::function<void()> changed);
-  // Nothing more goes wrong; users put right what they did.
+  // Stops all faults. Users undo their illegal edits.
   void calm_down();
   Json status_of(const std::string& job_key) const;
 
@@ -65,7 +65,7 @@ class World {
   TimePoint stormy_until_{};
   TimePoint cut_off_from_{};
   TimePoint cut_off_until_{};
-  Duration cut_off_within_{};                    // each agent within so long of the first
+  Duration cut_off_within_{};                    // all agents are cut off within this time
   std::map<std::string, TimePoint> cut_off_at_;  // by address
 };
 

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Answers when the test says so.
+// An API client that answers when the test calls answer().
 class FakeApi final : public ApiClient {
  public:
   struct Asked {

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// No agent ever answers.
+// An agent client that never answers.
 class NoAgents final : public AgentClient {
  public:
   void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,

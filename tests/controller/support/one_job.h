@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// An API server with one job, whose answers are the test's; it makes no pod.
+// An API server with one job and answers chosen by the test. It stores no pods.
 class OneJob final : public ApiClient {
  public:
   explicit OneJob(Timers& timers) : timers_(timers) {
@@ -35,7 +35,7 @@ class OneJob final : public ApiClient {
     return std::make_unique<WatchHandle>();
   }
 
-  // Of the job's conditions; null where there is none.
+  // Returns the job's condition of that type; null if it has none.
   Json condition(const char* type) const {
     const Json* status = find_member(document, "status");
     if (status == nullptr) return nullptr;
@@ -48,7 +48,7 @@ class OneJob final : public ApiClient {
   Json document;
   ApiReply next_check{.outcome = ApiOutcome::kOk, .body = Json::object()};
   ApiReply next_pod{.outcome = ApiOutcome::kUnavailable};
-  ApiReply next_status{.outcome = ApiOutcome::kOk};  // kOk: the status is taken
+  ApiReply next_status{.outcome = ApiOutcome::kOk};  // kOk: the status is stored
   std::vector<Json> events;
   int checked = 0;
   int made = 0;
@@ -82,7 +82,7 @@ class OneJob final : public ApiClient {
   Timers& timers_;
 };
 
-// The controller with that job.
+// A test with a controller and OneJob as its API server.
 struct OneJobTest : ::testing::Test {
   ManualClock clock;
   Timers timers{clock};

@@ -70,11 +70,11 @@ AgentState& Scene::add_agent(int64_t index, WorkerPhase phase) {
 }
 
 void Scene::form(int64_t round) {
-  settle();  // who is in
+  settle();  // records the members
   const auto members = members_from_text(status().members);
   for (size_t i = 0; i < members.size(); ++i) add_pod(static_cast<int64_t>(i), members[i]);
   status().round = round - 1;
-  settle();  // the round
+  settle();  // records the round
 }
 
 void Scene::train(int64_t round) {

@@ -8,36 +8,36 @@
 
 namespace lockstep {
 
-// One job in one situation, and what plan() makes of it: for tests of the policies.
+// One job in one situation, for tests of the policies: holds the input of plan() and calls it.
 struct Scene {
   Observed seen;
   Limits limits;
   TimePoint now{std::chrono::hours(10)};
 
-  // A valid job of `nodes` nodes, as it was created; the server takes its pods.
+  // A newly created, valid job of `nodes` nodes whose pods the server accepts.
   explicit Scene(int64_t nodes = 2);
 
   TrainingJobStatus& status() { return seen.job.status; }
-  // A pod of the member, Running at 10.0.0.<index + 1>.
+  // Adds the member's pod, Running at 10.0.0.<index + 1>.
   PodView& add_pod(int64_t index, int64_t incarnation = 1);
-  // The agent's report of that pod, in the present round: its worker runs, in `phase`.
+  // Adds that node's agent with a report of the current round: its worker runs, in `phase`.
   AgentState& add_agent(int64_t index, WorkerPhase phase = WorkerPhase::kTraining);
   AgentState& agent(int64_t index);
-  // Members admitted, pods running, round `round` recorded; agents have not reported.
+  // Admits the members, runs their pods and records round `round`. Agents have not reported yet.
   void form(int64_t round = 1);
-  // That, and everybody trains.
+  // Forms the round (form()) and has every node train.
   void train(int64_t round = 1);
   void fail_worker(int64_t index, int64_t exit_code, double seconds_ago,
                    std::string reason = "Error");
-  // Time goes by, for both clocks.
+  // Advances both clocks.
   void advance(Duration by);
 
   Plan plan() const { return lockstep::plan(seen, now, limits); }
-  // Applies the plan's status write, as the server would; whether there was one.
+  // Applies the plan's status write, as the server would. Returns whether there was one.
   bool settle();
 };
 
-// The actions of one kind.
+// Returns the plan's actions of type T.
 template <class T>
 std::vector<T> only(const Plan& plan) {
   std::vector<T> found;
@@ -47,11 +47,12 @@ std::vector<T> only(const Plan& plan) {
   return found;
 }
 
-// A decision is written alone: no action beside the status write and its events.
+// Returns whether the plan is a decision: a status write, possibly with events, and no other
+// action.
 bool is_decision(const Plan& plan);
-// The condition of that type, or one without a name.
+// Returns the condition of that type, or an empty one.
 const Condition& condition(const TrainingJobStatus& status, const char* type);
-// The status that the plan writes, or that of before.
+// Returns the status that the plan writes; without a write, the current one.
 TrainingJobStatus written(const Scene& scene, const Plan& plan);
 
 }  // namespace lockstep
