@@ -27,8 +27,9 @@ Status check_arguments(const Gpt& model, const GenerateOptions& options) {
   return {};
 }
 
-// The length of the pass that sees `tokens` of them: few different ones, since each new shape costs
-// the kernels' preparation. What stands past the last token does not reach it (causal attention).
+// Returns the sequence length of the pass for `tokens` tokens. Lengths double, so that there are
+// only a few: each new shape costs kernel preparation. Padding after the last token does not affect
+// it (causal attention).
 int64_t window_of(int64_t tokens, int64_t context) {
   int64_t window = kShortestWindow;
   while (window < tokens) window *= 2;
@@ -40,7 +41,7 @@ struct Draw {
   int32_t token = 0;
 };
 
-// Of a text of up to `capacity` tokens, on the device.
+// Device memory for a text of up to `capacity` tokens.
 enum Part : size_t { kActivations, kWindow, kDraw, kWorkspace };
 ArenaPlan plan_of(const GptOptions& options, int64_t capacity, DeviceType device) {
   const ActivationShape shape{1, capacity, PassMode::kEvaluate};
@@ -53,7 +54,7 @@ ArenaPlan plan_of(const GptOptions& options, int64_t capacity, DeviceType device
   return *plan;
 }
 
-// Draws one token after another, each given the last `context` of what stands there.
+// Draws one token after another, each given the last `context` tokens of the text.
 class Generator {
  public:
   static Result<Generator> create(Gpt& model, const GenerateOptions& options, int64_t capacity) {
@@ -99,7 +100,7 @@ class Generator {
   Generator(Gpt& model, const GenerateOptions& options, MicroBatch batch)
       : model_(&model), options_(options), random_(options.seed), batch_(std::move(batch)) {}
 
-  // What stands past the text does not reach its last token.
+  // Padding after the text does not affect its last token.
   Status put_text(std::span<const int32_t> text, int64_t window) {
     auto* tokens = reinterpret_cast<int32_t*>(static_cast<Draw*>(host_.data()) + 1);
     std::ranges::copy(text, tokens);
@@ -131,11 +132,11 @@ class Generator {
   GenerateOptions options_;
   Random random_;
   MicroBatch batch_;
-  int32_t* window_ = nullptr;  // this and below: on the device
+  int32_t* window_ = nullptr;  // from here on: on the device
   Draw* draw_ = nullptr;
   Workspace workspace_;
-  Buffer owned_;       // where the memory isn't the caller's
-  PinnedBuffer host_;  // a Draw, then the tokens
+  Buffer owned_;       // if the memory is not caller-owned
+  PinnedBuffer host_;  // a Draw, followed by the tokens
 };
 
 }  // namespace

@@ -152,7 +152,7 @@ Status Gpt::Impl::reserve(const ActivationShape& shape) {
 
 Status Gpt::Impl::grow(const Growth& growth, size_t bytes) {
   if (growth.memory.bytes >= bytes) return {};
-  TRY(stream.synchronize());  // what is freed below may be in use
+  TRY(stream.synchronize());  // finish pending work before freeing memory it may use
   TRY_ASSIGN(growth.owned, Buffer::allocate(stream.device(), bytes, growth.by));
   growth.memory = growth.owned.workspace();
   return {};

@@ -18,26 +18,27 @@
 
 namespace lockstep {
 
-// What one micro-batch computes on. Legend: B sequences, T tokens each, R = B*T, C width, V the
-// shard's part of the padded vocabulary.
+// The input of one micro-batch. Legend: B sequences, T tokens each, R = B*T, C width, V the shard's
+// part of the padded vocabulary.
 struct MicroBatchInput {
   const int32_t* tokens = nullptr;  // [B,T], read by the embedding in forward and backward
-  // [B,T], read by the head; below 0: not counted. Null: no losses, an evaluating pass ends with
-  // the logits that are asked for.
+  // [B,T], read by the head; negative targets are not counted. Null: no losses; an evaluating pass
+  // computes only the requested logits.
   const int32_t* targets = nullptr;
-  int64_t batch = 0;  // B*T is at most what the MicroBatch was made for
+  int64_t batch = 0;  // B*T must fit the MicroBatch's capacity
   int64_t sequence = 0;
-  // Without targets: the rows whose logits are wanted, at most arena().head_rows of them.
+  // Without targets: the rows whose logits to compute, at most arena().head_rows of them.
   int64_t logits_begin = 0;
   int64_t logits_rows = 0;
-  // Of every token's loss in the gradient: 1 / tokens of the global batch gives that of the mean.
+  // Weight of each token's loss in the gradient. 1 / tokens of the global batch gives the gradient
+  // of the mean loss.
   float gradient_scale = 1.0f;
-  int64_t version = kLatestVersion;  // of the parameters, in forward and backward alike
+  int64_t version = kLatestVersion;  // of the parameters; the same in forward and backward
 };
 
-// The state of one micro-batch on one stage, from its forward to its backward: activations in one
-// arena, used again and again. Values are of the model's activation_dtype(). Move-only. Several may
-// be between forward and backward at a time.
+// The state of one micro-batch on one stage, from its forward to its backward. The activations are
+// in one arena, which passes reuse. Elements have the model's activation_dtype(). Move-only.
+// Several micro-batches may be between forward and backward at the same time.
 class MicroBatch {
  public:
   const MicroBatchInput& input() const { return input_; }
@@ -46,17 +47,18 @@ class MicroBatch {
   int64_t rows() const { return input_.batch * input_.sequence; }
   bool trains() const { return capacity_.mode == PassMode::kTrain; }
 
-  // Stages without the embedding: [R,C], to be filled before forward.
+  // On stages without the embedding: [R,C]; fill it before forward.
   View stage_input() const { return at(arena_.layers.front().input); }
-  // Stages without the head: [R,C], there after forward.
+  // On stages without the head: [R,C]; valid after forward.
   View stage_output() const { return at(arena_.output); }
-  // Stages with the head: [R], each token's loss in nats: there after an evaluating forward, and
-  // after the head's backward of one that trains.
+  // On stages with the head: [R], each token's loss in nats. Valid after forward when evaluating,
+  // and after the head's backward when training.
   float* losses() const { return f32(arena_.losses); }
-  // [logits_rows,V], there after an evaluating forward without targets.
+  // [logits_rows,V]; valid after an evaluating forward without targets.
   View logits() const { return at(arena_.logits); }
 
-  // A tensor of values in the arena, and one that is fp32; null for one that is not kept.
+  // Returns a tensor of the arena: at() one in activation_dtype(), f32() one in fp32. Null if it is
+  // not kept.
   View at(int64_t place) const { return {memory(place), dtype_}; }
   float* f32(int64_t place) const { return static_cast<float*>(memory(place)); }
 
@@ -69,16 +71,16 @@ class MicroBatch {
   ActivationShape capacity_;
   DType dtype_;
   ActivationArena arena_;
-  Buffer owned_;  // empty where the memory is another's
+  Buffer owned_;  // empty if the memory is caller-owned
   std::byte* memory_ = nullptr;
   MicroBatchInput input_;
 };
 
-// Whose kernels compute the attention of passes of one shape; others take our own.
+// The attention kernels for passes of one shape; passes of other shapes use our own.
 struct AttentionChoice {
   AttentionBy by = AttentionBy::kOwn;
   AttentionShape shape = {};
-  size_t workspace_bytes = 0;  // dnn::prepare_attention() of the shape; 0 with kOwn
+  size_t workspace_bytes = 0;  // dnn::prepare_attention() for the shape; 0 with kOwn
 };
 
 struct GptOptions {
@@ -89,36 +91,36 @@ struct GptOptions {
   int64_t head_logits_max = kHeadLogitsMax;
   AttentionChoice attention = {};
 };
-// Of the passes of a model that is not sharded.
+// Returns the shape of passes of a model that is not sharded.
 AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t sequence);
 
-// Of activations and their gradients: bf16 on CUDA with Precision::kBf16, else fp32. Losses, the
-// statistics of norms and attention, parameters and their gradients are always fp32.
+// Returns the type of activations and their gradients: bf16 on CUDA with Precision::kBf16, else
+// fp32. Losses, the statistics of norms and attention, parameters and their gradients are always
+// fp32.
 DType activation_dtype(DeviceType device, Precision precision);
-// How a model on that device keeps them.
+// Returns how a model on that device stores activations.
 ActivationOptions activation_options(const GptOptions& options, DeviceType device);
 
-// Bytes that passes of a shape need, exactly: a model that is lent them allocates nothing.
+// The exact bytes that passes of a shape need. A model that is lent this memory allocates nothing.
 struct GptMemory {
-  size_t activations = 0;  // each micro-batch
-  size_t scratch = 0;      // once, here and below: gradients of activations
-  size_t workspace = 0;    // of the operations, on this device and with the threads that are set
-  size_t angles = 0;       // of a Llama's rotary embedding (kernels/ops/rotary.h)
+  size_t activations = 0;  // per micro-batch
+  size_t scratch = 0;      // once, like those below: gradients of activations
+  size_t workspace = 0;    // of the operations, for this device and the current set_threads()
+  size_t angles = 0;       // for a Llama's rotary embedding (kernels/ops/rotary.h)
 };
-// On a device of that type, whether or not there is one. Pure, but for set_threads() on the CPU.
-// The options' model is one that validate() accepts.
+// Computes the memory for a device type, which need not exist here. Pure, except that the CPU's
+// result depends on set_threads(). The options' model must pass validate().
 GptMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
                      const ActivationShape& shape, DeviceType device);
 
-// A GPT-2 or Llama, or consecutive blocks of one, as pure computation: it holds no parameter and no
-// state of a micro-batch and knows no rank. Blocks are called one by one, forward in ascending
-// order, backward in descending order, and are given what they read. Passes allocate nothing;
-// scratch grows in make_micro_batch() and in begin() of a shape that was not seen before. One
-// thread at a time.
+// A GPT-2 or Llama model, or consecutive blocks of one, as pure computation: it holds no parameters
+// and no micro-batch state, and knows no ranks. Callers run the blocks one by one, forward in
+// ascending and backward in descending order, and pass in what they read. Passes allocate nothing;
+// scratch grows in make_micro_batch(), and in begin() for a new shape. One thread at a time.
 class Gpt {
  public:
-  // After set_threads(), which workspaces depend on. The stream, the ops and the region outlive the
-  // model. kInvalid for a config that validate() refuses, or a stage without a layer.
+  // Call after set_threads(), which workspaces depend on. The stream, the ops and the region must
+  // outlive the model. kInvalid for a config that validate() refuses, or a stage without a layer.
   static Result<Gpt> create(const GptOptions& options, const OpTable& ops, Stream& stream,
                             TpRegion& region);
   Gpt(Gpt&&) noexcept;
@@ -129,14 +131,14 @@ class Gpt {
   const ModelConfig& config() const;
   const Stage& stage() const;
   const TensorShard& shard() const;
-  // The layout of the rank's parameters and gradients.
+  // Returns the layout of the rank's parameters and gradients.
   const ParameterArena& parameters() const;
   Stream& stream() const;
   const OpTable& ops() const;
 
   GptMemory memory_for(const ActivationShape& shape) const;
-  // Memory instead of its own, as long as it suffices; it outlives the model. Before the first
-  // make_micro_batch().
+  // Uses caller-owned memory, which must outlive the model, as long as it is large enough. Call
+  // before the first make_micro_batch().
   struct Lent {
     Workspace scratch;
     Workspace workspace;
@@ -144,26 +146,27 @@ class Gpt {
   };
   void lend(const Lent& memory);
 
-  // kUnavailable where memory is short.
+  // Allocates the activations. kUnavailable if memory is short.
   Result<MicroBatch> make_micro_batch(const ActivationShape& shape);
-  // In memory of another's, memory_for(shape).activations bytes that outlive it; several may have
-  // the same if their passes come one after the other.
+  // Uses caller-owned memory of memory_for(shape).activations bytes that outlives the micro-batch.
+  // Micro-batches may share it if their passes do not overlap.
   Result<MicroBatch> make_micro_batch(const ActivationShape& shape, Workspace memory);
-  // A new pass through `batch`. Pointers are the caller's, on the stream's device, and live until
-  // the pass is over.
+  // Starts a new pass through `batch`. The input's pointers are caller-owned, on the stream's
+  // device, and must stay valid until the pass is over.
   Status begin(MicroBatch& batch, const MicroBatchInput& input);
 
   // `parameters` are the block's, in the order of block_parameters().
   Status forward(int64_t block, std::span<const ParamView> parameters, MicroBatch& batch);
-  // After the whole forward of `batch`, which trains and has targets. Blocks add to the sink's
-  // buffers and say when each is complete. In training the head's logits, losses and gradients are
-  // all made here, rows by rows, so that logits are never there as a whole.
+  // Call after the whole forward of `batch`, which must train and have targets. Adds to the sink's
+  // buffers and reports when each is complete. In training, the head computes its logits, losses
+  // and gradients here, in chunks of rows, so that the full logits never exist.
   Status backward(int64_t block, std::span<const ParamView> parameters, MicroBatch& batch,
                   GradSink& sink);
 
-  // [R,C]. Stages without the head: the gradient of stage_output(), to be filled before backward.
-  // Stages without the embedding: the gradient of stage_input(), there after backward. One for all
-  // micro-batches; the pointer holds until make_micro_batch() or begin() of a new shape.
+  // [R,C]. On stages without the head: the gradient of stage_output(); fill it before backward. On
+  // stages without the embedding: the gradient of stage_input(), valid after backward. All
+  // micro-batches share it. The pointer is valid until make_micro_batch() or begin() with a new
+  // shape.
   View stage_gradient();
 
  private:

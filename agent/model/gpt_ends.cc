@@ -5,10 +5,10 @@
 namespace lockstep {
 namespace {
 
-// Places in block_parameters() of the ends.
-enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // no positions of a Llama
+// Indices in block_parameters() of the embedding and the head.
+enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // a Llama has no positions
 
-// Rows [begin, ...) of a [rows, columns] matrix.
+// Returns rows [begin, ...) of a [rows, columns] matrix.
 View from_row(const View& view, int64_t begin, int64_t columns) {
   const auto offset = static_cast<size_t>(begin * columns) * dtype_bytes(view.dtype);
   return {static_cast<std::byte*>(view.data) + offset, view.dtype};
@@ -56,8 +56,8 @@ Gpt::Impl::Chunk Gpt::Impl::head_chunk(int64_t begin, const MicroBatch& batch) c
   return {begin, std::min(rows, batch.rows() - begin)};
 }
 
-// The block's parameters are the tied embedding or, last in the table, a head of its own, and the
-// final norm.
+// The head's block reads the final norm and either the tied embedding (first) or its own head
+// (last).
 Gpt::Impl::Weights Gpt::Impl::head_weights(std::span<const ParamView> p) const {
   const bool tied = options.config.tied;
   return {.weight = tied ? &p.front() : &p.back(),
@@ -67,7 +67,7 @@ Gpt::Impl::Weights Gpt::Impl::head_weights(std::span<const ParamView> p) const {
 Gpt::Impl::Norm Gpt::Impl::head_norm(std::span<const ParamView> p, const MicroBatch& batch) const {
   const ActivationArena& arena = batch.arena();
   const int64_t place = options.config.tied ? 1 : 0;
-  const int64_t after = std::ssize(p) - place;  // of the norm's and those after it
+  const int64_t after = std::ssize(p) - place;  // parameters of the norm and after it
   return {.h = batch.at(arena.output),
           .weights = weights_at(place, parameters.entries.back().id + 1 - after, p),
           .mean = batch.f32(arena.mean),
@@ -89,7 +89,7 @@ Status Gpt::Impl::head_forward(std::span<const ParamView> p, MicroBatch& batch) 
   const ActivationArena& arena = batch.arena();
   forward_norm(head_norm(p, batch), batch.at(arena.layers.back().middle), batch.at(arena.norm),
                batch);
-  if (batch.trains()) return {};  // the rest is backward's
+  if (batch.trains()) return {};  // backward does the rest
   const MicroBatchInput& input = batch.input();
   if (input.targets == nullptr) {
     forward_product(head_product(p, {input.logits_begin, input.logits_rows}, batch),

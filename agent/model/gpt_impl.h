@@ -11,15 +11,16 @@
 
 namespace lockstep {
 
-// Of one shard's heads.
+// Returns the shape of attention over one shard's heads.
 AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard, int64_t batch,
                                int64_t sequence);
-// Of a Llama's table of angles; 0 of a GPT-2.
+// Bytes of a Llama's table of angles; 0 for a GPT-2.
 size_t angle_bytes(const ModelConfig& config, int64_t positions);
 
-// What is behind Gpt: gpt.cc (life, shapes), gpt_memory.cc, gpt_parts.cc (products, norms, rotary
-// embedding), gpt_layer.cc, gpt_ends.cc (embedding and head). What differs between the families is
-// in gpt_parts.cc, but for the order of a layer's operations. Every tensor is row-major.
+// The implementation of Gpt: gpt.cc (construction, shapes), gpt_memory.cc, gpt_parts.cc (products,
+// norms, rotary embedding), gpt_layer.cc, gpt_ends.cc (embedding and head). Except for the order of
+// a layer's operations, the differences between the families are in gpt_parts.cc. Every tensor is
+// row-major.
 class Gpt::Impl {
  public:
   Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
@@ -28,7 +29,7 @@ class Gpt::Impl {
   Status forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   Status backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                   GradSink& sink);
-  // Scratch and workspace for passes of that shape; allocates only if it was not seen before.
+  // Provides scratch and workspace for passes of that shape. Allocates only for a new shape.
   Status reserve(const ActivationShape& shape);
   View scratch_tensor(int64_t place) const {
     return {static_cast<std::byte*>(scratch.data) + place, dtype};
@@ -42,29 +43,29 @@ class Gpt::Impl {
   DType dtype;  // of activations
   ActivationOptions activations;
   ParameterArena parameters;
-  BackwardScratch scratch_at;  // of the largest shape that was reserved
+  BackwardScratch scratch_at;  // for the largest shape reserved
   Workspace scratch;
   Workspace workspace;
-  Workspace angles;  // the table of turn_by_position()
+  Workspace angles;  // the table for turn_by_position()
 
  private:
-  // What a product or a norm reads of the parameters: a weight and, of a GPT-2, the bias that
-  // follows it in the table.
+  // The parameters of a product or norm: a weight and, in a GPT-2, the bias that follows it in the
+  // table.
   struct Weights {
     const ParamView* weight = nullptr;
     const ParamView* bias = nullptr;  // null: none
-    int64_t id = -1;                  // of the weight; the bias has the next
+    int64_t id = -1;                  // id of the weight; the bias has the next one
   };
-  // Parts of a layer that have weights, in the order of the table.
+  // The parts of a layer that have weights, in table order.
   enum LayerPart : int64_t { kNorm1, kQkv, kAttentionOut, kNorm2, kHidden, kMlpOut, kLayerParts };
   Weights layer_weights(int64_t block, LayerPart part, std::span<const ParamView> views) const;
   Weights weights_at(int64_t place, int64_t id, std::span<const ParamView> views) const;
-  // A bias that follows a sum over shards is added by one of them.
+  // A bias after a sum over shards must be added only once, so only shard 0 adds it.
   Weights with_bias_once(Weights weights) const {
     if (shard.index != 0) weights.bias = nullptr;
     return weights;
   }
-  // All of their gradients are complete.
+  // Reports that all gradients of `weights` are complete.
   static Status ready(const Weights& weights, GradSink& sink);
 
   // y[m,n] = activation(x[m,k] W^T + b), and its gradients.
@@ -82,14 +83,15 @@ class Gpt::Impl {
   };
   struct ProductGradient {
     ConstView dy;
-    ConstView x_pre_activation = {};  // x is a GELU of it; dx then is the gradient of it
+    // If set, x = GELU(x_pre_activation), and dx is the gradient of x_pre_activation.
+    ConstView x_pre_activation = {};
     View dx;
   };
   void forward_product(const Product& product, const ProductOutput& output);
   void backward_product(const Product& product, const ProductGradient& gradient, GradSink& sink);
 
-  // A norm of the residual stream h, at h's place in the micro-batch's arena: of a GPT-2 a layer
-  // norm, of a Llama an RMS norm.
+  // A norm of the residual stream h, which is in the micro-batch's arena: a layer norm in a GPT-2,
+  // an RMS norm in a Llama.
   struct Norm {
     View h;
     Weights weights;
@@ -99,26 +101,27 @@ class Gpt::Impl {
   // h += residual (null: nothing); y = norm(h).
   void forward_norm(const Norm& norm, ConstView residual, View y, const MicroBatch& batch);
   // scratch.stream <- (continues ? scratch.stream : 0) + gradient of the norm for scratch.branch.
-  // The norm's weights are ready after it.
+  // Reports the norm's weights as ready.
   Status backward_norm(const Norm& norm, bool continues, const MicroBatch& batch, GradSink& sink);
 
-  // Of a Llama: turns q and k of `qkv` by their positions, or with `inverse` their gradients back.
+  // Applies a Llama's rotary embedding to q and k of `qkv`; with `inverse`, rotates their gradients
+  // back.
   void turn_by_position(View qkv, bool inverse, const MicroBatch& batch);
 
   Status embedding_forward(std::span<const ParamView> views, MicroBatch& batch);
   Status embedding_backward(MicroBatch& batch, GradSink& sink);
   Status layer_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
-  // Attention, from the layer's input to its `middle`; the stream that the first norm adds to the
-  // input is null where it has been added.
+  // Runs attention, from the layer's input to its `middle`. `residual` is the stream that the first
+  // norm adds to the input; null if it has already been added.
   Status attention_forward(int64_t block, std::span<const ParamView> views, ConstView residual,
                            MicroBatch& batch);
-  // The MLP in two halves: to the hidden values, and from them to the next layer's input.
+  // The MLP in two halves: up to the hidden values, and from them to the next layer's input.
   void hidden_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   void swiglu_forward(int64_t block, MicroBatch& batch);
   Status mlp_output_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   Status layer_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                         GradSink& sink);
-  // What backward reads and forward has not kept.
+  // Recomputes what backward reads and forward has not kept.
   Status recompute(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   void recompute_ops(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   View hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch, GradSink& sink);
@@ -127,7 +130,7 @@ class Gpt::Impl {
   Status attention_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                             GradSink& sink);
 
-  // Rows of the head that have their logits at a time.
+  // The rows of the head whose logits are computed together.
   struct Chunk {
     int64_t begin = 0;
     int64_t rows = 0;
@@ -139,7 +142,7 @@ class Gpt::Impl {
                        const MicroBatch& batch) const;
   Status head_forward(std::span<const ParamView> views, MicroBatch& batch);
   Status head_backward(std::span<const ParamView> views, MicroBatch& batch, GradSink& sink);
-  // The logits of a chunk, and their losses; in training also the gradient in the logits' place.
+  // Computes a chunk's logits and losses; in training, also the logits' gradient, in place.
   Status head_losses(std::span<const ParamView> views, const Chunk& chunk, MicroBatch& batch);
   void classify(const Chunk& chunk, MicroBatch& batch);
   Status classify_sharded(const Chunk& chunk, MicroBatch& batch);
@@ -147,10 +150,10 @@ class Gpt::Impl {
   const LayerActivations& layer_at(int64_t block, const MicroBatch& batch) const;
   Norm first_norm(int64_t block, std::span<const ParamView> views, const MicroBatch& batch) const;
   Norm second_norm(int64_t block, std::span<const ParamView> views, const MicroBatch& batch) const;
-  // Where the block's MLP leaves its output: the next layer's input.
+  // Returns where the block's MLP writes its output: the next layer's input.
   View layer_output(int64_t block, const MicroBatch& batch) const;
-  // The stream that the norm at the start of the block adds to its input: null in the stage's
-  // first.
+  // Returns the stream that the block's first norm adds to its input; null in the stage's first
+  // block.
   ConstView layer_residual(int64_t block, const MicroBatch& batch) const;
   AttentionShape attention_shape(const MicroBatch& batch) const {
     return shard_attention(options.config, shard, batch.input().batch, batch.input().sequence);
@@ -172,13 +175,13 @@ class Gpt::Impl {
   int64_t local_vocabulary() const {
     return padded_vocabulary(options.config, shard.size) / shard.size;
   }
-  // Matrix products add a bias of their output's dtype.
+  // Returns the bias in the output's dtype, as matrix products expect it.
   ConstView bias_of(const Weights& weights) const {
     if (weights.bias == nullptr) return {};
     return dtype == DType::kF32 ? ConstView(weights.bias->value) : weights.bias->product;
   }
 
-  // At least `bytes` in `memory`, from `owned` where it has less.
+  // Ensures that `memory` has at least `bytes`, allocating into `owned` if it has less.
   struct Growth {
     Workspace& memory;
     Buffer& owned;
@@ -189,7 +192,7 @@ class Gpt::Impl {
   Buffer owned_scratch_;
   Buffer owned_workspace_;
   Buffer owned_angles_;
-  int64_t angle_positions_ = 0;  // that the table has
+  int64_t angle_positions_ = 0;  // positions in the table
   std::vector<ActivationShape> reserved_;
 };
 

@@ -43,7 +43,7 @@ Status Gpt::Impl::layer_forward(int64_t block, std::span<const ParamView> p, Mic
   return mlp_output_forward(block, p, batch);
 }
 
-// Leaves attention's output in the layer's `middle`.
+// Writes attention's output to the layer's `middle`.
 Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p, ConstView residual,
                                     MicroBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
@@ -72,7 +72,7 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
   return region.leave(batch.at(at.middle), batch.rows() * width);
 }
 
-// Adds the stream to `middle` first.
+// First adds the residual stream to `middle`.
 void Gpt::Impl::hidden_forward(int64_t block, std::span<const ParamView> p, MicroBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
   forward_norm(second_norm(block, p, batch), batch.at(at.input), batch.at(at.norm2), batch);
@@ -111,7 +111,7 @@ Status Gpt::Impl::mlp_output_forward(int64_t block, std::span<const ParamView> p
                    .weights = with_bias_once(layer_weights(block, kMlpOut, p))},
                   {.y = output});
   TRY(region.leave(output, stream_count));
-  if (block + 1 == options.stage.end) {  // no norm follows here that would add it
+  if (block + 1 == options.stage.end) {  // no later norm on this stage adds it
     ops.add(stream, {.a = output, .b = batch.at(at.middle), .out = output, .count = stream_count});
   }
   return {};
@@ -127,7 +127,7 @@ Status Gpt::Impl::layer_backward(int64_t block, std::span<const ParamView> p, Mi
 Status Gpt::Impl::recompute(int64_t block, std::span<const ParamView> p, MicroBatch& batch) {
   if (options.recompute == Recompute::kOps) recompute_ops(block, p, batch);
   if (options.recompute != Recompute::kBlocks) return {};
-  TRY(attention_forward(block, p, {}, batch));  // the input has the stream since forward
+  TRY(attention_forward(block, p, {}, batch));  // forward has already added the stream to the input
   hidden_forward(block, p, batch);
   return {};
 }
@@ -145,8 +145,8 @@ void Gpt::Impl::recompute_ops(int64_t block, std::span<const ParamView> p, Micro
                             .count = batch.rows() * local_hidden()});
 }
 
-// The gradient of what the MLP's first product gave: of a GPT-2 it is made in the scratch, with the
-// other product's, of a Llama in the place of the values themselves.
+// Returns the gradient of the first MLP product's output. A GPT-2 computes it in the scratch,
+// together with the second product's backward; a Llama overwrites the values in place.
 View Gpt::Impl::hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch,
                                 GradSink& sink) {
   const LayerActivations& at = layer_at(block, batch);
@@ -197,7 +197,7 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
   const int64_t split = local_width();
   const Weights qkv = layer_weights(block, kQkv, p);
   const Weights output = layer_weights(block, kAttentionOut, p);
-  const View dattention = scratch_tensor(scratch_at.branch);  // done with before dnorm is written
+  const View dattention = scratch_tensor(scratch_at.branch);  // last read before dnorm is written
   const View dqkv = scratch_tensor(scratch_at.wide);
   const View dnorm = scratch_tensor(scratch_at.branch);
 
@@ -218,8 +218,8 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
       {.m = batch.rows(), .n = local_qkv(), .k = width, .x = batch.at(at.norm1), .weights = qkv},
       {.dy = dqkv, .dx = dnorm}, sink);
   if (qkv.bias != nullptr) {
-    // A bias of the keys shifts all of a query's scores alike, which softmax does not see: its
-    // gradient is zero. What the kernel has there is rounding, which AdamW would blow up to full
+    // A bias of the keys shifts all scores of a query equally, and softmax ignores that, so its
+    // gradient is zero. The kernel leaves rounding errors there, which AdamW would amplify to full
     // steps that differ from one world size to another.
     float* dkey_bias = sink.buffer(qkv.id + 1) + split;
     ops.fill(stream, {.out = dkey_bias, .count = split, .value = 0.0f});

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// Of the operations of one shape, on one shard.
+// The operations of one shape, on one shard.
 struct Operations {
   const GptOptions& options;
   const TensorShard& shard;

@@ -10,7 +10,7 @@ Gpt::Impl::Weights Gpt::Impl::weights_at(int64_t place, int64_t id,
 
 Gpt::Impl::Weights Gpt::Impl::layer_weights(int64_t block, LayerPart part,
                                             std::span<const ParamView> views) const {
-  const int64_t each = is_llama() ? 1 : 2;  // parameters of a part
+  const int64_t each = is_llama() ? 1 : 2;  // parameters per part
   CHECK(std::ssize(views) == kLayerParts * each);
   const int64_t before = is_llama() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
   const int64_t place = part * each;
@@ -136,7 +136,7 @@ Status Gpt::Impl::reserve_angles(int64_t positions) {
   const size_t bytes = angle_bytes(config, positions);
   TRY(grow({angles, owned_angles_, "the rotary embedding's angles"}, bytes));
   TRY(copy_bytes(stream, {.to = angles.data, .from = table.data(), .bytes = bytes}));
-  TRY(stream.synchronize());  // the table is gone after it
+  TRY(stream.synchronize());  // the copy must finish before the table is freed
   angle_positions_ = positions;
   return {};
 }

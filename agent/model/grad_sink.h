@@ -6,26 +6,27 @@
 
 namespace lockstep {
 
-// Where gradients go: to an arena, into buckets that are reduced while backward goes on, to
-// servers. The sink hands out the memory that kernels add to, so that nothing is copied. One
+// Receives gradients: into an arena, into buckets that are reduced while backward continues, or to
+// servers. The sink provides the memory that kernels add to, so that nothing is copied. Used by one
 // thread.
 class GradSink {
  public:
   virtual ~GradSink() = default;
 
-  // The fp32 buffer of the local part of parameter `id`, to be added to (+=): the sink zeroes it at
-  // the start of a step, and micro-batches accumulate. Elements whose gradient is zero whatever the
-  // input (a bias of attention's keys) are set to zero. Valid until ready(id).
+  // Returns the fp32 buffer for the local part of parameter `id`. Kernels add to it (+=): the sink
+  // zeroes it at the start of a step, and micro-batches accumulate. Elements whose gradient is
+  // always zero (the bias of attention's keys) are set to zero. Valid until ready(id).
   virtual float* buffer(int64_t id) = 0;
 
-  // All contributions of this stage to the gradient of `id` in this micro-batch have been issued to
-  // the stream. Called exactly once for each parameter of the stage and micro-batch, in descending
-  // order of id: the tied embedding, which the head begins and the embedding ends, comes last. On a
-  // stage that has the head but not the embedding it comes when the stage's backward is over.
+  // Reports that all of this stage's contributions to the gradient of `id` in this micro-batch have
+  // been issued to the stream. Called exactly once per parameter of the stage and micro-batch, in
+  // descending order of id. A tied embedding, to which both the head and the embedding contribute,
+  // is last. On a stage with the head but without the embedding, it is reported when the stage's
+  // backward is over.
   virtual Status ready(int64_t id) = 0;
 
-  // Backward of the micro-batch is over on this stage. Waits for nothing; in which of a step's
-  // micro-batches the sink sends, its owner has told it.
+  // Reports that backward of the micro-batch is over on this stage. Does not wait. The sink's owner
+  // tells it in which micro-batches of a step to send.
   virtual Status end_micro_batch() = 0;
 };
 

@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr float kDeviation = 0.02f;
-constexpr uint64_t kDrawsPerNormal = 2;  // of 32 bits, see Random::normal()
+constexpr uint64_t kDrawsPerNormal = 2;  // 32-bit draws, see Random::normal()
 constexpr int64_t kGrain = 4096;
 
 // out[i] = the (begin + i)-th normal number of the stream, scaled.

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// The initial values of the local part of one parameter.
+// Describes the initial values of one parameter's local part.
 struct InitialValues {
   const Parameter& parameter;
   const ArenaEntry& entry;
@@ -15,13 +15,13 @@ struct InitialValues {
   int64_t layers = 1;
   uint64_t seed = 0;
 };
-// Fills `out`, host memory, with the elements from `first` on of the entry.count, as GPT-2 has
-// them. Every element is a pure function of (seed, parameter, its place in the logical tensor), so
-// that the values depend neither on the mesh nor on threads; padding rows become zero. Source:
-// Radford et al., 2019, section 2.3; scaling of residual projections as in its code.
+// Fills `out`, in host memory, with the local part's elements from `first` on, initialised as in
+// GPT-2. Every element is a pure function of (seed, parameter, position in the logical tensor), so
+// the values depend neither on the mesh nor on threads. Padding rows become zero. Source: Radford
+// et al., 2019, section 2.3; scaling of residual projections as in its code.
 void initialise(const InitialValues& values, int64_t first, std::span<float> out);
 
-// The whole arena of a rank, in host memory, gaps zeroed.
+// Fills a rank's whole arena, in host memory; gaps become zero.
 void initialise_arena(const ModelConfig& config, const ParameterArena& arena,
                       const TensorShard& shard, uint64_t seed, float* out);
 

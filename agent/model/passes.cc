@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// A block's parameters, held while it computes.
+// Holds a block's parameters while it computes.
 class Held {
  public:
   static Result<Held> get(ParamStore& store, int64_t block, int64_t version) {

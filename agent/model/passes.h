@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-// All blocks of the model's stage in turn, each between the store's get and release, the next one
-// prefetched meanwhile.
+// Runs the blocks of the model's stage in order, each between the store's get and release, and
+// prefetches the next one meanwhile.
 Status forward_pass(Gpt& model, ParamStore& store, MicroBatch& batch);
 
-// And back; ends with the sink's end_micro_batch().
+// Runs backward through the blocks; ends with the sink's end_micro_batch().
 Status backward_pass(Gpt& model, ParamStore& store, MicroBatch& batch, GradSink& sink);
 
 }  // namespace lockstep

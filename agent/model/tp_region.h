@@ -8,26 +8,26 @@
 
 namespace lockstep {
 
-// The seams of a tensor-parallel layer: a column-parallel product, what lies between, a
-// row-parallel product. All ranks of the tensor group call in the same order; buffers are on the
-// stream's device, dense, reduced in place, the same bits on every rank. Source: Shoeybi et al.,
-// "Megatron-LM", 2019 (its f and g).
+// The communication of a tensor-parallel region: a column-parallel product, the operations between,
+// a row-parallel product. All ranks of the tensor group call in the same order. Buffers are dense,
+// on the stream's device, and reduced in place to the same bits on every rank. Source: Shoeybi et
+// al., "Megatron-LM", 2019 (its f and g).
 class TpRegion {
  public:
   virtual ~TpRegion() = default;
 
   virtual TensorShard shard() const = 0;
-  // In backward, where forward entered the region: sums the partial gradients of its input.
-  // (Forward needs nothing: every rank has the input.)
+  // Called in backward where forward entered the region: sums the partial gradients of the region's
+  // input. (Forward needs no communication: every rank has the input.)
   virtual Status enter(View gradient, int64_t count) = 0;
-  // In forward, where the region ends: sums the partial outputs. (Backward needs nothing.)
+  // Called in forward where the region ends: sums the partial outputs. (Backward needs nothing.)
   virtual Status leave(View output, int64_t count) = 0;
-  // In the middle of a loss over a sharded vocabulary: the maximum, then the sum, over the shards.
+  // For a loss over a sharded vocabulary: the maximum, then the sum, over the shards.
   virtual Status max(float* values, int64_t count) = 0;
   virtual Status sum(float* values, int64_t count) = 0;
 };
 
-// One rank has all of it: nothing to do.
+// For a single rank, which has the whole tensor: no-ops.
 class WholeTensor final : public TpRegion {
  public:
   TensorShard shard() const override { return {}; }

@@ -16,9 +16,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often progress pages are looked at; exits, requests and output wake the loop at once.
+// How often progress pages are read. Exits, requests and output wake the loop immediately.
 constexpr milliseconds kProgressInterval(50);
-// How often what was killed is looked for again: a fork may have run away from the last look.
+// How often to look again for processes to kill: a fork may have escaped the last look.
 constexpr milliseconds kClearInterval(10);
 constexpr milliseconds kIdleInterval(60'000);
 // Kubernetes keeps 4096 bytes of a termination message.
@@ -95,7 +95,7 @@ void Agent::drive() {
     if (!actions.empty()) continue;
     if (!machine_.clearing() || quit_) break;
     clear_processes();
-    if (machine_.clearing()) break;  // some are still on their way out
+    if (machine_.clearing()) break;  // some are still exiting
   }
   report_result();
 }
@@ -113,7 +113,8 @@ void Agent::carry_out(Action action) {
   }
 }
 
-// The progress pages are read in between: what a worker wrote last comes before its exit.
+// Reads the progress pages after reaping and before reporting the exits, so that the machine sees a
+// worker's last numbers before its exit.
 void Agent::reap() {
   const bool is_in_grace =
       machine_.stopping() && machine_.has_assignment() && !machine_.assignment().train;
@@ -132,7 +133,8 @@ void Agent::clear_processes() {
   }
 }
 
-// Kubernetes shows this of a pod that has ended, and it outlives an agent that is killed.
+// Writes the termination message. Kubernetes shows it for a pod that has ended, and it remains if
+// the agent is killed.
 void Agent::report_result() {
   if (settings_.termination_path.empty()) return;
   const AgentState state = machine_.state(clock_.now());
@@ -170,7 +172,7 @@ void Agent::answer_waiters(bool all) {
   };
   for (const Waiter& waiter : waiters_) {
     if (!due(waiter)) continue;
-    machine_.heard(now);  // it has listened until now
+    machine_.heard(now);  // the client has been listening until now
     waiter.respond(machine_.state(now));
   }
   std::erase_if(waiters_, due);

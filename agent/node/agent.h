@@ -16,27 +16,29 @@ struct AgentSettings {
   RoundLimits limits;
   std::string job_name;
   LaunchContext launch;
-  std::string termination_path;     // of the message that Kubernetes shows; empty: none
-  bool create_termination = false;  // else it is written only where it already exists
+  std::string termination_path;     // file of the message that Kubernetes shows; empty: none
+  bool create_termination = false;  // if false, write it only if it already exists
   int signal_fd = -1;               // from become_init()
-  int output_fd = -1;               // the workers' lines go here, with their ranks
+  int output_fd = -1;               // receives the workers' output lines, prefixed with their ranks
 };
 
-// The supervisor: one loop on one thread that owns the machine and the processes. Everything but
-// run() and post() is called on that thread; other threads hand their calls to post().
+// The supervisor: a single-threaded event loop that owns the state machine and the processes. All
+// methods except run() and post() are called on that thread; other threads use post().
 class Agent {
  public:
   using StateCallback = std::function<void(Result<AgentState>)>;
 
   Agent(AgentSettings settings, const Clock& clock, Cgroup cgroup);
 
-  // Until the agent is done; returns its exit code. Every waiting callback has been called by then.
+  // Blocks until the agent is done and returns its exit code. All waiting callbacks have been
+  // called by then.
   int run();
   void post(std::function<void()> call) { mailbox_.post(std::move(call)); }
 
-  // Carries it out, or says why not; `respond` gets the state after it.
+  // Applies the assignment, or responds with an error that says why not. On success, responds with
+  // the new state.
   void put_assignment(const Assignment& assignment, const StateCallback& respond);
-  // Responds when the sequence isn't `since` (any more), or after `timeout`.
+  // Responds when the sequence differs from `since`, or after `timeout`.
   void get_state(int64_t since, Duration timeout, StateCallback respond);
   std::string metrics();
 
@@ -64,7 +66,7 @@ class Agent {
   WorkerSet workers_;
   RoundMachine machine_;
   std::vector<Waiter> waiters_;
-  std::string reported_;  // the termination message as it was last written
+  std::string reported_;  // the termination message last written
   bool quit_ = false;
 };
 

@@ -39,7 +39,7 @@ const Route* find_route(std::string_view target) {
   return nullptr;
 }
 
-// The value of `name` in the target's query; numbers need no unescaping.
+// Returns the value of `name` in the target's query. Does not unescape; numbers need no escaping.
 std::optional<std::string_view> query_value(std::string_view target, std::string_view name) {
   const size_t begin = target.find('?');
   std::string_view query = begin == std::string_view::npos ? "" : target.substr(begin + 1);
@@ -81,7 +81,7 @@ http::Response error_response(unsigned status, const std::string& message) {
   return {.status = status, .body = dump_json(Json{{"error", message}})};
 }
 
-// In the version that the asker reads, or the newest.
+// Writes the state in the version that the client reads, or in the newest one.
 http::Response state_response(Result<AgentState> state, int64_t protocol) {
   if (!state.ok()) return error_response(status_of(state.error().code), state.error().message);
   state->protocol = std::clamp(protocol, kProtocolOldest, kProtocolNewest);
@@ -95,7 +95,7 @@ Result<int64_t> asked_protocol(const std::string& target) {
 
 }  // namespace
 
-// Compared as digests, so that not even the length of the token shows in the time.
+// Compares digests, so that timing does not even reveal the length of the token.
 bool AgentApi::authorised(const std::string& authorization) const {
   constexpr std::string_view kScheme = "Bearer ";
   if (!authorization.starts_with(kScheme)) return false;
@@ -126,7 +126,7 @@ void AgentApi::handle(http::Request request, Respond respond) {
   const std::string_view path = path_of(request.head.target);
   if (path == "/v1/assignment") return put_assignment(request, std::move(respond));
   if (path == "/v1/state") return get_state(request.head.target, std::move(respond));
-  // Answered by the supervisor's thread, so that a stuck one shows.
+  // Answered by the supervisor's thread, so that the probe fails if that thread is stuck.
   agent_.post([this, path = std::string(path), respond = std::move(respond)] {
     if (path == "/healthz") return respond({.body = "ok", .content_type = "text/plain"});
     respond({.body = agent_.metrics(), .content_type = kExpositionContentType});

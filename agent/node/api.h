@@ -7,11 +7,12 @@
 
 namespace lockstep {
 
-// The agent's endpoints (common/api/agent_messages.h): checks method, path, token and message on
-// the server's thread, and has the agent answer on its own. Errors are {"error": "..."}.
+// The agent's HTTP endpoints (common/api/agent_messages.h). Checks method, path, token and message
+// on the server's thread, then hands the request to the agent's thread. Errors are {"error":
+// "..."}.
 class AgentApi final : public http::Handler {
  public:
-  // `agent` outlives the server that this handler is given to.
+  // `agent` must outlive the server that uses this handler.
   AgentApi(Agent& agent, std::string token) : agent_(agent), token_(std::move(token)) {}
 
   http::Admission admit(const http::Head& head) const override;

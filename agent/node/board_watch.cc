@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-constexpr Duration kLookMax = std::chrono::seconds(2);  // from one look to the next
+// Longest gap between two looks that counts against the rank.
+constexpr Duration kLookMax = std::chrono::seconds(2);
 
 WorkerWait as_told(const RankWait& wait) {
   WorkerWait told{.operation = wait.operation + " #" + std::to_string(wait.number),

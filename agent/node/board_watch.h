@@ -9,12 +9,11 @@
 
 namespace lockstep {
 
-// What a rank's board says of it, as far as somebody has to know: a wait is worth a word once it
-// has lasted for kWaitTold, so that ranks which merely communicate change nothing in the agent's
-// state.
+// Summarises a rank's board for the agent's state. Reports a wait only after it has lasted
+// kWaitTold, so that normal communication does not change the agent's state.
 class BoardWatch {
  public:
-  // Without a beat for so long, a process stands still. They come once a second.
+  // A process without a heartbeat for this long counts as lifeless. Heartbeats come once a second.
   static constexpr Duration kLifeless = std::chrono::seconds(5);
 
   struct Sight {
@@ -22,13 +21,13 @@ class BoardWatch {
     TimePoint waits_since{};
     bool is_lifeless = false;
   };
-  // To be called again and again. Time in which nobody looked does not count against the rank: the
-  // whole pod may have stood still.
+  // Call periodically. Time between calls in which nobody looked does not count against the rank:
+  // the whole pod may have been paused.
   Sight look(const CollectiveBoard& board, TimePoint now);
 
  private:
   uint64_t beats_ = 0;
-  TimePoint beat_at_{};  // as far as was seen
+  TimePoint beat_at_{};  // when the last heartbeat was seen
   TimePoint looked_at_{};
 };
 

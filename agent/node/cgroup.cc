@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// The path of the group: after "0::" for version 2 (controller empty), else the controller's own.
+// Returns the group's path: after "0::" in version 2 (empty controller), else the controller's own.
 std::string group_path(std::string_view membership, std::string_view controller) {
   std::istringstream lines{std::string(membership)};
   for (std::string line; std::getline(lines, line);) {
@@ -41,7 +41,7 @@ int64_t whole_cpus(double quota, double period) {
 
 }  // namespace
 
-// In a container the group is the root of its own mount; outside it is below it.
+// In a container the group is the root of its own mount; outside it is below the root.
 Cgroup::Cgroup(std::string root, std::string_view membership) {
   for (const std::string& path : {group_path(membership, ""), std::string("/")}) {
     memory_files_.push_back(root + path + "/memory.events");

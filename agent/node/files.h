@@ -7,17 +7,19 @@
 
 namespace lockstep {
 
-// The whole file, at most bytes_max bytes, without blanks at its end. kNotFound, kUnavailable.
+// Reads a whole file of at most bytes_max bytes and strips trailing white space. kNotFound,
+// kUnavailable.
 Result<std::string> read_small_file(const std::string& path, size_t bytes_max = 4096);
 
-// Readers see the old file or the new one; only the owner may read it. Its folder exists.
+// Replaces the file, so that readers see either the old or the new one. Only the owner may read it.
+// Its folder must exist.
 Status write_file_atomically(const std::string& path, std::string_view text);
 
-// Makes the folder and those above it.
+// Creates the folder and its parents.
 Status make_folders(const std::string& path);
 
-// Replaces what stands in the file, which is made only if `create`. For the kubelet's termination
-// log, which is mounted by itself and can't be renamed over.
+// Overwrites a file in place; creates it only if `create`. For the kubelet's termination log, which
+// is a mount of its own and cannot be replaced by rename.
 Status overwrite_file(const std::string& path, std::string_view text, bool create);
 
 }  // namespace lockstep

@@ -9,22 +9,22 @@
 
 namespace lockstep {
 
-// Whether a rank stands still in a step, by its progress page: for max(floor, 5 x the median of the
-// last steps). Of ranks that wait for each other the others know it earlier, but for one that is
-// alone, and where all stand still at once. A round's first steps, of which nothing is known, and
-// what is not a step (loading, saving, validating) have no limit.
+// Detects from a rank's progress page that it makes no progress in a step, for max(floor, 5 x the
+// median of the last steps). Ranks that wait for each other detect this earlier; the watch is for a
+// rank that is alone, and for all ranks stopping at the same time. There is no limit for the first
+// steps of a round, whose duration is unknown, or for other work (loading, saving, validating).
 class HangWatch {
  public:
   explicit HangWatch(Duration floor) : limit_(floor, Duration::max()) {}
 
-  // To be called again and again with what the page says. Time in which nobody looked does not
-  // count: the whole pod may have stood still.
+  // Call periodically with the page's numbers. Time between calls in which nobody looked does not
+  // count: the whole pod may have been paused.
   bool is_hung(const ProgressNumbers& numbers, TimePoint now);
 
  private:
   HangLimit limit_;
   int64_t step_ = -1;
-  std::optional<TimePoint> since_;  // the step began, as far as was seen; none: it isn't in one
+  std::optional<TimePoint> since_;  // when the step was first seen; none: not in a step
   TimePoint looked_at_{};
 };
 

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// Calls handed to one thread by others: post() from anywhere, run_all() where they shall run.
-// fd() polls readable while calls wait.
+// A queue of calls for one thread: post() from any thread, run_all() on the receiving thread. fd()
+// polls readable while calls are queued.
 class Mailbox {
  public:
   Mailbox();

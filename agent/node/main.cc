@@ -16,7 +16,7 @@
 #include "common/base/sha256.h"
 #include "common/http/server.h"
 
-// The agent of one pod: reads who it is, listens, and supervises until it is told to end.
+// The agent of one pod: reads its identity, listens, and supervises until it is told to end.
 
 namespace lockstep {
 namespace {
@@ -69,7 +69,7 @@ Status make_work_folders(const AgentOptions& options) {
 }
 
 Result<int> run_agent(const AgentOptions& options) {
-  TRY_ASSIGN(const int signal_fd, become_init());  // before the server's thread is there
+  TRY_ASSIGN(const int signal_fd, become_init());  // before the server's thread starts
   TRY_ASSIGN(const std::string token, read_small_file(options.token_file));
   if (token.empty()) return invalid("[token] " + options.token_file + " is empty");
   TRY(make_work_folders(options));

@@ -46,7 +46,7 @@ struct FormulaOf {
 constexpr FormulaOf kFormulas[] = {{"palm", &ProgressNumbers::palm_flops_per_second},
                                    {"causal", &ProgressNumbers::causal_flops_per_second}};
 
-// Ratios are the job's, the same on every node.
+// Ratios are those of the whole job and the same on every node.
 void add_flops(const ProgressNumbers& numbers, double share, Exposition& out) {
   out.family("lockstep_train_model_flops_per_second",
              "FLOPs of the model by this node's processes; add up the nodes for the job's. "
@@ -80,7 +80,7 @@ void add_training(const MetricsInput& input, Exposition& out) {
   const ProgressNumbers& lowest = input.ranks.front().numbers;
   out.single("lockstep_train_step", "Optimizer steps done", Type::kGauge,
              static_cast<double>(lowest.step));
-  if (lowest.step == 0) return;  // the rest is of the last step
+  if (lowest.step == 0) return;  // the rest describes the last step
   out.single("lockstep_train_tokens_per_second",
              "Tokens per second of this node's processes; add up the nodes for the job's",
              Type::kGauge, lowest.tokens_per_second * input.share);
@@ -104,7 +104,7 @@ std::optional<double> as_number(const std::optional<T>& value) {
   return static_cast<double>(*value);
 }
 
-// By the names under which the built-in loop reports the same.
+// Uses the same metric names as the built-in loop.
 struct SaidOf {
   const char* name;
   const char* help;
@@ -240,7 +240,7 @@ void add_xids(const GpuNumbers& gpu, XidTotals& totals) {
 }
 
 void TrainCounters::observe(const ProgressNumbers& numbers, double share) {
-  // Before training, counts are what a checkpoint says; that was counted when it was trained on.
+  // Before training, the counts come from a checkpoint and were already counted when trained on.
   const bool same_round = last_ && last_->round == numbers.round;
   if (numbers.phase >= WorkerPhase::kTraining && (same_round || !last_)) {
     const ProgressNumbers before = last_.value_or(ProgressNumbers{});
@@ -251,7 +251,8 @@ void TrainCounters::observe(const ProgressNumbers& numbers, double share) {
 }
 
 std::string render_metrics(const MetricsInput& input) {
-  // The client takes labels as they come; one that isn't UTF-8 would spoil the whole scrape.
+  // The Prometheus client does not check labels; one that is not UTF-8 would invalidate the whole
+  // scrape.
   Exposition out({{"job", clean_utf8(input.job)},
                   {"namespace", clean_utf8(input.job_namespace)},
                   {"node_index", std::to_string(input.node_index)}});

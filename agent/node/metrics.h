@@ -13,11 +13,12 @@
 
 namespace lockstep {
 
-// What this node's processes have trained on, as counters that only grow while the agent lives:
-// fed from the job's own counts, which fall back to the checkpoint's when a round begins.
+// Counts what this node's processes have trained on. The counters never decrease while the agent
+// lives, although the job's own counts return to those of the checkpoint when a round begins.
 class TrainCounters {
  public:
-  // The numbers of the node's lowest rank; `share` is this node's part of the job's processes.
+  // `numbers` are those of the node's lowest rank; `share` is this node's share of the job's
+  // processes.
   void observe(const ProgressNumbers& numbers, double share);
 
   double tokens() const { return tokens_; }
@@ -29,10 +30,10 @@ class TrainCounters {
   double samples_ = 0;
 };
 
-// How often a rank's GPUs have reported an Xid while the agent lives, by bus and number (0:
+// How often a rank's GPUs have reported an Xid while the agent lives, by bus and Xid number (0:
 // others).
 using XidTotals = std::map<std::pair<std::string, uint32_t>, int64_t>;
-// Adds what a worker's page counts.
+// Adds the counts of a worker's page.
 void add_xids(const GpuNumbers& gpu, XidTotals& totals);
 
 struct RankNumbers {
@@ -40,17 +41,17 @@ struct RankNumbers {
   ProgressNumbers numbers;
 };
 
-// What the program of a command's rank has said in this round.
+// The progress that a command's rank has reported in this round.
 struct ProgramNumbers {
   int64_t rank = 0;
   ProgramProgress said;
   std::optional<double> samples_per_second;
   std::optional<double> tokens_per_second;
-  uint64_t lines = 0;          // taken of its progress file
-  uint64_t lines_refused = 0;  // that are no progress
+  uint64_t lines = 0;          // lines accepted from its progress file
+  uint64_t lines_refused = 0;  // invalid lines
 };
 
-// A rank's GPU while it runs, and the Xid errors that its GPUs have reported in all rounds.
+// A rank's GPU while it runs, and the Xid errors of its GPUs over all rounds.
 struct RankGpu {
   int64_t rank = 0;
   std::optional<GpuNumbers> now;
@@ -59,7 +60,7 @@ struct RankGpu {
 
 struct RankUsage {
   int64_t rank = 0;
-  double cpu_seconds = 0;         // of all rounds
+  double cpu_seconds = 0;         // over all rounds
   std::optional<TreeUsage> tree;  // while it runs
 };
 
@@ -72,14 +73,14 @@ struct MetricsInput {
   int64_t worker_restarts = 0;
   double tokens = 0;
   double samples = 0;
-  double share = 1;                      // of the job's processes that run on this node
-  std::vector<RankNumbers> ranks;        // that have reported in this round, lowest first
-  std::vector<ProgramNumbers> programs;  // of a command, lowest rank first
+  double share = 1;                      // share of the job's processes on this node
+  std::vector<RankNumbers> ranks;        // ranks that have reported in this round, lowest first
+  std::vector<ProgramNumbers> programs;  // for a command; lowest rank first
   std::vector<RankUsage> usage;          // lowest rank first
-  std::vector<RankGpu> gpus;             // of which anything is known, lowest rank first
+  std::vector<RankGpu> gpus;             // GPUs with any known value, lowest rank first
 };
 
-// The Prometheus text format, version 0.0.4. Values that are not known (yet) have no series.
+// Renders the Prometheus text format, version 0.0.4. Unknown values have no series.
 std::string render_metrics(const MetricsInput& input);
 
 }  // namespace lockstep

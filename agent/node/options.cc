@@ -33,7 +33,7 @@ Result<std::string> required(const Environment& environment, const std::string& 
   return value;
 }
 
-// "10.0.0.1:29400" or "[fd00::1]:29400".
+// Parses "10.0.0.1:29400" or "[fd00::1]:29400".
 Status read_listen(const std::string& text, AgentOptions& options) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return invalid("--listen: ADDRESS:PORT expected");
@@ -47,7 +47,7 @@ Status read_listen(const std::string& text, AgentOptions& options) {
 
 struct Flag {
   const char* name;
-  const char* value;  // what it takes, nullptr: nothing
+  const char* value;  // the name of its value, nullptr: takes none
   const char* help;
   Status (*apply)(const std::string& text, AgentOptions& options);
 };

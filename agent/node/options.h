@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// What an agent is told at its start, by the pod's environment (which the controller writes) and,
-// for tests and by hand, by flags.
+// The agent's configuration. It comes from the pod's environment, which the controller writes, or
+// from flags (for tests and manual use).
 struct AgentOptions {
   std::string address;  // to listen on
   int64_t port = 0;
@@ -24,19 +24,19 @@ struct AgentOptions {
   std::string termination_path;
   bool create_termination = false;
   int64_t hold_seconds = 600;
-  std::string install_folder;  // copy the bundle there, and no more
+  std::string install_folder;  // if set, only copy the bundle there and exit
   bool log_json = false;
   bool help = false;
 };
 
-// `environment` by name; `binary` is the agent's own path: lockstep-worker is beside it.
-// LOCKSTEP_POD_ROOT is the folder below which the pod's mounts are where a node has no mount
-// namespaces. kInvalid names the variable or the flag.
+// Reads the options. `environment` maps names to values; `binary` is the agent's own path, next to
+// which lockstep-worker is expected. LOCKSTEP_POD_ROOT is the folder that contains the pod's mounts
+// on nodes without mount namespaces. kInvalid names the variable or the flag.
 Result<AgentOptions> read_agent_options(const std::vector<std::string>& arguments,
                                         const std::map<std::string, std::string>& environment,
                                         const std::string& binary);
 
-// For --help.
+// Returns the text for --help.
 std::string agent_usage();
 
 }  // namespace lockstep

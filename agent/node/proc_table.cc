@@ -25,7 +25,7 @@ std::string of_process(pid_t pid, const char* name) {
 
 int64_t count_files(pid_t pid) {
   DIR* folder = opendir(of_process(pid, "fd").c_str());
-  if (folder == nullptr) return 0;  // it has ended, or is another user's
+  if (folder == nullptr) return 0;  // the process has ended, or belongs to another user
   int64_t count = -2;               // "." and ".."
   while (readdir(folder) != nullptr) ++count;
   closedir(folder);
@@ -53,9 +53,9 @@ void add_process(pid_t pid, const ProcessStat& stat, TreeUsage& usage) {
 
 }  // namespace
 
-// Source: proc(5), /proc/pid/stat: fields 3 (state), 4 (ppid), 6 (session), 14 to 17 (times of its
-// own and of children waited for), 22 (starttime) and 24 (rss, in pages); field 2 is in parentheses
-// and may itself hold blanks and parentheses.
+// Source: proc(5), /proc/pid/stat: fields 3 (state), 4 (ppid), 6 (session), 14 to 17 (CPU times of
+// the process and of children waited for), 22 (starttime) and 24 (rss, in pages). Field 2 is in
+// parentheses and may contain blanks and parentheses.
 std::optional<ProcessStat> read_process(pid_t pid) {
   constexpr size_t kFirst = 3, kLast = 24;
   std::ifstream file(of_process(pid, "stat"));
@@ -101,7 +101,7 @@ std::map<pid_t, ProcessStat> all_processes() {
 }
 
 bool is_below(pid_t pid, pid_t root, const std::map<pid_t, ProcessStat>& all) {
-  for (size_t hops = 0; hops < all.size(); ++hops) {  // a snapshot that is torn may have cycles
+  for (size_t hops = 0; hops < all.size(); ++hops) {  // a torn snapshot may have cycles
     const auto it = all.find(pid);
     if (it == all.end()) return false;
     pid = it->second.parent;

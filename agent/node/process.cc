@@ -35,9 +35,10 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-// All that the child needs, made before fork: in a process with threads it may allocate nothing.
+// Everything the child needs, prepared before fork: the child of a process with threads must not
+// allocate.
 struct ChildPlan {
-  std::vector<std::string> programs;  // in the order in which they are tried
+  std::vector<std::string> programs;  // in the order to try
   std::vector<char*> argv;
   std::vector<char*> env;
   const SpawnOptions* options = nullptr;
@@ -64,7 +65,7 @@ std::vector<std::string> candidates(const SpawnOptions& options) {
 
 void close_all_at_exec() {
   if (close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return;
-  const long limit = sysconf(_SC_OPEN_MAX);  // before Linux 5.11
+  const long limit = sysconf(_SC_OPEN_MAX);  // for kernels before Linux 5.11
   for (int fd = 3; fd < limit && fd < 65536; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
@@ -80,7 +81,7 @@ void reset_signals() {
 [[noreturn]] void run_child(const ChildPlan& plan) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != plan.parent) _exit(127);  // it died before the line above
+  if (getppid() != plan.parent) _exit(127);  // the parent died before prctl took effect
   reset_signals();
   const int null_fd = open("/dev/null", O_RDONLY);
   if (null_fd >= 0) dup2(null_fd, STDIN_FILENO);
@@ -99,7 +100,8 @@ void reset_signals() {
   _exit(127);
 }
 
-// A descriptor pins the process, so that its number can't be another's by the time of the signal.
+// Kills a process identified by pid and start time. The pidfd pins the process, so that its pid
+// cannot be reused before the signal.
 void kill_exactly(pid_t pid, uint64_t start_time) {
   const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return;
@@ -167,7 +169,7 @@ std::vector<ProcessEnd> reap_children(const std::set<pid_t>& leaders) {
   while (true) {
     siginfo_t info = {};
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return ends;
-    // Before it is reaped its number can't be another group's.
+    // Until it is reaped, its pid cannot become another group's.
     if (leaders.contains(info.si_pid)) kill(-info.si_pid, SIGKILL);
     rusage usage = {};
     wait4(info.si_pid, nullptr, 0, &usage);

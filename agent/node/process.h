@@ -10,43 +10,44 @@
 
 namespace lockstep {
 
-// Linux processes: what a supervisor and process 1 of a container need. All of it belongs to one
-// thread, which must live as long as the processes: PR_SET_PDEATHSIG follows the thread that
-// forked.
+// Process management for a supervisor that is process 1 of a container. Call everything from one
+// thread, which must outlive the processes: PR_SET_PDEATHSIG follows the thread that forked.
 
-// Orphans below this process become its children; SIGCHLD, SIGTERM, SIGINT and SIGHUP are blocked
-// for this thread and those that it starts. Returns a non-blocking signalfd that reports them.
+// Makes this process the parent of orphaned descendants. Blocks SIGCHLD, SIGTERM, SIGINT and SIGHUP
+// for this thread and the threads it starts later. Returns a non-blocking signalfd that reports
+// them.
 Result<int> become_init();
 
-// Empties the signalfd: whether one of those that end it was among the signals.
+// Empties the signalfd. Returns whether a terminating signal was among them.
 bool read_signals(int signal_fd);
 
 struct SpawnOptions {
-  std::vector<std::string> argv;   // argv[0] is looked up in env's PATH if it has no '/'
-  std::vector<std::string> env;    // NAME=value, the whole environment
-  int output_fd = -1;              // its stdout and stderr; stdin is /dev/null
-  std::vector<int> inherited_fds;  // keep their numbers; everything else is closed at exec
+  std::vector<std::string> argv;   // argv[0] is searched in env's PATH if it has no '/'
+  std::vector<std::string> env;    // NAME=value; the whole environment
+  int output_fd = -1;              // for its stdout and stderr; stdin is /dev/null
+  std::vector<int> inherited_fds;  // keep their numbers; all others are closed at exec
 };
 
-// Starts a process in a session of its own, with default signals, that the kernel kills when the
-// calling thread ends. The program could not be started: kNotFound or kUnavailable, with the
-// reason.
+// Starts a process in its own session, with default signal handlers. The kernel kills it when the
+// calling thread ends. kNotFound or kUnavailable, with the reason, if the program cannot be
+// started.
 Result<pid_t> spawn_process(const SpawnOptions& options);
 
 struct ProcessEnd {
   pid_t pid = 0;
-  int exit_code = 0;  // 128 + signal where a signal ended it
+  int exit_code = 0;  // 128 + signal if a signal ended it
   int signal = 0;
-  double cpu_seconds = 0;  // its own and those of children that it has waited for
+  double cpu_seconds = 0;  // its own and that of children it has waited for
 };
 
-// Every child that has ended since, adopted orphans too. The process group of one of `leaders` is
-// killed with it.
+// Reaps every child that has ended, including adopted orphans. If it is one of `leaders`, also
+// kills its process group.
 std::vector<ProcessEnd> reap_children(const std::set<pid_t>& leaders);
-// Whether this process has children, zombies included. None: nothing is left below it either.
+// Returns whether this process has children, including zombies. Without children it has no
+// descendants either.
 bool has_children();
-// SIGKILL to all processes below this one, in whatever session. What they fork meanwhile becomes
-// this process' child: call it again until has_children() is false.
+// Sends SIGKILL to all descendants, in any session. Processes that they fork meanwhile become
+// children of this process, so call it again until has_children() is false.
 void kill_descendants();
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kReadBytes = 64 * 1024;
 constexpr int64_t kPollBytesMax = 1 << 20;
 constexpr int64_t kBacklogBytesMax = 8 << 20;
-constexpr double kCountMax = 9007199254740992.0;  // 2^53, as every integer of the API
+constexpr double kCountMax = 9007199254740992.0;  // 2^53, like every integer of the API
 constexpr Duration kRateWindow = std::chrono::seconds(10);
 constexpr size_t kRatePointsMax = 64;
 
@@ -25,7 +25,7 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-// The line with NaN, Infinity and -Infinity outside of strings as null, which JSON has.
+// Replaces NaN, Infinity and -Infinity outside of strings by null, which is valid JSON.
 std::string with_null_for_not_finite(std::string_view line) {
   constexpr std::string_view kWords[] = {"NaN", "-Infinity", "Infinity", "-NaN"};
   std::string text;
@@ -49,7 +49,8 @@ std::string with_null_for_not_finite(std::string_view line) {
   return text;
 }
 
-// False where it is there and no count. 12.0 is one: numpy and JavaScript write them so.
+// Returns false if the member exists and is not a count. 12.0 is a count, since numpy and
+// JavaScript write integers this way.
 bool read_count(const Json& object, const char* name, std::optional<int64_t>& count) {
   const Json* member = find_member(object, name);
   if (member == nullptr || member->is_null()) return true;

@@ -13,11 +13,11 @@
 
 namespace lockstep {
 
-// What a user's program says of its progress: JSON objects, one a line, in the file that
-// LOCKSTEP_PROGRESS_FILE names, with any of
+// The progress that a user's program reports. It writes JSON objects, one per line, to the file
+// named by LOCKSTEP_PROGRESS_FILE, with any of these members:
 //   {"step": 12, "steps": 100, "loss": 3.25, "validationLoss": 3.5, "samples": 384, "tokens":
 //   49152}
-// where samples and tokens count from step 0 on. Other members are passed over.
+// samples and tokens count from step 0. Other members are ignored.
 struct ProgramProgress {
   std::optional<int64_t> step;
   std::optional<int64_t> steps;
@@ -29,17 +29,17 @@ struct ProgramProgress {
   bool operator==(const ProgramProgress&) const = default;
 };
 
-// Collects such lines, whatever comes: each brings the members that it has up to date; a loss that
-// is null, NaN or infinite (as Python's json writes them) is forgotten. A line that is no JSON
-// object, too long, or has a known member of another type or out of range is counted and passed
-// over.
+// Parses such lines from arbitrary input. Each line updates the members that it contains; a loss
+// that is null, NaN or infinite (as Python's json writes them) is cleared. A line is counted as
+// refused and ignored if it is not a JSON object, is too long, or has a known member of the wrong
+// type or out of range.
 class ProgressLines {
  public:
   static constexpr size_t kLineBytesMax = 16 * 1024;
 
   void append(std::string_view chunk);
-  // What follows is not the rest of the line begun: it is forgotten. `is_inside_line`: nor is it
-  // the beginning of one, so it is passed over up to the next.
+  // Discards the partial line, because the next chunk does not continue it. `is_inside_line`: the
+  // next chunk begins inside a line, so skip up to the next line.
   void restart(bool is_inside_line);
 
   const ProgramProgress& last() const { return last_; }
@@ -51,22 +51,22 @@ class ProgressLines {
   bool take_line(std::string_view line);
 
   std::string partial_;
-  bool passing_over_ = false;  // the rest of a line that is refused already
+  bool passing_over_ = false;  // skipping the rest of a refused line
   ProgramProgress last_;
   uint64_t taken_ = 0;
   uint64_t refused_ = 0;
 };
 
-// Follows the file of one rank: what is added, a file cut back or replaced (then from its start).
-// Never waits for anybody, also where it is no file at all; a writer that runs away from the reader
-// is joined near the end.
+// Follows the progress file of one rank. If the file is truncated or replaced, starts again from
+// its beginning. Never blocks, even if the path is not a regular file. If the writer gets too far
+// ahead of the reader, skips to near the end.
 class ProgressFile {
  public:
   explicit ProgressFile(std::string path) : path_(std::move(path)) {}
 
-  // An empty file in place of what is there.
+  // Replaces the file by an empty one.
   Status reset();
-  // Reads what has come, a bounded part of it at a time; whether there was any.
+  // Reads new data, a bounded amount per call. Returns whether there was any.
   bool poll();
   const ProgressLines& lines() const { return lines_; }
 
@@ -77,7 +77,7 @@ class ProgressFile {
   ProgressLines lines_;
 };
 
-// How fast a count grows, over the last seconds. One that falls begins anew.
+// The rate at which a count grows, over the last seconds. Starts again when the count falls.
 class GrowthRate {
  public:
   void add(int64_t count, TimePoint now);
@@ -97,8 +97,8 @@ struct RankProgress {
   std::optional<double> tokens_per_second;
 };
 
-// What a node's ranks have said, lowest rank first: steps and losses are the lowest's that said
-// any; samples, tokens and rates are added up.
+// Combines the progress of a node's ranks, lowest rank first. Steps and losses are those of the
+// lowest rank that reported any; samples, tokens and rates are summed.
 ProgressStatus progress_of_node(const std::vector<RankProgress>& ranks, WallTime wall);
 
 }  // namespace lockstep

@@ -25,7 +25,7 @@ bool is_asked_for(const Assignment& assignment, std::string_view variables) {
          assignment.variables.end();
 }
 
-// "10.0.0.1:29500", "[fd00::1]:29500".
+// Formats "10.0.0.1:29500" or "[fd00::1]:29500".
 std::string endpoint(const std::string& host, int64_t port) {
   const bool is_v6 = host.find(':') != std::string::npos;
   return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
@@ -50,8 +50,8 @@ std::string hostfile(const WorldAssignment& world, std::string_view before_count
 }
 
 // Source: PyTorch, torch/distributed/elastic/agent/server/local_elastic_agent.py (1.13), and "Torch
-// Distributed Elastic, Environment Variables" of its documentation. One role; the agent keeps no
-// store, so rank 0's process opens the one at MASTER_PORT.
+// Distributed Elastic, Environment Variables" in its documentation. There is one role. The agent
+// runs no store, so rank 0's process opens the one at MASTER_PORT.
 void add_torchrun(const Assignment& assignment, int64_t rank, Variables& out) {
   const WorldAssignment& world = assignment.world;
   out.set("GROUP_RANK", assignment.node_index);
@@ -65,7 +65,7 @@ void add_torchrun(const Assignment& assignment, int64_t rank, Variables& out) {
   out.set("TORCHELASTIC_USE_AGENT_STORE", "False");
 }
 
-// jax.distributed.initialize() reads the address by itself; programs pass the other two on.
+// jax.distributed.initialize() reads the address itself; programs pass the other two on.
 void add_jax(const Assignment& assignment, int64_t rank, Variables& out) {
   const WorldNode& first = assignment.world.nodes.front();
   out.set("JAX_COORDINATOR_ADDRESS", endpoint(first.host, first.port));
@@ -74,7 +74,7 @@ void add_jax(const Assignment& assignment, int64_t rank, Variables& out) {
 }
 
 // Source: TensorFlow, tf.distribute.cluster_resolver.TFConfigClusterResolver. Every rank is a
-// worker, and the first one the chief by convention.
+// worker; by convention the first one is the chief.
 void add_tensorflow(const Assignment& assignment, int64_t rank, Variables& out) {
   const WorldAssignment& world = assignment.world;
   Json workers = Json::array();
@@ -87,8 +87,8 @@ void add_tensorflow(const Assignment& assignment, int64_t rank, Variables& out) 
                                   {"task", {{"type", "worker"}, {"index", rank}}}}));
 }
 
-// Open MPI 4 (orte) and 5 (prte) take `host slots=N`, MPICH's and Intel's hydra `host:N`.
-// Sources: Open MPI, orte_hosts(7); MPICH, "Using the Hydra Process Manager".
+// Open MPI 4 (orte) and 5 (prte) read `host slots=N`; the hydra of MPICH and Intel MPI reads
+// `host:N`. Sources: Open MPI, orte_hosts(7); MPICH, "Using the Hydra Process Manager".
 void add_mpi(const std::string& work_folder, Variables& out) {
   out.set("LOCKSTEP_HOSTFILE", hostfile_path(work_folder));
   out.set("OMPI_MCA_orte_default_hostfile", hostfile_path(work_folder));
@@ -149,7 +149,7 @@ std::vector<std::string> default_variables(const Assignment& assignment, int64_t
   if (assignment.train) return {};
   Variables out;
   out.set("OMP_NUM_THREADS", threads);
-  // A rank that waits in NCCL for one that is gone ends with an error; by its old name and its new.
+  // Makes a rank that waits in NCCL for a lost peer end with an error. Old and new name.
   out.set("NCCL_ASYNC_ERROR_HANDLING", 1);
   out.set("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
   return out.take();

@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-// What a rank of a user's command is told, as torchrun, JAX, TensorFlow and MPI tell it: pure, made
-// from the assignment. docs/trainingjob.md lists it for users.
+// Environment variables for the ranks of a user's command, compatible with torchrun, JAX,
+// TensorFlow and MPI. Pure functions of the assignment. docs/trainingjob.md lists the variables for
+// users.
 
 // A file that all ranks of a node read, written before they start.
 struct RoundFile {
@@ -16,18 +17,18 @@ struct RoundFile {
   std::string text;
 };
 
-// The world as JSON (WorldAssignment's own), and for `mpi` the hostfiles. None for train.
+// Returns the world as JSON (see WorldAssignment), and the hostfiles for `mpi`. Empty for train.
 std::vector<RoundFile> round_files(const Assignment& assignment, const std::string& work_folder);
 
-// NAME=value, each to replace what the environment has of that name: torchrun's variables and
-// LOCKSTEP_*, and for a command those of assignment.variables.
+// Returns NAME=value entries that replace existing variables: torchrun's and LOCKSTEP_*, and for a
+// command those that assignment.variables asks for.
 std::vector<std::string> rank_variables(const Assignment& assignment, int64_t local_rank,
                                         const std::string& work_folder);
 
-// The same for those that give way to what the user has set.
+// Returns the variables that apply only if the user has not set them.
 std::vector<std::string> default_variables(const Assignment& assignment, int64_t threads);
 
-// Where the rank's program writes of its progress, one JSON object a line.
+// Returns the path of the file to which the rank's program writes its progress.
 std::string progress_path(const std::string& work_folder, int64_t rank);
 
 }  // namespace lockstep

@@ -33,8 +33,8 @@ void OutputQueue::push(std::string_view line) {
   queue_ += line;
 }
 
-// O_NONBLOCK would be seen by all who share the open file; a pipe that polls writable takes
-// PIPE_BUF bytes without waiting (pipe(7)).
+// Polls instead of setting O_NONBLOCK, which would affect everybody who shares the open file. A
+// pipe that polls writable accepts PIPE_BUF bytes without blocking (pipe(7)).
 bool OutputQueue::writable() const {
   pollfd poll_fd = {fd_, POLLOUT, 0};
   return poll(&poll_fd, 1, 0) == 1;
@@ -45,7 +45,7 @@ void OutputQueue::flush() {
     const size_t bytes = std::min<size_t>(queue_.size() - at_, PIPE_BUF);
     const ssize_t written = write(fd_, queue_.data() + at_, bytes);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {  // the reader is gone for good
+    if (written < 0) {  // the reader is gone
       queue_.clear();
       at_ = 0;
       return;

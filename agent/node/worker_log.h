@@ -10,50 +10,51 @@
 namespace lockstep {
 
 struct OutputLimits {
-  size_t bytes_max = 8u << 20;     // then lines are dropped
-  size_t hold_bytes = 256u << 10;  // from here on the workers' next output had better wait
-  Duration patience = std::chrono::seconds(2);  // with a reader that takes nothing
+  size_t bytes_max = 8u << 20;                  // beyond this, lines are dropped
+  size_t hold_bytes = 256u << 10;               // beyond this, reading from the workers pauses
+  Duration patience = std::chrono::seconds(2);  // how long to wait for a reader that takes nothing
 };
 
-// The agent's own stdout for the lines of all workers, without ever waiting for its reader: what it
-// doesn't take waits in a bounded queue, and what that can't hold is dropped and counted. A reader
-// that is slow loses nothing, since the workers' pipes fill up meanwhile (has_room()); one that
-// takes nothing at all doesn't stop them for longer than `patience`.
+// Writes the lines of all workers to the agent's stdout without ever blocking on its reader.
+// Unwritten lines wait in a bounded queue; lines that do not fit are dropped and counted. With a
+// slow reader nothing is lost: reading from the workers pauses (has_room()) until there is room. A
+// reader that takes nothing delays the workers by at most `patience`.
 class OutputQueue {
  public:
   explicit OutputQueue(int fd, OutputLimits limits = {}) : fd_(fd), limits_(limits) {}
 
-  void push(std::string_view line);  // ends with '\n'
-  // Writes as much as the descriptor takes at once.
+  void push(std::string_view line);  // `line` ends with '\n'
+  // Writes as much as the descriptor accepts without blocking.
   void flush();
-  // Whether to read on from the workers: there is room, or nobody takes anything.
+  // Returns whether to keep reading from the workers: there is room, or the reader takes nothing.
   bool has_room(TimePoint now);
   bool pending() const { return at_ < queue_.size(); }
   int fd() const { return fd_; }
 
  private:
-  bool writable() const;  // or broken: a write doesn't wait
+  bool writable() const;  // also true if broken: a write does not block
 
   int fd_;
   OutputLimits limits_;
-  std::optional<TimePoint> full_since_;  // and the reader took nothing from then on
-  uint64_t taken_ = 0;                   // bytes that it took, and when full_since_ was set
+  std::optional<TimePoint> full_since_;  // the queue has been full, and the reader idle, since then
+  uint64_t taken_ = 0;                   // bytes written to the reader; taken_then_: at full_since_
   uint64_t taken_then_ = 0;
   std::string queue_;
-  size_t at_ = 0;  // written up to here
+  size_t at_ = 0;  // offset of the first unwritten byte
   uint64_t dropped_ = 0;
 };
 
 struct WorkerLogOptions {
   std::string path;                   // empty: no file
-  std::string prefix;                 // of every line on the agent's stdout: "[rank 3] "
-  size_t file_bytes_max = 8u << 20;   // then it becomes <path>.1, and a new one begins
-  size_t line_bytes_max = 16 * 1024;  // longer lines are broken
+  std::string prefix;                 // for every line on the agent's stdout: "[rank 3] "
+  size_t file_bytes_max = 8u << 20;   // then it is renamed to <path>.1 and a new one begins
+  size_t line_bytes_max = 16 * 1024;  // longer lines are split
   size_t tail_bytes_max = 2048;
 };
 
-// What one worker prints: line by line as clean UTF-8 into its file and, with a prefix, to the
-// queue; its end stays in memory. A file that can't be written is reported once and left alone.
+// Handles the output of one worker, line by line: cleans it to UTF-8, writes it to the worker's
+// file and, with a prefix, to the queue, and keeps the last part in memory. If the file cannot be
+// written, reports it once and stops writing to it.
 class WorkerLog {
  public:
   WorkerLog(WorkerLogOptions options, OutputQueue* output);
@@ -62,7 +63,7 @@ class WorkerLog {
   ~WorkerLog();
 
   void append(std::string_view chunk);
-  // The rest without an end of line counts as one.
+  // Treats a rest without a newline as a line.
   void finish();
   const std::string& tail() const { return tail_; }
 

@@ -19,15 +19,15 @@
 namespace lockstep {
 namespace {
 
-// So much is read of one worker before the others get their turn.
+// The most that is read from one worker before the others get their turn.
 constexpr size_t kDrainBytesMax = 1u << 20;
 
 void close_fd(int& fd) {
   if (fd >= 0) close(std::exchange(fd, -1));
 }
 
-// Memory for the ranks of one node, empty: each of them gives it the same size, which the second
-// to do so doesn't change. Alone, a rank needs none.
+// Creates empty shared memory for the ranks of one node. Each rank resizes it to the same size, so
+// that only the first call has an effect. A single rank needs none.
 int make_shared_memory(int64_t local_size) {
   if (local_size < 2) return -1;
   const int fd = memfd_create("lockstep-shm", MFD_CLOEXEC);
@@ -35,7 +35,8 @@ int make_shared_memory(int64_t local_size) {
   return fd;
 }
 
-// Other ranks wait for one, with limits of their own, of which the longest is kSilenceLimit.
+// The limit for a rank that makes no progress. If there are other ranks, it is longer than their
+// own limits, the longest of which is kSilenceLimit, so that they detect a hung rank first.
 Duration hang_floor(const Assignment& assignment) {
   const Duration alone = std::chrono::seconds(assignment.hang_seconds);
   return assignment.world.world_size() == 1 ? alone : std::max(alone, 2 * kSilenceLimit);
@@ -50,7 +51,7 @@ struct WorkerSet::Worker {
             output) {}
   ~Worker() { close_fd(output_fd); }
 
-  // What its page says; without samples where it says nothing.
+  // Reads its page; `samples` is 0 if the page has no GPU numbers.
   GpuNumbers gpu() const {
     GpuNumbers numbers;
     if (page) page->gpu().read(numbers);
@@ -59,17 +60,17 @@ struct WorkerSet::Worker {
 
   Launch launch;
   WorkerLog log;
-  std::optional<ProgressPage> page;  // of a lockstep-worker
+  std::optional<ProgressPage> page;  // only for a lockstep-worker
   BoardWatch board;
   ProgressNumbers numbers;
-  bool reported = false;             // numbers are of this round
-  std::optional<ProgressFile> file;  // of a command's program
+  bool reported = false;             // numbers are from this round
+  std::optional<ProgressFile> file;  // only for a command
   GrowthRate samples;
   GrowthRate tokens;
-  std::optional<HangWatch> watch;  // of a lockstep-worker
+  std::optional<HangWatch> watch;  // only for a lockstep-worker
   bool hung = false;
-  pid_t pid = 0;       // 0: doesn't run
-  int output_fd = -1;  // the pipe's reading end
+  pid_t pid = 0;       // 0: not running
+  int output_fd = -1;  // the pipe's read end
 };
 
 WorkerSet::WorkerSet(LaunchContext context, Cgroup cgroup, OutputQueue* output)
@@ -107,7 +108,7 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
            {{"round", machine.round()}, {"processes", local_size}});
 }
 
-// What can't be written is said here, and by the program that doesn't find it.
+// A failure is only logged; the program reports it too if it needs the file.
 void WorkerSet::write_round_files(const Assignment& assignment) const {
   for (const RoundFile& file : round_files(assignment, context_.work_folder)) {
     if (const Status status = write_file_atomically(file.path, file.text); !status.ok()) {
@@ -121,7 +122,7 @@ Status WorkerSet::start_one(Worker& worker, const Assignment& assignment, int sh
   SpawnOptions options = {.argv = launch.argv, .env = launch.env};
   if (assignment.train) {
     TRY_ASSIGN(worker.page, ProgressPage::create());
-    fcntl(worker.page->fd(), F_SETFD, FD_CLOEXEC);  // the other ranks don't get it
+    fcntl(worker.page->fd(), F_SETFD, FD_CLOEXEC);  // the other ranks must not inherit it
     launch.config.progress_fd = worker.page->fd();
     launch.config.shm_fd = shm_fd;
     options.inherited_fds.push_back(worker.page->fd());

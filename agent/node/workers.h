@@ -19,41 +19,41 @@
 
 namespace lockstep {
 
-// What a rank's processes have used and counted while the agent lives.
+// Resource usage and counters of a rank's processes, over the agent's lifetime.
 struct RankTotals {
-  TrainCounters counted;           // by a command's program
-  double ended_cpu_seconds = 0;    // of processes that are gone
-  double running_cpu_seconds = 0;  // the most that was seen of those that run
-  XidTotals ended_xids;            // of GPUs of processes that are gone
+  TrainCounters counted;           // from a command's program
+  double ended_cpu_seconds = 0;    // of processes that have ended
+  double running_cpu_seconds = 0;  // the largest value seen for the running ones
+  XidTotals ended_xids;            // from GPUs of processes that have ended
 };
 
-// The worker processes of a round: their pipes, logs and progress. Tells the RoundMachine
-// what becomes of them. Used by the supervisor's thread alone.
+// The worker processes of a round, with their pipes, logs and progress. Reports their events to the
+// RoundMachine. Used only by the supervisor's thread.
 class WorkerSet {
  public:
   WorkerSet(LaunchContext context, Cgroup cgroup, OutputQueue* output);
   ~WorkerSet();
 
-  // Starts the workers of the machine's assignment; those of an earlier round are gone.
+  // Starts the workers of the machine's assignment. Those of an earlier round must be gone.
   void start(RoundMachine& machine, TimePoint now);
-  // SIGTERM to each that runs. A lockstep-worker's children are its own affair until it has ended;
-  // of a command, the whole process group gets it.
+  // Sends SIGTERM to each running worker. For a command, sends it to the whole process group; a
+  // lockstep-worker handles its own children until it ends.
   void terminate() const;
-  // Nothing of the round is left: closes what is open.
+  // Closes everything of the round, after its processes are gone.
   void clear();
 
-  // Those that run, each the leader of its process group.
+  // Returns the pids of the running workers, each the leader of its process group.
   std::set<pid_t> leaders() const;
   void on_end(const ProcessEnd& end, RoundMachine& machine, TimePoint now);
 
   void add_polls(std::vector<pollfd>& polls) const;
-  // Takes what the workers have printed so far, as long as there is room for it, each in turn.
+  // Reads the workers' output while the queue has room, each worker in turn.
   void read_output(TimePoint now);
-  // Passes on what their progress pages, or a command's progress files, say by now.
+  // Reads progress pages, or a command's progress files, and passes changes to the machine.
   void read_progress(RoundMachine& machine, TimePoint now, WallTime wall);
 
   bool any_running() const;
-  // Fills in ranks, counters and what is known of processes, of which it looks up what they use.
+  // Fills in ranks, counters and process usage, which it reads from /proc.
   void describe(MetricsInput& input);
 
  private:
@@ -74,13 +74,13 @@ class WorkerSet {
   OutputQueue* output_;
   std::vector<std::unique_ptr<Worker>> workers_;
   TrainCounters counters_;
-  std::vector<RankTotals> totals_;  // by local rank; of all rounds
+  std::vector<RankTotals> totals_;  // by local rank; over all rounds
   bool is_command_ = false;
   size_t first_to_read_ = 0;
   double share_ = 1;
   int64_t started_ = 0;
   int64_t restarts_ = 0;
-  int64_t oom_kills_ = -1;  // when the round began, and after each that was named
+  int64_t oom_kills_ = -1;  // at the start of the round, plus those already attributed to a worker
 };
 
 }  // namespace lockstep

@@ -10,21 +10,23 @@
 
 namespace lockstep {
 
-// Sums of squares over a gradient arena, in an order that depends on the arena alone. A tied
-// embedding counts once, on the stage that counts it (ArenaEntry::counted). The global norm is the
-// root of: those of sharded parameters summed over the tensor group, plus those of the whole ones
-// (which its peers have too), that summed over the pipeline's stages. ClipScale
-// (kernels/ops/clip_scale.h) takes it from there.
+// Sums the squares over a gradient arena, in an order that depends only on the arena. A tied
+// embedding counts once, on the stage that counts it (ArenaEntry::counted).
+//
+// The square of the global norm is computed in two steps. First, add the sum for sharded
+// parameters, reduced over the tensor group, to the sum for whole parameters (the same on all
+// tensor peers). Then reduce the result over the pipeline's stages. ClipScale
+// (kernels/ops/clip_scale.h) continues from there.
 class GradientNorm {
  public:
-  // `gradients`, the ops and the workspace, kSquaredNormWorkspace bytes of the device, outlive it;
-  // without a workspace it allocates one here. Nothing is allocated later.
+  // `gradients`, the ops and the workspace (kSquaredNormWorkspace bytes on the device) must outlive
+  // it. Without a workspace, allocates one here. Nothing is allocated later.
   static Result<GradientNorm> create(const ModelConfig& config, const ParameterArena& arena,
                                      const float* gradients, Device device, const OpTable& ops,
                                      Workspace workspace = {});
 
-  // Issues what leaves the squares of sharded parameters in squares[0], those of whole ones in
-  // squares[1], both memory of the device; waits for nothing.
+  // Enqueues work that writes the sum for sharded parameters to squares[0] and for whole ones to
+  // squares[1], both in device memory. Does not wait.
   void squared(Stream& stream, double* squares);
 
  private:
@@ -34,7 +36,7 @@ class GradientNorm {
   std::vector<FlatTensor> sharded_;
   std::vector<FlatTensor> whole_;
   Workspace workspace_;
-  Buffer owned_;  // where the workspace isn't the caller's
+  Buffer owned_;  // if the workspace is not caller-owned
 };
 
 }  // namespace lockstep

@@ -14,13 +14,18 @@
 namespace lockstep {
 
 // Gradients of data parallelism: a flat fp32 arena in the layout of the parameters, summed over the
-// ranks of a group in buckets, each as soon as backward has completed it and beside what backward
-// does then. On a GPU reductions have a stream of their own: an event of the stream that computes
-// lets a bucket's begin, and one of theirs lets that stream go on behind all of them. One thread.
+// ranks of a group in buckets. A bucket's all-reduce starts as soon as backward has completed the
+// bucket, and overlaps with the rest of backward. On a GPU the reductions run on their own stream.
+// Events order them after the computation of their bucket, and order later computation after all of
+// them. One thread.
 //
-// A step: begin_step(); the micro-batches, before the last of which send_from_now_on(); finish();
-// what reads the gradients is issued; wait(). Then the arena holds the sums over micro-batches and
-// ranks, the same bits on every rank.
+// The calls of a step:
+// - begin_step()
+// - the micro-batches; send_from_now_on() before the last one
+// - finish()
+// - issue work that reads the gradients
+// - wait()
+// Then the arena holds the sums over micro-batches and ranks, the same bits on every rank.
 class BucketedSink final : public GradSink {
  public:
   struct Options {
@@ -28,7 +33,7 @@ class BucketedSink final : public GradSink {
     int64_t bucket_bytes = 0;
     float* gradients = nullptr;  // arena.count floats of the streams' device
   };
-  // Of one device; on the CPU, where all is done when a call returns, they order nothing.
+  // Both on one device. On the CPU, where work is complete when a call returns, they order nothing.
   struct Streams {
     Stream* compute = nullptr;        // gradients are made and read on it
     Stream* communication = nullptr;  // nobody else's
@@ -40,11 +45,11 @@ class BucketedSink final : public GradSink {
 
   // Zeroes all gradients.
   void begin_step(const OpTable& ops);
-  // What becomes ready after this call is final for the step.
+  // Gradients that become ready after this call are final for the step.
   void send_from_now_on();
-  // What is issued on the computing stream from now on comes behind every reduction. Where the
-  // group's operations have their place on a stream (DeviceTraits) that is all; else it waits for
-  // them and returns the first error of any.
+  // Orders later work on the compute stream after every reduction. If the group's operations are
+  // stream-ordered (DeviceTraits), returns immediately; otherwise waits for them and returns the
+  // first error.
   Status finish();
   // Waits until every bucket is reduced, at most as long as the group's operations may take; the
   // first error of any, after which gradients, and what was made of them, are not to be used. Comes

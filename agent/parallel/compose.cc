@@ -29,7 +29,7 @@ enum Part : size_t {
   kTokens,  // the first of the slots
 };
 
-// What a rank has: the whole model.
+// A rank has the whole model.
 GptOptions model_options(const ComposeOptions& options, const AttentionChoice& attention) {
   return {.config = options.config,
           .stage = whole_model(options.config),
@@ -56,10 +56,10 @@ GptMemory model_memory(const ComposeOptions& options, const AttentionChoice& att
   return memory;
 }
 
-// Of a GPU, what CUDA and cuBLASLt take for themselves when operations first run, behind the arena:
-// the code of kernels, which CUDA loads with their first launch, and local memory, for which it
-// reserves a thread's stack (1 KiB by cudaLimitStackSize) on every multiprocessor: 264 MiB for the
-// 132 x 2048 threads of an H200. An estimate, not measured.
+// GPU memory outside the arena that CUDA and cuBLASLt reserve when operations first run. CUDA loads
+// the code of kernels with their first launch. It also reserves local memory: a thread's stack (1
+// KiB by cudaLimitStackSize) on every multiprocessor, 264 MiB for the 132 x 2048 threads of an
+// H200. An estimate, not measured.
 constexpr uint64_t kCudaReserveBytes = uint64_t{512} << 20;
 
 }  // namespace
@@ -108,7 +108,7 @@ Result<ArenaPlan> plan_memory(const ComposeOptions& options, const AttentionChoi
   return plan;
 }
 
-// What is freed now may be in use.
+// Finish pending work before freeing memory it may use.
 Composition::~Composition() {
   (void)reductions_.synchronize();
   (void)stream_.synchronize();

@@ -27,22 +27,23 @@ namespace lockstep {
 struct ComposeOptions {
   ModelConfig config;
   Mesh mesh;
-  // Of the WorldAssignment; empty: those of the mesh's axes.
+  // The groups of the WorldAssignment; empty: those of the mesh's axes.
   std::vector<WorldGroup> groups = {};
-  // Of the micro-batches that are trained on and evaluated.
+  // The size of the micro-batches in training and evaluation.
   int64_t micro_batch = 1;   // sequences
   int64_t sequence = 0;      // tokens
   int64_t bucket_bytes = 0;  // of gradients that are reduced together
   AdamWOptions optimizer;
   Precision precision = Precision::kF32;
   Recompute recompute = Recompute::kNone;
-  // Of micro-batches of that size; passes of others take our own. kCudnn: on a GPU that can.
+  // For micro-batches of that size; passes of other sizes use our own kernels. kCudnn needs a GPU
+  // that supports it.
   AttentionBy attention = AttentionBy::kOwn;
   Device device;
 };
 
-// What a checkpoint has of a rank, in memory of its device, each in the layout of the parameters'
-// arena.
+// The state of a rank that a checkpoint stores: device memory, each part in the layout of the
+// parameters' arena.
 struct DeviceState {
   float* parameters = nullptr;
   float* first_moments = nullptr;
@@ -53,11 +54,11 @@ struct DeviceState {
 // one that is evaluated.
 inline constexpr size_t kTokenSlots = 3;
 
-// Who gets which bytes of the device, whether or not there is one: all that a rank allocates on it
-// to train, to evaluate and to sample, and the reserve for CUDA and cuBLASLt (between ranks that
-// for NCCL comes on top). Pure, but for set_threads() on the CPU. The options' model is one that
-// validate() accepts. Errors as plan_arena's. `attention`: as it was prepared on a device; without,
-// the plan is that of our own.
+// Plans all device memory of a rank, even without such a device: everything it allocates to train,
+// evaluate and sample, and a reserve for CUDA and cuBLASLt (with several ranks, NCCL's memory comes
+// on top). Pure, except that the CPU's plan depends on set_threads(). The options' model must pass
+// validate(). Returns plan_arena()'s errors. `attention`: as prepared on a device; by default, our
+// own kernels.
 Result<ArenaPlan> plan_memory(const ComposeOptions& options, const AttentionChoice& attention = {});
 
 struct UpdateOptions {
@@ -66,13 +67,18 @@ struct UpdateOptions {
   int64_t step = 1;  // counted from 1
 };
 
-// What one rank trains with, put together for its place in the mesh and its device. Everything that
-// differs between meshes and devices is decided here; the step loop works with any of them. All
-// memory is one arena, planned before it is allocated. One thread.
+// Everything that one rank trains with, built for its place in the mesh and its device. All
+// differences between meshes and devices are decided here; the step loop works with any of them.
+// All memory is one arena, planned before it is allocated. One thread.
 //
-// A step: begin_step(); micro-batches through model(), each followed by add_losses(), before the
-// last of which sink().send_from_now_on(); sink().finish(); update(); sink().wait(); scalars(), the
-// only one that waits for the device.
+// The calls of a step:
+// - begin_step()
+// - micro-batches through model(), each followed by add_losses(); sink().send_from_now_on() before
+//   the last one
+// - sink().finish()
+// - update()
+// - sink().wait()
+// - scalars(), the only call that waits for the device
 class Composition {
  public:
   // The world outlives the composition; it serves memory of the device where there are other ranks.
@@ -90,18 +96,20 @@ class Composition {
   const OpTable& ops() const { return *ops_; }
   const MeshCoordinates& place() const { return place_; }
   const RankGroups& groups() const { return *groups_; }
-  // Who has which bytes of the device, and what of it is left to CUDA, cuBLASLt and NCCL.
+  // Returns which part of the program uses which bytes of the device, and what is left to CUDA,
+  // cuBLASLt and NCCL.
   const ArenaPlan& memory() const { return arena_->plan(); }
 
-  // Of the size of the options, in the arena; there is one for training and one for evaluating, and
-  // one's pass ends before the other's begins.
+  // Creates a micro-batch of the options' size in the arena. There is one for training and one for
+  // evaluation; a pass of one must end before a pass of the other begins.
   Result<MicroBatch> make_micro_batch(PassMode mode);
-  // What these are in, for whatever else runs when none of them does.
+  // Returns the memory that both share, for other work that runs between their passes.
   Workspace micro_batch_memory() const;
-  // Of kTokenSlots: for the tokens and targets of a micro-batch; none on the CPU.
+  // Returns the memory for the tokens and targets of a micro-batch; slot < kTokenSlots. Empty on
+  // the CPU.
   Workspace token_memory(size_t slot) const;
 
-  // Zeroes at first. Whoever has written to it, by transfer(), calls broadcast_state() after.
+  // Initially zero. After writing to it with transfer(), call broadcast_state().
   DeviceState state();
   // Between the host and the device, on stream().
   HostTransfer& transfer() { return *transfer_; }
@@ -137,7 +145,7 @@ class Composition {
   MeshCoordinates place_;
   const OpTable* ops_ = nullptr;
   Stream stream_;
-  Stream reductions_;  // of gradients, beside it
+  Stream reductions_;  // for reductions of gradients, concurrent with stream_
   WholeTensor region_;
   std::optional<RankGroups> groups_;
   Communicator* data_group_ = nullptr;  // of groups_

@@ -17,8 +17,8 @@ struct ValueRun {
   int64_t count = 0;
 };
 
-// Of each of the two buffers: 8 MiB take a GPU some 0.2 ms to copy, so that what a copy costs
-// beside its bytes is small, and the host far longer to check and to store.
+// Size of each of the two buffers. A GPU copies 8 MiB in about 0.2 ms, so the fixed cost of a copy
+// is small compared with its bytes, and the host needs far longer to check and store them.
 inline constexpr size_t kTransferPieceBytes = size_t{8} << 20;
 
 // Lets the host read and write values of a device piece by piece, through two page-locked buffers:

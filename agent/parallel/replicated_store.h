@@ -33,7 +33,7 @@ class ReplicatedStore final : public ParamStore {
 
   const ParameterArena& arena() const { return arena_; }
   float* parameters() { return parameters_; }
-  // What an optimizer keeps up to date; null where there are none.
+  // The bf16 copies, which an optimizer keeps up to date; null if there are none.
   Bf16* copies() { return copies_; }
 
  private:

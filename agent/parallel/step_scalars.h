@@ -11,13 +11,13 @@
 
 namespace lockstep {
 
-// What a step computes beside its tensors, in memory of the device.
+// The scalars that a step computes, in addition to its tensors; in device memory.
 struct StepValues {
   double loss_sum = 0;         // of this rank's tokens, in nats
   double squares[2] = {0, 0};  // of gradients (GradientNorm)
   float scale = 0;             // of the update (ClipScale)
 
-  // Of all gradients, before clipping.
+  // The norm of all gradients, before clipping.
   double norm() const { return std::sqrt(squares[0] + squares[1]); }
 };
 

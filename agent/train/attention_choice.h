@@ -40,14 +40,15 @@ struct AttentionWish {
   // Whether this rank's device has room for all that training takes, with so many bytes of
   // workspace for cuDNN's; empty: it has.
   std::function<Status(size_t cudnn_workspace)> room = {};
-  // Of rank 0, with auto: what an earlier start of this run chose; empty: nothing.
+  // On rank 0, with auto: the choice of an earlier start of this run; empty: none.
   std::optional<AttentionBy> kept = {};
 };
 
-// Whose attention all ranks train with: the setting, or with `auto` what was kept, else cuDNN's
-// where every rank has it and room for it and rank 0 measures it to be faster, else our own. Which
-// and why is in rank 0's log, what a rank lacks in its own. A collective operation unless the
-// setting is own. kInvalid, by path, for cudnn where a rank can't.
+// Returns the attention implementation that all ranks use. With `auto`: the kept choice, else
+// cuDNN's if every rank supports it and has memory for it and rank 0 measures it to be faster, else
+// our own. Otherwise: the setting. Rank 0 logs the choice and the reason; each rank logs what it
+// lacks. A collective operation unless the setting is own. kInvalid, with the field's path, for
+// cudnn if a rank does not support it.
 Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& wish,
                                      ExitReason& reason, const Clock& clock);
 

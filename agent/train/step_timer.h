@@ -27,9 +27,10 @@ class StepTimer {
   // The step begins. These two issue; they don't wait.
   virtual Status begin() = 0;
   virtual Status lap(StepPart part) = 0;
-  // The step is over, and so is all that was issued on the stream up to the last lap, else it is
-  // kUnavailable. What the host has done since then is the last part's in the form of the host, and
-  // no part's in that of a GPU: there the parts add up to less than the total.
+  // Ends the step. Returns kUnavailable unless all work issued on the stream up to the last lap is
+  // complete. Time that the host spends after the last lap counts to the last part in the host's
+  // timer. It counts to no part in the GPU's timer, so the parts there add up to less than the
+  // total.
   virtual Result<StepSeconds> end() = 0;
 };
 

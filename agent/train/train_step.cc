@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// What a rank tells the others in every step.
+// Sent by each rank to the others in every step.
 struct RankReport {
   double loss_sum = 0;
   int64_t stop = 0;

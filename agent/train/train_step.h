@@ -58,7 +58,7 @@ class TrainStep {
         timer_(make_step_timer(parts.model.stream(), parts.clock)) {}
 
   Status accumulate();
-  // What the step came to, of all ranks.
+  // Computes the outcome of the step over all ranks.
   Status conclude(bool stop, Outcome& outcome);
 
   TrainStepOptions options_;

@@ -134,7 +134,7 @@ uint64_t Worker::rounding_seed() const {
   return is_stochastic ? static_cast<uint64_t>(config_.train.seed) + 1 : 0;
 }
 
-// What was measured once stays: a run that goes on from its checkpoint computes as it began.
+// A measured choice is kept, so that a run resumed from its checkpoint computes as before.
 Status Worker::choose_attention() {
   TRY_ASSIGN(const ComposeOptions options, compose_options());
   AttentionWish wish{.setting = config_.train.attention,
@@ -208,7 +208,7 @@ RunSettings Worker::settings() const {
   return run_settings(config_.train, source_->count());
 }
 
-// Older versions stored one of the settings alone, beside the position.
+// Older versions stored the data seed with the position, and no other settings.
 Status Worker::check_run(const VerifiedCheckpoint& checkpoint) const {
   RunSettings stored = checkpoint.manifest.settings;
   stored.emplace("spec.train.data.seed", std::to_string(checkpoint.manifest.position.data_seed));

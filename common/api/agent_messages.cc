@@ -19,7 +19,7 @@ constexpr size_t kLogTailBytesMax = 2048;
 
 constexpr size_t kReasonBytesMax = 64;
 
-// Reasons are words for programs, and labels of metrics.
+// Reasons are read by programs and used as metric labels.
 bool is_word(std::string_view text) {
   return text.size() <= kReasonBytesMax && std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
@@ -39,7 +39,7 @@ void leave_waits_out(AgentState& state) {
   }
 }
 
-// The version of a document that isn't in one that is served.
+// Returns the document's protocol version if it is not served.
 std::optional<int64_t> foreign_protocol(const Json& document) {
   const Json* found = document.is_object() ? find_member(document, "protocol") : nullptr;
   int64_t protocol = 0;

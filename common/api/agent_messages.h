@@ -12,23 +12,26 @@
 
 namespace lockstep {
 
-// What controller and agent say to each other over HTTP, on the pod's address and kAgentPort, with
+// The protocol between controller and agent: HTTP on the pod's address and kAgentPort, with
 // `Authorization: Bearer <job token>`:
 //   PUT /v1/assignment       Assignment  -> 200 AgentState; 409 {"error": ...} for an older round,
 //                                           or another hash of the same round; 400, 401, 413
 //   GET /v1/state?since=N&timeoutSeconds=S
-//                                        -> 200 AgentState, at once if its sequence > N, else when
-//                                           it changes or after S seconds (at most 30)
+//                                        -> 200 AgentState, immediately if its sequence > N, else
+//                                           when it changes or after S seconds (at most 30)
 // and without a token: GET /healthz -> 200 "ok", GET /metrics (Prometheus text).
-// Both take `protocol=V` in the query: the newest version of the protocol that the asker reads,
-// 1 where it names none. The answer is in that version, or in the agent's own newest one where that
-// is older; an assignment is in the version that the agent last answered in, in the oldest one
-// before it has. So either side may be the newer one, as in an upgrade and its rollback, as long as
-// the other's version is within [kProtocolOldest, kProtocolNewest]. Unknown members are passed
-// over, but a member that the older side refuses by name ("not in this version", as
-// checkpoint.onPreemption) or a value that it doesn't know needs a new version. These are
+//
+// Both requests take `protocol=V` in the query: the newest protocol version that the client reads;
+// 1 if absent. The agent replies in that version, or in its own newest one if that is older. An
+// assignment uses the version of the agent's last reply, or the oldest version before the first
+// reply. So either side may be newer, as during an upgrade and its rollback, as long as the other
+// side's version is within [kProtocolOldest, kProtocolNewest].
+//
+// Unknown members are ignored. A new version is needed for a member that the older side refuses by
+// name ("not in this version", such as checkpoint.onPreemption), and for a value that it does not
+// know. Versions:
 //   1  the first
-//   2  of each worker the state tells whom it waits for (`wait`), and whether it is `lifeless`
+//   2  the state of each worker reports what it waits for (`wait`) and whether it is `lifeless`
 inline constexpr int64_t kProtocolNewest = 2;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -38,22 +41,22 @@ inline constexpr int64_t kAgentPort = 29400;
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
 
-// What an agent is to do. Level-triggered: the same one again changes nothing.
+// A controller's order to an agent. Level-triggered: sending the same assignment again is a no-op.
 struct Assignment {
   int64_t protocol = kProtocolNewest;
   std::string action =
-      "Run";  // Run: workers of this round; Exit: end them, then the agent with exit_code
-  int64_t exit_code = 0;  // of the agent, for Exit
+      "Run";  // Run: run this round's workers; Exit: stop them, then exit with exit_code
+  int64_t exit_code = 0;  // the agent's exit code, for Exit
   std::string job_name;
   std::string job_namespace;
   int64_t node_index = 0;
   std::string hash;       // world_hash(world)
-  WorldAssignment world;  // world.round fences: older ones are refused
-  // The program, as the job's spec has it.
+  WorldAssignment world;  // world.round is the fencing token: the agent refuses older rounds
+  // The program, as in the job's spec.
   std::optional<TrainSpec> train;
   std::vector<std::string> command;
-  std::vector<std::string> variables;  // that a command gets beside torchrun's
-  int64_t restarts = 0;                // of the job so far, and how many it may have
+  std::vector<std::string> variables;  // for a command, in addition to torchrun's
+  int64_t restarts = 0;                // of the job so far; max_restarts is the limit
   int64_t max_restarts = 0;
   CheckpointSpec checkpoint;
   int64_t gpus_per_node = 0;
@@ -68,23 +71,23 @@ struct Assignment {
 enum class WorkerPhase : uint32_t {  // in the order in which a worker passes through them
   kStarting = 0,
   kForming = 1,       // connecting to the other ranks
-  kLoading = 2,       // data, checkpoint
-  kBroadcasting = 3,  // parameters from rank 0
+  kLoading = 2,       // loading data and a checkpoint
+  kBroadcasting = 3,  // receiving parameters from rank 0
   kTraining = 4,
-  kSaving = 5,  // a checkpoint; then kTraining again
+  kSaving = 5,  // saving a checkpoint; then kTraining again
   kValidating = 6,
-  kFinishing = 7,  // last checkpoint, sample
+  kFinishing = 7,  // last checkpoint, sample text
   kDone = 8,
 };
 std::string_view worker_phase_name(WorkerPhase phase);
 Result<WorkerPhase> worker_phase_from_name(std::string_view name);
 
-// A rank's program stands in an operation, in which nothing has moved for a while.
+// An operation in which a rank has made no progress for a while.
 struct WorkerWait {
-  std::string operation;           // "all_reduce #17", of the built-in loop's communicator
-  std::string ranks;               // of the group, "0-3"; cut where it is long
+  std::string operation;           // "all_reduce #17", in the built-in loop's communicator
+  std::string ranks;               // ranks of the group, "0-3"; truncated if long
   int64_t group_size = 0;          // ranks of the group
-  std::vector<int64_t> waits_for;  // ranks of the world; of many, some
+  std::vector<int64_t> waits_for;  // world ranks; a subset if there are many
   double seconds = 0;              // so far
 
   bool operator==(const WorkerWait&) const = default;
@@ -96,17 +99,17 @@ struct WorkerState {
   int64_t local_rank = 0;
   int64_t pid = 0;
   bool running = false;
-  int64_t exit_code = 0;  // once not running; 128 + signal where a signal ended it
-  int64_t signal = 0;     // that ended it, 0 if none
+  int64_t exit_code = 0;  // set once not running; 128 + signal if a signal ended it
+  int64_t signal = 0;     // the signal that ended it, 0 if none
   std::string
       reason;  // "", Completed, Error, Signal, OOMKilled, StartError, Hang, Stopped (by the agent)
-  std::string log_tail;  // the end of its stderr, at most 2 KiB, once it failed
+  std::string log_tail;  // the end of its stderr, at most 2 KiB, after a failure
   WorkerPhase phase = WorkerPhase::kStarting;
   int64_t step = 0;
-  int64_t suspect_rank = -1;      // whom its communicator blames, -1: nobody
-  double failed_seconds_ago = 0;  // once it failed
+  int64_t suspect_rank = -1;      // the rank that its communicator blames, -1: none
+  double failed_seconds_ago = 0;  // set after a failure
   std::optional<WorkerWait> wait;
-  bool is_lifeless = false;  // it runs, but has given no sign of life for a while
+  bool is_lifeless = false;  // it runs, but has shown no sign of life for a while
 
   bool operator==(const WorkerState&) const = default;
 };
@@ -114,34 +117,35 @@ struct WorkerState {
 // The whole state of an agent.
 struct AgentState {
   int64_t protocol = kProtocolNewest;
-  int64_t sequence = 0;  // grows with every change; starts anew with `boot_id`
-  std::string boot_id;   // of this agent process
+  int64_t sequence = 0;  // grows with every change; restarts with a new boot_id
+  std::string boot_id;   // identifies this agent process
   std::string job_uid;
   int64_t node_index = 0;
   int64_t incarnation = 0;
-  int64_t round = 0;  // that it carries out; 0: none yet
+  int64_t round = 0;  // the round it runs; 0: none yet
   std::string hash;
   std::string phase;  // Idle, Starting, Running, Completed, Failed, Stopping, Exiting
   std::vector<WorkerState> workers;
-  // Of the built-in loop: from the node's lowest rank, rank 0's counts. Of a command: step and loss
-  // from the lowest rank that reports any; samples, tokens and their rates of all that do.
+  // For the built-in loop: reported by the node's lowest rank; the controller uses rank 0's. For a
+  // command: step and loss of the lowest rank that reports any; sums of samples, tokens and their
+  // rates over all ranks that report them.
   std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> last_checkpoint;
-  double failed_seconds_ago = 0;  // since the first failure of the round; 0 where none
+  double failed_seconds_ago = 0;  // since the first failure of the round; 0 if none
 
   bool operator==(const AgentState&) const = default;
 };
 
-// "SIGKILL"; "" for what is no signal of Linux.
+// Returns the name, such as "SIGKILL"; "" if Linux has no such signal.
 std::string signal_name(int64_t signal);
 
 Json to_json(const Assignment& assignment);
 Result<Assignment> assignment_from_json(const Json& document);
-// In the version state.protocol, without what that doesn't have. At most kAgentStateBytesMax: log
-// tails are shortened until it fits.
+// Writes the version state.protocol, without members that version does not have. The result has at
+// most kAgentStateBytesMax bytes: log tails are shortened until it fits.
 Json to_json(const AgentState& state);
-// Of one in a version that isn't served, that version is read and nothing else.
-// A worker's reason that isn't a word of letters is read as Error; what it waits for is printable.
+// If the document's version is not served, only `protocol` is read. A worker's reason that is not
+// made of letters is read as Error. Unprintable characters in `wait` are replaced.
 Result<AgentState> agent_state_from_json(const Json& document);
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@ std::string text(int64_t value) {
   return std::to_string(value);
 }
 
-// That the document has the path ("train.batch.global") below `root`.
+// CEL: the document has the path ("train.batch.global") below `root`.
 std::string is_given(const std::string& root, const std::string& path) {
   std::string all;
   size_t dot = 0;
@@ -26,13 +26,14 @@ std::string is_given(const std::string& root, const std::string& path) {
   return all;
 }
 
-// What the document says there, or the default. Of two strings such expressions aren't compared:
-// the server's estimate of their cost has no bound, since it takes their lengths from fields alone.
+// CEL: the value in the document, or the default. Two such expressions must not be compared with
+// each other if they are strings: the server's cost estimate would be unbounded, since it takes
+// string lengths only from fields.
 std::string of_self(const std::string& path, const std::string& fallback) {
   return "(" + is_given("self", path) + " ? self." + path + " : " + fallback + ")";
 }
 
-// That the field of spec is what it was, the default being the same as none.
+// CEL: the field of spec is unchanged; a missing field equals its default.
 std::string is_unchanged(const std::string& path, const std::string& fallback) {
   const std::string before = "oldSelf.spec." + path;
   const std::string after = "self.spec." + path;
@@ -46,7 +47,7 @@ std::string quoted(std::string_view word) {
   return "'" + std::string(word) + "'";
 }
 
-// ['a', 'b'] of "a b".
+// Converts "a b" to ['a', 'b'].
 std::string list_of(std::string_view words) {
   std::string list;
   while (!words.empty()) {
@@ -57,7 +58,7 @@ std::string list_of(std::string_view words) {
   return "[" + list + "]";
 }
 
-// Of a spec: as processes_per_node(), port_count() and data_parallel_size() have it.
+// CEL on a spec; the same as processes_per_node(), port_count() and data_parallel_size().
 std::string processes() {
   return "(has(self.processesPerNode) && self.processesPerNode > 0 ? self.processesPerNode : "
          "has(self.gpusPerNode) && self.gpusPerNode > 0 ? self.gpusPerNode : 1)";
@@ -79,7 +80,7 @@ std::string pipeline() {
 }
 constexpr char kIsCommand[] = "has(self.command) && self.command.size() > 0";
 
-// A scalar of spec that can't change while the job has pods, and what it is if left out.
+// A scalar of spec that cannot change while the job has pods, and its default.
 struct Fixed {
   const char* path;
   const char* fallback;
@@ -100,9 +101,10 @@ constexpr Fixed kFixed[] = {{"gpusPerNode", "0"},
                             {"train.batch.global", "8"},
                             {"train.precision", "'fp32'"}};
 
-// The controller compares with status.fixed, the spec that the pods were made of; that is what
-// stood before the change if the controller had found it valid. Whoever suspends the job may change
-// it, as may everybody once it has ended or holds still.
+// The controller compares the spec with status.fixed, which describes the spec that the pods were
+// made from. This rule compares with the spec before the change, which is the same if the
+// controller found it valid. Changes are allowed in an update that suspends the job, and once the
+// job is suspended, complete or failed.
 std::string fixed_rule() {
   std::string rule =
       "!has(oldSelf.status) || !has(oldSelf.status.fixed) || oldSelf.status.fixed == '' || "
@@ -121,7 +123,7 @@ std::string fixed_message() {
   return "can't change while the job has pods, but with spec.suspend: true: " + names;
 }
 
-// Fields that only spec.train carries out must be left out, or have their defaults.
+// Fields that only spec.train supports must be left out or have their defaults.
 CelRule train_alone(const std::string& path, const std::string& fallback) {
   return {"spec",
           std::string("!(") + kIsCommand + ") || " + of_self(path, fallback) + " == " + fallback,
@@ -268,7 +270,7 @@ std::vector<CelRule> make_rules() {
   return rules;
 }
 
-// The schema at a rule's path. Rules are at fields that the schema has.
+// Returns the schema at a rule's path, which must exist.
 Json& schema_at(Json& schema, std::string_view path) {
   Json* at = &schema;
   while (!path.empty()) {

@@ -7,21 +7,23 @@
 
 namespace lockstep {
 
-// What the schema of a TrainingJob can't say and a server from Kubernetes 1.25 on can check at once
-// (https://kubernetes.io/docs/reference/using-api/cel/), so that `kubectl apply` refuses what
-// validate() or the plan would refuse later. A rule never refuses what those accept: an object that
-// breaks one can't have its status written. What this version merely doesn't carry out yet is left
-// to the controller, since other versions of it may.
+// CEL rules for what the schema of a TrainingJob cannot express. API servers from Kubernetes 1.25
+// on evaluate them (https://kubernetes.io/docs/reference/using-api/cel/), so that `kubectl apply`
+// refuses what validate() or the plan would refuse later.
+//
+// A rule must never refuse what validate() and the plan accept: the status of an object that breaks
+// a rule cannot be written. Features that only this version lacks are left to the controller,
+// because other versions of it may have them.
 struct CelRule {
-  std::string path;  // of the schema: "", "spec.train", "spec.failure.rules[]"
+  std::string path;  // in the schema: "", "spec.train", "spec.failure.rules[]"
   std::string rule;
   std::string message;
 };
 
-// In the order of the document.
+// Returns the rules in document order.
 std::span<const CelRule> cel_rules();
 
-// The schema with each rule at its path, as x-kubernetes-validations. Nothing else is changed.
+// Returns the schema with each rule added at its path, as x-kubernetes-validations.
 Json with_cel_rules(Json schema);
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 namespace lockstep::codec {
 namespace {
 
-// The shortest text that reads back as the same number: 0.5, 1e-08, inf.
+// Returns the shortest text that reads back as the same number: 0.5, 1e-08, inf.
 std::string number_text(double value) {
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, value);

@@ -16,43 +16,48 @@
 
 namespace lockstep {
 
-// JSON codecs out of one list of fields a struct:
+// JSON codecs generated from one list of fields per struct:
 //
 //   template <>
 //   struct Schema<Thing> {
 //     template <class Visit>
 //     static void visit(Visit&& visit) {
-//       visit(Field{.name = "size", .meaning = "Of the thing.", .minimum = 0}, &Thing::size);
+//       visit(Field{.name = "size", .meaning = "Size of the thing.", .minimum = 0}, &Thing::size);
 //     }
 //   };
 //
-// write_json, read_json, check_ranges and describe_fields (schema.h) all walk that list, so a field
-// can't be known to one and unknown to another. Members may be bool, int64_t, double, std::string,
-// an enum with enum_name() and enum_from_name(), a struct with a Schema, std::optional and
-// std::vector of these, std::map of strings, and Json (an object that is kept as it is). A struct
-// with an encoding of its own has Schema::write and Schema::read instead of visit.
+// write_json, read_json, check_ranges and describe_fields (schema.h) all walk that list, so none of
+// them can miss a field. Members may be:
+// - bool, int64_t, double, std::string
+// - an enum with enum_name() and enum_from_name()
+// - a struct with a Schema
+// - std::optional and std::vector of these
+// - std::map of strings
+// - Json (an object that is kept as it is)
+//
+// A struct with its own encoding has Schema::write and Schema::read instead of visit.
 template <class T>
 struct Schema;
 
-// Larger integers lose digits in other readers of JSON.
+// Other JSON readers lose digits of larger integers.
 inline constexpr double kIntegerMax = 9007199254740992.0;  // 2^53
 inline constexpr size_t kStringBytesMax = 4096;
 inline constexpr size_t kListItemsMax = 100'000;
 
 struct Field {
   std::string_view name;
-  std::string_view meaning = {};  // for people: docs/trainingjob.md and the CRD carry it
-  double minimum = -kIntegerMax;  // of a number that is no integer, the default is no bound
+  std::string_view meaning = {};  // for people; appears in docs/trainingjob.md and the CRD
+  double minimum = -kIntegerMax;  // the default means no bound for a double
   double maximum = kIntegerMax;
-  bool above_minimum = false;     // the minimum itself is out
-  std::string_view choices = {};  // "a b c": the only values of a string, beside an empty default
-  bool required = false;          // in the document
-  size_t bytes_max = kStringBytesMax;  // of a string
-  size_t items_max = kListItemsMax;    // of a list
-  std::string_view list_key = {};      // the field of the items by which a list's are told apart
+  bool above_minimum = false;          // the minimum itself is excluded
+  std::string_view choices = {};       // "a b c": a string's allowed values, and an empty default
+  bool required = false;               // must be in the document
+  size_t bytes_max = kStringBytesMax;  // for a string
+  size_t items_max = kListItemsMax;    // for a list
+  std::string_view list_key = {};      // the field that identifies an item of a list
 };
 
-// A field of the contract that this version refuses: visit.refused(RefusedField{...}).
+// A field of the API that this version refuses: visit.refused(RefusedField{...}).
 struct RefusedField {
   std::string_view name;
   std::string_view type;  // as in the schema: object, array, integer, string
@@ -61,7 +66,7 @@ struct RefusedField {
 
 struct ReadRules {
   bool unknown_is_problem = true;
-  bool wrong_type_is_problem = true;  // else the field keeps its default
+  bool wrong_type_is_problem = true;  // if false, the field keeps its default
 };
 inline constexpr ReadRules kReadStrictly{};
 inline constexpr ReadRules kReadStored{.unknown_is_problem = false};
@@ -128,8 +133,8 @@ const S& defaults_of() {
   return defaults;
 }
 
-// Where a value stands in its document, as links to where its parents do: text is made of them only
-// for a problem. All links live as long as the call that was given the last of them.
+// The position of a value in its document: a linked list from the value to the root. The text is
+// only built for a problem. Every parent must outlive the call that uses its children.
 class Path {
  public:
   Path(std::string_view text) : text_(text) {}
@@ -138,17 +143,17 @@ class Path {
   Path(const Path& parent, std::string_view key) : parent_(&parent), text_(key) {}
   Path(const Path& list, size_t index) : parent_(&list), index_(index) {}
 
-  // "spec.train.batch", "spec.failure.rules[2]", as join_path() has it.
+  // Returns "spec.train.batch" or "spec.failure.rules[2]", as join_path() does.
   std::string text() const;
 
  private:
   const Path* parent_ = nullptr;
   std::string_view text_{};
-  size_t index_ = SIZE_MAX;  // in a list; SIZE_MAX: text_ is the key
+  size_t index_ = SIZE_MAX;  // index in a list; SIZE_MAX: text_ is the key
 };
 
-// What is unset (an absent optional, an empty string or list, a number that is not finite) is left
-// out where reading would make the same of it.
+// Leaves out unset values (an absent optional, an empty string or list, a number that is not
+// finite) if reading the document gives the same value back.
 template <class S>
 struct Writer {
   const S& from;
@@ -194,15 +199,16 @@ Json write_json(const T& value) {
   }
 }
 
-// Reads `document` into `value`, which holds the defaults; what is wrong is added to `problems` and
-// leaves its default. `path` is the value's own ("spec.train"; empty for the whole document).
+// Reads `document` into `value`, which holds the defaults. Mistakes are added to `problems` and
+// leave the default in place. `path` is the path of the value ("spec.train"; empty for the whole
+// document).
 template <class T>
 void read_json(const Json& document, T& value, const codec::Path& path, const ReadRules& rules,
                Problems& problems);
 
 namespace codec {
 
-// False where it is not an integer of 64 bits (1.0 and 1e3 are not, as for Kubernetes' own types).
+// Returns false if it is not a 64-bit integer. 1.0 and 1e3 are not, as for Kubernetes' own types.
 bool read_integer(const Json& document, int64_t& value);
 
 template <class S>
@@ -212,7 +218,7 @@ struct Reader {
   const Path& path;
   const ReadRules& rules;
   Problems& problems;
-  std::vector<std::string_view> known{};  // where rules ask for unknown ones
+  std::vector<std::string_view> known{};  // filled only if unknown fields are problems
 
   template <class T>
   void operator()(const Field& field, T S::*member) {
@@ -319,7 +325,7 @@ void read_json(const Json& document, T& value, const codec::Path& path, const Re
 
 namespace codec {
 
-// Whether `choices` ("a b c") has that one.
+// Returns whether `choices` ("a b c") contains `value`.
 bool has_choice(std::string_view choices, std::string_view value);
 
 void check_integer(int64_t value, const Path& path, const Field& field, Problems& problems);
@@ -362,7 +368,7 @@ struct RangeChecker {
 
 }  // namespace codec
 
-// Adds what is outside the ranges, choices and lengths of the list of fields.
+// Adds a problem for every value outside the ranges, choices and lengths in the list of fields.
 template <class S>
 void check_ranges(const S& value, const codec::Path& path, Problems& problems) {
   Schema<S>::visit(codec::RangeChecker<S>{value, path, problems});

@@ -13,7 +13,7 @@ namespace {
 using Word = std::atomic<uint64_t>;
 static_assert(Word::is_always_lock_free);
 
-// A text of fixed length in words, so that no read of it is a data race.
+// A fixed-length string stored in words, so that no read of it is a data race.
 template <size_t kWords>
 struct Text {
   std::array<Word, kWords> words;
@@ -29,7 +29,7 @@ struct Text {
       words[i].store(word, std::memory_order_release);
     }
   }
-  // What comes from another process is text up to its end, and printable.
+  // The bytes may come from another process, so terminate them and replace unprintable ones.
   std::string load() const {
     std::array<char, kWords * 8> bytes{};
     for (size_t i = 0; i < kWords; ++i) {
@@ -49,15 +49,15 @@ int64_t as_signed(uint64_t value) {
 
 }  // namespace
 
-// Every record has a sequence: 0 is empty, odd is being written (as in progress_page.cc, where the
-// memory orders are explained), even is at rest.
+// Every record has a sequence number: 0 is empty, odd means that a write is in progress, even is
+// stable. sequence_lock.h explains the memory orders.
 struct CollectiveBoard::Memory {
   struct Group {
     Word sequence;
     Word group;
     Word size;
     Text<5> ranks;
-    // By themselves, so that entering an operation costs three stores.
+    // Separate from the record's sequence, so that entering an operation costs only three stores.
     Word entered;
     Word completed;
     Text<2> operation;
@@ -80,7 +80,7 @@ struct CollectiveBoard::Memory {
 
 namespace {
 
-// One writer at a time: makes the record odd, writes, and makes it even again.
+// For one writer at a time: makes the sequence odd, writes, and makes it even again.
 template <class Write>
 void rewrite(Word& sequence, const Write& write) {
   const uint64_t before = sequence.load(std::memory_order_relaxed) & ~uint64_t{1};
@@ -89,7 +89,7 @@ void rewrite(Word& sequence, const Write& write) {
   sequence.store(before + 2, std::memory_order_release);
 }
 
-// Whether `read` saw the record at rest.
+// Returns whether `read` saw a stable record.
 template <class Read>
 bool read_at_rest(const Word& sequence, const Read& read) {
   constexpr int kTries = 100;

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// TF_CONFIG names every rank, and Linux passes no variable of more than 128 KiB (execve(2)).
+// TF_CONFIG names every rank, and Linux limits an environment variable to 128 KiB (execve(2)).
 constexpr int64_t kTensorflowWorldMax = 2048;
 
 void check_words(const std::vector<std::string>& command, Problems& problems) {

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// What is wrong with a job that runs spec.command: the command itself, the variables asked for, and
-// fields that only the built-in loop carries out. spec is within its ranges.
+// Returns the problems of a job that runs spec.command: in the command, in the variables it asks
+// for, and fields that only the built-in loop supports. `spec` must have passed the range checks.
 Problems command_problems(const TrainingJobSpec& spec);
 
 }  // namespace lockstep

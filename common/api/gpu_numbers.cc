@@ -43,7 +43,7 @@ void count_xid(GpuNumbers& gpu, uint64_t number) {
     const bool is_free = xid.count == 0;
     if (!is_free && !is_last && xid.number != wanted) continue;
     if (is_free) xid.number = wanted;
-    if (xid.number != wanted) xid.number = 0;  // several kinds in the last place
+    if (xid.number != wanted) xid.number = 0;  // the last entry counts several kinds
     ++xid.count;
     return;
   }

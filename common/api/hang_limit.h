@@ -7,25 +7,25 @@
 
 namespace lockstep {
 
-// How long an operation waits for a rank from which nothing comes, but within steps: a peer may
-// save a checkpoint meanwhile. That it ended is known at once, by its connection.
+// How long an operation outside training steps waits for a silent rank, which may be saving a
+// checkpoint. If the rank's process ends, its connection reports that immediately.
 inline constexpr Duration kSilenceLimit = std::chrono::minutes(10);
 
-// A rank's agent tells of a wait in a collective once nothing has moved in it for so long.
+// An agent reports a rank's wait in a collective after this time without progress.
 inline constexpr Duration kWaitTold = std::chrono::seconds(10);
 
-// How long a step may stand still until a rank counts as hung, as the others see it that wait for
-// it in a collective, or its agent:
-//   max(floor, 5 x median of the last steps' seconds),
-// and `pause` where what a step takes isn't known: in a round's first steps, and in the step after
-// one rank may have saved a checkpoint or all have validated. Every rank makes the same calls in
-// the same steps, though their times differ.
+// Computes how long a step may make no progress before a rank counts as hung. Used by the ranks
+// that wait for it in a collective and by its agent. The limit is
+//   max(floor, min(5 x median of the last steps' seconds, pause)),
+// and `pause` if the duration of a step cannot be predicted: in the first steps of a round, and in
+// the step after one rank may have saved a checkpoint or all ranks have validated. Every rank makes
+// the same calls in the same steps, although their times differ.
 class HangLimit {
  public:
   HangLimit(Duration floor, Duration pause) : floor_(floor), pause_(pause) {}
 
   void add_step(Duration took);
-  // Something other than a step has come, or comes, in between.
+  // Reports that something other than a step happened or will happen before the next step.
   void note_pause() { is_after_pause_ = true; }
 
   Duration of_next_step() const;
@@ -37,7 +37,7 @@ class HangLimit {
 
   Duration floor_;
   Duration pause_;
-  std::vector<Duration> steps_{};  // the last ones; a ring
+  std::vector<Duration> steps_{};  // ring buffer of the last steps
   size_t next_ = 0;
   bool is_after_pause_ = false;
 };

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// The fields of what controller, agents and workers say to each other.
+// The fields of the messages between controller, agents and workers.
 
 inline std::string_view enum_name(WorkerPhase phase) {
   return worker_phase_name(phase);

@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kShownBytesMax = 60;  // of a user's text in a message
-constexpr size_t kNameBytesMax = 64;   // longer names are nobody's typing error
+constexpr size_t kNameBytesMax = 64;   // longer names are not typing errors
 
 bool is_plain_name(std::string_view key) {
   return !key.empty() && key.size() <= kShownBytesMax &&
@@ -21,8 +21,8 @@ char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-// Insertions, deletions, replacements and swaps of neighbours, each one edit; case costs nothing.
-// Source: the restricted Damerau-Levenshtein distance.
+// Counts insertions, deletions, replacements and swaps of neighbours as one edit each, ignoring
+// case. Source: the restricted Damerau-Levenshtein distance.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);
@@ -65,8 +65,8 @@ std::string join_path(const std::string& path, std::string_view key) {
 
 std::string in_quotes(std::string_view text) {
   const bool cut = text.size() > kShownBytesMax;
-  // Through JSON: escapes what is not printable; what is not UTF-8 (also after the cut) is
-  // replaced.
+  // dump_json() escapes unprintable characters and replaces invalid UTF-8, which truncation can
+  // cause.
   std::string shown = dump_json(Json(std::string(text.substr(0, kShownBytesMax))));
   if (cut) shown.insert(shown.size() - 1, "...");
   return shown;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 constexpr uint64_t kMagic = 0x4c4b53'50524f47'03;  // "LKSPROG" and the layout's version
-// The agent may neither lose the page under its feet (a shrunk file raises SIGBUS) nor see it grow.
+// The file must not shrink (the agent's access would raise SIGBUS) or grow.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace

@@ -4,10 +4,10 @@
 
 namespace lockstep {
 
-// Brings `job`, read without a problem from an earlier version of the same stored object, up to
-// date with `document`: metadata and status alone are read, for most of a document is its spec,
-// which changes with metadata.generation or not at all. False where it may have changed, or what is
-// there can't be read: then `job` is as it was, and stored_training_job_from_json() is to be asked.
+// Updates `job`, which was read without problems from an earlier version of the same stored object,
+// to `document`. Reads only metadata and status: the spec is the largest part and changes only with
+// metadata.generation. Returns false and leaves `job` unchanged if the spec may have changed or the
+// document cannot be read; then call stored_training_job_from_json().
 bool reread_stored_job(const Json& document, TrainingJob& job);
 
 }  // namespace lockstep

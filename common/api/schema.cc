@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kNameBytesMax = 40;  // as validate() has it
+constexpr int64_t kNameBytesMax = 40;  // as in validate()
 
 template <class T>
 struct ItemOf {
@@ -41,7 +41,7 @@ std::vector<std::string> words(std::string_view text) {
   return list;
 }
 
-// 1000000000 rather than 1e9.
+// Writes 1000000000 rather than 1e9.
 Json number(double value) {
   if (value == std::floor(value) && std::abs(value) <= kIntegerMax) {
     return static_cast<int64_t>(value);
@@ -72,7 +72,7 @@ std::string choices_text(const Field& field) {
   return text;
 }
 
-// Bounds of a scalar, or of a list's items.
+// Adds the bounds of a scalar, or of a list's items.
 template <class T>
 void add_bounds(const Field& field, Json& schema) {
   if constexpr (std::same_as<T, int64_t> || std::same_as<T, double>) {
@@ -107,11 +107,11 @@ std::string fallback_text(const Field& field, const T& value) {
   }
 }
 
-// Describes one struct: its schema, and its fields below `path`.
+// Describes one struct: its schema, and its fields with paths below `path`.
 template <class S>
 struct Describer {
   const std::string& path;
-  bool with_fallbacks;  // of status nothing is left out by a user
+  bool with_fallbacks;  // false for status, which users do not write
   Json& schema;
   std::vector<FieldInfo>& fields;
   const S defaults{};
@@ -124,7 +124,7 @@ struct Describer {
     std::string type(kList ? "list of " + std::string(schema_type<Item>()) + "s"
                            : schema_type<Item>());
     if (codec::Listed<Item> || std::same_as<Item, Json>) {
-      // An object's members have rows of their own.
+      // An object's members have their own rows.
     } else {
       type += std::same_as<Item, std::string> ? choices_text(field) : range_text(field);
     }
@@ -178,7 +178,7 @@ Json describe(const std::string& path, bool with_fallbacks, std::vector<FieldInf
 Json describe_job(std::vector<FieldInfo>& fields) {
   Json spec = describe<TrainingJobSpec>("spec", true, fields);
   spec["description"] = "What to train, and on how many nodes. Exactly one of train and command.";
-  // The scale subresource reads it.
+  // The scale subresource needs this default.
   spec["properties"]["nodes"]["default"] = TrainingJobSpec{}.nodes;
   Json status = describe<TrainingJobStatus>("status", false, fields);
   status["description"] = "Written by the controller alone.";

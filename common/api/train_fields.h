@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// The fields of spec.train, a part of the one list (training_job_fields.h).
+// The fields of spec.train; part of the list in training_job_fields.h.
 
 inline constexpr double kBatchMax = 1 << 20;
 inline constexpr double kStepsMax = 1e9;

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Of metav1.ObjectMeta; what is not in our struct is the server's own affair.
+// Known fields of metav1.ObjectMeta. Those that are not in our struct belong to the server.
 constexpr std::string_view kMetadataFields[] = {
     "name",         "namespace",         "uid",
     "generation",   "creationTimestamp", "resourceVersion",
@@ -40,7 +40,7 @@ void read_metadata(const Json& document, ObjectMeta& metadata, const ReadRules& 
     problems.push_back(type_problem("metadata", *found, "an object"));
     return;
   }
-  // Kubernetes' tools write `creationTimestamp: null`.
+  // Kubernetes tools write `creationTimestamp: null`.
   Json present;
   const bool has_null =
       std::any_of(found->begin(), found->end(), [](const Json& value) { return value.is_null(); });
@@ -94,7 +94,7 @@ Result<TrainingJob> read_or_error(const Json& document, const ReadRules& rules) 
 
 constexpr int64_t kByteValues = 256;
 
-// The product, or the largest integer.
+// Returns the product, saturated at the largest integer.
 int64_t product(int64_t a, int64_t b) {
   int64_t result = 0;
   return __builtin_mul_overflow(a, b, &result) ? INT64_MAX : result;
@@ -128,7 +128,8 @@ bool reread_stored_job(const Json& document, TrainingJob& job) {
 Result<TrainingJob> valid_training_job_from_json(const Json& document) {
   Problems problems;
   TrainingJob job = read_job(document, kReadStrictly, problems);
-  std::vector<std::string> unread;  // paths whose values are defaults, not the user's
+  // Paths whose values are defaults, because the user's could not be read
+  std::vector<std::string> unread;
   for (const std::string& problem : problems)
     unread.push_back(problem.substr(0, problem.find(": ")));
   for (std::string& problem : validate(job)) {
@@ -172,7 +173,7 @@ Result<TrainSpec> train_from_json(const Json& document, const std::string& path)
 
 namespace {
 
-// The preset, or what a model of its family has where the job is silent.
+// Returns the preset, or the defaults of the job's model family.
 ModelConfig base_config(const ModelSpec& model) {
   if (const Result<ModelConfig> preset = model_preset(model.preset); preset.ok()) return *preset;
   ModelConfig config;
@@ -214,7 +215,7 @@ void add_counts(const ProgressStatus& others, ProgressStatus& progress) {
   };
   add(others.tokensPerSecond, progress.tokensPerSecond);
   add(others.samplesPerSecond, progress.samplesPerSecond);
-  // Both are at most that, as every integer of the API.
+  // Both addends are at most kMax, like every integer of the API, so the sum cannot overflow.
   constexpr auto kMax = static_cast<int64_t>(kIntegerMax);
   progress.tokens = std::min(progress.tokens + others.tokens, kMax);
   progress.samples = std::min(progress.samples + others.samples, kMax);

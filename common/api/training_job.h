@@ -17,17 +17,17 @@ inline constexpr char kApiGroup[] = "lockstep.dev";
 inline constexpr char kApiVersion[] = "lockstep.dev/v1alpha1";
 inline constexpr char kKind[] = "TrainingJob";
 
-// A TrainingJob as DESIGN.md, section 2 has it: plain values, defaults in the initialisers, so that
-// a TrainingJob{} is what an empty spec means. Names are the document's own; docs/trainingjob.md
-// describes every field for users and a test holds the two together.
+// A TrainingJob: plain values with defaults in the initialisers, so that TrainingJob{} is the same
+// as an empty spec. Members are named as in the document. docs/trainingjob.md describes every field
+// for users; a test keeps the two consistent.
 
 struct WeightsSpec {
-  std::string path;  // a safetensors file; empty: the parameters are drawn from train.seed
+  std::string path;  // a safetensors file; empty: draw the parameters from train.seed
 
   bool operator==(const WeightsSpec&) const = default;
 };
 
-// 0: from the preset, else what Llama 3.1 has, without stretching (factor 1).
+// 0: the preset's value, else the defaults of RotaryScaling (Llama 3.1's, factor 1: no stretching).
 struct RopeScalingSpec {
   double factor = 0;
   double lowFrequencyFactor = 0;
@@ -38,7 +38,7 @@ struct RopeScalingSpec {
 };
 
 struct ModelSpec {
-  std::string preset;  // gpt2-124m, ..., llama-3.2-1b, ...; empty: the dimensions below
+  std::string preset;  // gpt2-124m, ..., llama-3.2-1b, ...; empty: use the dimensions below
   std::string family;  // gpt2, llama; empty: the preset's, else gpt2
   int64_t layers = 0;  // 0 here and below: from the preset
   int64_t width = 0;
@@ -46,29 +46,28 @@ struct ModelSpec {
   int64_t context = 0;     // tokens in a sequence
   int64_t vocabulary = 0;  // 0: from the preset, else from the tokenizer (bytes: 256)
   int64_t hiddenWidth = 0;
-  std::string head;     // tied, untied; empty: the preset's, else tied of a gpt2, untied of a llama
-  int64_t kvHeads = 0;  // this and what follows: of a llama
+  std::string head;     // tied, untied; empty: the preset's, else tied for gpt2, untied for llama
+  int64_t kvHeads = 0;  // this and the rope, norm fields below: only for llama
   double ropeBase = 0;
   RopeScalingSpec ropeScaling;
   double normEpsilon = 0;
-  WeightsSpec weights;  // that training begins with
+  WeightsSpec weights;  // initial weights
 
   bool operator==(const ModelSpec&) const = default;
 };
 
 struct DataSpec {
-  std::string path;                 // a file, or a folder of files in the order of their names
+  std::string path;                 // a file, or a folder of files in name order
   std::string tokenizer = "bytes";  // bytes: one token a byte; u16, u32: the file holds token ids
   double validationFraction = 0;    // the last part of the data, never trained on; [0, 0.5]
-  int64_t seed = 1;                 // of the order of samples
+  int64_t seed = 1;                 // for the order of samples
 
   bool operator==(const DataSpec&) const = default;
 };
 
 struct BatchSpec {
-  int64_t global = 8;  // sequences of one optimizer step, over all ranks
-  int64_t micro =
-      0;  // sequences of one forward pass on one rank; 0: the largest share, global / data size
+  int64_t global = 8;  // sequences per optimizer step, over all ranks
+  int64_t micro = 0;   // sequences per forward pass on one rank; 0: a rank's whole share
 
   bool operator==(const BatchSpec&) const = default;
 };
@@ -78,18 +77,18 @@ struct OptimizerSpec {
   double learningRate = 3e-4;
   std::string schedule = "cosine";  // constant, linear, cosine
   int64_t warmupSteps = 0;
-  double minimumLearningRate = 0;  // where linear and cosine end
+  double minimumLearningRate = 0;  // final rate of linear and cosine
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
-  double weightDecay = 0.1;  // decoupled; of matrices alone
-  double clipNorm = 1.0;     // of all gradients together; 0: none
+  double weightDecay = 0.1;  // decoupled; applied to matrices only
+  double clipNorm = 1.0;     // bound of the norm of all gradients together; 0: none
 
   bool operator==(const OptimizerSpec&) const = default;
 };
 
 struct ValidationSpec {
-  int64_t everySteps = 0;  // 0: at the end alone (and only if data.validationFraction > 0)
+  int64_t everySteps = 0;  // 0: only at the end (and only if data.validationFraction > 0)
 
   bool operator==(const ValidationSpec&) const = default;
 };
@@ -111,12 +110,12 @@ struct TrainSpec {
   BatchSpec batch;
   OptimizerSpec optimizer;
   std::string precision = "fp32";  // fp32, bf16
-  // Of the bf16 copies of the parameters that products read: nearest, stochastic.
+  // Rounding of the bf16 copies of the parameters, which products read: nearest, stochastic.
   std::string rounding = "nearest";
-  std::string recompute = "none";  // of activations, in backward: none, ops, blocks
-  std::string attention = "own";   // whose kernels on GPUs: own, cudnn, auto
-  int64_t seed = 1;                // of the initial weights, and of stochastic rounding
-  int64_t bucketBytes = 4 << 20;   // of gradients that are all-reduced together
+  std::string recompute = "none";  // recomputed activations in backward: none, ops, blocks
+  std::string attention = "own";   // kernels on GPUs: own, cudnn, auto
+  int64_t seed = 1;                // for the initial weights and stochastic rounding
+  int64_t bucketBytes = 4 << 20;   // bytes of gradients that are all-reduced together
   ValidationSpec validation;
   SampleSpec sample;
 
@@ -139,48 +138,49 @@ struct ProcessGroupSpec {
 };
 
 struct RendezvousSpec {
-  int64_t port = 29500;         // of rank 0 on each node; local rank i listens on port + i
+  int64_t port = 29500;         // rank 0's port on each node; local rank i listens on port + i
   int64_t timeoutSeconds = 60;  // from the assignment until all ranks are connected
-  // Of a command, beside torchrun's: jax, tensorflow, mpi.
+  // For a command, in addition to torchrun's: jax, tensorflow, mpi.
   std::vector<std::string> variables;
 
   bool operator==(const RendezvousSpec&) const = default;
 };
 
 struct CheckpointSpec {
-  std::string path;        // empty: none is written (lockstep run sets it below its output folder)
-  int64_t everySteps = 0;  // 0: at the end alone
-  int64_t keep = 3;        // the newest ones
+  std::string path;  // empty: none is written (lockstep run sets it to a path in its output folder)
+  int64_t everySteps = 0;  // 0: only at the end
+  int64_t keep = 3;        // how many of the newest ones
 
   bool operator==(const CheckpointSpec&) const = default;
 };
 
-// Speaks of failures with one of the exit codes (any, where there are none) and of that event.
+// Applies to failures with one of the exit codes (any, if empty) and with this event.
 struct FailureRule {
-  std::vector<int64_t> exitCodes;  // 128 + signal where a signal ended the process
+  std::vector<int64_t> exitCodes;  // 128 + signal if a signal ended the process
   std::string event;               // a reason as in status.lastFailure; empty: any
   std::string action;              // Fail, RestartInPlace, RecreatePod, Ignore
-  std::string after;               // of event Hang: "90s", "10m", "1h"; empty: kHangSeconds
+  std::string after;               // for event Hang: "90s", "10m", "1h"; empty: kHangSeconds
 
   bool operator==(const FailureRule&) const = default;
 };
 
 struct FailureSpec {
   int64_t maxRestarts = 10;
-  std::vector<FailureRule> rules;     // the first that speaks of a failure decides
-  int64_t pendingTimeoutSeconds = 0;  // until a pod that doesn't run is a failure; 0: never
-  int64_t avoidNodes = 0;  // failures on one node until the job's pods avoid it; 0: never
+  std::vector<FailureRule> rules;     // the first rule that applies decides
+  int64_t pendingTimeoutSeconds = 0;  // until a pod not running is a failure; 0: never
+  int64_t avoidNodes = 0;  // failures on one node until the job's pods avoid it; 0: never avoid
 
   bool operator==(const FailureSpec&) const = default;
 };
 
-// Of the built-in loop: how long the others wait in a step for a rank until it hangs.
+// The event of a hang in the built-in loop, and how long the other ranks wait for a rank in a step
+// before it counts as hung.
 inline constexpr char kHang[] = "Hang";
 inline constexpr int64_t kHangSeconds = 20;
-inline constexpr int64_t kHangSecondsMin = 5;  // several signs of life
+inline constexpr int64_t kHangSecondsMin = 5;  // several heartbeats
 inline constexpr int64_t kHangSecondsMax = 86400;
 
-inline constexpr char kRankZero[] = "RankZero";  // of successPolicy
+inline constexpr char kRankZero[] = "RankZero";  // a value of successPolicy
 
 struct TrainingJobSpec {
   int64_t nodes = 1;
@@ -195,11 +195,11 @@ struct TrainingJobSpec {
   RendezvousSpec rendezvous;
   CheckpointSpec checkpoint;
   FailureSpec failure;
-  std::string successPolicy = "AllRanks";  // RankZero: its end alone completes a command
+  std::string successPolicy = "AllRanks";  // RankZero: a command is complete when rank 0 ends
   bool suspend = false;
   int64_t terminationGracePeriodSeconds = 30;
   int64_t activeDeadlineSeconds = 0;     // 0: none
-  int64_t ttlSecondsAfterFinished = -1;  // -1: it stays
+  int64_t ttlSecondsAfterFinished = -1;  // -1: never deleted
   std::string managedBy;
   Json podTemplate = Json::object();
 
@@ -251,11 +251,11 @@ struct RendezvousStatus {
 struct ProgressStatus {
   int64_t step = 0;
   int64_t steps = 0;
-  std::optional<double> loss;  // left out where it is not finite
+  std::optional<double> loss;  // left out if not finite
   std::optional<double> validationLoss;
-  std::optional<double> tokensPerSecond;   // absent where nobody counts tokens
-  std::optional<double> samplesPerSecond;  // of a command that counts samples
-  std::optional<double> mfu;               // PaLM's formula, of the datasheet's bf16
+  std::optional<double> tokensPerSecond;   // absent if no rank counts tokens
+  std::optional<double> samplesPerSecond;  // for a command that counts samples
+  std::optional<double> mfu;  // PaLM's formula, relative to the datasheet's bf16 FLOP/s
   int64_t tokens = 0;
   int64_t samples = 0;
   std::string updatedAt;
@@ -263,10 +263,10 @@ struct ProgressStatus {
   bool operator==(const ProgressStatus&) const = default;
 };
 
-// Adds what others counted: samples, tokens and their rates.
+// Adds the counts of other ranks: samples, tokens and their rates.
 void add_counts(const ProgressStatus& others, ProgressStatus& progress);
 
-// How long each part of a recovery took; absent until it is over.
+// How long each part of a recovery took; absent until that part is over.
 struct RecoveryStatus {
   std::optional<double> detectSeconds;
   std::optional<double> decideSeconds;
@@ -279,21 +279,21 @@ struct RecoveryStatus {
 };
 
 struct FailureStatus {
-  int64_t number = 0;  // of the job's failures, from 1
+  int64_t number = 0;  // number among the job's failures, from 1
   int64_t rank = -1;
   int64_t nodeIndex = -1;
   std::string node;            // spec.nodeName of the pod
-  int64_t exitCode = -1;       // 128 + signal where a signal ended it
+  int64_t exitCode = -1;       // 128 + signal if a signal ended it
   std::string reason;          // Error, Signal, OOMKilled, PodLost, ...
   std::string message;         // the end of its log
   std::string action;          // RestartInPlace, RecreatePod, Fail
-  int64_t round = 0;           // in which it happened
-  int64_t step = 0;            // that training had reached since it last began
-  int64_t resumedStep = -1;    // from which it went on
-  int64_t furthestStep = 0;    // of the attempts in a row
-  int64_t attempt = 1;         // failures in a row without a step beyond that of the first
+  int64_t round = 0;           // the round in which it happened
+  int64_t step = 0;            // reached since training last began
+  int64_t resumedStep = -1;    // the step from which training resumed
+  int64_t furthestStep = 0;    // over the consecutive attempts
+  int64_t attempt = 1;         // consecutive failures without a step beyond that of the first
   double recoverySeconds = 0;  // from the failure to all ranks running again; 0 until then
-  RecoveryStatus recovery;     // the same, part by part
+  RecoveryStatus recovery;     // the parts of recoverySeconds
   std::string time;
 
   bool operator==(const FailureStatus&) const = default;
@@ -306,10 +306,10 @@ struct CheckpointStatus {
   bool operator==(const CheckpointStatus&) const = default;
 };
 
-// What failures have cost in all.
+// The total cost of failures.
 struct LostStatus {
   double seconds = 0;  // from failures until all ranks trained again
-  int64_t steps = 0;   // done twice
+  int64_t steps = 0;   // repeated
 
   bool operator==(const LostStatus&) const = default;
 };
@@ -317,19 +317,19 @@ struct LostStatus {
 struct TrainingJobStatus {
   int64_t observedGeneration = 0;
   std::string state;  // Pending, Forming, Running, Restarting, Suspended, Complete, Failed; display
-  int64_t round = 0;  // 0: none was formed yet
+  int64_t round = 0;  // 0: no round yet
   std::string members;  // incarnation of each node index, "1,1,2,1"
   std::string worldHash;
-  std::string fixed;       // fingerprints of what can't change while the job has pods
-  std::string agentImage;  // Lockstep's own, that the members' pods are made with
+  std::string fixed;       // fingerprints of the fields that cannot change while the job has pods
+  std::string agentImage;  // image of Lockstep's agent in the members' pods
   int64_t restarts = 0;
   NodesStatus nodes;
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
   std::optional<FailureStatus> lastFailure;
-  std::vector<FailureStatus> failures;  // the newest ones, lastFailure at the end
+  std::vector<FailureStatus> failures;  // the newest ones, lastFailure last
   LostStatus lost;
-  double trainedSeconds = 0;  // in which all ranks trained, without a time that is under way
+  double trainedSeconds = 0;  // time in which all ranks trained, without a period still in progress
   std::optional<CheckpointStatus> lastCheckpoint;
   std::string startTime;
   std::string completionTime;
@@ -346,50 +346,52 @@ struct TrainingJob {
   bool operator==(const TrainingJob&) const = default;
 };
 
-// Reads a document strictly: unknown fields (with the nearest known name), wrong types and fields
-// that this version does not carry out are problems. Defaults are filled in; cross-field rules are
-// validate()'s. Never throws; the document is bounded by parse_json or by the YAML codec already.
+// Reads a document strictly: unknown fields (reported with the nearest known name), wrong types and
+// fields that this version does not support are problems. Defaults are filled in. Cross-field rules
+// are checked by validate(). Never throws; parse_json or the YAML codec has already bounded the
+// document.
 Result<TrainingJob> training_job_from_json(const Json& document);
 
-// As the controller reads what a server stored: unknown fields are passed over (the server pruned
-// or a newer version wrote them), everything else as above. Status is read leniently: what can't be
-// read is as if absent.
+// Reads an object stored on a server, as the controller does. Unknown fields are ignored (the
+// server pruned them, or a newer version wrote them); otherwise as above. Status is read leniently:
+// what cannot be read counts as absent.
 Result<TrainingJob> stored_training_job_from_json(const Json& document);
 
-// With defaults written out; from_json(to_json(job)) == job.
+// Writes all fields, including defaults; from_json(to_json(job)) == job.
 Json to_json(const TrainingJob& job);
 Json spec_to_json(const TrainingJobSpec& spec);
 Json status_to_json(const TrainingJobStatus& status);
 Json train_to_json(const TrainSpec& train);
 Result<TrainSpec> train_from_json(const Json& document, const std::string& path);
 
-// Cross-field rules and ranges; empty where the job is valid.
+// Checks ranges and cross-field rules; empty if the job is valid.
 Problems validate(const TrainingJob& job);
 
-// What a user's document goes through: read strictly, then validate(), all problems at once (no
-// rule speaks of a field that could not be read).
+// Reads a user's document strictly, runs validate() and returns all problems together. Rules about
+// fields that could not be read are left out.
 Result<TrainingJob> valid_training_job_from_json(const Json& document);
 
-// The dimensions that are built: the preset's, overridden by what is given, and the vocabulary that
-// the tokenizer needs where none is given. What is given nowhere stays 0 (validate() refuses that).
+// Returns the dimensions to build: the preset's, overridden by the given ones, with the tokenizer's
+// vocabulary if none is given. Dimensions that are given nowhere stay 0, which validate() refuses.
 ModelConfig model_config(const TrainSpec& train);
-// Processes on each node, after defaults.
+// Processes on each node, with defaults applied.
 int64_t processes_per_node(const TrainingJobSpec& spec);
-// What the first rule about a hang says, or kHangSeconds.
+// Returns the limit of the first rule about hangs, or kHangSeconds.
 int64_t hang_seconds(const TrainingJobSpec& spec);
-// 600 of "10m": a whole number and s, m or h; nullopt for what is none, or not kHangSecondsMin to
-// kHangSecondsMax.
+// Parses "10m" as 600: a whole number and s, m or h. nullopt for other text, or outside
+// kHangSecondsMin to kHangSecondsMax.
 std::optional<int64_t> hang_seconds_from_text(std::string_view text);
-// Ranks listen on port_count() ports from rendezvous.port on: one each, and for a command one each
-// in kPortRounds windows that its rounds take in turn. So the store of a new round is never met by
-// a rank of the last one that is still to be killed, nor its port by a connection's TIME_WAIT.
+// Ranks listen on port_count() ports starting at rendezvous.port. Built-in training needs one per
+// rank. A command has kPortRounds windows of one port per rank, and its rounds use them in turn. So
+// a rank of the previous round that has not been killed yet cannot reach the store of a new round,
+// and a connection in TIME_WAIT cannot block its port.
 inline constexpr int64_t kPortRounds = 8;
 int64_t port_count(const TrainingJobSpec& spec);
-// Of local rank 0 in a round, from 1.
+// Returns the port of local rank 0 in a round; rounds count from 1.
 int64_t round_port(const TrainingJobSpec& spec, int64_t round);
 // Size of the data axis: world / (pipeline x tensor).
 int64_t data_parallel_size(const TrainingJobSpec& spec);
-// Sequences of one forward pass on one rank and how many of them make a step, after defaults.
+// Sequences per forward pass on one rank, and forward passes per step, with defaults applied.
 int64_t micro_batch(const TrainingJobSpec& spec);
 int64_t accumulation_steps(const TrainingJobSpec& spec);
 

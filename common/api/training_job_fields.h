@@ -6,11 +6,12 @@
 
 namespace lockstep {
 
-// The one list of a TrainingJob's fields: names, meanings and ranges. The codec, validate(), the
-// CRD and docs/trainingjob.md all follow it (schema.h). Those of spec.train: train_fields.h.
+// The single list of a TrainingJob's fields: names, meanings and ranges. The codec, validate(), the
+// CRD and docs/trainingjob.md are all derived from it (schema.h). The fields of spec.train are in
+// train_fields.h.
 
 inline constexpr double kNodesMax = 4096;
-inline constexpr double kProcessesMax = 64;  // of one node
+inline constexpr double kProcessesMax = 64;  // per node
 inline constexpr int64_t kWorldSizeMax = 65536;
 inline constexpr size_t kCommandWordBytesMax = 64 << 10;
 inline constexpr size_t kCommandBytesMax = 128 << 10;
@@ -104,7 +105,7 @@ struct Schema<CheckpointSpec> {
   }
 };
 
-// Reasons of failures: what the agents say of processes, what became of pods, and why pods didn't
+// Reasons of failures: how agents classify processes, what happened to pods, and why pods did not
 // start.
 inline constexpr std::string_view kProcessEvents =
     "Error Signal OOMKilled StartError Suspected Hang";

@@ -10,15 +10,15 @@
 namespace lockstep {
 namespace {
 
-// `<job>-worker-<index>-<incarnation>` is a pod's name and its host name: 63 bytes, of which the
-// suffix takes up to "-worker-" + 4 digits + "-" + 10 digits.
+// `<job>-worker-<index>-<incarnation>` is a pod's name and host name, limited to 63 bytes. The
+// suffix needs up to "-worker-" + 4 digits + "-" + 10 digits.
 constexpr size_t kNameBytesMax = 40;
 constexpr int64_t kPortMax = 65535;
-constexpr int64_t kTokensMax = int64_t{1} << 62;  // of the whole job
+constexpr int64_t kTokensMax = int64_t{1} << 62;  // over the whole job
 
 constexpr std::string_view kReservedGroups[] = {"world", "pipeline", "data", "tensor"};
 
-// Rules add what they find; each looks at what it needs and is silent about the rest.
+// Collects the problems that the rules find. Each rule checks its own fields and ignores the rest.
 struct Rules {
   const TrainingJob& job;
   const TrainingJobSpec& spec = job.spec;
@@ -53,7 +53,8 @@ std::string text(int64_t value) {
   return std::to_string(value);
 }
 
-// RFC 1035: lower-case letters, digits and hyphens, from a letter to a letter or digit.
+// RFC 1035 label: lower-case letters, digits and hyphens; begins with a letter, ends with a letter
+// or digit.
 bool is_label(std::string_view name) {
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -123,7 +124,7 @@ void Rules::check_mesh() {
   }
 }
 
-// A program may drive several GPUs from one process; the built-in loop's ranks have one each.
+// A command may use several GPUs from one process; each rank of the built-in loop has one.
 void Rules::check_gpus() {
   const int64_t gpus = spec.gpusPerNode;
   const int64_t processes = processes_per_node(spec);
@@ -133,7 +134,8 @@ void Rules::check_gpus() {
           ", expected 0 (one rank a GPU) or so many ranks that each GPU has as many");
 }
 
-// cudnn is asked for by name, so that it is not silently another; auto takes what there is.
+// An explicit cudnn must not silently fall back to another implementation; auto uses whatever is
+// available.
 void Rules::check_attention() {
   if (!spec.train || spec.train->attention != "cudnn") return;
   if (spec.gpusPerNode > 0 && spec.train->precision == "bf16") return;
@@ -252,7 +254,7 @@ void Rules::check_model(const TrainSpec& train) {
 
 void Rules::check_batch(const BatchSpec& batch) {
   const int64_t model = spec.parallelism.pipeline * spec.parallelism.tensor;
-  if (spec.nodes * processes_per_node(spec) % model != 0) return;  // check_mesh says so
+  if (spec.nodes * processes_per_node(spec) % model != 0) return;  // check_mesh reports this
   const int64_t data = data_parallel_size(spec);
   const std::string global = "spec.train.batch.global: " + text(batch.global);
   if (batch.micro > 0 && batch.global % batch.micro != 0) {
@@ -292,7 +294,7 @@ void Rules::check_steps(const TrainSpec& train) {
             " with no data held back, expected spec.train.data.validationFraction above 0");
   }
   const int64_t context = std::max<int64_t>(model_config(train).context, 1);
-  const int64_t tokens_of_step = train.batch.global * context;  // both are bounded by 2^20
+  const int64_t tokens_of_step = train.batch.global * context;  // both factors are at most 2^20
   if (train.steps > kTokensMax / tokens_of_step) {
     add("spec.train.steps", text(train.steps) + " x " + text(tokens_of_step) +
                                 " tokens of a step are too many to count, expected at most " +
@@ -336,7 +338,7 @@ Problems validate(const TrainingJob& job) {
   }
   rules.check_failure_rules();
   rules.check_managed_by();
-  if (!in_range) return rules.problems;  // the rules below count on it
+  if (!in_range) return rules.problems;  // the rules below assume valid ranges
   rules.check_mesh();
   rules.check_gpus();
   rules.check_attention();

@@ -13,7 +13,8 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kPortMax = 65535;
-// Ranks of all the user's groups together, so that an assignment stays within its bound.
+// Limit for the ranks of all the user's groups together, so that an assignment stays within its
+// size limit.
 constexpr size_t kGroupRanksMax = 4 * kWorldSizeMax;
 constexpr size_t kNamedGroupsMax = 256;
 
@@ -23,7 +24,7 @@ Mesh mesh_of(const WorldAssignment& world) {
   return {.pipeline = world.pipeline, .data = world.data, .tensor = world.tensor};
 }
 
-// How many groups mesh_groups() makes.
+// Returns how many groups mesh_groups() makes.
 size_t mesh_group_count(const WorldAssignment& world) {
   return static_cast<size_t>(world.pipeline * world.data + world.pipeline * world.tensor +
                              world.data * world.tensor);
@@ -54,7 +55,7 @@ Status check_nodes(const WorldAssignment& world) {
   return {};
 }
 
-// A group's ranks are in the world, each once; `total` sums over groups.
+// Checks that a group's ranks are in the world and unique; `total` sums the sizes over groups.
 Status check_group(const WorldGroup& group, int64_t world_size, size_t& total) {
   std::vector<bool> seen(static_cast<size_t>(world_size));
   total += group.ranks.size();
@@ -71,7 +72,7 @@ Status check_group(const WorldGroup& group, int64_t world_size, size_t& total) {
   return {};
 }
 
-// The part of the text before the next `separator`, which is taken off with it.
+// Splits off the text before the next `separator` and removes both.
 std::string_view take_part(std::string_view& text, char separator) {
   const size_t end = text.find(separator);
   const std::string_view part = text.substr(0, end);
@@ -91,7 +92,7 @@ struct RankRange {
   int64_t step = 1;
 };
 
-// One item of a list: "7", "0-3", "0::2", "1:7:2".
+// Parses one item of a list: "7", "0-3", "0::2", "1:7:2".
 bool read_range(std::string_view item, int64_t world_size, RankRange& range) {
   range = {.start = 0, .stop = world_size, .step = 1};
   if (item.find(':') != std::string_view::npos) {
@@ -147,8 +148,8 @@ std::string text_of(const WorldNode& node) {
          "}";
 }
 
-// What dump_json(to_json(world)) makes, without the document in between: the hash is asked for in
-// every plan of a job that runs.
+// Returns the same text as dump_json(to_json(world)) without building the document, because every
+// plan of a running job needs the hash.
 std::string text_of(const WorldAssignment& world) {
   std::string text = "{\"groups\":[";
   const size_t first = mesh_group_count(world);
@@ -263,7 +264,7 @@ const WorldGroup* find_group(const WorldAssignment& world, std::string_view name
 }
 
 Json to_json(const WorldAssignment& world) {
-  // The groups of the axes follow from the mesh, so only the user's are written.
+  // The mesh determines the groups of the axes, so only the user's are written.
   Json groups = Json::array();
   for (size_t i = mesh_group_count(world); i < world.groups.size(); ++i) {
     groups.push_back(write_json(world.groups[i]));

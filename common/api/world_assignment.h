@@ -11,19 +11,19 @@
 
 namespace lockstep {
 
-// One node of a round: who it is and where its processes listen.
+// One node of a round: its identity and where its processes listen.
 struct WorldNode {
   int64_t index = 0;
   int64_t incarnation = 0;
   std::string host;  // the pod's address
-  int64_t port = 0;  // of local rank 0; local rank i has port + i
+  int64_t port = 0;  // port of local rank 0; local rank i uses port + i
 
   bool operator==(const WorldNode&) const = default;
 };
 
-// Ranks in the order of their ranks within the group: ranks[3] has group rank 3.
+// Ranks ordered by group rank: ranks[3] has group rank 3.
 struct WorldGroup {
-  std::string name;  // "tensor.2", "data.0", "pipeline.1" for the axes, else the user's own
+  std::string name;  // "tensor.2", "data.0", "pipeline.1" for the axes, else the user's name
   std::vector<int64_t> ranks;
 
   bool operator==(const WorldGroup&) const = default;
@@ -39,9 +39,9 @@ struct RankCoordinates {
   bool operator==(const RankCoordinates&) const = default;
 };
 
-// Who is in a round and with which rank: a pure function of the spec, the round, and the members
-// with their addresses (DESIGN.md, section 3). Ranks are node-major: rank = node x processes per
-// node + local rank; the mesh is pipeline x data x tensor, outer to inner.
+// The members of a round and their ranks: a pure function of the spec, the round, and the members
+// with their addresses. Ranks are node-major: rank = node x processes per node + local rank. The
+// mesh is pipeline x data x tensor, outer to inner.
 struct WorldAssignment {
   std::string job_uid;
   int64_t round = 0;
@@ -49,8 +49,8 @@ struct WorldAssignment {
   int64_t pipeline = 1;
   int64_t data = 1;
   int64_t tensor = 1;
-  std::vector<WorldNode> nodes;    // in the order of their indices
-  std::vector<WorldGroup> groups;  // of each axis, then the user's
+  std::vector<WorldNode> nodes;    // ordered by index
+  std::vector<WorldGroup> groups;  // those of each axis, then the user's
 
   int64_t world_size() const { return static_cast<int64_t>(nodes.size()) * processes_per_node; }
 
@@ -63,29 +63,31 @@ struct WorldInput {
   std::vector<WorldNode> nodes;  // in any order; indices 0..n-1, each once
 };
 
-// kInvalid where the mesh does not fit the world, a node is missing or doubled, a user's group
-// names a rank that isn't there, or a port leaves the range.
+// kInvalid if the mesh does not fit the world, a node is missing or duplicated, a user's group
+// names a rank that does not exist, or a port is out of range.
 Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput& input);
 
 // rank in [0, world_size).
 RankCoordinates coordinates(const WorldAssignment& world, int64_t rank);
-// The rank's own position in the group, or -1 outside it.
+// Returns the rank's position in the group, or -1 if it is not a member.
 int64_t group_rank(const WorldGroup& group, int64_t rank);
 const WorldGroup* find_group(const WorldAssignment& world, std::string_view name);
 
-// The groups of the axes, as make_world() names them: tensor, data, pipeline.
+// Returns the groups of the axes, as make_world() names them: tensor, data, pipeline.
 std::vector<WorldGroup> mesh_groups(const Mesh& mesh);
 
-// "0,7", "0-3", "0::2", "1:7:2" (start:stop:step as in Python, stop exclusive) and lists of these;
-// order is kept, doubles and ranks outside [0, world_size) are kInvalid. Bounded by world_size.
+// Parses "0,7", "0-3", "0::2", "1:7:2" (start:stop:step as in Python, stop exclusive) and
+// comma-separated lists of these. Keeps the order. kInvalid for duplicates and for ranks outside
+// [0, world_size). Bounded by world_size.
 Result<std::vector<int64_t>> parse_ranks(std::string_view text, int64_t world_size);
 
-// The groups of the axes follow from the mesh, so the JSON has the user's alone; reading makes them
-// again, and refuses what make_world would not have made.
+// The JSON contains only the user's groups, since the mesh determines those of the axes. Reading
+// rebuilds the latter and refuses worlds that make_world() would not have made.
 Json to_json(const WorldAssignment& world);
 Result<WorldAssignment> world_from_json(const Json& document);
 
-// The first 16 hex digits of SHA-256 of the canonical JSON: the fencing token beside the round.
+// Returns the first 16 hex digits of the SHA-256 of the canonical JSON: the fencing token, together
+// with the round.
 std::string world_hash(const WorldAssignment& world);
 
 }  // namespace lockstep

@@ -25,7 +25,7 @@ struct Schema<WorldGroup> {
   }
 };
 
-// Checked while it is read, so it has a codec of its own.
+// Has its own codec because reading also validates.
 template <>
 struct Schema<WorldAssignment> {
   static Json write(const WorldAssignment& world) { return to_json(world); }

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// Thrown out of the handler to end the parser; never leaves this file.
+// Thrown by the event handler to stop the parser; never leaves this file.
 struct Refusal {
   YAML::Mark mark;
   std::string message;
@@ -29,8 +29,8 @@ std::string at(const YAML::Mark& mark) {
          ": ";
 }
 
-// yaml-cpp gives the escapes \N and \_ (U+0085 and U+00A0) as one byte of Latin-1, and all else as
-// UTF-8, so that a continuation without a beginning is one of these.
+// Repairs yaml-cpp's output: it emits the escapes \N and \_ (U+0085 and U+00A0) as one Latin-1
+// byte, and everything else as UTF-8. So a continuation byte without a lead byte is one of these.
 std::string as_utf8(const std::string& text) {
   std::string mended;
   size_t continuations = 0;
@@ -48,9 +48,9 @@ std::string as_utf8(const std::string& text) {
   return mended;
 }
 
-// Builds the document event by event, so that limits hold before memory is spent, and so that
-// aliases are copies that are counted: no graph, no cycle. (YAML::Load checks none of it, takes
-// `&x [*x]` for a cyclic graph and passes duplicate keys.)
+// Builds the document event by event, so that limits apply before memory is allocated. Aliases
+// become copies that count towards the limits, so there are no cycles. (YAML::Load checks none of
+// this, reads `&x [*x]` as a cyclic graph and accepts duplicate keys.)
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(const YamlLimits& limits) : limits_(limits) {}
@@ -111,13 +111,13 @@ class Builder : public YAML::EventHandler {
   struct Anchored {
     Json value;
     Size size;
-    size_t depth = 0;  // levels of nesting in it
+    size_t depth = 0;  // levels of nesting inside
   };
   struct Open {
     YAML::anchor_t anchor = 0;
     Json value;
     Size before;       // total_ when it was opened
-    size_t depth = 1;  // levels in it, itself included
+    size_t depth = 1;  // levels of nesting, itself included
     std::string key{};
     bool has_key = false;
   };
@@ -222,8 +222,8 @@ Result<Json> json_from_yaml(std::string_view text, const YamlLimits& limits) {
     YAML::Parser parser(stream);
     Builder builder(limits);
     if (!parser.HandleNextDocument(builder)) return invalid("an empty document");
-    // A second document, or what the first one left over, such as a lone `,`: the handler refuses
-    // its beginning, where YAML::LoadAll would never return.
+    // Detects a second document, or leftovers of the first one such as a lone `,`: the handler
+    // refuses their start, where YAML::LoadAll would never return.
     parser.HandleNextDocument(builder);
     return builder.take();
   } catch (const Refusal& refusal) {
@@ -259,7 +259,7 @@ Result<Json> read_document(const std::string& file, const YamlLimits& limits) {
                                .depth_max = limits.depth_max,
                                .values_max = limits.values_max};
   Result<Json> document = is_json ? parse_json(text, json_limits) : json_from_yaml(text, limits);
-  // `{a: 1}` is YAML although it begins as JSON does.
+  // `{a: 1}` is YAML although it begins like JSON.
   if (is_json && !document.ok()) {
     Result<Json> flow = json_from_yaml(text, limits);
     if (flow.ok() || text.find('"') == std::string::npos) document = std::move(flow);

@@ -3,13 +3,14 @@
 namespace lockstep {
 namespace {
 
-// Whether the line is `---` or `...`, maybe with more after a space.
+// Returns whether the line is `marker` (`---` or `...`), possibly followed by a space and more
+// text.
 bool is_marker(std::string_view line, std::string_view marker) {
   return line.starts_with(marker) &&
          (line.size() == 3 || line[3] == ' ' || line[3] == '\t' || line[3] == '\r');
 }
 
-// Without comments, directives and blank lines, is anything left?
+// Returns whether anything is left without comments, directives and blank lines.
 bool has_content(std::string_view text) {
   size_t begin = 0;
   while (begin < text.size()) {

@@ -23,7 +23,7 @@ size_t digits(std::string_view text) {
   return count;
 }
 
-// [-+]?[0-9]+ or [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
+// Matches [-+]?[0-9]+ or [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
 bool is_number(std::string_view text, bool& integer) {
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
   const size_t whole = digits(text);
@@ -50,7 +50,7 @@ bool read_all(std::string_view text, T& value, int base) {
   return read.ec == std::errc{} && read.ptr == text.data() + text.size();
 }
 
-// 0o17, 0xff: without a sign, in the core schema.
+// Parses 0o17 and 0xff, which have no sign in the core schema.
 bool read_based(std::string_view text, int64_t& value) {
   if (text.starts_with("0o")) return read_all(text.substr(2), value, 8) && value >= 0;
   if (text.starts_with("0x")) return read_all(text.substr(2), value, 16) && value >= 0;
@@ -92,7 +92,8 @@ Result<Json> read_plain(const std::string& text) {
   return Json(text);
 }
 
-// Bytes of the UTF-8 character at the beginning of the text, 0 if it is none. Source: RFC 3629.
+// Returns the bytes of the UTF-8 character at the start of the text, 0 if it is invalid. Source:
+// RFC 3629.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);

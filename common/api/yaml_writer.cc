@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Words that YAML 1.1 takes for something else.
+// Words that YAML 1.1 does not read as strings.
 bool is_word_of_yaml_1_1(std::string text) {
   for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   constexpr std::array<std::string_view, 10> kWords = {"y",   "n",    "yes",   "no",   "on",
@@ -19,7 +19,8 @@ bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Begins like a word or a path, has no character that means something, and is no other scalar.
+// Returns whether the text can be written without quotes: it begins like a word or path, has no
+// special character, and does not read as another kind of scalar.
 bool may_be_plain(const std::string& text) {
   if (text.empty() || text.size() > 500) return false;
   if (!is_letter(text.front()) && text.front() != '/' && text.front() != '_') return false;
@@ -35,7 +36,7 @@ bool may_be_plain(const std::string& text) {
   return read.ok() && *read == text;
 }
 
-// Lines of printable characters, not beginning with white space, that a block keeps as they are.
+// Returns whether a block scalar preserves the text: printable lines, no leading white space.
 bool may_be_block(const std::string& text) {
   if (text.find('\n') == std::string::npos || text.front() == ' ' || text.front() == '\n') {
     return false;
@@ -66,7 +67,7 @@ std::string scalar(const Json& value) {
     const auto& text = value.get_ref<const std::string&>();
     if (may_be_plain(text)) return text;
   }
-  return dump_json(value);  // JSON's quotes are YAML's
+  return dump_json(value);  // JSON's quoting is valid YAML
 }
 
 void append_node(std::string& out, const Json& value, size_t indent);
@@ -75,7 +76,7 @@ void append_map(std::string& out, const Json& value, size_t indent, bool first_i
   for (const auto& [key, member] : value.items()) {
     if (!std::exchange(first_in_place, false)) out.append(indent, ' ');
     out += scalar(key) + ":";
-    // A list may stand at the level of its key.
+    // A list may be indented like its key.
     append_node(out, member, member.is_array() ? indent : indent + 2);
   }
 }
@@ -92,7 +93,7 @@ void append_list(std::string& out, const Json& value, size_t indent) {
   }
 }
 
-// After a key or a dash: on the same line, or below it.
+// Writes a value after a key or a dash: on the same line, or below it.
 void append_node(std::string& out, const Json& value, size_t indent) {
   if (value.is_object() && !value.empty()) {
     out += '\n';

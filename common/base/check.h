@@ -2,13 +2,13 @@
 
 namespace lockstep {
 
-// Prints `CHECK failed: EXPR at FILE:LINE` and aborts. Used through CHECK alone.
+// Prints `CHECK failed: EXPR at FILE:LINE` and aborts. Use only through CHECK.
 [[noreturn]] void check_failed(const char* expression, const char* file, int line);
 
 }  // namespace lockstep
 
-// Always on. For our own bugs only: nothing that comes from outside the process (a file, a
-// message, a user's YAML) may trip it; that is what Result is for.
+// Always enabled. Use it only for bugs in our own code. Input from outside the process (a file, a
+// message, a user's YAML) must never trip it: return a Result instead.
 #define CHECK(expression)                                        \
   do {                                                           \
     if (!(expression)) [[unlikely]]                              \

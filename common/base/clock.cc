@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Eats a time from the left; once something is wrong `good` is false and stays so.
+// Consumes a time from the left. After the first mistake, `good` stays false.
 struct Digits {
   std::string_view rest;
   bool good = true;
@@ -16,7 +16,7 @@ struct Digits {
     return true;
   }
 
-  // `count` digits and the separator after them ('\0': none).
+  // Reads `count` digits and the separator after them ('\0': none).
   int take(size_t count, char separator) {
     int value = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -54,13 +54,13 @@ struct Digits {
   }
 };
 
-// Its decimal digits, with zeros in front.
+// Writes the decimal digits with leading zeros.
 void put(uint64_t value, size_t digits, char* to) {
   for (; digits > 0; value /= 10) to[--digits] = static_cast<char>('0' + value % 10);
 }
 
-// "2026-01-02T03:04:05", of the 24 hours of a day without leap seconds. Every status and log line
-// has some of them.
+// Formats "2026-01-02T03:04:05", without leap seconds. Written by hand for speed: every status and
+// log line contains such times.
 std::string date_and_time(WallTime time) {
   const auto second = std::chrono::floor<std::chrono::seconds>(time);
   const auto day = std::chrono::floor<std::chrono::days>(second);

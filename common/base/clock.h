@@ -9,12 +9,13 @@
 namespace lockstep {
 
 using Duration = std::chrono::nanoseconds;
-// Monotonic: the only time that logic reads.
+// Monotonic time: the only time that program logic reads.
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
-// Wall clock: only for people and for what is stored.
+// Wall clock: only for display and for stored values.
 using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;
 
-// Time is an argument. Implementations are thread-safe.
+// Source of time, injected so that tests can control it. Implementations are thread-safe unless
+// they say otherwise.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -22,14 +23,14 @@ class Clock {
   virtual WallTime wall_now() const = 0;
 };
 
-// The machine's clocks. Named by main and adapters alone.
+// The machine's clocks. Only main functions and adapters name this class.
 class SystemClock final : public Clock {
  public:
   TimePoint now() const override;
   WallTime wall_now() const override;
 };
 
-// Stands still until it is advanced; for tests and the simulator. Not thread-safe.
+// A clock that only moves when advanced; for tests and the simulator. Not thread-safe.
 class ManualClock final : public Clock {
  public:
   TimePoint now() const override { return now_; }
@@ -38,7 +39,7 @@ class ManualClock final : public Clock {
     now_ += by;
     wall_ += by;
   }
-  // Somebody set the wall clock.
+  // Simulates a change of the wall clock.
   void jump(Duration by) { wall_ += by; }
 
  private:
@@ -49,13 +50,13 @@ class ManualClock final : public Clock {
 double to_seconds(Duration duration);
 Duration from_seconds(double seconds);
 
-// RFC 3339 in UTC, as metav1.Time (`2026-01-02T03:04:05Z`) and metav1.MicroTime
-// (`2026-01-02T03:04:05.000006Z`) are written.
+// Formats in RFC 3339, UTC, as metav1.Time (`2026-01-02T03:04:05Z`) and metav1.MicroTime
+// (`2026-01-02T03:04:05.000006Z`) do.
 std::string rfc3339(WallTime time);
 std::string rfc3339_micro(WallTime time);
 
-// Reads both, with `Z` or an offset and any number of digits after the point (those beyond
-// nanoseconds are dropped). kInvalid for anything else, and outside the years 1970 to 2200.
+// Parses both formats, with `Z` or an offset and any number of fractional digits; digits beyond
+// nanoseconds are dropped. kInvalid for any other text and for years outside 1970 to 2200.
 Result<WallTime> wall_time_from_rfc3339(std::string_view text);
 
 }  // namespace lockstep

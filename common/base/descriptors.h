@@ -2,9 +2,9 @@
 
 namespace lockstep {
 
-// Lets this process have as many descriptors as the system allows it: the soft limit is 1,024 on
-// many machines, and a process that talks to thousands of others needs one or two for each. Where
-// that fails, it is logged, and the limit stays. Once, at the start.
+// Raises the soft limit of open descriptors to the hard limit. The default soft limit is 1,024 on
+// many machines, and a process that talks to thousands of peers needs one or two descriptors for
+// each. On failure, logs a warning and keeps the old limit. Call once, at startup.
 void raise_descriptor_limit();
 
 }  // namespace lockstep

@@ -5,17 +5,16 @@
 
 namespace lockstep {
 
-// Values counted by size, as Prometheus counts them. Single-threaded.
+// Counts values per bucket, as in a Prometheus histogram. Single-threaded.
 class Histogram {
  public:
-  // `bounds`: upper bounds, inclusive, rising; what is larger than the last has a bucket of its
-  // own.
+  // `bounds`: inclusive upper bounds, ascending. Larger values go to one extra bucket.
   explicit Histogram(std::vector<double> bounds);
 
   void observe(double value);
 
   const std::vector<double>& bounds() const { return bounds_; }
-  const std::vector<uint64_t>& counts() const { return counts_; }  // one more than bounds
+  const std::vector<uint64_t>& counts() const { return counts_; }  // one more entry than bounds
   double sum() const { return sum_; }
   uint64_t count() const;
 
@@ -25,7 +24,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-// 1, 2 and 5 times the powers of ten from `least` to `most` seconds.
+// Returns 1, 2 and 5 times the powers of ten from `least` to `most` seconds.
 std::vector<double> bounds_seconds(double least, double most);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kLeftOut = "(left out: ";
 
-// Builds the document event by event, so that limits hold before memory is spent.
+// Builds the document event by event, so that limits apply before memory is allocated.
 class BoundedReader : public nlohmann::json_sax<Json> {
  public:
   explicit BoundedReader(const JsonLimits& limits) : limits_(limits) {}
@@ -89,13 +89,15 @@ class BoundedReader : public nlohmann::json_sax<Json> {
 
   const JsonLimits limits_;
   Json root_;
-  std::vector<Json*> stack_;  // containers that are open; stable, as only the last one grows
+  std::vector<Json*>
+      stack_;  // open containers; the pointers stay valid because only the innermost one grows
   std::string key_;
   std::string error_;
   size_t values_ = 0;
 };
 
-// Of an object lie on the stack, from `objects_at` on: itself, its part, the part's member.
+// Applies the limits of ObjectLimits. The stack holds, from index `objects_at` on: the object, its
+// part, and the part's member.
 class ObjectsReader final : public BoundedReader {
  public:
   explicit ObjectsReader(const ObjectLimits& limits)
@@ -130,13 +132,14 @@ class ObjectsReader final : public BoundedReader {
     return true;
   }
 
-  // However full a part is, there is room for its direct members: names and versions among them.
+  // A full part still accepts its direct members, up to its limit: names and versions are among
+  // them.
   bool is_full() const {
     if (stack_.size() == part_ + 1) return members_ >= objects_.part_values_max;
     return stack_.size() > part_ + 1 && within_ >= objects_.part_values_max;
   }
 
-  // Always true.
+  // Always returns true, so that it can be used in a condition.
   bool count() {
     if (stack_.size() == part_) members_ = within_ = 0;
     if (stack_.size() == part_ + 1) {
@@ -147,8 +150,8 @@ class ObjectsReader final : public BoundedReader {
     return true;
   }
 
-  // The member of the part that is open, or the part, is done with; what is still to come of it is
-  // skipped.
+  // Replaces the open member of the part (or the part itself) by the reason, and skips the rest of
+  // it.
   void leave_out(const std::string& why) {
     const size_t at = std::min(stack_.size() - 1, part_ + 1);
     skipped_ = stack_.size() - at;
@@ -159,11 +162,11 @@ class ObjectsReader final : public BoundedReader {
   }
 
   const ObjectLimits objects_;
-  const size_t part_;        // where parts lie
-  size_t members_ = 0;       // of the part that is open
-  size_t within_ = 0;        // values in these
-  size_t member_begin_ = 0;  // of these before the last member
-  size_t skipped_ = 0;       // containers that are open and left out
+  const size_t part_;        // stack depth of a part
+  size_t members_ = 0;       // direct members of the open part
+  size_t within_ = 0;        // values inside these members
+  size_t member_begin_ = 0;  // within_ when the last member began
+  size_t skipped_ = 0;       // open containers that are being skipped
 };
 
 Result<Json> parse_with(BoundedReader& reader, std::string_view text, size_t bytes_max) {

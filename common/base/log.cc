@@ -97,7 +97,7 @@ void log(LogLevel level, std::string_view message, std::initializer_list<LogFiel
   for (const LogField& field : fields) append_field(line, settings.json, field.key, field.value);
   if (settings.json) line += '}';
   line += '\n';
-  // A log that can't be written is dropped: there is nowhere left to say so.
+  // If the log cannot be written, the line is dropped: there is nowhere left to report it.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -10,7 +10,8 @@ namespace lockstep {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// One key=value of a log line; numbers and booleans are written plainly, text is quoted if needed.
+// One key=value pair of a log line. Numbers and booleans are written plainly; text is quoted if
+// needed.
 struct LogField {
   LogField(std::string_view key, std::string_view value) : key(key), value(value) {}
   LogField(std::string_view key, const char* value) : key(key), value(value) {}
@@ -32,9 +33,9 @@ struct LogField {
   }
 };
 
-// Writes one line to stderr in one write(2): `<RFC 3339 time> <LEVEL> message="..." key=value ...`,
-// or the same as a JSON object. `message` is constant text: what varies goes into fields.
-// Thread-safe; never fails.
+// Writes one line to stderr in a single write(2): `<RFC 3339 time> <LEVEL> message="..." key=value
+// ...`, or the same content as a JSON object. `message` is constant text; variable parts go into
+// fields. Thread-safe; never fails.
 void log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
 
 inline void log_debug(std::string_view message, std::initializer_list<LogField> fields = {}) {
@@ -53,10 +54,10 @@ inline void log_error(std::string_view message, std::initializer_list<LogField> 
 struct LogOptions {
   LogLevel minimum = LogLevel::kInfo;
   bool json = false;
-  std::string program;  // a field of every line, if not empty
+  std::string program;  // added to every line as a field, if not empty
 };
 
-// Called once by main before threads start.
+// Sets the options for all later lines. Call once from main, before starting threads.
 void set_log_options(LogOptions options);
 
 }  // namespace lockstep

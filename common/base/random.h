@@ -5,26 +5,27 @@
 
 namespace lockstep {
 
-// A counter-based generator: the n-th draw is a pure function of (seed, stream, n), so that any
-// rank can compute any draw and a checkpoint stores three numbers.
-// Source: Philox4x32-10, Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11.
+// A counter-based generator: the n-th draw is a pure function of (seed, stream, n). Any rank can
+// compute any draw, and a checkpoint stores only three numbers. Source: Philox4x32-10, Salmon et
+// al., "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 class Random {
  public:
-  // Streams of one seed are independent: name one per purpose (initialisation, shuffling, ...).
+  // Streams of one seed are independent. Use one stream per purpose (initialisation, shuffling,
+  // ...).
   explicit Random(uint64_t seed, uint64_t stream = 0) : seed_(seed), stream_(stream) {}
 
   uint32_t next_u32();
   uint64_t next_u64();
-  // Uniform in [0, bound); bound > 0. Without modulo bias (Lemire 2019).
+  // Uniform in [0, bound), without modulo bias (Lemire 2019); bound > 0.
   uint64_t below(uint64_t bound);
   // Uniform in [0, 1), 24 bits.
   float uniform();
-  // Standard normal (Box-Muller on two draws; no state is kept between calls).
+  // Standard normal (Box-Muller on two draws). Keeps no state between calls.
   float normal();
 
   uint64_t seed() const { return seed_; }
   uint64_t stream() const { return stream_; }
-  // Draws of 32 bits made so far; set it to go on where a checkpoint stopped.
+  // Number of 32-bit draws made so far. Seek to a stored position to continue from a checkpoint.
   uint64_t position() const { return position_; }
   void seek(uint64_t position) { position_ = position; }
 
@@ -32,12 +33,12 @@ class Random {
   uint64_t seed_;
   uint64_t stream_;
   uint64_t position_ = 0;
-  uint64_t block_index_ = ~uint64_t{0};  // of the four draws below
+  uint64_t block_index_ = ~uint64_t{0};  // index of the block cached in block_
   std::array<uint32_t, 4> block_{};
 };
 
-// The bijection that shuffles [0, size): position -> element, a pure function of the seed, without
-// a table (a Feistel network on the next power of four, cycle-walking back into range).
+// Maps position -> element as a pseudo-random permutation of [0, size). A pure function of the seed
+// that needs no table: a Feistel network on the next power of four, cycle-walking back into range.
 uint64_t permute(uint64_t position, uint64_t size, uint64_t seed);
 
 }  // namespace lockstep

@@ -10,15 +10,21 @@
 
 namespace lockstep {
 
-// What the caller does next: correct the input (kInvalid), create or give up (kNotFound), read
-// again and retry (kConflict), retry later (kUnavailable), retry or abort (kTimeout), discard the
-// data and fall back (kCorrupt), report a bug of ours (kInternal).
+// The code tells the caller what to do next:
+// - kInvalid: correct the input.
+// - kNotFound: create it or give up.
+// - kConflict: read again and retry.
+// - kUnavailable: retry later.
+// - kTimeout: retry or abort.
+// - kCorrupt: discard the data and fall back.
+// - kInternal: report a bug in our code.
 enum class Code { kInvalid, kNotFound, kConflict, kUnavailable, kTimeout, kCorrupt, kInternal };
 
 std::string_view code_name(Code code);
 
-// `message` reads `[where] what was expected, what came`. A user's mistake is named by its path in
-// the document instead: `spec.train.batch.micro: 48 does not divide spec.train.batch.global: 512`.
+// `message` has the form `[where] what was expected, what was found`. A user's mistake starts with
+// its path in the document instead: `spec.train.batch.micro: 48 does not divide
+// spec.train.batch.global: 512`.
 struct Error {
   Code code = Code::kInternal;
   std::string message;
@@ -48,10 +54,10 @@ inline Error internal(std::string message) {
   return {Code::kInternal, std::move(message)};
 }
 
-// `[where] what: <strerror(error_number)>`, code kUnavailable (kNotFound for ENOENT).
+// Returns `[where] what: <strerror(error_number)>` with code kUnavailable (kNotFound for ENOENT).
 Error errno_error(std::string_view what, int error_number);
 
-// A value or an Error. Reading the one that is not there is a bug and trips CHECK.
+// Either a value or an Error. Accessing the one it does not hold is a bug and trips CHECK.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -112,13 +118,13 @@ using Status = Result<void>;
 #define LOCKSTEP_CONCAT_(a, b) a##b
 #define LOCKSTEP_CONCAT(a, b) LOCKSTEP_CONCAT_(a, b)
 
-// TRY(expr): returns the error of a Status or Result from the enclosing function, if there is one.
+// TRY(expr): if the Status or Result is an error, returns that error from the enclosing function.
 #define TRY(expression)                                                                 \
   do {                                                                                  \
     if (auto try_status_ = (expression); !try_status_.ok()) return try_status_.error(); \
   } while (false)
 
-// TRY_ASSIGN(auto x, expr): the value, or returns the error.
+// TRY_ASSIGN(auto x, expr): assigns the value, or returns the error from the enclosing function.
 #define TRY_ASSIGN(target, expression) \
   TRY_ASSIGN_(LOCKSTEP_CONCAT(try_result_, __LINE__), target, expression)
 #define TRY_ASSIGN_(name, target, expression) \

@@ -8,20 +8,21 @@
 
 namespace lockstep {
 
-// Plain values that one writer writes and any readers read, in memory that processes share: no
-// system call, and nothing that a writer killed in mid-write can block. Zeroed memory is one, of
-// zeroes.
+// A plain value in memory shared between processes, with one writer and any number of readers.
+// Neither side makes system calls, and a writer killed in mid-write blocks nobody. Zeroed memory is
+// a valid instance that holds zeros.
 //
 // A sequence lock after Boehm, "Can seqlocks get along with programming language memory models?"
-// (MSPC 2012): the values themselves are atomic words, so that no read is a data race; release on
-// every word keeps it behind the odd sequence, acquire keeps it before the second look at it.
-// Without fences, which the thread sanitizer does not model. Even: at rest.
+// (MSPC 2012). The value is stored as atomic words, so that no read is a data race. Release on
+// every word keeps the word after the store of the odd sequence; acquire keeps it before the second
+// load of the sequence. Fences are avoided because the thread sanitizer does not model them. An
+// even sequence means that no write is in progress.
 template <class T>
 class SequenceLocked {
  public:
   void write(const T& value) {
     const Words words = std::bit_cast<Words>(value);
-    // A writer killed in mid-write left an odd number; its successor here makes it even again.
+    // A writer killed in mid-write leaves an odd sequence. The next write makes it even again.
     const uint64_t before = sequence_.load(std::memory_order_relaxed) & ~uint64_t{1};
     sequence_.store(before + 1, std::memory_order_relaxed);
     for (size_t i = 0; i < words.size(); ++i) {
@@ -30,8 +31,8 @@ class SequenceLocked {
     sequence_.store(before + 2, std::memory_order_release);
   }
 
-  // The last complete write; false while the writer is in mid-write (or died there) after a bounded
-  // number of tries, with `value` unchanged.
+  // Reads the last complete write. Returns false and leaves `value` unchanged if a write is still
+  // in progress (or its writer died in it) after a bounded number of tries.
   bool read(T& value) const {
     for (int i = 0; i < kReadTries; ++i) {
       const uint64_t before = sequence_.load(std::memory_order_acquire);

@@ -66,7 +66,7 @@ void Sha256::update(const void* data, size_t bytes) {
 
 Digest Sha256::finish() {
   const uint64_t bits = total_bytes_ * 8;
-  // A one, zeros up to the last 8 bytes of a block, and in these the length.
+  // Padding: a one bit, zeros up to the last 8 bytes of a block, then the length in bits.
   std::array<uint8_t, 128> end{0x80};
   const size_t used = total_bytes_ % 64;
   const size_t size = (used < 56 ? 64 : 128) - used;

@@ -10,12 +10,12 @@ namespace lockstep {
 
 using Digest = std::array<uint8_t, 32>;
 
-// SHA-256 in pieces. Source: FIPS 180-4.
+// Incremental SHA-256. Source: FIPS 180-4.
 class Sha256 {
  public:
   Sha256();
   void update(const void* data, size_t bytes);
-  // Once; the object is spent afterwards.
+  // Call once; the object cannot be used afterwards.
   Digest finish();
 
  private:
@@ -27,11 +27,11 @@ class Sha256 {
 };
 
 Digest sha256(std::string_view data);
-// Source: RFC 2104 with SHA-256.
+// Source: RFC 2104, with SHA-256.
 Digest hmac_sha256(std::string_view key, std::string_view message);
-// 64 lower-case digits.
+// Returns 64 lower-case hex digits.
 std::string hex(const Digest& digest);
-// In time that depends on the sizes alone.
+// Compares in time that depends only on the sizes.
 bool equal_constant_time(std::string_view a, std::string_view b);
 
 }  // namespace lockstep

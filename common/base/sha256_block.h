@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-// What Sha256 does with each block of 64 bytes, portably and by instructions of the machine's own.
+// The SHA-256 compression of one 64-byte block: portable, and with the machine's own instructions.
 namespace lockstep {
 
 using Sha256State = std::array<uint32_t, 8>;
@@ -11,11 +11,11 @@ using Sha256Block = void (*)(Sha256State& state, const uint8_t* block);
 
 void sha256_block_portable(Sha256State& state, const uint8_t* block);
 
-// By this machine's instructions for it, to the same bits; null where it has none. Twins:
-// sha256_block_x86.cc, sha256_block_none.cc.
+// Returns the version that uses this machine's SHA instructions (same result), or null if it has
+// none. Defined in sha256_block_x86.cc or sha256_block_none.cc.
 Sha256Block sha256_block_native();
 
-// The constants of the 64 rounds.
+// Constants of the 64 rounds.
 inline constexpr std::array<uint32_t, 64> kSha256Round = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,

@@ -1,5 +1,5 @@
-// The SHA extensions of x86. Source: Intel, "Intel SHA extensions", 2013; Intel's software
-// developer's manual, SHA256RNDS2, SHA256MSG1, SHA256MSG2.
+// SHA-256 with the x86 SHA extensions. Source: Intel, "Intel SHA extensions", 2013; Intel's
+// software developer's manual, SHA256RNDS2, SHA256MSG1, SHA256MSG2.
 #include <cpuid.h>
 #include <immintrin.h>
 
@@ -8,7 +8,8 @@
 namespace lockstep {
 namespace {
 
-// The words 4 and on of a message, from the 16 before: w[t-16] + s0(w[t-15]) + w[t-7] + s1(w[t-2]).
+// Computes the next four message words from the 16 before: w[t-16] + s0(w[t-15]) + w[t-7] +
+// s1(w[t-2]).
 [[gnu::target("sha,sse4.1")]] inline __m128i next_words(const __m128i (&before)[4]) {
   const __m128i seventh = _mm_alignr_epi8(before[3], before[2], 4);
   const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(before[0], before[1]), seventh);
@@ -22,7 +23,8 @@ namespace {
     const auto* from = reinterpret_cast<const __m128i*>(block + 16 * i);
     words[i] = _mm_shuffle_epi8(_mm_loadu_si128(from), big_endian);
   }
-  // As the instruction has the state: a, b, e, f and c, d, g, h, each from the highest lane down.
+  // The instruction expects the state as (a, b, e, f) and (c, d, g, h), each from the highest lane
+  // down.
   const auto lane = [&state](int i) { return static_cast<int>(state[static_cast<size_t>(i)]); };
   const __m128i abef_before = _mm_set_epi32(lane(0), lane(1), lane(4), lane(5));
   const __m128i cdgh_before = _mm_set_epi32(lane(2), lane(3), lane(6), lane(7));
@@ -37,7 +39,7 @@ namespace {
     const auto* constants = reinterpret_cast<const __m128i*>(kSha256Round.data() + round);
     const __m128i w = round < 16 ? words[round / 4] : words[3];
     const __m128i sums = _mm_add_epi32(w, _mm_loadu_si128(constants));
-    // Two rounds make what was a, b, e, f into c, d, g, h.
+    // After two rounds, the old a, b, e, f are the new c, d, g, h.
     cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sums);
     abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sums, 0x0E));
   }

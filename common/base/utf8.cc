@@ -13,7 +13,7 @@ bool is_continuation(uint8_t byte) {
   return (byte & 0xC0) == 0x80;
 }
 
-// The bounds of the second byte rule out overlong forms, surrogates and what lies too high.
+// The bounds of the second byte exclude overlong forms, surrogates and values above U+10FFFF.
 bool second_byte_fits(uint8_t first, uint8_t second) {
   switch (first) {
     case 0xE0:
@@ -38,7 +38,7 @@ size_t expected_length(uint8_t first) {
   return 0;
 }
 
-// Bytes of the character that begins there, 0 if none does.
+// Returns the length in bytes of the character at the start of the text, 0 if there is none.
 size_t character_length(std::string_view text) {
   const size_t length = expected_length(byte_at(text, 0));
   if (length <= 1) return length;

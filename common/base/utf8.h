@@ -6,16 +6,17 @@
 
 namespace lockstep {
 
-// The text with every byte that is not part of a well-formed character, and every zero byte, which
-// readers of our messages take for no text, replaced by U+FFFD.
-// Source: RFC 3629 (no overlong forms, no surrogates, nothing above U+10FFFF).
+// Replaces every byte that is not part of a well-formed character by U+FFFD. Zero bytes are
+// replaced too, since readers of our messages do not accept them as text. Source: RFC 3629 (no
+// overlong forms, no surrogates, nothing above U+10FFFF).
 std::string clean_utf8(std::string_view text);
 
-// The last at most bytes_max bytes of well-formed text, beginning with a whole character.
+// Returns the longest suffix of at most bytes_max bytes that begins with a whole character. The
+// text must be well-formed.
 std::string_view utf8_tail(std::string_view text, size_t bytes_max);
 
-// The first at most bytes_max bytes of well-formed text, ending with a whole character. Of what is
-// no text at all exactly bytes_max.
+// Returns the longest prefix of at most bytes_max bytes that ends with a whole character, for
+// well-formed text. If the input is not UTF-8, returns exactly bytes_max bytes.
 std::string_view utf8_head(std::string_view text, size_t bytes_max);
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 
 namespace lockstep {
 
-// Of all the programs; the same as project() in CMakeLists.txt.
+// Version of all the programs. Keep equal to project() in CMakeLists.txt.
 inline constexpr char kVersion[] = "0.1.0";
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
-constexpr std::chrono::milliseconds kAcceptPause(100);  // when descriptors have run out
+constexpr std::chrono::milliseconds kAcceptPause(100);  // after a failed accept
 
 class BeastServer final : public Server {
  public:
@@ -93,7 +93,7 @@ void BeastServer::admit(tcp::socket socket) {
   session->start();
 }
 
-// The oldest of the strangers, else the oldest of the trusted that nobody waits on, else any.
+// Evicts the oldest untrusted connection, else the oldest idle trusted one, else the oldest of all.
 void BeastServer::make_place() {
   const auto rank = [](const std::shared_ptr<Session>& session) {
     return std::tuple(session->trusted(), session->trusted() && session->busy(), session->since());
@@ -101,7 +101,7 @@ void BeastServer::make_place() {
   const auto oldest =
       std::min_element(sessions_.begin(), sessions_.end(),
                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  // A copy: close() may end in forget(), which drops the one in the set.
+  // A copy, because close() may call forget(), which erases the pointer in the set.
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::shared_ptr<Session> session = *oldest;
   session->close();

@@ -55,7 +55,7 @@ void Session::close_when_idle() {
   if (!busy_) close();
 }
 
-// A trusted connection may stay quiet between requests; the head itself has its own, shorter limit.
+// A trusted connection may stay idle between requests. The head has its own, shorter limit.
 void Session::wait_for_request() {
   busy_ = false;
   if (last_) return close();
@@ -90,7 +90,7 @@ void Session::on_head(Error error) {
     since_ = steady_now();
   }
   if (admission.refusal) {
-    last_ = last_ || !parser_->is_done();  // what follows isn't worth reading
+    last_ = last_ || !parser_->is_done();  // do not read the rest of the request
     return answer(*admission.refusal);
   }
   const auto length = parser_->content_length();
@@ -103,7 +103,7 @@ void Session::on_head(Error error) {
   read_body();
 }
 
-// Source: RFC 9110, section 10.1.1; curl waits for it before a larger body.
+// Sends 100 Continue, which curl waits for before a larger body. Source: RFC 9110, section 10.1.1.
 void Session::send_continue() {
   continue_ = {beast_http::status::continue_, 11};
   beast_http::async_write(stream_, continue_, [self = shared_from_this()](Error error, size_t) {
@@ -122,7 +122,7 @@ void Session::read_body() {
 void Session::on_body(Error error) {
   if (error) return on_read_error(error);
   last_ = last_ || !parser_->keep_alive();
-  stream_.expires_never();  // the handler's turn; it bounds its own time
+  stream_.expires_never();  // no limit while the handler works; it limits its own time
   Request request = {std::move(head_), std::move(parser_->get().body())};
   const auto respond = [weak = weak_from_this(), gate = server_.gate](Response response) {
     gate->post([weak, response = std::move(response)]() mutable {
@@ -146,7 +146,7 @@ void Session::on_read_error(Error error) {
       error.category() == beast_http::make_error_code(beast_http::error::bad_method).category();
   const bool gone =
       error == beast_http::error::end_of_stream || error == beast_http::error::partial_message;
-  if (!ours || gone) return close();  // the client left, or was too slow
+  if (!ours || gone) return close();  // the client disconnected or was too slow
   answer(server_.handler.error(400, "an HTTP/1.1 request expected: " + error.message()));
 }
 
@@ -173,8 +173,8 @@ void Session::on_written(Error error) {
   wait_for_request();
 }
 
-// Closing while bytes of the client are unread would reset the connection and may take the answer
-// with it: they are read for a moment.
+// Reads and discards what the client still sends, for a short time. Closing with unread bytes would
+// reset the connection, and the client might lose the response.
 void Session::linger() {
   Error ignored;
   stream_.socket().shutdown(Socket::shutdown_send, ignored);

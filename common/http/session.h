@@ -14,7 +14,7 @@
 
 namespace lockstep::http {
 
-// The way of answers from any thread to the server's own, for as long as there is a server.
+// Passes responses from any thread to the server's thread. After shut() they are dropped.
 class Gate {
  public:
   explicit Gate(boost::asio::io_context* io) : io_(io) {}
@@ -26,27 +26,27 @@ class Gate {
   boost::asio::io_context* io_;
 };
 
-// One connection: reads a request's head, asks the handler, reads the body, waits for the answer,
-// writes it, and begins anew. All on the server's thread; the server owns it until on_closed.
+// One connection. Reads a request's head, asks the handler, reads the body, waits for the response,
+// writes it, and starts over. Runs on the server's thread only; the server owns it until on_closed.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  struct Shared {  // what a session needs of it
+  struct Shared {  // what a session needs from the server
     Handler& handler;
     Limits limits;
     std::shared_ptr<Gate> gate;
-    std::function<void(const std::shared_ptr<Session>&)> on_closed;  // maybe more than once
+    std::function<void(const std::shared_ptr<Session>&)> on_closed;  // may be called more than once
   };
 
   Session(boost::asio::ip::tcp::socket socket, const Shared& server);
 
   void start();
   void close();
-  // After the answer that is on its way; at once if none is.
+  // Closes after the pending response, or immediately if there is none.
   void close_when_idle();
 
   bool trusted() const { return trusted_; }
   bool busy() const { return busy_; }
-  // Of the connection if it is untrusted, else of its last request.
+  // When an untrusted connection was accepted, or when a trusted one sent its last request.
   TimePoint since() const { return since_; }
 
  private:
@@ -75,8 +75,8 @@ class Session : public std::enable_shared_from_this<Session> {
   size_t discarded_bytes_ = 0;
   TimePoint since_;
   bool trusted_ = false;
-  bool busy_ = false;  // a request has begun and isn't answered yet
-  bool last_ = false;  // close after this answer
+  bool busy_ = false;  // a request has begun and has not been answered yet
+  bool last_ = false;  // close after this response
 };
 
 }  // namespace lockstep::http

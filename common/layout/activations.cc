@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Hands out consecutive ranges of an arena.
+// Allocates consecutive ranges of an arena.
 class Bump {
  public:
   explicit Bump(int64_t value_bytes) : value_bytes_(value_bytes) {}
@@ -27,22 +27,22 @@ class Bump {
   int64_t next_ = 0;
 };
 
-// Which layers have a place of their own for a tensor.
+// Which layers have their own place for a tensor.
 enum class Kept : uint8_t {
-  kAlways,        // every layer that trains
-  kUnlessBlocks,  // unless blocks are computed again
-  kUnlessOps,     // unless blocks or norms and GELU are
+  kAlways,        // every layer, when training
+  kUnlessBlocks,  // unless blocks are recomputed
+  kUnlessOps,     // unless blocks or ops are recomputed
 };
 
 struct LayerTensor {
   int64_t LayerActivations::*place;
-  int64_t count;  // of the whole micro-batch
+  int64_t count;  // for the whole micro-batch
   Kept kept;
-  bool is_float = false;         // fp32 whatever the values are
-  bool is_for_backward = false;  // an evaluating pass has none
+  bool is_float = false;         // fp32 whatever value_bytes is
+  bool is_for_backward = false;  // absent in evaluation
 };
 
-// In the order of the arena.
+// Returns the tensors in arena order.
 std::vector<LayerTensor> layer_tensors(const ModelConfig& config, const TensorShard& shard,
                                        int64_t rows) {
   using At = LayerActivations;
@@ -60,7 +60,7 @@ std::vector<LayerTensor> layer_tensors(const ModelConfig& config, const TensorSh
       {&At::middle, stream, Kept::kUnlessBlocks},
       {&At::norm2, stream, Kept::kUnlessOps, false, true},
       {&At::hidden, split(config.hidden_width()), Kept::kUnlessOps},
-      // GELU works in place where nothing is kept, SwiGLU doesn't.
+      // If nothing is kept, GELU works in place; SwiGLU does not.
       {&At::hidden_in, split(config.hidden_in_width()), Kept::kUnlessBlocks, false, !llama},
       {&At::lse, split(config.heads), Kept::kUnlessBlocks, true, true},
       statistic(&At::rstd1),
@@ -83,7 +83,7 @@ bool has_own_place(const LayerTensor& tensor, const ActivationShape& shape, Reco
   return true;
 }
 
-// The stage's layers; what they share, the first of them has brought.
+// Places the stage's layers. Tensors that layers share are allocated with the first layer.
 std::vector<LayerActivations> place_layers(Bump& bump, const ModelConfig& config,
                                            const Stage& stage, const TensorShard& shard,
                                            const ActivationShape& shape, Recompute recompute) {

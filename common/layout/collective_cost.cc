@@ -20,7 +20,7 @@ double piece_of(const CollectiveCase& what) {
   return std::min(what.block_bytes, static_cast<double>(kPieceBytes));
 }
 
-// The most bits of a number from 0 to `last`.
+// Returns the largest number of set bits in any number from 0 to `last`.
 int64_t most_bits(uint64_t last) {
   int most = std::popcount(last);
   for (int bit = 0; last >> bit != 0; ++bit) {
@@ -29,8 +29,9 @@ int64_t most_bits(uint64_t last) {
   return most;
 }
 
-// A binary tree whose levels are full but for the last, from its root to the leaf that is reached
-// last: each right child comes behind its left sibling.
+// A binary tree in which every level but the last is full. `steps` and `behind` describe the path
+// from the root to the leaf that is reached last; a right child is sent to right after its left
+// sibling.
 struct Tree {
   double depth = 0;
   double steps = 0;
@@ -40,7 +41,8 @@ struct Tree {
 Tree tree_of(int64_t ranks) {
   const int64_t depth = floor_log2(ranks);
   Tree tree{.depth = static_cast<double>(depth), .children = ranks == 2 ? 1.0 : 2.0};
-  // The rightmost leaf above the last level, or one of those in it.
+  // The last leaf is either the rightmost one of the level above the last, or one in the last
+  // level.
   const int64_t right_turns = most_bits(static_cast<uint64_t>(ranks - (int64_t{1} << depth)));
   const bool above = 2 * (depth - 1) > depth + right_turns;
   tree.steps = static_cast<double>(above ? depth - 1 : depth);
@@ -78,7 +80,8 @@ CollectiveSteps all_reduce_steps(const CollectiveCase& what) {
   return halving_all_reduce_steps(what);
 }
 
-// Those of a reduce too, of which what arrives does not wait for what arrives beside it.
+// Also the steps of a reduce, where messages that arrive from two children do not wait for each
+// other.
 CollectiveSteps broadcast_steps(const CollectiveCase& what) {
   if (what.way == CollectiveWay::kRing) {
     const auto n = static_cast<double>(what.ranks);
@@ -161,7 +164,7 @@ CollectiveSteps flat_steps(const CollectiveCase& what) {
   return {static_cast<double>(floor_log2(what.ranks)), 0, bytes};
 }
 
-// A message behind another one, as a part of a latency.
+// Cost of a message sent right after another one, in latencies.
 constexpr double kBehind = 0.5;
 
 double latencies(const CollectiveSteps& steps) {
@@ -233,7 +236,7 @@ CollectiveWay fastest_way(const CollectiveCase& what, const Network& network) {
   return fastest;
 }
 
-// Each time t is latency * a + b / bandwidth; both sides are divided by t, so that short operations
+// Each time t is latency * a + b / bandwidth. Both sides are divided by t, so that short operations
 // count as much as long ones.
 Result<Network> fit_network(std::span<const TimedCollective> measured, int64_t cores) {
   Sums sums;

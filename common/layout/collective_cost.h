@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-// How long a collective takes, by two numbers of the network: a step, in which a message travels
-// from rank to rank, costs the latency, and a byte costs 1 / bandwidth (Hockney's model, one port
-// for each way); a message that leaves right behind another one, to another rank, costs half a
-// latency (measured: bench/results/collectives). The operations are those of agent/comm, where
-// their algorithms are explained; a test holds this table to the plans that are carried out there.
-// n ranks, S bytes of a block:
+// Predicts how long a collective takes from two numbers of the network, with Hockney's model (one
+// port per direction). A step, in which a message travels from rank to rank, costs the latency. A
+// byte costs 1 / bandwidth. A message sent right after another one, to another rank, costs half a
+// latency (measured: bench/results/collectives). The operations are those of agent/comm, where the
+// algorithms are explained; a test checks this table against the plans executed there. n ranks, S
+// bytes per block:
 //
 //   operation      | way      | steps, messages behind     | bytes through the busiest rank
 //   all_reduce     | direct   | 1, n-2                     | (n-1) S
@@ -30,16 +30,21 @@ namespace lockstep {
 //                  | ring     | n-1 (a chain)              | S
 //   all_to_all     | direct   | 1, n-2                     | (n-1) S
 //
-// p: the largest power of two that is not above n; d: the depth of a binary tree of n, whose nodes
-// have c children (1 for n = 2, else 2); d' and b: steps to the leaf that a broadcast reaches last,
-// and how often on the way it goes to a second child, d and about d. What is pipelined (tree,
-// chain) pays a piece of at most 64 KiB for each further hop.
+// - messages behind: those sent right after another one
+// - p: the largest power of two that is at most n
+// - d: the depth of a binary tree of n ranks, whose inner nodes have c children (1 for n = 2, else
+//   2)
+// - d', b: on the path to the leaf that a broadcast reaches last, the number of steps and of second
+//   children; d and about d
 //
-// On m hosts of k ranks each (n = mk, both above 1) the ranks of a host share its port: of direct,
-// halving and tree k times the bytes go through it, of the ring those of one rank. There is
-// another way, by-host (of an all_reduce also by-host-halving), whose messages within hosts are
-// counted apart, those that the messages between hosts don't hide, and of reduce_scatter and
-// all_gather all that a rank sends; bytes go within and between hosts side by side:
+// Pipelined algorithms (tree, chain) pay one piece of at most 64 KiB for each further hop.
+//
+// On m hosts with k ranks each (n = mk, both above 1), the ranks of a host share its port. For
+// direct, halving and tree, k times the bytes pass through the port; for the ring, those of one
+// rank. Such a world also has the way by-host (and by-host-halving for all_reduce). Its messages
+// within hosts are counted separately: those that messages between hosts do not hide, but for
+// reduce_scatter and all_gather all that a rank sends. Bytes within and between hosts move in
+// parallel:
 //
 //   operation      | between hosts              | within
 //   all_reduce     | 2(m-1); 2(m-1)/m S         | 2, 2(k-2); 2(k-1)/k S
@@ -49,7 +54,9 @@ namespace lockstep {
 //   all_gather     | the same
 //   broadcast      | m-1; S (a chain of hosts)  | k-1; S (a chain on each)
 //   reduce         | the same
-// What a pipelined hop waits for, and the least that a rank of agent/comm passes on.
+//
+// kPieceBytes is the amount that a pipelined hop waits for, and the least that a rank of agent/comm
+// passes on.
 constexpr int64_t kPieceBytes = 64 << 10;
 
 enum class CollectiveKind : uint8_t {
@@ -61,12 +68,12 @@ enum class CollectiveKind : uint8_t {
   kAllToAll
 };
 constexpr int kCollectiveKinds = 6;
-// "all_reduce"
+// Returns "all_reduce" and the like.
 std::string_view name_of(CollectiveKind kind);
 
 enum class CollectiveWay : uint8_t { kDirect, kRing, kTree, kHalving, kByHost, kByHostHalving };
 constexpr int kCollectiveWays = 6;
-// "ring"
+// Returns "ring" and the like.
 std::string_view name_of(CollectiveWay way);
 
 struct CollectiveCase {
@@ -74,41 +81,42 @@ struct CollectiveCase {
   CollectiveWay way = CollectiveWay::kRing;
   int64_t ranks = 2;
   double block_bytes = 0;
-  int64_t hosts = 0;  // so many, numbered one host after the other; 0: one for each rank, or one
+  int64_t hosts = 0;  // ranks are numbered host by host; 0: flat (a host per rank, or one host)
 };
 
-// What has to follow one another, between ranks or, where the ranks of a host share a port, hosts.
+// The critical path of a collective, between ranks, or between hosts whose ranks share a port.
 struct CollectiveSteps {
   double steps = 0;
-  double behind = 0;  // messages that leave right behind another one
+  double behind = 0;  // messages sent right after another one
   double bytes = 0;
 };
 struct CollectiveCost {
   CollectiveSteps network;
-  CollectiveSteps within;  // hosts; of by-host
+  CollectiveSteps within;  // within hosts; only for by-host ways
 };
 
-// kInvalid where the operation has no such way for so many ranks. A single rank costs nothing.
+// kInvalid if the operation has no such way for that number of ranks. A single rank costs nothing.
 Result<CollectiveCost> collective_steps(const CollectiveCase& what);
 
 struct Network {
   double latency_s = 0;
   double bytes_per_s = 1;
-  // So many ranks work at once: more share the cores, and take as many times as long. 0: any.
+  // Number of ranks that can work at the same time. More ranks share the cores and take
+  // proportionally longer. 0: no limit.
   int64_t cores = 0;
-  // Within a host, of by-host.
+  // Within a host; used by by-host ways.
   double host_latency_s = 0;
   double host_bytes_per_s = 1;
 };
 
 Result<double> collective_seconds(const CollectiveCase& what, const Network& network);
 
-// The way that takes the least time, the first of several.
+// Returns the fastest way; the first one if several are equally fast.
 CollectiveWay fastest_way(const CollectiveCase& what, const Network& network);
 
-// The latency and bandwidth that explain the measured times best: least squares of the relative
-// errors, neither below zero. kInvalid for fewer than two cases of different bytes, or for times
-// that no bandwidth explains.
+// Fits the latency and bandwidth that best explain the measured times: least squares of the
+// relative errors, neither value below zero. kInvalid for fewer than two cases with different
+// bytes, or for times that no bandwidth explains.
 struct TimedCollective {
   CollectiveCase what;
   double seconds = 0;

@@ -6,7 +6,7 @@ namespace lockstep {
 
 namespace {
 
-// Of the products of one token: blocks and head.
+// Elements of the matrices that one token is multiplied with, in blocks and head.
 double matrix_elements(const ModelConfig& config) {
   const int64_t attention = config.width * (config.qkv_width() + config.width);
   const int64_t mlp = config.width * (config.hidden_in_width() + config.hidden_width());

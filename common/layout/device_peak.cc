@@ -3,8 +3,8 @@
 namespace lockstep {
 namespace {
 
-// By the whole name: an A10G is no A10, and a part of a GPU (MIG) has a name of its own. Half of
-// what NVIDIA's datasheets give with sparsity.
+// Keyed by the whole name: an A10G is not an A10, and a part of a GPU (MIG) has its own name.
+// FLOP/s are half of the numbers with sparsity in NVIDIA's datasheets.
 struct Datasheet {
   std::string_view name;
   double tera_flops_per_second = 0;

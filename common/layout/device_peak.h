@@ -4,10 +4,11 @@
 
 namespace lockstep {
 
-// Products of bf16 without sparsity, FLOP/s, that the maker's datasheet promises of one device of
-// that name (as CUDA gives it: "NVIDIA H200"); 0 for a device that the table doesn't have.
+// Returns the dense bf16 matrix FLOP/s (without sparsity) that the datasheet states for one device.
+// `device_name` is the name that CUDA reports ("NVIDIA H200"). 0 for devices that are not in the
+// table.
 double datasheet_flops_per_second(std::string_view device_name);
-// Bytes/s of its memory, read and written together, likewise.
+// Returns the datasheet's memory bandwidth in bytes/s, reads and writes together; 0 if unknown.
 double datasheet_bytes_per_second(std::string_view device_name);
 
 }  // namespace lockstep

@@ -49,7 +49,7 @@ Result<Mesh> make_mesh(const MeshShape& shape) {
                    std::to_string(shape.world_size) + ", pipeline " +
                    std::to_string(shape.pipeline) + ", tensor " + std::to_string(shape.tensor));
   }
-  // Divided one after the other: a product of two numbers from outside may overflow.
+  // Divide one after the other: the product of two numbers from outside may overflow.
   if (shape.world_size % shape.pipeline != 0 ||
       shape.world_size / shape.pipeline % shape.tensor != 0) {
     return invalid("[mesh] pipeline " + std::to_string(shape.pipeline) + " x tensor " +

@@ -14,7 +14,7 @@ enum class Axis : uint8_t { kPipeline, kData, kTensor };
 std::string_view axis_name(Axis axis);
 
 // The world as pipeline x data x tensor, outer to inner: rank = (pipeline * data_size + data) *
-// tensor_size + tensor, so that tensor peers are neighbours and share a node.
+// tensor_size + tensor. Tensor peers are therefore neighbours and share a node.
 struct Mesh {
   int64_t pipeline = 1;
   int64_t data = 1;
@@ -30,7 +30,8 @@ struct MeshShape {
   int64_t tensor = 1;
 };
 
-// The rest of the world is data parallel; kInvalid where pipeline x tensor does not divide it.
+// Uses the rest of the world for data parallelism. kInvalid if pipeline x tensor does not divide
+// the world size.
 Result<Mesh> make_mesh(const MeshShape& shape);
 
 struct MeshCoordinates {
@@ -41,12 +42,12 @@ struct MeshCoordinates {
   bool operator==(const MeshCoordinates&) const = default;
 };
 
-// rank in [0, mesh.size()), and back.
+// Convert a rank in [0, mesh.size()) to coordinates and back.
 MeshCoordinates coordinates(const Mesh& mesh, int64_t rank);
 int64_t rank_of(const Mesh& mesh, const MeshCoordinates& at);
 
-// The groups along an axis: ranks that differ in that coordinate alone, ascending; groups in the
-// order of their first ranks. Every rank is in exactly one.
+// Returns the groups along an axis. A group is the ranks that differ only in that coordinate,
+// ascending; groups are ordered by their first ranks. Every rank is in exactly one group.
 std::vector<std::vector<int64_t>> axis_groups(const Mesh& mesh, Axis axis);
 
 }  // namespace lockstep

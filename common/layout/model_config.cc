@@ -15,7 +15,8 @@ struct Preset {
 
 constexpr int64_t kGpt2Vocabulary = 50257;
 
-// What Llamas differ in, as the config.json of meta-llama's repositories on Hugging Face have it.
+// The dimensions in which Llamas differ, from config.json in meta-llama's Hugging Face
+// repositories.
 struct LlamaSize {
   int64_t layers = 0;
   int64_t width = 0;
@@ -67,8 +68,8 @@ constexpr ModelConfig llama_3_2(const LlamaSize& size) {
   return config;
 }
 
-// GPT-2's: Radford et al., 2019, table 2; its numbers of parameters there are not those of the
-// weights, after which the presets are called.
+// GPT-2 sizes: Radford et al., 2019, table 2. The presets are named after the real number of
+// weights, which differs from the numbers in that table.
 constexpr Preset kPresets[] = {
     {"gpt2-124m", {12, 768, 12, 1024, kGpt2Vocabulary}},
     {"gpt2-350m", {24, 1024, 16, 1024, kGpt2Vocabulary}},

@@ -9,22 +9,22 @@
 
 namespace lockstep {
 
-// What the blocks are made of.
+// The architecture of the blocks.
 enum class Family : uint8_t {
   // Learned positions, layer norms, GELU, biases. Source: Radford et al., "Language models are
   // unsupervised multitask learners", 2019.
   kGpt2,
-  // Rotary positions, RMS norms, SwiGLU, queries that share keys and values, no biases. Source:
-  // Touvron et al., "LLaMA", 2023; Grattafiori et al., "The Llama 3 herd of models", 2024.
+  // Rotary positions, RMS norms, SwiGLU, grouped-query attention, no biases. Source: Touvron et
+  // al., "LLaMA", 2023; Grattafiori et al., "The Llama 3 herd of models", 2024.
   kLlama,
 };
 
-// "gpt2", "llama"; kNotFound for any other name.
+// "gpt2", "llama". family_from_name: kNotFound for any other name.
 std::string_view family_name(Family family);
 Result<Family> family_from_name(std::string_view name);
 
-// Rotary frequencies stretched to a context longer than the one trained on at first, as Llama 3.1
-// has them (kernels/ops/rotary.h has the formula); factor 1: not stretched.
+// Stretches rotary frequencies to a context longer than the one first trained on, as in Llama 3.1
+// (kernels/ops/rotary.h has the formula). Factor 1: no stretching.
 struct RotaryScaling {
   double factor = 1;
   double low_turns = 1;
@@ -34,17 +34,17 @@ struct RotaryScaling {
   bool operator==(const RotaryScaling&) const = default;
 };
 
-// The dimensions of a model: pre-norm blocks of causal attention and an MLP.
+// The dimensions of a model made of pre-norm blocks, each with causal attention and an MLP.
 struct ModelConfig {
   int64_t layers = 0;
   int64_t width = 0;       // C
-  int64_t heads = 0;       // each of width / heads
+  int64_t heads = 0;       // of width / heads values each
   int64_t context = 0;     // the longest sequence, in tokens
   int64_t vocabulary = 0;  // without padding
   Family family = Family::kGpt2;
-  int64_t hidden = 0;          // values of the MLP between its products; 0: hidden_width() says
-  bool tied = true;            // the head's weights are the token embedding
-  int64_t kv_heads = 0;        // of keys and values; 0: heads. This and what follows: of a Llama
+  int64_t hidden = 0;          // width of the MLP's hidden layer; 0: the default of hidden_width()
+  bool tied = true;            // the head uses the token embedding as its weights
+  int64_t kv_heads = 0;        // heads of keys and values; 0: heads. From here on: only in a Llama
   double rotary_base = 10000;  // theta
   RotaryScaling rotary_scaling = {};
   double norm_epsilon = 1e-5;
@@ -53,29 +53,29 @@ struct ModelConfig {
   int64_t kv_head_count() const { return kv_heads == 0 ? heads : kv_heads; }
   int64_t kv_width() const { return kv_head_count() * head_dim(); }  // D
   int64_t qkv_width() const { return width + 2 * kv_width(); }       // C+2D
-  // H: what `hidden` says, else 4C of a GPT-2; of a Llama 8/3 C, up to a multiple of 256, as
-  // LLaMA's code has it.
+  // H: `hidden` if set, else 4C in a GPT-2. In a Llama, 8/3 C rounded up to a multiple of 256, as
+  // in LLaMA's code.
   int64_t hidden_width() const;
-  // Of the first product's output: gate and up of a Llama (2H), else H.
+  // Width of the first MLP product's output: 2H in a Llama (gate and up), else H.
   int64_t hidden_in_width() const;
   bool operator==(const ModelConfig&) const = default;
 };
 
-// gpt2-124m and larger, llama-2-7b and the like; kNotFound with the known names for any other.
+// Returns the dimensions of a preset (gpt2-124m, llama-2-7b, ...). kNotFound, with the known names,
+// for any other name.
 Result<ModelConfig> model_preset(std::string_view name);
-// Family by family, generation by generation, in the order of their sizes.
+// Returns the names ordered by family, generation and size.
 std::vector<std::string> model_preset_names();
 
-// Every mistake, each `path.field: what was found, what would be right`; empty if the model can be
-// built and split over `tensor` ranks. Bounds are such that no size overflows 64 bits.
+// Returns every mistake as `path.field: what was found, what would be right`; empty if the model
+// can be built and split over `tensor` ranks. The bounds are such that no size overflows 64 bits.
 std::vector<std::string> model_problems(const ModelConfig& config, int64_t tensor = 1,
                                         std::string_view path = "model");
-// The same as one kInvalid, a line a problem.
+// Returns the same problems as one kInvalid, one per line.
 Status validate(const ModelConfig& config, int64_t tensor = 1, std::string_view path = "model");
 
-// The consecutive blocks that one pipeline stage has. Blocks are numbered over the whole model: 0
-// is the embedding, 1..layers are the transformer's, layers + 1 is the final norm with head and
-// loss.
+// The consecutive blocks of one pipeline stage. Blocks are numbered over the whole model: 0 is the
+// embedding, 1..layers are the transformer blocks, layers + 1 is the final norm with head and loss.
 struct Stage {
   int64_t begin = 0;  // first block
   int64_t end = 0;    // past the last one
@@ -96,15 +96,15 @@ inline bool has_embedding(const Stage& stage) {
 inline bool has_head(const Stage& stage, const ModelConfig& config) {
   return stage.end == block_count(config);
 }
-// The transformer blocks of the stage.
+// Returns the number of transformer blocks in the stage.
 int64_t layer_count(const Stage& stage, const ModelConfig& config);
 
 Stage whole_model(const ModelConfig& config);
-// Layers spread as evenly as they go over `size` stages, the earlier ones getting one more; 0 <=
-// index < size <= layers.
+// Spreads the layers as evenly as possible over `size` stages; the earlier stages get one more. 0
+// <= index < size <= layers.
 Stage pipeline_stage(const ModelConfig& config, int64_t size, int64_t index);
 
-// One rank's part of what tensor parallelism splits.
+// One rank's part of the parameters that tensor parallelism splits.
 struct TensorShard {
   int64_t index = 0;
   int64_t size = 1;
@@ -112,9 +112,9 @@ struct TensorShard {
   bool operator==(const TensorShard&) const = default;
 };
 
-// Rows of the token embedding and the head over all shards: vocabularies of 4096 and more are
-// filled up with rows that stay zero to a multiple of 64 rows a shard (GEMM tiles; 50257 becomes
-// 50304), smaller ones to a multiple of the shards.
+// Returns the rows of the token embedding and the head over all shards. Vocabularies of 4096 and
+// more are padded with zero rows to a multiple of 64 rows per shard (GEMM tiles; 50257 becomes
+// 50304). Smaller ones are padded to a multiple of the number of shards.
 int64_t padded_vocabulary(const ModelConfig& config, int64_t tensor);
 
 }  // namespace lockstep

@@ -26,8 +26,8 @@ constexpr std::array<Bound, 7> kBounds{{
 constexpr double kRotaryBaseMax = 1e12;
 constexpr double kRotaryFactorMax = 1e6;
 
-// What is wrong with a model, each with the path of its field. Rules are silent about what they
-// can't tell because of a problem that another one names.
+// Finds the problems of a model, each with the path of its field. A rule is skipped if it cannot be
+// judged because of a problem that another rule reports.
 class Rules {
  public:
   Rules(const ModelConfig& config, int64_t tensor, std::string_view path)

@@ -33,7 +33,7 @@ class TableBuilder {
          .shard_axis = shard_axis,
          .init = init});
   }
-  // A layer norm; an RMS norm is its weight alone.
+  // A layer norm; an RMS norm has only the weight.
   void norm(const std::string& name, int64_t size) {
     rms_norm(name, size);
     vector(name + ".bias", size);
@@ -41,7 +41,7 @@ class TableBuilder {
   void rms_norm(const std::string& name, int64_t size) {
     vector(name + ".weight", size, -1, Init::kOne);
   }
-  // A matrix with a row for each token.
+  // A matrix with one row per token.
   void table(std::string name, const ModelConfig& config) {
     matrix(std::move(name), config.vocabulary, config.width, 0);
     last().of_vocabulary = true;
@@ -91,7 +91,7 @@ void add_llama_layer(TableBuilder& builder, const ModelConfig& config, const std
   builder.matrix(mlp + "down_proj.weight", c, hidden, 1, Init::kResidualNormal);
 }
 
-// What differs in the names and parts of a whole model.
+// How the families differ in the names and parts of a whole model.
 struct FamilyTable {
   const char* tokens;
   const char* layer_prefix;
@@ -198,7 +198,7 @@ std::vector<ShardRun> shard_runs(const Parameter& parameter, const ArenaEntry& e
     }
     return runs;
   }
-  // What is not packed is one part, padding included.
+  // An unpacked parameter is a single part, padding included.
   std::vector<ParameterPart> parts = parameter.parts;
   if (parts.empty()) parts.push_back({parameter.shard_axis == 0 ? rows * shard.size : rows});
   const TensorShard split = parameter.shard_axis == 0 ? shard : TensorShard{};

@@ -19,84 +19,89 @@ enum class Init : uint8_t {
 // A run of rows of a packed parameter.
 struct ParameterPart {
   int64_t rows = 0;
-  // Of the tensor that Hugging Face stores for these rows alone; empty where it stores the
+  // Name of the tensor that Hugging Face stores for just these rows; empty if it stores the
   // parameter packed.
   std::string name = {};
 };
 
-// A parameter of the whole model. Names are Hugging Face's: of GPT2LMHeadModel
-// (`transformer.h.0.attn.c_attn.weight`), whose matrices of a block are Conv1D's, the transposes of
-// ours, and of LlamaForCausalLM (`model.layers.0.mlp.down_proj.weight`). Matrices are [out, in] as
-// in nn.Linear. What one product computes is one parameter: GPT-2's c_attn, as Hugging Face has it,
-// and of a Llama self_attn.qkv_proj (q, k, v) and mlp.gate_up_proj (gate, up), which are three and
-// two tensors there, told by `parts`; the packed names are those of Hugging Face's Phi-3.
+// A parameter of the whole model. Matrices are [out, in], as in nn.Linear.
+//
+// Names are those of Hugging Face. For a GPT-2: GPT2LMHeadModel
+// (`transformer.h.0.attn.c_attn.weight`), where the matrices of a block are stored as Conv1D,
+// transposed compared with ours. For a Llama: LlamaForCausalLM
+// (`model.layers.0.mlp.down_proj.weight`).
+//
+// Everything that one matrix product computes is one parameter. GPT-2's c_attn is packed in Hugging
+// Face too. A Llama's self_attn.qkv_proj (q, k, v) and mlp.gate_up_proj (gate, up) are three and
+// two tensors there, listed in `parts`; the packed names are those of Hugging Face's Phi-3.
 struct Parameter {
-  int64_t id = 0;  // its place in the table: a block's are consecutive, blocks in order
+  int64_t id = 0;  // index in the table; ids of a block are consecutive, and blocks are in order
   std::string name;
-  int64_t block = 0;              // where it lives; a tied embedding also serves the head's block
-  std::array<int64_t, 2> dims{};  // logical and global, without padding; a vector is {n, 1}
+  int64_t block = 0;  // the block that owns it; the head's block also reads a tied embedding
+  std::array<int64_t, 2> dims{};  // logical and global, without padding; {n, 1} for a vector
   int rank = 1;                   // number of dims: 1 or 2
-  // Tensor parallelism splits this dim evenly over its shards; -1: every rank has all of it. Of a
-  // packed parameter each part is split.
+  // The dim that tensor parallelism splits evenly over the shards; -1: every rank has all of it. In
+  // a packed parameter, each part is split.
   int shard_axis = -1;
-  std::vector<ParameterPart> parts = {};  // that dims[0] consists of; empty: not packed
-  bool of_vocabulary = false;             // a row a token: ranks hold padded_vocabulary() rows
-  bool weight_decay = false;              // matrices and embeddings, not biases and norms
+  std::vector<ParameterPart> parts = {};  // parts of dims[0]; empty: not packed
+  bool of_vocabulary = false;             // one row per token: ranks hold padded_vocabulary() rows
+  bool weight_decay = false;  // true for matrices and embeddings, false for biases and norms
   Init init = Init::kZero;
-  // How often backward adds to the gradient in one micro-batch: the tied embedding 2, others 1.
+  // How often backward adds to the gradient in one micro-batch: 2 for a tied embedding, else 1.
   int contributions = 1;
 
   int64_t count() const { return dims[0] * dims[1]; }
-  // {n} of a vector, {out, in} of a matrix.
+  // Returns {n} for a vector, {out, in} for a matrix.
   std::vector<int64_t> shape() const { return {dims.begin(), dims.begin() + rank}; }
 };
 
 inline constexpr int64_t kTokenEmbedding = 0;     // id of the token embedding
-inline constexpr int64_t kPositionEmbedding = 1;  // of a GPT-2's positions
+inline constexpr int64_t kPositionEmbedding = 1;  // id of a GPT-2's position embedding
 
-// Of the whole model. Backward completes gradients in descending order of id, the tied embedding,
-// number 0, last.
+// Returns the parameters of the whole model. Backward completes gradients in descending order of
+// id, so a tied embedding (id 0) is last.
 std::vector<Parameter> parameter_table(const ModelConfig& config);
 
-// The ids that a block reads, ascending: the head's are the token embedding and the final norm, or
-// the final norm and a head of its own.
+// Returns the ids that a block reads, ascending. The head's are the final norm and either the token
+// embedding (if tied) or a head of its own.
 std::vector<int64_t> block_parameters(const ModelConfig& config, int64_t block);
 
-// Of all logical elements; a tied embedding counts once.
+// Counts all logical elements; a tied embedding counts once.
 int64_t parameter_count(const ModelConfig& config);
 
-// What one rank holds of a parameter, and where, in a flat arena of floats.
+// One rank's part of a parameter, and its place in a flat arena of floats.
 struct ArenaEntry {
   int64_t id = 0;
   int64_t offset = 0;             // floats; a multiple of 16 (64 bytes)
   std::array<int64_t, 2> dims{};  // of the local part, with padding rows
   int64_t count = 0;              // dims[0] * dims[1]
-  // Whether this rank's stage counts it in the gradient norm: a tied embedding that lives on two
-  // stages is counted where its block is.
+  // Whether this rank's stage counts it in the gradient norm. A tied embedding that two stages hold
+  // counts only in the stage of its block.
   bool counted = true;
 };
 
-// The arena of one rank's parameters; gradients and optimizer states have the same layout.
+// The arena of one rank's parameters. Gradients and optimizer states use the same layout.
 struct ParameterArena {
   std::vector<ArenaEntry> entries;  // ascending id
   int64_t count = 0;                // floats, gaps included
 
-  // The entry with that id, or null where the rank does not hold it.
+  // Returns the entry with that id, or null if the rank does not hold it.
   const ArenaEntry* find(int64_t id) const;
 };
 
 ParameterArena parameter_arena(const ModelConfig& config, const Stage& stage,
                                const TensorShard& shard = {});
 
-// A run of consecutive elements that a rank's part and the logical global tensor have in common.
+// A run of consecutive elements that are adjacent both in a rank's part and in the logical tensor.
 struct ShardRun {
   int64_t local = 0;   // element within the local part
   int64_t global = 0;  // element within the logical tensor
   int64_t count = 0;
 };
 
-// The local part as runs of the logical tensor, ascending in both; padding is in none. For
-// checkpoints that any mesh loads, and for initial values that do not depend on the mesh.
+// Describes the local part as runs of the logical tensor, ascending in both and without padding.
+// Used for checkpoints that any mesh can load, and for initial values that do not depend on the
+// mesh.
 std::vector<ShardRun> shard_runs(const Parameter& parameter, const ArenaEntry& entry,
                                  const TensorShard& shard);
 

@@ -11,18 +11,18 @@ namespace lockstep {
 
 using MetricLabels = std::vector<std::pair<std::string, std::string>>;  // UTF-8
 
-// One answer to a scrape, built family by family. Behind it is prometheus-cpp.
+// Builds the response to one scrape, family by family. Implemented with prometheus-cpp.
 class Exposition {
  public:
   enum class Type { kCounter, kGauge, kHistogram };
 
-  // `common`: labels that every metric has.
+  // `common`: labels that are added to every metric.
   explicit Exposition(MetricLabels common);
   ~Exposition();
 
-  // What is added from here on belongs to it. A family without metrics is left out.
+  // Starts a family; metrics added from here on belong to it. A family without metrics is left out.
   void family(const char* name, const char* help, Type type);
-  // Values that are not finite are left out.
+  // Leaves out values that are not finite.
   void add(double value, const MetricLabels& labels = {});
   void add(const Histogram& histogram, const MetricLabels& labels = {});
   void single(const char* name, const char* help, Type type, double value) {
@@ -30,7 +30,7 @@ class Exposition {
     add(value);
   }
 
-  // The Prometheus text format, version 0.0.4.
+  // Returns the Prometheus text format, version 0.0.4.
   std::string text() const;
 
  private:
@@ -39,7 +39,7 @@ class Exposition {
   std::unique_ptr<Families> families_;
 };
 
-// Of HTTP answers with that text.
+// Content type of HTTP responses that carry this text.
 inline constexpr char kExpositionContentType[] = "text/plain; version=0.0.4; charset=utf-8";
 
 }  // namespace lockstep

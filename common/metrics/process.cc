@@ -13,7 +13,7 @@ namespace {
 double open_descriptors() {
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return std::nan("");
-  double count = -3;  // ".", ".." and the one that reads
+  double count = -3;  // do not count ".", ".." and the descriptor of this reader
   while (readdir(folder) != nullptr) ++count;
   closedir(folder);
   return count;

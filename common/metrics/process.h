@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// This process's own CPU time, resident memory and descriptors, under the names that all clients of
-// Prometheus use.
+// Adds this process's CPU time, resident memory and open descriptors, under the names that all
+// Prometheus clients use.
 void add_process_metrics(Exposition& out);
 
 }  // namespace lockstep

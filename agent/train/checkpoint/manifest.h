@@ -32,7 +32,7 @@ struct ManifestFile {
 // manifest.json, the last file of a checkpoint to be written: a folder without it is none.
 struct Manifest {
   TrainingPosition position;
-  // Of the job, as text by their paths (run_settings.h); empty where an older version wrote it.
+  // The job's settings as text, by path (run_settings.h); empty if an older version wrote it.
   std::map<std::string, std::string> settings = {};
   double loss = 0;    // of its step, for who only reports it
   int64_t round = 0;  // in which it was written

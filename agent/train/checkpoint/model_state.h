@@ -9,9 +9,8 @@
 
 namespace lockstep {
 
-// What a checkpoint holds of a model, as one rank has it: arenas in memory of its device, all in
-// the layout of the parameters. Stored are logical tensors, without padding and without a trace of
-// the mesh.
+// One rank's state of a model for a checkpoint: arenas in device memory, all in the layout of the
+// parameters. Files store logical tensors, without padding and independent of the mesh.
 struct ModelState {
   ModelConfig config;
   TensorShard shard;

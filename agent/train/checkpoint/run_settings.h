@@ -9,20 +9,23 @@
 
 namespace lockstep {
 
-// What a state belongs to beside its tensors, as text by the field's path in the job: what the
-// tensors mean (the model), the order that the position is one in (the data), what the moments are
-// averages over (the optimizer), and what the copies for products are made of them. A state that
-// goes on under other ones would be neither run.
+// The settings that a stored state depends on, in addition to its tensors, as text by the field's
+// path in the job. They determine:
+// - the meaning of the tensors (the model)
+// - the order that the position refers to (the data)
+// - what the moments are averages of (the optimizer)
+// - how the copies for products are derived
+// Continuing a state with other settings would produce neither run.
 //
-// What only the steps to come depend on may change: steps, batch, learning rate and schedule,
+// Settings that only affect future steps may change: steps, batch, learning rate and schedule,
 // epsilon, weight decay, clipping, recomputation, buckets, the world and its devices.
 using RunSettings = std::map<std::string, std::string>;
 
 // `tokens`: of all of the data.
 RunSettings run_settings(const TrainSpec& train, int64_t tokens);
 
-// kInvalid where a setting is not what it was in the checkpoint: its path and both values, of each.
-// What either does not have (versions differ) is not compared.
+// kInvalid if a setting differs from the checkpoint's, with the path and both values of each.
+// Settings that either side lacks (because versions differ) are not compared.
 Status check_settings(const RunSettings& job, const RunSettings& stored,
                       const std::string& checkpoint);
 

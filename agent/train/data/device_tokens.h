@@ -25,10 +25,11 @@ class TokenSlot {
   // how many tokens the largest batch has (token_slot_bytes()).
   static Result<TokenSlot> create(Device device, Workspace memory);
 
-  // Copies the batch on the stream, and waits for the device only where the copy before of this
-  // slot isn't over. What reads the slot comes behind: on the same stream, or by delay().
+  // Copies the batch on the stream. Waits for the device only if this slot's previous copy is not
+  // over. Work that reads the slot must be ordered after the copy: on the same stream, or by
+  // delay().
   Result<DeviceTokens> put(const TokenBatch& batch, Stream& stream);
-  // What is issued on the stream from now on runs after the last copy.
+  // Orders later work on the stream after the last copy.
   Status delay(Stream& stream) const { return copied_.delay(stream.handle()); }
 
  private:

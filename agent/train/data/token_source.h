@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// What a file's bytes are: text, one token a byte, or little-endian token ids.
+// How a file's bytes encode tokens: text, one token per byte, or little-endian token ids.
 enum class TokenWidth : uint8_t { kByte = 1, kU16 = 2, kU32 = 4 };
 
 // "bytes", "u16", "u32"; kInvalid for any other name.

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// What was written, to be told.
+// Describes the exported weights, for the report to the user.
 struct ExportedWeights {
   std::string checkpoint;  // its folder
   int64_t step = 0;

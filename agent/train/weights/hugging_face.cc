@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kHead = "lm_head.weight";
 
-// What a family's files have beside the names of our parameters.
+// Properties of a family's files, in addition to the names of our parameters.
 struct Format {
   Family family;
   std::string_view model;   // for messages
@@ -78,7 +78,7 @@ class Names {
       return is_of_layer(tensor.first, format_.first_norm);
     });
   }
-  // Of a matrix of the first layer; 0 where there is none of that name.
+  // Rows of a matrix of the first layer; 0 if no matrix has that name.
   int64_t rows_in_first_layer(std::string_view rest) const {
     const TensorInfo* tensor = in_first_layer(rest);
     return tensor == nullptr ? 0 : tensor->shape[0];
@@ -159,7 +159,7 @@ Result<ModelConfig> dimensions_of(const Names& names) {
   return config;
 }
 
-// What a file does not tell is 0 there, and any.
+// A dimension that the file does not determine is 0 there, and matches any value.
 struct Dimension {
   const char* field;
   int64_t job;

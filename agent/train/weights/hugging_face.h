@@ -20,7 +20,7 @@ namespace lockstep {
 // Source: github.com/huggingface/transformers, models/gpt2/modeling_gpt2.py, pytorch_utils.py and
 // models/llama/modeling_llama.py.
 
-// So much of a file's names is in messages.
+// The most bytes that messages show of a name from a file.
 constexpr size_t kNameShown = 200;
 
 // A tensor of a file that is a parameter, or some rows of it.
@@ -32,7 +32,8 @@ struct StoredTensorInfo {
   bool is_transposed = false;  // the file has the transpose of our matrix
 };
 
-// What Hugging Face stores for a parameter: one tensor, or one a part, in the order of their rows.
+// Returns the tensors that Hugging Face stores for a parameter: one tensor, or one per part, in row
+// order.
 std::vector<StoredTensorInfo> hugging_face_tensors(const Parameter& parameter);
 
 // The dimensions that the tensors of a model tell, as Hugging Face stores them or as checkpoints of
@@ -45,7 +46,7 @@ Result<ModelConfig> dimensions_of(const SafetensorsHeader& header);
 struct HuggingFaceWeights {
   // By id, for each of hugging_face_tensors(): F32, F16 or BF16, of its shape.
   std::vector<std::vector<const TensorInfo*>> parameters;
-  // Of a model whose head is tied: what the file has for it, of the token embedding's shape. Null:
+  // The tensor that the file stores for a tied head, with the shape of the token embedding. Null:
   // not stored.
   const TensorInfo* head = nullptr;
 };

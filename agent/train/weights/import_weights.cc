@@ -31,7 +31,7 @@ Status read_floats(const TensorFile& file, const TensorInfo& tensor, int64_t fir
   return {};
 }
 
-// What fills one run of the arena.
+// The tensor that fills one run of the arena.
 struct Source {
   const TensorFile* file = nullptr;
   const TensorInfo* tensor = nullptr;

@@ -23,7 +23,7 @@ class WeightFiles {
   const std::string& path() const { return path_; }
   // The tensors of all files, in their order; `begin`, `end` and the metadata are their files'.
   const SafetensorsHeader& header() const { return header_; }
-  // Of one of the header's own tensors.
+  // Returns the file of one of the header's own tensors.
   const TensorFile& file_of(const TensorInfo& tensor) const;
 
  private:

@@ -4,9 +4,10 @@
 
 namespace lockstep::testing {
 
-// Calls of operator new so far in a binary that links allocation_count.cc, which replaces it.
+// Returns the number of calls of operator new so far. The binary must link allocation_count.cc,
+// which replaces operator new.
 int64_t allocation_count();
-// The bytes that they asked for, together.
+// Returns the total number of bytes requested from operator new.
 int64_t allocated_bytes();
 
 }  // namespace lockstep::testing

@@ -1,5 +1,5 @@
-// A model whose attention is cuDNN's, on a device that the CPU plays with cuDNN: both passes of
-// every layer go there, for passes of the chosen shape alone, and give what our own give.
+// A model that uses cuDNN's attention, on a CUDA device with cuDNN emulated on the CPU. Both passes
+// of every layer call it, only for passes of the chosen shape, with the results of our own kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ const ModelConfig kLlama{.layers = kLayers,
                          .tied = false,
                          .kv_heads = 2};
 
-// The gradients of one micro-batch in bf16. The device's memory is the host's here, so parameters
-// and gradients may lie in the host's.
+// Computes the gradients of one micro-batch in bf16. The emulated device's memory is host memory,
+// so parameters and gradients may be allocated on the host.
 class OneStep {
  public:
   OneStep(const ModelConfig& config, AttentionBy by, Recompute recompute = Recompute::kNone)

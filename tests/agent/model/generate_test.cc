@@ -15,7 +15,7 @@ using testing::TinyGpt;
 
 const ModelConfig kTiny{2, 16, 2, 24, 17};
 
-// Token t at position t mod 5: what comes next follows from the token alone.
+// Teaches the model that token t is at position t mod 5, so that each token determines the next.
 void learn_to_count(TinyGpt& gpt) {
   AdamWOptimizer optimizer = AdamWOptimizer::create(kTiny, gpt.store.arena(),
                                                     {.parameters = gpt.store.values().data(),
@@ -67,7 +67,7 @@ TEST(Generate, DrawsAmongTheTopKAlone) {
   EXPECT_GT(std::set<int32_t>(text.begin(), text.end()).size(), 10u);
 }
 
-// What precedes the last `context` tokens has no say, and what a window is filled up with neither.
+// Neither tokens before the last `context` ones nor the window's padding affect the result.
 TEST(Generate, SeesTheLastTokensOfALongPrompt) {
   TinyGpt gpt(kTiny, {4, 24});
   std::vector<int32_t> prompt(40, 3);

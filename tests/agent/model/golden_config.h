@@ -6,7 +6,8 @@
 
 namespace lockstep::testing {
 
-// The dimensions of tests/golden/llama.py, which its files have as text: `text(key)` gives it.
+// Returns the dimensions of tests/golden/llama.py. The golden files store them as text, which
+// `text(key)` returns.
 template <class Text>
 ModelConfig golden_llama(Text text) {
   const auto integer = [&](const char* key) { return int64_t{std::stoll(text(key))}; };

@@ -20,7 +20,7 @@ using testing::TinyGpt;
 
 const ModelConfig kTiny{3, 16, 4, 8, 17};
 
-// Heads of 4 values, of which two of the queries share one of the keys.
+// Heads of 4 values; two query heads share one key head.
 ModelConfig tiny_llama(bool tied) {
   return {.layers = 3,
           .width = 16,
@@ -33,7 +33,7 @@ ModelConfig tiny_llama(bool tied) {
           .kv_heads = 2};
 }
 
-// What is split over stages or shards.
+// A model that is split over stages or shards.
 class EachSplitModel : public ::testing::TestWithParam<ModelConfig> {
  protected:
   const ModelConfig config_ = GetParam();
@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EachSplitModel,
                                   (info.param.tied ? "Tied" : "Untied");
                          });
 
-// One stage of a pipeline, and the whole of it.
+// One stage; a Pipeline has all of them.
 struct Part {
   Gpt model;
   ArenaStore store;
@@ -95,7 +95,7 @@ void run_backward(Pipeline& pipeline, const Text& text) {
   }
 }
 
-// Of all stages that have the parameter.
+// Sums over all stages that have the parameter.
 std::vector<float> summed_gradient(const Pipeline& pipeline, const Parameter& parameter) {
   std::vector<float> sum(static_cast<size_t>(parameter.count()));
   for (const std::unique_ptr<Part>& part : pipeline) {
@@ -144,7 +144,7 @@ TEST_P(EachSplitModel, OfAStageSaysOnceAndInDescendingOrderWhichGradientsAreComp
   }
 }
 
-// Two shards as two threads, which add up in the order of their indices.
+// Two shards as two threads, which reduce in the order of their indices.
 class ThreadRegion final : public TpRegion {
  public:
   struct Shared {
@@ -185,7 +185,7 @@ class ThreadRegion final : public TpRegion {
   int64_t index_;
 };
 
-// The gradients and losses of one shard.
+// The results of one shard.
 struct ShardOutcome {
   double loss = 0;
   ParameterArena arena;
@@ -241,7 +241,7 @@ TEST_P(EachSplitModel, IsItsShardsTogether) {
 }
 
 TEST_P(EachSplitModel, IsItsShardsTogetherWithAHeadInChunksAndBlocksComputedAgain) {
-  constexpr int64_t kFourRows = 4 * 9;  // 9 columns a shard
+  constexpr int64_t kFourRows = 4 * 9;  // 9 columns per shard
   expect_shards_are_the_whole({.config = config_,
                                .stage = whole_model(config_),
                                .recompute = Recompute::kBlocks,

@@ -33,7 +33,7 @@ ModelConfig with_own_head(ModelConfig config) {
   return config;
 }
 
-// Each family, with a tied head and with one of its own.
+// Each family, with a tied head and with its own head.
 class EachModel : public ::testing::TestWithParam<ModelConfig> {};
 INSTANTIATE_TEST_SUITE_P(Models, EachModel,
                          ::testing::Values(kTiny, with_own_head(kTiny), kTinyLlama,
@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EachModel,
                                   (info.param.tied ? "Tied" : "Untied");
                          });
 
-// Values of everyday size, so that every gradient stands out from rounding.
+// Makes the values large enough that every gradient is clearly above rounding errors.
 void enlarge(ArenaStore& store, uint64_t seed) {
   Random random(seed);
   for (float& value : store.values()) value += 0.2f * random.normal();
@@ -75,9 +75,9 @@ TEST(Gpt, BeginsWithTheLossOfAGuess) {
   }
 }
 
-// Central differences of a loss in fp32, summed over 20 tokens: with a step of 1e-2 rounding and
-// the third derivative leave about 1e-3 of a gradient. The bound is per parameter, on the whole
-// tensor.
+// Central differences of a loss in fp32, summed over 20 tokens. With a step of 1e-2, rounding and
+// the third derivative cause a relative error of about 1e-3. The bound is per parameter, on the
+// whole tensor.
 TEST_P(EachModel, HasTheGradientsOfFiniteDifferencesInEveryParameter) {
   constexpr float kStep = 1e-2f;
   ModelConfig config = GetParam();
@@ -156,7 +156,7 @@ TEST_P(EachModel, IsTheSameBitForBitEveryTime) {
     for (TinyGpt* gpt : {&first, &second}) {
       gpt->sink.begin_step();
       gpt->forward_backward(text.input());
-      gpt->sink.begin_step();  // what the first pass left behind must not matter
+      gpt->sink.begin_step();  // leftovers of the first pass must not matter
       gpt->forward_backward(text.input());
     }
     EXPECT_EQ(first.sink.gradients(), second.sink.gradients());
@@ -219,7 +219,7 @@ TEST(Gpt, KeepsPaddingRowsOfTheVocabularyAtZero) {
   for (size_t i = 5000 * 16; i < gradient.size(); ++i) ASSERT_EQ(gradient[i], 0.0f);
 }
 
-// 8 bits of fraction in both factors of every product: a few thousandths of the loss.
+// bf16 has 8 fraction bits in both factors of every product: a few thousandths of the loss.
 TEST(Gpt, StaysCloseInBf16AndTakesBf16Copies) {
   const ModelConfig config{2, 64, 4, 32, 256};
   const Text text(config, 4, 32, 5);
@@ -300,7 +300,8 @@ TEST(Gpt, GivesTheLogitsOfTheRowsThatAreAskedFor) {
   EXPECT_GT(difference(some, std::span(all).subspan(4 * 17, 3 * 17)), 1e-2);
 }
 
-// Two micro-batches are between forward and backward at a time, one of them smaller than the arena.
+// Two micro-batches are between forward and backward at the same time; one is smaller than the
+// arena.
 TEST_P(EachModel, HasTheSameGradientsBitForBitWhateverItComputesAgain) {
   const ModelConfig config = GetParam();
   const Text text(config, 4, 8, 5);

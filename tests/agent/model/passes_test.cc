@@ -23,7 +23,7 @@ const ModelConfig kTinyLlama{.layers = 2,
                              .hidden = 24,
                              .kv_heads = 2};
 
-// Operations that do nothing: what is left of a pass is the model's own work.
+// Operations that do nothing, so that only the model's own work remains.
 template <class Args>
 void nothing(Stream&, const Args&) {}
 
@@ -46,7 +46,7 @@ OpTable idle_ops() {
   return ops;
 }
 
-// Views of all blocks, made beforehand.
+// Holds prepared views of all blocks.
 class PreparedStore final : public ParamStore {
  public:
   explicit PreparedStore(const ModelConfig& config) {
@@ -118,7 +118,7 @@ TEST(Passes, HandOnAStoresFailureAndReleaseWhatTheyHold) {
   }
 }
 
-// Accepts `limit` calls of ready() and fails the next one, as a sink whose peer is gone.
+// Accepts `limit` calls of ready() and fails the next one, like a sink whose peer has left.
 class BrokenSink final : public GradSink {
  public:
   BrokenSink(ArenaSink& sink, int limit) : sink_(sink), limit_(limit) {}
@@ -157,7 +157,7 @@ TEST(Passes, StopAtASinksFirstFailure) {
   }
 }
 
-// One of two shards, whose peer leaves before the call number `limit`.
+// One of two shards; its peer leaves before call number `limit`.
 class BrokenRegion final : public TpRegion {
  public:
   explicit BrokenRegion(int limit) : limit_(limit) {}
@@ -191,7 +191,7 @@ Status run_with(BrokenRegion& region) {
 }
 
 TEST(Passes, StopAtARegionsFirstFailure) {
-  // Forward: the embedding, two a layer. Backward: three in the loss, the head, two a layer.
+  // Forward: the embedding, two per layer. Backward: three in the loss, the head, two per layer.
   const int calls = 1 + 2 * 2 + 3 + 1 + 2 * 2;
   for (int limit = 0; limit < calls; ++limit) {
     BrokenRegion region(limit);

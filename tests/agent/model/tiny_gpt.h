@@ -24,7 +24,7 @@ class ArenaStore final : public ParamStore {
   void initialise(const TensorShard& shard, uint64_t seed) {
     initialise_arena(config_, arena_, shard, seed, values_.data());
   }
-  // Products read these from now on.
+  // Makes products read these from now on.
   void use_copies(std::vector<Bf16> copies) { copies_ = std::move(copies); }
 
   const ParameterArena& arena() const { return arena_; }
@@ -63,7 +63,7 @@ class ArenaStore final : public ParamStore {
   int held_ = 0;
 };
 
-// Gradients in one arena; remembers what was said to be ready, in order.
+// Gradients in one arena. Records the ids that became ready, in order.
 class ArenaSink final : public GradSink {
  public:
   explicit ArenaSink(const ParameterArena& arena)
@@ -101,7 +101,7 @@ class ArenaSink final : public GradSink {
   int micro_batches_ = 0;
 };
 
-// Random tokens and their targets, the next tokens.
+// Random tokens, and as targets the tokens that follow them.
 struct Text {
   std::vector<int32_t> tokens;
   std::vector<int32_t> targets;
@@ -118,7 +118,8 @@ struct Text {
     }
   }
   int64_t rows() const { return batch * sequence; }
-  // Sequences [first, first + count) of it, with the gradient of the mean loss over all.
+  // Returns sequences [first, first + count), with the gradient scale of the mean loss over all
+  // sequences.
   MicroBatchInput input(int64_t first, int64_t count) const {
     return {.tokens = tokens.data() + first * sequence,
             .targets = targets.data() + first * sequence,
@@ -129,7 +130,7 @@ struct Text {
   MicroBatchInput input() const { return input(0, batch); }
 };
 
-// Of a micro-batch on the CPU, in nats.
+// Returns the sum of a micro-batch's losses in nats, on the CPU.
 inline double sum_of_losses(const MicroBatch& batch) {
   Stream stream;
   double sum = 0;
@@ -161,7 +162,7 @@ struct TinyGpt {
             {.config = model_config, .stage = whole_model(model_config), .precision = precision},
             shape, seed) {}
 
-  // The sum of the losses, of a pass that keeps nothing.
+  // Returns the sum of the losses of an evaluating pass.
   double loss(const MicroBatchInput& input) {
     if (!evaluating_) {
       const ActivationShape& shape = batch.capacity();
@@ -176,7 +177,7 @@ struct TinyGpt {
     EXPECT_TRUE(model.begin(batch, input).ok());
     EXPECT_TRUE(forward_pass(model, store, batch).ok());
   }
-  // Adds to the sink; the sum of the losses.
+  // Adds to the sink's gradients and returns the sum of the losses.
   double forward_backward(const MicroBatchInput& input) {
     forward(input);
     EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());

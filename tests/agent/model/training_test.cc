@@ -1,4 +1,5 @@
-// Sixty steps of training, micro-batches standing for ranks: what data parallelism rests on.
+// Sixty steps of training in which micro-batches take the place of ranks: the basis of data
+// parallelism.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +20,7 @@ const ModelConfig kConfig{2, 32, 4, 32, 64};
 constexpr int64_t kBatch = 8;
 constexpr int64_t kSteps = 60;
 
-// Something to learn: the next token follows from the token.
+// Learnable text: each token determines the next.
 Text lesson(uint64_t seed) {
   Text text(kConfig, kBatch, kConfig.context, seed);
   for (size_t i = 0; i < text.tokens.size(); ++i) {

@@ -69,7 +69,7 @@ TEST_F(AgentTest, SaysThatACommandCannotBeStarted) {
 
 TEST_F(AgentTest, LetsAllProcessesOfACommandEndInTheirGrace) {
   AgentProcess agent({.job_uid = uid_});
-  // The shell itself ends at once; what it has started saves, and takes its time for it.
+  // The shell itself ends immediately. Its child takes a while to save.
   agent.put(
       command("sh -c 'trap \"echo saving; sleep 0.2; echo saved; exit 0\" TERM; echo ready; "
               "while true; do sleep 0.02; done' & wait"));
@@ -126,8 +126,8 @@ TEST_F(AgentTest, ReportsWhatProgramsSayOfTheirProgress) {
 
 TEST_F(AgentTest, CountsWhatTheWholeTreeOfARankUses) {
   AgentProcess agent({.job_uid = uid_});
-  // Rank 0: a shell, a sleeper with a file open, and one in the shell's session whose parent is
-  // gone. Rank 1: burns a little CPU in a child, and waits.
+  // Rank 0: a shell, a sleeper with an open file, and an orphaned process in the shell's session.
+  // Rank 1: uses a little CPU time in a child, then waits.
   agent.put(
       command("if [ $RANK = 0 ]; then sleep 1000 3</dev/null & (sleep 1000 &); "
               "else sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'; fi; "

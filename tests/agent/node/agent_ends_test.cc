@@ -1,5 +1,5 @@
-// How lockstep-agent ends, and that nothing of its workers is left when it does, or a new round
-// begins.
+// How lockstep-agent ends, and that none of its workers' processes are left when it ends or a new
+// round begins.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -8,16 +8,16 @@
 #include "tests/agent/node/agent_process.h"
 #include "tests/agent/node/assignments.h"
 
-// What the tests of lockstep-agent as a process have in common: a job of their own.
+// Fixture for tests that run lockstep-agent as a process; each has its own job.
 namespace lockstep {
 
 class AgentTest : public testing::Test {
  protected:
-  // Of this test run alone, so that nothing else on the machine is taken for a leftover.
+  // Unique to this test run, so that other processes on the machine are not mistaken for leftovers.
   static std::string new_uid();
 
   Assignment order(const std::string& job_name, int64_t round = 1, int64_t processes = 1) const;
-  // Of a shell script that each rank runs.
+  // Returns an assignment in which each rank runs a shell script.
   Assignment command(const std::string& script, int64_t processes = 1) const;
   void expect_nothing_left() const;
 

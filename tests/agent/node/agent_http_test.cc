@@ -1,4 +1,5 @@
-// What lockstep-agent answers: controllers of every version, strangers, and Prometheus.
+// lockstep-agent's HTTP responses to controllers of every version, unauthenticated clients and
+// Prometheus.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -31,7 +32,7 @@ TEST_F(AgentTest, WakesAWaitingControllerAtOnceWhenAWorkerDies) {
 
 TEST_F(AgentTest, AnswersAtOnceWhoKnowsAnotherSequence) {
   AgentProcess agent({.job_uid = uid_});
-  for (const char* since : {"0", "999"}) {  // 999: of an agent before this one
+  for (const char* since : {"0", "999"}) {  // 999: from an earlier agent
     const test::HttpReply reply = test::http_call(
         agent.port(),
         {.target = std::string("/v1/state?timeoutSeconds=30&since=") + since, .token = "secret"});
@@ -46,7 +47,7 @@ TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer)
   AgentProcess agent({.job_uid = uid_});
   agent.put(order("wait"));
   agent.wait_for_phase("Running");
-  const std::map<std::string, int64_t> answers = {{"", 1},  // as every controller of version 1
+  const std::map<std::string, int64_t> answers = {{"", 1},  // like every controller of version 1
                                                   {"?protocol=1", 1},
                                                   {"?protocol=2", 2},
                                                   {"?protocol=9", kProtocolNewest}};

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// A guard against hangs, far from what anything takes.
+// Guards against hangs; much longer than any test needs.
 constexpr std::chrono::seconds kLimit(60);
 constexpr std::chrono::milliseconds kInterval(5);
 

@@ -12,16 +12,16 @@
 namespace lockstep {
 
 struct AgentProcessOptions {
-  std::string job_uid;  // one of its own in each test: leftovers are found by it
+  std::string job_uid;  // unique to each test, which finds leftover processes by it
   std::string listen = "127.0.0.1:0";
   int64_t hold_seconds = 600;
   std::string worker_binary;  // empty: the fake worker
-  bool read_stdout = true;    // else nobody reads it
+  bool read_stdout = true;    // if false, nobody reads it
   std::vector<std::string> more_env;
 };
 
-// A real lockstep-agent in a folder of its own, with the fake worker. The destructor kills it and
-// whatever still has the job's uid in its environment.
+// A real lockstep-agent with the fake worker, in its own folder. The destructor kills the agent and
+// all processes with the job's uid in their environment.
 class AgentProcess {
  public:
   explicit AgentProcess(AgentProcessOptions options);
@@ -38,14 +38,15 @@ class AgentProcess {
   std::string termination_text() const;
 
   test::HttpReply put(const Assignment& assignment) const;
-  // Its answer to GET TARGET.
+  // Returns the response to GET TARGET.
   test::HttpReply get(const std::string& target) const;
-  // The state as soon as `wanted` says yes; fails the test after a generous limit, with the last.
+  // Waits until `wanted` accepts the state, and returns it. After a generous limit, fails the test
+  // and returns the last state.
   AgentState wait_for(const std::function<bool(const AgentState&)>& wanted) const;
   AgentState wait_for_phase(const std::string& phase) const;
 
   void signal(int number) const;
-  // Its exit code, 128 + signal by a signal.
+  // Returns its exit code; 128 + signal if a signal ended it.
   int wait_for_exit();
 
  private:
@@ -56,10 +57,10 @@ class AgentProcess {
   int stdout_fds_[2] = {-1, -1};
 };
 
-// Processes, but zombies, with LOCKSTEP_JOB_UID=uid in their environment.
+// Returns the processes, except zombies, with LOCKSTEP_JOB_UID=uid in their environment.
 std::vector<pid_t> processes_of(const std::string& job_uid);
 
-// Looks again and again until it is true; a failure of the test after a generous limit.
+// Polls until the condition is true; fails the test after a generous limit.
 void wait_until(const std::function<bool()>& is_true, const std::string& what);
 
 }  // namespace lockstep

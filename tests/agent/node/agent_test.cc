@@ -1,5 +1,4 @@
-// lockstep-agent as a process, with real workers: their rounds, and how those that fail are told
-// of.
+// lockstep-agent as a process, with real workers: their rounds, and how failures are reported.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// An assignment of a train job for node 0 of `nodes`, made as the controller makes it. The fake
-// worker takes its orders from `job_name`.
+// Options for an assignment of a train job to node 0 of `nodes`, as the controller would make it.
+// The fake worker reads its orders from `job_name`.
 struct AssignmentOptions {
   std::string job_uid = "uid-1";
   int64_t round = 1;

@@ -17,7 +17,7 @@ struct Bench {
   TimePoint now{std::chrono::hours(10)};
 
   BoardWatch::Sight look() { return watch.look(board, now); }
-  // Looks once a second, as the agent does at least.
+  // Looks once a second, which is the agent's lowest rate.
   BoardWatch::Sight look_for(Duration time, bool beats) {
     BoardWatch::Sight sight;
     for (const TimePoint end = now + time; now < end;) {

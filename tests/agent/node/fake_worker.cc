@@ -16,16 +16,16 @@
 #include "common/api/worker_config.h"
 #include "common/base/json.h"
 
-// Stands in for lockstep-worker in the agent's tests: `--config FILE`, and does what the config's
-// job name says, orders joined by '+', each for all ranks or, with `@R`, for one:
-//   print:TEXT   a line on stdout             error:TEXT  bytes on stderr, without an end of line
+// A replacement for lockstep-worker in the agent's tests, called with `--config FILE`. Does what
+// the config's job name says: orders joined by '+', each for all ranks or, with `@R`, for one rank:
+//   print:TEXT   a line on stdout             error:TEXT  bytes on stderr, without a newline
 //   flood:N      N lines on stdout            env:NAME    its value on stdout
-//   step:N       N steps on the page          steps:N     the same one after the other
+//   step:N       step N on the page           steps:N     steps 0 to N, one after the other
 //   fds          its open descriptors         shm         adds 1 to shared memory
-//   ignore       SIGTERM has no effect        orphans     a child, and one in a session of its own,
-//   exit:N       ends so                                  both deaf to SIGTERM
-//   signal:N     ends by that signal
-// Then it waits for SIGTERM and ends with kExitStopped.
+//   ignore       ignores SIGTERM              orphans     a child, and a process in its own
+//   session, exit:N       exits with N                             which both ignore SIGTERM
+//   signal:N     ends by signal N
+// Then it waits for SIGTERM and exits with kExitStopped.
 
 namespace {
 
@@ -44,7 +44,7 @@ WorkerConfig read_config(const std::string& path) {
   return std::move(config).value();
 }
 
-// Once: it takes the descriptor.
+// Call only once: it takes over the descriptor.
 ProgressPage page_of(const WorkerConfig& config) {
   auto page = ProgressPage::attach(static_cast<int>(config.progress_fd));
   if (!page.ok()) std::exit(kExitBadConfig);
@@ -77,8 +77,7 @@ void wait_for_ever() {
   while (true) pause();
 }
 
-// A child of the worker's group, and a grandchild that has left it for a session of its own and
-// whose parent is gone.
+// Starts a child in the worker's process group, and an orphaned grandchild in its own session.
 void leave_orphans() {
   signal(SIGTERM, SIG_IGN);
   if (fork() == 0) wait_for_ever();
@@ -127,7 +126,7 @@ void obey(const std::string& order, const std::string& value, const WorkerConfig
     ProgressPage page = page_of(config);
     for (int64_t step = 0; step <= number(); ++step) {
       write_progress(page, config, step);
-      usleep(100'000);  // a step takes so long
+      usleep(100'000);  // the duration of a step
     }
   }
   if (order == "shm") count_in_shared_memory(config);

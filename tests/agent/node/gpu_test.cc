@@ -1,5 +1,5 @@
-// From NVIDIA's library to /metrics and to what is said of a failure: a real agent, a process that
-// watches a GPU as the worker does, and a library that makes the GPU up.
+// The path of GPU data from NVIDIA's library to /metrics and to failure messages: a real agent, a
+// process that monitors a GPU like the worker, and a fake library that simulates the GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -106,7 +106,7 @@ TEST_F(AgentGpu, ThatNoLibraryKnowsHarmsNothing) {
   for (const char* libraries : {LOCKSTEP_FAKE_NVML_DIR, "/nonexistent"}) {
     const bool is_real = std::string(libraries) == "/nonexistent" &&
                          dlopen("libnvidia-ml.so.1", RTLD_NOW) != nullptr;
-    if (is_real) continue;  // a machine that has the library itself
+    if (is_real) continue;  // this machine has the real library
     AgentProcess agent(options(libraries));
     agent.put(order("wait"));
     wait_until(

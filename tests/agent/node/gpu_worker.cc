@@ -10,9 +10,9 @@
 #include "common/api/worker_config.h"
 #include "common/base/json.h"
 
-// Stands in for lockstep-worker on a machine with a GPU: `--config FILE`, watches the GPU at
-// 0000:41:00.0 as the worker does, and waits for SIGTERM. With the job's name "fail" it ends with 1
-// once an Xid stands on its page.
+// A replacement for lockstep-worker on a machine with a GPU, called with `--config FILE`. Monitors
+// the GPU at 0000:41:00.0 like the worker, and waits for SIGTERM. With the job name "fail" it exits
+// with 1 as soon as its page has an Xid.
 
 namespace {
 

@@ -107,7 +107,7 @@ TEST(Metrics, CountXidsThatDoNotFitAsOthers) {
   for (const uint64_t number : {1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 1}) count_xid(gpu, number);
   input.gpus = {{.rank = 2}};
   add_xids(gpu, input.gpus[0].xids);
-  add_xids(gpu, input.gpus[0].xids);  // of another round
+  add_xids(gpu, input.gpus[0].xids);  // from another round
   const MetricsText text(render_metrics(input));
   const std::string begin =
       "lockstep_gpu_xid_errors_total{job=\"gpt\",namespace=\"team\",node_index=\"1\","

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// The Prometheus text format as a scraper reads it; a line that it couldn't is a failure.
-// Source: Prometheus, "Exposition formats", text format 0.0.4.
+// Parses the Prometheus text format like a scraper; fails the test for a line that a scraper would
+// refuse. Source: Prometheus, "Exposition formats", text format 0.0.4.
 class MetricsText {
  public:
   explicit MetricsText(const std::string& text) {
@@ -29,7 +29,7 @@ class MetricsText {
     const auto it = samples_.lower_bound(name);
     return it != samples_.end() && it->first.starts_with(name);
   }
-  // NaN, which equals nothing, where the series isn't there.
+  // Returns NaN, which equals nothing, if there is no such series.
   double value(const std::string& series) const {
     const auto it = samples_.find(series);
     return it == samples_.end() ? std::numeric_limits<double>::quiet_NaN() : it->second;

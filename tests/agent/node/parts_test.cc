@@ -52,7 +52,7 @@ struct WatchedPage {
   ProgressNumbers numbers;
   TimePoint now{std::chrono::hours(1)};
 
-  // Looks every second for so long; whether it was found to hang.
+  // Looks once a second for `seconds`. Returns whether a hang was detected.
   bool look_for(int seconds) {
     for (int i = 0; i < seconds; ++i) {
       now += std::chrono::seconds(1);
@@ -204,7 +204,7 @@ TEST(OutputQueue, MakesTheWorkersWaitForASlowReaderButNotForOneThatTakesNothing)
   EXPECT_FALSE(queue.has_room(now));
   ASSERT_EQ(read(pipe_fds[0], block.data(), 4096), 4096);
   queue.push(block + "\n");
-  queue.flush();  // the reader took a little, and so has its time again
+  queue.flush();  // the reader took some bytes, so the time limit starts again
   now += std::chrono::milliseconds(1900);
   EXPECT_FALSE(queue.has_room(now));
   now += std::chrono::milliseconds(2000);
@@ -257,7 +257,7 @@ TEST(Launch, GivesTheRanksOfANodeItsGpusInTurn) {
   assignment.gpus_per_node = 4;
   EXPECT_EQ(make_launch(assignment, 0, a_context()).config.gpu, 0);
   EXPECT_EQ(make_launch(assignment, 3, a_context()).config.gpu, 3);
-  assignment.gpus_per_node = 2;  // two ranks on each
+  assignment.gpus_per_node = 2;  // two ranks per GPU
   EXPECT_EQ(make_launch(assignment, 1, a_context()).config.gpu, 1);
   EXPECT_EQ(make_launch(assignment, 3, a_context()).config.gpu, 1);
   const auto read =

@@ -1,4 +1,4 @@
-// What programs write of their progress, well and badly.
+// Progress reports of programs, valid and invalid.
 #include "agent/node/program_progress.h"
 
 #include <gtest/gtest.h>
@@ -162,7 +162,7 @@ TEST(GrowthRate, IsThatOfTheLastSecondsAndBeginsAnewWhenTheCountFalls) {
   EXPECT_FALSE(rate.per_second());
   rate.add(200, after(2));
   EXPECT_DOUBLE_EQ(*rate.per_second(), 50);
-  rate.add(200, after(3));  // nothing new
+  rate.add(200, after(3));  // no change
   EXPECT_DOUBLE_EQ(*rate.per_second(), 50);
   rate.add(1000, after(10));
   rate.add(2000, after(20));

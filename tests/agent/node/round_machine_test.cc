@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Actions = std::vector<Action>;
 
-// A machine with a clock, that carries out nothing.
+// A state machine with a manual clock, whose actions are not carried out.
 struct Bench {
   ManualClock clock;
   RoundMachine machine{{"uid-1", "boot", 0, 1}, {}};
@@ -25,7 +25,7 @@ struct Bench {
   Actions step() { return machine.step(clock.now()); }
   AgentState state() { return machine.state(clock.now()); }
 
-  // Up to running workers of that assignment.
+  // Brings the machine to the point where the workers of that assignment run.
   void run(const AssignmentOptions& options) {
     ASSERT_TRUE(assign(make_assignment(options)).ok());
     ASSERT_EQ(step(), Actions{Action::kKill});
@@ -107,7 +107,7 @@ TEST(RoundMachine, EndsEveryProcessBeforeItSpawnsANewerRound) {
   ASSERT_TRUE(bench.assign(make_assignment({.round = 2, .processes = 2})).ok());
   EXPECT_EQ(bench.step(), Actions{Action::kKill});
   EXPECT_EQ(bench.state().phase, "Starting");
-  bench.machine.exited(1, 0, killed_by(SIGKILL), bench.clock.now());  // an old one
+  bench.machine.exited(1, 0, killed_by(SIGKILL), bench.clock.now());  // a worker of the old round
   EXPECT_EQ(bench.step(), Actions{}) << "the other may still be alive";
   bench.machine.nothing_left();
   EXPECT_EQ(bench.step(), Actions{Action::kSpawn});
@@ -372,7 +372,7 @@ TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
   numbers.step = 41;
   bench.machine.progress(1, 1, numbers, bench.clock.wall_now());
   numbers.step = 99;
-  bench.machine.progress(2, 0, numbers, bench.clock.wall_now());  // of another round
+  bench.machine.progress(2, 0, numbers, bench.clock.wall_now());  // from another round
   bench.step();
   const AgentState state = bench.state();
   EXPECT_FALSE(state.progress->loss);

@@ -15,7 +15,7 @@ ParameterArena small_arena() {
   return parameter_arena(kConfig, whole_model(kConfig));
 }
 
-// A sink with the memory that it is given.
+// A sink and the memory it uses.
 struct Given {
   std::vector<float> gradients = std::vector<float>(static_cast<size_t>(small_arena().count));
   Stream stream;
@@ -28,7 +28,7 @@ struct Given {
                  .value()) {}
 };
 
-// What a backward pass does: adds `value` to every gradient, from the last to the first.
+// Adds `value` to every gradient, from the last to the first, like a backward pass.
 void backward(BucketedSink& sink, const ParameterArena& arena, float value) {
   for (auto entry = arena.entries.rbegin(); entry != arena.entries.rend(); ++entry) {
     float* gradient = sink.buffer(entry->id);
@@ -45,7 +45,7 @@ void expect_all(BucketedSink& sink, const ParameterArena& arena, float value) {
   }
 }
 
-// One rank's two steps of three micro-batches; its gradients are rank + 1.
+// Runs one rank's two steps of three micro-batches; its gradients are rank + 1.
 void train_rank(Communicator& group) {
   const ParameterArena arena = small_arena();
   Given given(group);
@@ -85,7 +85,7 @@ TEST(BucketedSink, SendsEachBucketWhileBackwardGoesOn) {
       sink->begin_step(cpu_ops());
       sink->send_from_now_on();
       const uint64_t before = group->counts().completed;
-      // Both ranks have completed their first bucket and do nothing else: it is reduced.
+      // Both ranks have completed their first bucket and do nothing else; it must still be reduced.
       const Bucket& first = sink->buckets().front();
       for (int64_t id = first.last_id; id >= first.first_id; --id) {
         ASSERT_TRUE(sink->ready(id).ok());

@@ -64,7 +64,7 @@ TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
       EXPECT_TRUE(std::equal(expected.begin(), expected.end(), model.store().parameters()));
       EXPECT_EQ(state.first_moments[3], 0.25f);
       EXPECT_EQ(state.second_moments[arena.entries.back().offset], 0.5f);
-      // The copies for the products are those of the parameters that came.
+      // The copies for products match the parameters that were received.
       const auto views = model.store().get(1, kLatestVersion);
       ASSERT_TRUE(views.ok());
       const ParamView& norm = views->front();  // ln_1.weight: ones
@@ -74,7 +74,7 @@ TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
   }
 }
 
-// A composition alone in its world.
+// A composition in a world of one rank.
 struct Alone {
   std::vector<std::unique_ptr<Communicator>> world = make_thread_world(1).value();
   std::unique_ptr<Composition> model;
@@ -135,7 +135,7 @@ TEST(Composition, AddsTheLossesOfMicroBatches) {
   EXPECT_EQ(alone.model->scalars().value().loss_sum, 0.0);
 }
 
-// What common/layout counts, and what operations need beside it.
+// The plan is what common/layout counts, plus what operations need.
 TEST(Composition, PlansItsMemoryToTheByte) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
     ComposeOptions options = options_for({}, Precision::kBf16);

@@ -1,5 +1,5 @@
-// The sink on ranks with GPUs that are none, whose streams are threads: what no event orders may
-// run in any order. By NCCL, which is a fake too, and by way of host memory.
+// The sink on ranks with fake GPUs, whose streams are threads: work that no event orders may run in
+// any order. With a fake NCCL, and through host memory.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -33,7 +33,7 @@ ParameterArena small_arena() {
 
 struct GpuWorldOptions {
   int size = 2;
-  bool has_nccl = false;  // else by way of host memory
+  bool has_nccl = false;  // if false, through host memory
   Duration limit = seconds(60);
 };
 
@@ -68,7 +68,8 @@ class GpuWorld {
   test::World ranks_;
 };
 
-// Whether the condition came to hold, so that a test fails rather than hang.
+// Waits until the condition holds. Returns false after a limit, so that a test fails instead of
+// hanging.
 bool wait_until(const std::function<bool()>& holds) {
   const SystemClock clock;
   const TimePoint begin = clock.now();
@@ -88,7 +89,7 @@ OpTable stream_ops() {
   return ops;
 }
 
-// Of which sums in another order have other bits.
+// Returns values whose sum depends on the order of addition.
 float gradient(int rank, int turn, int64_t index) {
   const auto mixed = static_cast<uint32_t>(rank * 7919 + turn * 104729 + 1) *
                      (2654435761U + 2 * static_cast<uint32_t>(index));
@@ -108,7 +109,7 @@ struct Rank {
           .value();
 
   explicit Rank(Communicator& of) : group(of) { CHECK(sink.buckets().size() >= 3); }
-  // What failed may have left something on its way.
+  // After a failure, work may still be pending.
   ~Rank() {
     (void)communication.synchronize();
     (void)compute.synchronize();
@@ -132,7 +133,7 @@ struct Rank {
     }
     return sink.end_micro_batch();
   }
-  // Two micro-batches, up to what is made of the gradients: here `seen`.
+  // Issues two micro-batches and a reader of the gradients, which copies them to `seen`.
   Status issue_step(int turn, std::vector<float>& seen) {
     const OpTable ops = stream_ops();
     sink.begin_step(ops);
@@ -143,8 +144,8 @@ struct Rank {
     issue([this, &seen] { seen = gradients; });
     return {};
   }
-  // The same without a sink's order of things: each bucket reduced when all is there, on the stream
-  // that computes.
+  // Computes the same without overlap: reduces each bucket after all gradients are complete, on the
+  // compute stream.
   Status step_in_turn(int turn, std::vector<float>& seen) {
     std::fill(gradients.begin(), gradients.end(), 0.0f);
     for (const int micro : {turn, turn + 1}) {
@@ -184,7 +185,7 @@ TEST_P(Overlap, GivesTheBitsOfReductionsInTurn) {
   });
 }
 
-// Rank 1 has its first gradients only when rank 0's backward has gone on behind the first bucket.
+// Rank 1 produces its first gradients only after rank 0's backward has passed the first bucket.
 TEST_P(Overlap, GoesOnWithBackwardWhileABucketIsReduced) {
   GpuWorld world({.size = 2, .has_nccl = GetParam()});
   std::atomic<bool> has_gone_on = false;
@@ -212,7 +213,7 @@ TEST_P(Overlap, GoesOnWithBackwardWhileABucketIsReduced) {
   EXPECT_TRUE(was_seen);
 }
 
-// The stream that computes waits, in the middle of backward, for a reduction to be over.
+// The compute stream waits for a reduction in the middle of backward.
 TEST_P(Overlap, EndsAReductionWhileTheComputingStreamIsInBackward) {
   GpuWorld world({.size = 2, .has_nccl = GetParam()});
   on_all(world.ranks(), [](Communicator& group) {
@@ -272,7 +273,7 @@ TEST(OverlapByHostMemory, HasReducedEverythingWhenFinishReturns) {
   });
 }
 
-// The host would wait for ever for a stream behind an operation that stands still; the sink tells.
+// The host would wait forever for a stream blocked by a hung operation; the sink reports it.
 TEST(OverlapByNccl, NamesAReductionToWhichARankDoesNotCome) {
   GpuWorld world({.size = 2, .has_nccl = true, .limit = std::chrono::milliseconds(1000)});
   on_all(world.ranks(), [](Communicator& group) {
@@ -289,7 +290,7 @@ TEST(OverlapByNccl, NamesAReductionToWhichARankDoesNotCome) {
                                           ": not done on the GPU after 1 s"),
               std::string::npos)
         << status.error().message;
-    // NCCL was aborted, so the streams go on.
+    // NCCL was aborted, so the streams continue.
     EXPECT_TRUE(rank.compute.synchronize().ok());
     EXPECT_FALSE(seen.empty());
   });
@@ -318,7 +319,7 @@ TEST(OverlapByNccl, TellsTheErrorOfOneBucketAtTheEndOfTheStep) {
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.error().message.find("got invalid usage"), std::string::npos)
         << status.error().message;
-    EXPECT_TRUE(rank.sink.wait().ok());  // told once
+    EXPECT_TRUE(rank.sink.wait().ok());  // reported only once
   });
 }
 

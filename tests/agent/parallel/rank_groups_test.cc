@@ -16,7 +16,7 @@ using test::on_all;
 using test::Transport;
 using test::World;
 
-// Two nodes of four: a mesh of 2 x 2 x 2, and groups of a user's, one in an order of its own.
+// Two nodes of four ranks: a mesh of 2 x 2 x 2, and user groups, one of them not in rank order.
 WorldAssignment assignment() {
   TrainingJobSpec spec;
   spec.nodes = 2;
@@ -32,7 +32,7 @@ WorldAssignment assignment() {
   return std::move(world).value();
 }
 
-// One operation under way in a group.
+// A pending operation in a group.
 struct Sum {
   const WorldGroup* of = nullptr;
   std::vector<int64_t> values;
@@ -45,7 +45,7 @@ int64_t sum_of(const WorldGroup& group) {
 
 class OnHosts : public testing::TestWithParam<Transport> {};
 
-// Sums in every group that this rank is in, all under way at once.
+// Sums in every group that contains this rank; all operations are pending at the same time.
 void expect_sums_of_all_groups(Communicator& comm, const WorldAssignment& assigned, int first) {
   auto groups = RankGroups::create(comm, assigned.groups);
   ASSERT_TRUE(groups.ok()) << groups.error().message;
@@ -79,12 +79,12 @@ TEST_P(OnHosts, EveryGroupOfTheAssignmentAddsUpItsOwnRanksAllAtOnce) {
   const WorldAssignment assigned = assignment();
   ASSERT_EQ(assigned.groups.size(), 14U);
   World world = make_world(GetParam(), 8);
-  // Each rank begins with another one.
+  // Each rank begins with a different group.
   on_all(world,
          [&](Communicator& comm) { expect_sums_of_all_groups(comm, assigned, comm.rank()); });
 }
 
-// Fakes of both. On NCCL groups are first used in one order.
+// Both are fakes. NCCL groups must first be used in the same order on all ranks.
 TEST(RankGroups, OnGpusEveryGroupAddsUpItsOwnRanks) {
   const WorldAssignment assigned = assignment();
   for (const bool has_nccl : {false, true}) {
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(RankGroups, OnHosts,
                          testing::Values(Transport::kThreads, Transport::kMixed),
                          [](const auto& info) { return name_of(info.param); });
 
-// Rank 3 alone asks, and nobody else does anything: it is told, and waits for nobody.
+// Only rank 3 asks. It gets an error without waiting for other ranks.
 TEST(RankGroups, ARankOutsideAGroupIsToldSoByItsName) {
   World world = make_world(Transport::kThreads, 8);
   const auto groups = RankGroups::create(*world[3], assignment().groups);

@@ -1,4 +1,4 @@
-// Which attention a job trains with, on a device that the CPU plays with cuDNN.
+// The choice of a job's attention, on a CUDA device with cuDNN emulated on the CPU.
 #include "agent/train/attention_choice.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ using test::fake_cudnn;
 
 constexpr Device kCuda{DeviceType::kCuda, 0};
 
-// Looked at before and after each of the two in turn, it says that they took so long.
+// A clock that is read before and after a run of each implementation, in turn; it reports the given
+// durations.
 class TurnsClock final : public Clock {
  public:
   TurnsClock(double own_seconds, double cudnn_seconds) : seconds_{own_seconds, cudnn_seconds} {}
@@ -44,7 +45,7 @@ class AttentionChoiceTest : public testing::Test {
   void SetUp() override { fake_cudnn().reset(); }
   void TearDown() override { fake_cudnn().reset(); }
 
-  // Of a shape of its own: what was prepared stays as long as the process.
+  // Uses a new shape each time, because prepared shapes are kept until the process ends.
   AttentionWish wish(const std::string& setting) {
     static int64_t sequence = 2;
     return {

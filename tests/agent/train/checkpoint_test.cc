@@ -45,7 +45,7 @@ TEST(SafetensorsHeader, SurvivesARoundTrip) {
 }
 
 TEST(SafetensorsHeader, ReadsAFileThatAnotherProgramWrote) {
-  // As the format's README shows it, keys in another order, padded with spaces.
+  // As in the format's README: keys in another order, padded with spaces.
   const std::string json =
       R"({"__metadata__":{"k":"v"},"t":{"dtype":"F16","shape":[1,16,256],"data_offsets":[0,8192]}}   )";
   const auto header = parse(json, 8192);
@@ -184,7 +184,7 @@ TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
   EXPECT_EQ(w, (std::vector<float>{3.5f, 4.5f, 5.5f, 0.5f, 1.5f, 2.5f}));
 }
 
-// However large the tensors are.
+// The memory does not depend on the size of the tensors.
 TEST_F(CheckpointTest, IsWrittenWithinAMegabyteOfMemory) {
   std::vector<float> large(4 << 20, 0.5f);
   const StoredFile file{"model.safetensors",

@@ -1,5 +1,5 @@
-// A whole worker that is to choose its attention, on a CUDA device that the CPU plays, with cuDNN,
-// which takes bf16 alone.
+// A whole worker that chooses its attention, on an emulated CUDA device with cuDNN, which only
+// supports bf16.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -43,7 +43,7 @@ TEST(AttentionOfAWorker, ByAutoIsOurOwnWhereCudnnCanNotAndIsKeptWithTheCheckpoin
   EXPECT_EQ(read_file(world.checkpoints() + "/attention"), "own");
 }
 
-// Heads of 64 in bf16.
+// Heads of 64 values, in bf16.
 WorkerWorld::Options that_cudnn_takes(const std::string& attention) {
   WorkerWorld::Options options = options_with(attention);
   options.train.model.width = 128;
@@ -69,7 +69,8 @@ TEST(AttentionOfAWorker, ByAutoIsMeasuredOnceAndThenStays) {
   const std::string chosen = read_file(world.checkpoints() + "/attention");
   EXPECT_TRUE(says(world, "attention=" + chosen)) << world.log(0);
 
-  // As if somebody had looked at it with an editor; the other one, whatever was measured.
+  // The file ends with a newline, as after saving it in an editor. The stored choice is used,
+  // whatever was measured.
   const std::string other = chosen == "own" ? "cudnn" : "own";
   std::ofstream(world.checkpoints() + "/attention") << other << "\n";
   ASSERT_NO_FATAL_FAILURE(world.run());

@@ -1,4 +1,4 @@
-// What a worker allocates on a CUDA device that the CPU plays, beside the plan that it prints.
+// The memory that a worker allocates on an emulated CUDA device, compared with the plan it prints.
 #include <gtest/gtest.h>
 
 #include "tests/agent/train/training.h"
@@ -9,7 +9,7 @@ namespace {
 
 using emulated_cuda::memory_use;
 
-// Training, validation and a sample, as the worker has them.
+// Training, validation and a sample, like the worker.
 TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
   for (const ModelConfig& config : {kConfig, kLlama}) {
     for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
@@ -32,7 +32,7 @@ TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
   }
 }
 
-// The document's table comes of it.
+// The table in the documentation is computed this way.
 TEST(DeviceMemory, IsPlannedBeforeThereIsADevice) {
   auto world = make_thread_world(1).value();
   for (const ModelConfig& config : {kConfig, kLlama}) {

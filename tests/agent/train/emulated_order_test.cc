@@ -1,5 +1,5 @@
-// What has streams of its own keeps the order of their operations, whichever stream the device
-// carries out first.
+// Objects with their own streams keep the order of their operations, whichever stream the device
+// executes first.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Reads memory of the device in the stream's order.
+// Reads device memory in stream order.
 template <class T>
 void read_in_turn(Stream& stream, const T* from, std::vector<T>& to) {
   EXPECT_TRUE(emulated_cuda::issue(stream.handle(), [from, &to](uint64_t) {
@@ -59,8 +59,7 @@ TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
 
 class EmulatedReduction : public testing::TestWithParam<GradientPath> {};
 
-// What the stream was given before the reduction is in it, and what it is given afterwards finds
-// it done.
+// A reduction sees work issued on the stream before it, and work issued afterwards sees its result.
 TEST_P(EmulatedReduction, HasItsPlaceInTheOrderOfItsStream) {
   constexpr size_t kCount = 3000;
   constexpr int kRounds = 4, kRanks = 2;

@@ -7,10 +7,10 @@
 #include "agent/comm/communicator.h"
 #include "tests/agent/train/training.h"
 
-// Trainings of several ranks on devices that the CPU plays.
+// Training with several ranks on emulated CUDA devices.
 namespace lockstep {
 
-// What came of the steps, on one rank.
+// The results of the steps on one rank.
 struct Trained {
   std::vector<double> losses;
   std::vector<double> norms;
@@ -19,16 +19,16 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-// Ranks as threads, on communicators that serve their devices' memory.
+// How ranks, which are threads, exchange gradients.
 enum class GradientPath : uint8_t {
   kCpu,         // everything on the CPU
-  kHostMemory,  // one emulated device for each rank, gradients by way of host memory
-  kNccl,        // the same, by a fake NCCL on the devices' streams
+  kHostMemory,  // one emulated device per rank, gradients through host memory
+  kNccl,        // the same, with a fake NCCL on the devices' streams
 };
-// Calls body(communicator, device) on a thread for every rank; all of it is gone when it returns.
+// Calls body(communicator, device) on one thread per rank. Everything is released when it returns.
 void on_emulated_ranks(int64_t ranks, GradientPath path,
                        const std::function<void(Communicator&, Device)>& body);
-// Of every rank. `setup`'s device is chosen by the path.
+// Returns every rank's results. `path` determines the device of `setup`.
 std::vector<Trained> train_ranks(const TrainingSetup& setup, GradientPath path, int64_t steps);
 
 }  // namespace lockstep

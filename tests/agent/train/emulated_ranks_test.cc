@@ -1,4 +1,4 @@
-// Several ranks, each on a CUDA device that the CPU plays, beside one rank on the CPU with the same
+// Several ranks, each on an emulated CUDA device, compared with one rank on the CPU with the same
 // global batch.
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST_P(EmulatedRanks, OfALlamaInBf16StayCloseToFp32) {
   }
 }
 
-// Whichever stream runs ahead, and whatever threads there are.
+// The order of streams and the number of threads do not matter.
 TEST_P(EmulatedRanks, AreTheSameBitForBitInWhateverOrderStreamsRun) {
   const TrainingSetup setup{.device = {}, .precision = Precision::kBf16, .ranks = 2};
   Trained first;

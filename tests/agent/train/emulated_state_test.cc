@@ -1,5 +1,5 @@
-// How the host reads and writes what a model has on a CUDA device that the CPU plays, with the
-// bytes that this takes and moves.
+// How the host reads and writes a model's state on an emulated CUDA device, and the bytes this
+// allocates and copies.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -20,7 +20,7 @@ namespace {
 using emulated_cuda::memory_use;
 using emulated_cuda::MemoryUse;
 
-// A row of numbers on the device, and runs of it.
+// An array of numbers on the device, and runs of it.
 struct Numbers {
   static constexpr int64_t kCount = 1000;
   Stream stream = Stream::create(kCuda).value();
@@ -38,7 +38,7 @@ struct Numbers {
     EXPECT_TRUE(stream.synchronize().ok());
     return values;
   }
-  // Of any lengths, also of none, in any order.
+  // Returns runs of random lengths, including empty ones, in random order.
   std::vector<ValueRun> runs(Random& random, std::vector<float>& values) const {
     std::vector<ValueRun> some;
     for (uint64_t n = random.below(8); n-- > 0;) {
@@ -139,7 +139,7 @@ uint64_t parameter_bytes(const ModelConfig& config) {
   return static_cast<uint64_t>(parameter_count(config)) * sizeof(float);
 }
 
-// No moment is brought to a device that has zeroes, and nothing is read of it.
+// Moments that are zero are not copied to the device, and nothing is read back.
 TEST(DeviceState, BeginsWithTheParametersOfTheCpuAndNothingElseIsCopied) {
   for (const ModelConfig& config : {kConfig, kLlama}) {
     Training cpu({.device = {}, .config = config});
@@ -152,7 +152,7 @@ TEST(DeviceState, BeginsWithTheParametersOfTheCpuAndNothingElseIsCopied) {
   }
 }
 
-// As many bytes are moved as are stored, through two buffers, whatever the model's size.
+// Saving and loading copy exactly the stored bytes, through two buffers, whatever the model's size.
 TEST(DeviceState, IsSavedAndLoadedThroughTwoBuffers) {
   const TrainingSetup setup{.device = kCuda};
   Training gpu(setup);
@@ -192,7 +192,7 @@ TEST(DeviceState, IsSavedAndLoadedThroughTwoBuffers) {
   EXPECT_EQ(next.state(), gpu.state());
 }
 
-// Through pieces that end within rows, with matrices that the file has transposed.
+// In pieces that end within rows, with matrices that are transposed in the file.
 TEST(DeviceState, BeginsWithImportedWeightsAsTheCpuDoes) {
   const std::string file = LOCKSTEP_SOURCE_DIR "/tests/golden/hugging_face_gpt2.safetensors";
   const WeightFiles files = WeightFiles::open(file).value();
@@ -222,7 +222,8 @@ TEST(DeviceState, BeginsWithImportedWeightsAsTheCpuDoes) {
   }
 }
 
-// The copies that products read are drawn anew as the last step has drawn them, on every device.
+// Rebuilt copies for products have the same random rounding as after the last step, on every
+// device.
 TEST(DeviceState, HasTheSameStochasticallyRoundedCopiesWhenTheyAreMadeAnew) {
   const TrainingSetup setup{.device = kCuda, .precision = Precision::kBf16, .rounding_seed = 12};
   Training gpu(setup);

@@ -1,4 +1,4 @@
-// The training loop on a CUDA device that the CPU plays, beside the loop on the CPU.
+// The training loop on an emulated CUDA device, compared with the loop on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// A rank alone that has taken some steps.
+// A single rank that has taken some steps.
 class Alone {
  public:
   explicit Alone(const TrainingSetup& setup, int64_t steps = 0) : training_(setup) {
@@ -27,7 +27,7 @@ class Alone {
   Training training_;
 };
 
-// In fp32 both sum the same products, in other orders.
+// In fp32 both sum the same products, in different orders.
 void expect_the_same_steps(Alone& cuda, Alone& cpu) {
   EXPECT_LT(cpu->losses.back(), cpu->losses.front() - 0.05) << "nothing was learned";
   expect_near(cuda->losses, cpu->losses, 1e-5);
@@ -36,7 +36,7 @@ void expect_the_same_steps(Alone& cuda, Alone& cpu) {
   EXPECT_EQ(cuda->write_on(), cpu->write_on());
 }
 
-// 8 bits of fraction in every activation: a percent of the loss.
+// bf16 activations have 8 fraction bits: a percent of the loss.
 void expect_close_steps(Alone& cuda, Alone& cpu) {
   expect_near(cuda->losses, cpu->losses, 1e-2);
   expect_near(cuda->norms, cpu->norms, 5e-2);
@@ -67,7 +67,7 @@ TEST_P(EmulatedTraining, TakesTheStepsOfTheCpu) {
   expect_close_steps(half, cpu);
 }
 
-// Threads of a block, blocks of a grid and streams beside each other.
+// The order of threads in a block, blocks in a grid and streams does not matter.
 TEST_P(EmulatedTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
   for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
     emulated_cuda::set_seed(1);
@@ -82,8 +82,8 @@ TEST_P(EmulatedTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
   }
 }
 
-// A GELU that is computed again is that of what bf16 has kept of its argument; cuBLASLt's epilogue
-// has it of the sum in fp32.
+// Recomputation applies GELU to the stored bf16 argument; cuBLASLt's epilogue applies it to the
+// fp32 sum.
 TEST_P(EmulatedTraining, ComputesActivationsAgain) {
   Alone kept(on(kCuda, Precision::kBf16), kFewSteps);
   Alone blocks(on(kCuda, Precision::kBf16, Recompute::kBlocks), kFewSteps);
@@ -94,7 +94,7 @@ TEST_P(EmulatedTraining, ComputesActivationsAgain) {
   expect_near(ops->norms, kept->norms, 1e-2);
 }
 
-// By events on the stream that computes, which are read when the step is over.
+// Times come from events on the compute stream, which are read after the step.
 TEST_P(EmulatedTraining, SplitsTheTimeOfAStepByPart) {
   Alone cuda(on(kCuda), kFewSteps);
   for (const StepSeconds& step : cuda->seconds) {
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Families, EmulatedTraining,
                          testing::Values(Kind{"Gpt", kConfig}, Kind{"Llama", kLlama}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// What was saved goes on as what was not.
+// A run continued from saved state matches an uninterrupted run.
 TEST(EmulatedDeviceTraining, GoesOnFromWhatTheHostHasSaved) {
   Alone run({.device = kCuda}, kFewSteps);
   const std::vector<float> saved = run->state();
@@ -152,7 +152,7 @@ TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
   }
 }
 
-// Products on a GPU need memory of their own where the CPU's need none.
+// Products on a GPU need a workspace; those on the CPU do not.
 TEST(EmulatedDeviceTraining, ThePeakOfProductsIsMeasuredOnTheDevice) {
   const SystemClock clock;
   for (const DType dtype : {DType::kF32, DType::kBf16}) {

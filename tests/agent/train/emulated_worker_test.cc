@@ -1,5 +1,5 @@
-// A whole worker on a CUDA device that the CPU plays, beside one on the CPU: the same losses, a
-// checkpoint that either goes on from, and what it says of its device.
+// A whole worker on an emulated CUDA device, compared with one on the CPU: the same losses, a
+// checkpoint that either can continue from, and its messages about the device.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -48,7 +48,7 @@ TEST(EmulatedWorker, LearnsWhatTheOneOnTheCpuLearnsAndGoesOnFromItsCheckpoint) {
   EXPECT_EQ(read_file(gpu.checkpoints() + "/sample.txt"),
             read_file(cpu.checkpoints() + "/sample.txt"));
 
-  // The last checkpoint is gone: the next round does the steps after the one before it again.
+  // Removes the last checkpoint, so the next round repeats the steps after the one before it.
   const std::string end = gpu.checkpoint_file(kSteps, "model.safetensors");
   std::filesystem::remove(gpu.checkpoints() + "/step-00000006/manifest.json");
   ASSERT_NO_FATAL_FAILURE(gpu.run());
@@ -56,7 +56,7 @@ TEST(EmulatedWorker, LearnsWhatTheOneOnTheCpuLearnsAndGoesOnFromItsCheckpoint) {
   EXPECT_TRUE(gpu.checkpoint_file(kSteps, "model.safetensors") == end) << "the same bits";
 }
 
-// They share the one device, so gradients go by way of host memory.
+// The ranks share one device, so gradients go through host memory.
 TEST(EmulatedWorker, SumsTheGradientsOfTwoRanksAsTheOnesOnTheCpuDo) {
   WorkerWorld::Options options[] = {tiny(false), tiny(true)};
   for (WorkerWorld::Options& each : options) {
@@ -74,8 +74,8 @@ TEST(EmulatedWorker, SumsTheGradientsOfTwoRanksAsTheOnesOnTheCpuDo) {
   }
 }
 
-// A Llama in bf16 whose blocks are computed again, and whose gradients are those of two
-// micro-batches. The CPU's rank alone has four of them, in fp32.
+// A Llama in bf16 with recomputed blocks, and gradients of two micro-batches. The single rank on
+// the CPU has four of them, in fp32.
 TEST(EmulatedWorker, TwoOfALlamaInBf16LearnWhatOneOnTheCpuLearnsAndTwiceTheSameBits) {
   const auto llama = [](bool on_gpu) {
     WorkerWorld::Options options = tiny(on_gpu);

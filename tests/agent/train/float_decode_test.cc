@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// The elements of one value of a 16-bit type.
+// Decodes one value of a 16-bit type.
 float decoded(const char* dtype, int bits) {
   const auto word = static_cast<uint16_t>(bits);
   char bytes[2];

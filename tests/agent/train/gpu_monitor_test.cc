@@ -9,11 +9,11 @@
 namespace lockstep {
 namespace {
 
-// A driver with one GPU; its functions have no argument for it.
+// A fake driver with one GPU. Global, because the driver's functions have no context argument.
 struct Driver {
   std::atomic<unsigned> busy = 40;
   std::atomic<bool> is_lost = false;
-  std::atomic<unsigned long long> xid = 0;  // told once
+  std::atomic<unsigned long long> xid = 0;  // reported only once
   std::atomic<int> looks = 0;
   std::atomic<int> inits = 0;
 } driver;

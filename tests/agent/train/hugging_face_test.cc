@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 TEST(HuggingFace, HasTheNamesAndShapesOfItsGpt2) {
-  // Of `GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=8, n_positions=4, vocab_size=11))`.
+  // From `GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=8, n_positions=4, vocab_size=11))`.
   const std::vector<std::pair<std::string, std::vector<int64_t>>> expected = {
       {"transformer.wte.weight", {11, 8}},
       {"transformer.wpe.weight", {4, 8}},
@@ -129,7 +129,7 @@ TEST(HuggingFace, NamesWhatIsAnotherModels) {
 }
 
 TEST(HuggingFace, HasTheNamesAndShapesOfItsLlama) {
-  // Of `LlamaForCausalLM(LlamaConfig(num_hidden_layers=2, hidden_size=8, num_attention_heads=2,
+  // From `LlamaForCausalLM(LlamaConfig(num_hidden_layers=2, hidden_size=8, num_attention_heads=2,
   // num_key_value_heads=1, intermediate_size=6, vocab_size=11))`.
   const std::vector<std::pair<std::string, std::vector<int64_t>>> expected = {
       {"model.embed_tokens.weight", {11, 8}},

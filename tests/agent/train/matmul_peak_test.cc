@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Every look at it is a second later.
+// Advances by one second with every read.
 class TickingClock final : public Clock {
  public:
   TimePoint now() const override {

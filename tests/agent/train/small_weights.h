@@ -29,7 +29,7 @@ inline const ModelConfig kSmallLlama{.layers = 2,
                                      .tied = false,
                                      .kv_heads = 1};
 
-// What Hugging Face's file of the model has, all in F32.
+// Returns the tensors in Hugging Face's file of the model, all as F32.
 inline std::vector<TensorFileWriter::Shape> shapes_of(const ModelConfig& config) {
   std::vector<TensorFileWriter::Shape> shapes;
   for (const Parameter& parameter : parameter_table(config)) {
@@ -40,7 +40,7 @@ inline std::vector<TensorFileWriter::Shape> shapes_of(const ModelConfig& config)
   return shapes;
 }
 
-// A header that lies without gaps.
+// Returns a header whose tensors are stored without gaps.
 inline SafetensorsHeader header_of(const std::vector<TensorFileWriter::Shape>& shapes) {
   SafetensorsHeader header;
   uint64_t at = 0;
@@ -62,7 +62,7 @@ inline TensorInfo& tensor_of(SafetensorsHeader& header, const std::string& name)
 
 class WeightsTest : public testing::Test {
  protected:
-  // Numbers of a normal distribution in every place, as a checkpoint of one step.
+  // Saves normally distributed values as the checkpoint of one step.
   std::string save_checkpoint(const ModelConfig& config, int64_t step = 7) {
     const ParameterArena arena = parameter_arena(config, whole_model(config));
     parameters_.assign(static_cast<size_t>(arena.count), 0.0f);
@@ -89,7 +89,7 @@ class WeightsTest : public testing::Test {
     return folder_.file("checkpoints") + "/step-0000000" + std::to_string(step);
   }
 
-  // All of a model's arena, from a file; what the parameters were before must be gone.
+  // Imports a file into an arena filled with NaN, so that every parameter must be overwritten.
   Result<std::vector<float>> imported(const std::string& file, const ModelConfig& config) {
     const ParameterArena arena = parameter_arena(config, whole_model(config));
     std::vector<float> parameters(static_cast<size_t>(arena.count));

@@ -12,7 +12,7 @@ TrainSpec small_training() {
   train.data = {.validationFraction = 0.05, .seed = 3};
   train.steps = kSmallSteps;
   train.batch = {.global = 16, .micro = 2};
-  // With an epsilon above the rounding of gradients, so that Adam does not blow rounding up.
+  // Epsilon is above the rounding errors of gradients, so that Adam does not amplify them.
   train.optimizer = {.learningRate = 5e-3, .warmupSteps = 5, .epsilon = 1e-5, .clipNorm = 0.5};
   train.bucketBytes = 32 << 10;
   train.validation = {.everySteps = 20};

@@ -1,4 +1,4 @@
-// Both forms of the timer: the host's, and a GPU's on the device that the CPU plays.
+// Both implementations of the timer: the host's, and the GPU's on an emulated device.
 #include "agent/train/step_timer.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(HostStepTimer, AddsUpPartsByTheClockAndCountsWhatIsLeftAsTheLastOne) {
 constexpr Device kCuda{DeviceType::kCuda, 0};
 constexpr size_t kBytes = size_t{1} << 22;
 
-// A device with something to do.
+// An emulated device with work to do.
 struct Busy {
   Stream stream = Stream::create(kCuda).value();
   Buffer from = Buffer::allocate(kCuda, kBytes).value();
@@ -60,7 +60,7 @@ struct Busy {
 
 TEST(DeviceStepTimer, TakesThePartsFromTheDeviceAndTheTotalFromTheHost) {
   Busy busy;
-  const ManualClock host;  // stands still: no part is the host's
+  const ManualClock host;  // never advances: no part is measured by the host
   const auto timer = make_step_timer(busy.stream, host);
   ASSERT_TRUE(timer->begin().ok());
   busy.work();

@@ -1,5 +1,5 @@
-// Checkpoints at rest: tests/golden/checkpoint has one that an earlier version wrote. It is read,
-// and what is written of the same state has the same bytes.
+// Stored checkpoints: tests/golden/checkpoint was written by an earlier version. This version can
+// read it, and writes the same bytes for the same state.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -15,7 +15,7 @@ constexpr int64_t kStep = 7;
 constexpr char kStored[] = LOCKSTEP_SOURCE_DIR "/tests/golden/checkpoint";
 const ModelConfig kConfig{1, 8, 2, 4, 12};
 
-// Three arenas of the model, of which each element has a value of its own.
+// The model's three arenas, with a different value in each element.
 struct State {
   ParameterArena arena = parameter_arena(kConfig, whole_model(kConfig), {});
   std::vector<float> values = std::vector<float>(static_cast<size_t>(3 * arena.count));

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// A new folder below the system's own for such things, removed with all that is in it.
+// A new folder in the system's temporary folder, removed with its contents by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

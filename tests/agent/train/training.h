@@ -22,7 +22,7 @@ inline constexpr Device kCuda{DeviceType::kCuda, 0};
 inline constexpr int64_t kContext = 8;
 inline constexpr int64_t kMicro = 2;
 inline constexpr int64_t kSteps = 4;
-inline constexpr int64_t kFewSteps = 2;  // where bits are compared: the device is played slowly
+inline constexpr int64_t kFewSteps = 2;  // for bitwise comparisons: emulation is slow
 inline const ModelConfig kConfig{2, 32, 2, kContext, 64};
 inline const ModelConfig kLlama{.layers = 2,
                                 .width = 32,
@@ -42,10 +42,10 @@ struct TrainingSetup {
   int64_t accumulation = 2;
   int64_t ranks = 1;
   uint64_t rounding_seed = 0;
-  int64_t begin_step = 0;  // steps that others have done
+  int64_t begin_step = 0;  // steps already done elsewhere
 };
 
-// Tokens of which each follows from the one before, mostly.
+// Returns text in which each token mostly determines the next.
 inline std::string some_text() {
   Random random(5);
   std::string text;
@@ -57,13 +57,13 @@ inline std::string some_text() {
   return text;
 }
 
-// A rank with all that it trains with, and what came of it: the same data and the same beginning
-// whatever the setup is.
+// A rank with everything it needs to train, and its results. Every setup has the same data and the
+// same initial state.
 class Training {
  public:
-  // Alone.
+  // A single rank.
   explicit Training(const TrainingSetup& setup) : Training(setup, nullptr) {}
-  // One of the ranks of a world, which outlives it.
+  // One rank of a world, which must outlive it.
   Training(const TrainingSetup& setup, Communicator& world) : Training(setup, &world) {}
 
   void train(int64_t steps = kSteps) {
@@ -95,7 +95,7 @@ class Training {
                      .memory = model_->micro_batch_memory()})
         .value();
   }
-  // Parameters and both moments.
+  // Returns the parameters and both moments.
   std::vector<float> state() {
     std::vector<float> values;
     const Status read = model_->transfer().read(state_runs(), [&](std::span<const float> some) {
@@ -114,13 +114,13 @@ class Training {
     });
     EXPECT_TRUE(written.ok());
   }
-  // Of which that is made.
+  // Returns the runs that state() consists of.
   std::vector<ValueRun> state_runs() {
     const DeviceState state = model_->state();
     const int64_t count = model_->store().arena().count;
     return {{state.parameters, count}, {state.first_moments, count}, {state.second_moments, count}};
   }
-  // Bits of the copies that products read.
+  // Returns the bits of the copies that products read.
   std::vector<uint16_t> copies() {
     std::vector<uint16_t> bits(static_cast<size_t>(model_->store().arena().count));
     EXPECT_TRUE(copy_bytes(model_->stream(), {.to = bits.data(),
@@ -137,7 +137,7 @@ class Training {
   std::vector<StepSeconds> seconds;
 
  private:
-  // Of which every model has several buckets.
+  // Small enough that every model has several buckets.
   static constexpr int64_t kBucketBytes = 16 << 10;
 
   Training(const TrainingSetup& setup, Communicator* world)
@@ -167,7 +167,7 @@ class Training {
                  .seed = 3,
                  .position = setup.begin_step * batch_.global()}),
         step_(setup.begin_step) {
-    // What the first rank has counts.
+    // Only the first rank's values count.
     EXPECT_TRUE(model_->initialise(world_.rank() == 0 ? 1 : 99).ok());
     EXPECT_TRUE(model_->broadcast_state(0).ok());
   }
@@ -180,7 +180,7 @@ class Training {
   DataSplit split_;
   std::unique_ptr<Composition> model_;
   BatchLoader loader_;
-  int64_t step_;  // the last one that was done
+  int64_t step_;  // the last completed step
   ExitReason reason_;
   SystemClock clock_;
 };

@@ -14,7 +14,7 @@ namespace {
 
 class WeightFilesTest : public WeightsTest {
  protected:
-  // The i-th tensor, every element i, in the file that `name_of` says.
+  // Writes the i-th tensor, with every element i, to the file given by `name_of`.
   template <class NameOf>
   void write_files(NameOf name_of) {
     const std::vector<TensorFileWriter::Shape> shapes = shapes_of(kSmallLlama);

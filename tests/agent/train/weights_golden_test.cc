@@ -1,6 +1,6 @@
-// Weights as Hugging Face stores them, against PyTorch: tests/golden/make_hugging_face_golden.py
-// and make_hugging_face_llama_golden.py say what the files hold. They are the committed ones, or
-// those of LOCKSTEP_GOLDEN_FILE.
+// Weights as Hugging Face stores them, compared with PyTorch.
+// tests/golden/make_hugging_face_golden.py and make_hugging_face_llama_golden.py describe the
+// files: the committed ones, or those of LOCKSTEP_GOLDEN_FILE.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kLossTolerance = 1e-6;  // as the model's own golden test has it
+constexpr double kLossTolerance = 1e-6;  // the same as in the model's own golden test
 
 std::vector<std::string> golden_paths() {
   if (const char* fresh = std::getenv("LOCKSTEP_GOLDEN_FILE")) return {fresh};
@@ -33,7 +33,7 @@ std::vector<std::string> golden_paths() {
 class HuggingFaceGolden : public ::testing::TestWithParam<std::string> {
  protected:
   bool is_llama() const { return GetParam().ends_with(".json"); }
-  // Of the first file.
+  // From the first file.
   std::string metadata(const char* key) const {
     return golden_.file_of(golden_.header().tensors.front()).header().metadata.at(key);
   }
@@ -102,7 +102,7 @@ TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   ASSERT_TRUE(export_weights(folder.path(), folder.file("exported")).ok());
 
   const TensorFile exported = TensorFile::open(folder.file("exported")).value();
-  std::set<std::string> theirs;  // but for the head and the buffers
+  std::set<std::string> theirs;  // except the head and the buffers
   size_t compared = 0;
   for (const TensorInfo& tensor : golden_.header().tensors) {
     const bool is_buffer = tensor.name.ends_with(".attn.bias") ||
@@ -119,7 +119,7 @@ TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
     ++compared;
   }
   EXPECT_EQ(exported.header().tensors.size(), theirs.size());
-  // Of 16 bits are two embeddings and four matrices, and of the Llama one and seven.
+  // GPT-2 has two embeddings and four matrices in 16 bits, the Llama one and seven.
   EXPECT_EQ(compared, theirs.size() - (is_llama() ? 8 : 6));
 
   std::vector<float> again(parameters.size());

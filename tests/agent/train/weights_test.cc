@@ -1,4 +1,4 @@
-// Weights that go out of a checkpoint and into a model.
+// Exporting weights from a checkpoint and importing them into a model.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -88,7 +88,7 @@ TEST_F(WeightsTest, AreNotWrittenOverAFileNorOfWhatIsNoCheckpoint) {
   EXPECT_FALSE(std::filesystem::exists(to));
 }
 
-// Checkpoints whose tensors are none of a GPT-2 that can be built; the whole is as a manifest says.
+// Checkpoints whose tensors are not those of a valid GPT-2, although they match their manifest.
 TEST_F(WeightsTest, OfHostileCheckpointsAreRefusedAndLeaveNothing) {
   float zeros[64] = {};
   const struct {
@@ -150,6 +150,5 @@ TEST_F(WeightsTest, WithAHeadOfTheirOwnAreRefusedWhereTheModelsIsTied) {
   }
 }
 
-// A model's tensors in files of their own, and the index of them.
 }  // namespace
 }  // namespace lockstep

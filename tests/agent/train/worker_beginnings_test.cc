@@ -1,5 +1,5 @@
-// With what a worker begins: a checkpoint, as the same run or one that may not go on, or the
-// weights of a file.
+// How a worker begins: from a checkpoint of the same run, of a run that it must not continue, or
+// from the weights in a file.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// A checkpoint after two steps, with which other jobs begin.
+// A checkpoint after two steps, from which other jobs begin.
 const WorkerWorld& two_steps() {
   static WorkerWorld world([] {
     WorkerWorld::Options options = small_world(1);
@@ -87,7 +87,7 @@ TEST(Worker, GoesOnWithWhatOnlyTheStepsToComeDependOn) {
   EXPECT_EQ(world.metric("loss").size(), 4u);
 }
 
-// They have no settings but the seed of the data.
+// Such checkpoints have no settings other than the data seed.
 TEST(Worker, ComparesWhatACheckpointOfAnOlderVersionHas) {
   const auto run_with = [](void (*change)(TrainSpec & train)) {
     WorkerWorld::Options options = small_world(1);
@@ -115,7 +115,7 @@ TEST(Worker, ComparesWhatACheckpointOfAnOlderVersionHas) {
   EXPECT_NE(model.second.find("belongs to another model"), std::string::npos) << model.second;
 }
 
-// Of the bf16 copies: those that the last update made are drawn again when training goes on.
+// The rounding of the bf16 copies: a continued run redraws those of the last update.
 TEST(Worker, RoundingStochasticallyGoesOnToTheSameBits) {
   const auto options = [](int64_t nodes, const char* rounding) {
     WorkerWorld::Options of = small_world(nodes);
@@ -156,7 +156,8 @@ TEST(Worker, RoundingStochasticallyGoesOnToTheSameBits) {
       << other.log(0);
 }
 
-// Exported from what two processes reach; training from there at a rate of nothing stays there.
+// Starts with weights exported from two undisturbed processes. Training with a negligible learning
+// rate does not change them.
 TEST(Worker, BeginsWithTheWeightsOfAFileUntilThereIsACheckpoint) {
   TemporaryFolder folder;
   WorkerWorld::Options options = small_world(2);
@@ -171,7 +172,7 @@ TEST(Worker, BeginsWithTheWeightsOfAFileUntilThereIsACheckpoint) {
   EXPECT_EQ(world.metric("validationLoss").back(), undisturbed().metric("validationLoss").back());
   EXPECT_TRUE(world.checkpoint_file(1, "model.safetensors") ==
               undisturbed().checkpoint_file(kSmallSteps, "model.safetensors"));
-  // The checkpoint goes before the file, which isn't missed.
+  // The checkpoint takes precedence over the file, which is no longer needed.
   std::filesystem::remove(file);
   ASSERT_NO_FATAL_FAILURE(world.run());
   EXPECT_NE(world.log(0).find("resuming from a checkpoint"), std::string::npos) << world.log(0);

@@ -1,5 +1,5 @@
-// Workers that are killed, stopped, told to end, or find their checkpoint broken: the next round
-// ends as if nothing had happened.
+// Workers that are killed, stopped, told to end, or find a broken checkpoint: the next round ends
+// with the result of an undisturbed run.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-// A rank is killed when it has come to a phase (or just past it); the next round ends as if nothing
-// had happened.
+// Kills a rank when it has reached a phase (or just passed it). The next round must end with the
+// result of an undisturbed run.
 class KilledWorkerTest : public testing::TestWithParam<WorkerPhase> {};
 
 TEST_P(KilledWorkerTest, TheNextRoundEndsWithTheSameBits) {
@@ -27,11 +27,12 @@ TEST_P(KilledWorkerTest, TheNextRoundEndsWithTheSameBits) {
       return numbers.phase >= phase && (!late || numbers.step >= 30);
     });
     world.kill(victim, SIGKILL);
-    // Who waits for a rank that never came is ended by its agent, when the next round is assigned.
+    // A rank that waits for one that never came is ended by its agent when the next round is
+    // assigned.
     const bool alone = phase == WorkerPhase::kForming;
     if (alone) world.kill(1 - victim, SIGKILL);
     const std::vector<int> codes = world.wait();
-    // In the last phase the other rank may be done.
+    // In the last phase the other rank may already be done.
     const int other = codes[static_cast<size_t>(1 - victim)];
     EXPECT_TRUE(other == kExitPeerLost || other == 0 || alone) << other << "\n"
                                                                << world.log(1 - victim);
@@ -68,7 +69,7 @@ TEST(Worker, SavesAndLeavesOnSigtermAndGoesOnLater) {
   WorkerWorld world(small_world(2));
   ASSERT_NO_FATAL_FAILURE(world.start());
   world.wait_until(1, [](const ProgressNumbers& numbers) { return numbers.step >= 3; });
-  world.kill(1, SIGTERM);  // one is enough: they agree
+  world.kill(1, SIGTERM);  // one is enough: the ranks agree on stopping
   EXPECT_EQ(world.wait(), (std::vector<int>{kExitStopped, kExitStopped}));
   const int64_t step = world.progress(0).step;
   EXPECT_GE(step, 3);

@@ -1,5 +1,4 @@
-// What a job of whole workers learns, reports and leaves behind, and with which words it ends where
-// it cannot.
+// Jobs of whole workers: what they learn, report and store, and their error messages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Of the last checkpoint, by name.
+// Reads the parameters of the last checkpoint, by name.
 std::map<std::string, std::vector<float>> final_parameters(const WorkerWorld& world) {
   std::map<std::string, std::vector<float>> parameters;
   const auto file = TensorFile::open(world.checkpoints() + "/step-00000060/model.safetensors");
@@ -29,7 +28,7 @@ std::map<std::string, std::vector<float>> final_parameters(const WorkerWorld& wo
   return parameters;
 }
 
-// The norm of the difference by the norm of the first.
+// Returns the norm of the difference, relative to the norm of `a`.
 double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
   EXPECT_EQ(a.size(), b.size());
   double difference = 0;
@@ -41,8 +40,8 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
   return std::sqrt(difference / norm);
 }
 
-// The key's part of the attention's bias has no gradient but rounding, which Adam blows up: it is
-// left out.
+// Removes the key part of the attention's bias: its gradient is only rounding errors, which Adam
+// amplifies.
 std::vector<float> without_key_bias(const std::string& name, std::vector<float> values) {
   if (!name.ends_with("attn.c_attn.bias")) return values;
   const auto third = static_cast<std::ptrdiff_t>(values.size() / 3);
@@ -124,7 +123,7 @@ TEST(Worker, StopsWhenTheLossIsNotFinite) {
       .learningRate = 100, .schedule = "constant", .weightDecay = 10, .clipNorm = 0};
   WorkerWorld world(options);
   ASSERT_NO_FATAL_FAILURE(world.start());
-  // A rank may see the other one leave before it has looked at the loss itself.
+  // A rank may see the other one leave before it has checked the loss itself.
   const std::vector<int> codes = world.wait();
   EXPECT_EQ(std::ranges::count(codes, kExitNotFinite) + std::ranges::count(codes, kExitPeerLost), 2)
       << world.log(0);
@@ -168,7 +167,7 @@ TEST(Worker, TheOthersDoNotWaitForRank0sSample) {
   WorkerWorld::Options options = small_world(2);
   options.train.steps = 2;
   WorkerWorld world(options);
-  std::filesystem::create_directories(world.checkpoints() + "/sample.txt");  // can't be written
+  std::filesystem::create_directories(world.checkpoints() + "/sample.txt");  // cannot be written
   ASSERT_NO_FATAL_FAILURE(world.start());
   EXPECT_EQ(world.wait(), (std::vector<int>{kExitStorageError, 0})) << world.log(1);
 }

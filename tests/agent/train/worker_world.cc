@@ -22,14 +22,14 @@
 namespace lockstep {
 namespace {
 
-// An address that no other test process uses at the same time.
+// Returns an address that no other test process uses at the same time.
 std::string node_host(int64_t node) {
   const int pid = getpid();
   return "127." + std::to_string(1 + pid / 62500 % 250) + "." +
          std::to_string(1 + pid / 250 % 250) + "." + std::to_string(1 + (pid + node * 97) % 250);
 }
 
-// A port from which on `count` are free on the host.
+// Returns a free port on the host.
 int64_t free_port(const std::string& host) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

@@ -13,9 +13,9 @@
 
 namespace lockstep {
 
-// Real worker processes of one job, as an agent would start them: each node an address of its own
-// in 127.0.0.0/8, ports that the system chose, memory shared within a node. Rounds follow each
-// other in the same checkpoint folder.
+// Real worker processes of one job, started like by an agent. Each node has its own address in
+// 127.0.0.0/8, ports chosen by the system, and shared memory. Rounds run one after the other in the
+// same checkpoint folder.
 class WorkerWorld {
  public:
   struct Options {
@@ -25,35 +25,36 @@ class WorkerWorld {
     int64_t checkpoint_every = 0;
     int64_t checkpoint_keep = 3;
     int64_t hang_seconds = kHangSeconds;
-    bool stores = true;                       // false: there is no checkpoint.path
-    int64_t gpu = -1;                         // of every rank, as WorkerConfig has it
-    std::string program = "lockstep-worker";  // below the folder of the binaries
+    bool stores = true;                       // false: checkpoint.path is empty
+    int64_t gpu = -1;                         // of every rank, as in WorkerConfig
+    std::string program = "lockstep-worker";  // in the folder of the binaries
   };
   explicit WorkerWorld(Options options);
-  ~WorkerWorld();  // nothing that it started outlives it
+  ~WorkerWorld();  // ends all processes that it started
 
   int64_t size() const { return options_.nodes * options_.per_node; }
   const std::string& checkpoints() const { return checkpoints_; }
   const TemporaryFolder& folder() const { return folder_; }
 
-  // The processes of the next round, but for the rank `without`.
+  // Starts the processes of the next round, except the rank `without`.
   void start(int64_t without = -1);
-  // Exit codes by rank (128 + signal where one ended it, -1 where none was started).
+  // Waits for all processes. Returns exit codes by rank (128 + signal if a signal ended one, -1 if
+  // none was started).
   std::vector<int> wait();
-  // start() and wait(); all exit with 0.
+  // start() and wait(); all must exit with 0.
   void run();
 
   void kill(int64_t rank, int signal);
-  // Whether a process of this rank runs.
+  // Returns whether a process of this rank runs.
   bool runs(int64_t rank);
   ProgressNumbers progress(int64_t rank) const;
   // Returns when the condition holds for the rank's numbers, or the process has ended.
   void wait_until(int64_t rank, const std::function<bool(const ProgressNumbers&)>& condition);
   std::string log(int64_t rank) const;
 
-  // Of metrics.jsonl, by step from 1; every step is there exactly once.
+  // Returns a value of metrics.jsonl by step, from 1; every step must be there exactly once.
   std::vector<double> metric(const std::string& name) const;
-  // Bytes of a file of the checkpoint of this step.
+  // Returns the bytes of a file in the checkpoint of this step.
   std::string checkpoint_file(int64_t step, const std::string& name) const;
 
  private:
@@ -74,7 +75,7 @@ class WorkerWorld {
   std::vector<ProgressPage> pages_;
 };
 
-// Text that is easy to learn, the same for the same size.
+// Returns text that is easy to learn; the same for the same size.
 std::string easy_text(size_t bytes);
 
 }  // namespace lockstep
