@@ -66,7 +66,8 @@ std::set<std::string> registered() {
 bool is_unit_test(const std::string& name) {
   static const std::string kText = [] {
     std::string text;
-    for (const auto& entry : std::filesystem::directory_iterator(kSource / "tests" / "controller"))
+    const auto folder = kSource / "tests" / "controller";
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
       if (entry.path().extension() == ".cc") text += read(entry.path());
     return text;
   }();
