@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// The plans of collectives.h's table, one function an algorithm, for two ranks or more. Each
+// The plans in the table of collectives.h, one function per algorithm, for two or more ranks. Each
 // appends the moves of task.rank.
 void direct_all_reduce(const Task& task, MovePlan& plan);
 void ring_all_reduce(const Task& task, MovePlan& plan);
@@ -36,7 +36,7 @@ void direct_all_to_all(const Task& task, MovePlan& plan);
 void direct_barrier(const Task& task, MovePlan& plan);
 void dissemination_barrier(const Task& task, MovePlan& plan);
 
-// With task.hosts.
+// These need task.hosts.
 void hosts_all_reduce(const Task& task, MovePlan& plan);
 void hosts_halving_all_reduce(const Task& task, MovePlan& plan);
 void hosts_reduce_scatter(const Task& task, MovePlan& plan);
@@ -44,7 +44,7 @@ void hosts_all_gather(const Task& task, MovePlan& plan);
 void hosts_broadcast(const Task& task, MovePlan& plan);
 void hosts_reduce(const Task& task, MovePlan& plan);
 
-// What they have in common.
+// Helpers that the algorithms share.
 struct Span {
   size_t at = 0;  // bytes
   size_t bytes = 0;
@@ -55,7 +55,7 @@ inline size_t element_bytes(const Task& task) {
 inline size_t block_bytes(const Task& task) {
   return static_cast<size_t>(task.count) * element_bytes(task);
 }
-// The rank so many places behind this one (or ahead of it, if negative), around the ring.
+// Returns the rank this many places before this one around the ring (after it, if negative).
 inline int rank_behind(const Task& task, int places) {
   return ((task.rank - places) % task.size + task.size) % task.size;
 }
@@ -69,13 +69,13 @@ inline Place scratch(size_t at) {
   return {Area::kScratch, at};
 }
 
-// Places in a tree over the ranks that has the root at place 0.
+// A rank's neighbours in a binary tree over the ranks that has the root at place 0.
 struct TreePlace {
   int parent = -1;  // ranks of the group; -1: none
   int children[2] = {-1, -1};
 };
 TreePlace tree_place(const Task& task);
-// The rank at a place of a row that begins with the root.
+// Returns the rank at a place of the row of ranks that begins with the root.
 inline int rank_at_place(const Task& task, int place) {
   return (place + task.root) % task.size;
 }
@@ -83,22 +83,23 @@ inline int place_of_rank(const Task& task) {
   return (task.rank - task.root + task.size) % task.size;
 }
 
-// A block goes from the root to everybody. At the root it lies at `from`, once the move `after` is
-// finished (kNone: from the beginning); elsewhere it comes to the output, and both mean nothing.
+// Appends a broadcast down the tree. At the root the block lies at `from` once the move `after` is
+// finished (kNone: from the beginning). On other ranks it arrives in the output, and both arguments
+// are ignored.
 void tree_down(const Task& task, MovePlan& plan, Place from, int after);
 
-// Ranks that sum up a part of the block among themselves, by recursive halving, and give each other
-// the sum, by doubling.
+// Ranks that sum a part of the block among themselves by recursive halving, and then share the sum
+// by doubling.
 struct Members {
   int count = 2;                    // two or more, numbered from 0
-  int number = 0;                   // this rank's
-  std::function<int(int)> rank_of;  // in the group, by number
-  Span whole;                       // of the block, the same for all
-  Area mine = Area::kInput;         // where this rank's values lie
-  int after = Move::kNone;          // the move that makes them
+  int number = 0;                   // of this rank
+  std::function<int(int)> rank_of;  // rank in the group, by number
+  Span whole;                       // part of the block; the same for all
+  Area mine = Area::kInput;         // where this rank's values are
+  int after = Move::kNone;          // the move that makes these values
 };
-// Into the output. `on_piece`, if there is one, is told every piece of the sum as the plan goes on,
-// with the move that makes or brings it: those of halving_pieces(), in that order.
+// Sums into the output. Calls `on_piece`, if set, for every piece of the sum, in the order of
+// halving_pieces(), with the move that makes or receives it.
 using OnPiece = std::function<void(const Span&, int move)>;
 void sum_among(const Task& task, MovePlan& plan, const Members& members, const OnPiece& on_piece);
 std::vector<Span> halving_pieces(const Task& task, const Members& members);

@@ -1,4 +1,4 @@
-// Recursive halving and doubling, among all ranks or among one of each host.
+// Recursive halving and doubling, among all ranks or among one rank of each host.
 #include <bit>
 
 #include "agent/comm/algorithms.h"
@@ -8,8 +8,8 @@ namespace {
 
 using Kind = Move::Kind;
 
-// Who takes part: a power of two of the members, each with a place of its own. With `rest` beyond
-// it, the first 2 * rest are pairs, of which the odd one takes part.
+// Chooses the members that take part: a power of two of them, each with a place. If there are
+// `rest` more, the first 2 * rest members form pairs, and the odd one of each pair takes part.
 struct Places {
   explicit Places(int members)
       : count(static_cast<int>(std::bit_floor(static_cast<unsigned>(members)))),
@@ -38,9 +38,9 @@ class Exchange {
   void stand_aside(MovePlan& plan, const OnPiece& on_piece) const;
   void take_part(MovePlan& plan, const OnPiece& on_piece) const;
   int peer_at(int place) const { return members_.rank_of(places_.number_at(place)); }
-  // Segments [from, to), which lie side by side.
+  // Returns segments [from, to), which are adjacent.
   Span segments(int from, int to) const;
-  // What comes at this step of the doubling.
+  // Returns the segments received at this step of the doubling.
   Span coming(int distance) const;
   int halve(MovePlan& plan, Area mine, int after) const;
   int double_up(MovePlan& plan, int summed, const OnPiece& on_piece) const;
@@ -93,8 +93,8 @@ int Exchange::halve(MovePlan& plan, Area mine, int after) const {
   return after;
 }
 
-// What came at one step is whole before anything of the next one is taken, and so everything that
-// goes out at that one. Returns the last move.
+// A step starts only when the step before has received everything, so what it sends is complete.
+// Returns the last move.
 int Exchange::double_up(MovePlan& plan, int summed, const OnPiece& on_piece) const {
   const int place = places_.place_of(members_.number);
   int came = summed;
@@ -118,7 +118,7 @@ int Exchange::double_up(MovePlan& plan, int summed, const OnPiece& on_piece) con
   return came;
 }
 
-// Of a pair the one that takes no part: gives what it has, and takes the sum.
+// For the member of a pair that takes no part: sends its values, and receives the sum.
 void Exchange::stand_aside(MovePlan& plan, const OnPiece& on_piece) const {
   const Span& whole = members_.whole;
   const int peer = members_.rank_of(members_.number + 1);

@@ -1,5 +1,6 @@
-// Within the host first, then between hosts. The work is divided into lanes, as many as the fullest
-// host has ranks; on each host one rank owns a lane, and owners of one lane talk between hosts.
+// Algorithms that work within each host first, then between hosts. The work is divided into lanes,
+// one for each rank of the fullest host. On each host one rank owns a lane, and the owners of one
+// lane exchange data between hosts.
 #include "agent/comm/algorithms.h"
 
 namespace lockstep {
@@ -8,7 +9,7 @@ namespace {
 using Kind = Move::Kind;
 constexpr int kNone = Move::kNone;
 
-// Where this rank is among the hosts.
+// This rank's position among the hosts.
 struct Layout {
   explicit Layout(const Task& task_in)
       : task(task_in),
@@ -18,7 +19,7 @@ struct Layout {
 
   int owner(int lane) const { return map.owner(host, lane); }
   bool owns(int lane) const { return owner(lane) == task.rank; }
-  // The host so many places further around the ring of hosts.
+  // Returns the host this many places further around the ring of hosts.
   int host_ahead(int places) const {
     return ((host + places) % map.hosts() + map.hosts()) % map.hosts();
   }
@@ -42,7 +43,7 @@ Span lane_span(const Task& task, int lanes, int lane) {
           .bytes = static_cast<size_t>(found.end - found.begin) * element_bytes(task)};
 }
 
-// The `index`-th of `parts` of a lane.
+// Returns the `index`-th of `parts` of a lane.
 Span part_of(const Task& task, const Span& lane, int parts, int index) {
   const size_t element = element_bytes(task);
   const Segment part = ring_segment(static_cast<int64_t>(lane.bytes / element), parts, index);
@@ -50,9 +51,9 @@ Span part_of(const Task& task, const Span& lane, int parts, int index) {
           .bytes = static_cast<size_t>(part.end - part.begin) * element};
 }
 
-// Bytes that one rank of the host sums up for all of it: the others' are sent to it, here they are
-// added to `first`, into `into`. Returns the move that makes the sum; none if there is nothing to
-// add.
+// Bytes that one rank, the collector, sums for its whole host. The other ranks send theirs to it;
+// it adds them to `first`, into `into`. sum_on_host() returns the move that makes the sum, or none
+// if there is nothing to add.
 struct HostSum {
   int collector = 0;  // rank of the group
   Place first;        // this rank's own values
@@ -78,8 +79,8 @@ int sum_on_host(const Layout& layout, MovePlan& plan, const HostSum& sum) {
   return last;
 }
 
-// A ring over the owners of a lane, as ring_all_reduce is one over all ranks. What is final goes on
-// to the others of the host at once.
+// A ring over the owners of a lane, like ring_all_reduce over all ranks. Final segments go on
+// immediately to the other ranks of the host.
 void ring_of_owners(const Layout& layout, MovePlan& plan, int lane, int summed) {
   const int hosts = layout.map.hosts();
   const Span whole = lane_span(layout.task, layout.map.lanes, lane);
@@ -113,7 +114,7 @@ void ring_of_owners(const Layout& layout, MovePlan& plan, int lane, int summed) 
   }
 }
 
-// What the owner of a lane passes on, in its order.
+// Receives what the owner of a lane passes on, in the owner's order.
 void take_from_ring(const Layout& layout, MovePlan& plan, int lane) {
   const int hosts = layout.map.hosts();
   const Span whole = lane_span(layout.task, layout.map.lanes, lane);
@@ -126,7 +127,7 @@ void take_from_ring(const Layout& layout, MovePlan& plan, int lane) {
   }
 }
 
-// The hosts, by the owners of a lane.
+// The hosts as members, each represented by its owner of a lane.
 Members owners(const Layout& layout, int lane, int summed) {
   return {.count = layout.map.hosts(),
           .number = layout.host,
@@ -136,7 +137,7 @@ Members owners(const Layout& layout, int lane, int summed) {
           .after = summed};
 }
 
-// As the ring, by halving and doubling.
+// Like ring_of_owners, by halving and doubling.
 void halving_of_owners(const Layout& layout, MovePlan& plan, int lane, int summed) {
   const auto pass_on = [&](const Span& piece, int came) {
     for (const int other : layout.here) {
@@ -160,7 +161,8 @@ void take_from_halving(const Layout& layout, MovePlan& plan, int lane) {
   }
 }
 
-// How the owners of a lane sum up what their hosts have, and what the others of a host take.
+// How the owners of a lane sum their hosts' values, and how the other ranks of a host receive the
+// sum.
 struct Between {
   void (*sum)(const Layout&, MovePlan&, int lane, int summed);
   void (*take)(const Layout&, MovePlan&, int lane);
@@ -196,9 +198,8 @@ void hosts_halving_all_reduce(const Task& task, MovePlan& plan) {
   all_reduce_by_host(task, plan, {.sum = halving_of_owners, .take = take_from_halving});
 }
 
-// Each block is summed on every host by the rank that has the receiver's lane, and goes from there
-// to the receiver. Blocks of other hosts come first, so that they travel while the host's own are
-// summed.
+// On every host the rank that has the receiver's lane sums each block, and sends it to the
+// receiver. Blocks of other hosts come first, so that they travel while the host sums its own.
 void hosts_reduce_scatter(const Task& task, MovePlan& plan) {
   const Layout layout(task);
   const size_t bytes = block_bytes(task);
@@ -233,7 +234,7 @@ void hosts_reduce_scatter(const Task& task, MovePlan& plan) {
   }
 }
 
-// A block goes to one rank of each other host, and from there to the others of that host.
+// Each block goes to one rank of each other host, and from there to the other ranks of that host.
 void hosts_all_gather(const Task& task, MovePlan& plan) {
   const Layout layout(task);
   const size_t bytes = block_bytes(task);
@@ -274,12 +275,12 @@ void hosts_all_gather(const Task& task, MovePlan& plan) {
 
 namespace {
 
-// This rank's neighbours in a chain over the hosts, that begins with the root's, and, on each, over
-// its ranks, that begins with the leader. -1: none.
+// This rank's neighbours in two chains. One runs over the hosts' leaders and begins with the root's
+// host. The other runs over the ranks of each host and begins with its leader. -1: none.
 struct ChainPlace {
   int before = -1;      // towards the root
-  int next_host = -1;   // of a leader: that of the next host
-  int next_local = -1;  // of the same host
+  int next_host = -1;   // for a leader: the next host's leader
+  int next_local = -1;  // on the same host
 };
 
 int leader_of(const Layout& layout, int host) {

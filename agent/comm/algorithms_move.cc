@@ -10,7 +10,7 @@ size_t place_of_block(const Task& task, int rank) {
   return static_cast<size_t>(rank) * block_bytes(task);
 }
 
-// A rank that has the whole block gives it on.
+// Sends the whole block to another rank.
 void send_block(const Task& task, MovePlan& plan, int peer, Place from, int after) {
   plan.add({.kind = Kind::kSend,
             .peer = peer,
@@ -24,7 +24,7 @@ int receive_block(const Task& task, MovePlan& plan, int peer) {
       {.kind = Kind::kReceive, .peer = peer, .into = output(0), .bytes = block_bytes(task)});
 }
 
-// At the root of a broadcast: its own output.
+// Fills the root's own output in a broadcast.
 void keep_block(const Task& task, MovePlan& plan) {
   plan.add({.kind = Kind::kCopy, .from = input(0), .into = output(0), .bytes = block_bytes(task)});
 }
@@ -160,7 +160,7 @@ void one_root_gather(const Task& task, MovePlan& plan) {
 
 namespace {
 
-// The blocks for or from each rank, of these counts, or of equal ones.
+// The blocks for or from each rank, with these counts, or of equal size.
 class Blocks {
  public:
   Blocks(const Task& task, std::span<const int64_t> counts) : task_(task) {
@@ -178,7 +178,7 @@ class Blocks {
 
  private:
   const Task& task_;
-  std::vector<Span> by_rank_;  // empty where they are equal
+  std::vector<Span> by_rank_;  // empty if all have the same size
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ bool averages(const Task& task) {
   return task.op == ReduceOp::kAvg;
 }
 
-// Up the tree; returns the last move at the root, which makes the result.
+// Sums up the tree. At the root, returns the last move, which makes the result.
 int tree_up(const Task& task, MovePlan& plan, Area partial) {
   const TreePlace tree = tree_place(task);
   const size_t bytes = block_bytes(task);
@@ -37,7 +37,7 @@ int tree_up(const Task& task, MovePlan& plan, Area partial) {
   return last;
 }
 
-// To the root; returns the last move there.
+// Sums at the root; returns the last move there.
 int gather_sums(const Task& task, MovePlan& plan) {
   const size_t bytes = block_bytes(task);
   if (task.rank != task.root) {
@@ -63,7 +63,7 @@ void direct_all_reduce(const Task& task, MovePlan& plan) {
   const size_t bytes = block_bytes(task);
   int sent = kNone;
   for (int i = 1; i < task.size; ++i) {
-    // Everyone begins with its neighbour, so that no rank is everyone's first.
+    // Everyone begins with its neighbour, so that not all send to the same rank first.
     sent = plan.add(
         {.kind = Kind::kSend, .peer = rank_behind(task, -i), .from = input(0), .bytes = bytes});
   }
@@ -78,7 +78,7 @@ void direct_all_reduce(const Task& task, MovePlan& plan) {
               .peer_first = task.rank == 1});
     return;
   }
-  // ((x_0 + x_1) + x_2) + ..., in memory of its own up to the last, which waits until all is sent.
+  // ((x_0 + x_1) + x_2) + ..., in scratch up to the last step, which waits until all is sent.
   plan.need_scratch(bytes);
   int last = kNone;
   for (int rank = 0; rank < task.size; ++rank) {
@@ -108,8 +108,8 @@ struct Chunk {
   int64_t count = 0;
 };
 
-// How many chunks the ring goes through one after another: in memory as many as make its segments
-// kRingSegmentBytes long, so that what a rank has just added goes on out of its caches.
+// Returns how many chunks the ring processes one after another. In memory, segments are
+// kRingSegmentBytes long, so that a rank sends on what it has just added from its caches.
 int ring_chunks(const Task& task) {
   const bool in_memory = task.hosts == nullptr || task.hosts->hosts() == 1;
   if (!in_memory) return 1;
@@ -117,7 +117,7 @@ int ring_chunks(const Task& task) {
   return static_cast<int>(std::clamp<size_t>(block_bytes(task) / chunk, 1, kRingChunksMax));
 }
 
-// Both phases are one row of 2(n-1) steps: what comes at one goes on at the next.
+// Both phases form one sequence of 2(n-1) steps: each step sends what the step before received.
 void ring_all_reduce_chunk(const Task& task, const Chunk& chunk, MovePlan& plan) {
   const int n = task.size;
   const auto segment_of = [&](int index) {
@@ -213,7 +213,7 @@ void direct_reduce_scatter(const Task& task, MovePlan& plan) {
   int last = kNone;
   for (int i = 1; i < task.size; ++i) {
     const int peer = rank_behind(task, -i);
-    const int waiting = rank_behind(task, i);  // for this rank at its i-th turn
+    const int waiting = rank_behind(task, i);  // it takes from this rank at its i-th turn
     plan.add({.kind = Kind::kSend,
               .peer = waiting,
               .from = input(static_cast<size_t>(waiting) * bytes),
@@ -228,7 +228,7 @@ void direct_reduce_scatter(const Task& task, MovePlan& plan) {
   }
 }
 
-// Partial sums alternate between two blocks: one is sent while the next one comes.
+// Partial sums alternate between two blocks: one is sent while the next is received.
 void ring_reduce_scatter(const Task& task, MovePlan& plan) {
   const size_t bytes = block_bytes(task);
   const int n = task.size;

@@ -1,4 +1,4 @@
-// Who is to blame when an operation goes wrong: what Core says of it.
+// Decides which rank is to blame when an operation goes wrong, and what Core reports about it.
 #include <vector>
 
 #include "agent/comm/core.h"
@@ -7,16 +7,16 @@
 namespace lockstep {
 namespace {
 
-// How long an operation whose connection broke waits for the control connections to say who it was
-// that ended: the other end may only have closed because of a third.
+// How long an operation with a broken connection waits for the control connections to report who
+// ended: the other end may have closed only because a third rank ended.
 constexpr Duration kVerdictLimit = std::chrono::milliseconds(300);
-// So many heartbeats that did not come are no chance any more.
+// More missed heartbeats than this are no accident.
 constexpr int kUnheardBeats = 4;
 
 }  // namespace
 
-// The nearest rank that waits for nobody or gives no sign of life, from these on, from each to
-// those that it waits for; -1: they all wait for each other.
+// Follows the chain from these ranks to those that they wait for. Returns the nearest rank that
+// waits for nobody or gives no sign of life; -1 if they all wait for each other.
 int Core::end_of_chain(const AwaitedRanks& from) const {
   std::vector<bool> seen(static_cast<size_t>(world_size()));
   std::vector<int> row;
@@ -38,9 +38,12 @@ int Core::end_of_chain(const AwaitedRanks& from) const {
   return -1;
 }
 
-// Names, in this order: a rank that has given no sign of life at all; the one that, at the end of
-// the chain of those who wait for each other in whatever groups, waits for nobody; the rank that is
-// furthest behind in the collectives of the world; the rank that this one waits for.
+// Blames the first of these that exists:
+// - a rank that has given no sign of life at all
+// - the rank at the end of the chain of those that wait for each other, in any groups, which waits
+//   for nobody
+// - the rank that is furthest behind in the collectives of the world
+// - the rank that this one waits for
 void Core::blame_silence(const Operation& operation, Duration silent) {
   int mute = -1;
   int behind = -1;

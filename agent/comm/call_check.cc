@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// So that n blocks of the widest type can be counted in bytes.
+// With this limit, n blocks of the widest type can be counted in bytes.
 constexpr int64_t kCountMax = std::numeric_limits<int64_t>::max() / 8 / 65536;
 
 Error wrong(const Call& call, const std::string& what) {
@@ -38,7 +38,7 @@ Result<int64_t> sum_of(const Call& call, std::span<const int64_t> counts) {
   return sum;
 }
 
-// Bytes that this rank takes and gives.
+// Sets the bytes that this rank takes and gives.
 Status measure(const Call& call, int rank, int size, CallMemory& memory) {
   const size_t element = data_type_bytes(call.buffer.type);
   const size_t block = static_cast<size_t>(call.buffer.count) * element;
@@ -102,7 +102,7 @@ Status measure(const Call& call, int rank, int size, CallMemory& memory) {
   return {};
 }
 
-// Where they lie. In place, the smaller of the two is this rank's block of the larger.
+// Sets where they are. In-place, the smaller of the two is this rank's block of the larger.
 void place(const Call& call, int rank, CallMemory& memory) {
   auto* data = static_cast<std::byte*>(call.buffer.data);
   const auto* input = static_cast<const std::byte*>(call.buffer.input);

@@ -7,17 +7,18 @@
 
 namespace lockstep {
 
-// The memory of a call, as communicator.h's table says: where this rank takes from and gives to.
+// The memory of a call, by the table in communicator.h: where this rank reads its input and writes
+// its output.
 struct CallMemory {
   const std::byte* input = nullptr;
   size_t input_bytes = 0;
   std::byte* output = nullptr;
   size_t output_bytes = 0;
-  bool in_place = false;  // both are the same
+  bool in_place = false;  // input and output overlap
 };
 
-// kInvalid for a call that can't be carried out by `rank` of `size`, whatever the others do: a rank
-// that is not there, counts and memory that don't fit. Pure.
+// Checks a call of `rank` of `size` without asking the other ranks. kInvalid for a rank that does
+// not exist, or for counts or memory that do not fit. Pure.
 Result<CallMemory> check_call(const Call& call, int rank, int size);
 
 }  // namespace lockstep

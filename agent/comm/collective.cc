@@ -25,7 +25,7 @@ const char* name_of(Algorithm algorithm) {
 }
 
 const CollectiveTraits& traits(Collective kind) {
-  // By number.
+  // Indexed by the operation's number.
   static constexpr CollectiveTraits kTraits[kCollectives + 1] = {
       {},
       {.name = "forming"},

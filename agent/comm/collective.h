@@ -5,9 +5,8 @@
 
 namespace lockstep {
 
-// The ways to carry out an operation; collectives.h has their table of steps and bytes, and says
-// which operation has which. kAuto chooses by operation, size, number of ranks and the hosts that
-// they are on alone.
+// Algorithms for an operation. collectives.h lists their steps and bytes, and which operation has
+// which. kAuto chooses by operation, size, number of ranks and their hosts alone.
 enum class Algorithm : uint8_t {
   kAuto,
   kDirect,
@@ -38,15 +37,15 @@ enum class Collective : uint8_t {
 };
 constexpr int kCollectives = 12;
 
-// What an operation is, whoever carries it out.
+// Properties of an operation, the same for every backend.
 struct CollectiveTraits {
   const char* name = "an unknown operation";
   bool reduces = false;     // has a reduction
   bool has_root = false;    // Call::rank is the root
-  bool is_message = false;  // from one rank to another, which is Call::rank; else of all ranks
-  bool has_blocks = false;  // one rank at least gives or takes a block of each rank
+  bool is_message = false;  // from one rank to another (Call::rank); else of all ranks
+  bool has_blocks = false;  // at least one rank gives or takes a block per rank
 };
-// Of any value that a byte can have.
+// Defined for every value of the byte.
 const CollectiveTraits& traits(Collective kind);
 // "all_reduce"
 inline const char* name_of(Collective kind) {

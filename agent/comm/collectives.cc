@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What the operation has, the table of collectives.h as data.
+// The table of collectives.h as data: an algorithm of an operation.
 struct Entry {
   Collective kind;
   Algorithm algorithm;
@@ -63,7 +63,7 @@ bool has_two_levels(const Task& task) {
   return task.hosts != nullptr && task.hosts->has_two_levels();
 }
 
-// Why the task can't have it; empty: it can.
+// Returns why the task cannot use it; empty if it can.
 const char* lacking(const Entry& entry, const Task& task) {
   if (entry.powers_of_two && !is_power_of_two(task.size)) return " (it is for powers of two)";
   if (entry.two_levels && !has_two_levels(task)) {
@@ -79,7 +79,7 @@ const Entry* find(Collective kind, Algorithm algorithm) {
   return found == std::end(kEntries) ? nullptr : found;
 }
 
-// The operations that have several ways, with the names that the cost model has for them.
+// The operations that have several algorithms, with their names in the cost model.
 constexpr std::pair<Collective, CollectiveKind> kModelled[] = {
     {Collective::kAllReduce, CollectiveKind::kAllReduce},
     {Collective::kReduce, CollectiveKind::kReduce},
@@ -94,7 +94,7 @@ constexpr std::pair<Algorithm, CollectiveWay> kWays[] = {
     {Algorithm::kRing, CollectiveWay::kRing},
     {Algorithm::kHalving, CollectiveWay::kHalving}};
 
-// In bytes of the network between the ranks.
+// Returns the network between the ranks, with latency in bytes.
 Network network_of(const Task& task) {
   const bool on_one_host = task.hosts == nullptr || task.hosts->hosts() == 1;
   return {.latency_s = static_cast<double>(on_one_host ? kStepBytesOnHost : kStepBytesBetweenHosts),
@@ -103,9 +103,9 @@ Network network_of(const Task& task) {
           .host_bytes_per_s = kHostTimesNetwork};
 }
 
-// The first that takes little longer than the best by the cost model, which knows nothing
-// of congestion: what sends to few neighbours goes before what sends across the whole network, but
-// for what is small.
+// Takes the first algorithm that is little slower than the best by the cost model. The model knows
+// nothing of congestion. So, except for small operations, algorithms that send to few neighbours
+// come before those that send across the whole network.
 Algorithm choose_by_cost(const Task& task, CollectiveKind kind, bool small) {
   constexpr Algorithm kSmallFirst[] = {Algorithm::kDirect, Algorithm::kHalving,
                                        Algorithm::kTree,   Algorithm::kByHost,

@@ -18,23 +18,23 @@
 
 namespace lockstep {
 
-// The memory that an operation works on, aligned to its type. Owned by the caller, who leaves it
-// alone until the operation's wait() has returned. `input` null: in place, the operation takes its
-// values from `data` too. Else the two do not overlap, and `input` is only read. Memory of a GPU is
-// served by the communicators of gpu/device_communicator.h alone, others refuse it (kInvalid);
-// `stream` orders it: the operation comes behind what was issued there before the call.
+// The memory that an operation works on, aligned to its type. It belongs to the caller, who must
+// not touch it until the operation's wait() has returned. If `input` is null, the operation is
+// in-place: it also takes its values from `data`. Otherwise the two do not overlap, and `input` is
+// only read. Memory of a GPU needs a communicator of gpu/device_communicator.h; others refuse it
+// (kInvalid). `stream` orders the operation: it runs after everything issued there before the call.
 //
 // clang-format off
 // With n ranks and a block of `count` elements:
-//   operation      | takes (input)              | gives (data)               | in place
-//   all_reduce     | a block                    | a block                    |
-//   reduce         | a block                    | the root: a block          | others' is only read
-//   broadcast      | the root: a block          | a block                    |
-//   all_gather     | a block                    | n blocks, by rank          | own block at its place
-//   gather         | a block                    | the root: n blocks         | the root's at its place
-//   reduce_scatter | n blocks                   | a block                    | to the own block's place
-//   scatter        | the root: n blocks         | a block                    | the root's stays in place
-//   all_to_all     | n blocks, one to each rank | n blocks, one of each rank |
+//   operation      | input                  | output (data)           | in-place
+//   all_reduce     | a block                | a block                 |
+//   reduce         | a block                | the root: a block       | others: data is only read
+//   broadcast      | the root: a block      | a block                 |
+//   all_gather     | a block                | n blocks, by rank       | own block is in its slot
+//   gather         | a block                | the root: n blocks      | root's block is in its slot
+//   reduce_scatter | n blocks               | a block                 | into own block's slot
+//   scatter        | the root: n blocks     | a block                 | root's block stays
+//   all_to_all     | n blocks, one for each | n blocks, one from each |
 // clang-format on
 struct CommBuffer {
   void* data = nullptr;
@@ -42,11 +42,11 @@ struct CommBuffer {
   DataType type = DataType::kF32;
   Device device;
   const void* input = nullptr;
-  void* stream = nullptr;  // of `device`: Stream::handle(); meaningless for the CPU
+  void* stream = nullptr;  // of `device`: Stream::handle(); ignored for the CPU
 };
 
-// One of several operations that carry out one between them, on a part of every block each: ranks
-// compare the whole one's count, and which part of it this is.
+// Marks a call as one of several that together carry out a larger operation, each on a part of
+// every block. Ranks compare the larger operation's count and the index of the part.
 struct CallPart {
   int64_t whole_count = 0;  // as CommBuffer::count
   uint32_t index = 0;
@@ -56,65 +56,68 @@ struct CallPart {
 struct Call {
   Collective kind = Collective::kBarrier;
   CommBuffer buffer;
-  ReduceOp op = ReduceOp::kSum;  // of those that reduce
-  int rank = 0;                  // the root, or the other side of a send or receive
-  // all_to_all by counts (both, one a rank, `count` 0): the blocks of either side one behind the
-  // other, of these many elements. Read before the call returns. Not in place.
+  ReduceOp op = ReduceOp::kSum;  // for reductions
+  int rank = 0;                  // the root, or the peer of a send or receive
+  // all_to_all by counts (both spans, one entry per rank, `count` 0): the blocks of each side lie
+  // back to back and have these many elements. Read before the call returns. Not in-place.
   std::span<const int64_t> send_counts;
   std::span<const int64_t> receive_counts;
   Algorithm algorithm = Algorithm::kAuto;
-  Duration limit{};  // of silence while it runs; zero: the communicator's
+  Duration limit{};  // longest silence while it runs; zero: the communicator's
   std::optional<CallPart> part;
 };
 
-// What most calls leave as it is.
+// Options that most calls leave at their defaults.
 struct How {
   Algorithm algorithm = Algorithm::kAuto;
   Duration limit{};
 };
 
-// Numbers of the collectives of one communicator, counted from 1 (send and receive aren't). They
-// differ while one is under way, and they tell from outside who is missing from what.
+// Numbers of collectives of one communicator, counted from 1 (sends and receives do not count). The
+// two differ while a collective is under way. Compared across ranks, they show who is missing from
+// what.
 struct CollectiveCounts {
-  uint64_t entered = 0;    // its execution began here
-  uint64_t completed = 0;  // it ended here without an error
+  uint64_t entered = 0;    // the last one that began to run here
+  uint64_t completed = 0;  // the last one that ended here without an error
 };
 
-// Payload bytes that this process gave to and took from other ranks, without headers and padding.
+// Payload bytes that this process sent to and received from other ranks, without headers and
+// padding.
 struct Traffic {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
-  uint64_t bytes_sent_to_other_hosts = 0;  // of bytes_sent
-  uint64_t bytes_lent = 0;  // of bytes_sent: copied once, by the receiver, from this rank's memory
+  uint64_t bytes_sent_to_other_hosts = 0;  // part of bytes_sent
+  uint64_t bytes_lent = 0;  // part of bytes_sent: copied once, by the receiver, from our memory
 };
 
 // How a communicator treats memory of a GPU.
 struct DeviceTraits {
-  // An operation has its place in the order of its stream: what is issued there after start() has
-  // returned runs behind it, so that the host needs wait() for its result alone. Else that holds
-  // for what is issued after wait() has returned.
+  // Whether an operation takes its place in the order of its stream. If so, work issued there after
+  // start() has returned runs after it, so the host calls wait() only for the result. If not, that
+  // holds only for work issued after wait() has returned.
   bool is_stream_ordered = false;
-  // Of the device, about, that it takes for itself by its first operation there, beside the memory
-  // that it is given.
+  // About how much memory of the device a communicator's first operation reserves, in addition to
+  // the memory it is given.
   uint64_t memory_bytes = 0;
 };
 
-// Where a backend tells of what it carries out beside a communicator, on the same ranks, as NCCL
-// does: on the progress board, as of a group of its own, and in Communicator::traffic(). One thread
-// at a time.
+// Where a backend such as NCCL reports what it runs next to a communicator, on the same ranks. The
+// reports show on the progress board, as those of a separate group, and in Communicator::traffic().
+// One thread at a time.
 class ActivityReport {
  public:
   virtual ~ActivityReport() = default;
-  // That so many collectives have begun, of which this is the last; that so many are over.
+  // enter() reports that `number` collectives have begun, of which `kind` is the last; complete()
+  // reports that `number` are over.
   virtual void enter(Collective kind, uint64_t number) = 0;
   virtual void complete(uint64_t number) = 0;
   virtual void add(const Traffic& moved) = 0;
 };
 
-class Operation;  // what a Work owns and another thread may carry out
+class Operation;  // owned by a Work; another thread may carry it out
 
-// Operations on their way. Move-only; any one thread at a time may use it. The destructor waits, so
-// that the buffers are free again in any case (the communicator's time limit bounds that).
+// Operations under way. Move-only; one thread at a time may use it. The destructor waits, so that
+// the buffers are free again in any case (the communicator's time limit bounds the wait).
 class Work {
  public:
   Work();
@@ -123,54 +126,60 @@ class Work {
   Work& operator=(Work&& other) noexcept;
   ~Work();
 
-  // Whether wait() would return at once.
+  // Whether wait() would return immediately.
   bool test() const;
-  // The operations' result, of several the first error; kTimeout if they are not done after
-  // `timeout`, in which case they go on, and the buffers aren't free yet.
+  // Returns the operations' result: the first error, if several fail. Returns kTimeout if they are
+  // not done after `timeout`; then they go on, and the buffers are not free yet.
   Status wait(Duration timeout = Duration::max());
 
  private:
   void end();
 
-  std::unique_ptr<Operation> first_;  // each of them owns the next
+  std::unique_ptr<Operation> first_;  // the first of a list: each owns the next
 };
 
 // An ordered group of ranks that carry out operations together.
 //
-// Every rank of the group calls the same collectives in the same order with the same counts, types,
-// reductions, roots and algorithms; a mismatch is found and named, not obeyed, by the first rank
-// that takes anything in it: where none does (a reduce whose root each of two ranks takes to be the
-// other) the next collective of the group finds it. The collectives of one group run one after the
-// other in the order of the calls, those of different groups side by side. Sends to and receives
-// from one rank are matched in the order of the calls; all that were started are under way at once.
-// start_...() returns at once and the operation goes on while the caller computes; the others wait
-// for it, and run on the caller's thread if nothing else is under way. (On NCCL start() may wait,
-// and not all is under way at once: gpu/device_communicator.h.) Calls given together are issued at
-// once, so that none waits for another of them to return; none is if one of them is wrong. Results
-// are the same bits on every rank and in every run: the order of sums is a pure function of
-// operation, algorithm, size and group.
+// Order: every rank of the group calls the same collectives in the same order, with the same
+// counts, types, reductions, roots and algorithms. A mismatch is detected and named, never obeyed,
+// by the first rank that receives anything in it. If no rank does (each of two ranks takes the
+// other for the root of a reduce), the group's next collective detects it. Collectives of one group
+// run one after another in the order of the calls; those of different groups run concurrently.
+// Sends to and receives from one rank are matched in the order of the calls, and run concurrently.
 //
-// What one rank gives another in operations that are under way at once takes turns, at most 1 MiB
-// each. Of one operation up to 8 MiB go ahead of what the other side takes; more goes when it has
-// called that operation and goes on there. What comes before it can be taken, and in front of what
-// is waited for, is kept in memory: of one rank the 8 MiB of 32 operations, or of more that are
-// smaller (a frame costs 512 bytes besides); beyond that it is kConflict. It is kept by who waits
-// for something else to come, not by who waits to send: as in MPI, two ranks that both send() to
-// each other before they receive stand until the time limit, unless the messages are so small that
-// the link holds them (half a MiB in memory, some over TCP). start_send() first, or give both
-// together. Between ranks of one host the receiver may copy a large block from the sender's buffer
-// by itself (comm_limits.h): the sender's operation lasts until then.
+// Calls: start_...() returns immediately, and the operation runs while the caller computes. The
+// other calls wait for the operation, and run it on the caller's thread if nothing else is under
+// way. (With NCCL, start() may wait and not everything runs concurrently:
+// gpu/device_communicator.h.) Calls given together are issued together, so that none waits for
+// another one to return. If one of them is wrong, none is issued.
 //
-// Thread-safe, though only one thread can give operations an order. Outlives its Works; a
+// Results are bitwise identical on every rank and in every run: the order of sums is a pure
+// function of operation, algorithm, size and group.
+//
+// Flow control: concurrent operations of one rank take turns on the way to another, at most 1 MiB
+// each. An operation sends up to 8 MiB ahead of its receiver. It sends more once the receiver has
+// called the operation and makes progress in it. Data that cannot be taken yet, and that is in
+// front of data a rank waits for, is kept in memory. Per sender that is at most the 8 MiB of 32
+// operations, or of more operations that are smaller (each frame costs 512 bytes more); beyond that
+// it is kConflict. A rank keeps such data while it waits to receive, not while it waits to send.
+// So, as in MPI, two ranks that both send() to each other before they receive block until the time
+// limit, unless the messages fit in the link (half a MiB in memory, some over TCP). Call
+// start_send() first, or give both calls together. Between ranks of one host, the receiver may copy
+// a large block directly from the sender's buffer (comm_limits.h); the sender's operation lasts
+// until then.
+//
+// Thread-safe, but only calls from one thread have a defined order. Must outlive its Works. A
 // sub-group's Communicator may outlive the one that it came from.
 //
-// Errors: `[comm] all_reduce #17: rank 3 silent for 30 s`. kUnavailable: a rank ended, left or
-// called abort(); kTimeout: no byte came from a rank for the time limit; kConflict: ranks are in
-// different operations, or in too many at once; kCorrupt: what came is no frame of this round;
-// kInvalid: the call itself is wrong (then nothing was sent, and the communicator stays usable).
-// Ranks in messages are those of the world. After any but kInvalid the communicator is broken:
-// every operation of it, its parents and sub-groups returns that first error, here and, in
-// milliseconds, on all ranks; a new round needs a new one.
+// Errors read like `[comm] all_reduce #17: rank 3 silent for 30 s`, with ranks of the world:
+// - kUnavailable: a rank ended, left or called abort()
+// - kTimeout: no byte came from a rank for the time limit
+// - kConflict: ranks are in different operations, or in too many at the same time
+// - kCorrupt: received data is no frame of this round
+// - kInvalid: the call itself is wrong; nothing was sent, and the communicator stays usable
+// Any other error than kInvalid breaks the communicator. Every operation of it, of its parents and
+// of its sub-groups then returns that first error, here and, within milliseconds, on all ranks. A
+// new round needs a new communicator.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -178,7 +187,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every operation comes down to these.
+  // All other operations call these two.
   virtual Work start(std::span<const Call> calls) = 0;
   virtual Status run(std::span<const Call> calls) = 0;
   Work start(const Call& call) { return start(std::span(&call, 1)); }
@@ -233,7 +242,7 @@ class Communicator {
   Status receive(const CommBuffer& buffer, int from, const How& how = {}) {
     return run(call(Collective::kReceive, buffer, {}, from, how));
   }
-  // What others call isend and irecv.
+  // Known elsewhere as isend and irecv.
   Work start_send(const CommBuffer& buffer, int to, const How& how = {}) {
     return start(call(Collective::kSend, buffer, {}, to, how));
   }
@@ -244,10 +253,10 @@ class Communicator {
   // Returns after every rank has called it.
   Status barrier(const How& how = {}) { return run(call(Collective::kBarrier, {}, {}, 0, how)); }
 
-  // `mine` of rank r comes to all[r * mine.size()].
+  // Copies `mine` of rank r to all[r * mine.size()].
   Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all);
 
-  // The value of every rank, by rank: losses, norms, what ranks have to agree on.
+  // Returns the value of every rank, by rank: losses, norms, values that ranks must agree on.
   template <class T>
   Result<std::vector<T>> all_gather_value(const T& mine) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -256,46 +265,47 @@ class Communicator {
     return all;
   }
 
-  // A communicator of these ranks of this group; their order gives their new ranks. Sends nothing:
-  // every rank that is in it makes the same call, in the same order among the calls that name the
-  // same ranks. kInvalid for a rank outside, with a rank that is not there, or with one named
+  // Returns a communicator of these ranks of this group; their order gives their new ranks. Sends
+  // nothing: every member makes the same call, in the same order among the calls that name the same
+  // ranks. kInvalid if this rank is not among them, if one does not exist, or if one is named
   // twice.
   virtual Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) = 0;
 
-  // For a backend beside this one. Every rank of the group makes the same calls, in one order with
-  // those of sub_group().
+  // For a backend that runs next to this communicator. Every rank of the group makes the same
+  // calls, in one order with its calls of sub_group().
   virtual std::unique_ptr<ActivityReport> make_report() = 0;
 
-  // All ranks of the group call it: those who give the same colour make a group, by key and, where
-  // keys are equal, by rank. Null for a rank whose colour is negative.
+  // Splits the group; all its ranks call it. Ranks with the same colour form a group, ordered by
+  // key and, if keys are equal, by rank. Returns null to a rank whose colour is negative.
   Result<std::unique_ptr<Communicator>> split(int colour, int key);
 
-  // Breaks the communicator with this reason on all ranks; waiting ones wake in milliseconds. From
-  // any thread; the first reason counts.
+  // Breaks the communicator with this reason on all ranks; waiting ranks wake within milliseconds.
+  // May be called from any thread; the first reason wins.
   virtual void abort(const std::string& reason) = 0;
 
-  // Operations that are called from now on, here and in the groups that share these links, wait as
-  // long for a rank from which nothing comes; until then, and again where this is not positive,
-  // what the communicator was made with. That also says how often ranks give a sign of life (an
-  // eighth of it, a second at most): with a limit that is shorter than four of them, the rank that
-  // is waited for is named, not the one that gives none.
+  // Sets how long operations that are called from now on, here and in the groups that share these
+  // links, wait for a rank that sends nothing. If `limit` is not positive, restores the limit that
+  // the communicator was made with. The original limit also sets the heartbeat interval (an eighth
+  // of it, at most a second). With a limit shorter than four heartbeats, errors name the rank that
+  // is waited for, not the rank that gives no sign of life.
   virtual void set_silence_limit(Duration limit) = 0;
 
-  // Of one that serves no memory of a GPU: none.
+  // The default is that of a communicator that serves no GPU memory.
   virtual DeviceTraits device_traits() const { return {}; }
 
-  // The first error, which broke the communicator; success while there is none.
+  // Returns the first error, which broke the communicator; success while there is none.
   virtual Status health() const = 0;
-  // The rank of the world that the first error blames; -1 if there is none, or nobody to blame.
+  // Returns the world rank that the first error blames; -1 if there is no error, or nobody to
+  // blame.
   virtual int suspect() const = 0;
   virtual CollectiveCounts counts() const = 0;
   virtual Traffic traffic() const = 0;
   // The ranks of the group by host.
   virtual const HostMap& hosts() const = 0;
-  // Which way bytes go from here to a rank of the group: "itself", "shared memory", "tcp 10.0.1.4
+  // Describes the path from here to a rank of the group: "itself", "shared memory", "tcp 10.0.1.4
   // to 10.0.2.7 (eth0, 25000 Mb/s)".
   virtual std::string path_to(int rank) const = 0;
-  // Which transport serves which rank: "rank 0 of 4: shared memory 1; tcp 2-3".
+  // Describes which transport serves which rank: "rank 0 of 4: shared memory 1; tcp 2-3".
   virtual std::string describe() const = 0;
 
  private:

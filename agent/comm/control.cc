@@ -16,7 +16,7 @@ namespace {
 
 using Type = ControlMessage::Type;
 
-// Beside the peers, by rank.
+// Names the stop event in epoll, where peers go by their rank.
 constexpr uint64_t kStop = ~uint64_t{0};
 
 Status watch(int epoll, int fd, uint64_t name) {
@@ -33,12 +33,12 @@ struct Control::Peer {
   std::mutex sending;
   bool deaf = false;  // a message was cut short: nothing more can be sent. Guarded by `sending`
 
-  // The control thread's own.
+  // For the control thread only.
   bool open = true;
   ControlReader reader;
 
   std::atomic<bool> left{false};
-  std::atomic<int64_t> heard{0};  // steady nanoseconds
+  std::atomic<int64_t> heard{0};  // steady-clock nanoseconds
   std::mutex hearing;
   Pulse pulse;  // guarded by `hearing`
 };
@@ -101,8 +101,8 @@ void Control::send(Peer& peer, std::span<const std::byte> message) {
   if (peer.deaf) return;
   const ssize_t sent =
       ::send(peer.fd.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  // A full buffer means that its control thread stands still, a failure that it has ended; both
-  // are found out by reading, or by its silence.
+  // A full buffer means that the peer's control thread is stuck, an error that the peer has ended.
+  // Both are detected by reading, or by the peer's silence.
   if (sent != static_cast<ssize_t>(message.size())) peer.deaf = true;
 }
 
@@ -133,8 +133,8 @@ void Control::beat() {
 
 void Control::run() {
   TimePoint next_beat = now();
-  // Room for all, since what was said comes before who ended: the last words of one rank may name
-  // another.
+  // Has room for all events, because messages are handled before closed connections: the last
+  // message of one rank may blame another.
   std::vector<epoll_event> events(peers_.size() + 1);
   for (;;) {
     if (now() >= next_beat) {

@@ -18,15 +18,15 @@
 
 namespace lockstep {
 
-// The connections, one to every other rank, that carry no payload: they tell at once when a rank
-// ends (the kernel closes them), aborts or leaves in peace, bring its heartbeats, and ring the bell
-// for a rank that waits in poll. One thread reads them; any thread may send.
+// The connections to every other rank that carry no payload. They report immediately when a rank
+// ends (the kernel closes them), aborts or leaves cleanly. They also carry its heartbeats, and ring
+// the bell of a rank that waits in poll. One thread reads them; any thread may send.
 class Control {
  public:
-  // What heartbeats tell of a rank.
+  // State of a rank that its heartbeats carry.
   struct Pulse {
-    uint64_t entered = 0;    // the last collective of the world
-    AwaitedRanks waits_for;  // where its program stands still
+    uint64_t entered = 0;    // the last collective of the world that it entered
+    AwaitedRanks waits_for;  // ranks that its program is blocked on
   };
   struct Options {
     std::vector<UniqueFd> peers;  // by rank of the world; this rank's own is empty
@@ -38,25 +38,25 @@ class Control {
     std::function<Pulse()> before_beat;
   };
   static Result<std::unique_ptr<Control>> create(Options options);
-  // So long what was said last may take to arrive where a rank leaves: long enough for the kernel
-  // to send it once more (200 ms, the least that Linux waits with it), and again.
+  // How long the last messages may take to arrive when a rank leaves: enough for the kernel to
+  // retransmit (after 200 ms, the minimum on Linux) and to do so again.
   static constexpr Duration kLeavingLimit = std::chrono::milliseconds(500);
-  // Starts the thread. Once.
+  // Starts the thread. Call it once.
   void start();
-  // Closes the connections, which the others take for the end of this process if nothing was said.
-  // Waits for a moment until they have what was said.
+  // Closes the connections. Without an earlier message, the others take that for the end of this
+  // process. First waits, for at most kLeavingLimit, until they have received all messages.
   ~Control();
 
-  // Tells all that this rank leaves in peace.
+  // Tells all ranks that this rank leaves cleanly.
   void say_bye();
   void announce(const Fault& fault);
   void ring(int rank);
-  // It has said that it leaves.
+  // Whether the rank has said that it leaves.
   bool left(int rank) const;
 
   struct Health {
-    Duration silent{};  // since it was last heard of
-    Pulse pulse;        // as of then
+    Duration silent{};  // time since its last message
+    Pulse pulse;        // as of that message
   };
   Health health(int rank) const;
   Duration heartbeat() const { return options_.heartbeat; }

@@ -12,17 +12,17 @@
 
 namespace lockstep {
 
-// What ranks tell each other over their control connections (control.h): 56 bytes, and the reason
-// behind those of an abort. Host byte order: a host of the other order fails the check of a magic.
+// A message between ranks on their control connections (control.h): 56 bytes, followed by the
+// reason if it is an abort. Host byte order: a host of the other order fails the check of a magic.
 struct ControlMessage {
   enum class Type : uint32_t { kHeartbeat = 1, kBell, kAbort, kBye };
   Type type = Type::kHeartbeat;
-  uint64_t entered = 0;    // of a heartbeat: the last collective of the world
-  AwaitedRanks waits_for;  // likewise: where its program stands still
-  Fault fault;             // of an abort; a reason is no longer than kFaultReasonMax
+  uint64_t entered = 0;    // heartbeat: the last collective of the world that the rank entered
+  AwaitedRanks waits_for;  // heartbeat: ranks that its program is blocked on
+  Fault fault;             // abort: a reason of at most kFaultReasonMax bytes
 };
 
-// A message as it travels.
+// A message in wire format.
 class ControlBytes {
  public:
   static constexpr size_t kHead = 56;
@@ -35,14 +35,16 @@ class ControlBytes {
   size_t size_ = kHead;
 };
 
-// Takes messages out of a stream, however it comes.
+// Parses messages from a stream that arrives in pieces of any size.
 class ControlReader {
  public:
-  // Suspects are ranks of a world of this size, or nobody (-1).
+  // Accepts suspects that are ranks of a world of this size, or nobody (-1).
   explicit ControlReader(int world_size) : world_size_(world_size) {}
-  // Where the next bytes of the stream go; never empty, and never more than belong to one message.
+  // Returns where the next bytes of the stream go; never empty, and never more than belong to one
+  // message.
   std::span<std::byte> room() { return std::span(bytes_).first(wanted_).subspan(held_); }
-  // So many have come there. The message, if this was all of it; kCorrupt if it is none of ours.
+  // Call after that many bytes were written to room(). Returns the message if it is complete;
+  // kCorrupt if it is not one of ours.
   Result<std::optional<ControlMessage>> came(size_t bytes);
 
  private:

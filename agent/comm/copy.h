@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// memcpy that writes past the caches, where the processor can: without first reading what it
-// overwrites. For pieces of what is CommLimits::past_cache_bytes in all. Pure.
+// memcpy that bypasses the caches if the processor can: it does not first read what it overwrites.
+// For pieces of copies of at least CommLimits::past_cache_bytes in total. Pure.
 void copy_past_cache(std::byte* into, const std::byte* from, size_t bytes);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// Never 0, which is the world's.
+// Never returns 0, which is the world's id.
 uint64_t group_id(const std::vector<int>& ranks, uint64_t made_before) {
   std::string text = std::to_string(made_before);
   for (const int rank : ranks) text += "," + std::to_string(rank);
@@ -74,7 +74,7 @@ Result<std::shared_ptr<Core>> Core::create(Options options) {
                                             .local_ranks = core->ranks_of_node(),
                                             .cores = core->options_.cores}));
   if (core->world_size() == 1) return core;
-  // Often enough to know, within the limit, who stands still; seldom enough to cost nothing.
+  // Often enough to find out within the limit who is stuck, rarely enough to cost nothing.
   const Duration heartbeat = std::clamp<Duration>(
       core->options_.operation_limit / 8, std::chrono::milliseconds(20), std::chrono::seconds(1));
   Core* raw = core.get();
@@ -98,8 +98,8 @@ Core::~Core() {
     fail({.reason = "rank " + std::to_string(rank()) + " left", .suspect = rank()});
   changed_.notify_all();
   if (worker_.joinable()) worker_.join();
-  // After a fault its announcement, which may still be on the control thread, has to be what the
-  // others hear first: it names the culprit, and closing the connections comes behind it.
+  // After a fault, its announcement may still be on its way on the control thread. The others must
+  // receive it first, because it names the culprit; so the data connections are closed after it.
   if (control_ == nullptr || fault_.raised()) return;
   control_->say_bye();
   std::vector<int> fds;
@@ -122,7 +122,7 @@ void Core::close_group(Group& group) {
   options_.board->remove(group.board_place.exchange(CollectiveBoard::kNowhere));
 }
 
-// Where there is no room, a group in which nothing is under way gives its place.
+// If the board is full, a group with nothing under way gives up its place.
 void Core::show(Group& group) {
   CollectiveBoard* board = options_.board;
   if (board == nullptr || group.board_place.load() != CollectiveBoard::kNowhere) return;
@@ -148,7 +148,7 @@ void Core::show(Group& group) {
 void Core::enter_beside(Group& group, Collective kind, uint64_t number) {
   {
     const std::lock_guard lock(mutex_);
-    group.issued = number;  // not idle from now on: it keeps its place
+    group.issued = number;  // no longer idle: it keeps its place
     show(group);
   }
   group.entered.store(number);
@@ -297,7 +297,7 @@ void Core::drive(const Operation* until) {
   paused_ = false;
 }
 
-// Its turn has come: nothing of its group that was called before it is under way any more.
+// Returns whether its turn has come: no earlier operation of its group is still under way.
 bool Core::may_run(Operation& operation) {
   if (!operation.is_collective()) return true;
   Group& group = *operation.group();
@@ -316,7 +316,7 @@ void Core::complete(Operation& operation) {
   if (operation.is_collective()) {
     Group& group = *operation.group();
     group.running = nullptr;
-    // The board first: once its counter says that it is idle, the group may lose its place there.
+    // The board comes first: once its counter makes it idle, the group may lose its place there.
     if (options_.board != nullptr) {
       options_.board->complete(group.board_place.load(std::memory_order_relaxed),
                                operation.header.sequence);
@@ -328,7 +328,7 @@ void Core::complete(Operation& operation) {
   operation.finish({});
 }
 
-// Whether anything moved. An error breaks the communicator.
+// Returns whether anything moved. An error breaks the communicator.
 bool Core::step_all() {
   interests_.clear();
   bool any = false;
@@ -358,7 +358,7 @@ bool Core::step_all() {
 
 void Core::end_all() {
   tell_wait(nullptr);
-  // Before their owners may touch the memory again.
+  // Take loans back before their owners may touch the memory again.
   for (const auto& link : options_.links) {
     if (link != nullptr && link->loans() != nullptr) link->loans()->take_back_all();
   }
@@ -370,7 +370,8 @@ void Core::end_all() {
   active_.clear();
 }
 
-// What is in the way of what we wait for, on a link where nothing else moves.
+// Puts aside frames that are in front of what operations wait for, on links where nothing else
+// moves.
 bool Core::put_aside() {
   bool any = false;
   for (const Interest& interest : interests_) {

@@ -23,10 +23,11 @@
 
 namespace lockstep {
 
-// What the communicators of one world in one process share: the links, the control connections, the
-// fault, and the operations under way. One thread at a time drives all of them: the caller's, where
-// it waits for a result anyway and nobody does yet, else one of the core's own, which starts with
-// the first operation that needs it. Of the collectives of a group one is under way at a time.
+// State that the communicators of one world in one process share: the links, the control
+// connections, the fault, and the operations under way. One thread at a time, the driver, carries
+// out all of them. It is a caller's thread that waits for a result anyway, if nobody drives yet.
+// Otherwise it is the core's own thread, which starts with the first operation that needs it. In
+// each group one collective is under way at a time.
 class Core {
  public:
   struct Options {
@@ -35,12 +36,12 @@ class Core {
     Duration operation_limit{};
     std::vector<std::unique_ptr<Link>> links;  // by rank of the world; this rank's own is null
     std::vector<UniqueFd> controls;            // likewise
-    std::vector<int> nodes;                    // by rank of the world: its host
-    std::shared_ptr<ShmRegion> region;         // null: none
-    int local_rank = 0;                        // place in it
-    int cores = 0;                             // of the ranks of its host; 0: the machine's
+    std::vector<int> nodes;                    // host of each rank of the world
+    std::shared_ptr<ShmRegion> region;         // null: no shared memory
+    int local_rank = 0;                        // place in the region
+    int cores = 0;                             // for the ranks of its host; 0: the machine's
     CommLimits limits;
-    CollectiveBoard* board = nullptr;  // where this rank tells of itself; null: nowhere
+    CollectiveBoard* board = nullptr;  // where this rank reports its progress; null: nowhere
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
   };
   static Result<std::shared_ptr<Core>> create(Options options);
@@ -51,14 +52,14 @@ class Core {
   int rank() const { return options_.rank; }
   int world_size() const { return static_cast<int>(options_.links.size()); }
   std::shared_ptr<Group> world() const { return world_; }
-  // A group of these ranks of the world, in which this rank has that place. Its id is the same on
-  // every rank that has made as many groups of these ranks before.
+  // Makes a group of these ranks of the world; `place` is this rank's rank in it. Its id is the
+  // same on every rank that has made equally many groups of these ranks before.
   std::shared_ptr<Group> make_group(std::vector<int> ranks, int place);
-  // Nothing more of it is told.
+  // Takes the group off the board.
   void close_group(Group& group);
 
   Status run(const Operation::Start& start);
-  // Issues all of them at once.
+  // Issues all of them together.
   Work start(const std::vector<Operation::Start>& starts);
 
   // Breaks the communicator here and, unless it is broken already, on all ranks.
@@ -66,18 +67,18 @@ class Core {
   const FaultBox& fault() const { return fault_; }
 
   Link& link(int world_rank) const { return *options_.links[static_cast<size_t>(world_rank)]; }
-  // Rings the rank over its control connection.
+  // Rings the rank's bell over its control connection.
   void ring(int world_rank) { control_->ring(world_rank); }
   Traffic traffic() const;
   Duration operation_limit() const { return operation_limit_.load(); }
 
-  // Of what is carried out beside the core, by one thread for each group: that so many collectives
-  // of the group have begun, that so many are over, and what went to and fro.
+  // For operations that run outside the core, reported by one thread per group: `number`
+  // collectives of the group have begun, `number` are over, and these bytes were moved.
   void enter_beside(Group& group, Collective kind, uint64_t number);
   void complete_beside(Group& group, uint64_t number);
   void add_traffic(const Traffic& moved);
 
-  // None that is positive: the one of the options.
+  // A limit that is not positive restores that of the options.
   void set_operation_limit(Duration limit) {
     operation_limit_.store(limit > Duration::zero() ? limit : options_.operation_limit);
   }
@@ -86,16 +87,17 @@ class Core {
   explicit Core(Options options);
   TimePoint now() const { return options_.clock->now(); }
   int ranks_of_node() const;
-  // For the heartbeats; also the sign of life on the board.
+  // Returns the state for the heartbeats, and refreshes the sign of life on the board.
   Control::Pulse pulse() const;
   void admit(Operation& operation);
-  // With mutex_ held: sees to it that somebody drives.
+  // With mutex_ held: makes sure that a thread drives.
   void need_driver();
-  // With mutex_ held: gives it a place on the board, if there is one.
+  // With mutex_ held: gives the group a place on the board, if one is free.
   void show(Group& group);
   void work();
 
-  // The driver's: until that operation is done, or, without one, until none is under way.
+  // For the driver. drive() runs until that operation is done or, without one, until none is under
+  // way.
   void drive(const Operation* until);
   void adopt();
   bool step_all();
@@ -104,13 +106,13 @@ class Core {
   void end_all();
   bool put_aside();
   void wait();
-  // What the driver found out, at that time, about who waits how long.
+  // The driver's findings at one point in time: who has waited for how long.
   struct Look {
     TimePoint at{};
-    Duration unseen{};                    // since the look before
-    Duration rest{};                      // until the next one, at most
-    const Operation* standing = nullptr;  // the longest wait that is worth a word
-    const Operation* silent = nullptr;    // its time is up
+    Duration unseen{};                    // since the previous look
+    Duration rest{};                      // until the next look, at most
+    const Operation* standing = nullptr;  // the longest wait worth reporting
+    const Operation* silent = nullptr;    // its time limit has passed
   };
   Look look_at_waits();
   void look_at_wait(Operation& operation, Look& look) const;
@@ -131,21 +133,21 @@ class Core {
   Runner runner_;
   std::shared_ptr<OperationPool> pool_ = std::make_shared<OperationPool>();
 
-  // The driver's.
+  // For the driver.
   std::vector<Operation*> active_;  // in the order of the calls
   std::vector<Interest> interests_;
-  TimePoint looked_at_{};  // by wait()
+  TimePoint looked_at_{};  // by wait(), last time
   bool looked_after_leaving_ = false;
   bool paused_ = false;
-  const Operation* told_ = nullptr;  // its wait is known to the others
-  AwaitedRanks told_ranks_;          // for whom
+  const Operation* told_ = nullptr;  // its wait has been reported
+  AwaitedRanks told_ranks_;          // the ranks it was reported to wait for
 
   std::atomic<uint64_t> sent_beside_{0};
   std::atomic<uint64_t> received_beside_{0};
   std::atomic<uint64_t> sent_away_beside_{0};
 
   mutable std::mutex pulse_mutex_;
-  AwaitedRanks pulse_ranks_;  // told_ranks_, for the heartbeats
+  AwaitedRanks pulse_ranks_;  // copy of told_ranks_ for the heartbeats
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -153,11 +155,11 @@ class Core {
   std::atomic<bool> has_fresh_{false};
   std::atomic<bool> asleep_{false};  // the driver is about to wait, or waits
   std::atomic<bool> driving_{false};
-  bool left_over_ = false;          // the last driver has left operations under way
-  std::atomic<int> unfinished_{0};  // issued, and their owners don't know yet that they are over
+  bool left_over_ = false;          // the last driver left operations under way
+  std::atomic<int> unfinished_{0};  // issued, and not yet reported as done to their owners
   bool stopping_ = false;
   std::map<std::vector<int>, uint64_t> groups_made_;
-  std::vector<Group*> shown_;  // those that have a place on the board
+  std::vector<Group*> shown_;  // those with a place on the board
   std::thread worker_;
   std::unique_ptr<Control> control_;  // last: its thread uses the rest
 };

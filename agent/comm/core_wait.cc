@@ -1,5 +1,5 @@
-// What the driver does while nothing moves: who waits how long, whom that is told, and when to look
-// again.
+// The driver's work while nothing moves: who waits for how long, what it reports of that, and when
+// it looks again.
 #include <algorithm>
 #include <utility>
 
@@ -9,12 +9,12 @@
 namespace lockstep {
 namespace {
 
-// From one look at who is silent to the next. Where it was far longer, this process stood still
-// itself, perhaps with all others of its machine: that is nobody's silence.
+// Time from one look at who is silent to the next. If it was far longer, this process itself was
+// stopped, perhaps with all others of its machine; that is not another rank's silence.
 constexpr Duration kLook = std::chrono::seconds(1);
-// A wait that has lasted as long is told to the others.
+// A wait that has lasted this long is reported to the others.
 constexpr Duration kTold = std::chrono::milliseconds(20);
-// Nobody wakes the driver when somebody comes to stand in an operation: it looks so often.
+// Nobody wakes the driver when a program blocks in an operation, so the driver checks this often.
 constexpr Duration kLookForStanding = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -75,7 +75,7 @@ void Core::look_at_wait(Operation& operation, Look& look) const {
   }
 }
 
-// Whoever stands in a collective that queues behind another of its group stands in that one too.
+// A program that is blocked in a queued collective also waits for the earlier ones of its group.
 bool Core::is_stood_in(const Operation& operation) const {
   if (!operation.is_collective()) return operation.is_stood_in();
   return std::any_of(active_.begin(), active_.end(), [&operation](const Operation* other) {
@@ -83,7 +83,7 @@ bool Core::is_stood_in(const Operation& operation) const {
   });
 }
 
-// Tells the others, or that there is nothing to be told any more.
+// Reports the wait to the others or, with null, that there is none any more.
 void Core::tell_wait(const Operation* standing) {
   const AwaitedRanks waits_for = standing == nullptr ? AwaitedRanks() : standing->waits_for;
   if (told_ == standing && told_ranks_ == waits_for) return;
@@ -109,7 +109,7 @@ void Core::tell_wait(const Operation* standing) {
 bool Core::waits_for_one_who_left(int* who) const {
   if (control_ == nullptr) return false;
   for (const Interest& interest : interests_) {
-    // Over TCP the end of the stream says so, behind all that was sent before it.
+    // Over TCP the end of the stream reports this, after everything that was sent before.
     if (interest.link->fd() >= 0 || !control_->left(interest.link->peer())) continue;
     *who = interest.link->peer();
     return true;

@@ -32,17 +32,17 @@ constexpr DataType data_type(DType dtype) {
 // "f32"
 const char* name_of(DataType type);
 
-// What becomes of the values of all ranks, element by element.
+// How the values of all ranks are combined, element by element.
 //
 //   reduction   | floats                                | integers
 //   kSum, kProd | rounded (to nearest even) once a hop  | wrap around
 //   kMin, kMax  | NaN if any of them is a NaN           | exact
-//   kAvg        | the sum, then divided by the ranks:   | the sum as above, then divided, towards
-//               | one rounding more                     | zero: right while the sum does not wrap
+//   kAvg        | the sum, then divided by the ranks:   | the sum as above, then divided, rounded
+//               | one more rounding                     | towards zero; correct if no sum wraps
 //   kLor        | 1 if any is not 0 (a NaN is not), or 0| the same
 //
-// bf16 and f16 are widened to f32 for it and rounded back once a hop, so that their own bytes
-// travel. A group of one gives its values back, kLor still as 0 and 1.
+// bf16 and f16 values travel in their own format; each hop widens them to f32 and rounds the result
+// back. A group of one returns its own values, for kLor still as 0 and 1.
 enum class ReduceOp : uint8_t { kSum, kAvg, kMin, kMax, kProd, kLor };
 constexpr int kReduceOps = 6;
 // "SUM"

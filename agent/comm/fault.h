@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-// Of a reason, in bytes; a longer one is cut, between two characters.
+// Longest reason, in bytes; a longer one is cut between two characters.
 constexpr size_t kFaultReasonMax = 455;
 
-// Why a communicator broke, the same on all ranks: `reason` reads well after "[comm] all_reduce
-// #17: " and names ranks of the world, `suspect` among them (-1: nobody).
+// Why a communicator broke; the same on all ranks. `reason` reads well after "[comm] all_reduce
+// #17: " and names ranks of the world. `suspect` is one of them (-1: nobody).
 struct Fault {
   Code code = Code::kUnavailable;
   std::string reason;
@@ -25,12 +25,13 @@ struct Fault {
 // Holds the first fault. Thread-safe.
 class FaultBox {
  public:
-  // False if there is one already. Keeps as much of the reason as a rank can tell the others.
+  // Returns false if it already holds a fault. Keeps as much of the reason as a rank can send to
+  // the others.
   bool raise(const Fault& fault);
   bool raised() const { return raised_.load(std::memory_order_acquire); }
-  // The fault, once raised.
+  // Returns the fault, once raised.
   Fault get() const;
-  // Waits for one; whether there is.
+  // Waits for a fault; returns whether there is one.
   bool wait_for(Duration timeout) const;
 
  private:

@@ -22,24 +22,24 @@ constexpr size_t kRefusalsLogged = 5;
 // A connection in the middle of its handshake.
 struct Pending {
   UniqueFd fd;
-  std::string from;  // who is at the other end, for messages
+  std::string from;  // the other end, for messages
   Handshake handshake;
   TimePoint until{};
   bool connecting = false;
-  bool ready = false;     // poll says so, or it is new and something may have come
-  bool answered = false;  // with what ends the handshake
+  bool ready = false;     // poll reports it, or it is new and may have input
+  bool answered = false;  // with a message that ends the handshake
   std::array<std::byte, 256> input{};
   size_t input_bytes = 0;
 };
 
-// A connection that this rank makes, and makes again until it stands.
+// A connection that this rank makes, and retries until it is established.
 struct Dial {
   Handshake::Target target;
   std::optional<Pending> attempt;
   TimePoint next{};
   Duration backoff = kRetryMin;
   std::string failure = "nothing has answered";
-  std::string answer;  // that a rank gave: it tells more than that nobody listens any more
+  std::string answer;  // of a rank; tells more than a later failure to connect
   bool made = false;
 };
 
@@ -57,8 +57,8 @@ Result<Advance> flush(Pending& pending) {
   return pending.handshake.done() ? Advance::kDone : Advance::kWaiting;
 }
 
-// Nothing, where nothing has come. Reads exactly what the handshake wants, answers, and goes on
-// while there is more.
+// Does nothing if poll reported nothing. Otherwise reads exactly what the handshake wants, answers,
+// and goes on while there is more.
 Result<Advance> advance(Pending& pending) {
   if (!std::exchange(pending.ready, false)) return Advance::kWaiting;
   if (pending.connecting) {
@@ -82,7 +82,7 @@ Result<Advance> advance(Pending& pending) {
     pending.input_bytes = 0;
     if (!taken.ok()) {
       pending.answered = true;
-      static_cast<void>(flush(pending));  // tells the other side why, if it can be told at once
+      static_cast<void>(flush(pending));  // tells the other side why, if that needs no waiting
       return taken.error();
     }
   }
@@ -193,7 +193,7 @@ class Former {
         keep(*dial.attempt);
         dial.attempt.reset();
       } else if (dial.attempt->handshake.awaits_welcome()) {
-        // It may count as made on the other side: no second one beside it.
+        // The other side may count it as established: make no second connection.
         dial.attempt->until = options_.deadline;
       } else if (now() >= dial.attempt->until) {
         postpone(dial, "no answer within the time of a handshake");
@@ -207,12 +207,12 @@ class Former {
     strangers_.erase(strangers_.begin());
   }
 
-  // No more in a row than there are places for, so that those that are taken are served too.
+  // Accepts at most one connection per slot in a row, so that accepted ones are served too.
   Status accept_strangers() {
     for (size_t taken = 0; taken < places_; ++taken) {
       auto accepted = accept_one(options_.listener.get());
       if (!accepted.ok() && !strangers_.empty()) {
-        // They have the descriptors, perhaps.
+        // They may hold the descriptors.
         push_out_stranger();
         continue;
       }

@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-// The connections between this rank and every other: the higher rank connects to the lower one.
+// The connections between this rank and every other. The higher rank connects to the lower one.
 struct Connections {
   std::vector<UniqueFd> control;  // by rank; this rank's own is empty
-  std::vector<UniqueFd> data;     // likewise; also empty where none was wanted
+  std::vector<UniqueFd> data;     // likewise; also empty if not wanted
 };
 
 struct FormOptions {
   Identity self;
   std::vector<SocketAddress> addresses;  // by rank
-  std::vector<bool> wants_data;          // by rank; the same for both ends of a pair
+  std::vector<bool> wants_data;          // by rank; equal at both ends of a pair
   UniqueFd listener;
   TimePoint deadline{};
   Duration handshake_limit{};
@@ -29,9 +29,10 @@ struct FormOptions {
   std::function<Result<Digest>()> nonce;
 };
 
-// Connects, accepts and shakes hands until every connection stands, then closes the listener. One
-// thread, no blocking: a stranger takes up one of a bounded number of places, for handshake_limit
-// at most, and the oldest makes room for the next if all are taken. Errors: make_communicator.h.
+// Connects, accepts and shakes hands until every connection is established, then closes the
+// listener. Uses one thread and non-blocking sockets. An unauthenticated connection holds one of a
+// bounded number of slots, for at most handshake_limit; if all slots are taken, the oldest
+// connection is evicted. For errors see make_communicator.h.
 Result<Connections> form_connections(FormOptions options);
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// The communicator of the world or of a sub-group: checks calls, and hands operations to the core.
+// The communicator of the world or of a sub-group: checks calls, and passes operations to the core.
 class GroupCommunicator final : public Communicator {
  public:
   GroupCommunicator(std::shared_ptr<Core> core, std::shared_ptr<Group> group)
@@ -34,7 +34,7 @@ class GroupCommunicator final : public Communicator {
   std::string path_to(int rank) const override;
   std::string describe() const override;
 
-  // The first operation of a world: returns when all ranks are there, within this time.
+  // Runs the first operation of a world: returns when all ranks have joined, within this time.
   Status form(Duration limit);
 
  private:

@@ -74,7 +74,7 @@ std::string rounds(uint64_t theirs, uint64_t ours) {
   return "is in round " + std::to_string(theirs) + ", this rank in round " + std::to_string(ours);
 }
 
-// What the server thinks of a Hello whose MAC is right.
+// Returns the server's verdict on a Hello with a valid MAC.
 Verdict judge(const Identity& self, const Hello& hello) {
   if (hello.version != kVersion) return Verdict::kWrongVersion;
   if (!same(hello.job, self.job)) return Verdict::kWrongJob;
@@ -121,8 +121,8 @@ Error explain(const Refusal& refusal) {
   return invalid(who + "gave a verdict that is not known here");
 }
 
-// Who doesn't hold the key can only claim; keys of other rounds and worlds are other keys
-// (transport_key), so the claim usually says why.
+// A peer without the key can only make claims. Other rounds and worlds have other keys
+// (transport_key), so its claim usually explains the wrong key.
 Error explain_wrong_key(const Refusal& claimed) {
   const bool says_why = claimed.verdict == Verdict::kWrongRound ||
                         claimed.verdict == Verdict::kWrongWorld ||

@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-// What a connection between two ranks is for.
+// The purpose of a connection between two ranks.
 enum class Channel : uint8_t { kControl = 1, kData = 2 };
 
-// Who this process is.
+// The identity of this process.
 struct Identity {
   uint32_t rank = 0;
   uint32_t size = 0;
@@ -25,20 +25,20 @@ struct Identity {
 };
 
 // One side of the handshake that opens every connection. Both sides prove that they hold the key,
-// in the manner of RFC 2195 (challenge and response) with HMAC-SHA256 over all that was said so far
-// and a fresh nonce of the other side, so nothing can be replayed or reflected:
+// as in RFC 2195 (challenge and response). They use HMAC-SHA256 over everything said so far and a
+// fresh nonce of the other side, so nothing can be replayed or reflected:
 //
-//   client -> Hello      who it is, whom it wants, round, job, world, its nonce; HMAC("hello")
+//   client -> Hello      its rank, the rank it wants, round, job, world, nonce; HMAC("hello")
 //   server -> Challenge  its verdict and round, its nonce; HMAC("server" + all so far)
 //   client -> Proof      HMAC("client" + all so far)
 //   server -> Welcome    HMAC("welcome" + all so far)
 //
-// The last word is the server's, which alone knows whether the Proof came in time: a client that
-// has none has no connection, and makes another one. Workers of one job are of one image, so there
-// is nothing to be compatible with: another version is named and refused.
+// The server has the last word, because only it knows whether the Proof came in time: a client
+// without a Welcome has no connection, and makes another one. Workers of one job run one image, so
+// no version is compatible with another: a different one is named and refused.
 //
-// Sizes are fixed, so a stranger can make neither side read or keep more than a Hello. Pure: bytes
-// in, bytes out; the nonce is an argument. Byte order: little-endian hosts alone.
+// Messages have fixed sizes, so a stranger cannot make either side read or keep more than a Hello.
+// Pure: bytes in, bytes out; the nonce is an argument. Little-endian hosts only.
 class Handshake {
  public:
   struct Target {
@@ -51,20 +51,21 @@ class Handshake {
   // Bytes to send next; empty if it is the other side's turn.
   std::span<const std::byte> output() const;
   void sent(size_t bytes);
-  // Exactly how many bytes must come next; none is read beyond them.
+  // Exactly how many bytes must come next; the caller reads no more than that.
   size_t wanted() const { return wanted_; }
-  // Takes exactly wanted() bytes. kInvalid: not one of ours, or not for us (a wrong key, garbage,
-  // an older round); the connection is to be closed and the other side may try again. kConflict:
-  // a rank with the right key is in a newer round, or has another world for this one: this rank
-  // can't form, and need not go on trying. In both cases output() may hold what tells the other
-  // side.
+  // Takes exactly wanted() bytes. Errors, after which output() may hold the explanation for the
+  // other side:
+  // - kInvalid: not one of ours, or not for us (a wrong key, garbage, an older round). The caller
+  //   closes the connection, and the other side may try again.
+  // - kConflict: a rank with the right key is in a newer round, or has another world for this one.
+  //   This rank can never form and need not keep trying.
   Status received(std::span<const std::byte> bytes);
 
   bool done() const { return state_ == State::kDone && output().empty(); }
-  // The client's: the other side has proved itself, and only its last word is missing. It will
-  // come, or the end of the connection.
+  // For the client: the other side has proved itself, and only its Welcome is missing. Either that
+  // or the end of the connection will come.
   bool awaits_welcome() const { return state_ == State::kAwaitWelcome; }
-  // Once done.
+  // Valid once done().
   uint32_t peer() const { return peer_; }
   Channel channel() const { return channel_; }
 
@@ -84,10 +85,10 @@ class Handshake {
   uint32_t peer_ = 0;
   Channel channel_ = Channel::kControl;
   size_t wanted_ = 0;
-  std::string transcript_;  // what both sides said
+  std::string transcript_;  // what both sides have said
   std::string output_;
   size_t output_sent_ = 0;
-  Status verdict_;  // the server's, told to the client and acted upon after its Proof
+  Status verdict_;  // the server's; sent to the client, and acted upon after its Proof
 };
 
 }  // namespace lockstep

@@ -13,21 +13,22 @@ class Loans;
 using Bytes = std::span<const std::byte>;
 
 // An ordered, reliable stream of bytes in both directions between this rank and one other. Calls
-// never block; what could not move is tried again after waiting (waiter.h). One thread at a time.
-// Errors are kUnavailable: the other side is gone, and the link with it.
+// never block; the caller retries what could not move after waiting (waiter.h). One thread at a
+// time. kUnavailable: the other side is gone, and the link with it. kCorrupt: the memory that both
+// share is damaged.
 class Link {
  public:
   explicit Link(int peer) : peer_(peer) {}
   virtual ~Link() = default;
 
-  // The rank of the world at the other end.
+  // The world rank at the other end.
   int peer() const { return peer_; }
 
-  // Takes over as many bytes of the parts, in order, as there is room for, and says how many.
+  // Takes as many bytes of the parts, in order, as there is room for; returns how many.
   virtual Result<size_t> write(std::initializer_list<Bytes> parts) = 0;
 
-  // Bytes that have come, in place: none if there are fewer than `at_least`, never more than
-  // `at_most`. They stay until consumed; the span is valid until the next call. Where `at_least`
+  // Returns received bytes in place: none if there are fewer than `at_least`, never more than
+  // `at_most`. They stay until consumed; the span is valid until the next call. If `at_least`
   // divides 64 and only multiples of it are consumed, the span is aligned to it (frame.h).
   struct Want {
     size_t at_least = 1;
@@ -36,19 +37,19 @@ class Link {
   virtual Result<Bytes> peek(Want want) = 0;
   virtual void consume(size_t bytes) = 0;
 
-  // Copies bytes that have come to `into` and consumes them; says how many.
+  // Copies received bytes to `into` and consumes them; returns how many.
   virtual Result<size_t> read(std::span<std::byte> into) = 0;
 
-  // What can go to and fro without being copied into the link; null where its two sides don't share
-  // a host.
+  // Returns transfers that bypass the link's own copies; null if the two sides are on different
+  // hosts.
   virtual Loans* loans() { return nullptr; }
 
   // A descriptor to poll; -1 if the other side rings this rank's bell in shared memory.
   virtual int fd() const { return -1; }
-  // Which way the bytes go, for people: "shared memory", "tcp 10.0.1.4 to 10.0.2.7 (eth0)".
+  // Describes the path for people: "shared memory", "tcp 10.0.1.4 to 10.0.2.7 (eth0)".
   virtual std::string describe() const = 0;
-  // Before polling for input: at least this many bytes more are certain to come, so that the kernel
-  // need not wake us for less than a good part of them.
+  // Call before polling for input: at least this many more bytes are certain to come, so the kernel
+  // need not wake us for only a small part of them.
   virtual void expect(size_t /*bytes*/) {}
 
  private:

@@ -2,9 +2,9 @@
 
 namespace lockstep {
 
-// How many times as long a copy takes that the kernel makes from process to process (peer_memory.h)
-// as one within a process, of blocks that fit in caches: the least of some tries each, in well
-// below a millisecond. Infinite where the kernel makes none.
+// Returns how many times as long a copy by the kernel from process to process (peer_memory.h) takes
+// as one within a process, for blocks that fit in caches. Uses the shortest of several tries of
+// each, in well below a millisecond. Infinite if the kernel does not make such copies.
 double loan_cost();
 
 }  // namespace lockstep

@@ -29,7 +29,8 @@ uint64_t Loans::lend(std::span<const std::byte> memory) {
 
 Result<std::optional<size_t>> Loans::returned(uint64_t loan) {
   const LoanPlace& place = (*options_.lent)[index_of(loan)];
-  // In one order with the going to sleep of whoever waits for it (shm.cc).
+  // Sequentially consistent, to order this read with the waiter's announcement of its sleep
+  // (shm.cc).
   if (place.state.load() != state_of(loan, Where::kReturned)) return std::optional<size_t>();
   const size_t lent = std::exchange(out_[index_of(loan)], {}).bytes;
   const uint64_t taken = place.taken.load(std::memory_order_relaxed);

@@ -14,50 +14,52 @@
 
 namespace lockstep {
 
-// Where a loan is told of, in memory that both sides share. All zeros: none yet.
+// Where a loan is published, in memory that both sides share. All zeros: no loan yet.
 struct LoanPlace {
-  alignas(64) std::atomic<uint64_t> state;  // the loan's number and where it is
+  alignas(64) std::atomic<uint64_t> state;  // the loan's number and state
   std::atomic<uint64_t> address;            // in the lender's process
   std::atomic<uint64_t> bytes;
-  std::atomic<uint64_t> taken;  // told when it is given back
+  std::atomic<uint64_t> taken;  // set when the loan is given back
 };
 constexpr size_t kLoanPlaces = 16;
 using LoanPlaces = std::array<LoanPlace, kLoanPlaces>;
 
-// Memory of its own that one side of a link lends to the other, which copies it from there itself:
-// one copy, where the link takes two. A loan is announced by a frame of the link (frame.h); the
-// n-th of these is of loan n, so both sides number alike. The lender leaves the memory alone until
-// the loan is returned; if it can't wait, it takes all of them back, and who is reading at that
-// moment learns so when it gives back: what it has read is nothing then. One thread at a time on
-// each side.
+// Memory that one side of a link lends to the other, which copies directly from it: one copy, where
+// the link takes two. A frame of the link announces each loan (frame.h). The n-th such frame is of
+// loan n, so both sides use the same numbers. The lender leaves the memory alone until the loan is
+// returned. If it cannot wait, it takes all loans back. A borrower that is reading learns of this
+// when it gives the loan back, and must discard what it has read. One thread at a time on each
+// side.
 class Loans {
  public:
   struct Options {
     LoanPlaces* lent = nullptr;         // to the other side
     LoanPlaces* borrowed = nullptr;     // from it
-    std::function<void()> on_returned;  // tells the other side that something was
+    std::function<void()> on_returned;  // tells the other side that a loan was returned
   };
   explicit Loans(Options options) : options_(std::move(options)) {}
 
-  // From now on the other side's memory can be read here.
+  // Lets this side read the other side's memory from now on.
   void meet(PeerMemory peer) { peer_ = std::move(peer); }
 
-  // The lender's. None is lent before allow(): the other side has met this one.
+  // For the lender. Nothing is lent before allow(), which says that the other side has called
+  // meet().
   void allow() { lends_ = true; }
   bool lends() const { return lends_ && free_at(made_ + 1); }
-  // Its number. Only while lends().
+  // Lends the memory and returns the loan's number. Only while lends().
   uint64_t lend(std::span<const std::byte> memory);
-  // How many of its bytes were taken, once it is returned; fewer than were lent where the other
-  // side can't read them. Nothing while it is out. kCorrupt for more.
+  // Returns how many bytes of the loan were taken, once it is returned, and nothing while it is
+  // out. They are fewer than were lent if the other side cannot read them. kCorrupt if they are
+  // more.
   Result<std::optional<size_t>> returned(uint64_t loan);
   void take_back_all();
 
-  // The borrower's. `at` bytes behind the loan's beginning, as many as could be read: none where
-  // that is not possible. kUnavailable: the lender has ended or has taken it back; kCorrupt: it is
-  // not so large.
+  // For the borrower. Reads from `at` bytes after the loan's beginning; returns how many bytes
+  // could be read, 0 if reading is not possible. kUnavailable: the lender has ended or has taken
+  // the loan back. kCorrupt: the loan is not that large.
   Result<size_t> read(uint64_t loan, size_t at, std::span<std::byte> into) const;
-  // So many bytes of it were taken. kUnavailable: it was taken back meanwhile, they are worth
-  // nothing.
+  // Gives the loan back after taking this many bytes of it. kUnavailable: it was taken back
+  // meanwhile, and the bytes are worthless.
   Status give_back(uint64_t loan, size_t taken);
 
  private:
@@ -72,7 +74,7 @@ class Loans {
     uint64_t loan = 0;  // 0: none
     size_t bytes = 0;
   };
-  std::array<Out, kLoanPlaces> out_{};  // of each place
+  std::array<Out, kLoanPlaces> out_{};  // by place
 };
 
 }  // namespace lockstep

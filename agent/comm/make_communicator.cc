@@ -51,7 +51,7 @@ const PeerAddress& peer_of(const CommOptions& options, int rank) {
   return options.peers[static_cast<size_t>(rank)];
 }
 
-// Ranks of the own node, in order, if they share memory.
+// Returns the ranks of this rank's node in order, if they share memory.
 std::vector<int> local_ranks(const CommOptions& options) {
   std::vector<int> local;
   if (options.shm_fd < 0) return local;
@@ -103,7 +103,7 @@ Result<Connections> connect_all(const CommOptions& options, const std::vector<in
   return form_connections(std::move(form));
 }
 
-// The links need the core for their bells, the core the links.
+// The links need the core for their bells, and the core needs the links.
 struct Bells {
   Core* core = nullptr;
 };
@@ -135,7 +135,7 @@ Core::Options core_options(const CommOptions& options, std::shared_ptr<ShmRegion
   return core;
 }
 
-// Every rank of the host has introduced itself. What is found counts once all have formed.
+// Every rank of the host has introduced itself. The result takes effect once all have formed.
 void meet_lenders(const Core::Options& core, const std::vector<int>& local) {
   ShmRegion& region = *core.region;
   const double cost_max = core.limits.loan_cost_max;

@@ -6,20 +6,20 @@
 
 namespace lockstep {
 
-// Where bytes lie: in the caller's input or output, or in memory of the operation's own.
+// Where bytes are: in the caller's input or output, or in the operation's own memory.
 enum class Area : uint8_t { kInput, kOutput, kScratch };
 struct Place {
   Area area = Area::kOutput;
   size_t at = 0;  // bytes
 };
 
-// One thing that a rank does in an operation: so many bytes that travel, or that change their place
-// here. It goes on byte by byte as far as the moves go that it depends on; so hops overlap.
+// One step of a rank in an operation: bytes that it sends or receives, or moves locally. A move
+// goes on byte by byte as far as the moves that it depends on, so that hops overlap.
 struct Move {
   enum class Kind : uint8_t {
     kSend,     // `from` to the peer
     kReceive,  // from the peer to `into`
-    kReduce,   // `into` = `from` (op) what comes from the peer
+    kReduce,   // `into` = `from` (op) the peer's data
     kCopy,     // `into` = `from`
     kCombine,  // `into` = `from` (op) `with`
   };
@@ -31,45 +31,45 @@ struct Move {
   Place with;
   Place into;
   size_t bytes = 0;
-  int after = kNone;        // the move that writes (some of) what this one reads
+  int after = kNone;        // the move that writes what this one reads, at least in part
   int behind = kNone;       // the move that reads what this one overwrites
   int awaits = kNone;       // begins when that move is finished
-  bool fenced = false;      // begins when all moves before it are finished
-  bool averages = false;    // of a kAvg: the last reduction of its bytes, which divides them
-  bool peer_first = false;  // of a kReduce: what comes is the first operand
+  bool fenced = false;      // begins when all earlier moves are finished
+  bool averages = false;    // kAvg: the last reduction of its bytes, which divides them
+  bool peer_first = false;  // kReduce: the peer's data is the first operand
 
-  // As it is carried out.
+  // Progress.
   size_t moved = 0;
   bool finished = false;
-  bool goes_on = false;  // another one reads what this one writes
-  int next = kNone;      // move of its lane
-  uint32_t step = 0;     // its place in its lane
+  bool goes_on = false;  // another move reads what this one writes
+  int next = kNone;      // the next move of its lane
+  uint32_t step = 0;     // its index in its lane
 };
 
-// Moves that follow one another: those to one peer, those from one peer, those that stay here.
+// Moves that run one after another: to one peer, from one peer, or local ones.
 struct Lane {
   enum class Way : uint8_t { kHere, kOut, kIn };
   Way way = Way::kHere;
   int peer = 0;
-  int head = Move::kNone;  // the first that isn't finished
+  int head = Move::kNone;  // the first unfinished move
   int tail = Move::kNone;
   size_t bytes = 0;         // of all its moves
-  size_t going = 0;         // of the frame on its way out
-  size_t gone = 0;          // out, or taken here
-  size_t allowed = 0;       // that may be gone, by the receiver's last word; a window without any
-  uint64_t loan = 0;        // under way instead of a frame with its payload; 0: none
-  bool is_refused = false;  // the receiver could not read one: nothing more is lent
+  size_t going = 0;         // bytes of the frame on its way out
+  size_t gone = 0;          // bytes sent, or taken here
+  size_t allowed = 0;       // bytes that may be sent by the last credit; never less than a window
+  uint64_t loan = 0;        // loan under way instead of a frame with payload; 0: none
+  bool is_refused = false;  // the receiver could not read a loan: no more are made
 };
 
-// What one rank has to do in one operation: data, made by a pure function (collectives.h), checked
-// as data, and carried out by the Runner.
+// One rank's work in one operation, as data: made by a pure function (collectives.h), checked as
+// data, and carried out by the Runner.
 class MovePlan {
  public:
-  // Forgets everything but its memory.
+  // Clears everything, but keeps allocated memory.
   void clear(int ranks);
-  // Appends; returns the move's index.
+  // Appends a move; returns its index.
   int add(const Move& move);
-  // Bytes of Area::kScratch.
+  // Sets the bytes of Area::kScratch.
   void need_scratch(size_t bytes) { scratch_ = bytes; }
 
   size_t scratch() const { return scratch_; }
@@ -86,7 +86,7 @@ class MovePlan {
 
   std::vector<Move> moves_;
   std::vector<Lane> lanes_;
-  std::vector<int> lane_by_peer_;  // 2 for each rank (out, in), then that of kHere
+  std::vector<int> lane_by_peer_;  // out and in for each rank, then the local lane
   size_t scratch_ = 0;
   size_t open_ = 0;
   size_t finished_prefix_ = 0;

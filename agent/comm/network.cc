@@ -36,7 +36,7 @@ std::string end_of(int fd, NameOf name_of) {
   return numeric(reinterpret_cast<const sockaddr*>(&address));
 }
 
-// The interface that has this address; every address 127.x.y.z is the loopback's.
+// Returns the interface with this address; all of 127.x.y.z is the loopback's.
 std::string interface_of(const std::string& host) {
   if (host.rfind("127.", 0) == 0) return "lo";
   ifaddrs* first = nullptr;
@@ -48,7 +48,7 @@ std::string interface_of(const std::string& host) {
   return "";
 }
 
-// As the driver says it; virtual devices say -1 or nothing.
+// As the driver reports it; virtual devices report -1 or nothing.
 std::string speed_of(const std::string& interface) {
   std::ifstream file("/sys/class/net/" + interface + "/speed");
   int megabits = 0;
@@ -56,7 +56,7 @@ std::string speed_of(const std::string& interface) {
   return ", " + std::to_string(megabits) + " Mb/s";
 }
 
-// The first line of a file; empty if it can't be read. At most 64 characters.
+// Returns the first line of a file, at most 64 characters; empty if it cannot be read.
 std::string line_of(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -80,7 +80,7 @@ std::string rdma_device_text(const RdmaDevice& device) {
     if (!part.empty()) text += (text.empty() ? " (" : ", ") + part;
   };
   add(device.layer);
-  // Without "(4X NDR)" behind it.
+  // Drop what follows, such as "(4X NDR)".
   add(device.rate.substr(0, device.rate.find(" (")));
   const size_t colon = device.state.find(": ");
   std::string state = colon == std::string::npos ? device.state : device.state.substr(colon + 2);

@@ -24,14 +24,14 @@ void Operation::begin(const Start& start) {
     header.count = static_cast<uint64_t>(start.part->whole_count);
     header.part = start.part->index;
   }
-  // The other side of a send sees it from the other end.
+  // The two sides of a send have different peers, so the header names none.
   if (header.kind == Collective::kSend) header.root = 0;
   make_plan(task, plan_);
   if (plan_.scratch() > scratch_.bytes()) {
     const bool is_pooled = home != nullptr && plan_.scratch() > OperationPool::kOwnScratchMax;
     scratch_ = is_pooled ? home->take_scratch(plan_.scratch()) : Scratch(plan_.scratch());
   }
-  // Plans only read what they call input.
+  // Plans never write to what they call input.
   bases_ = {const_cast<std::byte*>(start.input), start.output, scratch_.data()};
   waiting = false;
   waits_for = {};
@@ -45,7 +45,7 @@ void Operation::finish(Status status) {
   const std::lock_guard lock(mutex_);
   status_ = std::move(status);
   done_.store(true, std::memory_order_release);
-  // With the lock held: the owner, who takes it too, may be gone right after.
+  // Notifies with the lock held: the owner, who takes the lock too, may destroy this right after.
   finished_.notify_all();
 }
 
@@ -160,7 +160,7 @@ Status Work::wait(Duration timeout) {
     const Duration rest = bounded && !was_done ? timeout - (clock.now() - begin) : Duration::max();
     Status status = at->wait(rest);
     if (!status.ok() && !was_done && !at->done()) return status;
-    // It has ended since its time was up.
+    // It has ended after its time was up.
     if (!status.ok() && !was_done) status = at->wait(Duration::max());
     if (!status.ok() && first.ok()) first = std::move(status);
   }

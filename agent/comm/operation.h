@@ -24,24 +24,24 @@ namespace lockstep {
 class Operation;
 class OperationPool;
 
-// The ranks of one communicator, by their rank in it.
+// The ranks of one communicator.
 struct Group {
-  std::vector<int> ranks;  // of the world
-  int rank = 0;            // this process's place
+  std::vector<int> ranks;  // world rank of each rank of the group
+  int rank = 0;            // this process's rank in the group
   HostMap hosts;
   uint64_t id = 0;  // 0: the world
-  // Numbers given out; guarded by Core.
+  // Sequence numbers that were issued; guarded by Core.
   uint64_t issued = 0;
   std::vector<uint64_t> sends;  // by rank of the group
   std::vector<uint64_t> receives;
-  // The collective under way; the driving thread's.
+  // The collective under way; for the driver only.
   const Operation* running = nullptr;
   std::atomic<uint64_t> entered{0};
   std::atomic<uint64_t> completed{0};
-  std::atomic<int> board_place{-1};  // CollectiveBoard's
+  std::atomic<int> board_place{-1};  // its place on the CollectiveBoard
 };
 
-// Memory of an operation's own, whose bytes begin aligned as frames do.
+// An operation's scratch memory, aligned like frames.
 class Scratch {
  public:
   Scratch() = default;
@@ -57,18 +57,18 @@ class Scratch {
   size_t bytes_ = 0;
 };
 
-// One operation, from the call to its end. Owned by whoever waits for it, and driven by one thread,
-// which does not touch it any more once it is finished. Reused: what it has allocated stays with
-// it, but for large memory, which goes back to its pool.
+// One operation, from the call to its end. The thread that waits for it owns it. One thread drives
+// it, and does not touch it after it is finished. Operations are reused and keep their allocations,
+// except for large scratch memory, which goes back to its pool.
 class Operation {
  public:
-  // A new beginning; `input` and `output` as the algorithm sees them.
+  // Arguments of a new run; `input` and `output` are those of the algorithm.
   struct Start {
     std::shared_ptr<Group> group;
-    Task task;  // its counts are read here alone
+    Task task;  // its counts are only read by begin()
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
-    Duration limit{};  // of silence
+    Duration limit{};  // longest silence
     std::optional<CallPart> part;
   };
   void begin(const Start& start);
@@ -82,24 +82,24 @@ class Operation {
 
   void finish(Status status);
   bool done() const { return done_.load(std::memory_order_acquire); }
-  // The owner's, and to be called with success before the end of its life.
+  // For the owner, who must see it done by this call before destroying the operation.
   Status wait(Duration timeout) const;
-  // Somebody's program stands in it until it is done.
+  // Marks that a program is blocked in the operation until it is done.
   void stand() const { standing_.fetch_add(1, std::memory_order_relaxed); }
   bool is_stood_in() const { return standing_.load(std::memory_order_relaxed) > 0; }
 
-  std::unique_ptr<Operation> next;      // of those that one Work waits for
-  std::shared_ptr<OperationPool> home;  // where it goes when that is over; null: nowhere
+  std::unique_ptr<Operation> next;      // the next operation of the same Work
+  std::shared_ptr<OperationPool> home;  // the pool it returns to; null: none
 
-  FrameHeader header;  // as in its frames, but for what differs from step to step
+  FrameHeader header;  // as in its frames, except for what differs by step
   bool receives = false;
-  int other_side = 0;  // of a send or receive: rank of the group
+  int other_side = 0;  // peer of a send or receive: rank of the group
 
-  // The driving thread's.
-  bool waiting = false;  // nothing has moved since
+  // For the driver.
+  bool waiting = false;  // nothing has moved since waiting_since
   TimePoint waiting_since{};
   AwaitedRanks waits_for;
-  int in_hand = -1;  // the rank of the world whose frame is being moved
+  int in_hand = -1;  // the world rank whose frame is being moved
 
  private:
   friend class OperationPool;
@@ -117,18 +117,18 @@ class Operation {
   Status status_;
 };
 
-// Operations that are not in use, and large memory that was theirs. Thread-safe.
+// Unused operations, and large scratch memory of finished ones. Thread-safe.
 class OperationPool : public std::enable_shared_from_this<OperationPool> {
  public:
-  // What an operation keeps to itself.
+  // Most scratch memory that an operation keeps for itself.
   static constexpr size_t kOwnScratchMax = size_t{64} << 10;
-  // Of the rest, what is kept in all: as many operations at once as this has room for find their
-  // memory again. What is smallest goes first.
+  // Most scratch memory that the pool keeps in total. Concurrent operations that fit in it find
+  // their memory again. The smallest is evicted first.
   static constexpr size_t kKeptScratchMax = size_t{256} << 20;
 
   std::unique_ptr<Operation> take();
   static void give_back(std::unique_ptr<Operation> operation);
-  // The smallest that is large enough, or new.
+  // Returns the smallest that is large enough, or a new one.
   Scratch take_scratch(size_t bytes);
   size_t kept_scratch_bytes() const;
 

@@ -11,24 +11,24 @@
 namespace lockstep {
 
 // The memory of another process of this machine, or of this one, as far as the kernel lets this
-// process read it: process_vm_readv(2), which asks for what ptrace(2) does. Nothing is done to be
-// let further.
+// process read it. Uses process_vm_readv(2), which needs the same permission as ptrace(2); this
+// class does nothing to widen that permission.
 class PeerMemory {
  public:
-  // What no other process has at that address: a number, by chance. It is read with whatever else
-  // is, so that a process is not taken for another one that has its number: later, or in another
-  // PID namespace, or since it executed another program.
+  // A random number at an address of the process. Every read also reads the mark, so that a process
+  // is not mistaken for another one with its number: a later one, one in another PID namespace, or
+  // one that has since executed another program.
   struct Mark {
     uint64_t address = 0;
     uint64_t value = 0;
   };
-  // `pid` as this process sees it. kUnavailable, in words, where it can't be read or has not got
-  // the mark.
+  // `pid` as this process sees it. kUnavailable, with the reason, if the process cannot be read or
+  // does not have the mark.
   static Result<PeerMemory> find(pid_t pid, Mark mark);
 
-  // Reads from that address of the process; says how many bytes could be read, 0 where the kernel
-  // does not let this process, there is nothing to be read, or the process has ended. kUnavailable:
-  // another process is in its place.
+  // Reads from that address of the process; returns how many bytes could be read. Returns 0 if the
+  // kernel refuses, if nothing is mapped there, or if the process has ended. kUnavailable: another
+  // process is in its place.
   Result<size_t> read(uint64_t address, std::span<std::byte> into) const;
 
  private:

@@ -13,9 +13,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<std::byte, kFrameAlign> kZeros{};
-// How much of a loan is read before there is a look at whether the world still stands.
+// How much of a loan is read at a time, so that a fault is noticed in between.
 constexpr size_t kLoanPiece = size_t{1} << 20;
-// More are of nothing that goes on here.
+// More credits than this cannot all belong to operations that are under way here.
 constexpr size_t kCreditsMax = 4096;
 
 bool is_credit(const FrameHeader& header) {
@@ -79,7 +79,7 @@ Status Port::skip_padding() {
   return {};
 }
 
-// Credits are taken out of the row of frames as they come.
+// Takes credits out of the sequence of frames as they arrive.
 Result<bool> Port::read_header() {
   while (!have_header_) {
     TRY(skip_padding());
@@ -144,7 +144,7 @@ Port::Row Port::row_of(const FrameHeader& header) {
           .sequence = is_message ? header.sequence : 0};
 }
 
-// The last one may be all taken as far as it has come: its rest is in the link.
+// All that has arrived of the last frame may be taken already; its rest is in the link.
 Port::Aside* Port::first_aside(const FrameHeader& expected) {
   const auto row = aside_rows_.find(row_of(expected));
   if (row == aside_rows_.end()) return nullptr;
@@ -178,7 +178,7 @@ Result<Bytes> Port::peek(size_t at_least, size_t at_most) {
   return link_->peek({.at_least = at_least, .at_most = std::min(at_most, source_.left)});
 }
 
-// What is first in its row.
+// Drops a frame that is the first of its row.
 void Port::drop(const Aside& aside) {
   aside_bytes_ -= aside.capacity + kAsideFrameBytes;
   if (filling_ == &aside) filling_ = nullptr;
@@ -224,7 +224,7 @@ Result<size_t> Port::read(std::span<std::byte> into) {
   return got;
 }
 
-// A piece of what the frame in the link lends. Where nothing can be read, that was its end.
+// Reads a piece of what the frame in the link lends. Nothing read ends the loan.
 Result<size_t> Port::borrow(std::span<std::byte> into) {
   Loans& loans = *link_->loans();
   const size_t at = coming_.bytes - payload_left_;
@@ -242,7 +242,7 @@ Status Port::finish_empty() {
   }
   CHECK(have_header_ && payload_left_ == 0);
   have_header_ = false;
-  // Its beginning was put aside, and taken from there before the rest.
+  // The frame's beginning was put aside, and taken from there before the rest.
   if (filling_ != nullptr) drop(*filling_);
   source_ = {};
   padding_left_ = padding_of(payload_in_link(coming_));
@@ -262,7 +262,7 @@ Error Port::too_much_aside() const {
                   std::to_string(aside_bytes_max(options_.limits) >> 10) + " KiB are kept");
 }
 
-// Of the frame that is first in the link.
+// Makes the entry for the frame that is first in the link.
 Port::Aside& Port::begin_aside() {
   Aside& aside = aside_[++asides_];
   aside.number = asides_;
@@ -287,7 +287,7 @@ Result<bool> Port::put_aside() {
   }
   Aside& aside = *filling_;
   bool moved = begins;
-  // Whole elements, since a reduction takes no others from one place.
+  // Whole elements, because a reduction takes each element from one place.
   const size_t element = std::max<size_t>(1, data_type_bytes(coming_.type));
   if (payload_left_ > 0 && is_loan(coming_)) {
     TRY_ASSIGN(const size_t got, borrow({aside.data() + aside.held, payload_left_}));

@@ -16,11 +16,11 @@
 
 namespace lockstep {
 
-// The frames of one link. A frame begins when all of its payload is there and goes out whole, so
-// that it waits for nothing but the other side. Several senders take turns, a frame each. Frames of
-// several operations may follow one another on a link: an operation that finds another's in front
-// of its own leaves it there, and it is put aside in memory if it belongs to none that can take it.
-// One thread at a time.
+// The frames of one link. A frame begins when its whole payload is ready and goes out without a
+// break, so that it waits for nothing but the other side. Several senders take turns, a frame each.
+// Frames of several operations may follow one another on a link. An operation that finds another
+// one's frame in front of its own leaves it there. If no operation under way can take that frame,
+// it is put aside in memory. One thread at a time.
 class Port {
  public:
   struct Options {
@@ -31,47 +31,48 @@ class Port {
   Link& link() const { return *link_; }
   // Whether begin_loan() may be called.
   bool lends() const { return link_->loans() != nullptr && link_->loans()->lends(); }
-  // Its other side is on another host.
+  // Whether its other side is on another host.
   bool leaves_host() const { return options_.leaves_host; }
 
-  // Whose frame is on its way out; null: the next one may begin.
+  // The sender of the frame on its way out; null: the next frame may begin.
   const void* sender() const { return sender_; }
-  // Whether it is this one's turn to begin; else it waits for its turn from now on, and has to ask
-  // again until it comes.
+  // Whether it is this sender's turn to begin. If not, the sender queues, and has to ask again
+  // until its turn comes.
   bool may_begin(const void* sender) {
     return (sender_ == nullptr && turns_.empty()) || takes_turn(sender);
   }
-  // `payload` stays where it is until sender() is null again.
+  // The payload must stay valid until sender() is null again.
   void begin(const void* sender, const FrameHeader& header, const std::byte* payload);
-  // The same without the payload, which is lent, and stays where it is until the loan, whose number
-  // this is, was returned. Only where the link lends.
+  // Begins a frame that lends its payload, which must stay valid until the loan is returned.
+  // Returns the loan's number. Only if the link lends.
   uint64_t begin_loan(const void* sender, FrameHeader header, const std::byte* payload);
-  // Moves what the link takes; whether anything moved.
+  // Moves what the link takes; returns whether anything moved.
   Result<bool> push();
 
-  // Whether the next frame is the expected operation's. If it is: what is left of its payload is
-  // taken with the calls below, and left() == 0 ends it.
+  // Whether the next frame belongs to the expected operation. If it does, the calls below take the
+  // rest of its payload, and left() == 0 ends it.
   enum class Next { kNone, kOurs, kElsewhere };
   Result<Next> look(const FrameHeader& expected);
-  // Of the payload of the frame that look() found.
+  // Remaining payload of the frame that look() found.
   size_t left() const { return source().left; }
-  // It is lent, and not put aside: read() alone takes it, a piece at a time.
+  // Whether that payload is lent and not put aside: only read() takes it, a piece at a time.
   bool is_lent() const { return source_.aside == nullptr && have_header_ && is_loan(coming_); }
   Result<Bytes> peek(size_t at_least, size_t at_most);
   Status consume(size_t bytes);
-  // Where this ends the frame and nothing was read, the rest could not be: it comes in another one.
+  // If this ends the frame without reading anything, the rest was unreadable and comes in another
+  // frame.
   Result<size_t> read(std::span<std::byte> into);
-  // An empty one, which is over once it was seen.
+  // Ends the frame, which has no payload left.
   Status finish_empty();
   // Bytes that are certain to come before the frame is complete.
   size_t missing() const;
 
-  // How much the other side has allowed of this operation by the last credit that has come, or
-  // `allowed` if none has. A frame in front, behind which it may come, is in the way.
+  // Returns how much the other side allows of this operation, by its latest credit, or `allowed` if
+  // it has sent none. Marks a frame in front, which may hide a credit, as being in the way.
   Result<size_t> credit(const FrameHeader& operation, size_t allowed);
 
-  // Copies what is in front into memory, so that what is behind it can be seen; whether anything
-  // moved. kConflict where as much is kept already as this port may keep.
+  // Copies the frame in front into memory, so that the following one can be seen; returns whether
+  // anything moved. kConflict if this port already keeps as much as it may.
   Result<bool> put_aside();
   bool in_the_way() const { return in_the_way_; }
   // The header of the first frame that was put aside and not taken; null if there is none.
@@ -83,31 +84,31 @@ class Port {
   struct alignas(kFrameAlign) Line {
     std::byte bytes[kFrameAlign];
   };
-  // What frames that come one after the other have in common: the group and, of a send, its number.
+  // Identifies frames that are taken one after another: by the group and, for a send, its number.
   struct Row {
     uint64_t group = 0;
     bool is_message = false;
-    uint64_t sequence = 0;  // of a message
+    uint64_t sequence = 0;  // of a message, else 0
     auto operator<=>(const Row&) const = default;
   };
   struct Aside {
-    uint64_t number = 0;  // in aside_
+    uint64_t number = 0;  // key in aside_
     FrameHeader header;
     std::unique_ptr<Line[]> memory;
     size_t capacity = 0;
-    size_t held = 0;  // bytes in it; while there is room the rest of the frame is in the link
+    size_t held = 0;  // bytes in it; until it is full, the link has the rest
     size_t taken = 0;
 
     std::byte* data() const { return reinterpret_cast<std::byte*>(memory.get()); }
   };
-  // Where the frame that look() found lies: put aside, or in the link.
+  // Where the frame is that look() found: put aside, or in the link.
   struct Source {
     Aside* aside = nullptr;
     size_t left = 0;
   };
   const Source& source() const { return source_; }
   static Row row_of(const FrameHeader& header);
-  // The first of the row that was put aside and has anything to be taken; null if there is none.
+  // Returns the first frame of the row that was put aside and has bytes to take; null if none has.
   Aside* first_aside(const FrameHeader& expected);
   Aside& begin_aside();
   bool takes_turn(const void* sender);
@@ -121,7 +122,7 @@ class Port {
   Link* link_;
   Options options_;
   const void* sender_ = nullptr;
-  std::vector<const void*> turns_;  // of those who wait to begin
+  std::vector<const void*> turns_;  // senders that wait to begin
   FrameHeader going_;
   const std::byte* going_payload_ = nullptr;
   size_t going_bytes_ = 0;  // of the frame, with header and padding
@@ -131,15 +132,15 @@ class Port {
   bool have_header_ = false;
   size_t payload_left_ = 0;
   size_t padding_left_ = 0;
-  uint64_t loans_come_ = 0;  // ever; the number of the last one
+  uint64_t loans_come_ = 0;  // ever received; also the number of the last one
   Source source_;
   bool in_the_way_ = false;
-  Aside* filling_ = nullptr;         // of aside_: begins the frame that is first in the link
-  uint64_t asides_ = 0;              // ever
-  std::map<uint64_t, Aside> aside_;  // as they came
+  Aside* filling_ = nullptr;         // in aside_: begins the frame that is first in the link
+  uint64_t asides_ = 0;              // ever made
+  std::map<uint64_t, Aside> aside_;  // in order of arrival
   std::map<Row, std::deque<Aside*>> aside_rows_;
   size_t aside_bytes_ = 0;
-  std::vector<FrameHeader> credits_;  // that have come and weren't asked for; one an operation
+  std::vector<FrameHeader> credits_;  // received and not asked for yet; one per operation
 };
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// How elements are kept and computed with.
+// How elements are stored, and the type for arithmetic.
 template <class T>
 struct Plain {
   using Stored = T;
@@ -28,7 +28,7 @@ struct Brain {
   }
 };
 
-// IEEE 754 binary16. Written without branches, for the vector units.
+// IEEE 754 binary16, without branches so that it vectorises.
 struct Half {
   using Stored = uint16_t;
   using Value = float;
@@ -36,7 +36,7 @@ struct Half {
     const uint32_t sign = uint32_t{stored & 0x8000u} << 16;
     const uint32_t magnitude = stored & 0x7fffu;
     const auto tiny = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) *
-                                              0x1p-24f);  // a subnormal counts 2^-24
+                                              0x1p-24f);  // a subnormal counts in units of 2^-24
     const uint32_t normal = (magnitude << 13) + (112u << 23);
     const uint32_t special = (magnitude << 13) | 0x7f800000u;
     const uint32_t finite = magnitude < 0x400u ? tiny : normal;
@@ -46,19 +46,19 @@ struct Half {
     const auto bits = std::bit_cast<uint32_t>(value);
     const uint32_t sign = (bits >> 16) & 0x8000u;
     const uint32_t magnitude = bits & 0x7fffffffu;
-    // The sum's last bit counts 2^-24, as a subnormal's does, so the addition does the rounding.
+    // The sum's last bit is worth 2^-24, as a subnormal's is, so the addition rounds.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     const uint32_t tiny = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5f);
     const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     const uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
     const uint32_t finite = magnitude < 0x38800000u ? tiny : normal;
     const uint32_t special = magnitude > 0x7f800000u ? nan : 0x7c00u;
-    // From 65520 on the nearest is infinity.
+    // From 65520 on, values round to infinity.
     return static_cast<uint16_t>(sign | (magnitude >= 0x477ff000u ? special : finite));
   }
 };
 
-// Integers of less than int's width would be promoted and overflow where they should wrap around.
+// Integers narrower than int would be promoted, and overflow where they should wrap around.
 template <class T, class Op>
 T wrapping(T a, T b, Op op) {
   if constexpr (std::is_integral_v<T>) {
@@ -90,7 +90,7 @@ void apply(const ReduceArgs& args) {
   auto* into = static_cast<Stored*>(args.into);
   const auto* a = static_cast<const Stored*>(args.a);
   const auto* b = static_cast<const Stored*>(args.b);
-// No element depends on another one's result, also where `into` is `a` or `b`.
+// No element depends on another one's result, even if `into` is `a` or `b`.
 #pragma GCC ivdep
   for (size_t i = 0; i < args.count; ++i) {
     into[i] = Format::store(combine<kOp>(Format::load(a[i]), Format::load(b[i])));
@@ -128,7 +128,7 @@ void divide(void* data, size_t count, int ranks) {
   }
 }
 
-// Calls visit(Format()) with the format of the type.
+// Calls visit(Format()) with the type's format.
 template <class Visitor>
 void with_format(DataType type, Visitor visit) {
   switch (type) {

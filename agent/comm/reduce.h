@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-// into[i] = a[i] (op) b[i] for `count` elements; kAvg adds, the division comes at the end
-// (divide_by_ranks). `into` may be `a` or `b`, and overlaps them in no other way. The order of the
-// operands matters for the bits of a NaN alone. Pure, single-threaded.
+// Computes into[i] = a[i] (op) b[i] for `count` elements. kAvg only adds; divide_by_ranks() divides
+// at the end. `into` may be `a` or `b`, and overlaps them in no other way. The order of the
+// operands affects only the bits of a NaN. Pure, single-threaded.
 struct ReduceArgs {
   void* into = nullptr;
   const void* a = nullptr;
@@ -17,7 +17,7 @@ struct ReduceArgs {
 };
 void reduce(DataType type, ReduceOp op, const ReduceArgs& args);
 
-// data[i] /= ranks.
+// Computes data[i] /= ranks.
 void divide_by_ranks(DataType type, void* data, size_t count, int ranks);
 
 }  // namespace lockstep

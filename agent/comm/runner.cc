@@ -15,26 +15,26 @@ namespace {
 
 using Kind = Move::Kind;
 
-// A frame that does not end its step is at least so long: what comes piece by piece goes on in
-// pieces that are worth their header, and stay in the cache in between.
+// A frame that does not end its step has at least this length. So data that arrives piece by piece
+// is passed on in pieces that are worth a header and stay in the cache in between.
 constexpr size_t kPiece = kPieceBytes;
 
-// How far the move may go, as another one has gone so far: `theirs` is where that one began in the
-// area, `ours` where this one does.
+// Returns how many bytes of a move may go, given how far another one has gone. `theirs` is where
+// the other one begins in the area, `ours` where this one begins.
 size_t reach(const Move& other, size_t theirs, size_t ours, size_t bytes) {
   if (other.finished) return bytes;
   const size_t end = theirs + other.moved;
   return end <= ours ? 0 : std::min(bytes, end - ours);
 }
 
-// Nothing of it may go yet.
+// Whether no part of the move may go yet.
 bool is_shut(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
   if (move.awaits != Move::kNone && !plan.move(move.awaits).finished) return true;
   return move.fenced && !plan.finished_before(index);
 }
 
-// Up to where the move may go now.
+// Returns up to where the move may go now.
 size_t allowance(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
   if (is_shut(plan, index)) return 0;
@@ -50,7 +50,7 @@ size_t allowance(MovePlan& plan, int index) {
   return bytes;
 }
 
-// Whether a move without bytes, too, has to wait.
+// Whether the move has to wait. Also covers moves without bytes.
 bool held(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
   if (is_shut(plan, index)) return true;
@@ -84,12 +84,12 @@ void Runner::copy(std::byte* into, const std::byte* from, size_t bytes) const {
   }
 }
 
-// The receiver's: half of what it has allowed is taken, and more will come.
+// For the receiver: whether half of what it has allowed is taken, and more will come.
 bool Runner::owes_credit(const Lane& lane) const {
   return allowed(lane) < lane.bytes && lane.gone + limits_.window_bytes / 2 >= allowed(lane);
 }
 
-// None while the window is full.
+// Returns no bytes while the window is full.
 Runner::Piece Runner::next_piece(const Lane& lane, const Waiting& waiting) const {
   const size_t window = std::min(allowed(lane) - lane.gone, limits_.window_bytes);
   const size_t most = std::min(waiting.ready, window);
@@ -141,7 +141,7 @@ Status Runner::move_here(Turn& turn, Lane& lane) {
   MovePlan& plan = operation.plan();
   while (lane.head != Move::kNone) {
     Move& move = plan.move(lane.head);
-    // All at once: what it depends on is small, or long over.
+    // All in one go: what the move depends on is small, or finished long ago.
     if (held(plan, lane.head) || allowance(plan, lane.head) < move.bytes) return {};
     std::byte* into = operation.at(move.into);
     const std::byte* from = operation.at(move.from);
@@ -189,7 +189,7 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
   return {};
 }
 
-// So many bytes of the lane have gone.
+// Records that these bytes of the lane have gone.
 void Runner::account(Turn& turn, const Port& port, Lane& lane, size_t bytes) {
   Move& move = turn.operation.plan().move(lane.head);
   move.moved += bytes;
@@ -199,7 +199,7 @@ void Runner::account(Turn& turn, const Port& port, Lane& lane, size_t bytes) {
   if (move.moved == move.bytes) finish(turn, lane);
 }
 
-// Whether the operation's move on the lane is to be lent.
+// Whether the operation lends its current move on the lane.
 bool Runner::lends(Operation& operation, const Port& port, const Lane& lane) const {
   const CollectiveTraits& what = traits(operation.header.kind);
   const LoanRange& range = what.has_root || what.is_message ? limits_.one_way_loans : limits_.loans;
@@ -207,7 +207,7 @@ bool Runner::lends(Operation& operation, const Port& port, const Lane& lane) con
          port.lends();
 }
 
-// Of the lane's move, as much as is ready, unless it has to wait.
+// Begins a frame with what is ready of the lane's move, unless the move has to wait.
 Status Runner::begin_frame(Turn& turn, Port& port, Lane& lane) {
   Operation& operation = turn.operation;
   MovePlan& plan = operation.plan();
@@ -243,7 +243,7 @@ Status Runner::begin_frame(Turn& turn, Port& port, Lane& lane) {
   return {};
 }
 
-// Whether the receiver has returned it.
+// Returns whether the receiver has returned the loan.
 Result<bool> Runner::end_loan(Turn& turn, Port& port, Lane& lane) {
   TRY_ASSIGN(const std::optional<size_t> taken, port.link().loans()->returned(lane.loan));
   if (!taken.has_value()) {
@@ -299,7 +299,7 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
         finish(turn, lane);
         continue;
       }
-      // Let what came go on before more is taken.
+      // Pass on what was received before taking more.
       if (move.moved > before && (move.kind == Kind::kReduce || port.is_lent())) return {};
       if (move.moved > before) continue;
     }
@@ -309,7 +309,7 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
   return {};
 }
 
-// What there is of the frame in front, up to the limit.
+// Takes what has arrived of the frame in front, up to the limit.
 Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
   Operation& operation = turn.operation;
   Move& move = operation.plan().move(lane.head);

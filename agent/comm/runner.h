@@ -13,20 +13,21 @@
 
 namespace lockstep {
 
-// Carries out plans on ports. Those who have frames for one rank take turns, a frame each; no lane
-// goes further ahead of its receiver than its window, and the receiver sends a credit for each half
-// of it that was taken. One thread at a time.
+// Carries out plans on ports. Operations with frames for the same rank take turns, a frame each. No
+// lane runs further ahead of its receiver than its window; the receiver sends a credit for each
+// half of it that it has taken. One thread at a time.
 class Runner {
  public:
   // `ports`: by rank of the world.
   explicit Runner(std::vector<Port>& ports, const CommLimits& limits = {})
       : ports_(ports), limits_(limits) {}
 
-  // Moves what can move of the operation, once through its lanes; whether anything did. Its
-  // plan().finished() afterwards says whether it is over. Adds to interests what it waits for.
+  // Moves what can move of the operation, once through its lanes; returns whether anything did.
+  // Afterwards plan().finished() tells whether the operation is over. Adds what the operation waits
+  // for to `interests`.
   Result<bool> step(Operation& operation, std::vector<Interest>& interests);
 
-  // Payload bytes of the frames that went out and came in so far.
+  // Payload bytes of all frames sent and received so far.
   Traffic traffic() const {
     return {sent_.load(), received_.load(), sent_away_.load(), lent_.load()};
   }
@@ -44,10 +45,11 @@ class Runner {
   void finish(Turn& turn, Lane& lane);
   void copy(std::byte* into, const std::byte* from, size_t bytes) const;
   Result<size_t> receive(Port& port, const Move& move, std::span<std::byte> into) const;
-  // Of its bytes so many may be gone.
+  // How many bytes of the lane may be sent in total.
   size_t allowed(const Lane& lane) const { return std::max(lane.allowed, limits_.window_bytes); }
   bool owes_credit(const Lane& lane) const;
-  // Of a lane's move: bytes that may go, bytes that have not gone, and whether they are lent.
+  // State of a lane's move: bytes that may be sent now, bytes not sent yet, and whether they are
+  // lent.
   struct Waiting {
     size_t ready = 0;
     size_t rest = 0;

@@ -26,7 +26,7 @@ constexpr size_t kPage = 4096;
 // Small enough to stay in the second-level cache, large enough for a writer to run ahead.
 constexpr size_t kRingBytes = size_t{512} << 10;
 constexpr int kRanksMax = 4096;
-// How much is copied before the other side is shown it, so that both work at the same time.
+// Bytes copied before the other side may see them, so that both sides work at the same time.
 constexpr size_t kCopyPiece = size_t{64} << 10;
 
 size_t round_up(size_t value, size_t unit) {
@@ -35,20 +35,20 @@ size_t round_up(size_t value, size_t unit) {
 
 }  // namespace
 
-// All zeros is a valid beginning.
+// All zeros is a valid initial state.
 struct ShmRegion::Slot {
   alignas(kLine) std::atomic<uint32_t> bell;
   std::atomic<uint32_t> sleep;
-  std::atomic<uint64_t> process;       // its number; 0: not introduced yet
-  std::atomic<uint64_t> mark_address;  // of its ShmRegion::mark_, and what it reads
+  std::atomic<uint64_t> process;       // its pid; 0: not introduced yet
+  std::atomic<uint64_t> mark_address;  // address and value of its ShmRegion::mark_
   std::atomic<uint64_t> mark_value;
 };
 
 struct ShmRegion::Ring {
-  alignas(kLine) std::atomic<uint64_t> head;  // bytes ever written; the writer's
-  alignas(kLine) std::atomic<uint64_t> tail;  // bytes ever read; the reader's
+  alignas(kLine) std::atomic<uint64_t> head;  // bytes ever written; for the writer
+  alignas(kLine) std::atomic<uint64_t> tail;  // bytes ever read; for the reader
   alignas(kLine) std::byte data[kRingBytes];
-  LoanPlaces loans;  // the writer's
+  LoanPlaces loans;  // of the writer
 };
 
 struct ShmRegion::Preamble {
@@ -58,7 +58,7 @@ struct ShmRegion::Preamble {
 
 namespace {
 
-// No mark that others have.
+// Returns a mark that no other process has.
 uint64_t any_number() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
@@ -95,7 +95,7 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
                    " of the shared memory: " + std::strerror(errno));
   }
   const size_t bytes = shm_bytes(options.ranks);
-  // An agent makes it empty. All ranks give it the same size, so only the first changes anything.
+  // The agent leaves it empty. All ranks set the same size, so only the first changes anything.
   if (info.st_size == 0) {
     if (::ftruncate(options.fd, static_cast<off_t>(bytes)) != 0) {
       return errno_error("[comm] sizing the shared memory", errno);
@@ -115,7 +115,7 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
 }
 
 Result<std::shared_ptr<ShmRegion>> ShmRegion::anonymous(int ranks) {
-  // A rank alone has no rings, but a place to sleep.
+  // A single rank has no rings, but a place to sleep.
   const size_t bytes = std::max(shm_bytes(ranks), rings_offset(ranks));
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return errno_error("[comm] mapping memory for threads", errno);
@@ -172,8 +172,8 @@ ShmRegion::Ring& ShmRegion::ring(int from, int to) const {
   return *std::launder(reinterpret_cast<Ring*>(at));
 }
 
-// A waiter announces itself, then looks at the rings again; a neighbour moves a ring, then looks
-// for waiters. Both with sequential consistency, so that one of the two sees the other (Dekker).
+// A waiter announces itself, then checks the rings again. A neighbour moves a ring, then checks for
+// waiters. Both are sequentially consistent, so that at least one of them sees the other (Dekker).
 uint32_t ShmRegion::lie_down(int rank, Sleep how) {
   Slot& mine = slot(rank);
   const uint32_t seen = mine.bell.load();

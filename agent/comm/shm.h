@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-// How a rank waits, as its neighbours see it.
+// How a rank waits; its neighbours read this.
 enum class Sleep : uint32_t {
   kAwake = 0,
   kFutex = 1,  // wake its futex
-  kPoll = 2,   // it polls descriptors too: send it a bell over its control connection
+  kPoll = 2,   // it polls descriptors too: ring it over its control connection
 };
 
-// The memory that the ranks of one node share: for each of them a bell (a futex), and for each
-// ordered pair a ring of bytes with one writer and one reader. Nothing in it is a lock, so nothing
-// that a killed rank leaves behind can block the others; all that is read from it is checked.
+// The memory that the ranks of one node share: a bell (a futex) for each rank, and a ring of bytes
+// with one writer and one reader for each ordered pair. It contains no locks, so a killed rank
+// leaves nothing behind that could block the others. Everything read from it is checked.
 class ShmRegion {
  public:
   // Maps an inherited memfd, empty or of at least shm_bytes(ranks) bytes. `tag` (not 0) is the
@@ -40,24 +40,24 @@ class ShmRegion {
 
   int ranks() const { return ranks_; }
 
-  // A rank says where its process can be found by the others, before it meets them.
+  // Publishes where the others find this rank's process. Call it before meeting them.
   void introduce(int rank) const;
-  // The process of a rank that has introduced itself and whose memory this one can read, as it
-  // finds by reading. Else the reason, in words.
+  // Returns the process of a rank that has introduced itself, if this one can read its memory,
+  // which is tested by reading. Otherwise an error with the reason.
   Result<PeerMemory> find(int rank) const;
-  // Whether the ranks lend each other memory is settled once all have met: they do unless one of
-  // them objects before.
+  // Once all ranks have met, they lend each other memory, unless one of them has objected before.
   enum class Objection : uint32_t { kNone, kForbidden, kSlow, kUnwanted };
   void object(Objection objection);
   Objection objection() const;
 
-  // Announces how this rank is about to wait, and returns what its bell reads now; what is found
-  // unchanged after this call, and before sleep(), wakes it.
+  // Announces how this rank is about to wait, and returns the value of its bell. The caller then
+  // checks again: if it finds nothing, any later change ends or prevents its sleep().
   uint32_t lie_down(int rank, Sleep how);
   // Sleeps while the bell still reads `seen`, for at most `timeout`.
   void sleep(int rank, uint32_t seen, Duration timeout);
   void get_up(int rank);
-  // Wakes the rank if it waits. True if a bell must go over its control connection.
+  // Wakes the rank if it waits. Returns true if the caller must ring it over its control
+  // connection.
   [[nodiscard]] bool wake(int rank);
 
  private:
@@ -73,7 +73,7 @@ class ShmRegion {
   void* base_;
   size_t bytes_;
   int ranks_;
-  // By which others know this process (PeerMemory::Mark).
+  // Lets other processes identify this one (PeerMemory::Mark).
   std::unique_ptr<const uint64_t> mark_;
 };
 

@@ -36,7 +36,7 @@ Resolved address_at(int fd, AddressOf address_of) {
   return end;
 }
 
-// The bytes of an IP address; empty for another family.
+// Returns the bytes of an IP address; empty for other families.
 std::string_view host_bytes(const Resolved& end) {
   if (end.bytes == 0) return {};
   if (end.address.ss_family == AF_INET) {
@@ -97,10 +97,10 @@ Result<UniqueFd> stream_socket(const Resolved& resolved) {
   return fd;
 }
 
-// Whether the other side has all that was said here, or is gone.
+// Whether the other side has received everything, or is gone.
 bool has_all(int fd) {
   std::array<char, 16 << 10> unread;
-  // A few times: it may go on for as long as it likes.
+  // Only a few times: the peer may send forever.
   for (int times = 0; times < 64; ++times) {
     const ssize_t got = ::recv(fd, unread.data(), unread.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
@@ -222,7 +222,7 @@ Result<UniqueFd> make_event_fd() {
 
 void signal_event(int fd) {
   const uint64_t one = 1;
-  // It fails only when the counter is full, and then the event is there anyway.
+  // Fails only if the counter is full, and then the event is pending anyway.
   [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
 }
 
@@ -242,7 +242,7 @@ Result<int> port_of(int listen_fd) {
   if (::getsockname(listen_fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
     return errno_error("[comm] asking for a socket's port", errno);
   }
-  // Both kinds of address have it at the same place.
+  // Both kinds of address have the port at the same offset.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Owner of a descriptor.
+// Owns a file descriptor.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -34,32 +34,32 @@ struct SocketAddress {
 };
 std::string to_string(const SocketAddress& address);
 
-// All sockets are close-on-exec and never block.
+// All sockets are close-on-exec and non-blocking.
 Result<UniqueFd> listen_socket(const SocketAddress& address);
-// Of a listening socket that was made elsewhere: close-on-exec, non-blocking; kInvalid if it is
-// none.
+// Makes a listening socket from elsewhere close-on-exec and non-blocking. kInvalid if it is not
+// one.
 Status adopt_listener(int fd);
-// A connection that has begun; it is writable when it is made or has failed.
+// Begins a connection. The socket becomes writable once it is connected or has failed.
 Result<UniqueFd> begin_connect(const SocketAddress& address);
-// The outcome of begin_connect(), once writable.
+// Returns the outcome of begin_connect(), once writable.
 Status connect_outcome(int fd);
-// A connection that is waiting to be taken, or an empty one if there is none now. kUnavailable
-// where this process has no descriptor left for it.
+// Accepts a connection that is waiting; returns an empty one if there is none. kUnavailable if this
+// process has no descriptor left for it.
 struct Accepted {
   UniqueFd fd;
   std::string from;
 };
 Result<Accepted> accept_one(int listener);
-// Says on these connections that nothing more will be said, and waits until the other sides have
-// all that was, for at most `limit`. What comes meanwhile is thrown away: closing a socket on top
-// of something unread makes the kernel drop what it has not sent yet.
+// Shuts down the sending side of these connections, and waits until the other sides have received
+// everything, for at most `limit`. Discards input meanwhile: if a socket is closed with unread
+// input, the kernel drops what it has not sent yet.
 void finish_sending(std::vector<int> fds, Duration limit);
-// No delay, as collectives wait for every frame.
+// Disables Nagle's algorithm, as collectives wait for every frame.
 void tune_stream(int fd);
-// Of a connection that is made: where it does not leave the machine (loopback, or an address that
-// is both ends'), there is no network to share with others, and the congestion control that the
-// machine has for that (BBR paces what is sent, and takes 1.3 to 2.8 times as long) gives way to
-// Reno, which every kernel allows. Best effort.
+// Tunes an established connection that stays on this machine (loopback, or both ends have the same
+// address). It shares no network with others, so it does not need the machine's congestion control:
+// BBR paces what is sent, and takes 1.3 to 2.8 times as long. Uses Reno instead, which every kernel
+// allows. Best effort.
 void tune_local_stream(int fd);
 Result<UniqueFd> make_event_fd();
 void signal_event(int fd);

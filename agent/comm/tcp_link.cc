@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// From here on a system call per piece costs less than the second copy through the buffer.
+// From this size on, a system call per piece costs less than the second copy through the buffer.
 constexpr size_t kDirectBytes = size_t{16} << 10;
 constexpr size_t kLowWaterMax = size_t{128} << 10;
 
@@ -65,7 +65,7 @@ Result<size_t> TcpLink::receive(std::span<std::byte> into) {
   }
 }
 
-// The position in the buffer is kept equal to the position in the stream modulo 64, so that what is
+// Keeps the position in the buffer equal to the position in the stream modulo 64, so that data
 // aligned in the stream is aligned in memory.
 Status TcpLink::fill() {
   if (begin_ == end_) {

@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-// A stream over a connected, non-blocking socket, which it closes (finish_sending() in socket.h
-// comes first where what was written is to arrive). Large payloads are read straight into their
-// place, small ones and what is to be reduced through a buffer of the link's own.
+// A stream over a connected, non-blocking socket, which it closes; call finish_sending() of
+// socket.h first if written data has to arrive. Reads large payloads directly into their place.
+// Small ones, and data to be reduced, go through a buffer of the link.
 class TcpLink final : public Link {
  public:
   TcpLink(int peer, UniqueFd fd);
@@ -34,7 +34,7 @@ class TcpLink final : public Link {
     std::byte data[kStagingBytes];
   };
   std::unique_ptr<Staging> staging_;
-  size_t begin_ = 0;  // what has come and isn't consumed: [begin_, end_) of staging_
+  size_t begin_ = 0;  // received and not consumed: [begin_, end_) of staging_
   size_t end_ = 0;
   int low_water_ = 1;
 };

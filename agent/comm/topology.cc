@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 using Text = std::array<char, 128>;
-using LongText = std::array<char, 1024>;  // of a host's devices
+using LongText = std::array<char, 1024>;  // for a host's devices
 
 template <class T = Text>
 T text_of(const std::string& line) {
@@ -23,7 +23,7 @@ T text_of(const std::string& line) {
   return text;
 }
 
-// "SHM" of "shared memory"; of the rest the first word.
+// Returns "SHM" for "shared memory", otherwise the first word.
 std::string short_name(const std::string& path) {
   if (path == "itself") return "-";
   if (path.starts_with("shared memory")) return "SHM";
@@ -51,7 +51,7 @@ std::string pairs(const std::vector<std::vector<std::string>>& paths) {
   return text;
 }
 
-// The paths of this rank, one after the other.
+// Returns the paths from this rank to every other.
 std::vector<Text> own_paths(const Communicator& group) {
   std::vector<Text> mine;
   for (int peer = 0; peer < group.size(); ++peer) mine.push_back(text_of(group.path_to(peer)));
@@ -63,7 +63,7 @@ struct HostDevices {
   LongText gpus{};
 };
 
-// The first rank of a host looks for all of it.
+// Only the first rank of a host looks; the others return nothing.
 HostDevices own_devices(const Communicator& group) {
   if (group.hosts().place[static_cast<size_t>(group.rank())] != 0) return {};
   return {.rdma = text_of<LongText>(rdma_devices()),
@@ -74,7 +74,7 @@ std::string rdma_text(const std::string& devices) {
   return devices.empty() ? "none" : devices + " (used by NCCL alone)";
 }
 
-// `within`: the path from a host's first rank to its second, by host; empty: not told.
+// `within`: the path from a host's first rank to its second, by host; empty: left out.
 std::string hosts_text(const HostMap& hosts, const std::vector<HostDevices>& devices,
                        const std::vector<std::string>& within) {
   std::string text;

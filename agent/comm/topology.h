@@ -7,14 +7,17 @@
 
 namespace lockstep {
 
-// In a sentence, as this rank sees it: "4 ranks on 2 hosts: shared memory within, tcp 127.0.0.2 to
-// 127.0.0.3 (lo) between; RDMA devices here: none". Sends nothing.
+// Describes the group in one sentence, as this rank sees it: "4 ranks on 2 hosts: shared memory
+// within, tcp 127.0.0.2 to 127.0.0.3 (lo) between; RDMA devices here: none". Sends nothing.
 std::string topology_summary(const Communicator& group);
 
-// For people, the same on every rank: which backend serves each pair of ranks, then the paths
-// between hosts and, of each host, its RDMA devices and its GPUs with the links between them (as
-// its first rank sees them; links not run on a GPU). A collective. Groups
-// of more than kTopologyRanksMax ranks get the hosts alone, without the pairs.
+// Describes the group for people, with the same text on every rank:
+// - the backend of each pair of ranks
+// - the paths between hosts
+// - the RDMA devices of each host, and its GPUs with the links between them, as its first rank sees
+//   them (the links are untested on a GPU)
+// A collective. Groups of more than kTopologyRanksMax ranks get a summary and the hosts, without
+// the pairs.
 constexpr int kTopologyRanksMax = 64;
 Result<std::string> topology_table(Communicator& group);
 

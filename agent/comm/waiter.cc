@@ -8,13 +8,13 @@
 namespace lockstep {
 namespace {
 
-// A wake-up costs several microseconds: looking for longer than a few of them wastes a core that
-// the model computes on.
+// A wake-up costs several microseconds. Spinning for longer than a few of those wastes a core that
+// the model could compute on.
 constexpr Duration kSpinMin = std::chrono::microseconds(1);
 constexpr Duration kSpinMax = std::chrono::microseconds(50);
-// Looks at the clock once in so many pauses.
+// Looks at the clock once per this many pauses.
 constexpr int kPausesPerLook = 32;
-// Once in so many sleeps it is tried anew whether looking pays off.
+// Once per this many sleeps, tries again whether spinning pays off.
 constexpr int kSleepsPerTrial = 16;
 
 void pause_core() {
@@ -66,7 +66,7 @@ void Waiter::pause(const std::vector<Interest>& interests, Duration timeout) {
     lies_ = how;
     if (region_ != nullptr) {
       bell_seen_ = region_->lie_down(local_rank_, how);
-      return;  // the caller looks once more: what moved before this has rung no bell
+      return;  // the caller checks once more: earlier changes rang no bell
     }
   }
   if (in_memory) {

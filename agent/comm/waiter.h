@@ -12,39 +12,38 @@
 
 namespace lockstep {
 
-// What an operation waits for on one link.
+// An operation's reason to wait on one link.
 struct Interest {
   Link* link = nullptr;
-  bool input = false;  // else room for output
-  size_t missing = 0;  // bytes that are certain to come, for input
+  bool input = false;  // false: waits for room for output
+  size_t missing = 0;  // input that is certain to come, in bytes
 };
 
-// Whether so many ranks of a host have fewer cores, of those that they may use; 0: all of the
-// machine's.
+// Whether these ranks of a host are more than the cores that they may use; 0: all of the machine's.
 bool shares_cores(int local_ranks, int cores);
 
-// How the thread that carries out an operation waits when nothing moves: first it looks again for
-// a moment, as long as that pays off, then it sleeps, in a futex if all that it waits for is in
-// shared memory, else in poll. Where a node has more ranks than cores it sleeps at once: the one
-// that is waited for may need this one's core. Other nodes on the machine are not seen; there a
-// look that never pays off costs a microsecond a sleep, and 50 each 16th.
+// Makes the thread that carries out operations wait while nothing moves. It first spins for a
+// moment, as long as that pays off. Then it sleeps: in a futex if everything it waits for is in
+// shared memory, else in poll. If a node has more ranks than cores it sleeps immediately, because
+// the rank it waits for may need this core. Other nodes on the machine are invisible to it. There,
+// spinning that never pays off costs a microsecond per sleep, and 50 for every 16th.
 class Waiter {
  public:
   struct Options {
     std::shared_ptr<ShmRegion> region;  // may be null
     int local_rank = 0;                 // this rank's place in it
-    int local_ranks = 1;                // of this node, in memory or not
-    int cores = 0;                      // that they may use; 0: all of the machine's
+    int local_ranks = 1;                // of this node, sharing memory or not
+    int cores = 0;                      // that these ranks may use; 0: all of the machine's
   };
   static Result<std::unique_ptr<Waiter>> create(Options options);
 
-  // Called while nothing moves, between two tries. Returns at once at first, then sleeps for at
+  // Called while nothing moves, between two tries. At first returns immediately, then sleeps for at
   // most `timeout`. May wake for no reason.
   void pause(const std::vector<Interest>& interests, Duration timeout);
-  // Something moved, or the operation is over.
+  // Call when something moved, or when the operation is over.
   void moved();
 
-  // Ends the sleep that there is, or that is about to begin. From any thread.
+  // Ends the current sleep, or one that is about to begin. From any thread.
   void wake();
 
  private:
@@ -66,7 +65,7 @@ class Waiter {
   TimePoint began_{};  // of this wait
   Duration spin_budget_ = std::chrono::microseconds(20);
   uint32_t sleeps_ = 0;
-  Sleep lies_ = Sleep::kAwake;  // how, where state_ is kLyingDown
+  Sleep lies_ = Sleep::kAwake;  // how it sleeps, if state_ is kLyingDown
   uint32_t bell_seen_ = 0;
 };
 

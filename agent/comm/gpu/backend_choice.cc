@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Why NCCL can't serve these ranks; empty if it can.
+// Returns why NCCL cannot serve these ranks; empty if it can.
 std::string obstacle(std::span<const RankDevice> ranks) {
   std::map<std::array<uint8_t, 16>, size_t> owner;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

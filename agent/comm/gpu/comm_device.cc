@@ -18,7 +18,7 @@ class EventMark final : public Mark {
   Event event_;
 };
 
-// Shares the owner, shows what it owns.
+// Returns a pointer to what the owner owns; it keeps the owner alive.
 template <class Owner>
 std::shared_ptr<void> shared(Owner owner, void* (*what)(const Owner&)) {
   auto kept = std::make_shared<Owner>(std::move(owner));

@@ -15,7 +15,7 @@ class Mark {
  public:
   virtual ~Mark() = default;
   virtual Result<bool> passed() const = 0;
-  // What is issued on that stream from now on runs after it.
+  // Makes all later work on that stream run after this point.
   virtual Status delay(void* stream) const = 0;
 };
 
@@ -25,26 +25,26 @@ struct TruthArgs {
   size_t count = 0;
 };
 
-// What communication needs of the device that buffers are on. Streams are given by their handle
-// (Stream::handle()); what is issued on one is carried out in its order. Thread-safe.
+// The device operations that communication needs. Streams are given by their handle
+// (Stream::handle()); the work on one stream runs in order. Thread-safe.
 class CommDevice {
  public:
   virtual ~CommDevice() = default;
   virtual Device device() const = 0;
 
-  // A stream of its own; get() is the handle.
+  // Creates a stream; get() is its handle.
   virtual Result<std::shared_ptr<void>> create_stream() = 0;
-  // Memory of the device, and page-locked memory of the host; `by`: for what, in errors. Freeing
-  // it may wait for everything that the device is doing.
+  // Allocate memory of the device, and page-locked memory of the host. `by` names the purpose in
+  // errors. Freeing may wait for everything that the device is doing.
   virtual Result<std::shared_ptr<void>> allocate(size_t bytes, std::string_view by) = 0;
   virtual Result<std::shared_ptr<void>> allocate_pinned(size_t bytes, std::string_view by) = 0;
 
-  // The point behind all that was issued on the stream so far.
+  // Marks the point after everything that was issued on the stream so far.
   virtual Result<std::unique_ptr<Mark>> mark(void* stream) = 0;
   virtual Status copy(void* stream, const CopyArgs& args) = 0;
   // to[i] = from[i] is 0 ? 0 : 1 (a NaN is not 0).
   virtual Status truth(void* stream, DataType type, const TruthArgs& args) = 0;
-  // data[i] /= ranks, as divide_by_ranks (reduce.h).
+  // Computes data[i] /= ranks, as divide_by_ranks (reduce.h).
   struct DivideArgs {
     void* data = nullptr;
     size_t count = 0;
@@ -53,7 +53,8 @@ class CommDevice {
   virtual Status divide(void* stream, DataType type, const DivideArgs& args) = 0;
 };
 
-// The one of kernels/device; for the CPU too, where everything is done when a call returns.
+// Makes a device over kernels/device. It also serves the CPU, where everything is done when a call
+// returns.
 std::unique_ptr<CommDevice> make_comm_device(Device device);
 
 }  // namespace lockstep

@@ -10,25 +10,25 @@
 
 namespace lockstep {
 
-// A call that was checked, and whom to tell when it is over.
+// A checked call, and the operation to finish when it is over.
 struct DeviceCall {
   Call call;
   CallMemory memory;
   Operation* operation = nullptr;  // its header has kind, number and group
 };
 
-// One way to carry out operations on memory of a device, for one group. Thread-safe; outlives what
-// was started.
+// One way to carry out operations on device memory, for one group. Thread-safe. Outlives the
+// operations it has started.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
 
-  // Issues them at once. Each operation is finished, once, by any thread.
+  // Issues the calls together. Finishes each operation exactly once, on any thread.
   virtual void start(std::vector<DeviceCall> calls) = 0;
-  // The same for a group of some of its ranks, whose communicator on the host is `host`, which
-  // outlives it. Sends nothing and doesn't wait.
+  // Makes a backend for a group of some of its ranks. `host` is the group's communicator on the
+  // host and outlives the backend. Sends nothing and does not wait.
   virtual Result<std::unique_ptr<DeviceBackend>> sub_group(Communicator& host) = 0;
-  // Breaks it with this error, which is not told to other ranks here; the first one counts.
+  // Breaks the backend with this error, without telling other ranks; the first error wins.
   virtual void fail(const Error& error) = 0;
   virtual void set_silence_limit(Duration limit) = 0;
 

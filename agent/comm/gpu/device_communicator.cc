@@ -67,7 +67,7 @@ class DeviceCommunicator final : public Communicator {
   const std::unique_ptr<Communicator> host_;
   const std::unique_ptr<DeviceBackend> backend_;  // uses host_
   const Identity self_;
-  std::mutex mutex_;  // numbers are given in the order in which the backend gets the calls
+  std::mutex mutex_;  // gives numbers in the order in which the backend gets the calls
   uint64_t collectives_ = 0;
 };
 
@@ -181,7 +181,7 @@ Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<C
                                                                const DeviceOptions& options) {
   const auto nccl = load_nccl();
   RankDevice mine{.nccl_version = nccl.ok() ? (*nccl)->version() : 0};
-  // Told even where it is missing, so that no rank waits.
+  // Sent even without a GPU, so that no rank waits.
   const auto info = options.device.type == DeviceType::kCuda
                         ? describe(options.device)
                         : Result<DeviceInfo>(invalid("[comm] a GPU, got the CPU"));

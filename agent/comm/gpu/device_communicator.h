@@ -21,35 +21,38 @@ struct DeviceOptions {
   bool check_mismatches = false;
 };
 
-// A communicator that serves memory of the rank's GPU too: by NCCL where every rank has a GPU of
-// its own and the same NCCL, else by way of host memory. What is in memory of the CPU goes to
-// `host` as before; calls given together are of one kind of memory. Not run on a GPU.
+// A communicator that also serves memory of the rank's GPU. It uses NCCL if every rank has a GPU of
+// its own and the same NCCL, else it goes through host memory. Calls on memory of the CPU still go
+// to `host`; calls given together must use one kind of memory. Untested on a GPU.
 //
-// A collective of all ranks of `host`. Its groups have a backend each; dropping one waits for the
-// others to do so (NcclBackend). On the GPU, operations of several groups under way at once must be
-// able to run at once: two groups whose operations one GPU does one behind the other, in another
-// order than a second GPU of both does, wait for each other until their time limits.
+// A collective of all ranks of `host`. Each group has a backend of its own; destroying a
+// communicator waits until the others destroy theirs (NcclBackend). Operations of several groups
+// that are under way together must be able to run on the GPU together. Suppose two GPUs serve the
+// same two groups, each runs their operations one after the other, and in different orders. Then
+// the groups wait for each other until their time limits.
 //
-// By NCCL, start() returns at once but for the first operation of a group, where it waits until
-// every rank of the group has come to one and NCCL is formed, and the first between ranks, where it
-// waits until NCCL has connected them, for which the others have to issue it too; a group that has
-// none takes nothing of NCCL. Later, what was issued apart on one stream runs one after the other.
-// So sends and receives that wait for one another are given together, in one call of start() or
-// run(), and groups that share ranks are first used in one order; else they stand until the time
-// limit (kTimeout, in words). By way of host memory neither is needed.
+// With NCCL, start() returns immediately, with two exceptions:
+// - The first operation of a group waits until every rank of the group has started one and NCCL is
+//   initialised. A group without operations takes no resources of NCCL.
+// - The first operation between ranks waits until NCCL has connected them, for which the other
+//   ranks have to issue it too.
+// Later, operations that were issued separately on one stream run one after another. So sends and
+// receives that wait for one another are given together, in one call of start() or run(), and
+// groups that share ranks are first used in one order. Otherwise they block until the time limit
+// (kTimeout, with an explanation). Through host memory neither is needed.
 //
-// Its operations count in counts(), in traffic() (by NCCL as traffic_of() has it), and show on the
-// progress board: those by NCCL as of a group of the same ranks, beside the host's; those by way of
-// host memory part by part, as what the host carries out.
+// Its operations count in counts() and in traffic() (for NCCL as traffic_of() estimates it), and
+// show on the progress board. NCCL's appear as those of a separate group of the same ranks. Those
+// through host memory appear part by part, as the host carries them out.
 Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<Communicator> host,
                                                                const DeviceOptions& options);
 
-// The same over a device and an NCCL that are given; `nccl` null: host memory.
+// The same over a given device and NCCL; `nccl` null: host memory.
 struct DeviceParts {
   std::shared_ptr<CommDevice> device;
   std::shared_ptr<NcclApi> nccl;
-  std::string why;                 // the backend was chosen
-  std::vector<std::string> paths;  // by rank, from this one; empty: those of the host
+  std::string why;                 // reason for the choice of the backend
+  std::vector<std::string> paths;  // by rank, from this one; empty: the host's
   size_t staging_bytes = kStagingBytes;
 };
 Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<Communicator> host,

@@ -2,7 +2,7 @@
 
 #include "agent/comm/gpu/comm_device.h"
 
-// CommDevice's arithmetic on CUDA; cuda/ has it, no_cuda/ the same symbols, which return
+// CommDevice's arithmetic on CUDA. cuda/ implements it; no_cuda/ has the same symbols, which return
 // kUnavailable.
 namespace lockstep::device_math {
 

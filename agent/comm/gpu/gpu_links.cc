@@ -10,9 +10,9 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kPairsMax = 16;  // that are named one by one
+constexpr size_t kPairsMax = 16;  // that are listed one by one
 
-// "2 x NVIDIA H200, 1 x NVIDIA A40", in the order in which they are first seen.
+// Returns "2 x NVIDIA H200, 1 x NVIDIA A40", in the order of first appearance.
 std::string names_text(const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, int>> counted;
   for (const std::string& name : names) {
@@ -42,7 +42,7 @@ std::string pairs_text(const std::vector<std::string>& pairs) {
   return text;
 }
 
-// The link that most pairs have, then the pairs that have another.
+// Names the link that most pairs have, then the pairs with another one.
 std::string links_text(const GpusSeen& gpus) {
   std::array<std::vector<std::string>, 3> pairs;  // by link
   for (size_t a = 0; a < gpus.links.size(); ++a) {
@@ -109,7 +109,7 @@ std::string nccl_path(const GpusSeen& gpus, const GpuRoute& route) {
   };
   const size_t from = index(route.from);
   const size_t to = index(route.to);
-  // A process may have been given its own GPU alone.
+  // A process may see only its own GPU.
   if (from >= gpus.links.size() || to >= gpus.links.size()) return "unseen (NCCL)";
   return std::string(name_of(gpus.links[from][to])) + " (NCCL)";
 }

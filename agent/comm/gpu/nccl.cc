@@ -13,8 +13,8 @@ namespace {
 
 static_assert(sizeof(ncclUniqueId) == sizeof(NcclId));
 
-// The functions that are used, with the types that nccl.h gives them. The library is loaded at run
-// time: programs and images that train on CPUs need none of its 200 MB.
+// The functions that we use, with their types from nccl.h. The library is loaded at run time, so
+// programs and images that train on CPUs do not need its 200 MB.
 struct Library {
   decltype(&ncclGetVersion) get_version = nullptr;
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
@@ -140,7 +140,7 @@ class LoadedNccl final : public NcclApi {
   Status finalize(Comm comm) override {
     return check("ncclCommFinalize", nccl_.finalize(comm_of(comm)), comm_of(comm));
   }
-  // Of a communicator that goes there is nothing more to be told.
+  // Errors of a communicator that goes away do not matter any more.
   void destroy(Comm comm) override { static_cast<void>(nccl_.destroy(comm_of(comm))); }
   void abort(Comm comm) override { static_cast<void>(nccl_.abort(comm_of(comm))); }
 
@@ -158,7 +158,7 @@ class LoadedNccl final : public NcclApi {
   int version_;
 };
 
-// It stays loaded: its threads may outlive every communicator.
+// Never unloads the library: its threads may outlive every communicator.
 Result<std::shared_ptr<NcclApi>> load() {
   void* handle = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -14,7 +14,7 @@ namespace lockstep {
 
 using NcclId = std::array<std::byte, 128>;
 
-// A step with its addresses.
+// A step of a plan, with its addresses.
 struct NcclCall {
   NcclStep step;
   const void* from = nullptr;
@@ -22,8 +22,8 @@ struct NcclCall {
   void* stream = nullptr;
 };
 
-// What Lockstep uses of NCCL, communicators that never block (ncclConfig_t.blocking = 0). Errors
-// are kUnavailable with NCCL's words. A communicator is used by one thread at a time.
+// The part of NCCL that Lockstep uses, with communicators that never block (ncclConfig_t.blocking =
+// 0). Errors are kUnavailable with NCCL's text. One thread at a time uses a communicator.
 class NcclApi {
  public:
   using Comm = void*;  // ncclComm_t
@@ -39,26 +39,26 @@ class NcclApi {
     int size = 1;
     int device = 0;  // index of the CUDA device
   };
-  // Begins; in_progress() says when it is over.
+  // Begins to make a communicator; in_progress() tells when it is ready.
   virtual Result<Comm> init(const Init& init) = 0;
-  // Whether what was begun on the communicator is still on its way: what is issued on a stream
-  // meanwhile may come before it. An error, also of what went wrong later and elsewhere (the
-  // asynchronous ones), is for good.
+  // Whether earlier calls on the communicator are still in progress. Until they are done, work that
+  // others issue on a stream may run before them. Errors are permanent; they include asynchronous
+  // ones, of earlier calls and of other ranks.
   virtual Result<bool> in_progress(Comm comm) = 0;
-  // Between begin_group() and end_group() of one thread: calls that are issued together. A call
-  // that fails is told by end_group() too.
+  // Calls that one thread issues between begin_group() and end_group() are submitted together.
+  // end_group() also reports a call that failed.
   virtual Status begin_group() = 0;
   virtual Status issue(Comm comm, const NcclCall& call) = 0;
   virtual Status end_group() = 0;
-  // Begins to wait for what was issued, here and on the other ranks; then destroy().
+  // Begins to wait for everything issued, here and on the other ranks; destroy() comes next.
   virtual Status finalize(Comm comm) = 0;
   virtual void destroy(Comm comm) = 0;
-  // Ends what was issued, wherever it is, and destroys the communicator. The device's part of it is
-  // over when this returns or soon after.
+  // Ends everything that was issued, wherever it is, and destroys the communicator. The device's
+  // part of it has ended when this returns, or ends soon after.
   virtual void abort(Comm comm) = 0;
 };
 
-// The library, loaded when it is first asked for. kUnavailable where there is none, or where this
+// Returns the library, which is loaded on first use. kUnavailable if it is missing, or if this
 // build has no NCCL.
 Result<std::shared_ptr<NcclApi>> load_nccl();
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Duration kLookMin = std::chrono::microseconds(10);
 constexpr Duration kLookMax = std::chrono::milliseconds(1);
-// Where nothing is under way.
+// Interval while nothing is under way.
 constexpr Duration kLookIdle = std::chrono::seconds(1);
 
 constexpr const char* kWhileForming =
@@ -81,8 +81,8 @@ std::optional<Error> NcclBackend::broken() {
   return broken_;
 }
 
-// Breaks this side and, unless it is broken already, the communicator on the host; the error that
-// counts.
+// Breaks this side and, unless it is broken already, the communicator on the host. Returns the
+// error that counts.
 Error NcclBackend::break_all(const Error& error) {
   fail(error);
   const Error first = *broken();
@@ -92,7 +92,7 @@ Error NcclBackend::break_all(const Error& error) {
 
 // ---- Issuing
 
-// Where issuing fails, what was issued may run: the thread aborts it before it tells of the fault.
+// If issuing fails, issued work may still run: the thread aborts it before it reports the fault.
 void NcclBackend::start(std::vector<DeviceCall> calls) {
   const std::lock_guard issuing(issue_mutex_);
   PendingList pending;
@@ -108,13 +108,13 @@ void NcclBackend::start(std::vector<DeviceCall> calls) {
   changed_.notify_all();
 }
 
-// What can be refused, before anything is issued.
+// Checks everything that can be refused before issuing anything.
 Status NcclBackend::prepare(std::vector<DeviceCall>& calls, PendingList& pending) {
   for (const DeviceCall& call : calls) {
     Pending& one = pending.emplace_back();
     one.call = call;
     TRY_ASSIGN(one.plan, plan_nccl(call, group_->rank(), group_->size()));
-    // The spans are the caller's, and read.
+    // The spans belong to the caller, and were read.
     one.call.call.send_counts = {};
     one.call.call.receive_counts = {};
   }
@@ -161,7 +161,7 @@ Status NcclBackend::check_headers(const PendingList& pending) {
   return {};
 }
 
-// All in one group, so that none waits for another. Every group that is begun is ended.
+// Issues all steps in one group, so that none waits for another. Ends every group that it begins.
 Status NcclBackend::issue_steps(PendingList& pending) {
   const std::lock_guard lock(nccl_mutex_);
   if (comm_ == nullptr) return *broken();
@@ -180,7 +180,7 @@ Status NcclBackend::issue_steps(PendingList& pending) {
   return first.ok() ? ended : first;
 }
 
-// Until NCCL has issued everything on the streams: the first operations between ranks connect them.
+// Waits until NCCL has issued everything on the streams: first operations connect their ranks.
 Status NcclBackend::settle() {
   const TimePoint begin = now();
   const Duration limit_now = limit();
@@ -238,8 +238,8 @@ Status NcclBackend::run_local(const Pending& pending, const std::vector<LocalSte
   return {};
 }
 
-// Kept until the end: freeing memory of a device waits for everything on it, also for operations
-// that wait for this rank.
+// Scratch memory is kept until the end: freeing device memory waits for everything on the device,
+// including operations that wait for this rank.
 Status NcclBackend::take_scratch(Pending& pending) {
   if (pending.plan.scratch_bytes == 0) return {};
   {
@@ -310,7 +310,7 @@ void NcclBackend::wait_for_work(Duration look) {
   const auto has_work = [this] {
     return stopping_ || !pending_.empty() || (broken_.has_value() && comm_ != nullptr);
   };
-  // An aborted communicator has nothing more to tell.
+  // An aborted communicator has nothing more to report.
   if (comm_ == nullptr) {
     changed_.wait(lock, has_work);
   } else {
@@ -351,7 +351,7 @@ Status NcclBackend::form() {
   }
 }
 
-// What has come to its end succeeds, also beside a fault.
+// Operations that have reached their end succeed, even next to a fault.
 void NcclBackend::look_once() {
   PendingList looked_at;
   {
@@ -375,7 +375,7 @@ void NcclBackend::look_once() {
     ++one;
   }
   {
-    // In front of what was issued meanwhile.
+    // Before what was issued meanwhile.
     const std::lock_guard lock(mutex_);
     pending_.splice(pending_.begin(), looked_at);
   }
@@ -418,7 +418,7 @@ Status NcclBackend::look_at(Pending& pending, TimePoint when) {
                    "; a rank has not come to it, or stands still in it" + together);
 }
 
-// Memory that the aborted operations might still touch stays until the end.
+// Keeps memory that the aborted operations might still touch until the end.
 void NcclBackend::end_pending(const Error& error) {
   {
     const std::lock_guard lock(nccl_mutex_);

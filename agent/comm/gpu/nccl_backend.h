@@ -19,46 +19,50 @@
 
 namespace lockstep {
 
-// What NCCL takes of a GPU for one communicator, about: a connection has 4 MiB for large messages
-// (NCCL_BUFFSIZE as it is documented) and as much again and more for small ones, and a channel has
-// one in the ring and three in the tree, of up to 32 channels. An estimate, not measured.
+// Memory that NCCL reserves on a GPU for one communicator, approximately. A connection has 4 MiB
+// for large messages (the documented NCCL_BUFFSIZE), and more than that again for small ones. Each
+// of up to 32 channels has one connection in the ring and three in the tree. An estimate, not
+// measured.
 inline constexpr uint64_t kNcclMemoryBytes = uint64_t{32} * 4 * (10 << 20);
 
-// Operations on device memory by NCCL (nccl_plan.h says how, and what is promised). Not run on a
-// GPU.
+// Operations on device memory by NCCL (nccl_plan.h has the mapping and the guarantees). Untested on
+// a GPU.
 //
-// With the first operation, and not before, so that groups that are never used take no memory of
-// the GPU, the ranks meet through the communicator on the host: rank 0's id is broadcast there, on
-// a thread of the group's own, so that groups meet side by side; that operation waits for it.
-// start() issues on the call's stream, with NCCL's connections made where they were missing, so
-// that what is issued on the stream afterwards comes behind the operation: start() waits for them
-// (device_communicator.h says what callers make of it).
+// A group's ranks set up NCCL with its first operation and not before, so that unused groups take
+// no GPU memory. They use the communicator on the host: rank 0 broadcasts its id there, on a thread
+// of the group's own, so that groups are set up concurrently. The first operation waits for this.
+// start() issues on the call's stream, and waits until NCCL has made missing connections, so that
+// later work on the stream runs after the operation (device_communicator.h tells callers what
+// follows from this).
 //
-// The thread looks at what is under way, and once a second where nothing is: whether the stream has
-// come to the operation's end, NCCL's asynchronous errors, the communicator on the host (which
-// knows at once when a rank ends or aborts), and the time limit, which counts from when the stream
-// has come to the operation. It tells the host's report what has begun and is over: collectives
-// count as entered when the stream has come to them. Whom a rank waits for NCCL doesn't say. A
-// fault aborts NCCL's communicator, before any operation returns with it, and, if it began here,
-// breaks the one on the host, which tells the other ranks.
+// The thread polls operations under way, and once a second if there are none. It checks
+// - whether the stream has reached the operation's end
+// - NCCL's asynchronous errors
+// - the communicator on the host, which knows immediately when a rank ends or aborts
+// - the time limit, which counts from when the stream has reached the operation.
+// It reports to the host which operations have begun and which are over; a collective counts as
+// entered when the stream has reached it. NCCL does not say for whom a rank waits. A fault aborts
+// NCCL's communicator before any operation returns with it. If the fault began here, it also breaks
+// the communicator on the host, which tells the other ranks.
 class NcclBackend final : public DeviceBackend {
  public:
   struct Options {
-    Communicator* host = nullptr;  // outlives the backend; its calls are not disturbed
+    Communicator* host = nullptr;  // outlives the backend, which does not disturb its calls
     std::shared_ptr<CommDevice> device;
     std::shared_ptr<NcclApi> nccl;
     Duration limit = std::chrono::seconds(60);
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
-    // What set_silence_limit() says, to a backend and to those of its sub-groups and its parent;
-    // zero: `limit`. Null: of a new family.
+    // The limit that set_silence_limit() sets, shared by a backend, its parent and its sub-groups;
+    // zero: `limit`. Null: made here.
     std::shared_ptr<std::atomic<Duration>> silence_limit = nullptr;
-    // Ranks compare what they call before every collective: finds mismatches instead of hanging, at
-    // the price of a small all_gather on the host, which start() waits for. Sends aren't compared.
-    // kConflict where it is found; ranks that hear of it before have its words as kUnavailable.
+    // Ranks compare their calls before every collective. This finds mismatches instead of hanging,
+    // at the price of a small all_gather on the host, which start() waits for. Sends are not
+    // compared. A rank that finds a mismatch returns kConflict; a rank that hears of it first
+    // returns the same text as kUnavailable.
     bool check_mismatches = false;
   };
   static Result<std::unique_ptr<DeviceBackend>> create(const Options& options);
-  // Waits, where there was an operation, until the other ranks have come and leave too, as long as
+  // If there was an operation, waits until the other ranks have arrived and leave too, for at most
   // the limit.
   ~NcclBackend() override;
 
@@ -66,7 +70,7 @@ class NcclBackend final : public DeviceBackend {
   Result<std::unique_ptr<DeviceBackend>> sub_group(Communicator& host) override;
   void fail(const Error& error) override;
   void set_silence_limit(Duration limit) override;
-  // A communicator of one rank has no connections.
+  // A communicator of one rank has no connections, and so takes no memory.
   DeviceTraits device_traits() const override {
     return {.is_stream_ordered = true, .memory_bytes = group_->size() > 1 ? kNcclMemoryBytes : 0};
   }
@@ -80,10 +84,10 @@ class NcclBackend final : public DeviceBackend {
     NcclPlan plan;
     std::shared_ptr<void> scratch;
     size_t scratch_bytes = 0;
-    std::unique_ptr<Mark> begin;  // both null until issued: for good where issuing failed
+    std::unique_ptr<Mark> begin;  // both null until issued; they stay null if issuing failed
     std::unique_ptr<Mark> end;
     Duration limit{};
-    bool is_running = false;  // the stream has come to it
+    bool is_running = false;  // the stream has reached it
     TimePoint since{};
   };
   using PendingList = std::list<Pending>;
@@ -91,7 +95,7 @@ class NcclBackend final : public DeviceBackend {
   NcclBackend(const Options& options, std::unique_ptr<Communicator> group,
               std::unique_ptr<ActivityReport> report);
   TimePoint now() const { return options_.clock->now(); }
-  // The callers'.
+  // For the callers' threads.
   Status prepare(std::vector<DeviceCall>& calls, PendingList& pending);
   Status issue(PendingList& pending);
   Status issue_steps(PendingList& pending);
@@ -101,7 +105,7 @@ class NcclBackend final : public DeviceBackend {
   Status settle();
   std::byte* at(const Pending& pending, NcclPlace place) const;
 
-  // The thread's.
+  // For the watcher thread.
   void wait_for_work(Duration look);
   void tell_begun(Pending& pending);
   void tell_over(const Pending& pending);
@@ -113,7 +117,7 @@ class NcclBackend final : public DeviceBackend {
   void end_pending(const Error& error);
   void leave();
 
-  // Anyone's.
+  // For any thread.
   Duration limit() const;
   std::optional<Error> broken();
   Error break_all(const Error& error);
@@ -122,19 +126,19 @@ class NcclBackend final : public DeviceBackend {
 
   const Options options_;
   NcclApi& nccl_;
-  const std::unique_ptr<Communicator> group_;  // of the same ranks: ids, headers, faults
+  const std::unique_ptr<Communicator> group_;  // same ranks: for ids, headers, faults
   const std::unique_ptr<ActivityReport> report_;
   std::atomic<uint64_t> entered_{0};
   std::atomic<uint64_t> completed_{0};
 
   std::mutex issue_mutex_;        // one start() at a time
   std::mutex nccl_mutex_;         // one call of NCCL's at a time
-  NcclApi::Comm comm_ = nullptr;  // made and ended by the thread; null: none, or aborted
+  NcclApi::Comm comm_ = nullptr;  // made and ended by the watcher; null: none, or aborted
 
   std::mutex mutex_;
   std::condition_variable changed_;
   PendingList pending_;
-  std::multimap<size_t, std::shared_ptr<void>> scratch_;  // not in use, by size
+  std::multimap<size_t, std::shared_ptr<void>> scratch_;  // unused, by size
   std::optional<Error> broken_;
   bool wanted_ = false;  // an operation was started
   bool formed_ = false;

@@ -52,7 +52,7 @@ struct Planner {
                           .op = ReduceOp::kMax});
   }
 
-  // The three reductions: of values made 0 or 1 where they are LOR's, divided where they are AVG's.
+  // The three reductions. LOR first makes values 0 or 1; AVG divides afterwards.
   void reduction(NcclStep::Kind kind) {
     const ReduceOp op = call.call.op;
     const bool gives = kind != NcclStep::Kind::kReduce || is_root();
@@ -207,11 +207,11 @@ Traffic traffic_of(const NcclStep& step, const HostMap& hosts, int rank) {
     case Kind::kReduceScatter:
       bytes = static_cast<uint64_t>(n - 1) * block;
       break;
-    case Kind::kBroadcast:  // from the root on, around
+    case Kind::kBroadcast:  // from the root, around the ring
       gives = gives && to != step.peer;
       takes = takes && rank != step.peer;
       break;
-    case Kind::kReduce:  // ends with the root
+    case Kind::kReduce:  // towards the root, around the ring
       gives = gives && rank != step.peer;
       takes = takes && rank != (step.peer + 1) % n;
       break;

@@ -11,10 +11,10 @@
 namespace lockstep {
 
 // clang-format off
-// How operations are carried out on NCCL, beside what the other backends promise (collectives.h).
-// Not measured, not run on a GPU.
+// How operations run on NCCL, compared with what the other backends promise (collectives.h). Not
+// measured; untested on a GPU.
 //
-//   operation      | on NCCL                                     | host memory (staging.h), own transports
+//   operation      | on NCCL                                     | host memory (staging.h), ours
 //   all_reduce     | native                                      | native
 //   reduce         | native                                      | native
 //   broadcast      | native                                      | native
@@ -23,9 +23,9 @@ namespace lockstep {
 //   send, receive  | native                                      | native
 //   scatter        | sends of the root, receives, one group      | native
 //   gather         | receives of the root, sends, one group      | native
-//   all_to_all     | sends and receives, one group; in place by  | native
-//                  | way of a copy of the n blocks               |
-//   by counts      | the same, of each rank's count              | native
+//   all_to_all     | sends and receives, one group; in-place     | native
+//                  | through a copy of the n blocks              |
+//   by counts      | the same, with each rank's count            | native
 //   barrier        | all_reduce of one byte, in stream order     | native
 //   -------------- |                                             |
 //   SUM, PROD      | native; 16-bit floats rounded at every add, | widened to f32, rounded once a
@@ -34,20 +34,20 @@ namespace lockstep {
 //   AVG            | SUM, then our division: integers towards    | the same
 //                  | zero, floats one rounding more              |
 //   LOR            | values made 0 or 1, then MAX                | native
-//   order of sums  | NCCL's choice by topology, size and         | a pure function of operation,
+//   order of sums  | chosen by NCCL from topology, size and      | a pure function of operation,
 //                  | version: the same bits on every rank; from  | algorithm, size and group
-//                  | run to run as far as NCCL chooses alike     |
+//                  | run to run only if NCCL chooses alike       |
 //   algorithms     | NCCL's; a named one is refused (kInvalid)   | all
-//   mismatches     | found by the option check_mismatches alone  | found and named
-//   stream order   | behind what was issued before start(), and  | behind what was issued before
+//   mismatches     | found only with option check_mismatches     | found and named
+//   stream order   | after what was issued before start(), and   | after what was issued before
 //                  | before what is issued after start()         | start(); before what is issued
 //                  |                                             | after wait()
-//   start()        | waits where NCCL has to connect ranks first  | returns at once
+//   start()        | waits while NCCL connects ranks             | returns immediately
 //   memory         | LOR: the input's size (reduce,              | 4 parts of 4 MiB an operation,
 //                  | reduce_scatter); all_to_all in place: nS    | page-locked
 // clang-format on
 //
-// Source for what is native: nccl.h; for 16-bit sums and NaNs: NCCL promises nothing about either.
+// Source for "native": nccl.h. NCCL promises nothing about 16-bit sums and NaNs.
 
 enum class NcclArea : uint8_t { kInput, kOutput, kScratch };
 struct NcclPlace {
@@ -56,7 +56,7 @@ struct NcclPlace {
   bool operator==(const NcclPlace&) const = default;
 };
 
-// One call of NCCL, all of a plan in one group.
+// One call of NCCL; all steps of a plan are in one NCCL group.
 struct NcclStep {
   enum class Kind : uint8_t {
     kAllReduce,
@@ -70,23 +70,23 @@ struct NcclStep {
   Kind kind = Kind::kAllReduce;
   NcclPlace from;
   NcclPlace to;
-  int64_t count = 0;  // as NCCL counts it: of a block
+  int64_t count = 0;  // per block, as NCCL counts
   DataType type = DataType::kU8;
   ReduceOp op = ReduceOp::kSum;  // kSum, kProd, kMin or kMax
-  int peer = 0;                  // the root, or the other side
+  int peer = 0;                  // the root, or the peer
 };
 
-// What our own kernels or copies do on this rank alone.
+// Work of our own kernels or copies on this rank alone.
 struct LocalStep {
   enum class Kind : uint8_t { kCopy, kTruth, kDivide };
   Kind kind = Kind::kCopy;
-  NcclPlace from;  // of kDivide: the same as `to`
+  NcclPlace from;  // kDivide: the same as `to`
   NcclPlace to;
   int64_t count = 0;  // elements
   DataType type = DataType::kU8;
 };
 
-// In the order: before, steps, after.
+// Runs in this order: before, steps, after.
 struct NcclPlan {
   size_t scratch_bytes = 0;
   std::vector<LocalStep> before;
@@ -94,22 +94,22 @@ struct NcclPlan {
   std::vector<LocalStep> after;
 };
 
-// kInvalid for a named algorithm. Pure.
+// kInvalid if the call names an algorithm. Pure.
 Result<NcclPlan> plan_nccl(const DeviceCall& call, int rank, int size);
 
-// Payload bytes of a step, as a ring in the order of the ranks carries it, a chain for reduce and
-// broadcast: which way NCCL goes isn't known. What a rank gives the next one leaves its host if
-// that one is on another. Of all ranks as much is sent as received. Pure.
+// Estimates the payload bytes of a step as if NCCL used a ring in the order of the ranks, or a
+// chain for reduce and broadcast; its real path is unknown. Bytes for the next rank leave the host
+// if that rank is on another one. Over all ranks, as much is sent as is received. Pure.
 Traffic traffic_of(const NcclStep& step, const HostMap& hosts, int rank);
 
-// The numbers that nccl.h gives to types (ncclDataType_t) and reductions (ncclRedOp_t; kSum, kProd,
-// kMin and kMax alone). The adapter asserts that they are so.
+// The numbers of types (ncclDataType_t) and reductions (ncclRedOp_t; only kSum, kProd, kMin and
+// kMax) in nccl.h. nccl.cc asserts that they agree.
 int nccl_type(DataType type);
 int nccl_op(ReduceOp op);
-// "2.28.9" of 22809, as ncclGetVersion gives it.
+// Returns "2.28.9" for 22809, the format of ncclGetVersion.
 std::string nccl_version_text(int version);
 
-// What ranks tell each other of a call before it, where mismatches are to be found.
+// A summary of a call. Ranks exchange it before the call to find mismatches.
 struct CallHeader {
   uint64_t number = 0;
   Collective kind = Collective::kBarrier;
@@ -120,8 +120,8 @@ struct CallHeader {
   bool operator==(const CallHeader&) const = default;
 };
 CallHeader header_of(const Call& call, uint64_t number);
-// By rank of the group, all of the same call. kConflict, the same on every rank: "ranks differ:
-// rank 0 in all_reduce #3 (40 x f32 SUM), rank 2 in barrier #3". Pure.
+// Compares the headers of one call, by rank of the group. kConflict, with the same text on every
+// rank: "ranks differ: rank 0 in all_reduce #3 (40 x f32 SUM), rank 2 in barrier #3". Pure.
 Status compare_headers(std::span<const CallHeader> headers);
 
 }  // namespace lockstep

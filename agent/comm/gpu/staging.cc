@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// From one look at what is under way to the next, while nothing moves.
+// Interval between looks at what is under way, while nothing moves.
 constexpr Duration kLookMin = std::chrono::microseconds(10);
 constexpr Duration kLookMax = std::chrono::milliseconds(1);
 
@@ -70,7 +70,7 @@ StagingBackend::Lane StagingBackend::lane_of(const Call& call) {
   return traits(call.kind).is_message ? Lane{call.kind, call.rank} : Lane{Collective::kBarrier, 0};
 }
 
-// Refused by the host, part by part: asked before anything is under way.
+// The host would refuse these calls part by part: checks them before anything is under way.
 Status StagingBackend::check(const std::vector<DeviceCall>& calls) const {
   for (const DeviceCall& call : calls) {
     TRY(choose_algorithm({.kind = call.call.kind,
@@ -93,7 +93,7 @@ void StagingBackend::start(std::vector<DeviceCall> calls) {
   for (DeviceCall& call : calls) {
     auto begin = options_.device->mark(call.call.buffer.stream);
     if (!begin.ok()) {
-      // The others would wait for this rank.
+      // Otherwise the other ranks would wait for this one.
       group_->abort(begin.error().message);
       fail(begin.error());
       call.operation->finish(begin.error());
@@ -161,7 +161,7 @@ bool StagingBackend::step_all() {
   return any;
 }
 
-// After a fault: what is being copied to the caller's memory is waited for, the rest is not.
+// After a fault, only copies to the caller's memory are waited for.
 bool StagingBackend::may_end(Job& job) {
   return std::all_of(std::begin(job.slots), std::end(job.slots), [](const Slot& slot) {
     if (slot.stage != Stage::kGoingOut) return true;
@@ -170,7 +170,7 @@ bool StagingBackend::may_end(Job& job) {
   });
 }
 
-// Where a stream waited for its beginning, it would also keep back the rest of an earlier one.
+// Polls for the job's beginning. A stream that waited for it would also delay earlier jobs.
 Result<bool> StagingBackend::step(Job& job) {
   if (!job.is_ready) {
     TRY_ASSIGN(job.is_ready, job.begin->passed());
@@ -234,7 +234,7 @@ Status StagingBackend::come_in(Job& job, Slot& slot) {
   return {};
 }
 
-// Whether it was this chunk's turn.
+// Returns whether it was this chunk's turn.
 bool StagingBackend::issue(Job& job, Slot& slot) {
   std::deque<Job*>& lane = lanes_[lane_of(job.call.call)];
   if (lane.front() != &job || job.issued != slot.chunk) return false;
@@ -247,7 +247,7 @@ bool StagingBackend::issue(Job& job, Slot& slot) {
                  .input = chunk.input_bytes > 0 ? slot.in.data.get() : nullptr};
   call.part = {.whole_count = job.call.call.buffer.count,
                .index = static_cast<uint32_t>(slot.chunk)};
-  // Nothing of it is touched, but null would be no memory.
+  // Nothing in it is touched, but null would count as missing memory.
   if (call.buffer.data == nullptr) call.buffer.data = slot.in.data.get();
   if (!job.send_counts.empty()) call.buffer.input = slot.in.data.get();
   slot.work = group_->start(call);
@@ -255,7 +255,7 @@ bool StagingBackend::issue(Job& job, Slot& slot) {
   return true;
 }
 
-// Where a copy fails, those before it are under way: they are marked, and waited for by may_end().
+// If a copy fails, earlier ones are under way: marks them, and may_end() waits for them.
 Status StagingBackend::go_out(Job& job, Slot& slot) {
   Status copied;
   for (const StagingCopy& copy : job.chunks[slot.chunk].out) {
@@ -277,8 +277,8 @@ void StagingBackend::finish(Job& job, const Status& status) {
   job.call.operation->finish(status);
 }
 
-// At least one byte, so that there is an address. The smallest that is large enough; as sizes are
-// powers of two, operations of any sizes share a few blocks.
+// Takes at least one byte, so that there is an address. Uses the smallest free block that is large
+// enough. Sizes are powers of two, so operations of any size share a few blocks.
 Result<StagingBackend::Memory> StagingBackend::take_memory(size_t bytes) {
   const size_t wanted = std::bit_ceil(std::max(bytes, kMemoryMin));
   const auto found = memory_.lower_bound(wanted);
@@ -291,7 +291,7 @@ Result<StagingBackend::Memory> StagingBackend::take_memory(size_t bytes) {
   return Memory{.data = std::move(data), .bytes = wanted};
 }
 
-// A copy may be under way after a fault.
+// After a fault a copy may still be under way.
 void StagingBackend::give_back(Job& job) {
   for (Slot& slot : job.slots) {
     for (Memory* memory : {&slot.in, &slot.out}) {

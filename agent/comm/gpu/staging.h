@@ -19,21 +19,21 @@
 
 namespace lockstep {
 
-// Operations on device memory by way of page-locked memory of the host and a communicator there:
-// for GPUs that NCCL can't serve. A thread of its own copies a part in while the one before it
-// travels and copies it out behind. Two parts an operation are under way at a time, so that
-// 4 * kStagingBytes of memory serve an operation of any size; it is kept for the next one.
+// Operations on device memory by way of page-locked host memory and a communicator there: for GPUs
+// that NCCL cannot serve. A thread copies one part in while the previous one travels, and copies
+// each out afterwards. Two parts of an operation are under way at a time, so that 4 * kStagingBytes
+// of memory serve an operation of any size. The memory is kept for the next one.
 //
-// Every part carries the count of the whole operation, so that ranks whose calls differ find it in
-// the first one, though parts may be as long.
+// Every part carries the count of the whole operation. So ranks whose calls differ find this in the
+// first part, even if their parts are equally long.
 //
-// The sums and their order are those of the communicator on the host, part by part (plan_staging).
-// What is issued on the call's stream after wait() has returned comes after the operation; what is
-// issued before that has no place in its order.
+// Sums and their order are those of the communicator on the host, part by part (plan_staging). Work
+// issued on the call's stream after wait() has returned runs after the operation. Work issued
+// before that is not ordered with it.
 class StagingBackend final : public DeviceBackend {
  public:
   struct Options {
-    Communicator* host = nullptr;  // outlives the backend; its calls are not disturbed
+    Communicator* host = nullptr;  // outlives the backend, which does not disturb its calls
     std::shared_ptr<CommDevice> device;
     size_t chunk_bytes = kStagingBytes;
   };
@@ -67,14 +67,14 @@ class StagingBackend final : public DeviceBackend {
     std::vector<int64_t> send_counts;
     std::vector<int64_t> receive_counts;
     std::vector<StagingChunk> chunks;
-    std::unique_ptr<Mark> begin;  // behind what the caller had issued
-    bool is_ready = false;        // it has passed
+    std::unique_ptr<Mark> begin;  // after everything the caller had issued
+    bool is_ready = false;        // the stream has passed `begin`
     size_t begun = 0;             // chunks
     size_t issued = 0;
     size_t done = 0;
     Slot slots[2];
   };
-  // Chunks of one lane are given to the host in order, those of different lanes are not.
+  // Chunks of one lane go to the host in order; lanes are independent.
   using Lane = std::pair<Collective, int>;
 
   StagingBackend(Options options, std::unique_ptr<Communicator> group);
@@ -95,17 +95,17 @@ class StagingBackend final : public DeviceBackend {
   void give_back(Job& job);
 
   const Options options_;
-  const std::unique_ptr<Communicator> group_;  // of the same ranks, for the chunks alone
+  const std::unique_ptr<Communicator> group_;  // same ranks; only for the chunks
   std::shared_ptr<void> stream_in_;
   std::shared_ptr<void> stream_out_;
   std::atomic<uint64_t> entered_{0};
   std::atomic<uint64_t> completed_{0};
 
-  // The thread's.
+  // For the worker thread.
   std::list<Job> jobs_;
-  std::map<Lane, std::deque<Job*>> lanes_;               // jobs that have chunks to be issued
-  std::multimap<size_t, std::shared_ptr<void>> memory_;  // page-locked, not in use, by size
-  std::vector<std::shared_ptr<void>> lost_;  // may be in use after a fault, kept until the end
+  std::map<Lane, std::deque<Job*>> lanes_;               // jobs with chunks still to be issued
+  std::multimap<size_t, std::shared_ptr<void>> memory_;  // page-locked, unused, by size
+  std::vector<std::shared_ptr<void>> lost_;  // may be in use after a fault; kept until the end
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// The most blocks that any rank takes or gives.
+// Returns the most blocks that any rank takes or gives.
 int64_t blocks_max(Collective kind, int size) {
   switch (kind) {
     case Collective::kAllGather:
@@ -28,7 +28,7 @@ StagingChunk whole(const CallMemory& memory) {
 
 struct Part {
   size_t block = 0;  // bytes of a block
-  size_t begin = 0;  // of the part in it
+  size_t begin = 0;  // of the part, within a block
   size_t bytes = 0;
 };
 

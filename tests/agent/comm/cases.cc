@@ -50,7 +50,7 @@ Value given(const Case& c, int rank, size_t index) {
   return draw(c.type, c.op, {.seed = c.seed, .rank = rank, .index = index});
 }
 
-// Element `index` of what the rank ends with.
+// Returns element `index` of the rank's result.
 Value expected(const Case& c, int rank, size_t index) {
   const int n = c.shape.size();
   const auto count = static_cast<size_t>(c.count);
@@ -87,8 +87,8 @@ Value expected(const Case& c, int rank, size_t index) {
 constexpr size_t kGuard = 64;
 constexpr std::byte kUntouched{0xa5};
 
-// The ranks of another group that the case can run in at once: some of this one's, and others where
-// there are any, in another order.
+// Returns the ranks of another group in which the case can run concurrently: some ranks of this
+// group, and others if there are any, in another order.
 std::vector<int> ranks_beside(const Shape& shape) {
   std::vector<int> ranks;
   for (int rank = shape.world - 1; rank >= 0; --rank) {
@@ -106,7 +106,7 @@ Case case_beside(const Case& c) {
   return other;
 }
 
-// One rank's part in a case in one group, from making the group to comparing the results.
+// One rank's part of a case in one group, from making the group to comparing the results.
 class Side {
  public:
   Side(const Case& c, Communicator& world) : case_(c), group_(&world) {

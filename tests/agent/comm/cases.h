@@ -8,14 +8,15 @@
 
 namespace lockstep::test {
 
-// The memory of one rank of c.shape, drawn by the case's seed: input and output, or both in one,
-// and a guard behind each.
+// The memory of one rank of c.shape, with values drawn from the case's seed: input and output, or
+// one buffer for both, each followed by a guard.
 class Part {
  public:
   Part(const Case& c, int rank);
-  // To be issued together, on this memory.
+  // Returns calls on this memory, to be issued together.
   std::vector<Call> calls();
-  // kCorrupt, in words, where the results are not a plain loop's or anything else was touched.
+  // kCorrupt, with the reason, if the results differ from a plain loop's or anything else was
+  // written.
   Status check() const;
 
  private:
@@ -26,8 +27,8 @@ class Part {
   std::vector<std::byte> output_;
 };
 
-// Carries out this rank's part and compares what comes of it with a plain loop; it is a failure of
-// the test if the communicator refuses it. Every rank of c.shape.world calls it.
+// Carries out this rank's part and compares the result with a plain loop. Fails the test if the
+// communicator refuses the case. Every rank of c.shape.world calls it.
 void run_case(const Case& c, Communicator& world);
 
 }  // namespace lockstep::test

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// As the table of communicator.h has them.
+// As in the table of communicator.h.
 TEST(CollectiveTraits, AreThoseOfTheOperationsTable) {
   struct Row {
     Collective kind;
@@ -38,7 +38,7 @@ TEST(CollectiveTraits, AreThoseOfTheOperationsTable) {
   }
 }
 
-// Frames bring any byte.
+// A frame may contain any byte.
 TEST(CollectiveTraits, OfAByteThatIsNoOperationAreNone) {
   for (const int byte : {0, kCollectives + 1, 255}) {
     const CollectiveTraits& what = traits(static_cast<Collective>(byte));

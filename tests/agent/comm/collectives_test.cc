@@ -22,7 +22,7 @@ using test::World;
 
 constexpr int64_t kLargest = 300'007;
 
-// A different window of one table for every rank.
+// Returns a different window of one table for every rank.
 std::vector<float> random_values(int rank, int64_t count) {
   static const std::vector<float> table = [] {
     Random random(42);
@@ -39,7 +39,7 @@ CommBuffer f32(std::vector<float>& values) {
       .data = values.data(), .count = static_cast<int64_t>(values.size()), .type = DataType::kF32};
 }
 
-// The values of all ranks after one all_reduce of random_values.
+// Returns the values of all ranks after one all_reduce of random_values.
 std::vector<std::vector<float>> reduced(World& world, int64_t count, ReduceOp op) {
   std::vector<std::vector<float>> results(world.size());
   on_all(world, [&](Communicator& comm) {
@@ -140,7 +140,7 @@ TEST_P(OnEveryTransport, StartedOperationsRunInOrderWhileTheCallerGoesOn) {
     }
     for (auto& bucket : buckets)
       works.push_back(comm.start_all_reduce(f32(bucket), ReduceOp::kSum));
-    const auto gathered = comm.all_gather_value(comm.rank());  // behind the buckets
+    const auto gathered = comm.all_gather_value(comm.rank());  // queued after the buckets
     ASSERT_TRUE(gathered.ok());
     const int ranks = comm.size();
     for (int bucket = 0; bucket < 5; ++bucket) {
@@ -158,7 +158,7 @@ TEST_P(OnEveryTransport, StartedOperationsRunInOrderWhileTheCallerGoesOn) {
 
 TEST_P(OnEveryTransport, SubGroupsHaveTheirOwnRanksAndWorkSideBySide) {
   on_all(world_, [&](Communicator& comm) {
-    std::vector<int> mine;  // the even ranks, or the odd ones, backwards
+    std::vector<int> mine;  // the even ranks or the odd ones, in reverse
     for (int rank = comm.size() - 1; rank >= 0; --rank) {
       if (rank % 2 == comm.rank() % 2) mine.push_back(rank);
     }

@@ -18,7 +18,7 @@ using test::expect;
 
 constexpr size_t kCount = 10'007;
 
-// Values of a type, on the GPU and off it.
+// Values of a type, on the GPU and on the host.
 struct Values {
   DataType type = DataType::kF32;
   std::vector<std::byte> host;
@@ -42,7 +42,7 @@ struct Values {
   }
 
   size_t count() const { return host.size() / data_type_bytes(type); }
-  // The first `elements` of them.
+  // Returns a buffer of the first `elements` values.
   CommBuffer buffer(size_t elements) const {
     return {.data = device.data(),
             .count = static_cast<int64_t>(elements),
@@ -56,7 +56,7 @@ struct Values {
     TRY(stream.synchronize());
     return bytes;
   }
-  // Whether the GPU has wanted(i) everywhere.
+  // Checks that the GPU has wanted(i) everywhere.
   Status expect_all(const std::string& what, const std::function<test::Value(size_t)>& wanted) {
     TRY_ASSIGN(const std::vector<std::byte> got, read());
     for (size_t i = 0; i < count(); ++i) {
@@ -95,7 +95,7 @@ test::Value given(uint64_t seed, int rank, size_t index) {
   return test::draw(DataType::kF32, ReduceOp::kSum, {.seed = seed, .rank = rank, .index = index});
 }
 
-// One rank's part: reductions of what each rank draws by itself, exact in any order.
+// One rank's part: reductions of values that each rank draws itself, exact in any order.
 Status reduce_by_rank(Communicator& comm, Device device) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax, ReduceOp::kLor}) {
     const test::Draw own{.seed = 7, .rank = comm.rank()};
@@ -110,7 +110,7 @@ Status reduce_by_rank(Communicator& comm, Device device) {
   return {};
 }
 
-// The copy is issued, not waited for, behind the start of the operation.
+// The copy is issued after the start of the operation, without waiting.
 Status leave_its_stream_to_what_comes_later(Communicator& comm, Device device) {
   if (!comm.device_traits().is_stream_ordered) return {};
   const test::Draw own{.seed = 11, .rank = comm.rank()};
@@ -125,14 +125,14 @@ Status leave_its_stream_to_what_comes_later(Communicator& comm, Device device) {
   return seen;
 }
 
-// Blocks of every rank, in their order, and back again, each to its own.
+// Gathers the blocks of every rank in order, then sends each back to its rank.
 Status gather_and_exchange(Communicator& comm, Device device) {
   const auto n = static_cast<size_t>(comm.size());
   const test::Draw own{.seed = 9, .rank = comm.rank()};
   TRY_ASSIGN(Values all, Values::make(DataType::kF32, device, own, kCount * n));
   TRY(comm.all_gather(all.buffer(kCount)));
   const auto block_begin = [&](size_t rank) { return rank * kCount; };
-  // In place, a rank's block is the one at its place.
+  // In-place, a rank's block is the one in its slot.
   const auto block_of = [&](size_t rank, size_t i) {
     return given(own.seed, static_cast<int>(rank), block_begin(rank) + i);
   };
@@ -151,7 +151,7 @@ Status reduce_and_gather(Communicator& comm, Device device) {
   return gather_and_exchange(comm, device);
 }
 
-// Ranks as threads, rank r on device_of(r).
+// Runs ranks as threads, rank r on device_of(r).
 Status world_of(int size, DeviceBackendKind backend, const std::function<int(int)>& device_of) {
   test::World hosts = test::make_world(test::Transport::kThreads, size);
   std::vector<Status> results(static_cast<size_t>(size));
@@ -161,7 +161,7 @@ Status world_of(int size, DeviceBackendKind backend, const std::function<int(int
     auto comm =
         make_device_communicator(std::move(hosts[at]), {.device = device, .backend = backend});
     results[at] = comm.ok() ? reduce_and_gather(**comm, device) : Status(comm.error());
-    // So that no rank waits for one that has given up.
+    // No rank shall wait for one that has given up.
     if (comm.ok() && !results[at].ok()) (*comm)->abort(results[at].error().message);
   });
   for (const Status& status : results) TRY(status);

@@ -1,4 +1,4 @@
-// Control connections, and what comes over them that no rank of ours sends.
+// Control connections, and input on them that none of our ranks sends.
 #include "agent/comm/control.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Ends connected() {
   return {UniqueFd(pair[0]), UniqueFd(pair[1])};
 }
 
-// Rank 0 of two, whose first fault is kept; `to_peer` leads to rank 1.
+// Makes the Control of rank 0 of two, which keeps the first fault; `to_peer` leads to rank 1.
 std::unique_ptr<Control> make_control(UniqueFd to_peer, FaultBox* faults) {
   std::vector<UniqueFd> peers(2);
   peers[1] = std::move(to_peer);
@@ -41,7 +41,7 @@ std::unique_ptr<Control> make_control(UniqueFd to_peer, FaultBox* faults) {
   return std::move(*made);
 }
 
-// The bytes of an announcement.
+// Returns the bytes of an announcement.
 std::vector<std::byte> announcement(const Fault& fault) {
   Ends ends = connected();
   FaultBox none;
@@ -54,13 +54,13 @@ std::vector<std::byte> announcement(const Fault& fault) {
   return bytes;
 }
 
-// What rank 0 makes of these bytes of rank 1.
+// Returns the fault that rank 0 finds in these bytes from rank 1.
 Fault fault_of(const std::vector<std::byte>& bytes) {
   Ends ends = connected();
   FaultBox faults;
   const auto control = make_control(std::move(ends.one), &faults);
   control->start();
-  // Piece by piece.
+  // In pieces.
   for (size_t at = 0; at < bytes.size(); at += 100) {
     const size_t piece = std::min<size_t>(100, bytes.size() - at);
     EXPECT_EQ(::send(ends.other.get(), bytes.data() + at, piece, MSG_NOSIGNAL),
@@ -78,7 +78,7 @@ TEST(Control, AFaultArrivesAsItWasAnnounced) {
   EXPECT_EQ(heard.suspect, said.suspect);
 }
 
-// Every rank gets one from every other one, so often that it had better be short.
+// Every rank receives one from every other rank, and often, so it had better be short.
 TEST(Control, OnlyTheWordsOfAFaultTakeTheRoomOfWords) {
   EXPECT_EQ(announcement({.reason = "enough", .suspect = -1}).size(), 512u);
   Ends ends = connected();

@@ -1,4 +1,4 @@
-// The cost model's table beside the plans that are carried out.
+// Compares the cost model's table with the plans that are carried out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,14 +29,14 @@ constexpr std::pair<CollectiveWay, Algorithm> kWays[] = {
     {CollectiveWay::kTree, Algorithm::kTree},
     {CollectiveWay::kHalving, Algorithm::kHalving}};
 
-constexpr int64_t kCount = 55440;  // elements of a byte; divisible by every n here
+constexpr int64_t kCount = 55440;  // elements of one byte; divisible by every n used here
 
-// So much longer a message between hosts takes than one within, which takes a unit.
+// Time for a message between hosts, where one within a host takes one unit.
 constexpr int64_t kFar = 1'000'000;
 
-// The plans of all ranks, carried out move by move where a message takes one unit of time (kFar
-// between hosts, where there are several) and one can leave a rank at a time, one to its own host
-// and one to others; what comes before it is waited for lies in a buffer.
+// Carries out the plans of all ranks, move by move. A message takes one unit of time (kFar between
+// hosts, if there are several). At a time, one message to its own host and one to other hosts can
+// leave a rank. Messages that arrive early wait in a buffer.
 class Play {
  public:
   explicit Play(Task task) : hosts_(task.hosts) {
@@ -48,7 +48,7 @@ class Play {
     out_free_.resize(plans_.size());
   }
 
-  // Units until all is done.
+  // Returns the units until all is done.
   int64_t run() {
     for (bool any = true; any;) {
       any = false;
@@ -67,7 +67,7 @@ class Play {
   }
 
  private:
-  // When what this move waits for was there; -1: not yet.
+  // Returns when everything this move waits for is ready; -1: not yet.
   int64_t ready(size_t rank, size_t index) const {
     const auto& moves = plans_[rank].moves();
     const auto& ends = ends_[rank];
@@ -161,7 +161,7 @@ TEST(CollectiveCost, CountsTheStepsThatThePlansTake) {
 TEST(CollectiveCost, CountsTheBytesThatTheBusiestRankSendsOrReceives) {
   on_every_case([](const Task& task, const CollectiveCase& what) {
     CollectiveCase unpipelined = what;
-    unpipelined.block_bytes = 1e15;  // beside which a piece is nothing
+    unpipelined.block_bytes = 1e15;  // so large that a piece counts nothing
     const auto steps = collective_steps(unpipelined);
     if (!steps.ok()) return;
     double most = 0;
@@ -179,7 +179,7 @@ TEST(CollectiveCost, CountsTheBytesThatTheBusiestRankSendsOrReceives) {
       }
       most = std::max({most, sent, received});
     }
-    // Of halving with ranks beyond the power of two the two phases beside follow each other.
+    // Halving with ranks beyond a power of two has two more phases, which run one after the other.
     const bool paired = what.kind == CollectiveKind::kAllReduce &&
                         what.way == CollectiveWay::kHalving && (what.ranks & (what.ranks - 1)) != 0;
     EXPECT_NEAR(steps->network.bytes / 1e15, most + (paired ? 1 : 0), 1e-6) << name(what);
@@ -187,7 +187,7 @@ TEST(CollectiveCost, CountsTheBytesThatTheBusiestRankSendsOrReceives) {
 }
 
 // Bytes that leave the busiest host, and the most that a rank sends within its host, in bytes and
-// messages.
+// in messages.
 struct Left {
   double host = 0;
   double within = 0;
@@ -233,7 +233,7 @@ void expect_bytes_by_host(const Pair& kind, CollectiveWay way, int m, int k) {
   ASSERT_EQ(cost.ok(), choose_algorithm(task).ok()) << name(what);
   if (!cost.ok()) return;
   const Left left = most_left(task);
-  // Of halving with hosts beyond the power of two the two phases beside follow each other.
+  // Halving with hosts beyond a power of two has two more phases, which run one after the other.
   const bool paired = halves && (m & (m - 1)) != 0;
   EXPECT_NEAR(cost->network.bytes / 1e15, left.host + (paired ? 1 : 0), 1e-6) << name(what);
   EXPECT_NEAR(cost->within.bytes / 1e15, left.within, 1e-6) << name(what);

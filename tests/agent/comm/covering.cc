@@ -15,17 +15,17 @@ namespace {
 const std::vector<Shape> kShapes = {{1, {}}, {2, {}}, {3, {}},           {4, {}},       {5, {}},
                                     {7, {}}, {8, {}}, {8, {6, 4, 2, 0}}, {7, {5, 1, 6}}};
 
-// Bytes of a block: nothing, one element, odd ones, around each threshold, more than every buffer.
+// Block sizes in bytes: none, one element, odd ones, around each threshold, more than any buffer.
 constexpr size_t kSizes[] = {0,     1,         13,        4096,        8192,       16384 + 24,
                              32768, 32768 + 8, 65536 + 8, 262144 + 40, 1048576 + 8};
 constexpr int kRoots = 3;
 
-// What an operation has and what means something to it.
+// Algorithms of an operation, and the factors that have a meaning for it.
 struct Kind {
   Collective kind;
   bool reduces;
   bool has_root;
-  bool has_values;  // of a type, so many, in place or not
+  bool has_values;  // a type, a count, and in-place or not
   std::vector<Algorithm> algorithms;
 };
 const std::vector<Kind> kKinds = {
@@ -79,10 +79,10 @@ enum Factor : size_t {
 constexpr const char* kFactorNames[] = {"operation", "reduction",    "type",         "shape",
                                         "bytes",     "algorithm",    "transport",    "in place",
                                         "root",      "group beside", "small frames", "loans"};
-constexpr int kNone = -1;  // means nothing to the operation
+constexpr int kNone = -1;  // has no meaning for the operation
 using Row = std::array<int, kFactors>;
-using Pair = std::array<int, 4>;  // factor, its value, another one, its value
-using Choices = std::array<std::vector<int>, kFactors>;  // any of each make a case
+using Pair = std::array<int, 4>;  // a factor and its value, another factor and its value
+using Choices = std::array<std::vector<int>, kFactors>;  // any combination makes a case
 
 const Kind& find_kind(Collective kind) {
   const auto found = std::find_if(kKinds.begin(), kKinds.end(),
@@ -120,8 +120,8 @@ Choices choices_of(const Ground& ground, size_t kind, size_t shape, int algorith
           up_to(ground.has_limits ? 2 : 1)};
 }
 
-// The four factors on which it depends whether there is a case, and for each of their values all
-// that can go with them.
+// Goes through the four factors that decide whether a case exists. For each combination of their
+// values, returns all values of the other factors.
 std::vector<Choices> all_choices(const Ground& ground) {
   std::vector<Choices> all;
   for (size_t kind = 0; kind < kKinds.size(); ++kind) {
@@ -182,7 +182,7 @@ bool holds(const Choices& choices, const Pair& pair) {
   return has(pair[0], pair[1]) && has(pair[2], pair[3]);
 }
 
-// What a row costs: as many elements are drawn and compared.
+// Returns the cost of a row: this many elements are drawn and compared.
 size_t elements_of(const Row& row) {
   if (row[kSize] == kNone) return 0;
   const auto n = static_cast<size_t>(kShapes[static_cast<size_t>(row[kShape])].size());
@@ -199,8 +199,8 @@ Row draw_row(const Choices& choices, const Pair& wanted, Random& random) {
   return row;
 }
 
-// Rows one after the other: of some random ones around a pair that is missing, the one that brings
-// the most, the cheapest of those that bring as many.
+// Builds rows one by one. Each time draws random rows around a missing pair, and takes the one that
+// covers the most missing pairs; of equal ones, the cheapest.
 std::vector<Row> covering_rows(const Ground& ground, uint64_t seed) {
   constexpr int kCandidates = 60;
   Random random(seed);
@@ -255,7 +255,7 @@ int index_where(const Range& range, const Test& test) {
   return static_cast<int>(found - std::begin(range));
 }
 
-// Back again, from nothing but what the case says.
+// The inverse: finds the row from the case alone.
 Row row_of(const Ground& ground, const Case& c) {
   const Kind& what = find_kind(c.kind);
   const size_t element = data_type_bytes(c.type);
@@ -337,7 +337,7 @@ bool has_way(Collective kind, Algorithm algorithm, std::span<const int> node_of_
     return std::has_single_bit(node_of_rank.size());
   }
   if (algorithm == Algorithm::kByHost || algorithm == Algorithm::kByHostHalving) {
-    // Several hosts, and fewer than ranks.
+    // Several hosts, but fewer hosts than ranks.
     const size_t hosts = std::set<int>(node_of_rank.begin(), node_of_rank.end()).size();
     return hosts > 1 && hosts < node_of_rank.size();
   }

@@ -12,15 +12,15 @@
 
 namespace lockstep::test {
 
-// A group: the whole world, or some ranks of it in an order of their own.
+// A group: the whole world, or some of its ranks in an order of their own.
 struct Shape {
   int world = 1;
   std::vector<int> ranks;  // empty: all
   int size() const { return ranks.empty() ? world : static_cast<int>(ranks.size()); }
 };
 
-// An operation and what is to be varied about it. What means nothing to the operation (the
-// reduction of a broadcast, the root of an all_reduce) is as it is here.
+// An operation and the factors to vary. Factors without meaning for the operation (the reduction of
+// a broadcast, the root of an all_reduce) keep these defaults.
 struct Case {
   Collective kind = Collective::kBarrier;
   ReduceOp op = ReduceOp::kSum;
@@ -31,7 +31,7 @@ struct Case {
   Transport transport = Transport::kThreads;
   bool in_place = false;
   int root = 0;
-  bool beside = false;  // the same runs in an overlapping group at once
+  bool beside = false;  // the same case runs concurrently in an overlapping group
   Limits limits;        // the world's
   uint64_t seed = 0;
 
@@ -40,31 +40,32 @@ struct Case {
 
 std::string describe(const Case& c);
 
-// What the cases run on.
+// Where the cases run.
 struct Ground {
   std::vector<Transport> transports;  // each case takes one of them
-  // The ranks are on so many hosts, equally many on each, one host after the other; 0: as the
-  // transport has them.
+  // The ranks are on this many hosts, equally many on each, one host after the other; 0: as the
+  // transport places them.
   int hosts = 0;
   size_t block_bytes_max = std::numeric_limits<size_t>::max();
-  bool has_algorithms = true;  // else kAuto alone
+  bool has_algorithms = true;  // otherwise only kAuto
   bool has_groups_beside = true;
-  bool has_limits = true;  // small frames, and whether anything is lent
+  bool has_limits = true;  // small frames, and whether moves are lent
 };
 
-// Whether a group of ranks on these nodes has this way to carry out the operation. Written down
-// here a second time, beside the one that is tested, so that nothing goes missing there unnoticed.
+// Whether a group of ranks on these nodes has this algorithm for the operation. Deliberately
+// written a second time, independently of the code under test, so that no algorithm goes missing
+// unnoticed.
 bool has_way(Collective kind, Algorithm algorithm, std::span<const int> node_of_rank);
-// Of the ranks of the group.
+// Returns the node of each rank of the group.
 std::vector<int> nodes_of(const Shape& shape, int hosts);
-// Sizes and orders of groups that there are cases of.
+// Sizes and rank orders of the groups in the cases.
 std::span<const Shape> shapes();
 
-// Cases that can be carried out on the ground, every one, in which each value of each factor meets
-// each value of each other one with which there can be a case.
+// Returns cases that can run on the ground, such that each value of each factor meets each value of
+// each other factor, wherever such a case exists.
 std::vector<Case> covering_array(const Ground& ground, uint64_t seed);
 
-// Every case that there can be on a ground, with each value of each factor, numbered.
+// Every possible case on a ground, with each value of each factor, numbered.
 class Product {
  public:
   explicit Product(const Ground& ground);
@@ -74,11 +75,11 @@ class Product {
 
  private:
   Ground ground_;
-  std::vector<std::vector<std::vector<int>>> choices_;  // values of each factor, any of each
-  std::vector<uint64_t> ends_;                          // of choices_: the first case behind
+  std::vector<std::vector<std::vector<int>>> choices_;  // values of each factor that combine freely
+  std::vector<uint64_t> ends_;  // by entry of choices_: the first case after it
 };
 
-// The pairs of values that can meet on the ground and do in none of the cases, in words.
+// Describes the pairs of values that can meet on the ground but do so in none of the cases.
 std::vector<std::string> missing_pairs(const Ground& ground, std::span<const Case> cases);
 
 }  // namespace lockstep::test

@@ -1,4 +1,4 @@
-// What ranks see when one of them fails, mostly with ranks as threads.
+// The effect on ranks when one of them fails, mostly with ranks as threads.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ TEST_P(OnEveryTransport, AbortWakesEveryWaitingRankWithItsReason) {
   std::vector<std::string> messages(world.size());
   on_all(world, [&](Communicator& comm) {
     if (comm.rank() == 2) {
-      // The others wait for this rank, which never comes.
+      // The others wait for this rank, which never enters.
       while (world[0]->counts().entered == 0 || world[1]->counts().entered == 0 ||
              world[3]->counts().entered == 0) {
         std::this_thread::yield();
@@ -56,8 +56,8 @@ TEST_P(OnEveryTransport, AbortWakesEveryWaitingRankWithItsReason) {
   }
 }
 
-// How long ranks 0 and 1 took to wake, in milliseconds, after another thread has aborted rank 0, so
-// long after they have entered a collective for which rank 2 never comes.
+// Returns how long ranks 0 and 1 took to wake, in milliseconds, after another thread aborted rank
+// 0. The abort comes this long after they have entered a collective that rank 2 never enters.
 std::vector<double> delays_of_abort(World world, milliseconds asleep) {
   TimePoint aborted;
   std::vector<TimePoint> woken(2);
@@ -81,8 +81,8 @@ std::vector<double> delays_of_abort(World world, milliseconds asleep) {
   return delays;
 }
 
-// Right after they have entered, where they may look still, and when they have gone to sleep, for a
-// second where nobody wakes them.
+// Aborts immediately after the ranks have entered, when they may still spin, and when they have
+// gone to sleep, which takes a second if nobody wakes them.
 TEST_P(OnEveryTransport, AbortFromAnotherThreadWakesItsOwnRankAndAllOthersSoon) {
   for (const milliseconds asleep : {milliseconds(0), milliseconds(60)}) {
     std::vector<double> delays;
@@ -104,7 +104,7 @@ TEST_P(OnEveryTransport, ALongReasonIsTheSameOnEveryRankAndEndsWithAWholeCharact
   while (reason.size() < 1000)
     reason +=
         "Verlust \xc3\xbc"
-        "ber ";  // a character of two bytes
+        "ber ";  // a two-byte character
   std::thread other([&] {
     while (world[0]->counts().entered == 0 || world[1]->counts().entered == 0) {
       std::this_thread::yield();
@@ -152,7 +152,7 @@ TEST_P(OnEveryTransport, AfterAnErrorEveryOperationReturnsIt) {
 }
 
 TEST_P(OnEveryTransport, ARankThatNeverEntersIsNamedAfterTheTimeLimit) {
-  // Long enough that the ranks which wait give signs of life also on a starved machine.
+  // Long enough for waiting ranks to give signs of life even on a starved machine.
   World world = make(4, seconds(4));
   on_all(world, [&](Communicator& comm) { ASSERT_TRUE(comm.barrier().ok()); });
   on_all(world, [&](Communicator& comm) {
@@ -243,7 +243,7 @@ TEST_P(OnEveryTransport, AMismatchBetweenRanksIsNamed) {
     on_all(world, [&](Communicator& comm) {
       std::vector<float> values(40'000);
       Status status = (comm.rank() % 2 == 0 ? mismatch.even : mismatch.odd)(comm, values);
-      // A root may have sent all it had to before the others noticed.
+      // A root may have sent everything before the others noticed.
       if (status.ok()) status = comm.barrier();
       ASSERT_FALSE(status.ok()) << mismatch.what;
       EXPECT_EQ(status.error().code, Code::kConflict) << status.error().message;
@@ -284,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(Comm, OnEveryTransport,
                                          Transport::kMixed),
                          [](const auto& info) { return name_of(info.param); });
 
-// Ten seconds pass in one of the machine's.
+// Runs ten times as fast as the machine's clock.
 class FastClock final : public Clock {
  public:
   TimePoint now() const override { return begin_ + 10 * (machine_.now() - begin_); }

@@ -37,7 +37,7 @@ struct Message {
   uint64_t seed = 0;
   int64_t limit_nanoseconds = 0;
   Limits limits;
-  int memory = -1;  // a descriptor of the test's
+  int memory = -1;  // a descriptor of the test process
   int ports[FaultWorld::kRanksMax] = {};
   int nodes[FaultWorld::kRanksMax] = {};
 };
@@ -73,7 +73,7 @@ int count_memories() {
   return count;
 }
 
-// What a process holds.
+// Resources that a process holds.
 struct Holdings {
   int descriptors = count_entries("/proc/self/fd");
   int threads = count_entries("/proc/self/task");
@@ -86,7 +86,7 @@ Algorithm any_algorithm(Collective kind, const Communicator& comm, Random& rando
   return has_way(kind, drawn, comm.hosts().host) ? drawn : Algorithm::kAuto;
 }
 
-// A case in the group; some are larger than what the links hold.
+// Returns any case in the group; some exceed what the links hold.
 Case any_case(Collective kind, const Communicator& comm, Random& random) {
   const auto size = static_cast<uint64_t>(comm.size());
   const uint64_t most = random.below(8) == 0 ? 19 : 15;
@@ -103,8 +103,8 @@ Case any_case(Collective kind, const Communicator& comm, Random& random) {
           .seed = random.below(uint64_t{1} << 40)};
 }
 
-// Some operations in a row that all ranks draw from one seed: of the world, issued together, a
-// message to the next rank, and one of this rank's sub-group beside them.
+// Runs some operations in a row that all ranks draw from one seed: collectives of the world and a
+// message to the next rank, issued together, and concurrently one of this rank's sub-group.
 Status run_step(Communicator& comm, Communicator& group, Random& random) {
   constexpr Collective kKinds[] = {
       Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
@@ -118,7 +118,7 @@ Status run_step(Communicator& comm, Communicator& group, Random& random) {
   };
   for (uint64_t i = 1 + random.below(4); i > 0; --i) add(kKinds[random.below(std::size(kKinds))]);
   add(Collective::kSend);
-  // The sub-groups draw alike too, whatever their sizes.
+  // The sub-groups draw the same too, whatever their sizes.
   const uint64_t elements = 1 + random.below(30'000);
   const uint64_t seed = random.below(uint64_t{1} << 40);
   Part of_group({.kind = Collective::kAllReduce,
@@ -151,8 +151,8 @@ Status work(const CommOptions& options, uint64_t seed, std::atomic<uint64_t>& st
   return status;
 }
 
-// A sanitizer begins a thread of its own with the program's first: not the rank's, in no count.
-// What was joined may be seen for a moment still.
+// With a program's first thread a sanitizer starts one of its own. It is not the rank's, so no
+// count may include it. A joined thread may stay visible for a moment.
 void begin_sanitizers_thread() {
   pid_t id = 0;
   std::thread([&id] { id = ::gettid(); }).join();
@@ -160,7 +160,7 @@ void begin_sanitizers_thread() {
   while (std::filesystem::exists(seen_as)) std::this_thread::yield();
 }
 
-// Threads that were joined may be seen for a moment still.
+// Joined threads may stay visible for a moment.
 Holdings holdings_once_quiet(int threads) {
   const SystemClock clock;
   const TimePoint deadline = clock.now() + seconds(10);
@@ -202,7 +202,7 @@ FaultWorld::~FaultWorld() {
 }
 
 void FaultWorld::start(int rank) {
-  std::fflush(nullptr);  // else what is buffered comes twice
+  std::fflush(nullptr);  // otherwise the child prints buffered output again
   int ends[2];
   CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
   const pid_t pid = ::fork();
@@ -219,8 +219,8 @@ void FaultWorld::start(int rank) {
   ranks_[static_cast<size_t>(rank)] = {.pid = pid, .pipe = ends[0]};
 }
 
-// An idle process leaves by itself once its pipe is closed; if a sanitizer has found something, not
-// with 0.
+// An idle process exits once its pipe is closed, with a status other than 0 if a sanitizer has
+// found something.
 void FaultWorld::end(int rank) {
   Rank& one = ranks_[static_cast<size_t>(rank)];
   ::close(std::exchange(one.pipe, -1));

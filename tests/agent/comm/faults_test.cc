@@ -1,7 +1,7 @@
-// Ranks that are killed or stopped, and links that are cut, at random points of random schedules:
-// round after round, the survivors name the culprit and form the next world, and nothing is left.
-// LOCKSTEP_FAULT_ROUNDS=N does N rounds of each kind of fault, of those that cost a time limit a
-// twentieth; LOCKSTEP_FAULT_SEED=S begins with another seed.
+// Kills or stops ranks, and cuts links, at random points of random schedules. Round after round,
+// the survivors name the culprit and form the next world, and nothing is left behind.
+// LOCKSTEP_FAULT_ROUNDS=N runs N rounds of each kind of fault (a twentieth of that for faults that
+// cost a time limit). LOCKSTEP_FAULT_SEED=S begins with another seed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ bool eventually(const Condition& condition) {
   return true;
 }
 
-// Shared memory among all, TCP between all, or two hosts.
+// Shared memory between all, TCP between all, or two hosts.
 std::vector<int> nodes_of(uint64_t kind) {
   switch (kind) {
     case 0:
@@ -73,7 +73,7 @@ int64_t now() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
-// How long survivors took to know, for the one who reads the output.
+// How long survivors took to find out, printed for the reader of the output.
 class Delays {
  public:
   void add(int64_t nanoseconds) { all_.push_back(static_cast<double>(nanoseconds) * 1e-6); }
@@ -88,10 +88,12 @@ class Delays {
   std::vector<double> all_;
 };
 
-// The end of a process is told, not waited for: far below the limit of silence, which is 60 s.
+// The end of a process is reported, not inferred from silence: it takes far less than the limit of
+// 60 s.
 constexpr Duration kKnownWithin = seconds(5);
 
-// Nothing of the round is left in the process. What the heap keeps does not grow with the rounds.
+// Nothing of the round remains in the process. Memory that the heap keeps does not grow with the
+// rounds.
 void expect_nothing_left(const FaultReport& report) {
   constexpr int64_t kHeapBytesMax = 1 << 20;
   EXPECT_EQ(report.descriptors, 0);
@@ -100,7 +102,8 @@ void expect_nothing_left(const FaultReport& report) {
   EXPECT_LT(report.heap_bytes, kHeapBytesMax);
 }
 
-// The moment: after some steps of the rank, and some microseconds of its own into the next.
+// Waits for the moment of the fault: after some steps of the rank, and some microseconds into its
+// next one.
 bool wait_for_moment(const FaultWorld& world, int rank, Random& random) {
   const uint64_t steps = 1 + random.below(6);
   const bool came = eventually([&] { return world.steps(rank) >= steps; });
@@ -108,12 +111,12 @@ bool wait_for_moment(const FaultWorld& world, int rank, Random& random) {
   return came;
 }
 
-// Who is to blame by the boards of all ranks alone, as agents and controller find it.
+// Finds the culprit from the boards of all ranks alone, as agents and controller do.
 class Boards {
  public:
   explicit Boards(const FaultWorld& world) : world_(world) {}
 
-  // Looks at all boards; the beats tell who lives, from one look to the next.
+  // Looks at all boards. The beats since the previous look show who is alive.
   void look() {
     states_.assign(static_cast<size_t>(world_.size()), {});
     beats_before_ = std::exchange(beats_, {});
@@ -199,7 +202,7 @@ TEST(Faults, SurvivorsOfAKilledRankNameItAndFormTheNextWorldAndNothingIsLeft) {
       delays.add(report.at_nanoseconds - killed_at);
       EXPECT_LT(report.at_nanoseconds - killed_at, kKnownWithin.count()) << "rank " << rank;
     }
-    // What it did last can be read of its board, whenever it was killed.
+    // Its board shows its last actions, whenever it was killed.
     EXPECT_FALSE(world.board(victim).groups().empty());
     world.replace(victim);
     if (HasFailure()) return;
@@ -222,7 +225,7 @@ TEST(Faults, AStoppedRankIsTheOneWhoIsMissingByAllBoardsAndIsNamedAfterTheTimeLi
     ASSERT_TRUE(wait_for_moment(world, victim, random));
     const int64_t stopped_at = now();
     world.send_signal(victim, SIGSTOP);
-    // Before the others give up: a beat comes every quarter of a second.
+    // Before the others give up; a heartbeat comes every quarter of a second.
     Boards boards(world);
     bool named = false;
     for (int looks = 0; looks < 4 && !named; ++looks) {

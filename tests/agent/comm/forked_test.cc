@@ -1,5 +1,5 @@
 // The covering array between processes: over shared memory, over TCP, and across hosts that are
-// network namespaces, whose packets come late and are lost.
+// network namespaces with delay and packet loss.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -22,7 +22,7 @@ using test::Meeting;
 using test::Namespaces;
 using test::Transport;
 
-// By their number of ranks and their limits.
+// Cases by number of ranks and limits.
 using Key = std::pair<int, test::Limits>;
 std::map<Key, std::vector<Case>> by_world(const std::vector<Case>& cases) {
   std::map<Key, std::vector<Case>> sorted;
@@ -30,7 +30,7 @@ std::map<Key, std::vector<Case>> by_world(const std::vector<Case>& cases) {
   return sorted;
 }
 
-// All cases of a world, until one fails.
+// Runs all cases of a world until one fails.
 void run_all(Communicator& comm, const std::vector<Case>& cases) {
   for (const Case& c : cases) {
     test::run_case(c, comm);
@@ -49,7 +49,7 @@ TEST_P(ForkedRanks, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
   for (const auto& [key, of_world] : by_world(cases)) {
     Meeting meeting(GetParam(), key.first);
     meeting.set_comm_limits(key.second);
-    // A rank that has not run them all ends with a failure.
+    // A rank that has not run all of them exits with a failure.
     test::on_processes(
         meeting, [](int) {}, [&](Communicator& comm) { run_all(comm, of_world); });
     if (HasFailure()) return;
@@ -59,7 +59,7 @@ TEST_P(ForkedRanks, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
 INSTANTIATE_TEST_SUITE_P(Comm, ForkedRanks, testing::Values(Transport::kShared, Transport::kTcp),
                          [](const auto& info) { return name_of(info.param); });
 
-// So many ranks on each host, one host after the other.
+// Puts the ranks on hosts, equally many on each, one host after the other.
 Meeting meet_across(const Namespaces& network, int size) {
   const int per_host = (size + network.hosts() - 1) / network.hosts();
   std::vector<Meeting::Place> places;
@@ -116,12 +116,12 @@ TEST_F(ForkedHosts,
   EXPECT_GT(network_->lost(), 0u);
 }
 
-// Its last word is lost, and sent again 200 ms later; until then heartbeats come, which a closed
-// connection answers by throwing away what it has not sent yet.
+// The leaving rank's last message is lost, and sent again 200 ms later. Meanwhile heartbeats
+// arrive; a socket that was closed would answer them by dropping what it has not sent yet.
 TEST_F(ForkedHosts, ARankThatLeavesWhileTheNetworkLosesItsWordHasLeftForTheOthersAllTheSame) {
   make({.hosts = 2});
   if (IsSkipped()) return;
-  // A heartbeat every 50 ms.
+  // With a heartbeat every 50 ms.
   run(2, milliseconds(400), [&](Communicator& comm) {
     comm.set_silence_limit(seconds(30));
     ASSERT_TRUE(comm.barrier().ok());
@@ -138,7 +138,7 @@ TEST_F(ForkedHosts, ARankThatLeavesWhileTheNetworkLosesItsWordHasLeftForTheOther
 }
 
 TEST_F(ForkedHosts, BehindACutLinkTheRanksOfTheOtherHostAreNamedAfterTheTimeLimit) {
-  // When the ranks have met and are at work.
+  // After the ranks have met and begun to work.
   make({.hosts = 2, .delay = microseconds(100), .cut_after = 2000});
   if (IsSkipped()) return;
   run(4, seconds(4), [](Communicator& comm) {

@@ -1,4 +1,4 @@
-// A rank that was refused says why, also where in the end nobody listens any more.
+// A refused rank reports why, even if nobody listens any more in the end.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ using std::chrono::seconds;
 using test::Meeting;
 using test::Transport;
 
-// Stands until it is let go; then each look at it takes ten milliseconds.
+// Stands still until it is released; then each reading advances it by ten milliseconds.
 class HeldClock final : public Clock {
  public:
   TimePoint now() const override {
@@ -42,7 +42,7 @@ void wait_for(const UniqueFd& fd) {
   ASSERT_EQ(::poll(&readable, 1, 60'000), 1);
 }
 
-// As the rank 0 of that job, to the first that connects; then nobody listens.
+// Refuses the first rank that connects, as rank 0 of that job; then nobody listens.
 void refuse_one(UniqueFd listener, const Identity& self) {
   wait_for(listener);
   const auto accepted = accept_one(listener.get());

@@ -1,4 +1,4 @@
-// How a world comes together, and what strangers on the listening port can't do.
+// How a world forms, and what strangers on the listening port cannot do.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST(Forming, AnotherRoundsKeyIsAWrongOneWithAReason) {
       << formed[1].error().message;
 }
 
-// With one key for all rounds ranks can prove to each other who is late.
+// With one key for all rounds, ranks can prove to each other which one is late.
 TEST(Forming, AnOlderRoundIsToldThatItIsObsolete) {
   for (const int stale : {0, 2}) {
     Meeting meeting(Transport::kTcp, 3);
@@ -199,7 +199,7 @@ TEST(Forming, WrongOptionsAreRefused) {
   }
 }
 
-// Connections that say nothing, the beginning of something, or garbage, while a world forms.
+// Connections that send nothing, the beginning of something, or garbage while a world forms.
 class Strangers {
  public:
   explicit Strangers(SocketAddress target) : target_(std::move(target)) {}
@@ -227,7 +227,7 @@ TEST(Forming, GarbageAndSilentConnectionsDisturbNothing) {
   meeting.set_limits(seconds(60), seconds(60));
   const auto& address = meeting.options(0).peers[0];
   Strangers strangers({address.host, address.port});
-  // More than there are places, before any rank comes, and of every length around a Hello's.
+  // More than there are slots, before any rank arrives, and of every length around that of a Hello.
   for (uint64_t i = 0; i < 60; ++i) strangers.send_garbage(i % 3 == 0 ? 0 : i * 7, i);
   for (const auto& result : form(meeting)) {
     EXPECT_TRUE(result.ok()) << result.error().message;
@@ -249,8 +249,8 @@ TEST(Forming, SlowStrangersLoseTheirPlaceInTime) {
       << made.error().message;
 }
 
-// Stands in front of a listening rank and carries bytes to and fro. Of the first connection it
-// holds back for a while what comes behind the Hello.
+// A proxy in front of a listening rank that carries bytes in both directions. On the first
+// connection, it delays everything after the Hello.
 class Relay {
  public:
   Relay(SocketAddress target, Duration held) : target_(std::move(target)), held_(held) {
@@ -340,7 +340,7 @@ TEST(Forming, AConnectionWhoseProofComesTooLateIsMadeAgain) {
   EXPECT_GE(relay.connections(), 3);
 }
 
-// It is not the client who decides: the server's word may be late, and counts all the same.
+// The server decides, not the client: the server's last message may be late and still counts.
 TEST(Forming, AConnectionWhoseLastWordIsLateIsMadeOnce) {
   Meeting meeting(Transport::kTcp, 2);
   meeting.set_limits(seconds(20), seconds(20));
@@ -363,7 +363,7 @@ TEST(Forming, WithoutDescriptorsLeftTheLimitIsNamed) {
     const int next = ::dup(0);
     const rlimit limit{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
     ::close(next);
-    // As many as are open: none can be accepted.
+    // As many as are open already: none can be accepted.
     bool named = ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
     const TimePoint begin = SystemClock().now();
     const auto made = make_communicator(meeting.options(0));
@@ -382,13 +382,13 @@ TEST(Forming, WithoutDescriptorsLeftTheLimitIsNamed) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// Room for `most` descriptors more than are open.
+// Allows `most` more descriptors than are open now.
 void limit_descriptors(rlim_t most) {
   int highest = 0;
   for (int fd = 0; fd < 1024; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) highest = fd;
   }
-  // Holes are filled.
+  // Fill holes.
   int next = ::dup(0);
   while (next <= highest) next = ::dup(0);
   ::close(next);
@@ -400,7 +400,7 @@ void limit_descriptors(rlim_t most) {
 TEST(Forming, StrangersWhoHaveAllDescriptorsMakeRoomForRanks) {
   Meeting meeting(Transport::kTcp, 3);
   meeting.set_limits(seconds(20), seconds(20));
-  // It is not their time that ends.
+  // The handshake limit shall not be what ends them.
   for (int rank = 0; rank < 3; ++rank) meeting.options(rank).handshake_limit = seconds(60);
   const PeerAddress& address = meeting.options(0).peers[0];
   std::vector<UniqueFd> silent;
@@ -413,7 +413,7 @@ TEST(Forming, StrangersWhoHaveAllDescriptorsMakeRoomForRanks) {
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);
   if (pid == 0) {
-    // Four connections of ranks, three of its own.
+    // For four connections of ranks and three descriptors of its own; two are left over.
     limit_descriptors(4 + 3 + 2);
     const auto made = make_communicator(meeting.options(0));
     if (!made.ok()) std::fprintf(stderr, "%s\n", made.error().message.c_str());

@@ -1,4 +1,4 @@
-// Sub-groups, and operations of several groups and pairs of ranks under way at once.
+// Sub-groups, and concurrent operations of several groups and pairs of ranks.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ using test::World;
 // More than any link holds.
 constexpr size_t kLarge = size_t{1} << 20;
 
-// Such that what comes at a wrong place, twice or of another rank is seen.
+// Values that reveal data in a wrong place, received twice, or from another rank.
 int32_t given(int rank, size_t index) {
   return static_cast<int32_t>(index * 7 + index / 1009) + 1000 * rank;
 }
@@ -29,7 +29,7 @@ std::vector<int32_t> numbers(size_t count, int rank) {
   for (size_t i = 0; i < count; ++i) values[i] = given(rank, i);
   return values;
 }
-// The sum of the ranks 0 to `ranks` - 1.
+// Returns the sum of the values of ranks 0 to `ranks` - 1.
 std::vector<int32_t> sums(size_t count, int ranks) {
   std::vector<int32_t> values(count);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -61,7 +61,7 @@ class OnEveryTransport : public testing::TestWithParam<Transport> {
 TEST_P(OnEveryTransport, SplitMakesAGroupOfEachColourInTheOrderOfTheKeys) {
   World world = make(5);
   on_all(world, [](Communicator& comm) {
-    // Colours 0 and 1; rank 4 is in none. The keys turn the order around.
+    // Colours 0 and 1; rank 4 has none. The keys reverse the order.
     auto made = comm.split(comm.rank() == 4 ? -1 : comm.rank() % 2, -comm.rank());
     ASSERT_TRUE(made.ok()) << made.error().message;
     if (comm.rank() == 4) {
@@ -81,7 +81,7 @@ TEST_P(OnEveryTransport, SplitMakesAGroupOfEachColourInTheOrderOfTheKeys) {
 TEST_P(OnEveryTransport, OverlappingGroupsWorkAtOnceInWhateverOrderTheyAreCalled) {
   World world = make(3);
   on_all(world, [](Communicator& comm) {
-    // 0 and 1, 1 and 2, 2 and 0: everyone begins with another one.
+    // Groups {0, 1}, {1, 2} and {2, 0}: everyone begins with a different one.
     const int next = (comm.rank() + 1) % 3;
     const int before = (comm.rank() + 2) % 3;
     const auto with_next = group_of(comm, {comm.rank(), next});
@@ -206,18 +206,18 @@ struct Ground {
   test::Limits limits;
 };
 
-// Operations that are longer than all that may wait anywhere on their way.
+// Operations that exceed everything that may wait on their way.
 class PastTheWindow : public testing::TestWithParam<Ground> {
  protected:
   World make(int size) const {
     return make_world(GetParam().transport, size, seconds(20), limits());
   }
   static CommLimits limits() { return GetParam().limits; }
-  // No whole number of windows, pieces or lines.
+  // Not a whole number of windows, pieces or lines.
   static size_t huge() { return 3 * limits().window_bytes / sizeof(int32_t) + 12'347; }
 };
 
-// What comes behind a large operation that the other side does not call yet waits for none of it.
+// Later operations do not wait for a large one that the other side has not called yet.
 TEST_P(PastTheWindow, ABarrierComesPastAMessageThatIsNotReceivedYet) {
   World world = make(2);
   on_all(world, [](Communicator& comm) {
@@ -254,7 +254,7 @@ TEST_P(PastTheWindow, LargeAndSmallCollectivesOfTwoGroupsComeInAnyOrder) {
   });
 }
 
-// Rank 0 is in the reduce too, and can't take what rank 2 sends before rank 1 has come.
+// Rank 0 is in the reduce too, and cannot take what rank 2 sends until rank 1 has entered.
 TEST_P(PastTheWindow, WhatAnOperationCantTakeYetKeepsNoOtherFromGoingOn) {
   World world = make(3);
   on_all(world, [](Communicator& comm) {
@@ -280,7 +280,7 @@ TEST_P(PastTheWindow, WhatAnOperationCantTakeYetKeepsNoOtherFromGoingOn) {
   });
 }
 
-// Both wait for credits, of several messages at once, behind which others' frames come.
+// Both wait for credits of several messages at the same time, with frames of others behind them.
 TEST_P(PastTheWindow, MessagesBothWaysAtOnceAreTakenInAnyOrder) {
   World world = make(2);
   on_all(world, [](Communicator& comm) {

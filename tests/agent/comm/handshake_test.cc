@@ -36,8 +36,8 @@ struct Outcome {
 
 using Tamper = std::function<void(int message, std::vector<std::byte>&)>;
 
-// Carries messages to and fro until both are done, or one has given up: Hello, Challenge, Proof,
-// Welcome.
+// Carries messages between both sides until both are done or one has given up: Hello, Challenge,
+// Proof, Welcome.
 Outcome shake(Handshake& client, Handshake& server, const Tamper& tamper = {}) {
   Outcome outcome;
   int message = 0;
@@ -82,7 +82,7 @@ TEST(Handshake, EveryChangedByteIsNoticed) {
           shake(identity(2), identity(1), [&](int number, std::vector<std::byte>& bytes) {
             if (number == message) bytes[at] ^= std::byte{1};
           });
-      // The last word is the server's.
+      // The server has the last word.
       ASSERT_EQ(outcome.server_done, message == 3) << "message " << message << ", byte " << at;
       ASSERT_FALSE(outcome.client_done) << "message " << message << ", byte " << at;
     }
@@ -111,7 +111,7 @@ TEST(Handshake, AServersOwnWordsCantBeReflected) {
   Handshake client = Handshake::client(high, sha256("a"), {1, Channel::kControl});
   ASSERT_TRUE(server.received(take_output(client)).ok());
   const auto challenge = take_output(server);
-  // The MAC of the challenge, sent back as the proof.
+  // Sends the MAC of the challenge back as the proof.
   EXPECT_FALSE(server.received(std::span(challenge).last(32)).ok());
 }
 
@@ -151,7 +151,7 @@ TEST(Handshake, SurvivesGarbage) {
     for (int turn = 0; turn < 3 && server.wanted() > 0; ++turn) {
       std::vector<std::byte> bytes(server.wanted());
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next_u32());
-      // Half of them with the right beginning.
+      // Half of them begin correctly.
       if (seed % 2 == 0 && turn == 0) std::memcpy(bytes.data(), "LCHT\1\0", 6);
       if (!server.received(bytes).ok()) break;
       take_output(server);

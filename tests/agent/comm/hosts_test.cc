@@ -1,5 +1,4 @@
-// Within the host first, then between hosts: results on layouts of every kind, and what leaves a
-// host.
+// By-host algorithms: results on layouts of every kind, and the bytes that leave a host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -169,7 +168,7 @@ TEST(ByHost, SumsAreTheSameBitsOnEveryRankAndInEveryRun) {
   }
 }
 
-// What leaves each host, in blocks of `count` elements.
+// Returns what leaves each host, in blocks of `count` elements.
 std::vector<double> leaves_hosts(World& world, Collective kind, Algorithm algorithm) {
   constexpr int64_t kCount = 840 * 32;
   std::vector<double> blocks(static_cast<size_t>(world[0]->hosts().hosts()));
@@ -235,7 +234,7 @@ TEST(ByHost, IsWhatLargeOperationsTakeBetweenHostsOfSeveralRanks) {
     const auto automatic = leaves_hosts(world, kind, Algorithm::kAuto);
     EXPECT_EQ(automatic, leaves_hosts(world, kind, Algorithm::kByHost)) << name_of(kind);
   }
-  // Ranks 0 and 2: one on each host.
+  // Ranks 0 and 2 are on different hosts.
   on_all(world, [](Communicator& comm) {
     if (comm.rank() % 2 != 0) return;
     auto across = comm.sub_group({0, 2});

@@ -1,4 +1,4 @@
-// What ranks of one host lend each other instead of sending it through shared memory.
+// Loans between ranks of one host, instead of copies through shared memory.
 #include "agent/comm/loans.h"
 
 #include <fcntl.h>
@@ -95,7 +95,7 @@ TEST(Loans, AreNoneBeforeItIsAllowedAndNoMoreThanThereArePlacesForUntilOneIsRetu
     pair.lender().lend(lent);
   }
   EXPECT_FALSE(pair.lender().lends());
-  // Not the one whose turn it is.
+  // This is not the one whose turn it is.
   ASSERT_TRUE(pair.borrower().give_back(2, 64).ok());
   EXPECT_EQ(pair.lender().returned(2).value(), 64u);
   EXPECT_FALSE(pair.lender().lends());
@@ -149,13 +149,13 @@ TEST(Loans, GiveNoBytesWhereTheKernelHasNoneAndNoMoreThanWereLent) {
   EXPECT_EQ(into[0], std::byte{9});
   EXPECT_EQ(pair.borrower().read(loan, page, std::span(into).first(page)).value(), 0u);
   EXPECT_EQ(pair.borrower().read(loan, page, into).error().code, Code::kCorrupt);
-  // What was taken of it counts.
+  // The bytes taken so far count.
   ASSERT_TRUE(pair.borrower().give_back(loan, page).ok());
   EXPECT_EQ(pair.lender().returned(loan).value(), page);
   ::munmap(pages, 2 * page);
 }
 
-// The other side can write whatever it likes where loans are told of.
+// The other side can write anything where loans are published.
 TEST(Loans, OfWhichMoreWasTakenThanWasLentAreCorrupt) {
   SKIP_WITHOUT_ONE_COPY();
   Pair pair;
@@ -166,7 +166,7 @@ TEST(Loans, OfWhichMoreWasTakenThanWasLentAreCorrupt) {
   EXPECT_EQ(pair.lender().returned(loan).error().code, Code::kCorrupt);
 }
 
-// Each rank gives each other one a block.
+// Bytes of an operation in which each rank gives each other rank a block.
 struct Sizes {
   size_t lent = 0;
   size_t sent = 0;
@@ -203,7 +203,7 @@ TEST(OneCopy, IsWhatLargeBlocksTakeBetweenRanksThatShareMemoryAndNoOthers) {
   }
 }
 
-// What rank 0 and rank 1 have lent in one operation on blocks of so many bytes.
+// Returns what this rank has lent in one operation on blocks of this many bytes.
 size_t lent_by(Communicator& comm, Collective kind, size_t block) {
   std::vector<std::byte> in(2 * block);
   std::vector<std::byte> out(2 * block);
@@ -241,7 +241,7 @@ TEST(OneCopy, IsTakenOneWayByLargeBlocksWhereRanksShareCoresAndByNoneElse) {
   SKIP_WITHOUT_ONE_COPY();
   constexpr size_t kOneWay = CommLimits().one_way_loans_sharing_cores.min;
   for (const int cores : {2, 1}) {
-    const bool share = shares_cores(2, cores);  // on a machine of one core in any case
+    const bool share = shares_cores(2, cores);  // always, on a machine with one core
     CommLimits limits;
     limits.loan_cost_max = std::numeric_limits<double>::infinity();
     Meeting meeting(Transport::kShared, 2);
@@ -295,7 +295,7 @@ TEST(OneCopy, IsLeftWhereTheHostHasMoreRanksThanItWasMeasuredWith) {
   }
 }
 
-// From now on process_vm_readv is not permitted to this process.
+// Forbids process_vm_readv to this process from now on.
 void forbid_reading() {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -305,7 +305,7 @@ void forbid_reading() {
   };
   const sock_fprog filter{.len = std::size(program), .filter = program};
   ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  // All threads: the core's too.
+  // On all threads, including the core's.
   ASSERT_EQ(::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter), 0);
 }
 
@@ -349,7 +349,7 @@ TEST(OneCopy, IsRefusedByARankThatMayNoLongerReadAndTheBytesComeThroughTheLink) 
         for (int i = 0; i < 3; ++i) {
           const Sizes sizes = exchange(comm, kLarge);
           EXPECT_EQ(sizes.sent, kLarge);
-          // Rank 1 can't read; it can be read still.
+          // Rank 1 cannot read, but others can read its memory.
           EXPECT_EQ(sizes.lent, comm.rank() == 0 ? 0 : kLarge);
         }
       });
@@ -369,7 +369,7 @@ TEST(OneCopy, OfAnAbortedOperationIsNoResultThoughItsMemoryIsFreeAgain) {
     std::fill(going.begin(), going.end(), std::byte{0});
     const Status status = world[1]->receive(buffer(coming), 0);
     ASSERT_FALSE(status.ok());
-    // The reason, or, where that comes late, what it finds by itself.
+    // The reason of the abort or, if that arrives late, what the rank itself observes.
     const std::string& words = status.error().message;
     EXPECT_TRUE(words.find("for a test") != std::string::npos ||
                 words.find("it has taken back what it lent") != std::string::npos)
@@ -406,7 +406,7 @@ class Victim {
     return comm.all_gather(mine, all);
   }
   CommOptions& options() { return meeting_.options(0); }
-  // Once it is at work.
+  // Sends the signal once the rank is at work.
   void send_signal(int signal) const {
     char byte = 0;
     for (int steps = 0; steps < 3; ++steps) EXPECT_EQ(::read(pipe_[0], &byte, 1), 1);

@@ -11,8 +11,8 @@
 
 namespace lockstep::test {
 
-// A link whose other end is the test: what it says is there from the beginning, and comes as far as
-// arrive() lets it; what it is told is kept.
+// A link whose other end is the test. The test's bytes exist from the beginning, and arrive as far
+// as arrive() lets them. Bytes written to the link are kept.
 class MemoryLink final : public Link {
  public:
   MemoryLink(int peer, Bytes says)

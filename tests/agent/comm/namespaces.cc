@@ -32,7 +32,7 @@ namespace lockstep::test {
 namespace {
 
 constexpr int kMtu = 9000;
-// What waits for one host at most, as in the buffer of a switch; more is dropped.
+// Most packets that wait for one host, as in a switch's buffer; more are dropped.
 constexpr size_t kQueueMax = 4096;
 
 Status on_thread_of_its_own(const std::function<Status()>& body) {
@@ -52,7 +52,7 @@ sockaddr_in v4(const std::string& text) {
   return address;
 }
 
-// Of the calling thread's namespace: the device "wire" up, with this address.
+// In the calling thread's namespace, brings up the device "wire" with this address.
 Status configure(const std::string& address) {
   const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return named("a socket to configure with");
@@ -82,7 +82,7 @@ Status configure(const std::string& address) {
 
 }  // namespace
 
-// Carries packets until its process is ended.
+// Carries packets until its process ends.
 class Namespaces::Relay {
  public:
   explicit Relay(Namespaces& network)
@@ -112,7 +112,7 @@ class Namespaces::Relay {
     for (;;) {
       const ssize_t got = ::read(network_.hosts_[from].wire.get(), memory.data(), memory.size());
       if (got < 20) return;
-      // IPv4; the last byte of the destination tells the host.
+      // IPv4; the last byte of the destination is the host.
       const auto version = std::to_integer<int>(memory[0]) >> 4;
       const auto to = static_cast<size_t>(std::to_integer<int>(memory[19])) - 1;
       if (version != 4 || to >= queues_.size()) continue;

@@ -14,20 +14,19 @@
 
 namespace lockstep::test {
 
-// Hosts of a network of their own: each is a network namespace of Linux, with one interface (a TUN
-// device) whose other end is held by a relay, a process of its own, which carries the packets from
-// host to host: later by the delay, and not at all by chance or where a link is cut. What TCP does
-// about that, the kernels do.
+// Hosts with a network of their own. Each is a Linux network namespace with one interface, a TUN
+// device. A relay process holds the other ends and carries packets between hosts: after a delay,
+// and not at all if they are lost at random or the link is cut. The kernels' TCP deals with that.
 class Namespaces {
  public:
   struct Options {
     int hosts = 2;     // at most 64
     Duration delay{};  // of each packet
-    double loss = 0;   // of packets, by chance
+    double loss = 0;   // share of packets lost at random
     uint64_t seed = 1;
-    uint64_t cut_after = 0;  // packets carried: then the last host is cut off; 0: never
+    uint64_t cut_after = 0;  // packets carried before the last host is cut off; 0: never
   };
-  // kUnavailable where this process may make no namespaces (it needs root and /dev/net/tun).
+  // kUnavailable if this process may not make namespaces (needs root and /dev/net/tun).
   static Result<std::unique_ptr<Namespaces>> create(const Options& options);
   ~Namespaces();
   Namespaces(const Namespaces&) = delete;
@@ -36,12 +35,12 @@ class Namespaces {
   int hosts() const { return static_cast<int>(hosts_.size()); }
   // Numeric, v4.
   static std::string address(int host);
-  // From now on the calling thread's sockets are made on that host.
+  // Makes the calling thread's sockets on that host from now on.
   Status enter(int host) const;
-  // A socket that listens on that host, on a port of the system's choice.
+  // Returns a socket that listens on that host, on a port chosen by the system.
   Result<UniqueFd> listen_on_host(int host) const;
 
-  // From all others, in both directions.
+  // Cuts the host off from all others, in both directions, and reconnects it.
   void cut(int host);
   void mend(int host);
 
@@ -56,7 +55,7 @@ class Namespaces {
   struct Counts {  // in memory that the relay shares
     std::atomic<uint64_t> carried;
     std::atomic<uint64_t> lost;
-    std::atomic<uint64_t> cut;  // hosts, one bit each
+    std::atomic<uint64_t> cut;  // hosts that are cut off, one bit each
   };
   class Relay;
   explicit Namespaces(const Options& options);

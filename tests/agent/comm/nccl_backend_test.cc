@@ -19,7 +19,8 @@ using test::DeviceWorld;
 using test::f32;
 using test::on_all;
 
-// The cases of all backends, on NCCL: it chooses the algorithm, and the transport isn't one.
+// The cases of all backends, on NCCL, which chooses the algorithm itself; the transport does not
+// matter.
 TEST(NcclBackend, GivesWhatAPlainLoopGivesForEveryPairOfFactorsThatThereCanBe) {
   test::run_covering_array({.has_nccl = true}, 20261122);
 }
@@ -78,7 +79,7 @@ TEST(NcclBackend, IssuesCallsTogetherSoThatNoneWaitsForAnother) {
     std::vector<float> others(mine.size());
     std::vector<float> sum(10, 1.f);
     const int peer = 1 - comm.rank();
-    // Receives first on both sides: one by one they would wait for each other for ever.
+    // Receives come first on both sides: issued one by one, they would wait for each other forever.
     const std::array<Call, 3> calls = {
         Call{.kind = Collective::kReceive, .buffer = f32(others), .rank = peer},
         Call{.kind = Collective::kSend, .buffer = f32(mine), .rank = peer},
@@ -94,7 +95,7 @@ TEST(NcclBackend, MakesGroupsInAnyOrderAndServesThemSideBySide) {
   on_all(world.world(), [&](Communicator& comm) {
     const std::vector<std::vector<int>> groups = {{0, 1}, {1, 2}, {2, 0}};
     std::vector<std::unique_ptr<Communicator>> made(3);
-    // Each rank begins with another one.
+    // Each rank begins with a different group.
     for (int turn = 0; turn < 3; ++turn) {
       const auto index = static_cast<size_t>((turn + comm.rank()) % 3);
       const auto& ranks = groups[index];
@@ -146,7 +147,7 @@ TEST(NcclBackend, RefusesWrongCallsAndStaysUsable) {
   on_all(world.world(), [](Communicator& rank) { EXPECT_TRUE(rank.barrier().ok()); });
 }
 
-// Two ranks in one host's memory, that tell of themselves on boards.
+// Two ranks in one host's memory that report on boards.
 class BoardedRanks {
  public:
   BoardedRanks() {
@@ -164,7 +165,8 @@ class BoardedRanks {
 
   test::World take_hosts() { return std::move(hosts_); }
   const CollectiveBoard& board(int rank) const { return boards_[static_cast<size_t>(rank)]; }
-  // "2/1": so many collectives of the group were entered and completed, the last of them this one.
+  // Returns "2/1": how many collectives of the group were entered and completed, where `operation`
+  // was the last one.
   std::string seen(int rank, const std::string& operation) const {
     for (const GroupActivity& group : board(rank).groups()) {
       if (group.operation != operation) continue;
@@ -224,7 +226,7 @@ TEST(NcclBackend, OfOneRankNeedsNobody) {
   ASSERT_TRUE(world[0].barrier().ok());
 }
 
-// As the groups of a mesh's axes do of which a rank has many, and the world beside them.
+// A rank has many such groups, those of a mesh's axes, in addition to the world.
 TEST(NcclBackend, TakesNothingOfNcclForAGroupThatHasNoOperation) {
   DeviceWorld world({.size = 2, .has_nccl = true});
   on_all(world.world(), [&](Communicator& comm) {
@@ -253,7 +255,7 @@ TEST(NcclBackend, DroppedBeforeTheOthersCameLeavesNothing) {
   for (int turn = 0; turn < 20; ++turn) {
     DeviceWorld world({.size = 2, .has_nccl = true});
     on_all(world.world(), [&](Communicator& comm) {
-      // A group that is made and never used.
+      // A group that is made but never used.
       auto group = comm.sub_group({0, 1});
       ASSERT_TRUE(group.ok());
     });

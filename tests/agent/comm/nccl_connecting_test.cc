@@ -1,5 +1,5 @@
-// First sends and groups connect two ranks: in which order that works, and what is said where it
-// does not.
+// First sends and groups connect two ranks: which orders work, and what is reported if one does
+// not.
 #include "agent/comm/gpu/nccl_backend.h"
 
 #include <gtest/gtest.h>
@@ -58,8 +58,8 @@ TEST(NcclBackend, SaysWhatToDoWhereFirstSendsWaitForEachOther) {
   });
 }
 
-// Connected or not: on one stream they run one behind the other. Who gives up first may tell the
-// other before its own limit has passed.
+// Connected or not, they run one after the other on one stream. The rank that gives up first may
+// tell the other one before its own limit has passed.
 TEST(NcclBackend, SaysWhatToDoWhereSendsIssuedApartWaitForEachOther) {
   DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(1000)});
   std::atomic<int> gave_up{0};

@@ -1,5 +1,5 @@
-// How ranks on NCCL hear that one of them has left, failed, called something else, or does not
-// come.
+// How ranks on NCCL learn that one of them has left, failed, called something else, or does not
+// arrive.
 #include "agent/comm/gpu/nccl_backend.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using test::DeviceWorld;
 using test::f32;
 using test::on_all;
 
-// Every rank but the last is in an operation that the last one never comes to.
+// Every rank but the last is in an operation that the last one never enters.
 void expect_all_wake(DeviceWorld& world, const std::function<void()>& happens,
                      const std::string& words, Code code = Code::kUnavailable) {
   std::latch past_barrier(static_cast<std::ptrdiff_t>(world.world().size()));
@@ -76,7 +76,7 @@ TEST(NcclBackend, CountsTheLimitFromWhenTheStreamHasComeToTheOperation) {
   on_all(world.world(), [&](Communicator& comm) {
     ASSERT_TRUE(comm.barrier().ok());
     std::vector<float> values(10, 1.f);
-    // Computing for longer than the limit is nobody's silence.
+    // Computing for longer than the limit does not count as silence.
     world.stream(comm.rank()).issue([] { std::this_thread::sleep_for(milliseconds(2500)); });
     const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
     EXPECT_TRUE(status.ok()) << status.error().message;
@@ -108,14 +108,14 @@ TEST(NcclBackend, TellsTheOthersWhenACallIsRefusedOnOneRank) {
   EXPECT_FALSE(world[1].health().ok());
 }
 
-// Until then NCCL's kernels may write to the caller's memory.
+// Until then, NCCL's kernels may write to the caller's memory.
 TEST(NcclBackend, TellsOfACallThatFailedBehindWhatWasIssuedWhenNcclWasAborted) {
   DeviceWorld world({.size = 1, .has_nccl = true});
   std::vector<float> values(10, 1.f);
   ASSERT_TRUE(world[0].all_reduce(f32(values), ReduceOp::kAvg).ok());
   std::latch returned(1);
   world.stream(0).issue([&] { returned.wait(); });
-  // The truth of the first is issued, the division of the second is refused.
+  // The truth kernel of the first call is issued, the division of the second is refused.
   world.device(0).fail_after(1);
   const std::array<Call, 2> calls = {
       Call{.kind = Collective::kAllReduce, .buffer = f32(values), .op = ReduceOp::kLor},
@@ -126,7 +126,7 @@ TEST(NcclBackend, TellsOfACallThatFailedBehindWhatWasIssuedWhenNcclWasAborted) {
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find("the fake device has failed"), std::string::npos)
       << status.error().message;
-  // As what comes later is refused with.
+  // Later calls are refused with this error.
   EXPECT_EQ(world[0].barrier().error().message, status.error().message);
   world.stream(0).drain();
 }
@@ -160,7 +160,7 @@ TEST(NcclBackend, ASilenceLimitThatIsNoneIsTheOneThatItWasMadeWith) {
   });
 }
 
-// A worker sets the limit of its world and reduces in a group of it.
+// A worker sets the limit of its world, and reduces in a sub-group.
 TEST(NcclBackend, ASilenceLimitHoldsForTheGroupsThatWereMadeBeforeItWasSet) {
   DeviceWorld world({.size = 2, .has_nccl = true, .limit = seconds(200)});
   on_all(world.world(), [](Communicator& comm) {
@@ -194,7 +194,7 @@ TEST(NcclBackend, NamesRanksThatCallDifferentThingsWhereItIsAskedTo) {
               std::string::npos)
         << status.error().message;
   });
-  // The others may hear of it before they have seen it themselves.
+  // Others may be told before they have found it themselves.
   EXPECT_GE(conflicts, 1);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = NcclStep::Kind;
 
-// A call of rank `rank` of `size`, as the communicator gives it, in place or not.
+// A call of rank `rank` of `size`, as the communicator passes it on, in-place or not.
 struct Checked {
   std::vector<std::byte> data = std::vector<std::byte>(4096);
   std::vector<std::byte> input = std::vector<std::byte>(4096);

@@ -13,7 +13,7 @@ std::shared_ptr<Group> pair_of_ranks() {
   return group;
 }
 
-// An operation that needs so many bytes beside the caller's: an all_to_all of two blocks in place.
+// Begins an operation with this much scratch memory: an in-place all_to_all of two blocks.
 std::unique_ptr<Operation> begin(OperationPool& pool, const std::shared_ptr<Group>& group,
                                  size_t scratch) {
   static std::byte memory[1];

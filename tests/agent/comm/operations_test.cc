@@ -1,5 +1,5 @@
-// Every operation against a plain loop, in every way that there is: a covering array, in which each
-// value of each factor meets each value of each other one.
+// Every operation against a plain loop, with every algorithm: a covering array, in which each value
+// of each factor meets each value of each other one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,8 @@ constexpr Collective kKinds[] = {Collective::kBarrier,   Collective::kBroadcast,
                                  Collective::kScatter,   Collective::kGather,
                                  Collective::kAllToAll,  Collective::kSend};
 
-// Each way that the operation does not have on these nodes, by name; then one that it has.
+// Tries each algorithm that the operation does not have on these nodes, by name; then one that it
+// has.
 void expect_refusals(Communicator& comm, const std::vector<int>& nodes) {
   std::vector<float> input(8, 1.f);
   std::vector<float> output(8);
@@ -40,7 +41,7 @@ void expect_refusals(Communicator& comm, const std::vector<int>& nodes) {
     for (int i = 0; i < kAlgorithms; ++i) {
       const auto algorithm = static_cast<Algorithm>(i);
       if (test::has_way(kind, algorithm, nodes)) continue;
-      if (kind == Collective::kSend && comm.size() == 1) continue;  // there is nobody to send to
+      if (kind == Collective::kSend && comm.size() == 1) continue;  // there is no peer to send to
       Call call{.kind = kind, .rank = (comm.rank() + 1) % comm.size(), .algorithm = algorithm};
       if (kind != Collective::kBarrier) {
         call.buffer = {.data = output.data(), .count = 1, .input = input.data()};
@@ -82,7 +83,7 @@ TEST(Operations, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
   EXPECT_EQ(test::missing_pairs(kAllTransports, ran), std::vector<std::string>{});
 }
 
-// The longest way from one rank to another.
+// Returns the most bytes that go from one rank to another.
 size_t longest_lane(const Case& c, const HostMap& hosts) {
   size_t longest = 0;
   for (int rank = 0; rank < c.shape.size(); ++rank) {
@@ -107,8 +108,8 @@ size_t longest_lane(const Case& c, const HostMap& hosts) {
 
 constexpr test::Limits kSmallFramesAndLoans{.has_small_frames = true, .lends = true};
 
-// Each way to carry out each operation that moves anything, in and out of place, with another type,
-// reduction and root each.
+// Returns each algorithm of each operation that moves anything, in-place and not, each with another
+// type, reduction and root.
 std::vector<Case> large_cases(Transport transport, int size) {
   const test::Shape shape{.world = size};
   const auto nodes = test::nodes_of(shape, hosts_of(transport, size));
@@ -153,7 +154,7 @@ TEST(Operations, EveryWayThatThereIsGoesPastTheWindowAndGivesWhatAPlainLoopGives
       }
     }
   }
-  // All that there are but the two of a barrier.
+  // All except the two of a barrier.
   std::set<std::pair<Collective, Algorithm>> ran;
   for (const Case& c : test::covering_array(kAllTransports, 1)) {
     if (c.kind == Collective::kBarrier || c.algorithm == Algorithm::kAuto) continue;
@@ -175,7 +176,7 @@ TEST(Operations, TheWholeProductHasEveryPair) {
   EXPECT_EQ(different.size(), all.size());
 }
 
-// What the covering array takes for possible, it runs; here is the rest.
+// The covering array runs everything that it considers possible; this test tries the rest.
 TEST(Operations, RefuseEveryWayThatTheyDoNotHaveAndGoOn) {
   for (const test::Shape& shape : test::shapes()) {
     if (!shape.ranks.empty()) continue;
@@ -219,7 +220,7 @@ TEST(Operations, ReductionsOfAnyNumbersAreTheSameBitsOnEveryRankAndInEveryRun) {
   }
 }
 
-// Bytes that a rank sends at most, of S bytes: the table of collectives.h.
+// The most bytes that a rank sends, for a block of S bytes: the table of collectives.h.
 struct Promise {
   Collective kind;
   Algorithm algorithm;
@@ -273,7 +274,7 @@ TEST(Operations, BlocksOfDifferentSizesGoToEveryRank) {
   for (const Transport transport : {Transport::kThreads, Transport::kMixed}) {
     World world = make_world(transport, 5);
     on_all(world, [](Communicator& comm) {
-      // From rank a to rank b: 1000 a + b elements, but nothing from 2 to anybody.
+      // Rank a sends 1000 a + b elements to rank b, but rank 2 sends nothing.
       const auto elements = [](int a, int b) { return a == 2 ? int64_t{0} : 1000 * a + b; };
       std::vector<int64_t> send_counts;
       std::vector<int64_t> receive_counts;

@@ -1,4 +1,4 @@
-// Another process's memory, read while it lives, and nobody else's.
+// Another process's memory can be read while it lives, and no other process's instead.
 #include "agent/comm/peer_memory.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// The child has what its parent had when it began, a mark too.
+// The child has a copy of its parent's memory, including the mark.
 TEST(PeerMemory, IsReadWhileTheProcessLivesAndNotAfter) {
   SKIP_WITHOUT_ONE_COPY();
   const auto here = std::vector<std::byte>(5000, std::byte{4});
@@ -35,7 +35,7 @@ TEST(PeerMemory, IsReadWhileTheProcessLivesAndNotAfter) {
   EXPECT_EQ(memory->read(address_of(here.data()), into).value(), into.size());
   EXPECT_EQ(into, here);
   ::kill(pid, SIGKILL);
-  // It is a zombie until it is waited for, and nothing then.
+  // The process is a zombie until it is waited for, and gone afterwards.
   for (const bool is_gone : {false, true}) {
     siginfo_t info{};
     ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | (is_gone ? 0 : WNOWAIT)), 0);

@@ -27,7 +27,7 @@ std::vector<MovePlan> plans_of(Task task) {
   return plans;
 }
 
-// What travels from rank to rank, in its order.
+// Bytes that travel from rank to rank, in order.
 using PairTraffic = std::map<std::pair<int, int>, std::vector<size_t>>;
 
 bool takes(const Move& move) {
@@ -55,8 +55,8 @@ PairTraffic taken(const std::vector<MovePlan>& plans) {
   return traffic;
 }
 
-// How ranks lie on hosts: all on one, in pairs, in turns on three, and the first half on one host
-// and each of the others alone.
+// Layouts of ranks on hosts: all on one, in pairs, round-robin on three, and the first half on one
+// host with each other rank alone.
 int node_of(int layout, int rank, int size) {
   switch (layout) {
     case 0:
@@ -81,7 +81,7 @@ std::string name(const Task& task) {
          std::to_string(task.size) + " ranks, " + std::to_string(task.count);
 }
 
-// The algorithms that don't look at hosts are tried on the first layout alone.
+// Algorithms that ignore hosts are tried on the first layout only.
 template <class Body>
 void on_every_task_of(const HostMap& hosts, int layout, int size, const Body& body) {
   for (const Collective kind : kKinds) {
@@ -209,7 +209,7 @@ TEST(Plans, AVeryLargeBlockHasLongerChunksInsteadOfMore) {
   EXPECT_EQ(sent(plans), taken(plans));
 }
 
-// So many hosts of so many ranks, what a step costs between hosts, and how they are modelled.
+// A number of hosts with this many ranks each, the cost of a step between hosts, and the model.
 struct Cluster {
   int hosts = 1;
   int ranks_of_host = 1;
@@ -253,7 +253,7 @@ CollectiveWay way_of(Algorithm algorithm) {
   }
 }
 
-// Of the way that is taken, beside the best one's.
+// Compares the time of the chosen algorithm with the best one's.
 void expect_close_to_the_best(const Cluster& cluster, const HostMap& hosts, int64_t bytes) {
   for (const auto& [collective, kind] : kModelled) {
     const Algorithm chosen = choose_algorithm({.kind = collective,
@@ -262,7 +262,7 @@ void expect_close_to_the_best(const Cluster& cluster, const HostMap& hosts, int6
                                                .type = DataType::kU8,
                                                .hosts = &hosts})
                                  .value();
-    // Measured, though not modelled.
+    // Chosen by measurement, not by the model.
     const bool few = cluster.ranks() <= kDirectRanksMax &&
                      (cluster.ranks() - 1) * bytes <= static_cast<int64_t>(kDirectBytesMax);
     if (chosen == Algorithm::kDirect && few) continue;
@@ -292,12 +292,12 @@ TEST(Plans, WhatIsChosenTakesAtMostAnEighthLongerThanTheBestWayByTheModel) {
   }
 }
 
-// Summing up the counts anew for each rank would take ten thousand million steps.
+// Summing the counts again for each rank would take ten thousand million steps.
 TEST(Plans, BlocksOfDifferentSizesAreFoundWithoutGoingThroughAllForEach) {
   constexpr int kRanks = 100'000;
   std::vector<int64_t> counts(kRanks);
   for (int rank = 0; rank < kRanks; ++rank) counts[static_cast<size_t>(rank)] = rank % 7;
-  const std::clock_t begin = std::clock();  // of the processor: others may be at work beside
+  const std::clock_t begin = std::clock();  // CPU time: other programs may be running
   MovePlan plan;
   make_plan({.kind = Collective::kAllToAll,
              .algorithm = Algorithm::kDirect,

@@ -1,4 +1,4 @@
-// What a port makes of the bytes of the other side, whatever they are and however they come.
+// How a port handles the other side's bytes, whatever they are and however they arrive.
 #include "agent/comm/port.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ FrameHeader credit(uint64_t sequence, uint64_t allowed) {
   return header;
 }
 
-// A row of frames, each filled with a value of its own.
+// A sequence of frames, each filled with a value of its own.
 class Script {
  public:
   Script& add(const FrameHeader& header, int value = 0) {
@@ -63,7 +63,7 @@ struct Peer {
   Port port;
 };
 
-// Reads a frame to its end, a few bytes arriving at a time; empty if it doesn't come.
+// Reads a frame to its end while a few bytes arrive at a time; empty if it does not come.
 std::vector<std::byte> take(Peer& peer, const FrameHeader& expected, size_t step) {
   std::vector<std::byte> taken;
   for (bool ended = false; !ended;) {
@@ -145,7 +145,7 @@ TEST(Port, WhatIsInTheWayIsPutAsideAndTakenLaterEvenWhereItsEndHasNotCome) {
   EXPECT_TRUE(*peer.port.put_aside());
   ASSERT_NE(peer.port.waiting(), nullptr);
   EXPECT_EQ(*peer.port.waiting(), first);
-  // Whole elements alone are there: 100 bytes.
+  // Only whole elements are available: 100 bytes.
   EXPECT_EQ(*peer.port.look(first), Port::Next::kOurs);
   EXPECT_EQ(peer.port.left(), 100u);
   std::vector<std::byte> piece(60);
@@ -180,14 +180,14 @@ TEST(Port, MoreThanItMayKeepIsAConflictThatNamesWhatIsKept) {
   EXPECT_EQ(full.error().message,
             "behind 2049 KiB that rank 1 has sent and that can't be taken here yet, of send #1 "
             "(262144 x i32, direct) and others: no more than 2064 KiB are kept");
-  // What is taken makes room.
+  // Taking data makes room.
   EXPECT_EQ(*peer.port.look(message(1, kMiB)), Port::Next::kOurs);
   std::vector<std::byte> whole(kMiB);
   EXPECT_EQ(*peer.port.read(whole), kMiB);
   EXPECT_TRUE(*peer.port.put_aside());
 }
 
-// What communicator.h promises, whatever the window.
+// The promise of communicator.h, for any window.
 TEST(Port, KeepsTheWindowsOfThirtyTwoOperationsAndASmallFrameBehindThem) {
   const CommLimits limits = kSmallFrames;
   const uint64_t frames = limits.window_bytes / limits.frame_bytes_max;
@@ -208,7 +208,7 @@ TEST(Port, KeepsTheWindowsOfThirtyTwoOperationsAndASmallFrameBehindThem) {
   EXPECT_EQ(*peer.port.look(message(100, 8)), Port::Next::kNone);
 }
 
-// They cost memory too.
+// Frames without payload cost memory too.
 TEST(Port, KeepsNoMoreFramesWithoutPayloadThanItHasRoomFor) {
   const CommLimits limits = kSmallFrames;
   const size_t most = aside_bytes_max(limits) / kAsideFrameBytes;
@@ -227,7 +227,7 @@ TEST(Port, FindsAnyOfManyThatWerePutAsideWithoutGoingThroughAll) {
   Peer peer{script};
   peer.link.arrive(script.bytes().size());
   for (uint64_t i = 0; i < kFrames; ++i) ASSERT_TRUE(*peer.port.put_aside());
-  // Steps that grow with the square, 20 thousand million of them, would outlast the test's limit.
+  // Quadratic cost, 20 thousand million steps, would exceed the test's time limit.
   for (uint64_t i = kFrames; i > 0; --i) {
     ASSERT_EQ(*peer.port.look(message(i, 0)), Port::Next::kOurs);
     ASSERT_TRUE(peer.port.finish_empty().ok());
@@ -252,7 +252,7 @@ TEST(Port, TakesTheFramesOfEveryRowInTheirOrderThoughRowsAreMixed) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(take(peer, collective, 1), std::vector<std::byte>(64, std::byte(10 + i)));
   }
-  // The same group in another collective.
+  // The same group is in another collective.
   ASSERT_EQ(*peer.port.look(send), Port::Next::kOurs);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(take(peer, send, 1), std::vector<std::byte>(64, std::byte(i)));
@@ -289,7 +289,7 @@ TEST(Port, CreditsThatCantBeAreRefused) {
   three.link.arrive(many.bytes().size());
   EXPECT_EQ(three.port.look(message(1, 64)).error().message,
             "rank 1 sent credits of operations that are not under way");
-  // Not a frame in front either.
+  // Nor is it a frame in front.
   FrameHeader garbage = message(1, 64);
   garbage.magic = 1;
   Peer four(Script().add(garbage));

@@ -19,7 +19,7 @@ using std::chrono::seconds;
 using test::Meeting;
 using test::Transport;
 
-// What a rank tells the test through its pipe.
+// A rank's report to the test, through its pipe.
 struct Report {
   enum Kind : int { kStep, kError } kind = kStep;
   int code = 0;
@@ -32,7 +32,7 @@ struct Rank {
   int pipe = -1;
 };
 
-// Trains, so to say, until something fails: buckets that travel while it computes, small values.
+// Imitates training until something fails: buckets that travel while it computes, and small values.
 void run_rank(const CommOptions& options, int pipe) {
   const auto tell = [&](const Report& report) {
     if (::write(pipe, &report, sizeof report) != sizeof report) ::_exit(9);
@@ -94,7 +94,7 @@ class Processes {
   }
 
   pid_t pid(int rank) const { return ranks_[static_cast<size_t>(rank)].pid; }
-  // The rank's next report; nothing within a minute, or the end of the rank, is an error.
+  // Returns the rank's next report. No report within a minute, or the rank's end, is an error.
   Report next(int rank) const {
     Report report{.kind = Report::kError, .code = -1};
     pollfd readable{.fd = ranks_[static_cast<size_t>(rank)].pipe, .events = POLLIN, .revents = 0};
@@ -131,7 +131,8 @@ TEST_P(KilledAtRandom, EverySurvivorNamesTheCulprit) {
     const int size = GetParam().size;
     const int victim = static_cast<int>(random.below(static_cast<uint64_t>(size)));
     Processes ranks(GetParam().transport, size, seconds(60));
-    // The moment: after some steps of the victim, and some microseconds of its own into the next.
+    // Waits for the moment: after some steps of the victim, and some microseconds into its next
+    // one.
     for (uint64_t step = 1 + random.below(4); step > 0; --step) {
       ASSERT_EQ(ranks.next(victim).kind, Report::kStep);
     }
@@ -158,7 +159,7 @@ TEST_P(KilledAtRandom, WhileItFormsTheOthersAreNotLeftWaiting) {
     const int size = GetParam().size;
     const int victim = static_cast<int>(random.below(static_cast<uint64_t>(size)));
     Meeting meeting(GetParam().transport, size);
-    // A rank that ends before it has met the others can only be missed until the limit.
+    // A rank that ends before it has met the others is only missed at the limit.
     meeting.set_limits(milliseconds(1500), seconds(60));
     std::vector<pid_t> pids;
     for (int rank = 0; rank < size; ++rank) {

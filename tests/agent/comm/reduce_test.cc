@@ -27,7 +27,7 @@ double value_of(DataType type, uint16_t bits) {
   return test::load(type, reinterpret_cast<const std::byte*>(&bits), 0).real;
 }
 
-// The nearest to the sum, ties to the even one, found by looking at the neighbours.
+// Whether it is nearest to the sum, with ties to even, by comparison with its neighbours.
 bool is_nearest(DataType type, uint16_t got, double exact) {
   const double error = std::fabs(value_of(type, got) - exact);
   for (const int step : {-1, 1}) {
@@ -56,7 +56,7 @@ TEST(Reduce, SumsOfHalfAndBrainFloatsAreRoundedToTheNearestOnce) {
   for (const DataType type : {DataType::kF16, DataType::kBf16}) {
     for (int turn = 0; turn < 200'000; ++turn) {
       auto a = static_cast<uint16_t>(random.next_u32());
-      // Often close to the first, where bits are lost and ties come up.
+      // Often close to the first one, where bits are lost and ties occur.
       auto b = static_cast<uint16_t>(turn % 2 == 0 ? random.next_u32() : a ^ random.below(0x800));
       const double exact = value_of(type, a) + value_of(type, b);
       const double largest = type == DataType::kF16 ? 65000 : 3e38;

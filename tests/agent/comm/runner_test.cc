@@ -31,7 +31,7 @@ class Rank {
     group_->rank = rank;
   }
 
-  // The `sequence`-th message to or from the other rank.
+  // Begins the `sequence`-th message to or from the other rank.
   std::unique_ptr<Operation> begin(Collective kind, uint64_t sequence,
                                    std::vector<int32_t>& values) const {
     auto operation = std::make_unique<Operation>();
@@ -86,7 +86,7 @@ void expect_window_kept(const CommLimits& limits) {
   std::vector<int32_t> going = numbers(3 * limits.window_bytes / 4 + 12'345);
   std::vector<int32_t> coming(going.size());
   const auto send = sender.begin(Collective::kSend, 1, going);
-  // All that comes is put aside.
+  // Puts everything aside that arrives.
   for (bool moves = true; moves;) {
     moves = *sender.step(*send);
     moves = *receiver.port().put_aside() || moves;
@@ -110,7 +110,7 @@ TEST(Runner, GoesNoFurtherThanTheWindowBeforeTheOtherSideTakesAndThenToTheEnd) {
   expect_window_kept({.window_bytes = 128, .frame_bytes_max = 64});
 }
 
-// The headers of the frames in a stream.
+// Returns the headers of the frames in a stream.
 std::vector<FrameHeader> headers_of(Bytes stream) {
   std::vector<FrameHeader> headers;
   while (!stream.empty()) {
@@ -131,7 +131,7 @@ TEST(Runner, ASmallMessageWaitsForAFrameOfALargeOneAtMost) {
   const std::array operations = {sender.begin(Collective::kSend, 1, large),
                                  sender.begin(Collective::kSend, 2, other),
                                  sender.begin(Collective::kSend, 3, small)};
-  // They all come while somebody else's frame is on its way.
+  // All of them start while another sender's frame is on its way.
   const int somebody = 0;
   sender.port().begin(&somebody, {}, nullptr);
   for (const auto& operation : operations) EXPECT_FALSE(*sender.step(*operation));
@@ -169,7 +169,7 @@ TEST(Runner, BelowTheWindowNothingGoesBack) {
   EXPECT_TRUE(from.peek({.at_least = 1, .at_most = 1})->empty());
 }
 
-// A sender that asks nobody how far it may go.
+// A sender that ignores credits.
 TEST(Runner, MoreThanWasAllowedIsNamed) {
   const CommLimits limits = test::kSmallFrames;
   const uint64_t all = 2 * limits.window_bytes;
@@ -190,12 +190,12 @@ TEST(Runner, MoreThanWasAllowedIsNamed) {
     MemoryLink link(1, script);
     link.arrive(script.size());
     Rank receiver(0, &link, limits);
-    // Whatever comes of this rank's credits, it has come too early.
+    // Whatever credits this rank sends, the data has arrived too early.
     for (bool moves = puts_aside; moves;) moves = *receiver.port().put_aside();
     std::vector<int32_t> coming(all / 4);
     const auto receive = receiver.begin(Collective::kReceive, 1, coming);
     const int somebody = 0;
-    receiver.port().begin(&somebody, {}, nullptr);  // for ever on its way: no credit goes out
+    receiver.port().begin(&somebody, {}, nullptr);  // on its way forever, so no credit goes out
     Result<bool> moved = true;
     while (moved.ok() && *moved) moved = receiver.step(*receive);
     ASSERT_FALSE(moved.ok());
@@ -230,7 +230,7 @@ TEST(Runner, MoreThanWasAnnouncedIsNamed) {
   EXPECT_EQ(moved.error().message, "rank 1 sent more than it announced");
 }
 
-// What they lend each other, they lend from here on.
+// Lets `from` lend to `to`.
 void let_lend(ShmLink& from, ShmLink& to) {
   to.loans()->meet(test::own_memory());
   from.loans()->allow();

@@ -8,17 +8,17 @@
 
 namespace lockstep::test {
 
-// Operations of some ten thousand bytes go past their windows, and past the caches; shorter ones
-// are lent.
+// With these limits, operations of some ten thousand bytes exceed their windows and bypass the
+// caches; shorter ones are lent.
 inline constexpr CommLimits kSmallFrames{.window_bytes = size_t{64} << 10,
                                          .frame_bytes_max = size_t{8} << 10,
                                          .past_cache_bytes = size_t{32} << 10,
                                          .loans = {.min = 1000}};
 
-// The limits of a world, as tests vary them.
+// Limits of a world that tests vary.
 struct Limits {
   bool has_small_frames = false;
-  bool lends = true;  // all that may be, between ranks that share memory, whatever it costs here
+  bool lends = true;  // as much as possible between ranks that share memory, at any cost
   auto operator<=>(const Limits&) const = default;
 
   constexpr operator CommLimits() const {

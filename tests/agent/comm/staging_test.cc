@@ -18,7 +18,7 @@ using test::DeviceWorld;
 using test::f32;
 using test::on_all;
 
-// The cases of all backends with parts that are small, so that most operations have several.
+// The cases of all backends with small parts, so that most operations have several.
 TEST(Staging, GivesWhatAPlainLoopGivesForEveryPairOfFactorsThatThereCanBe) {
   test::run_covering_array({.staging_bytes = 10'000}, 20261123);
 }
@@ -116,7 +116,7 @@ TEST(Staging, KeepsSendsAndReceivesUnderWayAllAtOnce) {
   });
 }
 
-// The first parts are as long as one another.
+// The first parts are equally long.
 TEST(Staging, NamesRanksThatCallDifferentSizes) {
   for (const int calls : {1, 2}) {
     DeviceWorld world({.size = 2, .limit = std::chrono::seconds(20), .staging_bytes = 4096});
@@ -126,7 +126,7 @@ TEST(Staging, NamesRanksThatCallDifferentSizes) {
       for (int call = 0; status.ok() && call < (comm.rank() == 0 ? 1 : calls); ++call) {
         status = comm.all_reduce(f32(values), ReduceOp::kSum);
       }
-      // Whoever took nothing of the other's hears of it in the next one.
+      // A rank that has received nothing from the other one hears of it in its next operation.
       if (status.ok()) status = comm.barrier();
       ASSERT_FALSE(status.ok());
       EXPECT_EQ(status.error().code, Code::kConflict) << status.error().message;
@@ -192,7 +192,7 @@ TEST(Staging, TellsTheOthersWhenACopyFails) {
 TEST(Staging, ReturnsOnceTheCopiesBeforeOneThatFailedAreDone) {
   constexpr size_t kCount = size_t{1} << 22;  // so large that a copy takes milliseconds
   DeviceWorld world({.size = 2, .staging_bytes = 4 * kCount * sizeof(float)});
-  // The one in and the first of two out.
+  // The copy in, and the first of two copies out.
   world.device(0).fail_after(2);
   on_all(world.world(), [&](Communicator& comm) {
     std::vector<float> mine(kCount, 1.f);

@@ -1,5 +1,4 @@
-// What ranks tell of themselves on their boards, and who is named when they stand still in several
-// groups.
+// Reports of ranks on their boards, and who is blamed when ranks in several groups are stuck.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +18,7 @@ using test::on_ranks;
 using test::Transport;
 using test::World;
 
-// A world whose ranks have boards, as their agents see them.
+// A world whose ranks have boards, as seen by their agents.
 class Boards {
  public:
   Boards(int size, Duration limit) : memory_(static_cast<size_t>(size)) {
@@ -66,7 +65,7 @@ TEST(Boards, HaveTheLastCollectiveEnteredAndCompletedOfEveryGroup) {
     float value = 1;
     ASSERT_TRUE((*half)->all_reduce({.data = &value, .count = 1}, ReduceOp::kSum).ok());
     ASSERT_TRUE((*half)->barrier().ok());
-    ASSERT_TRUE(comm.barrier().ok());  // none closes its group before all have looked
+    ASSERT_TRUE(comm.barrier().ok());  // nobody closes its group before all have looked
     ASSERT_TRUE(comm.barrier().ok());
   });
   const auto world = boards.group(3, "0-3");
@@ -116,7 +115,7 @@ TEST(Boards, WhatGoesOnInTheBackgroundIsNoWait) {
   World& world = boards.world();
   float value = 1;
   Work work = world[0]->start_all_reduce({.data = &value, .count = 1}, ReduceOp::kSum);
-  // Two beats: whatever would have been told is.
+  // After two beats, anything to be reported has been reported.
   const uint64_t beats = boards.board(0).beats();
   eventually([&] { return boards.board(0).beats() > beats + 1; });
   EXPECT_FALSE(boards.board(0).wait());
@@ -134,7 +133,7 @@ TEST(Boards, TellSoonThatARankHasComeToStandInWhatWentOnInTheBackground) {
   float value = 1;
   const uint64_t beats = boards.board(0).beats();
   Work work = world[0]->start_all_reduce({.data = &value, .count = 1}, ReduceOp::kSum);
-  // A quarter of a second from one to the next: who drives it has gone to sleep.
+  // There is a quarter of a second between beats, so the driver is asleep by now.
   eventually([&] { return boards.board(0).beats() > beats + 1; });
   const uint64_t begin = boards.board(0).beats();
   std::thread waiting([&] { EXPECT_TRUE(work.wait().ok()); });
@@ -174,7 +173,7 @@ TEST(Boards, MoreGroupsThanThereIsRoomForTakeTurnsAndThoseUnderWayAreShown) {
       EXPECT_LE(boards.board(comm.rank()).groups().size(),
                 static_cast<size_t>(CollectiveBoard::kGroups));
     }
-    // The oldest has lost its place and gets one again.
+    // The oldest group has lost its place, and gets one again.
     ASSERT_TRUE(groups.front()->barrier().ok());
     const auto shown = boards.board(comm.rank()).groups();
     EXPECT_TRUE(std::any_of(shown.begin(), shown.end(),
@@ -183,8 +182,8 @@ TEST(Boards, MoreGroupsThanThereIsRoomForTakeTurnsAndThoseUnderWayAreShown) {
   });
 }
 
-// Ranks 0 and 1 wait in their group for rank 2, which waits in another one for rank 3, which does
-// something else.
+// Ranks 0 and 1 wait in their group for rank 2. Rank 2 waits in another group for rank 3, which
+// does something else.
 TEST(Blame, NamesWhoWaitsForNobodyThroughWhateverGroups) {
   Boards boards(4, milliseconds(800));
   on_all(boards.world(), [&](Communicator& comm) {

@@ -1,4 +1,4 @@
-// A connection over which one side has said all that it had to say, and goes.
+// A connection on which one side has sent everything, and closes.
 #include "agent/comm/tcp_link.h"
 
 #include <arpa/inet.h>
@@ -44,20 +44,20 @@ std::string congestion_control(int fd) {
   return name.data();
 }
 
-// Whatever the machine has for the network, also if it paces (BBR).
+// Whatever congestion control the machine uses for the network, even one that paces (BBR).
 TEST(TcpLink, WhatStaysOnTheMachineIsNotPaced) {
   Ends ends = connected();
   const TcpLink link(1, std::move(ends.one));
   EXPECT_EQ(congestion_control(link.fd()), "reno");
 }
 
-// Bytes of the other side that nobody reads make a plain close() drop what is not sent yet.
+// With unread input, a plain close() drops what is not sent yet.
 TEST(TcpLink, WhatWasWrittenArrivesThoughSomethingUnreadIsLeftBehind) {
   Ends ends = connected();
   auto link = std::make_unique<TcpLink>(1, std::move(ends.one));
   const std::vector<std::byte> padding(63);
   ASSERT_EQ(::send(ends.other.get(), padding.data(), padding.size(), MSG_NOSIGNAL), 63);
-  // As much as there is room for: some of it is not sent before the other side reads.
+  // Writes until the link is full: some of it is not sent before the other side reads.
   const std::vector<std::byte> block(size_t{1} << 20, std::byte{1});
   size_t written = 0;
   for (size_t taken = 1; taken > 0; written += taken) {

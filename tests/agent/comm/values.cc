@@ -8,7 +8,8 @@
 namespace lockstep::test {
 namespace {
 
-// The nearest number with so many bits of fraction and an exponent of at least `exponent_min`.
+// Returns the nearest number with this many bits of fraction and an exponent of at least
+// `exponent_min`.
 double rounded(double value, int fraction_bits, int exponent_min) {
   if (value == 0) return value;
   const int exponent = std::max(std::ilogb(value), exponent_min);

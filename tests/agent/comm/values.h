@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-// An element as the plain reference computes with it: `real` of float types, `whole` of integers.
+// An element in the plain reference's arithmetic: `real` for float types, `whole` for integers.
 struct Value {
   double real = 0;
   int64_t whole = 0;
@@ -17,13 +17,13 @@ struct Value {
 
 bool is_float(DataType type);
 
-// Elements are kept in memory as their type has them.
+// In memory, elements have the format of their type.
 Value load(DataType type, const std::byte* memory, size_t index);
 void store(DataType type, std::byte* memory, size_t index, const Value& value);
 
-// What a rank gives, a pure function of all this. Integers are of any size; floats are such that
-// the reduction of up to 8 of them is exact in every type, in whatever order, so that results can
-// be compared bit for bit.
+// Returns what a rank contributes, a pure function of these arguments. Integers have any size.
+// Floats are chosen so that reducing up to 8 of them is exact in every type and in any order, so
+// that results can be compared bit by bit.
 struct Draw {
   uint64_t seed = 0;
   int rank = 0;
@@ -31,7 +31,7 @@ struct Draw {
 };
 Value draw(DataType type, ReduceOp op, const Draw& draw);
 
-// The plain loop: what becomes of the values of all ranks.
+// The plain loop: reduces the values of all ranks.
 Value reduced(DataType type, ReduceOp op, std::span<const Value> values);
 
 }  // namespace lockstep::test

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// A link that has nothing; with a descriptor it is one to poll.
+// A link without data; with a descriptor it needs poll.
 class Silent final : public Link {
  public:
   explicit Silent(int fd) : Link(1), fd_(fd) {}
@@ -26,7 +26,7 @@ class Waiting : public testing::Test {
     auto region = ShmRegion::anonymous(2);
     EXPECT_TRUE(region.ok());
     region_ = *region;
-    // More ranks than cores: no look before the sleep.
+    // More ranks than cores: it sleeps without spinning.
     auto waiter =
         Waiter::create({.region = region_, .local_rank = 0, .local_ranks = 2, .cores = 1});
     EXPECT_TRUE(waiter.ok());
@@ -59,7 +59,7 @@ TEST_F(Waiting, WhoBeginsToPollAfterItLayDownForMemoryTellsItsNeighbours) {
 TEST_F(Waiting, AWakeUpBetweenLyingDownAndSleepingIsNotLost) {
   waiter_->pause(memory(), Duration::zero());
   EXPECT_FALSE(region_->wake(0));
-  // Would sleep for an hour if the bell were not looked at.
+  // Would sleep for an hour if it ignored the bell.
   waiter_->pause(memory(), std::chrono::hours(1));
 }
 

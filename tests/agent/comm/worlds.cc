@@ -14,7 +14,7 @@
 namespace lockstep::test {
 namespace {
 
-// Empty, as the agent makes it.
+// Makes the memory empty, as the agent does.
 int make_memory() {
   const int fd = ::memfd_create("comm-test", 0);
   CHECK(fd >= 0);

@@ -12,15 +12,15 @@ namespace lockstep::test {
 
 enum class Transport { kThreads, kShared, kTcp, kMixed };
 std::string name_of(Transport transport);
-// On how many hosts it has so many ranks: equally many on each, one host after the other.
+// Returns the number of hosts for this many ranks: equally many on each, one host after the other.
 int hosts_of(Transport transport, int size);
 
-// Ranks that have their listening sockets (ports chosen by the system) and their shared memory, but
-// have not met yet. Mixed: two nodes, the first half of the ranks and the second.
+// Ranks that have their listening sockets (on ports chosen by the system) and their shared memory,
+// but have not met yet. Mixed: two nodes, with the first and the second half of the ranks.
 class Meeting {
  public:
   Meeting(Transport transport, int size);
-  // Where each rank listens, which is taken over; ranks of one node share memory.
+  // Where each rank listens. The socket is owned from now on. Ranks of one node share memory.
   struct Place {
     std::string host;
     int listen_fd = -1;
@@ -32,12 +32,12 @@ class Meeting {
   Meeting& operator=(const Meeting&) = delete;
 
   int size() const { return static_cast<int>(options_.size()); }
-  // Its listening socket and memory go to whoever makes a communicator of them.
+  // A communicator made with these options takes over their listening socket and memory.
   CommOptions& options(int rank) { return options_[static_cast<size_t>(rank)]; }
-  // For every rank.
+  // Set limits of every rank.
   void set_limits(Duration forming, Duration operation);
   void set_comm_limits(const CommLimits& limits);
-  // In a forked rank: closes the other ranks' listening sockets.
+  // For a forked rank: closes the other ranks' listening sockets.
   void keep_only(int rank);
 
  private:
@@ -47,16 +47,16 @@ class Meeting {
 
 using World = std::vector<std::unique_ptr<Communicator>>;
 
-// All ranks in this process, formed; by threads for the time of forming. Fails the test if one
-// can't.
+// Forms a world of ranks in this process, with a thread for each while they form. Fails the test if
+// a rank cannot form.
 World make_world(Transport transport, int size, Duration operation_limit = std::chrono::seconds(60),
                  const CommLimits& limits = Limits());
 
 // Runs body(communicator) on a thread for every rank, and joins them.
 void on_all(World& world, const std::function<void(Communicator&)>& body);
-// Runs body(communicator) in a process for every rank, which begins with prepare(rank) and then
-// meets the others; waits for all of them. A rank that can't meet, ends otherwise or fails an
-// assertion fails the test.
+// Runs body(communicator) in a process for every rank, which first calls prepare(rank) and then
+// meets the others. Waits for all of them. Fails the test if a rank cannot meet the others, exits
+// abnormally or fails an assertion.
 void on_processes(Meeting& meeting, const std::function<void(int)>& prepare,
                   const std::function<void(Communicator&)>& body);
 // Runs body(rank) on a thread for every rank, and joins them.

@@ -19,7 +19,7 @@ unsigned blocks_of(size_t count) {
   return static_cast<unsigned>(std::min((count + kThreads - 1) / kThreads, kBlocksMax));
 }
 
-// How an element is read and written: 16-bit floats by way of f32, as on the CPU (reduce.cc).
+// How an element is loaded and stored: 16-bit floats go through f32, as on the CPU (reduce.cc).
 template <class T>
 struct Element {
   using Wide = T;
@@ -39,7 +39,7 @@ struct Element<__nv_bfloat16> {
   static __device__ __nv_bfloat16 store(float value) { return __float2bfloat16_rn(value); }
 };
 
-// One thread an element, with a stride of the whole grid; `to` may be `from`.
+// One thread per element, with a stride of the whole grid; `to` may be `from`.
 template <class T>
 __global__ void __launch_bounds__(kThreads) truth_kernel(T* to, const T* from, size_t count) {
   using E = Element<T>;
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(kThreads) truth_kernel(T* to, const T* from, s
   }
 }
 
-// By the wide type: integers towards zero, floats rounded once. u8 holds no number of ranks above
-// 255, so that integers divide in 64 bits.
+// Divides in the wide type: integers round towards zero, floats once. u8 cannot hold a number of
+// ranks above 255, so integers divide in 64 bits.
 template <class T>
 __device__ T quotient(T value, int ranks) {
   return static_cast<T>(static_cast<int64_t>(value) / ranks);

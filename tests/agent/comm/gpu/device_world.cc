@@ -12,7 +12,7 @@
 namespace lockstep::test {
 namespace {
 
-// Gives every call to a device communicator, on a stream.
+// Passes every call on to a device communicator, on a stream.
 class OnStream final : public Communicator {
  public:
   OnStream(std::unique_ptr<Communicator> inner, Device device, void* stream)
@@ -99,7 +99,7 @@ void run_covering_array(DeviceWorldOptions options, uint64_t seed) {
   const Ground ground{.transports = {Transport::kThreads},
                       .block_bytes_max = 70'000,
                       .has_algorithms = !options.has_nccl,
-                      // By NCCL, groups at once need streams of their own.
+                      // With NCCL, concurrent groups need separate streams.
                       .has_groups_beside = !options.has_nccl,
                       .has_limits = false};
   std::map<int, std::vector<Case>> by_size;

@@ -10,12 +10,11 @@
 
 namespace lockstep::test {
 
-// A world whose ranks are threads, each with a fake GPU. What its communicators are given as memory
-// of the CPU they take as the GPU's, on a stream of the rank's, so that the cases of all other
-// communicators run on them.
+// A world whose ranks are threads, each with a fake GPU. Its communicators treat memory of the CPU
+// as the GPU's, on the rank's stream, so that the cases of all other communicators run on them.
 struct DeviceWorldOptions {
   int size = 2;
-  bool has_nccl = false;  // else by way of host memory
+  bool has_nccl = false;  // else through host memory
   bool check_mismatches = false;
   Duration limit = std::chrono::seconds(60);
   size_t staging_bytes = kStagingBytes;
@@ -24,7 +23,7 @@ struct DeviceWorldOptions {
 class DeviceWorld {
  public:
   explicit DeviceWorld(const DeviceWorldOptions& options);
-  // On communicators of the host that are there already.
+  // Uses existing communicators of the host.
   DeviceWorld(const DeviceWorldOptions& options, World hosts);
   ~DeviceWorld();
 
@@ -33,7 +32,7 @@ class DeviceWorld {
   FakeDevice& device(int rank) { return *devices_[static_cast<size_t>(rank)]; }
   FakeStream& stream(int rank) { return fake_stream(streams_[static_cast<size_t>(rank)].get()); }
   FakeNccl& nccl() { return *nccl_; }
-  // By a thread for each rank, as they wait for each other.
+  // Drops all communicators, with a thread for each rank, because they wait for each other.
   void drop();
 
  private:
@@ -45,9 +44,9 @@ class DeviceWorld {
 
 CommBuffer f32(std::vector<float>& values);
 
-// The covering array (covering.h) but its large cases, on a world for each of its sizes; where
-// there is NCCL, which chooses the algorithm, none is named, and every communicator must have been
-// left in peace. Ends with the first case that fails.
+// Runs the covering array (covering.h) without its large cases, on a world for each of its sizes.
+// With NCCL, which chooses the algorithm itself, no case names one. Afterwards every communicator
+// must have left cleanly. Stops at the first case that fails.
 void run_covering_array(DeviceWorldOptions options, uint64_t seed);
 
 }  // namespace lockstep::test

@@ -1,4 +1,4 @@
-// The twin of kernels/device/cuda/cuda_api.cc over fake devices.
+// The counterpart of kernels/device/cuda/cuda_api.cc for fake devices.
 #include "tests/agent/comm/gpu/fake_cuda.h"
 
 #include <array>
@@ -31,7 +31,7 @@ struct Gpus {
     owned.emplace(address, std::move(thing));
     return address;
   }
-  // What is freed may wait for its streams.
+  // Freeing may wait for streams of the device.
   void drop(void* address) {
     std::shared_ptr<void> thing;
     const std::lock_guard lock(mutex);
@@ -47,7 +47,7 @@ Gpus& gpus() {
   return all;
 }
 
-// As cudaEvent_t: a stream that waits for it waits for what it was recorded behind last.
+// Like cudaEvent_t: a stream that waits for it waits for the point where it was last recorded.
 struct FakeEvent {
   std::shared_ptr<Mark> mark;
 };

@@ -90,7 +90,7 @@ Result<std::shared_ptr<void>> FakeDevice::create_stream() {
   });
 }
 
-// As cudaFree: everything that was issued is done first.
+// Like cudaFree: everything that was issued finishes first.
 void FakeDevice::drain() {
   std::set<FakeStream*> streams;
   {

@@ -14,8 +14,8 @@
 
 namespace lockstep::test {
 
-// A stream: tasks that one thread carries out in order, some time after they were issued. A task
-// may wait for others, as a kernel of a collective does.
+// A stream: one thread runs its tasks in order, some time after they were issued. A task may wait
+// for tasks of other streams, as the kernel of a collective does.
 class FakeStream {
  public:
   FakeStream();
@@ -34,8 +34,8 @@ class FakeStream {
   std::thread thread_;  // last
 };
 
-// A GPU whose memory is the host's and whose streams are threads: nothing is done when a call
-// returns, so that who doesn't wait is found out. Calls can be made to fail. Outlives its streams.
+// A GPU whose memory is the host's and whose streams are threads. Nothing is done yet when a call
+// returns, which exposes callers that do not wait. Calls can be made to fail. Outlives its streams.
 class FakeDevice final : public CommDevice {
  public:
   explicit FakeDevice(int index) : index_(index) {}
@@ -49,9 +49,9 @@ class FakeDevice final : public CommDevice {
   Status truth(void* stream, DataType type, const TruthArgs& args) override;
   Status divide(void* stream, DataType type, const DivideArgs& args) override;
 
-  // So many copies, truths and divisions are carried out from now on; later ones are refused.
+  // Carries out this many more copies, truths and divisions; refuses later ones.
   void fail_after(int calls);
-  // Page-locked bytes that were ever allocated.
+  // Returns how many page-locked bytes were ever allocated.
   size_t pinned_bytes() const;
   // Waits for everything that was issued.
   void drain();

@@ -16,13 +16,13 @@ namespace lockstep::test {
 
 // One rank's part in the world of an id.
 struct FakeNccl::Rank {
-  World* world = nullptr;  // the library's, for ever
+  World* world = nullptr;  // the library's; never freed
   int rank = 0;
-  int busy = 0;  // calls of in_progress() that will say yes
+  int busy = 0;  // number of in_progress() calls still to be answered with yes
   uint64_t collectives = 0;
-  // What was issued but isn't on its stream yet: it gets there while the state is "in progress".
+  // Issued, but not on its stream yet: it gets there while the state is "in progress".
   std::vector<std::pair<void*, std::function<void()>>> kernels;
-  // What has to be issued elsewhere too before they get there.
+  // Work that other ranks must issue too before these kernels get there.
   bool connects_all = false;
   std::vector<std::pair<int, int>> connects;  // from, to
   bool is_finalized = false;
@@ -32,7 +32,7 @@ struct FakeNccl::Rank {
 struct FakeNccl::Step {
   Rank* rank = nullptr;
   World* world = nullptr;
-  int of = 0;  // the rank's number
+  int of = 0;  // number of the rank
   uint64_t number = 0;
   NcclCall call;
 };
@@ -41,7 +41,7 @@ struct FakeNccl::World {
   int size = 0;
   int arrived = 0;
   int left = 0;
-  bool is_aborted = false;  // by any rank: the others hang until they abort too
+  bool is_aborted = false;  // by any rank; the others hang until they abort too
   std::vector<std::unique_ptr<Rank>> ranks;
   struct Collective {
     std::vector<NcclCall> calls;
@@ -52,10 +52,11 @@ struct FakeNccl::World {
   std::map<uint64_t, Collective> collectives;
   struct Message {
     std::vector<std::byte> bytes;
-    bool* is_taken = nullptr;  // the sender's, who waits for it
+    bool* is_taken = nullptr;  // of the sender, who waits for it
   };
   std::map<std::pair<int, int>, std::deque<Message>> messages;  // from, to
-  // Who has issued the first collective, and the first message, by its sender and its receiver.
+  // Ranks that have issued the first collective, and pairs (sender, receiver) that have issued
+  // their first message.
   std::set<int> in_collective;
   std::set<std::pair<int, int>> sends;
   std::set<std::pair<int, int>> receives;
@@ -175,7 +176,7 @@ Status FakeNccl::issue(Comm comm, const NcclCall& call) {
   return {};
 }
 
-// What a group issues is one kernel: sends and receives of it don't wait for each other.
+// A group issues one kernel, so that its sends and receives do not wait for each other.
 Status FakeNccl::end_group() {
   CHECK(group.depth == 1);
   group.depth = 0;
@@ -208,13 +209,13 @@ void FakeNccl::carry_out(const Step& step) {
     World::Message message;
     const auto* from = static_cast<const std::byte*>(step.call.from);
     message.bytes.assign(from, from + bytes_of(what));
-    // As with NCCL, nobody may count on its being over before it is received.
+    // As in NCCL, a send need not end before it is received.
     bool is_taken = false;
     message.is_taken = &is_taken;
     world.messages[{step.of, what.peer}].push_back(std::move(message));
     changed_.notify_all();
     changed_.wait(lock, [&] { return is_over() || is_taken; });
-    // Who has aborted is not received from any more.
+    // Nothing more is received from a rank that has aborted.
     if (!is_taken) world.messages[{step.of, what.peer}].clear();
     return;
   }
@@ -237,7 +238,7 @@ void FakeNccl::carry_out(const Step& step) {
       return call.step.kind != what.kind || call.step.count != what.count;
     };
     const auto& calls = collective.calls;
-    // What doesn't match never ends.
+    // Calls that do not match never end.
     if (std::none_of(calls.begin(), calls.end(), differs)) {
       run_collective(world, step.number);
       collective.is_done = true;
@@ -248,7 +249,7 @@ void FakeNccl::carry_out(const Step& step) {
   if (++collective.gone == world.size) world.collectives.erase(step.number);
 }
 
-// Reads everything before it writes anything, as outputs may be inputs.
+// Reads all inputs before writing, as outputs may be inputs.
 void FakeNccl::run_collective(World& world, uint64_t number) {
   const std::vector<NcclCall>& calls = world.collectives[number].calls;
   const NcclStep& step = calls.front().step;

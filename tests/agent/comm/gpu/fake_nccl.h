@@ -12,20 +12,21 @@
 
 namespace lockstep::test {
 
-// An NCCL whose ranks are threads of this process and whose kernels are tasks of fake streams: a
-// collective runs when the streams of all ranks have come to it, in the order of the calls of its
-// communicator, whatever they are; what doesn't match hangs, as NCCL does. Communicators are made
-// and groups issued "in progress" for some calls of in_progress(), and until the ranks are
-// connected: the first collective of a communicator until all of its ranks have issued it, the
-// first message from rank to rank until both have. Using a communicator that is not ready or was
-// destroyed, a group that isn't closed, and sums other than NCCL's abort the process.
+// An NCCL whose ranks are threads of this process and whose kernels are tasks of fake streams:
+// - A collective runs when the streams of all ranks have reached it, in the order of the calls of
+//   its communicator, whatever they are. Calls that do not match hang, as in NCCL.
+// - Making a communicator and issuing a group are "in progress" for some calls of in_progress(),
+//   and until the ranks are connected. For the first collective of a communicator, that is when all
+//   its ranks have issued it; for the first message between two ranks, when both have.
+// - It aborts the process on use of a communicator that is not ready or was destroyed, on a group
+//   that is not closed, and on sums that NCCL does not have.
 class FakeNccl final : public NcclApi {
  public:
-  // Puts a kernel into a stream's order; the kernel waits for other ranks' ones.
+  // Puts a kernel into a stream's order; the kernel waits for those of other ranks.
   using Issue = std::function<void(void* stream, std::function<void()> kernel)>;
 
   FakeNccl();
-  // On streams other than fake_device.h's.
+  // For streams other than fake_device.h's.
   explicit FakeNccl(Issue issue);
   ~FakeNccl() override;
 
@@ -40,13 +41,13 @@ class FakeNccl final : public NcclApi {
   void destroy(Comm comm) override;
   void abort(Comm comm) override;
 
-  // The asynchronous error of all communicators from now on, as when a link breaks.
+  // Sets the asynchronous error of all communicators from now on, as a broken link does.
   void break_links(const std::string& words);
-  // Calls of issue() from now on are refused.
+  // Refuses calls of issue() from now on.
   void refuse_calls();
-  // Ranks' communicators that were ever made.
+  // Returns how many communicators the ranks have ever made.
   int made() const;
-  // Communicators that were neither destroyed nor aborted.
+  // Returns how many communicators were neither destroyed nor aborted.
   int alive() const;
   int aborted() const;
 
