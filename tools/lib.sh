@@ -185,7 +185,7 @@ run_ctest() {
   [ -n "$failed" ] || return 1
   strict=$(ctest --test-dir "$folder" -N -L real_time | sed -n 's/.*Test *#[0-9]*: //p' | sort | comm -23 <(echo "$failed") -)
   say "running again, one after another: ${failed//$'\n'/ }"
-  ctest --test-dir "$folder" --output-on-failure "$@" --rerun-failed -j 1 || again=$?
+  ctest --test-dir "$folder" --output-on-failure "$@" --rerun-failed -j 1 --output-junit rerun.xml || again=$?
   if [ "$again" != 0 ]; then
     say "FAILED: $(cut -d: -f2 "$folder/Testing/Temporary/LastTestsFailed.log" | sort | tr '\n' ' ')"
     return 1

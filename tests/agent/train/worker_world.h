@@ -28,6 +28,8 @@ class WorkerWorld {
     bool stores = true;                       // false: there is no checkpoint.path
     int64_t gpu = -1;                         // of every rank, as WorkerConfig has it
     std::string program = "lockstep-worker";  // below the folder of the binaries
+    std::string
+        max_cpu_isa;  // of the highest rank, as LOCKSTEP_MAX_CPU_ISA; empty: the environment's
   };
   explicit WorkerWorld(Options options);
   ~WorkerWorld();  // nothing that it started outlives it
