@@ -107,6 +107,7 @@ struct WorkerState {
   double failed_seconds_ago = 0;  // once it failed
   std::optional<WorkerWait> wait;
   bool is_lifeless = false;  // it runs, but has given no sign of life for a while
+  bool lacks_bf16 = false;   // its device can't multiply bf16
 
   bool operator==(const WorkerState&) const = default;
 };
