@@ -17,6 +17,7 @@
 #include "cli/run/run_job.h"
 #include "cli/up/up.h"
 #include "common/base/clock.h"
+#include "common/base/run_main.h"
 #include "common/base/version.h"
 
 namespace {
@@ -161,7 +162,9 @@ void add_version(CLI::App& app) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   const std::string name = program_name(argc > 0 ? argv[0] : "");
   std::error_code no_folder;
   const lockstep::ClientEnvironment environment{
@@ -203,4 +206,10 @@ int main(int argc, char** argv) {
   std::cout.flush();
   std::fflush(nullptr);
   std::_Exit(exit_code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("lockstep", program, argc, argv);
 }

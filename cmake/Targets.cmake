@@ -67,3 +67,19 @@ function(lockstep_test name)
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}")
   endif()
 endfunction()
+
+# lockstep_isa_tests([CAPPED] TEST...): the results of these tests depend on the CPU's instruction set, so
+# `tools/test --levels` runs them at each level that the machine offers. CAPPED: plain `tools/test` also runs
+# them a second time, capped at AVX2. Names of tests that this build does not have are passed over.
+function(lockstep_isa_tests)
+  cmake_parse_arguments(arg "CAPPED" "" "" ${ARGN})
+  set(labels isa)
+  if(arg_CAPPED)
+    list(APPEND labels isa_capped)
+  endif()
+  foreach(name ${arg_UNPARSED_ARGUMENTS})
+    if(TEST ${name})
+      set_property(TEST ${name} APPEND PROPERTY LABELS ${labels})
+    endif()
+  endforeach()
+endfunction()

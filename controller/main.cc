@@ -11,6 +11,7 @@
 
 #include "common/base/descriptors.h"
 #include "common/base/log.h"
+#include "common/base/run_main.h"
 #include "common/base/version.h"
 #include "controller/kube/agent_http_client.h"
 #include "controller/kube/kube_access.h"
@@ -216,7 +217,9 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   using namespace lockstep;
   Flags flags;
   CLI::App app("Runs TrainingJobs: pods, rounds, recovery and status.", "lockstep-controller");
@@ -287,4 +290,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   return run(flags, signals, std::move(access).value(), std::move(key).value());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("lockstep-controller", program, argc, argv);
 }

@@ -13,6 +13,7 @@
 #include "agent/node/options.h"
 #include "agent/node/process.h"
 #include "common/base/log.h"
+#include "common/base/run_main.h"
 #include "common/base/sha256.h"
 #include "common/http/server.h"
 
@@ -117,6 +118,14 @@ int main_with(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   return lockstep::main_with(std::vector<std::string>(argv + 1, argv + argc));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("lockstep-agent", program, argc, argv);
 }

@@ -36,6 +36,9 @@ ProgressStatus progress_status(const ProgressNumbers& numbers, WallTime wall) {
   status.tokensPerSecond = if_finite(numbers.tokens_per_second).value_or(0);
   status.mfu =
       if_finite(flops_ratio(numbers.palm_flops_per_second, numbers.datasheet_flops_per_second));
+  if (numbers.precision != PrecisionInUse::kUnknown) {
+    status.precision = numbers.precision == PrecisionInUse::kBf16 ? "bf16" : "fp32";
+  }
   status.tokens = numbers.tokens;
   status.samples = numbers.samples;
   status.updatedAt = rfc3339(wall);
@@ -213,6 +216,7 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
   worker->phase = numbers.phase;
   worker->step = std::max<int64_t>(numbers.step, 0);
   worker->suspect_rank = numbers.suspect_rank;
+  worker->lacks_bf16 = numbers.lacks_bf16 != 0;
   if (local_rank != 0) return;
   if (numbers.steps > 0) live_.progress = progress_status(numbers, wall);
   if (numbers.checkpoint_step >= 0) {

@@ -100,14 +100,19 @@ Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_b
   Agreement agreement{.precision = want_bf16 ? Precision::kBf16 : Precision::kF32,
                       .threads = static_cast<int>(mine.threads)};
   bool alike = true;
+  int64_t without_bf16 = 0;
   for (const RankTraits& traits : all) {
-    if (traits.native_bf16 == 0) agreement.precision = Precision::kF32;
+    if (traits.native_bf16 == 0) {
+      agreement.precision = Precision::kF32;
+      ++without_bf16;
+    }
     agreement.threads = std::min(agreement.threads, static_cast<int>(traits.threads));
     alike = alike && traits.instructions == all[0].instructions && traits.threads == all[0].threads;
   }
   if (world.rank() != 0) return agreement;
   if (want_bf16 && agreement.precision == Precision::kF32) {
-    log_warning("computing in fp32: not every rank has native bf16", {});
+    log_warning("computing in fp32, not in bf16: some ranks can't multiply bf16",
+                {{"ranks", without_bf16}, {"worldSize", world.size()}});
   }
   if (!alike) {
     log_warning(

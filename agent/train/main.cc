@@ -18,6 +18,8 @@
 #include "common/base/descriptors.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/run_main.h"
+#include "kernels/ops/cpu_level.h"
 
 namespace lockstep {
 namespace {
@@ -46,6 +48,7 @@ int bad_config(const Error& error) {
 }
 
 int run(const std::string& path) {
+  if (!cpu_level_cap().ok()) return bad_config(cpu_level_cap().error());
   const Result<WorkerConfig> config = read_config(path);
   if (!config.ok()) return bad_config(config.error());
   Result<std::optional<ProgressPage>> page = attach_page(*config);
@@ -88,7 +91,9 @@ int run_plan(std::span<char* const> sizes) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   lockstep::set_log_options({.program = "lockstep-worker"});
   if (argc == 2 && std::string_view(argv[1]) == "--help") {
@@ -107,4 +112,10 @@ int main(int argc, char** argv) {
     return lockstep::kExitBadConfig;
   }
   return lockstep::run(argv[2]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("lockstep-worker", program, argc, argv);
 }

@@ -101,8 +101,12 @@ Status Worker::form() {
     TRY_ASSIGN(world_, serve_device(std::move(world_), device_, reason_));
   }
   progress_.follow(world_.get());
-  TRY_ASSIGN(agreement_, agree(*world_, traits_of_this_machine(config_, device_info_),
-                               config_.train.precision == "bf16", reason_));
+  const RankTraits traits = traits_of_this_machine(config_, device_info_);
+  TRY_ASSIGN(agreement_, agree(*world_, traits, config_.train.precision == "bf16", reason_));
+  ProgressNumbers& numbers = progress_.numbers();
+  numbers.lacks_bf16 = traits.native_bf16 == 0 ? 1 : 0;
+  numbers.precision =
+      agreement_.precision == Precision::kBf16 ? PrecisionInUse::kBf16 : PrecisionInUse::kFp32;
   set_threads(agreement_.threads);
   return {};
 }

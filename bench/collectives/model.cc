@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/comm/collectives.h"
+#include "common/base/run_main.h"
 #include "common/layout/collective_cost.h"
 
 namespace lockstep {
@@ -199,11 +200,19 @@ int run(const std::vector<std::string>& files) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   const std::vector<std::string> files(argv + 1, argv + argc);
   if (files.empty()) {
     std::fprintf(stderr, "usage: bench_collectives_model FILE...   # of measure.py --json\n");
     return 2;
   }
   return lockstep::run(files);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("bench_collectives_model", program, argc, argv);
 }

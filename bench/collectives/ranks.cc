@@ -25,6 +25,7 @@
 #include "bench/collectives/turns.h"
 #include "bench/comm/meeting.h"
 #include "common/base/check.h"
+#include "common/base/run_main.h"
 
 namespace lockstep {
 namespace {
@@ -135,7 +136,9 @@ int run(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words == std::vector<std::string>{"--libraries"}) {
     std::printf("lockstep-shm\nlockstep-tcp\n");
@@ -144,4 +147,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   return lockstep::run(words);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("bench_collectives_ranks", program, argc, argv);
 }

@@ -19,6 +19,7 @@
 #include "bench/comm/meeting.h"
 #include "bench/comm/settings.h"
 #include "common/base/check.h"
+#include "common/base/run_main.h"
 
 namespace lockstep {
 namespace {
@@ -256,7 +257,9 @@ int run(BenchSettings settings) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments == std::vector<std::string>{"--help"}) {
     std::printf("%s", lockstep::kBenchUsage);
@@ -269,4 +272,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   return lockstep::run(*settings);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("lockstep-bench", program, argc, argv);
 }

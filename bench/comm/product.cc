@@ -24,6 +24,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/random.h"
+#include "common/base/run_main.h"
 #include "tests/agent/comm/cases.h"
 #include "tests/agent/comm/covering.h"
 #include "tests/agent/comm/small_frames.h"
@@ -136,7 +137,9 @@ int run(const Arguments& arguments) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   int flags = 1;
   testing::InitGoogleTest(&flags, argv);
   const auto arguments = lockstep::parse(std::vector<std::string_view>(argv + 1, argv + argc));
@@ -146,4 +149,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   return lockstep::run(*arguments);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("bench_comm_product", program, argc, argv);
 }

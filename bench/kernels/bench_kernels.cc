@@ -31,6 +31,7 @@
 #include "bench/kernels/rows.h"
 #include "bench/kernels/timing.h"
 #include "common/base/json.h"
+#include "common/base/run_main.h"
 #include "kernels/device/parallel.h"
 #include "kernels/ops/dnn/dnn.h"
 
@@ -117,7 +118,7 @@ Status Bench::measure_or_fail(const Row& row) {
   TRY(memory.status());
   std::vector<Peer> peers;
   if (place_.on_cpu() && row.product) {
-    peers = matmul_peers(*row.product, row.precision, options_.threads);
+    TRY_ASSIGN(peers, matmul_peers(*row.product, row.precision, options_.threads));
   }
   std::vector<std::function<void()>> calls = {call.run};
   for (const Peer& peer : peers) calls.push_back(peer.run);
@@ -270,6 +271,7 @@ int fail(const Error& error, int code) {
 int run(int argc, char** argv) {
   const Result<KernelOptions> options = parse_kernel_options(argc, argv);
   if (!options.ok()) return fail(options.error(), 2);
+  if (!cpu_level_cap().ok()) return fail(cpu_level_cap().error(), 2);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a row that was measured is seen whatever comes then
   Result<Place> place = place_of(options->device);
   if (!place.ok()) return fail(place.error(), kNoDevice);
@@ -288,5 +290,5 @@ int run(int argc, char** argv) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run(argc, argv);
+  return lockstep::run_main("bench_kernels", lockstep::bench::run, argc, argv);
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/result.h"
 #include "kernels/ops/matmul.h"
 
 namespace lockstep::bench {
@@ -15,6 +16,7 @@ struct Peer {
   std::function<void()> run;  // owns its memory
 };
 
-std::vector<Peer> matmul_peers(const MatmulShape& shape, Precision precision, int threads);
+// kUnavailable if oneDNN refuses a product, as it does for bf16 on a CPU that lacks it.
+Result<std::vector<Peer>> matmul_peers(const MatmulShape& shape, Precision precision, int threads);
 
 }  // namespace lockstep::bench

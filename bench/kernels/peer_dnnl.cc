@@ -53,10 +53,7 @@ Peer primitive_peer(const MatmulShape& s, Memory::data_type type, bool own_layou
           [primitive, args, stream = dnnl::stream(engine())] { primitive.execute(stream, args); }};
 }
 
-}  // namespace
-
-std::vector<Peer> matmul_peers(const MatmulShape& shape, Precision precision, int threads) {
-  omp_set_num_threads(threads);
+std::vector<Peer> peers_or_throw(const MatmulShape& shape, Precision precision) {
   std::vector<Peer> peers;
   const bool bf16 = precision == Precision::kBf16;
   if (!bf16) peers.push_back(sgemm_peer(shape));
@@ -65,6 +62,20 @@ std::vector<Peer> matmul_peers(const MatmulShape& shape, Precision precision, in
     peers.push_back(primitive_peer(shape, type, own_layout));
   }
   return peers;
+}
+
+}  // namespace
+
+Result<std::vector<Peer>> matmul_peers(const MatmulShape& shape, Precision precision, int threads) {
+  cpu_matmul_support();  // applies cpu_level_cap() to oneDNN before its first use
+  omp_set_num_threads(threads);
+  try {
+    return peers_or_throw(shape, precision);
+  } catch (const dnnl::error& error) {
+    return unavailable("[oneDNN] a product in " +
+                       std::string(precision == Precision::kBf16 ? "bf16" : "fp32") +
+                       " expected: " + error.what());
+  }
 }
 
 }  // namespace lockstep::bench

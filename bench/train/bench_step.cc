@@ -48,6 +48,7 @@
 #include "bench/train/step_options.h"
 #include "common/base/json.h"
 #include "common/base/random.h"
+#include "common/base/run_main.h"
 #include "common/base/sha256.h"
 #include "common/layout/cost.h"
 #include "common/layout/device_peak.h"
@@ -59,6 +60,12 @@ namespace {
 
 constexpr int kNoDevice = 77;
 constexpr int kNoCudnn = 78;
+
+// The precision that products have: bf16 falls back to fp32 on a CPU that cannot multiply it.
+Precision computed_in(const StepOptions& options) {
+  const bool native = options.device.type == DeviceType::kCuda || cpu_matmul_support().native_bf16;
+  return native ? options.precision : Precision::kF32;
+}
 
 struct Spread {
   double low = 0;
@@ -222,8 +229,9 @@ class Bench {
     const MatmulShape largest{work_.batch * work_.context, 4 * work_.config.width,
                               work_.config.width};
     std::vector<Peer> peers;
-    if (world.rank() == 0 && on_cpu())
-      peers = matmul_peers(largest, options_.precision, options_.threads);
+    if (world.rank() == 0 && on_cpu()) {
+      TRY_ASSIGN(peers, matmul_peers(largest, computed_in(options_), options_.threads));
+    }
     for (int64_t i = 1; i <= options_.warmup + options_.steps; ++i) {
       TRY_ASSIGN(const TrainStep::Outcome outcome, step.run(i, false));
       if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
@@ -302,6 +310,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
   Json json = {{"program", "bench_step"},
                {"preset", options.preset},
                {"precision", options.precision == Precision::kBf16 ? "bf16" : "fp32"},
+               {"computedIn", computed_in(options) == Precision::kBf16 ? "bf16" : "fp32"},
                {"attention", options.attention == AttentionBy::kCudnn ? "cudnn" : "own"},
                {"device", options.device.type == DeviceType::kCuda ? "cuda" : "cpu"},
                {"threads", options.threads},
@@ -358,6 +367,7 @@ int run(int argc, char** argv) {
   const TimePoint began = SystemClock().now();
   const Result<StepOptions> options = parse_step_options(argc, argv);
   if (!options.ok()) return fail(options.error());
+  if (!cpu_level_cap().ok()) return fail(cpu_level_cap().error());
   const Result<Workload> work = workload_of(*options);
   if (!work.ok()) return fail(work.error());
   if (const Status there = check_device(*options); !there.ok()) {
@@ -388,5 +398,5 @@ int run(int argc, char** argv) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run(argc, argv);
+  return lockstep::run_main("bench_step", lockstep::bench::run, argc, argv);
 }

@@ -96,6 +96,9 @@ std::string progress_lines(const TrainingJob& job, const StatusInput& input) {
   if (progress.tokensPerSecond.value_or(0) > 0) {
     std::string speed = rate_text(*progress.tokensPerSecond) + " tokens/s";
     if (progress.mfu) speed += ", MFU " + number(100 * *progress.mfu, "%.1f") + " % (PaLM)";
+    if (progress.precision == "fp32" && job.spec.train && job.spec.train->precision == "bf16") {
+      speed += ", computed in fp32 (bf16 was asked for)";
+    }
     out += field("Speed", speed);
   } else if (progress.samplesPerSecond.value_or(0) > 0) {
     out += field("Speed", rate_text(*progress.samplesPerSecond) + " samples/s");

@@ -76,6 +76,10 @@ std::vector<std::string> status_events(const TrainingJobStatus& before,
   if (after.lastCheckpoint &&
       (!before.lastCheckpoint || before.lastCheckpoint->step != after.lastCheckpoint->step))
     events.push_back("checkpoint of step " + std::to_string(after.lastCheckpoint->step));
+  const Condition* reduced = find_condition(after, "PrecisionReduced");
+  const Condition* reduced_before = find_condition(before, "PrecisionReduced");
+  if (reduced && reduced->status == "True" && (!reduced_before || reduced_before->status != "True"))
+    events.push_back("warning: " + reduced->message);
   const Condition* valid = find_condition(after, "Valid");
   const Condition* valid_before = find_condition(before, "Valid");
   if (valid && valid->status == "False" && (!valid_before || valid_before->status != "False"))

@@ -110,6 +110,7 @@ struct WorkerState {
   double failed_seconds_ago = 0;  // set after a failure
   std::optional<WorkerWait> wait;
   bool is_lifeless = false;  // it runs, but has shown no sign of life for a while
+  bool lacks_bf16 = false;   // its device can't multiply bf16
 
   bool operator==(const WorkerState&) const = default;
 };

@@ -88,6 +88,7 @@ struct Schema<WorkerState> {
           &WorkerState::failed_seconds_ago);
     visit(Field{.name = "wait"}, &WorkerState::wait);
     visit(Field{.name = "lifeless"}, &WorkerState::is_lifeless);
+    visit(Field{.name = "lacksBf16"}, &WorkerState::lacks_bf16);
   }
 };
 

@@ -10,13 +10,17 @@
 
 namespace lockstep {
 
+// The precision in which the ranks multiply matrices, once they have agreed on it.
+enum class PrecisionInUse : uint16_t { kUnknown, kFp32, kBf16 };
+
 // One worker's numbers, written by the worker at phase changes and after every step, read by its
 // agent. Plain values; loss and validation_loss are NaN while unknown.
 struct ProgressNumbers {
   uint64_t round = 0;
   WorkerPhase phase = WorkerPhase::kStarting;
-  uint32_t reserved = 0;
-  int64_t step = 0;  // optimizer steps done
+  PrecisionInUse precision = PrecisionInUse::kUnknown;
+  uint16_t lacks_bf16 = 0;  // 1: this rank's device can't multiply bf16
+  int64_t step = 0;         // optimizer steps done
   int64_t steps = 0;
   int64_t tokens = 0;   // trained on by the whole job since step 0
   int64_t samples = 0;  // sequences, likewise

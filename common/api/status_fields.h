@@ -30,7 +30,7 @@ struct Schema<Condition> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "type",
                 .meaning = "What it is about: Valid, PodsScheduled, Ready, Running, Restarting, "
-                           "Stuck, Suspended, Complete or Failed.",
+                           "Stuck, PrecisionReduced, Suspended, Complete or Failed.",
                 .required = true},
           &Condition::type);
     visit(Field{.name = "status",
@@ -102,6 +102,11 @@ struct Schema<ProgressStatus> {
                            "absent on the CPU, in fp32 and of GPUs that are not in the table.",
                 .minimum = 0},
           &ProgressStatus::mfu);
+    visit(Field{.name = "precision",
+                .meaning = "Precision that matrix products are computed in: spec.train.precision, "
+                           "or fp32 where a rank's CPU can't multiply bf16.",
+                .choices = "fp32 bf16"},
+          &ProgressStatus::precision);
     visit(Field{.name = "tokens", .meaning = "Tokens trained on since step 0.", .minimum = 0},
           &ProgressStatus::tokens);
     visit(Field{.name = "samples", .meaning = "Sequences trained on since step 0.", .minimum = 0},

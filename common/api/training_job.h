@@ -256,6 +256,7 @@ struct ProgressStatus {
   std::optional<double> tokensPerSecond;   // absent if no rank counts tokens
   std::optional<double> samplesPerSecond;  // for a command that counts samples
   std::optional<double> mfu;  // PaLM's formula, relative to the datasheet's bf16 FLOP/s
+  std::string precision;      // "fp32" or "bf16"; empty while unknown
   int64_t tokens = 0;
   int64_t samples = 0;
   std::string updatedAt;

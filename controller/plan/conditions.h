@@ -18,6 +18,8 @@ inline constexpr char kSuspended[] = "Suspended";
 inline constexpr char kComplete[] = "Complete";
 inline constexpr char kFailed[] = "Failed";
 inline constexpr char kStuck[] = "Stuck";  // ranks wait for one that does not come (stuck.h)
+// The job asks for bf16 and computes in fp32 (precision.h).
+inline constexpr char kPrecisionReduced[] = "PrecisionReduced";
 
 const Condition* find_condition(const TrainingJobStatus& status, std::string_view type);
 bool is_true(const TrainingJobStatus& status, std::string_view type);

@@ -9,6 +9,7 @@
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_failure.h"
+#include "controller/plan/precision.h"
 #include "controller/plan/stuck.h"
 
 namespace lockstep {
@@ -215,6 +216,7 @@ void derive_status(Pass& pass) {
     derive_ready(pass);
     if (!is_true(pass.status, kSuspended)) derive_running(pass);
     derive_stuck(pass);
+    derive_precision(pass);
   }
   pass.status.state = display_state(pass.status);
 }

@@ -13,10 +13,38 @@ namespace lockstep {
 
 namespace {
 
-// One engine for the process; oneDNN's own rule is that primitives of the library's scratchpad run
-// on the thread that made them, so streams and primitives are per thread.
+dnnl_cpu_isa_t isa_of(CpuLevel level) {
+  switch (level) {
+    case CpuLevel::kBaseline:
+      return dnnl_cpu_isa_sse41;  // the lowest that oneDNN has
+    case CpuLevel::kAvx2:
+      return dnnl_cpu_isa_avx2;
+    case CpuLevel::kAvx512:
+      return dnnl_cpu_isa_avx512_core;
+    case CpuLevel::kAvx512Bf16:
+      return dnnl_cpu_isa_avx512_core_bf16;
+    case CpuLevel::kAmx:
+      return dnnl_cpu_isa_all;
+  }
+  return dnnl_cpu_isa_all;
+}
+
+// oneDNN takes a cap only before its first use of the CPU. Without a cap of ours, oneDNN's own
+// variable (DNNL_MAX_CPU_ISA) stays in force.
+void cap_instruction_set() {
+  static const bool done = [] {
+    const CpuLevel cap = cpu_level_cap().value();
+    if (cap < CpuLevel::kAmx) CHECK(dnnl_set_max_cpu_isa(isa_of(cap)) == dnnl_success);
+    return true;
+  }();
+  (void)done;
+}
+
+// One engine for the process. oneDNN requires that a primitive which uses the library's scratchpad
+// runs on the thread that made it, so streams and primitives are per thread.
 dnnl_engine_t cpu_engine() {
   static const dnnl_engine_t engine = [] {
+    cap_instruction_set();
     dnnl_engine_t made = nullptr;
     CHECK(dnnl_engine_create(&made, dnnl_cpu, 0) == dnnl_success);
     return made;
@@ -144,22 +172,28 @@ class Cache {
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
 };
 
-std::pair<const char*, bool> isa_and_bf16() {
+struct ChosenIsa {
+  const char* name;
+  CpuLevel level;
+};
+
+ChosenIsa chosen_isa() {
+  cap_instruction_set();
   switch (dnnl_get_effective_cpu_isa()) {
     case dnnl_cpu_isa_avx512_core_amx:
-      return {"avx512_core_amx", true};
+      return {"avx512_core_amx", CpuLevel::kAmx};
     case dnnl_cpu_isa_avx512_core_bf16:
-      return {"avx512_core_bf16", true};
+      return {"avx512_core_bf16", CpuLevel::kAvx512Bf16};
     case dnnl_cpu_isa_avx512_core_vnni:
-      return {"avx512_core_vnni", false};
+      return {"avx512_core_vnni", CpuLevel::kAvx512};
     case dnnl_cpu_isa_avx512_core:
-      return {"avx512_core", false};
+      return {"avx512_core", CpuLevel::kAvx512};
     case dnnl_cpu_isa_avx2_vnni:
-      return {"avx2_vnni", false};
+      return {"avx2_vnni", CpuLevel::kAvx2};
     case dnnl_cpu_isa_avx2:
-      return {"avx2", false};
+      return {"avx2", CpuLevel::kAvx2};
     default:
-      return {"below avx2", false};
+      return {"below avx2", CpuLevel::kBaseline};
   }
 }
 
@@ -187,11 +221,12 @@ void gemm(const Gemm& args) {
 
 MatmulSupport cpu_matmul_support() {
   const dnnl_version_t* version = dnnl_version();
-  const auto [isa, native_bf16] = isa_and_bf16();
+  const ChosenIsa chosen = chosen_isa();
   return {.library = "oneDNN " + std::to_string(version->major) + "." +
                      std::to_string(version->minor) + "." + std::to_string(version->patch),
-          .isa = isa,
-          .native_bf16 = native_bf16};
+          .isa = chosen.name,
+          .native_bf16 = chosen.level >= CpuLevel::kAvx512Bf16,
+          .level = chosen.level};
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 #include "kernels/ops/gemm.h"
+#include "kernels/ops/isa_table.h"
 #include "kernels/ops/op_table.h"
 #include "kernels/ops/own_gemm.h"
 
@@ -9,7 +10,10 @@ void gemm(const Gemm& args) {
 }
 
 MatmulSupport cpu_matmul_support() {
-  return {.library = "own", .isa = cpu_ops_isa(), .native_bf16 = false};
+  return {.library = "own",
+          .isa = cpu_ops_isa(),
+          .native_bf16 = false,
+          .level = supported_isas().front()->level};
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@ namespace lockstep::LOCKSTEP_ISA {
 
 const IsaTable kIsaTable = {
     .name = LOCKSTEP_ISA_NAME,
+    .level = LOCKSTEP_ISA_LEVEL,
     .ops =
         {
             .embedding_forward = embedding_forward,

@@ -2,19 +2,21 @@
 
 #include <span>
 
+#include "kernels/ops/cpu_level.h"
 #include "kernels/ops/gemm.h"
 #include "kernels/ops/op_table.h"
 
 namespace lockstep {
 
-// What is compiled once for each instruction set.
+// The operations as compiled for one instruction set.
 struct IsaTable {
   const char* name;
+  CpuLevel level;
   OpTable ops;
   void (*own_gemm)(const Gemm&);
 };
 
-// One for each instruction set of the build.
+// One table for each instruction set of the build.
 namespace x86_64_v4 {
 extern const IsaTable kIsaTable;
 }
@@ -25,10 +27,11 @@ namespace baseline {
 extern const IsaTable kIsaTable;
 }
 
-// Those that this CPU runs, the best one first; never empty. Twins: isa_x86.cc, isa_portable.cc.
+// The tables that this CPU can run and that cpu_level_cap() allows, the best one first; never
+// empty. Twins: isa_x86.cc, isa_portable.cc.
 std::span<const IsaTable* const> supported_isas();
 
-// Not vectorised, and so the same for all (sampling.cc, scalars.cc).
+// Not vectorised, hence shared by all tables (sampling.cc, scalars.cc).
 void sample(Stream&, const Sample&);
 void clip_scale(Stream&, const ClipScale&);
 void loss_sum(Stream&, const LossSum&);

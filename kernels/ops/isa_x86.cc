@@ -7,9 +7,12 @@ namespace lockstep {
 std::span<const IsaTable* const> supported_isas() {
   static constexpr std::array<const IsaTable*, 3> kAll = {
       &x86_64_v4::kIsaTable, &x86_64_v3::kIsaTable, &baseline::kIsaTable};
-  static const size_t too_new = __builtin_cpu_supports("x86-64-v4")   ? 0
-                                : __builtin_cpu_supports("x86-64-v3") ? 1
-                                                                      : 2;
+  static const size_t too_new = [] {
+    const CpuLevel cap = cpu_level_cap().value();
+    if (cap >= CpuLevel::kAvx512 && __builtin_cpu_supports("x86-64-v4")) return 0;
+    if (cap >= CpuLevel::kAvx2 && __builtin_cpu_supports("x86-64-v3")) return 1;
+    return 2;
+  }();
   return std::span(kAll).subspan(too_new);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/device/device.h"
+#include "kernels/ops/cpu_level.h"
 
 namespace lockstep {
 
@@ -70,9 +71,11 @@ struct MatmulSupport {
   std::string library;       // "oneDNN 2.6.3", "own"
   std::string isa;           // "avx512_core_amx", "x86-64-v3", ...
   bool native_bf16 = false;  // false: Precision::kBf16 computes as kF32
+  CpuLevel level = CpuLevel::kBaseline;
 };
 
-// What was chosen on this machine; the same in every call. Ranks compare it when a round forms.
+// The library and instruction set chosen on this machine, below cpu_level_cap(); the same in every
+// call. Ranks compare it when a round forms.
 MatmulSupport cpu_matmul_support();
 
 }  // namespace lockstep

@@ -62,7 +62,7 @@ struct OpTable {
 // Those of a device type: cpu_ops(), or CUDA's. kUnavailable in a build without CUDA.
 Result<const OpTable*> device_ops(DeviceType type);
 
-// For the best instruction set of this CPU, chosen at the first call.
+// For the best instruction set of this CPU that cpu_level_cap() allows, chosen at the first call.
 const OpTable& cpu_ops();
 // Its name: "x86-64-v4", "x86-64-v3", "baseline".
 const char* cpu_ops_isa();

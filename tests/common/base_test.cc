@@ -2,12 +2,14 @@
 #include <sys/resource.h>
 
 #include <set>
+#include <stdexcept>
 
 #include "common/base/clock.h"
 #include "common/base/descriptors.h"
 #include "common/base/json.h"
 #include "common/base/random.h"
 #include "common/base/result.h"
+#include "common/base/run_main.h"
 #include "common/base/sha256.h"
 #include "common/base/sha256_block.h"
 #include "common/base/utf8.h"
@@ -23,6 +25,29 @@ Result<int> half(int value) {
 Result<int> quarter(int value) {
   TRY_ASSIGN(const int halved, half(value));
   return half(halved);
+}
+
+TEST(RunMain, ReturnsTheExitCodeOfTheProgram) {
+  char name[] = "program";
+  char* arguments[] = {name, nullptr};
+  const auto count = [](int argc, char**) { return argc + 1; };
+  EXPECT_EQ(run_main("program", count, 1, arguments), 2);
+}
+
+TEST(RunMain, TurnsAnExceptionIntoAMessageAndAnExitCode) {
+  const auto throws = [](int, char**) -> int { throw std::runtime_error("no such primitive"); };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_main("bench", throws, 0, nullptr), kExitUncaught);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "bench: ended by an exception: no such primitive\n");
+}
+
+TEST(RunMain, SurvivesAnExceptionThatIsNoStdException) {
+  const auto throws = [](int, char**) -> int { throw 3; };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_main("bench", throws, 0, nullptr), kExitUncaught);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "bench: ended by an exception of unknown type\n");
 }
 
 TEST(Result, TryPassesTheErrorOnAndTheValueThrough) {

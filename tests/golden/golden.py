@@ -1,5 +1,6 @@
 """What the scripts here share: training as PyTorch does it, and safetensors files."""
 import json
+import math
 import struct
 
 import torch
@@ -8,6 +9,20 @@ DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", to
           torch.uint8: "U8"}
 OPTIMIZER = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 CLIP_NORM = 0.5
+UNIT_ROUNDOFF = 2.0 ** -24  # of fp32
+TRIALS = 64
+
+
+def gradient_deviation(roundings):
+    """Standard deviation of an fp32 gradient from the true one, as a share of its tensor's largest element.
+
+    `roundings` counts the rounding errors that add up in a gradient: the terms of all sums on the longest
+    path through forward and backward. Each is at most u in size and they behave as independent random
+    variables with mean zero, so their sum grows as sqrt(roundings) * u, in whatever order a CPU sums (Higham
+    and Mary, 2019, "A New Approach to Probabilistic Rounding Error Analysis").
+    """
+    return math.sqrt(roundings) * UNIT_ROUNDOFF
+
 
 
 def blob_of(tensor):
@@ -37,35 +52,76 @@ def as_the_reader_has_them(weights):
     return {name: w.float().double().requires_grad_() for name, w in weights.items()}
 
 
-def write_training(path, w, loss_of, text, metadata):
-    """Losses, the first gradients, norms and the final weights of steps of AdamW, a step for each of
-    `text` [steps, batch, context + 1]. All is computed in double precision and stored as fp32, so that
-    whoever compares sees its own error.
+class Training:
+    """Losses, first gradients, norms and final weights of steps of AdamW, a step for each of `text` [steps,
+    batch, context + 1], in double precision. With a `deviation`, each gradient that is not exactly zero is
+    off by a random amount, as fp32 gradients are, and weights are rounded to fp32.
     """
-    tokens, targets = text[:, :, :-1], text[:, :, 1:]
-    out = {"tokens": tokens.int(), "targets": targets.int()}
+
+    def __init__(self, initial, loss_of, text, deviation=0.0, seed=0):
+        tokens, targets = text[:, :, :-1], text[:, :, 1:]
+        w = {name: value.detach().clone().requires_grad_() for name, value in initial.items()}
+        optimizer = torch.optim.AdamW([
+            {"params": [v for v in w.values() if v.dim() > 1]},
+            {"params": [v for v in w.values() if v.dim() == 1], "weight_decay": 0.0}], **OPTIMIZER)
+        generator = torch.Generator().manual_seed(seed)
+        losses, norms = [], []
+        for step in range(len(text)):
+            optimizer.zero_grad()
+            loss = loss_of(w, tokens[step], targets[step])
+            loss.backward()
+            if step == 0:
+                self.gradients = {name: value.grad.clone() for name, value in w.items()}
+            if deviation:
+                perturb(w, deviation, generator)
+            norms.append(torch.nn.utils.clip_grad_norm_(list(w.values()), CLIP_NORM))
+            optimizer.step()
+            if deviation:
+                for value in w.values():
+                    value.data = value.data.float().double()
+            losses.append(loss.detach())
+        self.losses, self.norms = torch.stack(losses), torch.stack(norms)
+        self.weights = {name: value.detach() for name, value in w.items()}
+
+
+def perturb(w, deviation, generator):
+    """The gradient of a token's row that does not occur is exactly zero in fp32, too."""
+    for value in w.values():
+        noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
+        value.grad += torch.where(value.grad == 0, 0.0, noise * deviation * value.grad.abs().max())
+
+
+def root_mean_square(trials, true):
+    return torch.stack([trial - true for trial in trials]).square().mean(0).sqrt()
+
+
+def write_training(path, w, loss_of, text, roundings, metadata):
+    """Writes a Training. Values are stored as fp32, so that a comparison shows the error of the other side
+    alone.
+
+    How far fp32 training may end from this one can't be said by one number: where the first gradient of a
+    weight is as small as its own rounding error, the first update of AdamW, g / (|g| + eps), can be anything
+    between -1 and 1, and later gradients see that weight. So the same training is simulated with rounding
+    errors, TRIALS times. "deviation." holds the root mean square of the differences, for each weight, loss
+    and norm.
+    """
+    deviation = gradient_deviation(roundings)
+    true = Training(w, loss_of, text)
+    trials = [Training(w, loss_of, text, deviation, seed + 1) for seed in range(TRIALS)]
+    out = {"tokens": text[:, :, :-1].int(), "targets": text[:, :, 1:].int()}
     out.update({"initial." + name: value.detach().float() for name, value in w.items()})
-    optimizer = torch.optim.AdamW([
-        {"params": [v for v in w.values() if v.dim() > 1]},
-        {"params": [v for v in w.values() if v.dim() == 1], "weight_decay": 0.0}], **OPTIMIZER)
-    losses, norms = [], []
-    for step in range(len(text)):
-        optimizer.zero_grad()
-        loss = loss_of(w, tokens[step], targets[step])
-        loss.backward()
-        if step == 0:
-            out.update({"gradient." + name: value.grad.float() for name, value in w.items()})
-        norms.append(torch.nn.utils.clip_grad_norm_(list(w.values()), CLIP_NORM))
-        optimizer.step()
-        losses.append(loss.detach())
-    out["losses"] = torch.stack(losses).float()
-    out["norms"] = torch.stack(norms).float()
-    out.update({"final." + name: value.detach().float() for name, value in w.items()})
+    out.update({"gradient." + name: value.float() for name, value in true.gradients.items()})
+    out.update({"losses": true.losses.float(), "norms": true.norms.float()})
+    out.update({"final." + name: value.float() for name, value in true.weights.items()})
+    for name, value in true.weights.items():
+        out["deviation." + name] = root_mean_square([one.weights[name] for one in trials], value).float()
+    out["deviation.losses"] = root_mean_square([one.losses for one in trials], true.losses).float()
+    out["deviation.norms"] = root_mean_square([one.norms for one in trials], true.norms).float()
     write_safetensors(path, out, {
         **{key: str(value) for key, value in metadata.items()},
         "learningRate": str(OPTIMIZER["lr"]), "beta1": str(OPTIMIZER["betas"][0]),
         "beta2": str(OPTIMIZER["betas"][1]), "epsilon": str(OPTIMIZER["eps"]),
         "weightDecay": str(OPTIMIZER["weight_decay"]), "clipNorm": str(CLIP_NORM),
-        "torch": torch.__version__})
-    print(f"{path}: losses {losses[0]:.4f} to {losses[-1]:.4f}, gradient norms "
-          f"{min(norms):.3f} to {max(norms):.3f}, PyTorch {torch.__version__}")
+        "gradientDeviation": str(deviation), "torch": torch.__version__})
+    print(f"{path}: losses {true.losses[0]:.4f} to {true.losses[-1]:.4f}, gradient norms "
+          f"{true.norms.min():.3f} to {true.norms.max():.3f}, PyTorch {torch.__version__}")

@@ -67,6 +67,15 @@ def rotated(x):
     return x * angles.cos() + turned * angles.sin()
 
 
+def roundings(batch):
+    """Terms of the sums on the longest path to a gradient: two norms, the products for q, k, v, scores,
+    values, output, gate and down of each layer, the last norm, head and softmax; all again in backward, and
+    the rows of the batch.
+    """
+    layer = 5 * WIDTH + WIDTH // HEADS + 2 * CONTEXT + HIDDEN
+    return 2 * (LAYERS * layer + 2 * WIDTH + VOCABULARY) + batch * CONTEXT
+
+
 def loss_of(w, tokens, targets):
     """The mean cross-entropy; the head is the embedding where there is no other."""
     def norm(name, x):

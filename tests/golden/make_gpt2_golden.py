@@ -49,6 +49,15 @@ def initial_weights(generator):
     return golden.as_the_reader_has_them(weights)
 
 
+def roundings():
+    """Terms of the sums on the longest path to a gradient: two norms, the products for q, k, v, scores,
+    values, output and both of the MLP of each layer, the last norm, head and softmax; all again in backward,
+    and the rows of the batch.
+    """
+    layer = 5 * WIDTH + WIDTH // HEADS + 2 * CONTEXT + 4 * WIDTH
+    return 2 * (LAYERS * layer + 2 * WIDTH + VOCABULARY) + BATCH * CONTEXT
+
+
 def loss_of(w, tokens, targets):
     """The mean cross-entropy of GPT-2 (Radford et al., 2019)."""
     def norm(name, x):
@@ -79,7 +88,7 @@ def main(path):
     generator = torch.Generator().manual_seed(SEED)
     w = initial_weights(generator)
     text = torch.randint(VOCABULARY, (STEPS, BATCH, CONTEXT + 1), generator=generator)
-    golden.write_training(path, w, loss_of, text, {
+    golden.write_training(path, w, loss_of, text, roundings(), {
         "layers": LAYERS, "width": WIDTH, "heads": HEADS, "context": CONTEXT,
         "vocabulary": VOCABULARY})
 

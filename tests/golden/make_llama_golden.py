@@ -21,7 +21,8 @@ def main(path):
     generator = torch.Generator().manual_seed(SEED)
     weights = golden.as_the_reader_has_them(llama.initial_weights(generator, tied=False))
     text = torch.randint(llama.VOCABULARY, (STEPS, BATCH, llama.CONTEXT + 1), generator=generator)
-    golden.write_training(path, weights, llama.loss_of, text, {**llama.METADATA, "head": "untied"})
+    golden.write_training(path, weights, llama.loss_of, text, llama.roundings(BATCH),
+                          {**llama.METADATA, "head": "untied"})
 
 
 if __name__ == "__main__":

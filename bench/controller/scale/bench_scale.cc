@@ -12,6 +12,7 @@
 
 #include "bench/controller/scale/played_cluster.h"
 #include "common/base/log.h"
+#include "common/base/run_main.h"
 #include "controller/loop/controller.h"
 
 namespace lockstep::bench {
@@ -174,7 +175,9 @@ class Run {
 }  // namespace
 }  // namespace lockstep::bench
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   using namespace lockstep;
   bench::Flags flags;
   CLI::App app("What the controller costs with many jobs and agents (simulated cluster).");
@@ -202,4 +205,10 @@ int main(int argc, char** argv) {
     run.large_job();
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("bench_scale", program, argc, argv);
 }

@@ -3,5 +3,6 @@
 
 #define LOCKSTEP_ISA baseline
 #define LOCKSTEP_ISA_NAME "baseline"
+#define LOCKSTEP_ISA_LEVEL CpuLevel::kBaseline
 #define LOCKSTEP_ISA_LANES 4
 #define LOCKSTEP_ISA_REGISTERS 16

@@ -8,5 +8,6 @@
 #pragma GCC target("arch=x86-64-v3")
 #define LOCKSTEP_ISA x86_64_v3
 #define LOCKSTEP_ISA_NAME "x86-64-v3"
+#define LOCKSTEP_ISA_LEVEL CpuLevel::kAvx2
 #define LOCKSTEP_ISA_LANES 8
 #define LOCKSTEP_ISA_REGISTERS 16

@@ -8,5 +8,6 @@
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #define LOCKSTEP_ISA x86_64_v4
 #define LOCKSTEP_ISA_NAME "x86-64-v4"
+#define LOCKSTEP_ISA_LEVEL CpuLevel::kAvx512
 #define LOCKSTEP_ISA_LANES 16
 #define LOCKSTEP_ISA_REGISTERS 32

@@ -383,6 +383,28 @@ TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
   EXPECT_EQ(state.last_checkpoint->path, "/ckpt/step-00000030");
 }
 
+TEST(RoundMachine, ReportsThePrecisionInUseAndTheRanksThatLackBf16) {
+  Bench bench;
+  bench.run({.processes = 2});
+  bench.machine.progress(1, 0, numbers_at(1), bench.clock.wall_now());
+  bench.step();
+  EXPECT_EQ(bench.state().progress->precision, "") << "not known yet";
+  ProgressNumbers numbers = numbers_at(2);
+  numbers.precision = PrecisionInUse::kFp32;
+  bench.machine.progress(1, 0, numbers, bench.clock.wall_now());
+  numbers.lacks_bf16 = 1;
+  bench.machine.progress(1, 1, numbers, bench.clock.wall_now());
+  bench.step();
+  EXPECT_EQ(bench.state().progress->precision, "fp32");
+  EXPECT_FALSE(bench.state().workers[0].lacks_bf16);
+  EXPECT_TRUE(bench.state().workers[1].lacks_bf16);
+  numbers.precision = PrecisionInUse::kBf16;
+  bench.machine.progress(1, 0, numbers, bench.clock.wall_now());
+  bench.clock.advance(seconds(1));
+  bench.step();
+  EXPECT_EQ(bench.state().progress->precision, "bf16");
+}
+
 TEST(RoundMachine, AWaitChangesTheStateOnceAndItsTimeIsThatOfTheAsking) {
   Bench bench;
   bench.run({.processes = 2});

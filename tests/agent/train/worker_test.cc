@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/train/checkpoint/tensor_file.h"
+#include "kernels/ops/matmul.h"
 #include "tests/agent/train/small_worker.h"
 
 namespace lockstep {
@@ -109,6 +110,42 @@ TEST(Worker, ReportsEveryNumberOnItsPage) {
   EXPECT_LE(numbers.data_seconds + numbers.forward_seconds + numbers.backward_seconds +
                 numbers.communication_seconds + numbers.update_seconds,
             numbers.step_seconds * 1.001);
+}
+
+TEST(Worker, ComputesInFp32AndSaysSoIfOneRankLacksBf16) {
+  WorkerWorld::Options options = small_world(2);
+  options.train.precision = "bf16";
+  options.train.steps = 2;
+  options.max_cpu_isa = "avx2";
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  for (const int64_t rank : {0, 1}) {
+    EXPECT_EQ(world.progress(rank).precision, PrecisionInUse::kFp32) << rank;
+  }
+  EXPECT_EQ(world.progress(0).lacks_bf16, cpu_matmul_support().native_bf16 ? 0 : 1);
+  EXPECT_EQ(world.progress(1).lacks_bf16, 1);
+  EXPECT_NE(world.log(0).find("computing in fp32, not in bf16"), std::string::npos) << world.log(0);
+}
+
+TEST(Worker, ComputesInBf16WhereEveryRankCan) {
+  if (!cpu_matmul_support().native_bf16) GTEST_SKIP() << "this CPU can't multiply bf16";
+  WorkerWorld::Options options = small_world(2);
+  options.train.precision = "bf16";
+  options.train.steps = 2;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_EQ(world.progress(0).precision, PrecisionInUse::kBf16);
+  EXPECT_EQ(world.progress(0).lacks_bf16, 0);
+}
+
+TEST(Worker, RefusesAnInstructionSetThatItDoesNotKnow) {
+  WorkerWorld::Options options = small_world(1);
+  options.max_cpu_isa = "avx3";
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  EXPECT_EQ(world.wait(), std::vector<int>{kExitBadConfig});
+  EXPECT_NE(world.log(0).find("LOCKSTEP_MAX_CPU_ISA: expected one of"), std::string::npos)
+      << world.log(0);
 }
 
 TEST(Worker, WritesTheSampleThatThePromptBegins) {

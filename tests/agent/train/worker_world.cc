@@ -106,6 +106,9 @@ void WorkerWorld::spawn(int64_t rank, int shm_fd) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     dup2(out, STDERR_FILENO);
+    if (!options_.max_cpu_isa.empty() && rank == size() - 1) {
+      setenv("LOCKSTEP_MAX_CPU_ISA", options_.max_cpu_isa.c_str(), 1);
+    }
     execl(program.c_str(), program.c_str(), "--config", file.c_str(), nullptr);
     _exit(127);
   }

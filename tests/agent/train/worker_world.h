@@ -28,6 +28,8 @@ class WorkerWorld {
     bool stores = true;                       // false: checkpoint.path is empty
     int64_t gpu = -1;                         // of every rank, as in WorkerConfig
     std::string program = "lockstep-worker";  // in the folder of the binaries
+    // LOCKSTEP_MAX_CPU_ISA of the highest rank; empty: as in the environment.
+    std::string max_cpu_isa = {};
   };
   explicit WorkerWorld(Options options);
   ~WorkerWorld();  // ends all processes that it started

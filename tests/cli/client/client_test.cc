@@ -184,6 +184,10 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
   }
   input.job.status.progress->mfu = 0.4125;
   EXPECT_TRUE(has(status_page(input), "Speed:         1.00k tokens/s, MFU 41.2 % (PaLM)\n"));
+  input.job.status.progress->precision = "fp32";
+  EXPECT_FALSE(has(status_page(input), "computed in")) << "as the job asks";
+  input.job.spec.train.emplace().precision = "bf16";
+  EXPECT_TRUE(has(status_page(input), "(PaLM), computed in fp32 (bf16 was asked for)\n"));
   EXPECT_LT(page.find("Earlier"), page.find("Later"));
   EXPECT_FALSE(has(page, "\x1b")) << "a log can't steer the terminal";
 }

@@ -216,6 +216,10 @@ TEST(StatusEvents, TellsWhatHappenedBetweenTwoLooks) {
             (std::vector<std::string>{"running again, 1.50 s after the failure",
                                       "checkpoint of step 500"}));
   before = after;
+  after.conditions.push_back({.type = "PrecisionReduced", .status = "True", .message = "in fp32"});
+  EXPECT_EQ(status_events(before, after), std::vector<std::string>{"warning: in fp32"});
+  EXPECT_TRUE(status_events(after, after).empty());
+  before = after;
   after.conditions.push_back({.type = "Valid", .status = "False", .message = "no"});
   EXPECT_EQ(status_events(before, after), std::vector<std::string>{"the job is refused: no"});
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "common/base/log.h"
+#include "common/base/run_main.h"
 #include "tests/controller/sim/mutants.h"
 #include "tests/controller/sim/seeds.h"
 
@@ -41,7 +42,9 @@ CLI::Validator known_mutants() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+namespace {
+
+int program(int argc, char** argv) {
   uint64_t seeds = 100;
   uint64_t first = 1;
   int jobs = static_cast<int>(std::thread::hardware_concurrency());
@@ -73,4 +76,10 @@ int main(int argc, char** argv) {
                 argv[0], static_cast<unsigned long long>(failed.seed));
   }
   return result.failed.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_main("simulate", program, argc, argv);
 }

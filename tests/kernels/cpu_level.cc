@@ -1,0 +1,15 @@
+// cpu_level: prints the level of instructions in effect ("avx2"), as LOCKSTEP_MAX_CPU_ISA caps it.
+#include "kernels/ops/cpu_level.h"
+
+#include <cstdio>
+#include <string>
+
+int main() {
+  const lockstep::Result<lockstep::CpuLevel>& cap = lockstep::cpu_level_cap();
+  if (!cap.ok()) {
+    std::fprintf(stderr, "%s\n", cap.error().message.c_str());
+    return 2;
+  }
+  std::printf("%s\n", std::string(lockstep::cpu_level_name(lockstep::cpu_level())).c_str());
+  return 0;
+}
