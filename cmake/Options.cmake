@@ -1,7 +1,8 @@
 # What can be chosen, and what follows for every target.
 option(LOCKSTEP_WORKER_ONLY "Build lockstep-worker, its tests and benches with a compiler and headers alone" OFF)
 option(LOCKSTEP_FUZZ "Build the libFuzzer targets (clang only)" OFF)
-set(LOCKSTEP_CUDA AUTO CACHE STRING "CUDA: AUTO where it is found, ON where it must be, OFF")
+set(LOCKSTEP_CUDA AUTO CACHE STRING
+  "CUDA: AUTO if it is found, ON if it must be found, CARD for the installed card alone (OFF without one), OFF")
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
 set(LOCKSTEP_HEADERS "" CACHE PATH "A folder with the headers (nlohmann/, gtest sources) that the system does not have")
 

@@ -140,21 +140,41 @@ find_kubectls() {
   export LOCKSTEP_KUBECTLS
 }
 
-# configure PRESET FOLDER [OPTION...]: unless it is; quiet unless it fails.
+# configure PRESET FOLDER [OPTION...]: configures a build folder, unless that was done with the same options.
+# Prints output only if it fails.
 configure() {
   local preset=$1 folder=$2
   shift 2
-  [ ! -f "$folder/CMakeCache.txt" ] || return 0
+  ! configured "$folder" "$@" || return 0
   mkdir -p "$folder"
   say "configuring ($preset)"
   cmake --preset "$preset" -B "$folder" "$@" >"$folder/configure.log" 2>&1 || {
     tail -n 30 "$folder/configure.log" >&2
-    echo "configuring failed; all of it in $folder/configure.log" >&2
+    echo "configuring failed; the whole output is in $folder/configure.log" >&2
     exit 1
   }
 }
 
-# build PRESET FOLDER [TARGET...]: configures if needed and builds; quiet unless it fails.
+# configured FOLDER -DNAME=VALUE...: whether the folder's cache exists and has these values.
+configured() {
+  local cache_file=$1/CMakeCache.txt option name
+  shift
+  [ -f "$cache_file" ] || return 1
+  for option; do
+    name=${option#-D}
+    grep -q "^${name%%=*}:[A-Z]*=${name#*=}$" "$cache_file" || return 1
+  done
+}
+
+# The build that quickstart, tests and e2e share. quickstart compiles CUDA code for the installed card alone, and
+# none without a card; the tests compile it for all architectures.
+build_for_running() {
+  if [ -f build/CMakeCache.txt ]; then build dev build "$@"; else cuda=CARD build dev build "$@"; fi
+}
+build_for_tests() { cuda=AUTO build dev build "$@"; }
+
+# build PRESET FOLDER [TARGET...]: configures if needed, with $cuda as LOCKSTEP_CUDA if it is set, and builds.
+# Shows progress; prints the compiler's output only if it fails.
 build() {
   mkdir -p "$2"
   locked "$2/build.lock" build_unlocked "$@"
@@ -163,15 +183,33 @@ build() {
 build_unlocked() {
   local preset=$1 folder=$2
   shift 2
-  configure "$preset" "$folder"
+  configure "$preset" "$folder" ${cuda:+"-DLOCKSTEP_CUDA=$cuda"}
   say "building ($preset, $jobs jobs; log in $folder/build.log)"
   local targets=()
   [ $# -eq 0 ] || targets=(--target "$@")
-  cmake --build "$folder" -j "$jobs" "${targets[@]}" >"$folder/build.log" 2>&1 || {
+  cmake --build "$folder" -j "$jobs" "${targets[@]}" 2>&1 | tee "$folder/build.log" | show_progress || {
     grep -E -A 12 'FAILED|error:' "$folder/build.log" | head -n 60 >&2
-    echo "building failed; all of it in $folder/build.log" >&2
+    echo "building failed; the whole output is in $folder/build.log" >&2
     exit 1
   }
+}
+
+# Reads ninja's output and prints the share that is done: one live line on a terminal, else a line per tenth.
+show_progress() {
+  local line done_steps steps percent shown=0 began=$SECONDS live=
+  [ ! -t 2 ] || live=1
+  while IFS= read -r line; do
+    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+    done_steps=${BASH_REMATCH[1]} steps=${BASH_REMATCH[2]}
+    percent=$((100 * done_steps / steps))
+    if [ -n "$live" ]; then
+      printf '\r\033[K    %3d %% (%d of %d steps, %d s)' "$percent" "$done_steps" "$steps" $((SECONDS - began)) >&2
+    elif [ $((percent / 10)) -gt $((shown / 10)) ]; then
+      printf '    %3d %% (%d of %d steps, %d s)\n' "$percent" "$done_steps" "$steps" $((SECONDS - began)) >&2
+      shown=$percent
+    fi
+  done
+  [ -z "$live" ] || printf '\r\033[K' >&2
 }
 
 # run_ctest FOLDER ARGUMENT...: runs the tests of a build. A failed test is run again alone, to tell a broken

@@ -77,7 +77,7 @@ Result<std::unique_ptr<Communicator>> serve_device(std::unique_ptr<Communicator>
   if (device.type == DeviceType::kCpu) return world;
   auto made =
       make_device_communicator(std::move(world), {.device = device, .limit = kSilenceLimit});
-  // What a rank lacks is no other's fault.
+  // A rank without a usable GPU is to blame itself, not a peer.
   const bool is_lacking = !made.ok() && made.error().code == Code::kInvalid;
   return reason.note(is_lacking ? kExitBadConfig : kExitPeerLost, std::move(made));
 }

@@ -15,40 +15,41 @@
 
 namespace lockstep {
 
-// Connects this rank with all others of its round, on the addresses of the assignment. What it does
-// is told on the board, if there is one, which outlives it.
+// Connects this rank with all others of its round, at the addresses of the assignment. The
+// communicator reports its progress on `board`, which may be null and outlives the communicator.
 Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason,
                                                  CollectiveBoard* board);
 
-// The world for a rank that computes on this device: as it is for the CPU; for a GPU a communicator
-// that serves its memory too, by NCCL, or by way of host memory where NCCL can't
-// (agent/comm/gpu/device_communicator.h; not run on a GPU). A collective operation, of ranks whose
-// devices are of one type. Groups that are made of it serve that memory as well.
+// Returns the world for a rank that computes on `device`. For the CPU that is `world` itself. For a
+// GPU it also serves GPU memory: through NCCL, or through host memory where NCCL can't
+// (agent/comm/gpu/device_communicator.h; untested on a GPU). Collective; the devices of all ranks
+// have one type. Groups made from the result serve GPU memory, too.
 Result<std::unique_ptr<Communicator>> serve_device(std::unique_ptr<Communicator> world,
                                                    Device device, ExitReason& reason);
 
-// What all ranks compute with: machines differ, results must not.
+// Settings that all ranks compute with. Machines differ, but results must not.
 struct Agreement {
   Precision precision = Precision::kF32;  // kBf16 only where every rank does it natively
   int threads = 1;                        // the smallest number of any rank
 
   bool operator==(const Agreement&) const = default;
 };
-// One rank's side of it.
+// One rank's abilities, from which all ranks derive the Agreement.
 struct RankTraits {
   int64_t native_bf16 = 0;
   int64_t threads = 1;
-  uint64_t instructions =
-      0;  // a digest of library and instruction set, or of the GPU: warned about if they differ
+  // Digest of the library and instruction set, or of the GPU. Rank 0 warns if ranks differ.
+  uint64_t instructions = 0;
 };
-// A collective operation.
+// Exchanges the traits of all ranks and returns what they agree on. Collective.
 Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_bf16,
                         ExitReason& reason);
-// `gpu`: that this rank computes on; without a name on the CPU. A GPU's products take bf16
-// natively: this version is built for such alone (sm_80 and later).
+// Returns the traits of this rank. `gpu` is the GPU that it computes on, without a name on the CPU.
+// Every GPU that this version is built for (sm_80 and later) multiplies bf16.
 RankTraits traits_of_this_machine(const WorkerConfig& config, const DeviceInfo& gpu);
 
-// How the sequences of a step are spread; kInvalid, by path, where they can't be spread evenly.
+// Splits the sequences of a step among ranks and micro-batches; kInvalid, with the field's path, if
+// they can't be split evenly.
 Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size);
 
 Mesh mesh_of(const WorldAssignment& world);

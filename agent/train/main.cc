@@ -74,7 +74,7 @@ int run_export(const std::string& from, const std::string& to) {
   return 0;
 }
 
-// What fits on GPUs of these sizes; -1 where one is none.
+// Prints which models fit on GPUs of these sizes; -1 if an argument is not a size.
 int run_plan(std::span<char* const> sizes) {
   std::vector<int64_t> gigabytes;
   for (const char* text : sizes) {

@@ -2,24 +2,25 @@
 //               [--filter TEXT] [--attention BxTxNHxHD[xKVH],... [--by own|cudnn]]
 //               [--json FILE]
 //
-// A roofline: a row for each operation of OpTable with its time, the bytes and operations that it
-// has to move and make (counted from its sizes and dtypes, work.h), and how much that is of what
-// the device gives at best. That is measured first, in the same run, and printed beside the maker's
-// datasheet: memory (a copy, or our scale where that is faster), products in fp32 and in bf16. The
+// Prints a roofline: a row for each operation of OpTable, with its time, the bytes that it must
+// move, the operations that it must do (counted from sizes and dtypes, work.h), and its share of
+// the device's peak. The peaks are measured first, in the same run, and printed next to the
+// datasheet's: memory (a copy, or our scale if that is faster) and products in fp32 and bf16. The
 // bound of a row is the largest of bytes / memory, products / products and other arithmetic / fp32
-// products. What fits into a cache can be above 100 %.
+// products. Rows that fit into a cache can be above 100 %.
 //
-// On the CPU: the shapes of the kjv model (B=16, T=256, C=128 and 256) and of GPT-2 124M (B=4,
-// T=64), products also with bf16 weights where the CPU multiplies them; beside each product oneDNN
-// called directly, in the ways that it has, in turn. On a GPU: GPT-2 124M, B=64, T=1024, the head
-// in chunks of 8192 rows, activations in --dtype (bf16), by the device's own clock; a sample is as
-// many calls as take two milliseconds. With --attention these shapes alone, forward and backward,
-// by our kernels or by cuDNN's.
+// On the CPU it runs the shapes of the kjv model (B=16, T=256, C=128 and 256) and of GPT-2 124M
+// (B=4, T=64), with bf16 weights too if the CPU multiplies them, and compares each product with
+// direct calls of oneDNN, interleaved. On a GPU it runs GPT-2 124M, B=64, T=1024, with the head in
+// chunks of 8192 rows and activations in --dtype (bf16), timed by the device's clock; a sample is
+// as many calls as take two milliseconds. With --attention it runs only these shapes, forward and
+// backward, with our kernels or cuDNN's.
 //
-// Medians, with the middle half of the samples as spread; --seconds (0.3) of samples a row. --tiny
-// runs every line once on small shapes, for the tests. --json appends an object a line: first the
-// device, then the rows, each when it is measured. Exit code 1: a row failed; 77: this build or
-// machine has no such device; 78: none failed, but cuDNN is not there or does not take a shape.
+// Times are medians, with the middle half of the samples as spread, from --seconds (0.3) of samples
+// per row. --tiny runs every row once on small shapes, for the tests. --json appends one object per
+// line: first the device, then each row as it is measured. Exit codes: 1 if a row failed; 77 if
+// this build or machine has no such device; 78 if none failed, but cuDNN is missing or does not
+// support a shape.
 #include <cstdio>
 #include <fstream>
 #include <optional>
@@ -223,7 +224,7 @@ std::vector<Row> cpu_rows(const KernelOptions& options) {
   return rows;
 }
 
-// Of the rows whose names have --filter, how many went which way.
+// Counts of the rows that --filter selects.
 struct Counts {
   int failed = 0;
   int left_out = 0;

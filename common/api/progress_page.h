@@ -39,18 +39,18 @@ struct ProgressNumbers {
   int64_t checkpoint_step = -1;        // newest complete one in storage; -1: none
   int64_t suspect_rank = -1;           // blamed by the communicator
   double first_step_unix_seconds = 0;  // wall clock at the end of the round's first step
-  // Of the whole job, smoothed as the tokens are: FLOPs of the model by the formula of that name
-  // (FlopsFormula), and what its devices could do; 0 while unknown.
+  // FLOP/s of the whole job, smoothed like the tokens; 0 while unknown. First the model's, by the
+  // formula of that name (FlopsFormula), then the peak of the devices.
   double palm_flops_per_second = 0;
   double causal_flops_per_second = 0;
   double datasheet_flops_per_second = 0;
   double measured_flops_per_second = 0;
 };
 
-// What a job reaches of what its devices could do; NaN where that isn't known.
+// Returns the share of the peak that a job reaches; NaN if either number is unknown.
 double flops_ratio(double flops_per_second, double peak_flops_per_second);
 
-// Where a worker's GPU is told of on its page. Any thread may write, one at a time.
+// The part of a worker's page that describes its GPU. Any thread may write, one at a time.
 class GpuBoard {
  public:
   explicit GpuBoard(SequenceLocked<GpuNumbers>* numbers) : numbers_(numbers) {}
@@ -62,12 +62,11 @@ class GpuBoard {
   SequenceLocked<GpuNumbers>* numbers_;
 };
 
-// A memfd of one page, made by the agent and inherited by descriptor, with ProgressNumbers under a
-// sequence lock. Behind them are those of the GPU, under one of their own, and the communicator's
-// board.
+// A memfd of one page, created by the agent and inherited by descriptor. It holds ProgressNumbers
+// under a sequence lock, then GpuNumbers under another one, then the communicator's board.
 class ProgressPage {
  public:
-  // Agent's side: a new, zeroed memfd (close-on-exec off).
+  // Agent's side: creates a zeroed memfd (close-on-exec off).
   static Result<ProgressPage> create();
   // Worker's side: maps an inherited descriptor; kInvalid if it isn't such a page.
   static Result<ProgressPage> attach(int fd);
@@ -78,10 +77,10 @@ class ProgressPage {
 
   int fd() const { return fd_; }
   void write(const ProgressNumbers& numbers);
-  // The last complete write; false while the writer is in mid-write (or died there) after a bounded
-  // number of tries, with `numbers` unchanged.
+  // Reads the last complete write. Returns false, with `numbers` unchanged, if the writer is in the
+  // middle of a write (or died there) after a bounded number of tries.
   bool read(ProgressNumbers& numbers) const;
-  // Both valid as long as the page is mapped, wherever the page object moves.
+  // Both stay valid while the page is mapped, even if this object moves.
   CollectiveBoard board() const;
   GpuBoard gpu() const;
 

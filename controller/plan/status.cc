@@ -132,7 +132,7 @@ void derive_running(Pass& pass) {
   set(pass, kRestarting, false, "Recovered");
 }
 
-// To so many digits that count, as people read it.
+// Rounds to this number of significant digits, for people.
 void round_to(int digits, std::optional<double>& value) {
   if (!value) return;
   char text[32];
@@ -149,8 +149,8 @@ void round_for_display(ProgressStatus& progress) {
   round_to(kRatioDigits, progress.mfu);
 }
 
-// The built-in loop's node 0 speaks for all. Of a command, the lowest node that reports any tells
-// step and loss, and what the nodes counted adds up.
+// For the built-in loop, node 0 reports for all. For a command, step and loss are those of the lowest
+// node that reports any, and the counts of all nodes are added up.
 std::optional<ProgressStatus> reported_progress(const Pass& pass) {
   std::optional<ProgressStatus> progress;
   for (const PodView* pod : pass.current) {

@@ -86,7 +86,7 @@ dnnl_memory_desc_t matrix(int64_t rows, int64_t columns, bool transposed, dnnl_d
   return desc;
 }
 
-// A prepared product and the memory objects that its calls point anew.
+// A prepared product, and the memory objects that each call points to its arguments.
 class Prepared {
  public:
   explicit Prepared(const Key& key) {
@@ -148,7 +148,7 @@ class Prepared {
   std::vector<dnnl_exec_arg_t> args_;
 };
 
-// What one thread has prepared so far: a handful of shapes a model.
+// The products that one thread has prepared so far: a handful of shapes per model.
 class Cache {
  public:
   Cache() {

@@ -27,7 +27,7 @@ namespace lockstep {
 // On the CPU activations are fp32; bf16 enters through Precision and Cast. On CUDA the activations
 // of a call and their gradients are all fp32 or all bf16, by the dtype of their views; weights and
 // biases of norms, losses, statistics of rows and gradients of parameters are fp32; tables of
-// embeddings are either. What fails there is told by Stream::synchronize().
+// embeddings are either. Stream::synchronize() reports failures on CUDA.
 struct OpTable {
   void (*embedding_forward)(Stream&, const EmbeddingForward&);
   void (*embedding_backward)(Stream&, const EmbeddingBackward&);
