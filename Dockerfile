@@ -1,10 +1,10 @@
 # The image with controller, agent and worker, and nothing else: no shell, no package manager.
-# BuildKit or buildah builds it: both leave out stages that nothing needs. (buildah 1.28 has to be told
-# --build-arg BUNDLE=compiled: it doesn't look at the default when it does so.)
+# Build it with BuildKit or buildah: both skip unused stages. (buildah 1.28 needs --build-arg
+# BUNDLE=compiled: it ignores the default when it decides which stages are unused.)
 #   docker build -t lockstep:0.1.0 .
-# With CUDA, in an image of Debian 12 that has the CUDA Toolkit; its cuBLASLt and NCCL go into ours:
+# With CUDA, built in a Debian 12 image with the CUDA Toolkit, whose cuBLASLt and NCCL are copied:
 #   docker build -t lockstep:0.1.0-cuda --build-arg CUDA=ON --build-arg BUILD_IMAGE=IMAGE .
-# Of programs that are built already (tools/bundle build/bin build/bundle), without compiling:
+# From prebuilt programs (tools/bundle build/bin build/bundle), without compiling:
 #   docker build -t lockstep:0.1.0 --build-arg BUNDLE=prebuilt .
 ARG BUILD_IMAGE=debian:bookworm-slim
 ARG BUNDLE=compiled

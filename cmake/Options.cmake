@@ -1,4 +1,4 @@
-# What can be chosen, and what follows for every target.
+# Build options, and settings for every target.
 option(LOCKSTEP_WORKER_ONLY "Build lockstep-worker, its tests and benches with a compiler and headers alone" OFF)
 option(LOCKSTEP_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 set(LOCKSTEP_CUDA AUTO CACHE STRING
@@ -9,7 +9,8 @@ set(LOCKSTEP_HEADERS "" CACHE PATH "A folder with the headers (nlohmann/, gtest 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-# Everything ends in a program; one and the same flag, so that precompiled headers serve all of it.
+# Everything is linked into programs. All targets use the same flag, so that they can share
+# precompiled headers.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIE> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIE>)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
@@ -25,7 +26,7 @@ set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE)
-  # What it needs to know to keep what includes precompiled headers.
+  # ccache needs these settings to cache files that include precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros
     "${LOCKSTEP_CCACHE}")
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
@@ -40,7 +41,8 @@ endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
-  # cpprestsdk's library, which no fuzz target has, brings type information of its own for its headers.
+  # cpprestsdk's library, which no fuzz target links, has its own type information for its headers,
+  # which the vptr check does not accept.
   if(LOCKSTEP_SANITIZE MATCHES undefined AND NOT LOCKSTEP_FUZZ)
     add_compile_options(-fno-sanitize=vptr)
   endif()

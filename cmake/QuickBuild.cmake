@@ -1,8 +1,8 @@
-# LOCKSTEP_QUICK_BUILD makes compiling everything far less work (bench/results/ci): headers of others that most sources
-# include are compiled once, and a target's sources in groups of six, so that templates are instantiated
-# once a group. A source whose local names clash with those of its group is listed in ONE_BY_ONE; whoever
-# works on one may put it there too. What a source forgets to include is seen where it is compiled alone: by
-# the preset worker, and by tools/check.
+# LOCKSTEP_QUICK_BUILD makes a full build far cheaper (bench/results/ci). External headers that most
+# sources include are compiled once. A target's sources are compiled in groups of six, so that
+# templates are instantiated once per group. List a source in ONE_BY_ONE if its local names clash
+# with those of its group, or while you work on it. Missing includes show only where sources are
+# compiled separately: with the preset worker, and in tools/check.
 option(LOCKSTEP_QUICK_BUILD "Compile with precompiled headers and sources in groups" OFF)
 
 set(quick_headers
@@ -11,7 +11,8 @@ set(quick_headers
   <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>
   <nlohmann/json.hpp>)
 
-# Precompiled headers serve only what is compiled with their flags: one target of each kind.
+# Precompiled headers only serve targets with the same flags, so there is one set per kind of
+# target.
 function(lockstep_quick_headers name)
   cmake_parse_arguments(arg "TEST;UNOPTIMISED" "" "" ${ARGN})
   if(NOT EXISTS "${CMAKE_BINARY_DIR}/quick/${name}.cc")
@@ -31,7 +32,7 @@ function(lockstep_quick_headers name)
   target_precompile_headers(${name} PRIVATE ${headers})
 endfunction()
 
-# With what lockstep_library and the like were given.
+# Sets up the quick build of a target. Takes the arguments of lockstep_library and the like.
 function(lockstep_quicken name)
   if(NOT LOCKSTEP_QUICK_BUILD)
     return()
@@ -52,8 +53,8 @@ function(lockstep_quicken name)
   endif()
   target_precompile_headers(${name} REUSE_FROM ${headers})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-  # g++ 12's false alarms about strings grow with what it sees at once (gcc.gnu.org/PR105651), and what a
-  # group includes it takes for headers.
+  # g++ 12 has more false positives about strings in larger sources (gcc.gnu.org/PR105651), and
+  # treats the sources of a group as headers.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${name} PRIVATE -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow
       -Wno-subobject-linkage)

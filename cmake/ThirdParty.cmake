@@ -1,5 +1,5 @@
-# Third parties as Debian packages them. Each becomes one imported target; what is missing is said
-# with the package's name.
+# Third parties as Debian packages them. Each becomes one imported target. The error for a missing
+# one names its package.
 find_package(Threads REQUIRED)
 
 # nlohmann/json: headers only, from the system or from LOCKSTEP_HEADERS.
@@ -35,7 +35,7 @@ else()
 endif()
 message(STATUS "oneDNN: ${LOCKSTEP_HAVE_DNNL}")
 
-# CUDA: found also when nvcc is not on the PATH; the build works without it.
+# CUDA: found even if nvcc is not on the PATH; the build works without it.
 include(CheckLanguage)
 if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
   set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
@@ -63,12 +63,12 @@ else()
       set(CMAKE_CUDA_ARCHITECTURES 80 90a)
     endif()
     enable_language(CUDA)
-    # nvcc has C++20 since 12.0, which CMake 3.25 doesn't know.
+    # nvcc supports C++20 since 12.0, but CMake 3.25 doesn't know that.
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()
-    # What CMake 3.25's module takes for granted, and CUDA 13 no longer has; nothing of ours uses it.
+    # CMake 3.25's module expects nvToolsExt, which CUDA 13 no longer has. We don't use it.
     if(NOT TARGET CUDA::nvToolsExt)
       add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
     endif()
@@ -83,7 +83,7 @@ if(LOCKSTEP_CUDA STREQUAL "ON" AND NOT LOCKSTEP_HAVE_CUDA)
 endif()
 message(STATUS "CUDA: ${LOCKSTEP_HAVE_CUDA}")
 
-# NCCL: its header alone; the library is loaded when it is needed.
+# NCCL: only its header; the library is loaded on first use.
 if(LOCKSTEP_HAVE_CUDA)
   find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 endif()
@@ -97,8 +97,8 @@ else()
 endif()
 message(STATUS "NCCL: ${LOCKSTEP_HAVE_NCCL}")
 
-# cuBLASLt: its header alone, which the tests' fake needs too, also where there is no nvcc; the library is
-# loaded when it is needed.
+# cuBLASLt: only its header, which the tests' fake needs too, even without nvcc. The library is
+# loaded on first use.
 find_path(CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include)
 if(CUBLASLT_INCLUDE)
   set(LOCKSTEP_HAVE_CUBLASLT ON)
@@ -109,9 +109,10 @@ else()
 endif()
 message(STATUS "cuBLASLt: ${LOCKSTEP_HAVE_CUBLASLT}")
 
-# cuDNN 9.16 and later: likewise, and optional. In the toolkit's folder, or among the Python packages that
-# PyTorch brings (nvidia.cudnn of the python3 on the PATH), or in LOCKSTEP_CUDNN. The library is loaded when it is
-# needed: programs of the build folder look beside these headers too, what tools/bundle makes of them does not.
+# cuDNN 9.16 and later: likewise, and optional. Searched in the toolkit's folder, among the Python
+# packages that PyTorch brings (nvidia.cudnn of the python3 on the PATH), and in LOCKSTEP_CUDNN. The
+# library is loaded on first use. Programs in the build folder also search the lib folder next to
+# these headers; those from tools/bundle don't.
 set(LOCKSTEP_CUDNN "" CACHE PATH "A folder with cuDNN's include/ and lib/, where it is in no usual place")
 find_program(LOCKSTEP_PYTHON_ON_PATH python3)
 set(cudnn_package)
@@ -142,7 +143,7 @@ if(LOCKSTEP_WORKER_ONLY)
   return()
 endif()
 
-# yaml-cpp, for one codec.
+# yaml-cpp, used by one codec.
 find_path(YAML_CPP_INCLUDE yaml-cpp/yaml.h)
 find_library(YAML_CPP_LIBRARY yaml-cpp)
 # cpprestsdk: HTTP clients. Boost.Beast: HTTP servers.
@@ -150,11 +151,11 @@ find_path(CPPREST_INCLUDE cpprest/http_client.h)
 find_library(CPPREST_LIBRARY cpprest)
 find_package(Boost 1.74 REQUIRED)
 find_package(OpenSSL REQUIRED)
-# prometheus-cpp, core alone: the agent's own server serves it.
+# prometheus-cpp: only its core, since our own HTTP servers serve the metrics.
 find_path(PROMETHEUS_INCLUDE prometheus/registry.h)
 find_library(PROMETHEUS_CORE_LIBRARY prometheus-cpp-core)
 find_path(CLI11_INCLUDE CLI/CLI.hpp)
-# RE2: patterns of schemas have its syntax in Kubernetes, and it matches in linear time.
+# RE2: Kubernetes uses its syntax for patterns in schemas, and it matches in linear time.
 find_path(RE2_INCLUDE re2/re2.h)
 find_library(RE2_LIBRARY re2)
 foreach(need
@@ -180,7 +181,7 @@ third_party(third_cpprest "${CPPREST_INCLUDE}" "${CPPREST_LIBRARY}" OpenSSL::SSL
 third_party(third_openssl "${OPENSSL_INCLUDE_DIR}" OpenSSL::SSL OpenSSL::Crypto)
 third_party(third_beast "${Boost_INCLUDE_DIRS}" Threads::Threads)
 if(LOCKSTEP_SANITIZE MATCHES "thread")
-  # Fences, which the thread sanitizer does not model; asio's locks order what they order.
+  # The thread sanitizer does not model fences; asio's locks give the same ordering.
   target_compile_definitions(third_beast INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
 endif()
 third_party(third_prometheus "${PROMETHEUS_INCLUDE}" "${PROMETHEUS_CORE_LIBRARY}" Threads::Threads)

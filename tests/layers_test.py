@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Dependencies point down: every include of the tree against the table of DESIGN.md, section 4.
+"""Checks that dependencies point down: every include against the table of DESIGN.md, section 4.
 
-Also: third parties stay where they are adapted, includes of ours are quoted and root-relative, a
-source includes its own header first, and every CUDA kernel says how many threads a block of it has,
-so that it gets no more registers than they share. The waiver list may only shrink.
+Also checks that
+  - third parties are included only where they are adapted;
+  - our own includes are quoted and root-relative;
+  - a source includes its own header first;
+  - every CUDA kernel declares its threads per block, so that nvcc limits its registers accordingly.
+The waiver list may only shrink.
 """
 import pathlib
 import re
@@ -11,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# folder -> prefixes that it may include beside its own. The longest matching folder counts.
+# folder -> prefixes that it may include in addition to its own. The longest matching folder counts.
 MAY_INCLUDE = {
     "common/base": [],
     "common/http": ["common/base"],
@@ -23,7 +26,7 @@ MAY_INCLUDE = {
     "controller/loop": ["common", "controller/plan"],
     "controller/kube": ["common", "controller/loop", "controller/plan"],
     "controller/monitor": ["common", "controller/kube", "controller/loop", "controller/plan"],
-    "controller": ["common", "controller"],  # main.cc alone
+    "controller": ["common", "controller"],  # only main.cc
     "agent/comm": ["common", "kernels"],
     "agent/optim": ["common", "kernels"],
     "agent/model": ["common/base", "common/layout", "kernels"],
@@ -50,7 +53,7 @@ THIRD_PARTIES = {
     "CLI11": (r"CLI/", ["cli", "controller/main.cc"]),
 }
 
-WAIVERS: set[tuple[str, str]] = set()  # (file, included), each with its reason beside it
+WAIVERS: set[tuple[str, str]] = set()  # (file, included), each with its reason
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 ABSENT = re.compile(r"^\s*#\s*if(def|ndef)?\b.*\b(HAVE|WITH|USE)_", re.IGNORECASE)
@@ -126,7 +129,7 @@ def check_file(file, errors):
 
 
 def self_test():
-    """The check itself can fail: an upward include and a stray third party are found, a kernel without bounds."""
+    """The checks find an upward include, a stray third party and a kernel without bounds."""
     errors = []
     check_ours("kernels/ops/x.cc", "tests/layers_test.py", errors)
     check_third_party("agent/train/x.cc", "cpprest/http_client.h", errors)

@@ -1,5 +1,5 @@
-# The nodes of tools/cluster: each a containerd and a kubelet with a bridge, a subnet, a cgroup and a
-# folder of its own, all in this machine's network namespace. Sourced by tools/cluster.
+# The nodes of tools/cluster. Each is a containerd and a kubelet with its own bridge, subnet, cgroup
+# and folder, all in this machine's network namespace. Sourced by tools/cluster and tools/e2e.
 
 node_packages=(containerd runc containernetworking-plugins iptables conntrack ethtool iproute2 socat
   buildah gcc libc6-dev)
@@ -7,7 +7,7 @@ state=/var/lib/lockstep-cluster  # short, since the paths of sockets are bounded
 service_address=10.96.0.1        # the API server's, for pods
 pause_image=localhost/lockstep-pause:1
 
-# Why this machine can't run containers; nothing where it can.
+# Prints why this machine can't run containers; nothing if it can.
 why_no_containers() {
   [ "$(id -u)" = 0 ] || { echo "not root"; return; }
   local mount
@@ -25,11 +25,11 @@ why_no_containers() {
     { echo "no network bridge can be made"; return; }
 }
 
-# The cgroup hierarchies that are mounted here, of version 1 or 2.
+# Prints the mounted cgroup hierarchies, of version 1 or 2.
 cgroup_mounts() { awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts; }
 
-# The kubelet wants its cgroup root to be there; a new cpuset of version 1 is empty, and in version 2 a
-# folder has the controllers that the one above gives it.
+# make_cgroup NAME: creates the cgroup that a kubelet expects as its root. In version 1 a new cpuset
+# is empty and must be filled; in version 2 the parent must enable the controllers.
 make_cgroup() {
   local mount file controller
   for mount in $(cgroup_mounts); do
@@ -43,7 +43,7 @@ make_cgroup() {
   done
 }
 
-# Ends every process in it as well.
+# remove_cgroup NAME: removes it, and kills every process in it.
 remove_cgroup() {
   local mount
   for mount in $(cgroup_mounts); do
@@ -58,7 +58,7 @@ remove_cgroup() {
   done
 }
 
-# A program that waits, as an image in the cache folder.
+# Builds an image of a program that only waits, in the cache folder.
 make_pause_image() {
   local pause=$binaries/pause container
   local store=(buildah --storage-driver vfs --root "$pause/store" --runroot "$pause/run")
@@ -86,8 +86,9 @@ END
   mv "$pause/new.tar" "$pause/pause.tar"
 }
 
-# With a link address of its own: else it is the lowest of its ports', and changes as pods come and go,
-# for whose neighbours the gateway then is silent until their tables expire.
+# make_bridge NUMBER: gives the bridge a fixed link address. Otherwise it has the lowest address of
+# its ports, which changes as pods come and go. The other pods would then lose the gateway until
+# their neighbour tables expire.
 make_bridge() {
   ip link show "lockstep$1" >/dev/null 2>&1 || ip link add "lockstep$1" type bridge
   ip link set "lockstep$1" address "0a:58:0a:f4:0$1:01"
@@ -95,7 +96,7 @@ make_bridge() {
   ip link set "lockstep$1" up
 }
 
-# Without CAP_SYS_RESOURCE nobody's out-of-memory score can be lowered, hence restrict_oom_score_adj.
+# restrict_oom_score_adj: without CAP_SYS_RESOURCE out-of-memory scores can't be lowered.
 write_containerd_config() {
   mkdir -p "$2/cni"
   cat >"$2/cni/10-lockstep.conflist" <<END
@@ -156,8 +157,9 @@ imageGCHighThresholdPercent: 100
 END
 }
 
-# With a view of the file system in which the folders of pods' logs are the node's own: kubelets remove
-# there what is not of their pods, and can't be told another folder.
+# start_containerd NUMBER FOLDER: in a mount namespace in which the folders of pod logs are the
+# node's own. A kubelet removes logs of other kubelets' pods there, and its folder can't be
+# configured.
 start_containerd() {
   mkdir -p /var/log/pods /var/log/containers "$2/pods" "$2/containers"
   start "containerd-node-$1" unshare --mount --propagation slave sh -c \
@@ -191,7 +193,7 @@ start_node() {
   await "kubelet-node-$1" "http://127.0.0.1:$health/healthz"
 }
 
-# Pods find the API server at the service's address, which is this machine's; socat passes it on.
+# Pods find the API server at the service address, which this machine has; socat forwards it.
 start_service_address() {
   ip addr replace "$service_address/32" dev lo
   start socat socat "TCP-LISTEN:443,bind=$service_address,fork,reuseaddr" "TCP:127.0.0.1:$1"
@@ -221,7 +223,7 @@ start_nodes() {
   for number in $(seq "$nodes"); do start_node "$number"; done
 }
 
-# As a machine is lost: without a word to anybody.
+# stop_node NUMBER: kills the node without notice, as if its machine were lost.
 stop_node() {
   stop "kubelet-node-$1" 9
   stop "containerd-node-$1" 9
@@ -229,11 +231,12 @@ stop_node() {
   pgrep -f -- "-address $state/node-$1/containerd.sock" | xargs -r kill -9 2>/dev/null || true
 }
 
-# The folder of the cluster whose nodes this machine has now; nothing where it has none.
+# Prints the folder of the cluster that owns this machine's nodes; nothing if there are none.
 owner_of_nodes() { cat "$state/owner" 2>/dev/null || true; }
 
-# Nodes of another checkout that still run stay, and there can be no others beside them; what is left of
-# such, after a reboot or where the checkout is gone, is removed.
+# Exits with 3 if nodes of another checkout still run, since a machine can have only one checkout's
+# nodes. If they no longer run, after a reboot or if the checkout is gone, removes what is left of
+# them.
 take_over_nodes() {
   local owner mine=$folder
   owner=$(owner_of_nodes)
@@ -248,8 +251,9 @@ take_over_nodes() {
   folder=$mine
 }
 
-# Of kubelets and CNI's portmap, but none that were there before; counters, in brackets, are no difference.
-# None at all where another Kubernetes had some before, or the machine has started anew since.
+# Removes the firewall rules of kubelets and CNI's portmap, but none that existed before; ignores
+# their counters, in brackets. Removes nothing if another Kubernetes had rules before, or if the
+# machine has rebooted since.
 remove_new_rules() {
   cmp -s "$state/boot" /proc/sys/kernel/random/boot_id && ! grep -q KUBE- "$state/iptables" || return 0
   iptables-save 2>/dev/null | awk '{ rule = $0; sub(/ *\[[0-9]+:[0-9]+\]/, "", rule) }
@@ -257,7 +261,7 @@ remove_new_rules() {
     rule !~ /KUBE-|CNI-|cni/ || rule in before' "$state/iptables" - | iptables-restore
 }
 
-# Those of this cluster: other checkouts' nodes stay.
+# Stops this cluster's nodes; other checkouts' nodes stay.
 stop_nodes() {
   local node number
   [ "$(owner_of_nodes)" = "$folder" ] || return 0

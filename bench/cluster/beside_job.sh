@@ -1,13 +1,15 @@
-# Measurements, as cases of tools/e2e that only run when they are named: a TrainingJob beside a plain Job
-# with torchrun, the same program (examples/ddp.py, 2 pods of 2 ranks) on the same cluster.
-#   tools/e2e beside_job          apply, a rank killed, a pod deleted: to the next step, in turns
+# Measurements, as cases of tools/e2e that run only when named: a TrainingJob compared with a plain
+# Job that runs torchrun. Both run the same program (examples/ddp.py, 2 pods of 2 ranks) on the same
+# cluster. They measure the time to the next step:
+#   tools/e2e beside_job          after apply, a killed rank and a deleted pod; the two take turns
 #   tools/e2e beside_job_loses_lockstep, tools/e2e beside_job_loses_plain
-#                                 a node lost, each on a cluster of its own
-# A step counts once the program's log has its line, by the container runtime's time stamp.
+#                                 after a lost node, each on its own cluster
+# A step counts once its line is in the program's log, by the container runtime's time stamp.
 
 turns=${LOCKSTEP_TURNS:-3}
 
-# start_measured lockstep|plain INTERVAL: the endless job; INTERVAL is torchrun's between two looks.
+# start_measured lockstep|plain INTERVAL: starts an endless job; INTERVAL is torchrun's monitor
+# interval.
 start_measured() {
   empty_volume
   if [ "$1" = plain ]; then
@@ -27,11 +29,11 @@ selector_of() { if [ "$1" = plain ]; then echo bench=plain; else echo lockstep.d
 
 none_measured() { [ -z "$("$kubectl" get pods -l "$(selector_of "$1")" -o name)" ]; }
 
-# time_stamp MILLISECONDS: as logs have it.
+# time_stamp MILLISECONDS: prints it in the format of the logs.
 time_stamp() { date -u -d "@$(($1 / 1000)).$(printf %03d $(($1 % 1000)))" +%Y-%m-%dT%H:%M:%S.%3N; }
 
-# step_after KIND BEGAN: the time stamps of the first step of ranks that began after that, if there is one, and
-# of when those ranks began.
+# step_after KIND BEGAN: prints two time stamps, of the first step by ranks that started after
+# BEGAN, and of when those ranks started. Prints nothing if there is no such step yet.
 step_after() {
   local pod since
   since=$(time_stamp "$2")
@@ -42,20 +44,20 @@ step_after() {
   done | sort | head -n 1
 }
 
-# pods_started KIND: when the newest of its containers was started; kubelets tell whole seconds.
+# pods_started KIND: prints when its newest container started; kubelets report whole seconds.
 pods_started() {
   "$kubectl" get pods -l "$(selector_of "$1")" \
     -o 'jsonpath={range .items[*].status.containerStatuses[*]}{.state.running.startedAt}{"\n"}{end}' | sort | tail -n 1
 }
 
-# since BEGAN TIME_STAMP: in milliseconds; 0 for what was before.
+# since BEGAN TIME_STAMP: prints the milliseconds between the two; 0 if TIME_STAMP is earlier.
 since() {
   local passed=$(($(date -d "$2" +%s%3N) - $1))
   echo $((passed > 0 ? passed : 0))
 }
 
-# measure KIND INTERVAL BEGAN CAUSE: waits for the next step, and says how long that took: until all containers
-# had been started, all ranks had met, and they had done a step.
+# measure KIND INTERVAL BEGAN CAUSE: waits for the next step. Prints the time until all containers
+# had started, until all ranks had met, and until they had done a step.
 measure() {
   local found
   for _ in $(seq 3000); do
@@ -70,7 +72,7 @@ measure() {
   fails "$1: no step after $4"
 }
 
-# The pod that another than the first one's is: the Job's first one keeps the meeting point.
+# second_pod KIND: prints a pod that is not the first one, which hosts the plain Job's rendezvous.
 second_pod() {
   if [ "$1" = lockstep ]; then
     "$kubectl" get pods -l "$(selector_of "$1"),lockstep.dev/node-index=1" -o 'jsonpath={.items[-1:].metadata.name}'
@@ -82,7 +84,7 @@ second_pod() {
 
 node_of() { "$kubectl" get pod "$1" -o 'jsonpath={.spec.nodeName}'; }
 
-# A rank of the program on that node.
+# rank_on NODE: prints the process id of a rank of the program on that node.
 rank_on() {
   local id
   for id in $(processes_of "$1" python3); do

@@ -10,43 +10,45 @@
 
 namespace lockstep {
 
-// One operation as all libraries see it: elements of 4 bytes (f32 for SUM, i32 for LOR), blocks of
-// `count` of them, n ranks.
+// One collective operation in a form that every library can run. Elements have 4 bytes (f32 for
+// SUM, i32 for LOR). A block has `count` elements; n is the number of ranks.
 struct Turn {
   Collective kind = Collective::kAllReduce;
   ReduceOp op = ReduceOp::kSum;
-  // all_gather: a block; reduce_scatter and all_to_all: n blocks; the others work in `output`.
+  // all_gather: one block; reduce_scatter and all_to_all: n blocks. The other operations are
+  // in-place in `output`.
   std::byte* input = nullptr;
-  // all_gather and all_to_all: n blocks; else a block.
+  // all_gather and all_to_all: n blocks; the other operations: one block.
   std::byte* output = nullptr;
   int64_t count = 0;
   int root = 0;
 };
 
-// A library's collectives in this process, which is one of the ranks that it connects. One thread.
+// The collectives of one library in this process, which is one of its ranks. Not thread-safe.
 class Library {
  public:
   virtual ~Library() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // "Gloo 0.5.0, tcp on 127.0.0.1"
+  // For example "Gloo 0.5.0, tcp on 127.0.0.1".
   virtual std::string describe() const = 0;
-  // What the library lacks for it, in words; empty if nothing.
+  // Returns why the library can't run this operation; empty if it can.
   virtual std::string lacks(const Turn& turn) const = 0;
   virtual Status run(const Turn& turn) = 0;
-  // Where the result of run() lies.
+  // Returns where run() leaves its result.
   virtual const std::byte* result(const Turn& turn) const { return turn.output; }
 };
 
-// How this process finds the others.
+// How this process finds the other ranks.
 struct Joining {
   int rank = 0;
   int size = 1;
-  std::string folder;  // empty, the same for all ranks
+  std::string folder;  // for rendezvous: initially empty, the same for all ranks
 };
 
-// Whether the build found it. Where it did not, joining is kUnavailable and names the package.
+// Whether the build found the library. If not, joining returns kUnavailable and names the missing
+// package.
 bool has_gloo();
 bool has_mpi();
 Result<std::unique_ptr<Library>> join_gloo(const Joining& joining);

@@ -1,5 +1,5 @@
-// Gloo as its users call it: the functions with options, over TCP, which is all that Gloo has on
-// one host. Its reduce-scatter is of the older interface (classes that are made once for a buffer).
+// Gloo as its users call it: the functions that take options, over TCP, its only transport on one
+// host. Reduce-scatter uses Gloo's older interface: a class that is constructed once per buffer.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>

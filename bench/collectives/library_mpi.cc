@@ -1,4 +1,4 @@
-// Open MPI, as mpirun starts it; which transport it takes is said to mpirun.
+// Open MPI. mpirun starts it, and mpirun's arguments choose the transport.
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 

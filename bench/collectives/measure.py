@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Collectives beside Gloo and Open MPI on this machine: the same processes, buffers and protocol.
+"""Compares collectives with Gloo and Open MPI on this machine: same processes, buffers, protocol.
 
   apt-get install libgloo-dev libopenmpi-dev openmpi-bin      # then configure and build again
   bench/collectives/measure.py --build build --pin                            # 2 ranks, one per core
@@ -7,11 +7,12 @@
   python3 -m venv env && env/bin/pip install torch numpy      # a current release
   bench/collectives/measure.py --build build --pin --python env/bin/python    # its Gloo too
 
-Every library has its ranks as processes that live as long as the measurement and sleep while another
-one has its turn: in each round the libraries take turns, operation by operation and size by size. In a
-turn each rank warms up and times each operation by itself; a turn counts as the slowest rank's median,
-a cell is the median of the turns. The first turn of each cell compares the result with a plain loop.
-Nothing is installed; what is missing is said. Ends with 1 if a result was wrong or a library failed.
+The ranks of each library are processes that live as long as the measurement and sleep while
+another library has its turn. In each round the libraries take turns, operation by operation and
+size by size. In a turn each rank warms up and times each operation separately. A turn counts as
+the slowest rank's median; a cell of the table is the median of its turns. The first turn of each
+cell compares the result with a plain loop. Installs nothing, and lists what is missing. Exits with
+1 if a result was wrong or a library failed.
 """
 import argparse
 import contextlib
@@ -33,7 +34,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 OPERATIONS = ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "all-reduce-lor"]
 SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
-# Which library's transport is compared with which of ours: TCP with TCP, memory with memory.
+# Our transport with which each library is compared: TCP with TCP, shared memory with shared memory.
 BESIDE = {"gloo": "lockstep-tcp", "torch": "lockstep-tcp", "mpi-tcp": "lockstep-tcp",
           "mpi-shm": "lockstep-shm", "before-tcp": "lockstep-tcp", "before-shm": "lockstep-shm",
           "lent-shm": "lockstep-shm", "copied-shm": "lockstep-shm"}
@@ -46,12 +47,15 @@ TURN_LIMIT_S = 60
 
 
 BUS_FACTOR = {"all-reduce": lambda n: 2 * (n - 1) / n, "all-reduce-lor": lambda n: 2 * (n - 1) / n,
-              "broadcast": lambda n: 1}  # nccl-tests' PERFORMANCE.md; the others (n-1)/n
-BUS_FROM_BYTES = 1 << 20  # the table says what the transport carries from here on
+              "broadcast": lambda n: 1}  # nccl-tests' PERFORMANCE.md; others: (n-1)/n
+BUS_FROM_BYTES = 1 << 20  # from this size on the table shows bus bandwidth
 
 
 def times_of(size, ranks):
-    """Samples of a turn: some 10 to 100 ms, where ranks share cores too; Gloo takes a second for some."""
+    """Returns the samples per turn, which take about 10 to 100 ms, also if ranks share cores.
+
+    Some take Gloo a second.
+    """
     for limit, times in ((4 << 10, 300), (64 << 10, 150), (1 << 20, 40), (4 << 20, 15), (16 << 20, 6)):
         if size <= limit:
             return max(3, times // max(1, ranks // os.cpu_count()) ** 2)
@@ -67,7 +71,7 @@ def mpirun(options, transport):
 
 
 def contestants(options):
-    """Name -> the command that starts its ranks; and what is missing, in words."""
+    """Returns the command that starts the ranks, by library, and messages about missing ones."""
     program = str(options.build / "bin/bench_collectives_ranks")
     built = subprocess.run([program, "--libraries"], capture_output=True, text=True,
                            check=True).stdout.split()
@@ -99,7 +103,7 @@ def contestants(options):
 
 
 class World:
-    """The ranks of one library, connected and asleep."""
+    """The ranks of one library, connected and idle."""
 
     def __init__(self, command, options, folder):
         path = str(folder / "socket")
@@ -155,7 +159,10 @@ class World:
 
 
 def take_turns(worlds, options):
-    """(operation, size) -> name -> turns, or what the library lacks. Round by round, all of it."""
+    """Measures round by round.
+
+    Returns (operation, size) -> name -> turns, or why the library can't run the operation.
+    """
     cells = {cell: {name: [] for name in worlds} for cell in itertools.product(options.operations, options.sizes)}
     begin = time.monotonic()
     for round_ in range(options.rounds):
@@ -204,7 +211,7 @@ def size_name(size):
 
 
 def ratio(cell, name):
-    """How many times as fast we are on the same transport."""
+    """Returns how many times as fast Lockstep is on the same transport; None if not comparable."""
     ours = cell.get(BESIDE.get(name))
     if not ours or "us" not in ours or "us" not in cell[name]:
         return None
@@ -235,7 +242,7 @@ def table(operation, cells, names):
 
 
 def cpu_ticks():
-    """(all, stolen by other machines of the host) since the boot."""
+    """Returns CPU ticks since boot: (all, stolen by other virtual machines of the host)."""
     ticks = [int(tick) for tick in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(ticks), ticks[7]
 
@@ -251,7 +258,7 @@ def governor():
 
 
 def copy_gb_s(size=64 << 20, times=5):
-    """What one core copies from memory to memory."""
+    """Returns how fast one core copies from memory to memory."""
     source, target = bytearray(os.urandom(1 << 20)) * (size >> 20), bytearray(size)
     best = min(timed(lambda: memoryview(target).__setitem__(slice(None), source)) for _ in range(times))
     return size / best / 1e9
@@ -272,7 +279,7 @@ def drain(listener):
 
 
 def loopback_gb_s(size=1 << 20, times=512):
-    """One way over TCP on this machine, one process writing and one reading."""
+    """Returns the one-way TCP rate on this machine, between a writing and a reading process."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         reader = multiprocessing.get_context("fork").Process(target=drain, args=(listener,))
         reader.start()

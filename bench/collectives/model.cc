@@ -1,6 +1,7 @@
-// bench_collectives_model: how collectives grow with the world. Reads what measure.py --json wrote
-// for several numbers of ranks, fits latency and bandwidth (common/layout/collective_cost.h), and
-// prints the measured times beside the modelled ones, and predictions for larger worlds.
+// bench_collectives_model: how collective times grow with the number of ranks. Reads what
+// measure.py --json wrote for several numbers of ranks and fits latency and bandwidth
+// (common/layout/collective_cost.h). Prints measured and modelled times next to each other, and
+// predictions for more ranks.
 //
 //   for n in 2 3 4 6 8; do
 //     bench/collectives/measure.py --ranks $n --only lockstep-tcp,lockstep-shm --json $n.json; done
@@ -26,10 +27,10 @@ namespace lockstep {
 namespace {
 
 struct Operation {
-  const char* name;  // of measure.py
+  const char* name;  // in measure.py
   CollectiveKind kind;
   Collective collective;
-  bool has_blocks;  // the size counts one for each rank
+  bool has_blocks;  // the size counts one block per rank
 };
 constexpr Operation kOperations[] = {
     {"all-reduce", CollectiveKind::kAllReduce, Collective::kAllReduce, false},
@@ -50,15 +51,17 @@ struct Sample {
   int64_t size = 0;
   TimedCollective timed;
 };
-// By library, and apart where ranks share cores: there a message costs a change of process too.
+// Samples are fitted per library, and separately if ranks share cores, where a message also costs a
+// context switch.
 struct World {
   std::string library;
-  int64_t shared_cores = 0;  // 0: a rank has one of its own
+  int64_t shared_cores = 0;  // 0: every rank has its own
   auto operator<=>(const World&) const = default;
 };
 using Samples = std::map<World, std::vector<Sample>>;
 
-// As the communicator chooses by itself; over TCP every rank is a host.
+// Sets what.way to the algorithm that the communicator chooses automatically. Over TCP every rank
+// is its own host. Returns false if there is none, or the cost model has no such way.
 bool choose_way(const Operation& operation, bool over_tcp, CollectiveCase& what) {
   std::vector<int> nodes(static_cast<size_t>(what.ranks), 0);
   if (over_tcp) std::iota(nodes.begin(), nodes.end(), 0);
@@ -85,7 +88,7 @@ void take(const nlohmann::json& document, Samples& samples) {
     if (!cells.contains(operation.name)) continue;
     for (const auto& cell : cells.at(operation.name)) {
       for (const auto& [library, measured] : cell.items()) {
-        // What others choose isn't known.
+        // The algorithms that other libraries choose are unknown.
         if (!measured.contains("us") || library.rfind("lockstep", 0) != 0) continue;
         const int64_t bytes = measured.at("bytes");
         CollectiveCase what{
@@ -134,7 +137,7 @@ void print_fit(const World& world, const std::vector<Sample>& samples, const Net
               factors[factors.size() / 2], factors.back(), factors.size());
 }
 
-// Of an all-reduce; a rank has a core and a host of its own.
+// Predicts all-reduce times, with one rank per core and host.
 void predict(const char* of_what, Network network) {
   network.cores = 0;
   std::printf(

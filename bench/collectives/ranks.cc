@@ -1,12 +1,12 @@
-// bench_collectives_ranks: the ranks of one library, which measure.py gives their turns.
+// bench_collectives_ranks: runs the ranks of one library; measure.py gives them their turns.
 //
 //   bench_collectives_ranks lockstep-shm|lockstep-tcp|gloo --ranks N --socket PATH --folder DIR
 //   mpirun -n N bench_collectives_ranks mpi --socket PATH
-//   bench_collectives_ranks --libraries        # those that this build has, one a line
+//   bench_collectives_ranks --libraries        # lists this build's libraries, one per line
 //
-// Each rank is a process (forked here, or started by mpirun) and connects to the socket by itself.
-// --pin: rank r on core r. --loans BYTES: ranks that share memory lend from there on, whatever it
-// costs here; 0: they don't.
+// Each rank is a process (forked here, or started by mpirun) with its own connection to the socket.
+// --pin: pins rank r to core r. --loans BYTES: ranks that share memory lend moves of at least this
+// size, whatever a loan costs on this machine; 0: they never lend.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -62,7 +62,7 @@ int serve(const Arguments& arguments, Result<std::unique_ptr<Library>> library) 
   return serve_turns(fd, **library);
 }
 
-// Pinned first, so that the library's threads are too.
+// Pins before joining, so that the library's threads inherit the core.
 Result<std::unique_ptr<Library>> join(const Arguments& arguments, const CommOptions& meeting) {
   if (arguments.pin) pin_to_core(meeting.rank);
   if (arguments.library == "gloo") {

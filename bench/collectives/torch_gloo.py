@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The ranks of PyTorch's Gloo, which measure.py gives their turns; turns.h has the protocol."""
+"""Runs the ranks of PyTorch's Gloo; measure.py gives them their turns. turns.h has the protocol."""
 import argparse
 import json
 import os
@@ -10,7 +10,7 @@ import time
 
 
 def given(rank, count, start=0):
-    """bench/comm/given.cc's, by elements."""
+    """Returns given() of bench/comm/given.cc for `count` elements from `start` on."""
     mask = 0xffffffff
     x = (torch.arange(start, start + count) * 0x9e3779b1 + (rank + 1) * 0x85ebca77) & mask
     x = ((x ^ (x >> 15)) * 0x2c1b3c6d) & mask
@@ -44,8 +44,8 @@ class Turn:
         in_place = self.operation in ("all-reduce", "broadcast")
         mine = self.output if in_place else self.input
         root = self.ranks - 1
-        self.output.fill_(-1)  # what is to be overwritten
-        # Bits are summed, so that no sum is rounded.
+        self.output.fill_(-1)  # no result contains it
+        # Reductions sum zeros and ones, so that no sum is rounded.
         reduces = self.operation in ("all-reduce", "reduce-scatter")
         of = (lambda *what: given(*what) % 2) if reduces else given
         if self.operation != "broadcast" or self.rank == root:

@@ -47,10 +47,10 @@ class Buffers {
   }
 
   Turn& turn() { return turn_; }
-  // Of the larger side.
+  // Size of the larger of input and output.
   size_t bytes() const { return std::max(input_.size(), output_.size()) * sizeof(int32_t); }
 
-  // What the operation is to overwrite holds something else before.
+  // Poisons the output first, so that elements that the operation fails to write count as wrong.
   void fill() {
     std::memset(output_.data(), kUnwritten, output_.size() * sizeof(int32_t));
     if (turn_.kind == Collective::kBroadcast && rank_ != turn_.root) return;
@@ -59,7 +59,7 @@ class Buffers {
       from[i] = stored(value_of(rank_, static_cast<int64_t>(i)));
   }
 
-  // Nothing grows beyond all bounds where the result is the next operation's input.
+  // In-place results are the next operation's input: zeros keep sums from overflowing.
   void clear() {
     std::fill(input_.begin(), input_.end(), 0);
     std::fill(output_.begin(), output_.end(), 0);
@@ -115,7 +115,7 @@ class Buffers {
   std::vector<int32_t> output_;
 };
 
-// Seconds of one operation.
+// Returns the seconds that one operation takes.
 Result<double> sample(Library& library, Turn& turn) {
   const SystemClock clock;
   const int operations = turn.kind == Collective::kBroadcast ? library.size() : 1;

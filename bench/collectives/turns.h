@@ -6,18 +6,19 @@
 
 namespace lockstep {
 
-// Serves measure.py, which gives one library after the other its turn, on a connected Unix socket
-// that is taken over. First goes a line that says who is here; then each line
-// `OPERATION BYTES TIMES CHECK` is answered by one of JSON, until the other side closes:
+// Serves requests of measure.py, which gives each library its turn, on a connected Unix socket that
+// this function takes ownership of. Sends one line that identifies the rank and the library. Then
+// answers each line `OPERATION BYTES TIMES CHECK` with one line of JSON, until the other side
+// closes:
 //   OPERATION  all-reduce, all-reduce-lor, all-gather, reduce-scatter, broadcast, all-to-all
-//   BYTES      of the larger of what a rank gives and what it ends with, as in nccl-tests; at least
-//              an element a block
-//   TIMES      how many samples; warm-up comes on top
-//   CHECK      1: the result of one operation is compared with a plain loop first
-//   answer     {"lacks": "..."} or {"bytes": those, "wrong": elements, "minUs":, "p50Us":,
-//   "p99Us":, "meanUs":}
-// A sample is one operation; of a broadcast, whose root would else run ahead of the others, one
-// with each rank as root, divided by their number. Returns the exit code.
+//   BYTES      size of the larger of a rank's input and output, as in nccl-tests; at least one
+//              element per block
+//   TIMES      number of samples, not counting warm-up
+//   CHECK      1: first compare the result of one operation with a plain loop
+//   answer     {"lacks": "..."}, or {"bytes": actual size, "wrong": elements, "minUs":, "p50Us":,
+//              "p99Us":, "meanUs":}
+// A sample is the time of one operation. A broadcast's root would run ahead of the other ranks, so
+// a broadcast sample is the mean of one broadcast from each rank. Returns the exit code.
 int serve_turns(int socket, Library& library);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
-// lockstep-bench: collectives between processes of this machine (or threads of one), in the manner
-// of nccl-tests: time, algorithm and bus bandwidth by size, out of place and in place. Every result
-// is checked. `lockstep bench` starts it; settings.h has its arguments.
+// lockstep-bench: measures collectives between processes on this machine (or threads of one
+// process), like nccl-tests: time, algorithm and bus bandwidth by size, out-of-place and in-place.
+// Each line includes a check of the results. `lockstep bench` starts it; settings.h has its
+// arguments.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-// What rank 0 tells.
+// The table that rank 0 prints, and its JSON.
 class Table {
  public:
   explicit Table(const BenchSettings& settings) : settings_(settings) {}
@@ -78,7 +79,7 @@ class Table {
     }
   }
 
-  // The exit code.
+  // Writes the JSON file if one was asked for. Returns the exit code.
   int end() const {
     if (!settings_.json.empty()) {
       std::ofstream file(settings_.json);
@@ -97,9 +98,10 @@ class Table {
   bool wrong_ = false;
 };
 
-using World = std::vector<std::unique_ptr<Communicator>>;  // this rank's, one a backend
+// This rank's communicators, one per backend.
+using World = std::vector<std::unique_ptr<Communicator>>;
 
-// What CUDA begins a process does not hand on to those that it forks: it is asked in one that ends.
+// CUDA does not survive a fork, so this process must not initialise it: a short-lived child does.
 int count_gpus() {
   const pid_t pid = ::fork();
   CHECK(pid >= 0);
@@ -109,13 +111,13 @@ int count_gpus() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-// Whose memory the ranks of a backend use.
+// Returns the device whose memory this rank uses with the backend.
 Device device_of(Backend backend, int rank) {
   if (!needs_gpu(backend)) return {};
   return {DeviceType::kCuda, rank % std::max(1, device_count(DeviceType::kCuda))};
 }
 
-// For memory of GPUs, where the backend is for that.
+// Returns a communicator for GPU memory if the backend is for GPUs, else `comm` itself.
 Result<std::unique_ptr<Communicator>> on_gpus(Backend backend, std::unique_ptr<Communicator> comm) {
   if (!needs_gpu(backend)) return comm;
   const Device device = device_of(backend, comm->rank());
@@ -166,7 +168,7 @@ int tell_topology(const BenchSettings& settings, const World& world) {
 int run_rank(const BenchSettings& settings, int rank, World world,
              const std::vector<std::vector<CommOptions>>& meetings) {
   if (settings.pin) pin_to_core(rank);
-  // Backends of processes form now, those of threads have come formed.
+  // Process backends form their communicators here. With threads, `world` already has one.
   for (size_t i = 0; i < meetings.size(); ++i) {
     auto comm = make_communicator(meetings[i][static_cast<size_t>(rank)]);
     if (comm.ok()) comm = on_gpus(settings.backends[i], std::move(*comm));
@@ -228,7 +230,7 @@ int run_threads(const BenchSettings& settings) {
   return *std::max_element(codes.begin(), codes.end());
 }
 
-// Takes away the backends that there is no GPU for, and says so.
+// Removes the backends that need a GPU if there is none, and reports them on stderr.
 void skip_without_gpu(BenchSettings& settings) {
   std::vector<Backend>& backends = settings.backends;
   if (std::none_of(backends.begin(), backends.end(), needs_gpu) || count_gpus() > 0) return;

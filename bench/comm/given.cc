@@ -2,8 +2,8 @@
 
 namespace lockstep {
 
-// In 32 bits, with multipliers below 2^30: torch_gloo.py computes it with signed ones of 64.
-// The mixing is that of lowbias hashes: xor-shifts and odd multipliers, in turns.
+// Mixes as lowbias hashes do, with xor-shifts and odd multipliers in turns. The arithmetic has 32
+// bits and these multipliers are below 2^30, so that torch_gloo.py can use signed 64-bit integers.
 int given(int rank, int64_t index) {
   auto x = static_cast<uint32_t>(static_cast<uint64_t>(index) * 0x9e3779b1u +
                                  static_cast<uint64_t>(rank + 1) * 0x85ebca77u);

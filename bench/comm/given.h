@@ -6,17 +6,20 @@
 
 namespace lockstep {
 
-// What a rank gives at an element, for checks: hashed, so that whatever comes of another rank,
-// block or element, or is left as it was, shows. A whole number from 0 to 127, which every type
-// holds exactly. bench/collectives/torch_gloo.py has the same.
+// Returns the input of a rank at an element, for checks. It is a hash, so that data from another
+// rank, block or element, or memory that was not written, shows as wrong. It is a whole number from
+// 0 to 127, which every type holds exactly. bench/collectives/torch_gloo.py computes the same
+// values.
 int given(int rank, int64_t index);
 
-// The same for what is reduced: 0 or 1, so that no sum is rounded, a 1 (or a 0) rarer the more it
-// decides. The result of up to 128 ranks, of which `ones` give a 1; AVG is rounded down.
+// The same for reductions: 0 or 1, so that no sum is rounded. The value that alone decides the
+// result is the rarer one: 0 for PROD and MIN, 1 for MAX and LOR.
 int given_to(ReduceOp op, int rank, int64_t index);
+// Returns the result of `ranks` ranks, at most 128, of which `ones` contribute a 1. AVG is rounded
+// down.
 int result_of(ReduceOp op, int ones, int ranks);
 
-// Neither of them: what memory holds before an operation writes its result there.
+// Memory holds this byte before an operation writes its result. It occurs in no input or result.
 constexpr uint8_t kUnwritten = 0xa5;
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A whole number of at most 127, which every type holds exactly, as its type has it.
+// Encodes a whole number of at most 127, which every type holds exactly, as an element of `type`.
 std::array<std::byte, 8> encoded(DataType type, int value) {
   std::array<std::byte, 8> memory{};
   const auto put = [&](auto typed) { std::memcpy(memory.data(), &typed, sizeof typed); };
@@ -28,7 +28,7 @@ std::array<std::byte, 8> encoded(DataType type, int value) {
       put(static_cast<uint16_t>(std::bit_cast<uint32_t>(real) >> 16));
       break;
     case DataType::kF16: {
-      // The exponent's offset is 112 less than a float's.
+      // The exponent's bias is 112 less than a float's.
       const uint32_t bits = std::bit_cast<uint32_t>(real) >> 13;
       put(static_cast<uint16_t>(value == 0 ? 0 : bits - (112u << 10)));
       break;
@@ -90,7 +90,7 @@ class Bench {
                  ? 0
                  : std::max<int64_t>(1, options.bytes / element / blocks);
     bytes_ = count_ * blocks * element;
-    // A send and a receive have a buffer each.
+    // Send-receive needs separate send and receive buffers.
     in_place_ = options.in_place && operation_ != Collective::kSend;
     block_bytes_ = static_cast<size_t>(count_ * element);
     const auto of = [&](int64_t count) { return static_cast<size_t>(count) * block_bytes_; };
@@ -124,7 +124,7 @@ class Bench {
     return all + static_cast<size_t>(comm_.rank()) * block_bytes_;
   }
 
-  // What the operation is to overwrite holds something else before.
+  // Poisons the output first, so that elements that the operation fails to write count as wrong.
   void fill() {
     std::fill(output_.begin(), output_.end(), std::byte{kUnwritten});
     std::byte* from = in_place_ ? output_.data() : input_.data();
@@ -154,7 +154,7 @@ class Bench {
                     .rank = settings_.root,
                     .algorithm = settings_.algorithm};
     if (operation_ != Collective::kSend) return comm_.run(call);
-    // Around the ring.
+    // Sends to the next rank and receives from the previous one.
     std::array<Call, 2> both = {call, call};
     both[0].rank = (comm_.rank() + 1) % comm_.size();
     both[1].kind = Collective::kReceive;
@@ -169,7 +169,7 @@ class Bench {
     return reduces() ? given_to(settings_.op, rank, index) : given(rank, index);
   }
 
-  // How many ranks give a 1 for the result's element.
+  // Returns how many ranks contribute a 1 to this element of the result.
   int ones_at(int64_t index) const {
     const int64_t own = operation_ == Collective::kReduceScatter ? comm_.rank() * count_ : 0;
     int ones = 0;
@@ -196,7 +196,7 @@ class Bench {
     }
   }
 
-  // An average of floats that is no whole number is left to the tests.
+  // Averages that are not whole numbers are left to the tests: only integer types round them down.
   bool is_checked(int64_t index) const {
     return !reduces() || settings_.op != ReduceOp::kAvg || ones_at(index) % comm_.size() == 0;
   }
@@ -226,7 +226,7 @@ class Bench {
   }
 
   Result<std::vector<double>> timed() {
-    // Sums would grow beyond all bounds in place.
+    // Zeros keep repeated in-place sums from overflowing.
     std::fill(output_.begin(), output_.end(), std::byte{0});
     TRY(give(device_output_, output_));
     double warm = 0;
@@ -234,7 +234,7 @@ class Bench {
     for (int i = 0; i < warm_ups; ++i) {
       TRY_ASSIGN(warm, seconds_of_one());
     }
-    // Rank 0's guess is everyone's.
+    // All ranks use rank 0's estimate, so that they agree on the number of iterations.
     TRY_ASSIGN(const std::vector<double> guesses, comm_.all_gather_value(warm));
     const double about_a_second = 1.0 / std::max(1e-7, guesses.front());
     const int iterations = settings_.iterations > 0
@@ -244,12 +244,12 @@ class Bench {
     times.reserve(static_cast<size_t>(iterations));
     TRY(comm_.barrier());
     for (int i = 0; i < iterations; ++i) {
-      // Who has only to give would run ahead by what lies in buffers.
+      // Without a barrier, a rank that only sends would run ahead by what the buffers hold.
       if (traits(operation_).has_root) TRY(comm_.barrier());
       TRY_ASSIGN(const double seconds, seconds_of_one());
       times.push_back(seconds);
     }
-    // An operation takes as long as the rank that it takes longest.
+    // An operation takes as long as its slowest rank.
     TRY(comm_.all_reduce({.data = times.data(), .count = iterations, .type = DataType::kF64},
                          ReduceOp::kMax));
     return times;
@@ -263,7 +263,7 @@ class Bench {
   int64_t bytes_ = 0;
   size_t block_bytes_ = 0;
   bool in_place_ = false;
-  // As they are filled and read; the operation has its own on the device.
+  // Host copies, filled and checked here. The operation uses the device buffers below.
   std::vector<std::byte> input_;
   std::vector<std::byte> output_;
   Device device_;

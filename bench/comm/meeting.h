@@ -7,12 +7,13 @@
 
 namespace lockstep {
 
-// How the ranks of one backend meet: listening sockets on ports of the system's choice, and shared
-// memory, for processes that are forked afterwards. Mixed: two hosts, the first half of the ranks
-// and the second. Of GPUs: one host.
+// Returns the options with which each rank joins the others: listening sockets on ports that the
+// system chooses, and shared memory. They are for processes that are forked afterwards. With kTcp
+// every rank is its own host. kMixed has two hosts, each with half of the ranks. The other
+// backends, those for GPUs included, have one host.
 std::vector<CommOptions> meet(Backend backend, int ranks);
 
-// Rank r on the r-th core that this process may use, and round again.
+// Pins the calling thread to the rank-th core that this process may use, modulo their number.
 void pin_to_core(int rank);
 
 }  // namespace lockstep

@@ -1,15 +1,15 @@
-// bench_comm_product: every operation with every reduction, type, group, size, algorithm,
-// transport, root, in place and not, with another group beside it and alone, with small frames and
-// large ones, each compared with a plain loop; of what the tests run, where each pair of these
-// meets, the whole product. It takes hours, so it goes by parts:
+// bench_comm_product: checks every combination of operation, reduction, type, group, size,
+// algorithm, transport, root, in-place or not, with and without an overlapping group at the same
+// time, small and large frames. Each case is compared with a plain loop. The tests run a subset in
+// which every pair of these values meets. The full product takes hours, so it runs in parts:
 //
 // clang-format off
-//   bench_comm_product [--part I/N] [--seconds S] [--seed N]  # the I-th of N parts, so long at most
-//   bench_comm_product --case INDEX                           # one, as a failure named it
+//   bench_comm_product [--part I/N] [--seconds S] [--seed N]  # part I of N, for at most S seconds
+//   bench_comm_product --case INDEX                           # one case, as a failure printed it
 // clang-format on
 //
-// Ranks are threads. Parts are drawn by the seed, so that a run that ends early has seen something
-// of everything. Ends with 1 at the first failure.
+// Ranks are threads. The seed shuffles the cases, so that a run that ends early has covered a bit
+// of everything. Exits with 1 at the first failure.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -38,7 +38,7 @@ using test::Transport;
 struct Arguments {
   uint64_t part = 1;
   uint64_t parts = 1;
-  uint64_t seconds = 0;  // 0: to the end
+  uint64_t seconds = 0;  // 0: no limit
   uint64_t seed = 20261122;
   std::optional<uint64_t> only;
 };
@@ -69,7 +69,7 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& words) {
   return arguments;
 }
 
-// Worlds of every transport and size, made when they are first used.
+// Worlds of every transport and size, created on first use.
 class Worlds {
  public:
   void run(const test::Case& c) {

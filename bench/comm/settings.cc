@@ -43,7 +43,7 @@ Result<int64_t> number(const std::string& flag, const std::string& text, int64_t
   return value * unit;
 }
 
-// The index whose name the text is.
+// Returns the index whose name is `text`.
 template <class NameOf>
 Result<int> choice(const std::string& flag, const std::string& text, int count, NameOf name) {
   std::string known;

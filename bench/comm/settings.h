@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// The last two: memory of GPUs, by NCCL and by way of host memory.
+// kNccl and kStaged work on GPU memory: through NCCL, and staged through host memory.
 enum class Backend { kThreads, kSharedMemory, kTcp, kMixed, kNccl, kStaged };
 constexpr int kBackends = 6;
 const char* name_of(Backend backend);
@@ -18,18 +18,18 @@ constexpr bool needs_gpu(Backend backend) {
 }
 
 struct BenchSettings {
-  bool topology = false;               // print it, measure nothing
-  std::vector<Collective> operations;  // else at least one
-  std::vector<Backend> backends;       // likewise; measured in turns, size by size
+  bool topology = false;               // print the topology, measure nothing
+  std::vector<Collective> operations;  // at least one; none with topology
+  std::vector<Backend> backends;       // at least one; measured in turns, size by size
   int ranks = 2;
   int64_t bytes_min = 8;
   int64_t bytes_max = int64_t{64} << 20;
-  int64_t factor = 4;  // from size to size
+  int64_t factor = 4;  // from each size to the next
   DataType type = DataType::kF32;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
   Algorithm algorithm = Algorithm::kAuto;
-  int iterations = 0;  // 0: as many as make up about a second
+  int iterations = 0;  // 0: enough for about one second
   bool pin = false;    // rank r on core r
   std::string json;    // file to write; empty: none
 };
@@ -49,7 +49,7 @@ constexpr const char* kBenchUsage =
     "ALGORITHM: auto (default), direct, ring, tree, one-root, halving, by-host, by-host-halving\n"
     "Size is that of the larger of what a rank gives and what it ends with, as in nccl-tests.\n";
 
-// kInvalid names the argument and what it may be.
+// Returns kInvalid for a bad argument; the message names the argument and the values it accepts.
 Result<BenchSettings> parse_settings(const std::vector<std::string>& arguments);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-"""An API server as the measurements see it: requests, watches with the time of each event, metrics."""
+"""The API server as the measurements use it: requests, watches with event times, metrics."""
 import base64
 import http.client
 import json
@@ -30,7 +30,7 @@ def wait_until(what, condition, seconds=LIMIT_SECONDS, interval=0.02):
 
 
 class Server:
-    """The cluster of a kubeconfig as tools/cluster writes it; a connection for each thread."""
+    """The API server of a kubeconfig that tools/cluster wrote, with a connection per thread."""
 
     def __init__(self, kubeconfig):
         self.kubeconfig = str(pathlib.Path(kubeconfig).resolve())
@@ -55,7 +55,7 @@ class Server:
         return response.status, response.read().decode()
 
     def ask(self, method, path, body=None, content_type="application/json"):
-        """The answer's object; raises where the server says no."""
+        """Returns the answer as an object; raises if the server refuses."""
         text = None if body is None else json.dumps(body)
         status, answer = self.text(method, path, text, content_type)
         if status >= 300:
@@ -66,7 +66,7 @@ class Server:
         return self.ask("GET", "/version")["gitVersion"]
 
     def install(self, definition):
-        """The TrainingJob's definition, from its YAML file, where it is missing."""
+        """Installs the TrainingJob's definition from its YAML file if it is missing."""
         if self.text("GET", JOBS)[0] == 200:
             return
         body = pathlib.Path(definition).read_text()
@@ -79,10 +79,14 @@ class Server:
         self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
 
     def remove_namespace(self, name):
-        """What is in it goes at once; it itself when the cluster's namespace controller gets to it."""
+        """Deletes jobs and pods immediately.
+
+        The cluster's namespace controller removes the namespace later.
+        """
         owners = (f"{JOBS}/namespaces/{name}/trainingjobs", f"/apis/batch/v1/namespaces/{name}/jobs")
         for path in (*owners, f"/api/v1/namespaces/{name}/pods"):
-            # A server gives up on thousands after its 34 s (504); the next one deletes the rest.
+            # With thousands of objects a server gives up after 34 s (504): repeat until none are
+            # left.
             path += "?propagationPolicy=Background&gracePeriodSeconds=0"
             wait_until(f"DELETE {path}", lambda: self.text("DELETE", path)[0] < 300)
         self.ask("DELETE", "/api/v1/namespaces/" + name)
@@ -124,7 +128,7 @@ class Watcher(threading.Thread):
 
 
 class Metrics:
-    """A page of Prometheus' text format."""
+    """A metrics page in Prometheus' text format."""
     LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.M)
     LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -147,7 +151,7 @@ class Metrics:
 
 
 def grown(before, after, name, *labels):
-    """What a counter grew by, in groups of the labels; groups that did not are left out."""
+    """Returns how much a counter grew, grouped by labels; omits groups that did not grow."""
     old = before.grouped(name, *labels)
     new = after.grouped(name, *labels)
     return {group: value - old.get(group, 0) for group, value in new.items()
@@ -155,7 +159,7 @@ def grown(before, after, name, *labels):
 
 
 def quantile(before, after, histogram, share):
-    """Of the observations between two pages, as Prometheus' histogram_quantile does it."""
+    """Returns a quantile of the observations between two pages, like histogram_quantile()."""
     def bound(text):
         return math.inf if text == "+Inf" else float(text)
 
@@ -173,7 +177,10 @@ def quantile(before, after, histogram, share):
 
 
 def free_port():
-    """Below those that connections are given: who asks too early must not get the program's own port."""
+    """Returns a free port below the range of ephemeral ports.
+
+    A client that connects too early must not be given the program's own port.
+    """
     while True:
         with socket.socket() as probe:
             try:
@@ -184,7 +191,7 @@ def free_port():
 
 
 class Program:
-    """A process with a log in `folder`; `arguments` may refer to free ports as {port}."""
+    """A process with a log in `folder`; {port} in `arguments` and `url` becomes a free port."""
 
     def __init__(self, arguments, folder, url):
         self.port = free_port()
@@ -194,7 +201,7 @@ class Program:
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
     def get(self, path):
-        """The text there, or None while nobody answers well."""
+        """Returns the text at `path`, or None unless the program answers 200."""
         kind = http.client.HTTPConnection
         more = {}
         if self.url.startswith("https"):
@@ -222,7 +229,7 @@ class Program:
         return Metrics(wait_until("metrics", lambda: self.get("/metrics")))
 
     def memory(self):
-        """(resident now, at the most), bytes."""
+        """Returns resident memory in bytes: (now, peak)."""
         text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return tuple(int(re.search(name + r":\s+(\d+)", text).group(1)) * 1024
                      for name in ("VmRSS", "VmHWM"))

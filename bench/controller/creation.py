@@ -1,4 +1,4 @@
-"""Pods created a second at equal rates, and requests over a job's life and per restart in place."""
+"""Pods created per second at equal rates, and requests per job life and per restart in place."""
 import statistics
 import threading
 import time
@@ -21,14 +21,14 @@ def spread(values, form="{:.1f}"):
 
 
 def create_once(server, arguments, folder, controller, shape, qps):
-    """Creates the jobs and waits for their last pod, which stays Pending."""
+    """Creates the jobs and waits for their last pod. All pods stay Pending."""
     name, start, make = controller
     jobs, pods = shape
     namespace = f"creation-{time.monotonic_ns()}"
     server.make_namespace(namespace)
     program = start(server, arguments, folder, qps)
     seen = Pods(server, namespace, runs=False)
-    time.sleep(2)  # the bucket fills again after what the start took
+    time.sleep(2)  # the rate limiter's bucket fills again after the start
     before, own_before = server.metrics(), program.metrics()
     began = time.monotonic()
     create_jobs(server, namespace, make, jobs, pods)
@@ -38,7 +38,7 @@ def create_once(server, arguments, folder, controller, shape, qps):
     seen.close()
     program.stop()
     server.remove_namespace(namespace)
-    allowed = qps + qps * took  # the burst is as large as the rate
+    allowed = qps + qps * took  # the burst equals the rate
     counts = served(before, after)
     creates = counts.get("POST pods", 0) + counts.get("POST secrets", 0)
     return {"seconds": took, "rate": jobs * pods / took, "pods": jobs * pods / allowed,
@@ -72,7 +72,7 @@ def creation(server, arguments, folder):
 
 
 class Life:
-    """Ends pods when all of them have been running: what each controller takes for success."""
+    """Ends the pods once all of them run, in the way that each controller counts as success."""
 
     def __init__(self, server, namespace, agents, count):
         self.count, self.started, self.agents = count, 0, agents
@@ -87,7 +87,7 @@ class Life:
                 self.all_started.set()
 
     def run(self):
-        """Until all pods have Succeeded."""
+        """Blocks until all pods have Succeeded."""
         if self.agents:
             wait_until("all ranks", self.all_started.is_set)
             for name in list(self.pods.by_name):
@@ -118,7 +118,7 @@ def live_once(server, arguments, folder, controller, shape, agents):
     life.run()
     path = make("any", 1)[0].format(namespace)
     wait_until("completion", lambda: are_complete(server, path), interval=0.5)
-    time.sleep(2)  # what comes after it
+    time.sleep(2)  # for requests after completion
     own, counts = requests(own_before, program.metrics()), served(before, server.metrics())
     life.pods.close()
     program.stop()
@@ -144,7 +144,7 @@ def life(server, arguments, folder, agents):
 
 
 def restarts(server, arguments, folder, agents):
-    """One rank fails, again and again, with all pods alive."""
+    """Measures restarts in place: one rank fails again and again while all pods stay alive."""
     print("\n### Requests for a restart in place\n\n| pods | restarts | reads | writes | of them | "
           "writes for each pod and restart | seconds from the failure to the last agent's new round |\n"
           "|---|---|---|---|---|---|---|")
@@ -170,7 +170,7 @@ def restarts(server, arguments, folder, agents):
         before, own_before, seconds = server.metrics(), program.metrics(), []
         for number in range(2, 2 + arguments.restarts):
             victim = played.agent(f"j-worker-{number % pods}-1")
-            # A failure in a row without progress is answered later and later.
+            # Without progress between failures, the controller would back off longer each time.
             for ip in played.ips.values():
                 agents.by_ip[ip].progress(number * 100)
             time.sleep(2)

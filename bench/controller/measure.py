@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""lockstep-controller on a real API server, beside Kubernetes' own Job controller.
+"""Measures lockstep-controller on a real API server, compared with Kubernetes' own Job controller.
 
   tools/cluster up --control-plane-only --controllers garbagecollector,namespace
   bench/controller/measure.py --kubeconfig build/cluster/kubeconfig creation life restarts scale takeover
 
-Prints tables (Markdown). Both controllers are run by the measurement, one at a time and in turns, with
-the same QPS and burst. There are no nodes: pods are bound to none and are played (played.py), and so are
-agents but for `forming`, where agents and ranks are real processes.
-  creation  pods a second, for one job of 1,000 pods and for 250 jobs of 4, and what share of the
-            requests that QPS and burst allow is spent on them
+Prints Markdown tables. The measurement starts both controllers, one at a time and in turns, with
+the same QPS and burst. There are no nodes: pods are bound to none and are played (played.py).
+Agents are played too, except in `forming`, where agents and ranks are real processes.
+  creation  pods per second, for one job of 1,000 pods and for 250 jobs of 4, and the share of the
+            requests allowed by QPS and burst that is spent on them
   life      API reads and writes over a job's life: Pending, Running, Succeeded
   restarts  the same for a restart in place
-  scale     reconcile and queue latencies, memory, with --jobs jobs Running
-  takeover  the leader killed: seconds to the other replica's next reconcile, and pods made twice
+  scale     reconcile and queue latencies and memory with --jobs jobs Running
+  takeover  the leader is killed: seconds to the other replica's first write, and pods created twice
   forming   from the last pod's Running to all ranks formed
-Played agents listen on port 29400 of all of 127.0.0.0/8: where others use it, run server and
-measurement in a network of their own (unshare -n, ip link set lo up).
+Played agents listen on port 29400 of all of 127.0.0.0/8. If another program uses the port, run
+server and measurement in a network namespace (unshare -n, ip link set lo up).
 """
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Latencies and memory with many jobs, a leader's death, and the way from pods to ranks."""
+"""Latencies and memory with many jobs, takeover from a dead leader, and forming of ranks."""
 import base64
 import http.client
 import json
@@ -37,7 +37,7 @@ def observed(what, before, after, program, seconds, cpu):
 
 
 class Phase:
-    """A row of the table, from here to its end."""
+    """A row of the table, measured from construction to end()."""
 
     def __init__(self, what, program):
         self.what, self.program = what, program
@@ -49,7 +49,7 @@ class Phase:
 
 
 class Chatter(threading.Thread):
-    """Agents report progress, each once in `period` seconds, spread evenly."""
+    """Makes each agent report progress once per `period` seconds, spread evenly."""
 
     def __init__(self, agents, period):
         super().__init__(daemon=True)
@@ -71,7 +71,10 @@ class Chatter(threading.Thread):
 
 
 def churn(server, namespace, seconds, rate, agents):
-    """New jobs of two pods, `rate` a second, which train for a second and are deleted at their end."""
+    """Creates `rate` jobs of two pods per second; each trains for a second and completes.
+
+    Returns their number.
+    """
     began, number = time.monotonic(), 0
     pods = Pods(server, namespace, agents, on_round=lambda agent: agents.loop.call_later(1, agent.complete))
     path = training_job("any", 1)[0].format(namespace)
@@ -155,7 +158,7 @@ def take_over_once(server, arguments, folder):
     at_kill = len(seen.added)
 
     def next_write():
-        """The first pod that the dead leader can't have sent."""
+        """Returns when the first pod appeared that the dead leader can't have requested."""
         return next((at for at, _ in seen.added if at > killed + 2), None)
 
     wait_until("the next pod", next_write, 60)
@@ -185,7 +188,7 @@ def takeover(server, arguments, folder):
 
 
 class RealAgents:
-    """lockstep-agent as a process for each pod that is seen; Running once it listens, the last one apart."""
+    """Runs lockstep-agent as a process for each pod. Its caller marks the pods as Running."""
 
     def __init__(self, server, arguments, folder, namespace, count):
         self.server, self.arguments, self.namespace = server, arguments, namespace
@@ -213,7 +216,10 @@ class RealAgents:
             stdout=open(root / "log", "wb"), stderr=subprocess.STDOUT)
 
     def state(self, name, since, connection=None):
-        """Of the agent, at once or when it is another; None while it does not answer."""
+        """Returns the agent's state; None if it does not answer.
+
+        Waits up to 30 s for one that is newer than `since`.
+        """
         connection = connection or http.client.HTTPConnection(self.pods.ips[name], AGENT_PORT, timeout=40)
         try:
             connection.request("GET", f"/v1/state?since={since}&timeoutSeconds=30",
@@ -248,7 +254,7 @@ TEXT = "In the beginning was a small file that a small model learns by heart. " 
 
 
 def tiny_training(folder):
-    """A job of the built-in loop that is over with its preparations at once and trains on."""
+    """Returns a job of the built-in loop that starts training immediately and never finishes."""
     file = pathlib.Path(folder) / "text.txt"
     file.write_text(TEXT)
     return {"model": {"layers": 1, "width": 16, "heads": 1, "context": 16},

@@ -1,9 +1,9 @@
-"""Pods and agents that the measurements play: no kubelet, and one process that speaks for all agents.
+"""Played (simulated) pods and agents: no kubelet, and one process that answers for all agents.
 
-A played pod is bound to no node. It is Running, with an address of its own in 127.0.0.0/8, as soon as it
-is seen, and Succeeded when its agent is told to leave: two status patches, a kubelet makes some more.
-A played agent answers the controller as common/api/agent_messages.h has it: it takes every round at
-once, and its ranks run until they are told to end.
+A played pod is bound to no node. It is Running, with its own address in 127.0.0.0/8, as soon as it
+is seen, and Succeeded when its agent is told to exit. That takes two status patches; a kubelet
+sends a few more. A played agent answers the controller as common/api/agent_messages.h defines. It
+accepts every round immediately, and its ranks run until they are told to end.
 """
 import asyncio
 import concurrent.futures
@@ -30,7 +30,7 @@ class Agent:
         self.failed_at = None
 
     def set(self, **fields):
-        """On the loop's thread."""
+        """Must be called on the loop's thread."""
         self.state.update(fields)
         self.state["sequence"] += 1
         self.changed.set()
@@ -78,7 +78,7 @@ class Agent:
 
 
 class Agents:
-    """All of them behind one socket: the address that was asked for says which is meant."""
+    """All agents behind one listening socket; the destination address selects the agent."""
     LENGTH = re.compile(rb"content-length: *(\d+)", re.I)
     POLL = re.compile(r"since=(\d+)&timeoutSeconds=(\d+)")
 
@@ -142,10 +142,10 @@ def running_status(ip):
 
 
 class Pods:
-    """Plays the pods of a namespace, and remembers when each was seen.
+    """Plays the pods of a namespace, and records when each was seen.
 
-    `agents` None: pods of another controller, without agents. `runs` False: they stay Pending until
-    run() is called.
+    `agents` is None for pods of another controller, which have no agents. If `runs` is False, pods
+    stay Pending until run() is called.
     """
     addresses = itertools.count(1)
 

@@ -1,4 +1,4 @@
-"""The two controllers that are compared, as processes with a given rate, and the jobs given to them."""
+"""The two controllers compared, as processes with a given request rate, and their jobs."""
 import concurrent.futures
 import pathlib
 
@@ -25,7 +25,7 @@ def job_controller(server, arguments, folder, qps, burst=None):
          "--bind-address", "127.0.0.1", "--secure-port", "{port}", "--port", "0",
          "--cert-dir", str(folder), "--authorization-always-allow-paths", "/healthz,/metrics"],
         folder, "https://127.0.0.1:{port}").wait_ready("/healthz")
-    # Healthy comes before its caches are filled: its workers start after that.
+    # It is healthy before its caches are filled, and its workers start only after that.
     log = pathlib.Path(program.log.name)
     wait_until("the job controller", lambda: "Caches are synced for job" in log.read_text(), 60)
     return program
@@ -45,13 +45,13 @@ def kubernetes_job(name, pods):
                  "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}}
 
 
-# What is compared: the name in tables, how it is started, and what makes a job of it.
+# The controllers compared: name in tables, function that starts it, function that makes its jobs.
 CONTROLLERS = (("lockstep-controller", lockstep, training_job),
                ("Job controller", job_controller, kubernetes_job))
 
 
 def create_jobs(server, namespace, make, jobs, pods, connections=8, **spec):
-    """As fast as the server takes them."""
+    """Creates jobs as fast as the server accepts them."""
     def create(i):
         path, body = make(f"j{i:05}", pods, **spec)
         server.ask("POST", path.format(namespace), body)
@@ -61,15 +61,16 @@ def create_jobs(server, namespace, make, jobs, pods, connections=8, **spec):
 
 
 def requests(before, after):
-    """A controller's own count, by method."""
+    """Returns the requests that the controller itself counted, by method."""
     return {method: int(count) for (method,), count in
             grown(before, after, "rest_client_requests_total", "method").items()}
 
 
 def served(before, after):
-    """The server's count of what changes or reads jobs, pods, secrets and events, by verb and resource.
+    """Returns the server's count of requests for jobs, pods, secrets and events.
 
-    `pods/status` PATCH are those of who plays the pods.
+    Keys are verb and resource. The measurement itself sends PATCH pods/status, since it plays the
+    pods.
     """
     kinds = ("pods", "secrets", "events", "trainingjobs", "jobs")
     counts = {}

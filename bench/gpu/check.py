@@ -14,15 +14,15 @@ import time
 import parts
 from runner import CUT, FAILED, PASSED, SKIPPED, Budget, Finding, Session, run
 
-LIMIT = 540  # seconds of all parts
-LEAST = 5    # seconds without which no part and no model is begun
-LOG_BYTES = 1 << 20  # kept of a part's log: its beginning and its end
+LIMIT = 540  # seconds for all parts together
+LEAST = 5    # with less seconds left, no part and no model is started
+LOG_BYTES = 1 << 20  # kept of each part's log, half from each end
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HEADERS = ROOT / ".gpu-headers"  # where --pack puts them
 
 
 class Check:
-    """What the parts share."""
+    """State that all parts share."""
 
     def __init__(self, options, budget, scratch):
         self.options, self.budget, self.root, self.scratch = options, budget, ROOT, pathlib.Path(scratch)
@@ -41,14 +41,17 @@ class Check:
         self.environment = {"LD_LIBRARY_PATH": ":".join(self.library_folders())}
 
     def library_folders(self):
-        """Where cuBLASLt, cuDNN and NCCL may lie beside the loader's own: the toolkit's, and those with PyTorch."""
+        """Returns where cuBLASLt, cuDNN and NCCL may be, in addition to the loader's own folders.
+
+        These are the folders of PyTorch's packages and of the CUDA Toolkit.
+        """
         where = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
         site = self.text([self.python, "-c", where]) or ""
         found = [*glob.glob(f"{site}/nvidia/*/lib"), "/usr/local/cuda/lib64", os.environ.get("LD_LIBRARY_PATH")]
         return [folder for folder in found if folder]
 
     def program(self, name):
-        """Of the build; also where it isn't there, for which its start is the error."""
+        """Returns the path of a program of the build. If it is missing, starting it fails."""
         name = f"emulated_{name}" if self.rehearses else name
         for folder in ("bin", "bin/tests"):
             if (self.build / folder / name).exists():
@@ -64,13 +67,13 @@ class Check:
         return Session(command, self.log)
 
     def json(self, command):
-        """The outcome, and the object that the program printed last; None where it failed."""
+        """Returns the outcome, and the JSON object that was printed last; None if it failed."""
         outcome = self.run(command)
         return outcome, outcome.json() if outcome.code == 0 else None
 
     @staticmethod
     def text(command, having=""):
-        """The first line with that word, None where there is none or no such program."""
+        """Returns the first output line that contains `having`; None if there is none."""
         try:
             done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60,
                                   check=False)
@@ -117,7 +120,7 @@ def carry_out(check, name, seconds, work):
     else:
         try:
             found = work(check)
-        except Exception as error:  # a part's mistake costs the others nothing
+        except Exception as error:  # a bug in one part must not affect the others
             found = Finding(FAILED, f"{type(error).__name__}: {error}")
     found.seconds = time.monotonic() - begin
     return found
@@ -127,7 +130,7 @@ def exit_code(findings):
     statuses = {found.status for found in findings.values()}
     if statuses & {FAILED, CUT}:
         return 1
-    # Who left out the build has built before.
+    # A skipped build does not count: --no-build means that the programs exist.
     skipped = any(found.status == SKIPPED for name, found in findings.items() if name != "build")
     return 77 if skipped else 0
 
@@ -154,7 +157,7 @@ def cropped(data):
 
 
 def keep(check, findings):
-    """Three files, small ones, anew after each part: so that whatever ends this, what was found is there."""
+    """Rewrites the three small result files after each part, so that results survive any end."""
     results = {"command": sys.argv, "exitCode": exit_code(findings),
                "parts": {name: {"status": found.status, "what": found.what, "seconds": round(found.seconds, 2),
                                 **found.values} for name, found in findings.items()}}
@@ -167,7 +170,7 @@ def keep(check, findings):
 
 
 def pack():
-    """The headers that a bare machine lacks, to be copied there with the sources."""
+    """Packs the headers that a bare machine lacks, to be copied there with the sources."""
     for source, target in (("/usr/include/nlohmann", "nlohmann"), ("/usr/src/googletest/googletest", "googletest")):
         if not pathlib.Path(source).is_dir():
             print(f"{source}: not here; Debian has it in nlohmann-json3-dev or googletest")

@@ -1,13 +1,13 @@
-"""The same steps as PyTorch's: the same weights, tokens and optimizer, and the same run twice."""
+"""Compares steps with PyTorch's: same weights, tokens and optimizer. Runs ours twice."""
 import array
 import random
 
 from runner import CUT, FAILED, PASSED, SKIPPED, Finding
 
 STEPS = 20
-FP32_RELATIVE = 1e-4  # between the two programs, of a step's loss in fp32
-BF16_RATIO = 2.0      # our distance of bf16 from fp32 by PyTorch's own
-BF16_FLOOR = 1e-6     # of the mean distance, below which it is rounding of the sums
+FP32_RELATIVE = 1e-4  # limit of the two programs' difference in a step's loss, in fp32
+BF16_RATIO = 2.0      # limit of our bf16 to fp32 distance, relative to PyTorch's
+BF16_FLOOR = 1e-6     # mean distances below this are rounding of the sums
 
 SIZES = {"cuda": {"preset": "gpt2-124m", "batch": 8, "context": 1024},
          "cpu": {"preset": "tiny", "batch": 4, "context": 16}}
@@ -48,7 +48,10 @@ def mean_distance(mine, other):
 
 
 def judge(curves, digests):
-    """curves: losses by (program, precision); digests: of our two runs, by precision. Names what is wrong."""
+    """Returns what is wrong, as text, and the values compared.
+
+    curves: losses by (program, precision); digests: of our two runs, by precision.
+    """
     wrong, values = [], {}
     for precision, pair in digests.items():
         values[f"sameTwice_{precision}"] = pair[0] == pair[1]
@@ -68,7 +71,7 @@ def judge(curves, digests):
 
 
 def compare(check):
-    """20 steps beside PyTorch on the same weights and data, and ours twice."""
+    """Compares 20 steps with PyTorch on the same weights and data, and runs ours twice."""
     if check.torch is None:
         return Finding(SKIPPED, f"{check.python} has no PyTorch, which makes the weights")
     size = SIZES[check.sizes]

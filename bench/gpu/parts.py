@@ -1,4 +1,4 @@
-"""The parts of tools/gpu-check, in the order of their worth: name, seconds at most, what it does."""
+"""The parts of tools/gpu-check, most valuable first: name, limit in seconds, function."""
 import os
 import platform
 import re
@@ -9,12 +9,12 @@ from rooflines import attention, kernels
 from runner import FAILED, PASSED, SKIPPED, Finding, worst
 from speed import settings, speed, speed_of_others
 
-# What is measured is built first; the rest of the tests where time is left.
+# The measured programs are built first; the other tests only if time is left.
 MEASURED = ("bench_step", "bench_kernels", "kernels_gpu_test")
 
 
 def facts(check):
-    """What the results belong to."""
+    """Records the machine and the versions that the results belong to."""
     gpu = ["nvidia-smi", "--query-gpu=driver_version,memory.total,compute_cap,clocks.max.sm", "--format=csv,noheader"]
     values = {"commit": check.text(["git", "-C", check.root, "describe", "--always", "--dirty"]),
               "cpus": cores(), "processor": processor(), "compiler": check.text(["c++", "--version"]),
@@ -38,7 +38,7 @@ def what_is_wrong(check):
 
 
 def cores():
-    """That this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -56,7 +56,7 @@ def nvcc():
 
 
 def architecture(capability):
-    """For this GPU alone; from Hopper on with the instructions that are its own."""
+    """Returns the GPU's architecture; from Hopper on with architecture-specific instructions."""
     digits = re.fullmatch(r"(\d+)\.(\d)", capability or "")
     if digits is None:
         return None
@@ -75,7 +75,7 @@ def configuration(check):
 
 
 def build_targets(check, targets):
-    """None, or what went wrong."""
+    """Configures and builds; returns None, or the finding if that failed."""
     command = ["cmake", "--build", check.build, "-j", str(cores())]
     for step in (configuration(check), command + (["--target", *targets] if targets else [])):
         outcome = check.run(step)
@@ -85,7 +85,7 @@ def build_targets(check, targets):
 
 
 def build(check):
-    """What is measured."""
+    """Builds what is measured."""
     if check.options.no_build:
         return Finding(SKIPPED, f"--no-build: the programs in {check.build}")
     targets = [f"emulated_{name}" for name in MEASURED] if check.rehearses else [*MEASURED, "comm_gpu_test"]
@@ -93,24 +93,24 @@ def build(check):
 
 
 def gpu_tests(check):
-    """Each op and the device layer against the CPU."""
+    """Compares each op and the device layer with the CPU."""
     names = ["kernels_gpu_test"] + ([] if check.rehearses else ["comm_gpu_test"])
     found = judged_all(check, {name: [check.program(name)] for name in names})
     if found.status == FAILED and check.device == "cuda" and not check.rehearses:
-        # Once more with every launch waited for, so that the log names the one at fault.
+        # Run again and wait for every launch, so that the log names the faulty one.
         check.run(["env", "CUDA_LAUNCH_BLOCKING=1", check.program(names[0])])
     return found
 
 
 def judged_all(check, commands):
-    """Programs that are their own judges, by name; the worst of them counts."""
+    """Runs programs, by name, whose exit codes are their verdicts; the worst one counts."""
     found = {name: check.run(command).finding() for name, command in commands.items()}
     return Finding(worst(one.status for one in found.values()),
                    "; ".join(f"{name}: {one.what}" for name, one in found.items()))
 
 
 def sanitize(check):
-    """compute-sanitizer over every op, small."""
+    """Runs compute-sanitizer on every op, at small sizes."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not check.rehearses and (check.device != "cuda" or not os.path.exists(tool)):
         return Finding(SKIPPED, "no GPU" if check.device != "cuda" else "the machine has no compute-sanitizer")
@@ -134,7 +134,7 @@ def verdict_of_sanitizer(outcome):
 
 
 def tests(check):
-    """All that the preset worker has, on the CPU."""
+    """Runs all tests of the preset worker, on the CPU."""
     if not check.options.no_build and not check.rehearses:
         wrong = build_targets(check, [])
         if wrong:
@@ -148,7 +148,7 @@ def tests(check):
     return Finding(found.status, f"{summary.group(0)}: {', '.join(failed)}" if summary and failed else found.what)
 
 
-# The sum may be more than the limit of all: what is late gets what is left.
+# The sum may exceed the limit for all parts: late parts get what is left.
 PARTS = (("facts", 30, facts), ("build", 90, build), ("gpu-tests", 60, gpu_tests), ("compare", 90, compare),
          ("speed", 150, speed), ("kernels", 60, kernels), ("attention", 60, attention),
          ("speed-others", 270, speed_of_others), ("sanitize", 60, sanitize), ("settings", 200, settings),

@@ -1,18 +1,18 @@
-"""The roofline of each op, and attention beside PyTorch's and cuDNN's."""
+"""The roofline of each op, and attention compared with PyTorch's and cuDNN's."""
 import json
 
 from runner import CUT, FAILED, NO_CUDNN, PASSED, SKIPPED, Finding, worst
 
-LOWEST = 8  # rows that the table has of the kernels: those that lose the most time
+LOWEST = 8  # kernels in the table: those that lose the most time
 
-# B, T, heads, head dimension, heads of keys and values.
+# Batch, sequence length, heads, head dimension, key/value heads.
 SHAPES = {"cuda": ((64, 1024, 12, 64, 12), (32, 1024, 16, 64, 16), (16, 1024, 20, 64, 20), (8, 1024, 25, 64, 25),
                    (4, 4096, 16, 128, 16), (4, 4096, 32, 128, 8)),
           "cpu": ((1, 16, 2, 16, 2), (1, 80, 2, 64, 1))}
 
 
 def bench(check, name, arguments):
-    """The outcome, and the lines that it has written, also where it was ended."""
+    """Runs bench_kernels. Returns the outcome and the lines written, even if it was killed."""
     file = check.scratch / f"{name}.jsonl"
     command = [check.program("bench_kernels"), "--device", check.device, "--json", file, *arguments]
     outcome = check.run(command + (["--tiny"] if check.sizes == "cpu" else []))
@@ -21,7 +21,7 @@ def bench(check, name, arguments):
 
 
 def kernels(check):
-    """A roofline row of each op: time, bytes, operations, % of the bound."""
+    """Measures a roofline row for each op: time, bytes, operations, % of the bound."""
     values, statuses, what, rows = {}, [], [], []
     for dtype in ("bf16", "fp32") if check.device == "cuda" else ("fp32",):
         outcome, found = bench(check, f"kernels-{dtype}", ["--dtype", dtype, "--seconds", "0.1"])
@@ -35,7 +35,7 @@ def kernels(check):
 
 
 def slowest(rows):
-    """Those that are furthest, in seconds, from what the device allows."""
+    """Returns lines for the rows that are furthest, in seconds, from what the device allows."""
     late = sorted(rows, key=lambda row: row["boundSeconds"] - row["seconds"])[:LOWEST]
     return [f"{row['op'] + ' ' + row['sizes']:<62} {row['seconds'] * 1e6:9.1f} us, {row['percentOfBound']:5.1f} % of "
             f"{row['boundBy']}" for row in late]
@@ -46,7 +46,7 @@ def name_of(shape):
 
 
 def ours(check, shapes, by="own"):
-    """Seconds by shape: (forward, backward); a shape whose kernels aren't there without them."""
+    """Returns the outcome, and (forward, backward) seconds of the shapes with kernels."""
     outcome, lines = bench(check, f"attention-{by}", [
         "--seconds", "0.1", "--by", by, "--attention", ",".join(name_of(shape) for shape in shapes)])
     rows = [line.get("seconds") for line in lines if "op" in line]
@@ -55,7 +55,7 @@ def ours(check, shapes, by="own"):
 
 
 def theirs(check, shapes):
-    """Seconds by kind and shape, a kind that hasn't got a shape without it."""
+    """Returns the outcome, and rows by kind and shape; without seconds if unsupported."""
     command = [check.python, check.root / "bench/gpu/torch_attention.py", "--device", check.torch_device,
                *map(name_of, shapes)]
     outcome = check.run(command)
@@ -68,7 +68,7 @@ def theirs(check, shapes):
 
 
 def attention(check):
-    """Own attention beside PyTorch's flash and cuDNN, by shape; cuDNN's also as the worker calls it."""
+    """Compares our attention by shape with PyTorch's flash and cuDNN, and the worker's cuDNN."""
     shapes = SHAPES[check.sizes]
     outcome, mine = ours(check, shapes)
     values, status = {"ours": mine}, outcome.finding().status
@@ -79,7 +79,7 @@ def attention(check):
     if check.device == "cuda":
         outcome, found = ours(check, shapes, "cudnn")
         kinds["our cuDNN"] = as_rows(found)
-        if not found or outcome.code not in (0, NO_CUDNN):  # some shapes need not be for it
+        if not found or outcome.code not in (0, NO_CUDNN):  # cuDNN need not support every shape
             status = worst((status, FAILED if outcome.code == 0 else outcome.finding().status))
             words = words or f"with cuDNN: {outcome.finding().what}"
     if check.torch is None:

@@ -1,4 +1,4 @@
-"""Runs programs within a budget of seconds, and keeps what came of it."""
+"""Runs programs within a time budget, and records how they ended."""
 import dataclasses
 import json
 import os
@@ -10,13 +10,13 @@ import time
 
 PASSED, FAILED, SKIPPED, CUT = "passed", "failed", "skipped", "cut"
 WORST_LAST = (PASSED, SKIPPED, CUT, FAILED)
-NO_DEVICE = 77  # exit code of programs that find no GPU, as of skipped tests
-NO_CUDNN = 78  # exit code of programs that should measure cuDNN, which is not there or does not take what was asked for
+NO_DEVICE = 77  # exit code of programs that find no GPU, and of skipped tests
+NO_CUDNN = 78  # exit code if cuDNN is missing or does not support what was to be measured
 
 
 @dataclasses.dataclass
 class Finding:
-    """What a part has found: `what` in one line, `values` for the file, `lines` for the table's end."""
+    """A part's result: `what` in one line, `values` for the file, `lines` for the table."""
     status: str
     what: str
     values: dict = dataclasses.field(default_factory=dict)
@@ -26,14 +26,14 @@ class Finding:
 
 @dataclasses.dataclass
 class Outcome:
-    """How a program ended. code None: the clock ended it; -1: it isn't there."""
+    """How a program ended. code None: it was out of time; -1: it could not be started."""
     code: int | None
     output: str
     seconds: float
-    needs_device: bool = False  # it was told to use a GPU: that there is none is no reason to leave it out
+    needs_device: bool = False  # it was asked to use a GPU: a missing one is no reason to skip it
 
     def finding(self, what=""):
-        """Of a program that is its own judge."""
+        """Returns the finding for a program whose exit code is its verdict."""
         if self.code is None:
             return Finding(CUT, f"ended after {self.seconds:.0f} s")
         if self.code == NO_DEVICE and not self.needs_device:
@@ -45,7 +45,7 @@ class Outcome:
         return Finding(FAILED, last_line(self.output) or f"exit code {self.code}")
 
     def json(self):
-        """The object on the last line; None where there is none."""
+        """Returns the JSON object on the last line; None if there is none."""
         return json_object(last_line(self.output))
 
 
@@ -67,7 +67,7 @@ def worst(statuses):
 
 
 class Budget:
-    """Seconds until `limit` after the start, and of a part within it."""
+    """Seconds left of `limit`, and of the current part within it."""
 
     def __init__(self, limit, clock=time.monotonic):
         self.clock, self.end = clock, clock() + limit
@@ -81,7 +81,10 @@ class Budget:
 
 
 def run(command, limit, log, environment=None):
-    """Ends the program with all that it has started when the limit is over. What it prints goes to `log`."""
+    """Runs a program that prints to `log`.
+
+    Kills it when `limit` seconds are over. Also kills whatever is left in its process group.
+    """
     command = [str(part) for part in command]
     begin = time.monotonic()
     with open(log, "a", encoding="utf-8") as file:
@@ -113,7 +116,10 @@ def end_group(process):
 
 
 class Session:
-    """A program that stays: each line that it is given it answers by an object on a line. It ends with this."""
+    """A program that keeps running: it answers each input line with a JSON object on one line.
+
+    Leaving the context kills it.
+    """
 
     def __init__(self, command, log, environment=None):
         self.log = open(log, "a", encoding="utf-8")
@@ -137,14 +143,14 @@ class Session:
         self.log.close()
 
     def answer(self, limit, line=None):
-        """The outcome, and the next object that it prints (after `line`, where one is given) or None."""
+        """Sends `line` if given. Returns the outcome, and the next object printed or None."""
         begin = time.monotonic()
         try:
             if line is not None:
                 self.process.stdin.write(line.encode() + b"\n")
                 self.process.stdin.flush()
         except OSError:
-            pass  # it has ended: reading says so
+            pass  # it has ended, which the read reports
         words = ""
         while True:
             while b"\n" not in self.unread:

@@ -1,4 +1,4 @@
-"""Tokens/s of whole optimizer steps beside PyTorch, in turn: PyTorch, ours, PyTorch, ours."""
+"""Tokens/s of whole optimizer steps, in turns with PyTorch: PyTorch, ours, PyTorch, ours."""
 import contextlib
 import statistics
 
@@ -6,19 +6,21 @@ from compare import flags
 from runner import CUT, FAILED, PASSED, SKIPPED, Finding
 
 TURNS = 2
-# In the order in which they matter, for where the time is short. Sequences of a micro-batch: what an H100 holds
-# beside PyTorch's parameters and optimizer. compile: how PyTorch compiles, which takes it the longer the more
-# layers there are; by layers, one is compiled for all of them.
+# Most important first, in case time runs out. batch: sequences per micro-batch, as many as fit on
+# an H100 while PyTorch keeps its parameters and optimizer state there. compile: how PyTorch
+# compiles. "full" takes longer the more layers there are; "layers" compiles one layer for all of
+# them.
 SIZES = {"cuda": [{"preset": "gpt2-124m", "batch": 64, "context": 1024, "compile": "full"},
                   {"preset": "gpt2-1.5b", "batch": 8, "context": 1024, "compile": "layers"},
                   {"preset": "gpt2-350m", "batch": 32, "context": 1024, "compile": "layers"},
                   {"preset": "gpt2-774m", "batch": 16, "context": 1024, "compile": "layers"}],
          "cpu": [{"preset": "tiny", "batch": 4, "context": 16, "compile": ""}]}
 STEPS = {"cuda": {"warmup": 5, "steps": 20}, "cpu": {"warmup": 1, "steps": 5}}
-PEAK = {"cuda": 8192, "cpu": 64}  # edge of the products by which the device's peak is measured
-# Other ways for us, each once after the turns: with measured algorithms another process may round otherwise.
+PEAK = {"cuda": 8192, "cpu": 64}  # edge of the products that measure the device's peak
+# Other settings of ours, each run once after the turns. With measured algorithms, results may be
+# rounded differently in another process.
 OTHERS_OF_OURS = [{"algorithms": "measured"}, {"attention": "cudnn"}]
-# Other ways for PyTorch to do the first model's step, of which the best is found.
+# Other settings of PyTorch for the first model, to find the best one.
 SETTINGS = {"cuda": [{"compile": "layers"}, {"compile": "full", "batch": 32, "accumulate": 2},
                      {"compile": "full", "batch": 16, "accumulate": 4}],
             "cpu": [{"compile": "layers"}]}
@@ -41,7 +43,10 @@ def command_of_theirs(check, size):
 
 @contextlib.contextmanager
 def peer_of(check, size):
-    """PyTorch, compiled and warm, that waits for its turns; None without PyTorch."""
+    """Yields a session of PyTorch that compiles, warms up and waits for its turns.
+
+    Yields None without PyTorch.
+    """
     if check.torch is None:
         yield None
         return
@@ -50,7 +55,7 @@ def peer_of(check, size):
 
 
 def row_of(size, mine, peers):
-    """One model's: rates, their quotient, memory, and what of the device's peak they are."""
+    """Returns one model's row: rates, their ratio, memory, and shares of the device's peak."""
     rates = [one["tokensPerSecond"] for one in mine]
     row = {**size, "oursTokensPerSecond": statistics.median(rates), "oursLeast": min(rates), "oursMost": max(rates),
            "oursFirstStepSeconds": mine[0]["firstStepSeconds"], "oursBatch": mine[0]["batch"],
@@ -94,7 +99,7 @@ def named(change):
 
 
 def more_of(row):
-    """The step by its parts, and ours with other settings, as far as there are any."""
+    """Returns lines with the parts of the step and our other settings, if there are any."""
     lines = []
     if row["oursPartSeconds"]:
         lines.append(f"  {row['preset']} step by part: " + ", ".join(
@@ -106,7 +111,7 @@ def more_of(row):
 
 
 class Measurement:
-    """Of several models: what was found and what went wrong."""
+    """Measures several models; holds their rows and what went wrong."""
 
     def __init__(self, check):
         self.check, self.rows, self.troubles, self.cut = check, [], [], []
@@ -116,7 +121,7 @@ class Measurement:
         self.troubles.append((found.status, f"{size['preset']}, {who}: {found.what}"))
 
     def theirs(self, size, peer, line=None):
-        """What the peer answers, and the peer; None both where it has come to its end."""
+        """Returns the peer's answer and the peer; None for both if it gave no answer."""
         outcome, values = peer.answer(self.check.budget.left(), line)
         if values is None:
             self.note(size, "theirs", outcome)
@@ -133,7 +138,7 @@ class Measurement:
                     peers += [values] if values else []
                 outcome, values = ours(self.check, size)
                 if values is None and outcome.code is not None and peer is not None:
-                    peer.end()  # perhaps there was no room beside it
+                    peer.end()  # perhaps the GPU had no room for both
                     peer = None
                     outcome, values = ours(self.check, size)
                 if values is None:
@@ -164,18 +169,18 @@ class Measurement:
 
 
 def speed(check):
-    """GPT-2 124M beside PyTorch, in turn."""
+    """Compares GPT-2 124M with PyTorch, in turns."""
     return Measurement(check).all(SIZES[check.sizes][:1])
 
 
 def speed_of_others(check):
-    """350M, 774M and 1.5B beside PyTorch, in turn."""
+    """Compares 350M, 774M and 1.5B with PyTorch, in turns."""
     others = SIZES[check.sizes][1:]
     return Measurement(check).all(others) if others else Finding(PASSED, "there is one model at this size")
 
 
 def settings(check):
-    """PyTorch's other settings for the first model: which is its best."""
+    """Finds PyTorch's best setting for the first model."""
     if check.torch is None:
         return Finding(SKIPPED, f"{check.python} has no PyTorch")
     first = SIZES[check.sizes][0]
@@ -214,7 +219,7 @@ def verdict(rows, troubles, cut, torch):
         what.append("without PyTorch beside it")
     statuses = {status for status, _ in troubles}
     status = PASSED
-    if FAILED in statuses or PASSED in statuses:  # who passes and prints no JSON has failed
+    if FAILED in statuses or PASSED in statuses:  # passing without printing JSON is a failure
         status = FAILED
     elif CUT in statuses or cut:
         status = CUT

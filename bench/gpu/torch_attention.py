@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Causal attention of PyTorch by shape and kind: torch_attention.py [--device cpu|cuda] BxTxNHxHDxKVH ...
+"""Times PyTorch's causal attention: torch_attention.py [--device cpu|cuda] BxTxNHxHDxKVH ...
 
-One line of JSON for each kind (flash, cudnn; on the CPU whatever PyTorch takes) and shape: seconds of forward and of
-backward, medians, on a GPU of its own events; or why there is none. bf16, q, k and v as views of one packed tensor, as
-a GPT's first product leaves them.
+Prints one line of JSON for each kind (flash, cudnn; on the CPU PyTorch's default) and shape: median
+seconds of forward and of backward, on a GPU by its own events, or why there are none. The type is
+bf16; q, k and v are views of one packed tensor, as a GPT's first product leaves them.
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ SAMPLES = 20
 
 
 def kinds_of(device):
-    """Kind and the context in which no other is taken; none where this PyTorch doesn't know it."""
+    """Returns, by kind, a context that rules out all others. Omits kinds that PyTorch lacks."""
     if device == "cpu":
         import contextlib
         return {"default": contextlib.nullcontext}
@@ -25,11 +25,11 @@ def kinds_of(device):
 
 
 def measure(device, call):
-    """Median seconds; each sample is waited for."""
+    """Returns median seconds; waits for the end of each sample."""
     import torch
 
     seconds = []
-    for i in range(SAMPLES + 3):  # the first ones to warm up
+    for i in range(SAMPLES + 3):  # the first three warm up
         if device == "cuda":
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
@@ -76,7 +76,7 @@ def main():
             try:
                 with alone():
                     row.update(run(options.device, [int(size) for size in shape.split("x")]))
-            except (AttributeError, RuntimeError, TypeError) as error:  # what this PyTorch hasn't got
+            except (AttributeError, RuntimeError, TypeError) as error:  # unsupported
                 row["why"] = str(error).splitlines()[0]
             print(json.dumps(row), flush=True)
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The embedded server under its fuzz targets for a while: what was reached, and what was found.
+"""Runs the embedded server's fuzz targets for a while, and reports coverage and findings.
 
-Runs the targets (of a build of the preset `fuzz`) two at a time, each for its share of --seconds, in
-turns of at most --turn seconds, so that a target that stops is seen early and the rest still have
-their time. What a target learns in a turn it keeps in --work for the next one. Prints a table and
-what was found; exit code 1 if anything was.
+Runs the targets (of a build of the preset `fuzz`) two at a time, each for its share of --seconds.
+They run in turns of at most --turn seconds, so that a target that stops is noticed early and the
+others still get their time. Inputs that a target finds in a turn stay in --work for its next one.
+Prints a table and the findings; exits with 1 if there are any.
 """
 import argparse
 import concurrent.futures
@@ -17,13 +17,13 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SERVER = ("http", "target", "json", "patch", "apply", "selector", "table", "protobuf", "schema")
-# `server` reaches all of the others' code: it has a larger share.
+# `server` reaches the code of all other targets, so it gets a larger share.
 SHARES = {**{name: 1 for name in SERVER}, "server": 3}
-FINDINGS_MAX = 5  # of a target: more are mostly the same one again
-# With so many edges half of the time goes into which inputs are the rarest (entropic).
+FINDINGS_MAX = 5  # per target: more are mostly duplicates
+# -entropic=0: with this number of edges, finding the rarest inputs takes half of the time.
 LIMITS = ["-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-entropic=0",
           "-print_final_stats=1"]
-# What an input leaves to the next one is no leak: none are looked for after each.
+# Targets that keep state from one input to the next. It is no leak, so leak detection is off.
 LEAVES_SOMETHING = ("server",)
 
 
@@ -40,7 +40,7 @@ class Tally:
 
 
 def run_turn(name, seconds, seed, options):
-    """One run of a target; what it printed, and whether it ended as it should."""
+    """Runs a target once. Returns the finished process and the seconds it took."""
     folder = options.work / name
     corpus, found = folder / "corpus", folder / "found"
     corpus.mkdir(parents=True, exist_ok=True)

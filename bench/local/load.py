@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Many small jobs at once against `lockstep up`: do all complete, in what time, in what memory?
+"""Runs many small jobs against `lockstep up`: do all complete, how fast, and in how much memory?
 
 Starts `lockstep up`, watches jobs and pods through two watches each, creates the jobs as fast as the
-server takes them, waits until all are Complete, deletes their namespace and looks at the memory of
-the server and the controller before, at the height, and after. Prints one line of JSON; exit code 1
-where something that was promised does not hold:
-  - every job completes, and every object that was created is seen by every watch;
+server accepts them, waits until all are Complete and deletes their namespace. Measures the memory
+of the server and the controller before, at the peak and after. Prints one line of JSON. Exits with
+1 if one of these promises is broken:
+  - every job completes, and every watch sees every object that was created;
   - both watches of a kind see the same events in the same order, versions only grow, and each
     object's events are ADDED, MODIFIED..., DELETED;
   - a watcher that does not read is cut off;
-  - memory comes back to within 10 % of what it was.
+  - memory returns to within 10 % of its initial size.
 """
 import argparse
 import base64
@@ -29,13 +29,13 @@ import time
 JOBS = "/apis/lockstep.dev/v1alpha1/namespaces/load/trainingjobs"
 PODS = "/api/v1/namespaces/load/pods"
 TOLERANCE = 0.10
-# Where a load leaves nothing, wherever it was.
+# Collections that are empty after a load, in all namespaces.
 COLLECTIONS = ("/apis/lockstep.dev/v1alpha1/trainingjobs", "/api/v1/pods", "/api/v1/secrets",
                "/api/v1/configmaps")
 
 
 class Server:
-    """The cluster of a kubeconfig as `lockstep up` writes it."""
+    """The API server of a kubeconfig that `lockstep up` wrote."""
 
     def __init__(self, kubeconfig):
         text = pathlib.Path(kubeconfig).read_text()
@@ -60,7 +60,7 @@ class Server:
 
 
 class Watcher(threading.Thread):
-    """All events of a collection, in the order in which they came, without the objects."""
+    """Records all events of a collection in order of arrival, without the objects."""
 
     def __init__(self, server, path, on_object=None):
         super().__init__(daemon=True)
@@ -109,7 +109,7 @@ class Watcher(threading.Thread):
 
 
 class Completions:
-    """Which jobs are Complete or Failed, told by a watch."""
+    """Which jobs are Complete or Failed, as seen by a watch."""
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -131,7 +131,7 @@ class Completions:
 
 
 def slow_watcher(server):
-    """A watch with a small receive buffer that nobody reads."""
+    """Opens a watch with a small receive buffer, and never reads from it."""
     raw = socket.socket()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     raw.connect((server.host, int(server.port)))
@@ -142,7 +142,7 @@ def slow_watcher(server):
 
 
 def is_established(server_port, client_port):
-    """Whether the server's side of that connection is open still (state 01 of /proc/net/tcp)."""
+    """Returns whether the server's side of it is still open (state 01 in /proc/net/tcp)."""
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         local, remote, state = line.split()[1:4]
         if (int(local.split(":")[1], 16), int(remote.split(":")[1], 16)) == (server_port, client_port):
@@ -151,7 +151,7 @@ def is_established(server_port, client_port):
 
 
 def was_cut_off(secured, seconds):
-    """Without reading: whoever reads again in time is slow no more."""
+    """Waits for the server to close, without reading: a watcher that reads is not slow."""
     client_port, server_port = secured.getsockname()[1], secured.getpeername()[1]
     return wait_until(lambda: not is_established(server_port, client_port), seconds)
 
@@ -184,7 +184,7 @@ def job(name):
 
 
 def create_all(server, names, connections):
-    """POSTs them over several connections at once; the answers that were not 201."""
+    """POSTs the jobs over parallel connections. Returns the answers that were not 201."""
     refused, lock, left = [], threading.Lock(), list(reversed(names))
 
     def work():
@@ -217,7 +217,7 @@ def wait_until(condition, seconds):
 
 
 def left_over(server, connection):
-    """What a server should not hold when the namespace of the load is gone."""
+    """Yields what the server still holds although the namespace of the load is gone."""
     for path in COLLECTIONS:
         items = server.ask(connection, "GET", path)[1]["items"]
         if items:
@@ -225,14 +225,14 @@ def left_over(server, connection):
 
 
 def settle(server, connection):
-    """Deletes the namespace with all that is in it, and waits until it is gone."""
+    """Deletes the namespace with its objects. Waits until it is gone; returns False after 120 s."""
     server.ask(connection, "DELETE", "/api/v1/namespaces/load")
     return wait_until(
         lambda: server.ask(connection, "GET", "/api/v1/namespaces/load")[0] == 404, 120)
 
 
 class Memory:
-    """Resident bytes of the server's and the controller's process."""
+    """Resident bytes of the server and the controller."""
 
     def __init__(self, up, controller):
         self.pids = {"server": up, "controller": controller}
@@ -258,7 +258,7 @@ class Memory:
 
 
 def run_round(server, connection, arguments, names):
-    """One load; returns (figures, problems)."""
+    """Runs one load; returns (figures, problems)."""
     status, answer = server.ask(connection, "POST", "/api/v1/namespaces",
                                 {"metadata": {"name": "load"}})
     assert status == 201, answer
@@ -317,11 +317,11 @@ def measure(arguments, folder):
         server = Server(kubeconfig)
         connection = server.connection()
         arguments.up_pid = up.pid
-        # It begins as a copy of its parent, with its parent's name.
+        # A forked child has its parent's name until it executes the program.
         if not wait_until(lambda: child_named(up.pid, "lockstep-controller"), 60):
             return {}, ["lockstep-controller does not run"]
         memory = Memory(up.pid, child_named(up.pid, "lockstep-controller"))
-        # What is allocated once (threads, pools, caches) is there after the first few jobs.
+        # The first few jobs allocate what is allocated only once: threads, pools, caches.
         _, problems = run_round(server, connection,
                                 argparse.Namespace(**{**vars(arguments), "slow_watcher": False}),
                                 [f"warm-{i:03}" for i in range(arguments.warm_up)])

@@ -3,26 +3,32 @@
 //            [--context N] [--warmup N] [--steps N] [--tokens FILE] [--weights FILE] [--rate X]
 //            [--curve yes|no] [--peak N] [--algorithms first|measured]
 //
-// Tokens/s of whole optimizer steps (data, forward, backward, communication, update) of the
-// worker's own code on random tokens: the kjv model, or a GPT-2 with a batch of 4 x 64 a rank,
-// unless --batch and --context say otherwise. With --ranks, so many processes over TCP on loopback.
-// On a GPU in bf16 also what its products reach at most, measured on N x N x N (8192; 0: not).
-// On the CPU also the products' floating-point operations as a part of what oneDNN itself reaches
-// on the model's largest product, measured in turn with the steps (while the other ranks wait).
+// Measures tokens/s of whole optimizer steps (data, forward, backward, communication, update) with
+// the worker's own code on random tokens. The model is kjv, or a GPT-2 with a batch of 4 x 64 per
+// rank, unless --batch and --context say otherwise. --ranks starts N processes that communicate
+// over TCP on loopback. In addition:
+//   on a GPU in bf16  measures the GPU's peak rate with products of N x N x N (--peak, 8192;
+//                     0: not measured)
+//   on the CPU        compares the FLOP rate of the model's products with the rate that oneDNN
+//                     reaches on the largest of them, measured in turns with the steps while the
+//                     other ranks wait
 //
-// With --tokens (token ids, u16) of batch x accumulate x context + 1 each step sees all of the
-// file, and with --weights (safetensors, Hugging Face's names) another program can begin with the
-// same: so their curves compare. --curve yes adds the loss of every step, warm-up included, and a
-// digest of the parameters at the end. --algorithms: of CUDA's products (kernels/ops/blas/blas.h).
+// With --tokens (u16 token ids), a file of batch x accumulate x context + 1 tokens, each step sees
+// the whole file. With --weights (safetensors, Hugging Face's names), another program can start
+// from the same parameters, so that loss curves can be compared. --curve yes adds the loss of every
+// step, warm-up included, and a digest of the final parameters. --algorithms chooses the algorithms
+// of CUDA's products (kernels/ops/blas/blas.h).
 //
-// One line of JSON on stdout: medians, with the middle half as spread. partSeconds splits the step;
-// on a GPU by events of the stream that computes (agent/train/step_timer.h), so that the parts add
-// up to less than stepSeconds. firstStepSeconds counts from the beginning of the program, with the
-// start of CUDA and its libraries and the making of the model: the GPU's peak is measured when the
-// steps are over and the model's memory is free again. libraryMemoryBytes is what CUDA and cuBLASLt
-// took of the GPU while it trained, beside memoryBytes: what compose.cc keeps a reserve for. Exit
-// code 77: this build or machine has no such device; 78: it has no cuDNN for --attention cudnn, or
-// that does not take the model's.
+// Prints one line of JSON on stdout: medians, with the middle half as their spread.
+//   partSeconds         the parts of a step. On a GPU they are timed by events of the compute
+//                       stream (agent/train/step_timer.h), and add up to less than stepSeconds
+//   firstStepSeconds    since program start, including the start of CUDA and its libraries and the
+//                       creation of the model. It excludes the GPU's peak, which is measured after
+//                       the steps, when the model's memory is free again
+//   libraryMemoryBytes  GPU memory that CUDA and cuBLASLt took during training, in addition to
+//                       memoryBytes; compose.cc keeps a reserve for it
+// Exit code 77: this build or machine has no such device. 78: there is no cuDNN for --attention
+// cudnn, or it does not support the model's attention.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -78,7 +84,7 @@ Spread spread_of(std::vector<double> values) {
   return {values[values.size() / 4], values[values.size() / 2], values[values.size() * 3 / 4]};
 }
 
-// Of one of the times of every step.
+// Returns the spread of one part's times over all steps.
 Spread spread_of(const std::vector<StepSeconds>& steps, double StepSeconds::*part) {
   std::vector<double> values;
   for (const StepSeconds& step : steps) values.push_back(step.*part);
@@ -94,7 +100,8 @@ Result<int> port_of(int fd) {
   return static_cast<int>(ntohs(address.sin_port));
 }
 
-// Forks the other ranks, before any thread or library of computation has started.
+// Forks the other ranks and returns this process's options. Must run before any thread or compute
+// library starts.
 Result<CommOptions> spread_out(int ranks, std::vector<pid_t>& children) {
   CommOptions options{.job_uid = "bench", .round = 1, .world_hash = "bench", .key = "bench"};
   std::vector<int> listeners;
@@ -135,18 +142,18 @@ std::string write_tokens(const Workload& work, int rank) {
 
 struct Measured {
   std::vector<StepSeconds> steps;
-  std::vector<double> product_rates;  // FLOP/s of oneDNN itself, best way each time
-  std::vector<double> losses;         // of every step
-  std::string parameters;             // a digest of them at the end
-  double first_step_seconds = 0;      // from the beginning of the program
-  double matmul_peak = 0;             // FLOP/s of the GPU's products; 0: not measured
-  uint64_t memory_bytes = 0;          // of the model and all that it trains with
-  uint64_t library_bytes = 0;         // of a GPU, taken beside that since before it
+  std::vector<double> product_rates;  // FLOP/s of oneDNN itself, its fastest variant each time
+  std::vector<double> losses;         // of every step, warm-up included
+  std::string parameters;             // digest of the final parameters
+  double first_step_seconds = 0;      // since program start
+  double matmul_peak = 0;             // peak FLOP/s of products on the GPU; 0: not measured
+  uint64_t memory_bytes = 0;          // the model's and all that its training needs
+  uint64_t library_bytes = 0;         // GPU memory taken during training beyond memory_bytes
 };
 
 class Bench {
  public:
-  // `began`: the program did.
+  // `began` is when the program started.
   Bench(const StepOptions& options, const Workload& work, TimePoint began)
       : options_(options), work_(work), began_(began) {}
 
@@ -291,7 +298,7 @@ Json parts_of(const std::vector<StepSeconds>& steps) {
           {"update", median(&StepSeconds::update)}};
 }
 
-// Of a step, what is not communication that backward did not hide.
+// Returns the percentage of a step not spent on communication that backward did not hide.
 double percent_not_waiting(const std::vector<StepSeconds>& steps) {
   std::vector<double> values;
   for (const StepSeconds& step : steps) values.push_back(1 - step.communication / step.total);
@@ -341,7 +348,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
   return json;
 }
 
-// Forking comes before anything that CUDA begins, so other ranks are for the CPU.
+// Ranks are forked, and CUDA does not survive a fork: several ranks run only on the CPU.
 Status check_device(const StepOptions& options) {
   if (options.device.type == DeviceType::kCpu) return {};
   if (options.ranks > 1) return unavailable("--ranks 1 expected with --device cuda");

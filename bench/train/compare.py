@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Training on this CPU beside PyTorch: the same shapes, threads and precision, interleaved.
+"""Compares training on this CPU with PyTorch: same shapes, threads and precision, interleaved.
 
   python3 -m venv env && env/bin/pip install torch numpy    # a current release
   bench/train/compare.py --python env/bin/python --build build --rounds 5
 
-For each row PyTorch's better setting (eager or torch.compile) is found first; then the two programs
-take turns. Prints a table (Markdown) of medians with their spread, and the seconds from the start of
+For each row it first finds PyTorch's better setting (eager or torch.compile); then the two programs
+take turns. Prints a Markdown table of medians with their spread, and the seconds from the start of
 each program to its first finished step. Nothing else should run on the machine meanwhile.
 """
 import argparse
@@ -23,7 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 KJV = {"layers": 4, "width": 128, "heads": 4, "context": 128, "vocabulary": 256}
 GPT2 = {"layers": 12, "width": 768, "heads": 12, "context": 64, "vocabulary": 50304, "batch": 4}
-# name, bench_step's flags, the peer's shape, steps of a turn
+# name, bench_step's flags, the peer's shape, steps per turn
 ROWS = [
     ("kjv-gpt, 1 process x 1 thread, fp32", {"preset": "kjv", "threads": 1, "ranks": 1},
      {**KJV, "batch": 16}, 20),

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""From the kill of a rank to the next training step: Lockstep beside torchrun.
+"""Measures the time from the kill of a rank to the next training step, for Lockstep and torchrun.
 
   bench/train/restart.py --build build --turns 3 --kills 3
 
-All run examples/ddp.py, unchanged, with 4 processes on this machine (Lockstep: 2 nodes x 2; torchrun: one
-agent with 4, and 2 agents x 2 that meet at a c10d rendezvous), from the same checkpoints; the programs
-take turns. In each turn ranks drawn by a seed are killed (SIGKILL), at a step halfway between two
-checkpoints. Two times are taken: until 4 new processes are there, which is the launcher's part, and until
-the first step after that is done, which the script's own lines of progress tell: it repeats one that was
-done before. Prints a table (Markdown) of medians with their spread. Ends with 77 where this machine has
-no PyTorch for --python.
+All programs run examples/ddp.py, unchanged, with 4 processes on this machine and the same
+checkpoint interval, and take turns. Lockstep runs 2 nodes x 2. torchrun runs one agent with 4
+processes, and 2 agents x 2 that meet at a c10d rendezvous. In each turn ranks drawn by a seed are
+killed (SIGKILL) at a step halfway between two checkpoints. Two times are measured:
+  - until 4 new processes exist, which is the launcher's share;
+  - until the first step after that is done. The script's own progress lines show it: the step
+    repeats one that was done before.
+Prints a Markdown table of medians with their spread. Exits with 77 if this machine has no PyTorch
+for --python.
 """
 import argparse
 import json
@@ -49,7 +51,7 @@ def wait_for(what, condition):
 
 
 def rank_processes(program_folder):
-    """The pid of each rank of ddp.py that runs in the folder."""
+    """Returns the pid of each rank of ddp.py that runs in the folder."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -66,7 +68,7 @@ def rank_processes(program_folder):
 
 
 class Run:
-    """One run of the script; a subclass says how."""
+    """One run of the script; a subclass starts it."""
 
     def __init__(self, options, steps):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-restart-")).resolve()
@@ -84,7 +86,7 @@ class Run:
                                 env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
 
     def steps_done(self):
-        """The steps of the progress file, in its order; whole lines alone."""
+        """Returns the steps in the progress file, in order; skips an unfinished last line."""
         try:
             text = self.progress_file().read_text()
         except (OSError, StopIteration):
@@ -133,7 +135,7 @@ class LockstepRun(Run):
         program = pathlib.Path(self.options.build).resolve() / "bin/lockstep"
         return self.launch([str(program), "run", "job.yaml", "--output", str(self.folder / "out")])
 
-    # Each round has a file of its own, which begins after another checkpoint.
+    # Each round has its own progress file, which begins after a newer checkpoint.
     def mark(self):
         self.first_of_round = self.steps_done()[0]
 
@@ -151,7 +153,7 @@ class TorchrunRun(Run):
         super().__init__(options, steps)
 
     def agent(self, index, flags):
-        # The streams are named since torchrun's own default is broken with Python 3.11.
+        # Name the streams: torchrun's own default is broken with Python 3.11.
         flags = ["--redirects", "2", "--tee", "1", "--log_dir", str(self.folder / f"logs-{index}"),
                  "--nnodes", str(self.nodes), "--nproc_per_node", str(RANKS // self.nodes),
                  "--max_restarts", "1000", "--monitor_interval", str(self.interval), *flags]
@@ -175,7 +177,7 @@ class TorchrunRun(Run):
     def progress_file(self):
         return self.folder / "progress.jsonl"
 
-    # One file for all restarts: the steps that were done since the checkpoint come again.
+    # All restarts share one file: steps done since the checkpoint appear again.
     def mark(self):
         self.lines_before = len(self.steps_done())
 
@@ -189,7 +191,10 @@ def spread(values):
 
 
 def one_turn(start, ranks):
-    """Starts a program and kills these ranks, one after the other."""
+    """Starts a program and kills these ranks one after the other.
+
+    Returns the seconds to the first step, and for each kill those that kill_and_time() returns.
+    """
     run = start()
     try:
         wait_for("the first step", run.steps_done)

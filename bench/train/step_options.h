@@ -12,7 +12,7 @@
 
 namespace lockstep::bench {
 
-// What bench_step measures; bench_step.cc says what its flags mean.
+// The flags of bench_step; bench_step.cc explains them.
 struct StepOptions {
   std::string preset = "kjv";
   Precision precision = Precision::kF32;
@@ -20,16 +20,16 @@ struct StepOptions {
   Device device;
   int threads = 1;
   int ranks = 1;
-  int64_t batch = 0;  // sequences of a rank's micro-batch; 0, and context 0: the preset's
+  int64_t batch = 0;  // sequences per rank and micro-batch; 0: the preset's
   int64_t accumulate = 1;
-  int64_t context = 0;
+  int64_t context = 0;  // 0: the preset's
   int warmup = 3;
   int steps = 20;
-  std::string tokens;   // u16 file; empty: random ones
-  std::string weights;  // safetensors file; empty: drawn from a seed
+  std::string tokens;   // file of u16 token ids; empty: random tokens
+  std::string weights;  // safetensors file; empty: initialised from a seed
   double rate = 1e-4;
   bool curve = false;
-  int64_t peak = 8192;  // edge of the products that measure a GPU's peak; 0: it isn't
+  int64_t peak = 8192;  // edge of the products that measure a GPU's peak; 0: not measured
   blas::AlgorithmChoice algorithms = blas::AlgorithmChoice::kFirst;
 };
 
@@ -39,7 +39,7 @@ struct Workload {
   int64_t context = 1;
 };
 
-// kInvalid, naming the flag, for what can't be.
+// Both return kInvalid, naming the flag, for an impossible value.
 Result<StepOptions> parse_step_options(int argc, char** argv);
 Result<Workload> workload_of(const StepOptions& options);
 

@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""The peer: GPT-2's architecture trained by PyTorch, as a careful user would write it.
+"""The PyTorch peer: trains GPT-2's architecture as a careful user would write it.
 
-Prints one line of JSON: tokens/s over the timed steps (median step), and the settings. With
---ranks above 1 it is DistributedDataParallel over gloo on loopback, one process a rank, on the CPU.
+Prints one line of JSON: tokens/s over the timed steps (median step), and the settings. With --ranks
+above 1 it uses DistributedDataParallel over gloo on loopback, one process per rank, on the CPU.
 
---device cuda: flash attention alone (SDPA) in bf16, fused AdamW, autocast to bf16, matrix products of
-fp32 without TF32, no synchronisation within a step but for the gradient's norm, which stays on the GPU. A micro-batch that
-does not fit is halved, and more of them accumulated, until it does.
+--device cuda uses only flash attention (SDPA) in bf16, fused AdamW, autocast to bf16, and fp32
+matrix products without TF32. Nothing within a step waits for the GPU: the gradient norm stays there
+too. A micro-batch that does not fit is halved, and more of them are accumulated, until it fits.
 
---compile full (or --compile alone) gives torch.compile the whole model, --compile layers one layer and the head, of
-which the code of that layer serves all: far sooner done where there are many.
+--compile full (or --compile without a value) compiles the whole model with torch.compile. --compile
+layers compiles the head and one layer, whose code serves all layers: much faster for many layers.
 
-With --turns it says by a line of JSON when it is warm, then takes the timed steps once for each line on stdin, with
-a line of JSON each; between them it holds no more of the GPU than parameters and the optimizer's state.
+With --turns it prints a line of JSON when it is warm. Then it runs the timed steps once for each
+line on stdin, and answers each with a line of JSON. Between turns it keeps only the parameters and
+the optimizer state on the GPU.
 
-With --tokens (token ids, u16) of batch x accumulate x context + 1 each step sees all of the file, and
---weights-out writes what training begins with, as safetensors under Hugging Face's names: so another
-program can begin with the same. --curve adds the loss of every step, warm-up included.
+With --tokens (u16 token ids), a file of batch x accumulate x context + 1 tokens, each step sees the
+whole file. --weights-out writes the initial parameters as safetensors under Hugging Face's names,
+so that another program can start from them. --curve adds the loss of every step, warm-up included.
 """
 import argparse
 import array
@@ -34,7 +35,7 @@ PRESETS = {"tiny": (2, 32, 2, 16, 256), "kjv": (4, 128, 4, 128, 256),
            "gpt2-124m": (12, 768, 12, 1024, 50257), "gpt2-350m": (24, 1024, 16, 1024, 50257),
            "gpt2-774m": (36, 1280, 20, 1024, 50257), "gpt2-1.5b": (48, 1600, 25, 1024, 50257)}
 DIMENSIONS = ("layers", "width", "heads", "context", "vocabulary")
-TILE = 64  # rows of the token embedding are filled up to a multiple, for the matrix units
+TILE = 64  # the token embedding's rows are padded to a multiple of this, for the matrix units
 
 
 def parse(arguments=None):
@@ -104,7 +105,7 @@ def make_model(options):
 
         def loss(self, x, targets):
             logits = self.head(self.ln_f(x))
-            if options.tokens:  # the rows that fill up are no token ids; for speed they may be
+            if options.tokens:  # excludes padding, which speed measurements may include
                 logits = logits[..., : options.vocabulary]
             return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
@@ -120,13 +121,13 @@ def make_model(options):
 
 
 def on_gpu(options):
-    """Where a large model is made sooner than on the CPU."""
+    """Returns a context that creates tensors on the GPU, if used: faster for large models."""
     import torch
     return torch.device("cuda") if options.device == "cuda" else contextlib.nullcontext()
 
 
 def hugging_face_tensors(model, options):
-    """Name and tensor, as GPT2LMHeadModel stores them: its Conv1D holds [in, out]."""
+    """Yields name and tensor as GPT2LMHeadModel stores them: its Conv1D holds [in, out]."""
     yield "wte.weight", model.wte.weight[: options.vocabulary]
     yield "wpe.weight", model.wpe.weight
     for i, block in enumerate(model.blocks):
@@ -143,7 +144,7 @@ def hugging_face_tensors(model, options):
 
 
 def write_weights(model, options):
-    """safetensors: the header's length in 8 bytes, the header as JSON, the values."""
+    """Writes safetensors: the header's length in 8 bytes, the header as JSON, the values."""
     header, values, at = {}, [], 0
     for name, tensor in hugging_face_tensors(model, options):
         data = tensor.detach().contiguous().cpu().numpy().tobytes()
@@ -159,7 +160,7 @@ def write_weights(model, options):
 
 
 def load_data(options):
-    """[steps' worth of sequences, context + 1]: those of the file, or random ones."""
+    """Returns tokens [sequences, context + 1]: the file's, or random ones for some steps."""
     import torch
 
     rows = options.batch * options.accumulate
@@ -175,7 +176,7 @@ def load_data(options):
 
 
 def make_optimizer(model, options):
-    """Decay of matrices and embeddings alone, as GPT-2 is trained."""
+    """Returns AdamW with decay of matrices and embeddings only, as GPT-2 is trained."""
     import torch
 
     groups = [{"params": [p for p in model.parameters() if (p.dim() == 2) == is_matrix],
@@ -184,7 +185,11 @@ def make_optimizer(model, options):
 
 
 def flash_only(options):
-    """In bf16 on a GPU no other attention may be taken unseen; its kernels know no fp32. PyTorch from 2.3 on."""
+    """Returns a context that rules out any attention but flash, for bf16 on a GPU.
+
+    Without it PyTorch could silently take another one. Flash attention has no fp32 kernels. Needs
+    PyTorch 2.3.
+    """
     if options.device != "cuda" or options.precision != "bf16":
         return contextlib.nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -236,7 +241,7 @@ class Training:
         self.steps_done = 0
 
     def run(self, steps):
-        """Seconds and loss of each of the next steps."""
+        """Runs the next steps. Returns the seconds and the loss of each."""
         options = self.options
         count = options.batch * options.accumulate
         seconds, losses = [], []
@@ -273,7 +278,10 @@ class Training:
 
 
 def warm_training(options):
-    """And its losses. Halves the micro-batch until it fits; the last one that is tried may fail."""
+    """Returns a warmed-up training and its losses.
+
+    Halves the micro-batch until it fits in memory; raises if an odd one does not fit.
+    """
     import torch
 
     while True:
@@ -291,7 +299,7 @@ def warm_training(options):
 
 
 def take_turns(training):
-    """Each turn begins with two steps that take the memory again."""
+    """Runs a turn per line on stdin. Each begins with two untimed steps, which allocate memory."""
     import torch
 
     options = training.options

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes a golden file anew with the PyTorch of this machine and runs a test against it.
+"""Regenerates a golden file with this machine's PyTorch and runs a test against it.
 
     compare_fresh.py MAKE_SCRIPT OUT_FILE TEST_BINARY
 
-Exits with 77 ("skipped") where no Python here has PyTorch.
+Exits with 77 ("skipped") if no Python here has PyTorch.
 """
 import os
 import subprocess

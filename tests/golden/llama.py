@@ -1,5 +1,5 @@
-"""A small Llama, plainly: what LlamaForCausalLM computes (transformers,
-models/llama/modeling_llama.py and modeling_rope_utils.py), of weights under its names.
+"""A small Llama in plain PyTorch. It computes what LlamaForCausalLM does (transformers,
+models/llama/modeling_llama.py and modeling_rope_utils.py), from weights under the same names.
 """
 import math
 
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 LAYERS, WIDTH, HEADS, KV_HEADS, HIDDEN, CONTEXT, VOCABULARY = 2, 32, 4, 2, 24, 8, 17
 EPSILON = 1e-5
-# Of the four frequencies of a head the first stays, two are mixed and the last is slowed down.
+# A head has four frequencies: the first stays, two are mixed and the last is slowed down.
 ROPE = dict(base=100.0, factor=4.0, low=1.0, high=4.0, original=64)
 METADATA = {"family": "llama", "layers": LAYERS, "width": WIDTH, "heads": HEADS,
             "kvHeads": KV_HEADS, "hiddenWidth": HIDDEN, "context": CONTEXT,
@@ -18,7 +18,7 @@ METADATA = {"family": "llama", "layers": LAYERS, "width": WIDTH, "heads": HEADS,
 
 
 def initial_weights(generator, tied):
-    """Larger than initial values are, so that every path carries a gradient worth comparing."""
+    """Returns weights larger than usual, so that every path has a gradient worth comparing."""
     def normal(*dims):
         return torch.randn(*dims, generator=generator, dtype=torch.float64)
 
@@ -43,7 +43,7 @@ def initial_weights(generator, tied):
 
 
 def frequencies():
-    """"llama3" of rope_scaling."""
+    """Returns the frequencies of rope_scaling with type "llama3"."""
     head_dim = WIDTH // HEADS
     scaled = []
     for i in range(0, head_dim, 2):
@@ -59,7 +59,7 @@ def frequencies():
 
 
 def rotated(x):
-    """x [batch, heads, length, head_dim], each position by its angles."""
+    """Rotates x [batch, heads, length, head_dim], each position by its angles."""
     angles = torch.outer(torch.arange(x.size(2), dtype=torch.float64), frequencies())
     angles = torch.cat((angles, angles), dim=-1)
     half = x.size(-1) // 2
@@ -77,7 +77,7 @@ def roundings(batch):
 
 
 def loss_of(w, tokens, targets):
-    """The mean cross-entropy; the head is the embedding where there is no other."""
+    """Returns the mean cross-entropy. Without lm_head.weight the embedding is the head."""
     def norm(name, x):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPSILON) * w[name + ".weight"]
 

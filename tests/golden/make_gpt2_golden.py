@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a small GPT-2 as PyTorch computes it: losses, gradients, and ten steps of AdamW.
+"""Trains a small GPT-2 with PyTorch and writes losses, gradients and ten steps of AdamW.
 
     make_gpt2_golden.py OUT.safetensors        needs PyTorch (Debian: python3-torch)
 
 Names are those of Hugging Face's GPT2LMHeadModel; matrices are [out, in] as in torch.nn.Linear.
-golden.py says how it is computed.
+golden.py explains how it is computed.
 """
 import math
 import sys
@@ -20,7 +20,7 @@ SEED = 20
 
 
 def initial_weights(generator):
-    """Larger than GPT-2's own initial values, so that every path carries a gradient worth comparing."""
+    """Returns weights larger than GPT-2's, so that every path has a gradient worth comparing."""
 
     def normal(*dims):
         return torch.randn(*dims, generator=generator, dtype=torch.float64)
@@ -59,7 +59,7 @@ def roundings():
 
 
 def loss_of(w, tokens, targets):
-    """The mean cross-entropy of GPT-2 (Radford et al., 2019)."""
+    """Returns the mean cross-entropy of GPT-2 (Radford et al., 2019)."""
     def norm(name, x):
         return F.layer_norm(x, (WIDTH,), w[name + ".weight"], w[name + ".bias"], 1e-5)
 

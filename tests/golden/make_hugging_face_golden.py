@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Writes a small GPT-2 as Hugging Face stores it, with the loss that PyTorch computes of it.
+"""Writes a small GPT-2 as Hugging Face stores it, with its loss as PyTorch computes it.
 
     make_hugging_face_golden.py OUT.safetensors        needs PyTorch (Debian: python3-torch)
 
-The tensors are GPT2LMHeadModel's (transformers, models/gpt2/modeling_gpt2.py): Conv1D's matrices are
-[in, out] and multiplied from the right; h.N.attn.bias and masked_bias are buffers; the head is stored
-although it is tied. Embeddings are F16, the first block's matrices BF16, the rest is F32, as PyTorch
-rounds them. Tokens, targets and the loss are text in the metadata, so that the file has no tensors
-but the model's. The loss is computed in double precision of the rounded weights.
+The tensors are GPT2LMHeadModel's (transformers, models/gpt2/modeling_gpt2.py):
+  - Conv1D's matrices are [in, out] and multiply from the right;
+  - h.N.attn.bias and masked_bias are buffers;
+  - the head is stored although it is tied.
+Embeddings are F16, the first block's matrices BF16 and the rest F32, as PyTorch rounds them.
+Tokens, targets and the loss are text in the metadata, so that the file has only the model's
+tensors. The loss is computed in double precision from the rounded weights.
 """
 import json
 import math
@@ -24,7 +26,7 @@ SEED = 21
 
 
 def weights():
-    """The state of GPT2LMHeadModel, larger than its initial values, so that every path counts."""
+    """Returns the state of GPT2LMHeadModel, larger than usual, so that every path counts."""
     generator = torch.Generator().manual_seed(SEED)
 
     def normal(*dims):
@@ -59,7 +61,7 @@ def weights():
 
 
 def loss_of(state, tokens, targets):
-    """The mean cross-entropy, as GPT2LMHeadModel's forward computes it."""
+    """Returns the mean cross-entropy, as GPT2LMHeadModel's forward computes it."""
     def norm(name, x):
         return F.layer_norm(x, (WIDTH,), state[name + ".weight"], state[name + ".bias"], 1e-5)
 

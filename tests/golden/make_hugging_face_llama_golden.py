@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Writes a small Llama as Hugging Face stores one in several files, with the loss that PyTorch
-computes of it.
+"""Writes a small Llama as Hugging Face stores one in several files, with its loss as PyTorch
+computes it.
 
     make_hugging_face_llama_golden.py OUT.safetensors.index.json        needs PyTorch
 
-Beside the index lie OUT-00001-of-00002.safetensors and its second. The head is tied and not stored.
-The embedding is F16, the first layer's matrices BF16, the rest F32, as PyTorch rounds them; a layer's
-rotary_emb.inv_freq is a buffer of older versions. Tokens, targets and the loss, which is computed in
-double precision of the rounded weights, are text in the first file's metadata.
+Writes OUT-00001-of-00002.safetensors and OUT-00002-of-00002.safetensors next to the index. The head
+is tied and not stored. The embedding is F16, the first layer's matrices BF16 and the rest F32, as
+PyTorch rounds them. One layer has rotary_emb.inv_freq, a buffer of older versions. Tokens, targets
+and the loss are text in the first file's metadata. The loss is computed in double precision from
+the rounded weights.
 """
 import json
 import os

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a small Llama as PyTorch computes it: losses, gradients, and twenty steps of AdamW.
+"""Trains a small Llama with PyTorch and writes losses, gradients and twenty steps of AdamW.
 
     make_llama_golden.py OUT.safetensors        needs PyTorch (Debian: python3-torch)
 
-Names are those of Hugging Face's LlamaForCausalLM; the head is not tied. golden.py says how it is
-computed, llama.py what.
+Names are those of Hugging Face's LlamaForCausalLM; the head is not tied. golden.py explains how it
+is computed; llama.py is the model.
 """
 import sys
 

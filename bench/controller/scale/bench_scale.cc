@@ -1,6 +1,7 @@
-// The controller's own cost with more jobs and agents than one machine can run: a played cluster in
-// simulated time, in which the clock goes on by the CPU time that the controller takes. Prints a
-// table; what it says of seconds is simulated but for the controller's work, which is measured.
+// Measures the controller's own cost with more jobs and agents than one machine can run. The
+// cluster is simulated, and so is time: the clock advances by the CPU time that the controller
+// uses. Prints a table. Its times are simulated, except for the controller's work, which is
+// measured.
 #include <malloc.h>
 #include <unistd.h>
 
@@ -42,7 +43,8 @@ double resident_bytes() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-// The bucket in which that share of what was counted since lies: its upper bound, in ms.
+// Returns a quantile of the observations since `before`, in ms: the upper bound of the bucket that
+// contains it.
 double quantile_ms(const Histogram& now, const std::vector<uint64_t>& before, double share) {
   uint64_t all = 0;
   for (size_t i = 0; i < before.size(); ++i) all += now.counts()[i] - before[i];
@@ -103,7 +105,7 @@ class Run {
   }
 
  private:
-  // Between two controllers only the played cluster is in memory.
+  // Replaces the controller. Prints the memory in between, which is the played cluster's.
   void restart() {
     controller_.reset();
     malloc_trim(0);
@@ -118,7 +120,7 @@ class Run {
     return sum;
   }
 
-  // Until `done`, at most so many simulated seconds; prints a line.
+  // Runs until `done`, for at most `seconds` of simulated time. Prints a line of the table.
   void phase(const std::string& what, double seconds, const std::function<bool()>& done) {
     const TimePoint begin = clock_.now();
     const std::vector<uint64_t> work = controller_->queue().metrics().work_seconds.counts();
@@ -149,7 +151,8 @@ class Run {
     std::fflush(stdout);
   }
 
-  // The next thing that happens; returns the CPU seconds that the controller took for it.
+  // Runs the next event, or stops at `end`. Returns the CPU seconds that the controller used for
+  // it.
   double turn(TimePoint end) {
     TimePoint next = end;
     if (const auto due = world_.next()) next = std::min(next, *due);

@@ -39,7 +39,7 @@ struct PlayedCluster::Watching {
   WatchHandler handler;
   int64_t version = 0;
   bool is_open = true;
-  bool is_told = false;  // soon
+  bool is_told = false;  // a delivery is scheduled
 };
 
 struct PlayedCluster::Handle final : WatchHandle {
@@ -104,7 +104,7 @@ std::unique_ptr<WatchHandle> PlayedCluster::watch(WatchRequest request, WatchHan
   return std::make_unique<Handle>(std::move(watching));
 }
 
-// What has happened meanwhile, a moment later and all at once.
+// Delivers all events since the last delivery in one batch, after the latency.
 void PlayedCluster::tell(const std::shared_ptr<Watching>& watching) {
   if (std::exchange(watching->is_told, true)) return;
   loop_.after(options_.latency, [this, watching] {
@@ -201,7 +201,7 @@ void PlayedCluster::begin_round(const Assignment& assignment) {
     ++training_;
     changed(agent);
     if (std::exchange(agent.reports, true)) continue;
-    // Spread over the time between two reports.
+    // Spreads the agents' reports over the interval.
     const auto first = options_.report_every * static_cast<int64_t>(polls_++ % 997) / 997;
     world_.after(first, [this, ip] { report(ip); });
   }

@@ -15,22 +15,23 @@
 namespace lockstep::bench {
 
 struct PlayedOptions {
-  Duration latency = std::chrono::milliseconds(5);    // each way, of the server and of agents
-  Duration startup = std::chrono::milliseconds(500);  // of a pod
-  Duration report_every = std::chrono::seconds(10);   // of an agent in training
+  Duration latency = std::chrono::milliseconds(5);    // each way, of server and agents
+  Duration startup = std::chrono::milliseconds(500);  // from a pod's creation until it runs
+  Duration report_every = std::chrono::seconds(10);   // per agent in training
   RateLimiter::Options rate{};
 };
 
-// A cluster without faults, in simulated time, as large as memory allows: an API server that stores
-// and tells of changes, pods that run a moment after they were made, and agents whose ranks train
-// as soon as all agents of their round were told of it. What the controller hears comes on `loop`,
-// all else happens on `world`.
+// A simulated cluster without faults, in simulated time, as large as memory allows. It has
+//  - an API server that stores objects and serves watches,
+//  - pods that run shortly after they are created,
+//  - agents whose ranks train as soon as all agents of their round have received it.
+// Callbacks of the controller run on `loop`, everything else on `world`.
 class PlayedCluster final : public ApiClient, public AgentClient {
  public:
   PlayedCluster(Timers& world, Timers& loop, PlayedOptions options);
 
   void add_job(const std::string& name, int64_t nodes);
-  // A rank of the job dies.
+  // Kills the job's rank on this node.
   void fail_rank(const std::string& name, int64_t node_index);
 
   void send(ApiRequest request, ApiClient::Done done) override;
@@ -42,10 +43,10 @@ class PlayedCluster final : public ApiClient, public AgentClient {
                   AgentClient::Done done) override;
   void forget(const AgentAddress& agent) override;
 
-  // Requests by what they were: "create pods", "update trainingjobs/status".
+  // Number of requests by kind: "create pods", "update trainingjobs/status".
   const std::map<std::string, int64_t>& requests() const { return requests_; }
   const sim::FakeStore& store() const { return store_; }
-  // Agents whose ranks train.
+  // Number of agents whose ranks train.
   size_t training() const { return training_; }
 
  private:
@@ -55,7 +56,7 @@ class PlayedCluster final : public ApiClient, public AgentClient {
     AgentState state;
     std::string job;  // name
     AgentClient::Done waiting{};
-    uint64_t poll = 0;  // the number of the open one
+    uint64_t poll = 0;  // number of the open poll
     bool reports = false;
   };
 
@@ -76,12 +77,12 @@ class PlayedCluster final : public ApiClient, public AgentClient {
   std::map<std::string, int64_t> requests_;
   std::vector<std::shared_ptr<Watching>> watches_;
   std::map<std::string, Agent> agents_;  // by IP
-  // Of each job, by UID: who was told of its newest round.
+  // A job's newest round, and the agents (by IP) that have received it.
   struct Round {
     int64_t number = 0;
     std::set<std::string> told;
   };
-  std::map<std::string, Round> rounds_;
+  std::map<std::string, Round> rounds_;  // by job UID
   size_t training_ = 0;
   int64_t ips_ = 0;
   uint64_t polls_ = 0;
