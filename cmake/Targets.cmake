@@ -22,7 +22,7 @@ macro(lockstep_arguments)
     "SOURCES;DEPS;LABELS;ARGS;ONE_BY_ONE" ${ARGN})
 endmacro()
 
-# What they have in common. TEST: GoogleTest is among what it includes.
+# Sets the compile options of any of these targets. TEST: it includes GoogleTest.
 function(lockstep_compile name)
   lockstep_arguments(${ARGN})
   if(arg_UNOPTIMISED OR LOCKSTEP_UNOPTIMISED)

@@ -92,8 +92,8 @@ def main():
                                           "optimizer": optimizer.state_dict()})
             report(step, options.steps, mean.item())
     dist.barrier()
-    # Before the group: whoever destroys it last waits for its threads, and where that is the model, it does so with
-    # Python's lock, which such a thread may need to give a tensor back: then neither goes on.
+    # Delete the model before the group. The last owner of the group waits for the group's threads. If that were the
+    # model, it would wait while it holds Python's lock, which such a thread may need to free a tensor: a deadlock.
     del parallel
     dist.destroy_process_group()
 

@@ -1,14 +1,14 @@
-# Shared by the tools: packages, the cache folder, and how a build is made. Sourced, not run.
+# Functions that the tools share: packages, the cache folder, builds and tests. Sourced, not run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-# What a tool says of itself at its top.
+# Prints the comment at the top of a tool, which is its help text.
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "tools/${0##*/}"; }
 case ${1:-} in -h | --help) usage && exit ;; esac
 
-# The one folder outside the checkout that the tools write: the compiler cache, and a kubectl for tests.
+# The only folder outside the checkout that the tools write: the compiler cache, and a kubectl for the tests.
 cache=${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}
 export CCACHE_DIR="$cache/ccache" CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
 
@@ -25,8 +25,8 @@ go_packages=(golang-go golang-github-masterminds-sprig-dev
   golang-github-xeipuuv-gojsonschema-dev golang-k8s-sigs-yaml-dev golang-gopkg-yaml.v3-dev)
 check_packages=(git python3 clang clang-format clang-tidy)
 
-# locked FILE COMMAND...: when no other tool runs something with that file. What COMMAND leaves running
-# holds nothing.
+# locked FILE COMMAND...: runs COMMAND while holding a lock on FILE. Processes that COMMAND leaves running do not
+# hold the lock.
 locked() {
   local file=$1 status
   shift
@@ -38,8 +38,8 @@ locked() {
   return "$status"
 }
 
-# install PACKAGE...: those that are missing, and says which. Never at the price of others: containerd's
-# would replace those of Docker.
+# install PACKAGE...: installs the missing packages and says which. Never removes others: containerd's package
+# would replace Docker's.
 install() {
   mkdir -p "$cache"
   locked "$cache/apt.lock" install_unlocked "$@"
@@ -74,8 +74,8 @@ install_unlocked() {
   disable_services
 }
 
-# Packages of servers start them, for everybody to reach and after each boot; the tools start their own. Both
-# with as_root and missing of install_unlocked; the first until its shell ends, however it ends.
+# Packages of servers start them, now and at each boot, reachable by anyone; the tools start their own. Both
+# functions use as_root and missing of install_unlocked. The first one lasts until its shell ends.
 policy=/usr/sbin/policy-rc.d
 forbid_services() {
   [ ! -e "$policy" ] || return 0
@@ -90,8 +90,8 @@ disable_services() {
     xargs -r "${as_root[@]}" systemctl disable --quiet >>build/apt.log 2>&1 || true
 }
 
-# fetch_kubectl, one at a time: Debian's kubectl, unpacked into the cache rather than installed, since /usr/bin/kubectl
-# may be another package's. False where there is neither one nor a way to get one.
+# fetch_kubectl: unpacks Debian's kubectl into the cache, one tool at a time. It is not installed, since
+# /usr/bin/kubectl may belong to another package. False if it can't be fetched.
 fetch_kubectl() {
   mkdir -p "$cache"
   locked "$cache/apt.lock" fetch_kubectl_unlocked
@@ -118,8 +118,8 @@ fetch_kubectl_unlocked() {
   mv "$new" "$folder"
 }
 
-# newest_kubectl: the newest one that is installed: that of the PATH, or the highest kubectl.1.NN
-# beside it, where it only chooses among those.
+# newest_kubectl: prints the newest installed kubectl: the one on the PATH or, if that only chooses among several
+# kubectl.1.NN in its folder, the highest of those.
 newest_kubectl() {
   local program beside
   program=$(command -v kubectl) || return 0
@@ -128,8 +128,8 @@ newest_kubectl() {
   echo "${beside:-$program}"
 }
 
-# find_kubectls: exports LOCKSTEP_KUBECTLS, those that tests drive, with a colon between them: Debian's
-# and the newest. Empty where there is none.
+# find_kubectls: exports LOCKSTEP_KUBECTLS, a colon-separated list of the kubectls that tests drive: Debian's and
+# the newest. Empty if there is none.
 find_kubectls() {
   local found=() newest
   ! fetch_kubectl || found+=("$cache/kubectl-debian/usr/bin/kubectl")
@@ -235,8 +235,8 @@ run_ctest() {
   say "passed only when run again (real_time): ${failed//$'\n'/ }"
 }
 
-# Free ports below those that the system gives to connections: one that is tried before its server
-# listens must not get the server's own port, and so keep it.
+# free_ports COUNT: prints free ports below the range that the system gives to outgoing connections. Otherwise a
+# client that tries a port before its server listens could get that very port as its own, and keep it.
 free_ports() {
   python3 -c 'import random, socket, sys
 taken = []
@@ -250,6 +250,6 @@ while len(taken) < int(sys.argv[1]):
 print(*(one.getsockname()[1] for one in taken))' "$1"
 }
 
-# What tests and compilers put into the temporary folder goes below the build folder.
+# Temporary files of tests and compilers go below the build folder.
 mkdir -p build/tmp
 export TMPDIR="$root/build/tmp" TEST_TMPDIR="$root/build/tmp"
