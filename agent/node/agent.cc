@@ -59,7 +59,7 @@ int Agent::run() {
 }
 
 void Agent::wait_for_events() {
-  std::vector<pollfd> polls = {{settings_.signal_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+  std::vector<pollfd> polls = {{settings_.signal_fd, POLLIN, 0}, {calls_.fd(), POLLIN, 0}};
   if (output_.pending()) polls.push_back({output_.fd(), POLLOUT, 0});
   if (output_.has_room(clock_.now())) workers_.add_polls(polls);
   poll(polls.data(), polls.size(), wait_ms());
@@ -84,7 +84,7 @@ void Agent::handle_events() {
   workers_.read_output(clock_.now());
   reap();
   drive();
-  mailbox_.run_all();
+  calls_.run_all();
 }
 
 void Agent::drive() {

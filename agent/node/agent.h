@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/node/mailbox.h"
+#include "agent/node/call_queue.h"
 #include "agent/node/round_machine.h"
 #include "agent/node/workers.h"
 #include "common/base/clock.h"
@@ -33,7 +33,7 @@ class Agent {
   // Blocks until the agent is done and returns its exit code. All waiting callbacks have been
   // called by then.
   int run();
-  void post(std::function<void()> call) { mailbox_.post(std::move(call)); }
+  void post(std::function<void()> call) { calls_.post(std::move(call)); }
 
   // Applies the assignment, or responds with an error that says why not. On success, responds with
   // the new state.
@@ -61,7 +61,7 @@ class Agent {
 
   AgentSettings settings_;
   const Clock& clock_;
-  Mailbox mailbox_;
+  CallQueue calls_;
   OutputQueue output_;
   WorkerSet workers_;
   RoundMachine machine_;

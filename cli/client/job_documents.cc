@@ -7,7 +7,7 @@
 
 #include "common/api/training_job.h"
 #include "common/api/yaml.h"
-#include "controller/kube/token_source.h"
+#include "controller/kube/bearer_token_file.h"
 
 namespace lockstep {
 namespace {

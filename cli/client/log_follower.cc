@@ -45,7 +45,7 @@ bool is_of_rank(std::string_view line, const std::optional<int64_t>& rank) {
 // Follows several logs, one per pod.
 class Follower {
  public:
-  Follower(Connection& connection, JobName job, LogOptions options)
+  Follower(Connection& connection, JobName job, LogFollowOptions options)
       : connection_(connection), job_(std::move(job)), options_(options) {}
 
   Status run(std::optional<TimePoint> until);
@@ -71,12 +71,12 @@ class Follower {
 
   Connection& connection_;
   const JobName job_;
-  const LogOptions options_;
+  const LogFollowOptions options_;
   std::map<std::string, Stream> streams_;  // by the pod's UID
   size_t ends_ = 0;
 };
 
-ApiCall log_call(const JobName& job, const std::string& pod, const LogOptions& options) {
+ApiCall log_call(const JobName& job, const std::string& pod, const LogFollowOptions& options) {
   ApiCall call{.path = core_path(job.namespace_, "pods", pod) + "/log", .accept = "*/*"};
   call.query["container"] = kNodeContainer;
   if (options.tail) call.query["tailLines"] = std::to_string(*options.tail);
@@ -160,7 +160,7 @@ Status Follower::run(std::optional<TimePoint> until) {
 
 // Returns a pod's log, with the time of each line if the server supports that.
 Result<std::string> text_of(Connection& connection, const JobName& job, const JobPod& pod,
-                            const LogOptions& options) {
+                            const LogFollowOptions& options) {
   ApiCall call = log_call(job, pod.name, options);
   call.query["timestamps"] = "true";
   Result<std::string> text = connection.text(call, kTextBytesMax);
@@ -170,7 +170,7 @@ Result<std::string> text_of(Connection& connection, const JobName& job, const Jo
 }
 
 // Prints the logs as they are now.
-Status print_logs(Connection& connection, const JobName& job, const LogOptions& options) {
+Status print_logs(Connection& connection, const JobName& job, const LogFollowOptions& options) {
   TRY(connection.call({.path = job_path(job.namespace_, job.name)}));
   ApiCall list{.path = core_path(job.namespace_, "pods")};
   list.query["labelSelector"] = std::string(kJobNameLabel) + "=" + job.name;
@@ -205,7 +205,7 @@ Status print_logs(Connection& connection, const JobName& job, const LogOptions& 
 
 }  // namespace
 
-std::vector<JobPod> chosen_pods(const Json& pod_list, const LogOptions& options) {
+std::vector<JobPod> chosen_pods(const Json& pod_list, const LogFollowOptions& options) {
   std::map<int64_t, std::vector<JobPod>> by_node;
   const Json* items = find_member(pod_list, "items");
   if (items == nullptr || !items->is_array()) return {};
@@ -257,7 +257,7 @@ std::string merged_logs(const std::vector<PodText>& texts, bool keep_timestamps)
   return out;
 }
 
-Status follow_logs(Connection& connection, const JobName& job, const LogOptions& options,
+Status follow_logs(Connection& connection, const JobName& job, const LogFollowOptions& options,
                    std::optional<TimePoint> until) {
   if (!options.follow) return print_logs(connection, job, options);
   return Follower(connection, job, options).run(until);

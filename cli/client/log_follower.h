@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-struct LogOptions {
+struct LogFollowOptions {
   bool follow = false;
   bool previous = false;  // of the pods that the current ones replaced
   bool timestamps = false;
@@ -28,7 +28,7 @@ struct JobPod {
 
 // Returns one pod per node, in order of node index: of the newest incarnation, or with `previous`
 // of the one before it.
-std::vector<JobPod> chosen_pods(const Json& pod_list, const LogOptions& options);
+std::vector<JobPod> chosen_pods(const Json& pod_list, const LogFollowOptions& options);
 
 // Merges the logs of several pods in order of time. Lines start with timestamps, as the API returns
 // them; a line without one stays behind the line before it.
@@ -40,7 +40,7 @@ std::string merged_logs(const std::vector<PodText>& texts, bool keep_timestamps)
 
 // Prints the logs of the job's pods to stdout; lines start with their node if there are several.
 // With `follow`, continues until the job and all logs have ended, or until the timeout.
-Status follow_logs(Connection& connection, const JobName& job, const LogOptions& options,
+Status follow_logs(Connection& connection, const JobName& job, const LogFollowOptions& options,
                    std::optional<TimePoint> until = std::nullopt);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@ namespace {
 struct LogsOptions {
   ConnectionFlags flags;
   std::string name;
-  LogOptions logs;
+  LogFollowOptions logs;
 };
 
 // Returns the node of a rank, from the job's spec.

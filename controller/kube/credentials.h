@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "controller/kube/bearer_token_file.h"
 #include "controller/kube/exec_credential.h"
 #include "controller/kube/http.h"
-#include "controller/kube/token_source.h"
 
 namespace lockstep {
 
@@ -53,7 +53,7 @@ class Credentials {
 
   CredentialOptions options_;
   const Clock& clock_;
-  TokenSource token_;
+  BearerTokenFile token_;
   std::string authorization_;
   std::pair<std::string, std::string> certificate_;
   bool has_new_certificate_ = false;

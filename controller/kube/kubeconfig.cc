@@ -8,7 +8,7 @@
 
 #include "common/api/yaml.h"
 #include "common/base/base64.h"
-#include "controller/kube/token_source.h"
+#include "controller/kube/bearer_token_file.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "controller/kube/token_source.h"
+#include "controller/kube/bearer_token_file.h"
 
 namespace lockstep {
 namespace {

@@ -37,7 +37,7 @@ Window validation_window(const DataSplit& split, int64_t index) {
   return {target - 1, std::min(split.context, split.tokens - target)};
 }
 
-int64_t global_sample(const BatchShape& shape, const BatchPlace& place) {
+int64_t global_sample(const BatchShape& shape, const SamplePosition& place) {
   return place.first + (place.micro_index * shape.data_size + place.rank) * shape.micro + place.row;
 }
 

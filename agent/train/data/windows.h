@@ -58,12 +58,12 @@ struct BatchShape {
   int64_t global() const { return micro * accumulation * data_size; }
   bool operator==(const BatchShape&) const = default;
 };
-struct BatchPlace {
+struct SamplePosition {
   int64_t first = 0;
   int64_t micro_index = 0;
   int64_t rank = 0;
   int64_t row = 0;
 };
-int64_t global_sample(const BatchShape& shape, const BatchPlace& place);
+int64_t global_sample(const BatchShape& shape, const SamplePosition& place);
 
 }  // namespace lockstep

@@ -95,7 +95,7 @@ TEST(ClientLogs, AreThoseOfTheNewestPodOfEachNode) {
   const Json list = {{"items",
                       {pod("j-0-1", "0", "1"), pod("j-1-9", "1", "9"), pod("j-0-2", "0", "2"),
                        pod("j-1-10", "1", "10")}}};
-  const auto names = [&](const LogOptions& options) {
+  const auto names = [&](const LogFollowOptions& options) {
     std::string text;
     for (const JobPod& one : chosen_pods(list, options)) text += one.name + " ";
     return text;

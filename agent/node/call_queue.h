@@ -8,12 +8,12 @@ namespace lockstep {
 
 // A queue of calls for one thread: post() from any thread, run_all() on the receiving thread. fd()
 // polls readable while calls are queued.
-class Mailbox {
+class CallQueue {
  public:
-  Mailbox();
-  Mailbox(const Mailbox&) = delete;
-  Mailbox& operator=(const Mailbox&) = delete;
-  ~Mailbox();
+  CallQueue();
+  CallQueue(const CallQueue&) = delete;
+  CallQueue& operator=(const CallQueue&) = delete;
+  ~CallQueue();
 
   void post(std::function<void()> call);
   void run_all();

@@ -1,4 +1,4 @@
-#include "controller/kube/token_source.h"
+#include "controller/kube/bearer_token_file.h"
 
 #include <fstream>
 #include <utility>
@@ -21,7 +21,7 @@ Result<std::string> read_small_file(const std::string& path, size_t bytes_max) {
   return text;
 }
 
-void TokenSource::read() {
+void BearerTokenFile::read() {
   read_at_ = clock_.now();
   Result<std::string> text = read_small_file(file_);
   if (text.ok() && !text->empty()) {
@@ -31,13 +31,13 @@ void TokenSource::read() {
   }
 }
 
-const std::string& TokenSource::token() {
+const std::string& BearerTokenFile::token() {
   const bool is_old = clock_.now() - read_at_ >= std::chrono::minutes(1);
   if (!file_.empty() && (token_.empty() || is_old)) read();
   return token_;
 }
 
-bool TokenSource::refresh() {
+bool BearerTokenFile::refresh() {
   if (file_.empty()) return false;
   const std::string before = token_;
   read();

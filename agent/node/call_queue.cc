@@ -1,4 +1,4 @@
-#include "agent/node/mailbox.h"
+#include "agent/node/call_queue.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,15 +10,15 @@
 
 namespace lockstep {
 
-Mailbox::Mailbox() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+CallQueue::CallQueue() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   CHECK(fd_ >= 0);
 }
 
-Mailbox::~Mailbox() {
+CallQueue::~CallQueue() {
   close(fd_);
 }
 
-void Mailbox::post(std::function<void()> call) {
+void CallQueue::post(std::function<void()> call) {
   {
     const std::lock_guard lock(mutex_);
     calls_.push_back(std::move(call));
@@ -27,7 +27,7 @@ void Mailbox::post(std::function<void()> call) {
   [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof(one));
 }
 
-void Mailbox::run_all() {
+void CallQueue::run_all() {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t taken = read(fd_, &count, sizeof(count));
   std::vector<std::function<void()>> calls;

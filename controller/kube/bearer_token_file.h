@@ -9,9 +9,9 @@ namespace lockstep {
 // A bearer token in a file that somebody rotates. The file is read again once a minute, and when
 // the server refuses the token. While it can't be read, or is empty, the last token stays. Source:
 // client-go, transport/token_source.go.
-class TokenSource {
+class BearerTokenFile {
  public:
-  TokenSource(std::string file, const Clock& clock) : file_(std::move(file)), clock_(clock) {}
+  BearerTokenFile(std::string file, const Clock& clock) : file_(std::move(file)), clock_(clock) {}
 
   const std::string& token();
   // The server refused the token. Returns whether there is another one now.
