@@ -149,8 +149,8 @@ void round_for_display(ProgressStatus& progress) {
   round_to(kRatioDigits, progress.mfu);
 }
 
-// For the built-in loop, node 0 reports for all. For a command, step and loss are those of the lowest
-// node that reports any, and the counts of all nodes are added up.
+// For the built-in loop, node 0 reports for all. For a command, step and loss are those of the
+// lowest node that reports any, and the counts of all nodes are added up.
 std::optional<ProgressStatus> reported_progress(const Pass& pass) {
   std::optional<ProgressStatus> progress;
   for (const PodView* pod : pass.current) {
