@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Dependencies point down: every include of the tree against the table of DESIGN.md, section 4.
+"""Dependencies point down: every include of the tree against the table of docs/design.md.
 
 Also: third parties stay where they are adapted, includes of ours are quoted and root-relative, a
 source includes its own header first, and every CUDA kernel says how many threads a block of it has,

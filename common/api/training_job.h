@@ -17,9 +17,9 @@ inline constexpr char kApiGroup[] = "lockstep.dev";
 inline constexpr char kApiVersion[] = "lockstep.dev/v1alpha1";
 inline constexpr char kKind[] = "TrainingJob";
 
-// A TrainingJob as DESIGN.md, section 2 has it: plain values, defaults in the initialisers, so that
-// a TrainingJob{} is what an empty spec means. Names are the document's own; docs/trainingjob.md
-// describes every field for users and a test holds the two together.
+// A TrainingJob as docs/design.md, "The contract", describes it: plain values, defaults in the
+// initialisers, so that a TrainingJob{} is what an empty spec means. Names are the document's own;
+// docs/trainingjob.md describes every field for users and a test holds the two together.
 
 struct WeightsSpec {
   std::string path;  // a safetensors file; empty: the parameters are drawn from train.seed

@@ -40,8 +40,8 @@ struct RankCoordinates {
 };
 
 // Who is in a round and with which rank: a pure function of the spec, the round, and the members
-// with their addresses (DESIGN.md, section 3). Ranks are node-major: rank = node x processes per
-// node + local rank; the mesh is pipeline x data x tensor, outer to inner.
+// with their addresses (docs/design.md, "Rounds and members"). Ranks are node-major: rank = node x
+// processes per node + local rank; the mesh is pipeline x data x tensor, outer to inner.
 struct WorldAssignment {
   std::string job_uid;
   int64_t round = 0;

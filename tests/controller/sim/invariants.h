@@ -25,7 +25,7 @@ const Json& new_failure(const Json& before, const Json& after);
 std::string action_of_rule(const Json& job, const Json& failure);
 
 // What must hold after every event. I1 to I7 and I10 are those of operators' literature; the others
-// are those of rounds (DESIGN.md, section 3). Each is checked by what can break it.
+// are those of rounds (docs/design.md, "Rounds and members"). Each is checked by what can break it.
 class Invariants {
  public:
   Invariants(Chance& chance, const FakeStore& store, const Nodes& nodes)
