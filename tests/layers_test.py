@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that dependencies point down: every include against the table of DESIGN.md, section 4.
+"""Checks that dependencies point down: every include against the table of docs/design.md.
 
 Also checks that
   - third parties are included only where they are adapted;

@@ -40,8 +40,8 @@ struct RankCoordinates {
 };
 
 // The members of a round and their ranks: a pure function of the spec, the round, and the members
-// with their addresses. Ranks are node-major: rank = node x processes per node + local rank. The
-// mesh is pipeline x data x tensor, outer to inner.
+// with their addresses (docs/design.md, "Rounds and members"). Ranks are node-major: rank = node x
+// processes per node + local rank. The mesh is pipeline x data x tensor, outer to inner.
 struct WorldAssignment {
   std::string job_uid;
   int64_t round = 0;

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Names and meanings: DESIGN.md, section 2. Conventions: metav1.Condition and Kubernetes' API
-// conventions ("Typical status properties").
+// Names and meanings: docs/design.md, "The contract". Conventions: metav1.Condition and
+// Kubernetes' API conventions ("Typical status properties").
 inline constexpr char kValid[] = "Valid";
 inline constexpr char kPodsScheduled[] = "PodsScheduled";
 inline constexpr char kReady[] = "Ready";

@@ -94,7 +94,7 @@ TEST(SemanticsTable, HasEveryRowOnceAndNamesOnlyTestsThatThereAre) {
     EXPECT_TRUE(named.contains(one)) << one << " is in no row of docs/client-semantics.md";
 }
 
-TEST(SemanticsTable, CountsWhatHoldsRightlyThereAndInTheReadme) {
+TEST(SemanticsTable, CountsWhatHoldsRightlyThereAndInTheStatusDocument) {
   size_t holding = 0;
   const std::vector<Row> all = rows();
   for (const Row& row : all) holding += row.holds;
@@ -102,7 +102,7 @@ TEST(SemanticsTable, CountsWhatHoldsRightlyThereAndInTheReadme) {
   EXPECT_NE(read(kSource / "docs" / "client-semantics.md").find("\n" + words + " hold"),
             std::string::npos)
       << words;
-  EXPECT_NE(read(kSource / "README.md").find(words), std::string::npos) << words;
+  EXPECT_NE(read(kSource / "docs" / "status.md").find(words), std::string::npos) << words;
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ const Json& new_failure(const Json& before, const Json& after);
 std::string action_of_rule(const Json& job, const Json& failure);
 
 // Checks what must hold after every event. I1 to I7 and I10 are the usual invariants of operators;
-// the others are those of rounds (DESIGN.md, section 3). An invariant is checked on each event that
-// can break it.
+// the others are those of rounds (docs/design.md, "Rounds and members"). An invariant is checked on
+// each event that can break it.
 class Invariants {
  public:
   Invariants(Chance& chance, const FakeStore& store, const Nodes& nodes)
