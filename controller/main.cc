@@ -114,7 +114,7 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   options.limits.scrape_annotations = flags.scrape_annotations;
   options.agents.silence = std::chrono::seconds(flags.agent_silence);
   options.limits.agent_silence = options.agents.silence;
-  options.limits.agent_quiet = options.agents.silence / 2;
+  options.limits.agent_healthy_within = options.agents.silence / 2;
   if (flags.leader_elect) {
     options.lease.emplace();
     options.lease->namespace_ = lease_namespace(flags);
@@ -202,7 +202,7 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
   controller.start();
   trim_memory_from_time_to_time(timers);
   while (!exit_code) {
-    // Answers that came while this process stood still go first: an agent that had answered was not
+    // Answers that came while this process was paused go first: an agent that had answered was not
     // silent.
     mailbox.run();
     timers.run_due();

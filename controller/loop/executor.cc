@@ -107,12 +107,12 @@ struct Executor::Run {
 };
 
 Executor::Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
-                   Knowledge& knowledge, Options options)
+                   CacheUpdater& cache_updater, Options options)
     : api_(api),
       agents_(agents),
       timers_(timers),
       random_(random),
-      knowledge_(knowledge),
+      cache_updater_(cache_updater),
       options_(std::move(options)) {}
 
 void Executor::run(JobContext job, std::vector<Action> actions,
@@ -205,8 +205,8 @@ void Executor::create_pod(const RunPtr& run, CreatePod& action) {
   api_.send(std::move(request), [this, run, name = action.name](ApiReply reply) {
     if (reply.ok()) {
       log_info("created a pod", {{"job", run->job.key}, {"pod", name}});
-      knowledge_.pod_taken(run->job);
-      knowledge_.pod_written(reply.body);
+      cache_updater_.pod_accepted(run->job);
+      cache_updater_.pod_written(reply.body);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kAlreadyExists) {
       adopt_pod(run, name);
@@ -237,8 +237,8 @@ void Executor::check_pod(const RunPtr& run, CheckPod& action) {
       log_info(is_refused ? "the API server refuses the pod" : "the pod could not be checked",
                {{"job", run->job.key}, {"error", reply.message}});
     }
-    knowledge_.pod_checked(run->job, generation, is_refused ? reply.message : "",
-                           is_answer(reply.outcome));
+    cache_updater_.pod_checked(run->job, generation, is_refused ? reply.message : "",
+                               is_answer(reply.outcome));
     finish_one(run, {});
   });
 }
@@ -247,13 +247,13 @@ void Executor::refuse_pod(const RunPtr& run, const char* reason, const ApiReply&
   if (std::exchange(run->is_refused, true)) return;
   log_info("a pod was refused",
            {{"job", run->job.key}, {"reason", reason}, {"error", reply.message}});
-  knowledge_.pod_refused(run->job, reason, reply.message);
+  cache_updater_.pod_refused(run->job, reason, reply.message);
 }
 
 // A server that only asks for time has not failed.
 void Executor::note_failure(const RunPtr& run, const ApiReply& reply) {
   if (reply.outcome == ApiOutcome::kThrottled || std::exchange(run->is_refused, true)) return;
-  knowledge_.create_failed(run->job, reply.message);
+  cache_updater_.create_failed(run->job, reply.message);
 }
 
 // The name is taken, by our own pod that the cache has not seen yet or by a pod of another owner.
@@ -278,7 +278,7 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
               if (reply.ok() && controller_uid(reply.body) == run->job.uid) {
                 learn_pod(run, name, reply.body);
               } else if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
-                knowledge_.pod_absent(run->job, name);
+                cache_updater_.pod_absent(run->job, name);
                 finish_one(run, {});
               } else {
                 finish_one(run, failed("reading a pod", reply));
@@ -291,7 +291,7 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
 void Executor::learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod) {
   std::optional<Json> labelled = with_labels(run->job.name, name, pod);
   if (!labelled) {
-    knowledge_.pod_read(pod);
+    cache_updater_.pod_read(pod);
     finish_one(run, {});
     return;
   }
@@ -300,7 +300,7 @@ void Executor::learn_pod(const RunPtr& run, const std::string& name, const Share
   api_.send(std::move(request), [this, run, name](ApiReply reply) {
     if (!reply.ok()) return finish_one(run, failed("putting a pod's labels back", reply));
     log_warning("put a pod's labels back", {{"job", run->job.key}, {"pod", name}});
-    knowledge_.pod_read(reply.body);
+    cache_updater_.pod_read(reply.body);
     finish_one(run, {});
   });
 }
@@ -314,10 +314,10 @@ void Executor::delete_pod(const RunPtr& run, const DeletePod& action) {
   api_.send(std::move(request), [this, run, name = action.name, uid = action.uid](ApiReply reply) {
     if (reply.ok()) {
       log_info("deleted a pod", {{"job", run->job.key}, {"pod", name}});
-      if (!controller_uid(reply.body).empty()) knowledge_.pod_written(reply.body);
+      if (!controller_uid(reply.body).empty()) cache_updater_.pod_written(reply.body);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kNotFound || reply.outcome == ApiOutcome::kConflict) {
-      knowledge_.pod_gone(run->job, name, uid);
+      cache_updater_.pod_gone(run->job, name, uid);
       finish_one(run, {});
     } else {
       finish_one(run, failed("deleting a pod", reply));
@@ -336,7 +336,7 @@ void Executor::delete_job(const RunPtr& run, const DeleteJob& action) {
     if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
       log_info("deleted a job that ended long ago", {{"job", run->job.key}});
       // If a finalizer keeps the job, its watch reports the end.
-      if (!reply.ok()) knowledge_.job_gone(run->job);
+      if (!reply.ok()) cache_updater_.job_gone(run->job);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kConflict) {
       reread_job(run);
@@ -351,7 +351,7 @@ void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
   agents_.put_assignment(address, action.assignment, action.node_index,
                          [this, run, target = action.target](Result<AgentState> answer) {
                            if (answer.ok()) {
-                             knowledge_.agent_said(run->job, target.pod_uid, *answer);
+                             cache_updater_.agent_reported(run->job, target.pod_uid, *answer);
                              finish_one(run, {});
                              return;
                            }
@@ -374,15 +374,15 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
   if (action.progress_only) return write_progress(run, action);
   api_.send(status_request(run->job, action), [this, run](ApiReply reply) {
     if (reply.ok()) {
-      knowledge_.job_written(reply.body);
+      cache_updater_.job_written(reply.body);
       Execution execution;
       execution.wrote_status = true;
       finish_one(run, std::move(execution));
     } else if (reply.outcome == ApiOutcome::kConflict) {
       reread_job(run);
     } else {
-      if (reply.outcome == ApiOutcome::kNotFound) knowledge_.job_gone(run->job);
-      if (reply.outcome == ApiOutcome::kInvalid && knowledge_.status_refused(run->job)) {
+      if (reply.outcome == ApiOutcome::kNotFound) cache_updater_.job_gone(run->job);
+      if (reply.outcome == ApiOutcome::kInvalid && cache_updater_.status_refused(run->job)) {
         ++run->open;
         emit_event(run, {.warning = true, .reason = "StatusRefused", .message = reply.message});
       }
@@ -397,7 +397,7 @@ void Executor::write_progress(const RunPtr& run, const WriteStatus& action) {
   request.priority = ApiPriority::kPatient;
   request.may_send = [latest = run->job.latest] { return !latest.expired(); };
   api_.send(std::move(request), [this, key = run->job.key](ApiReply reply) {
-    if (reply.ok()) return knowledge_.job_written(reply.body);
+    if (reply.ok()) return cache_updater_.job_written(reply.body);
     log_debug("progress was not written", {{"job", key}, {"error", reply.message}});
   });
   Execution execution;
@@ -410,9 +410,9 @@ void Executor::reread_job(const RunPtr& run) {
   api_.send(request_of(run->job, ApiVerb::kGet, kTrainingJobs, run->job.name),
             [this, run](ApiReply reply) {
               if (reply.ok()) {
-                knowledge_.job_read(reply.body);
+                cache_updater_.job_read(reply.body);
               } else if (reply.outcome == ApiOutcome::kNotFound) {
-                knowledge_.job_gone(run->job);
+                cache_updater_.job_gone(run->job);
               }
               Execution execution;
               execution.ok = false;

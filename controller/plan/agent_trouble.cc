@@ -15,7 +15,7 @@ AgentTrouble refused_token(const Pass& pass, const PodView& pod) {
                      "suspended and resumed, nothing is known of the job"};
 }
 
-AgentTrouble foreign_version(const PodView& pod, int64_t protocol) {
+AgentTrouble unsupported_protocol(const PodView& pod, int64_t protocol) {
   const bool is_newer = protocol > kProtocolNewest;
   return {.reason = is_newer ? "AgentTooNew" : "AgentTooOld",
           .message = "the agent of " + pod.name + " speaks version " + std::to_string(protocol) +
@@ -33,7 +33,8 @@ std::optional<AgentTrouble> agent_trouble(const Pass& pass) {
     const AgentView* agent = pass.agent(pod);
     if (agent == nullptr) continue;
     if (agent->refuses_token) return refused_token(pass, *pod);
-    if (agent->is_foreign()) return foreign_version(*pod, agent->state->protocol);
+    if (agent->has_unsupported_protocol())
+      return unsupported_protocol(*pod, agent->state->protocol);
   }
   return std::nullopt;
 }

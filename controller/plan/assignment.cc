@@ -27,11 +27,11 @@ Verdict form(Pass& pass) {
 }
 
 // A restart in place backs off for as long as one with new pods.
-bool held_back(Pass& pass) {
+bool is_backing_off(Pass& pass) {
   const auto& last = pass.status.lastFailure;
   const bool follows = last && last->round < pass.status.round &&
                        last->action == "RestartInPlace" && is_true(pass.status, kRestarting);
-  return follows && hold_back(pass, *last);
+  return follows && must_back_off(pass, *last);
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ Verdict assignment(Pass& pass) {
   }
   std::vector<const PodView*> behind;
   for (const PodView* pod : pass.in_round()) {
-    const AgentState* state = pass.words(pod);
+    const AgentState* state = pass.last_report(pod);
     if (state == nullptr || state->round < pass.status.round) behind.push_back(pod);
   }
   if (behind.empty()) {
@@ -60,12 +60,12 @@ Verdict assignment(Pass& pass) {
     return Verdict::kNext;
   }
   pass.plan.why = "agents are to be told of the round";
-  if (held_back(pass)) return Verdict::kNext;
+  if (is_backing_off(pass)) return Verdict::kNext;
   const auto all =
       std::make_shared<const Assignment>(assignment_of(pass, std::move(world).value(), "Run"));
   for (const PodView* pod : behind) {
     const AgentView* agent = pass.agent(pod);
-    if (!pod->serves() || (agent != nullptr && agent->is_foreign())) continue;
+    if (!pod->serves() || (agent != nullptr && agent->has_unsupported_protocol())) continue;
     pass.act(
         PutAssignment{.target = target_of(*pod), .assignment = all, .node_index = pod->node_index});
   }

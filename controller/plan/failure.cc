@@ -29,7 +29,7 @@ int64_t step_reached(const Pass& pass) {
   const bool is_known = pass.status.progress && is_true(pass.status, kRunning);
   int64_t step = is_known ? pass.status.progress->step : 0;
   for (const PodView* pod : pass.current) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state != nullptr && state->progress) step = std::max(step, state->progress->step);
   }
   const auto& previous = pass.status.lastFailure;
@@ -70,7 +70,7 @@ Ago ago_of(const Pass& pass, const FailureStatus& failure) {
   if (agent != nullptr && failure.reason == kAgentSilent) {
     return {.detect = pass.now - agent->last_heard};
   }
-  const AgentState* state = pass.report(pod);
+  const AgentState* state = pass.current_report(pod);
   if (state == nullptr) return {};
   double seconds_ago = state->failed_seconds_ago;
   for (const WorkerState& worker : state->workers) {
@@ -185,17 +185,17 @@ void add_node(const Pass& pass, int64_t index, std::vector<int64_t>& lost) {
 
 // Silence causes no event, nor does a pod that does not start: requeues the plan for when it would
 // notice them.
-void expect_silence(Pass& pass) {
+void requeue_for_timeouts(Pass& pass) {
   for (const PodView* pod : pass.current) {
     const std::optional<Duration> left = pending_left(pass, pod);
     if (left && *left > Duration{0}) pass.requeue(pass.now + *left);
     if (pod == nullptr || !pass.formed() || !pass.is_in_round(pod->node_index)) continue;
     const AgentView* agent = pass.agent(pod);
     if (agent == nullptr) continue;
-    pass.requeue(agent->last_heard + patience(pass));
-    if (!pass.seen.suspect_self) continue;
-    pass.requeue(
-        std::max(agent->last_heard + silence_max(pass), pass.now + pass.limits.suspicion_look));
+    pass.requeue(agent->last_heard + current_silence_limit(pass));
+    if (!pass.seen.suspect_own_network) continue;
+    pass.requeue(std::max(agent->last_heard + base_silence_limit(pass),
+                          pass.now + pass.limits.suspicion_recheck));
   }
 }
 
@@ -246,12 +246,12 @@ Verdict failure(Pass& pass) {
     return Verdict::kActed;
   }
   if (!damage.culprit) {
-    expect_silence(pass);
+    requeue_for_timeouts(pass);
     return Verdict::kNext;
   }
-  if (damage.undecided_until) {
+  if (damage.wait_for_culprit_until) {
     pass.plan.why = "workers lost a peer, and the guilty one has not been heard yet";
-    pass.requeue(*damage.undecided_until);
+    pass.requeue(*damage.wait_for_culprit_until);
     return Verdict::kActed;
   }
   if (!damage.is_new) {

@@ -17,7 +17,7 @@ void flip(Pass& pass, const char* type, bool value, std::string reason) {
 }
 
 Verdict suspend(Pass& pass) {
-  note_stopped(pass.status, pass.seen.wall_now);
+  close_interval(pass.status, pass.seen.wall_now);
   flip(pass, kSuspended, true, "SpecSuspend");
   flip(pass, kRunning, false, "Suspended");
   flip(pass, kRestarting, false, "Suspended");

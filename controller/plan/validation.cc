@@ -48,7 +48,7 @@ bool is_check_due(const Pass& pass) {
 }
 
 // Returns a digest of the pod as it would be if its job had no name and no UID and were new.
-std::string likeness(TrainingJob job, const Limits& limits) {
+std::string template_digest(TrainingJob job, const Limits& limits) {
   job.metadata.name = job.metadata.uid = "";
   const NewPod pod{.incarnation = 1, .image = limits.job_image, .agent_image = limits.agent_image};
   return hex(sha256(dump_json(make_worker_pod(job, pod))));
@@ -63,7 +63,7 @@ CheckPod make_check(const Pass& pass) {
                    .agent_image = pass.limits.agent_image,
                    .scrape_annotations = pass.limits.scrape_annotations};
   return {.body = make_worker_pod(pass.job(), pod),
-          .likeness = likeness(pass.job(), pass.limits),
+          .template_digest = template_digest(pass.job(), pass.limits),
           .generation = pass.job().metadata.generation};
 }
 

@@ -482,7 +482,7 @@ TEST_F(WatchersTest, AnAgentOfAnUnknownVersionIsHeardAndAskedLessAndLess) {
   }
   EXPECT_LT(agents.count - before, 25);
   const AgentView view = watchers.views("job").at("x-uid");
-  EXPECT_TRUE(view.is_foreign());
+  EXPECT_TRUE(view.has_unsupported_protocol());
   EXPECT_LT(timers.now() - view.last_heard, seconds(30)) << "it is there";
   EXPECT_EQ(changed.size(), 1u) << "told once";
 }
@@ -492,12 +492,12 @@ TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
   watchers.set_targets("two", "token", {target("z")});
   watchers.set_targets("three", "token", {target("v"), target("w")});
   pass(seconds(16));
-  EXPECT_TRUE(watchers.suspect_self());
+  EXPECT_TRUE(watchers.suspect_own_network());
   agents.answer("x", state(1));
   agents.answer("v", state(1));
-  EXPECT_TRUE(watchers.suspect_self());
+  EXPECT_TRUE(watchers.suspect_own_network());
   agents.answer("y", state(1));
-  EXPECT_TRUE(watchers.suspect_self()) << "the others are yet to be asked again";
+  EXPECT_TRUE(watchers.suspect_own_network()) << "the others are yet to be asked again";
   const auto most_answer_for = [this](int seconds_more) {
     for (int i = 0; i < seconds_more; ++i) {
       pass(seconds(1));
@@ -507,9 +507,9 @@ TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
     }
   };
   most_answer_for(14);
-  EXPECT_TRUE(watchers.suspect_self());
+  EXPECT_TRUE(watchers.suspect_own_network());
   most_answer_for(2);
-  EXPECT_FALSE(watchers.suspect_self()) << "who is silent now is silent alone";
+  EXPECT_FALSE(watchers.suspect_own_network()) << "who is silent now is silent alone";
 }
 
 TEST_F(WatchersTest, WhatWasNotHeardWhileTheControllerStoodStillIsNoSilence) {
@@ -527,7 +527,7 @@ TEST_F(WatchersTest, WhatWasNotHeardWhileTheControllerStoodStillIsNoSilence) {
 TEST_F(WatchersTest, TheSilenceOfAFewSaysNothingOfTheController) {
   watchers.set_targets("one", "token", {target("x"), target("y")});
   pass(seconds(600));
-  EXPECT_FALSE(watchers.suspect_self()) << "their pods are given up in time";
+  EXPECT_FALSE(watchers.suspect_own_network()) << "their pods are given up in time";
 }
 
 TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsAtOnce) {
@@ -537,18 +537,18 @@ TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsA
   agents.answer("x", state(1));
   agents.answer("y", state(1));
   pass(seconds(16));
-  EXPECT_TRUE(watchers.suspect_self());
+  EXPECT_TRUE(watchers.suspect_own_network());
   const auto answer = [this](const char* name, int seconds_more) {
     for (int i = 0; i < seconds_more; ++i) {
       pass(seconds(1));
       if (agents.polls.contains(name)) agents.answer(name, state(2));
-      watchers.suspect_self();  // as every plan does
+      watchers.suspect_own_network();  // as every plan does
     }
   };
   answer("x", 32);
-  EXPECT_FALSE(watchers.suspect_self()) << "one of them is heard again, the other is not";
+  EXPECT_FALSE(watchers.suspect_own_network()) << "one of them is heard again, the other is not";
   pass(seconds(60));
-  EXPECT_FALSE(watchers.suspect_self()) << "one fell silent long after the other";
+  EXPECT_FALSE(watchers.suspect_own_network()) << "one fell silent long after the other";
 }
 
 TEST_F(WatchersTest, WhoIsNoTargetAnyMoreIsForgotten) {

@@ -42,7 +42,7 @@ TEST(Completion, APodWhoseAgentLeftWellSpeaksForItselfWhateverElseRunsInIt) {
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kComplete));
   EXPECT_TRUE(scene.plan().actions.empty()) << "nobody is there to be asked to leave";
-  scene.advance(scene.limits.exit_wait);
+  scene.advance(scene.limits.exit_timeout);
   EXPECT_EQ(only<DeletePod>(scene.plan()).size(), 2u);
 }
 
@@ -67,7 +67,7 @@ TEST(Ending, AgentsAreAskedToExitAndPodsThatDoNotAreDeleted) {
   scene.agent(0).phase = "Exiting";
   EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 1u);
   scene.seen.pods[0].phase = "Succeeded";
-  scene.advance(scene.limits.exit_wait);
+  scene.advance(scene.limits.exit_timeout);
   const Plan late = scene.plan();
   EXPECT_TRUE(only<PutAssignment>(late).empty());
   ASSERT_EQ(only<DeletePod>(late).size(), 1u);
@@ -81,14 +81,14 @@ TEST(Ending, APodWhoseAgentIsSilentGoesInTimeAlsoWhereTheClockWasSetBack) {
   scene.settle();
   ASSERT_TRUE(is_true(scene.status(), kComplete));
   scene.seen.wall_now -= std::chrono::hours(3);
-  scene.now += scene.limits.exit_wait;
+  scene.now += scene.limits.exit_timeout;
   scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
   const Plan plan = scene.plan();
   ASSERT_EQ(only<PutAssignment>(plan).size(), 1u);
   EXPECT_EQ(only<PutAssignment>(plan)[0].target.pod_name, "job-worker-0-1");
   ASSERT_EQ(only<DeletePod>(plan).size(), 1u);
   EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-1");
-  EXPECT_LE(plan.requeue_at, scene.now + scene.limits.exit_wait);
+  EXPECT_LE(plan.requeue_at, scene.now + scene.limits.exit_timeout);
 }
 
 TEST(Ending, AJobExpiresThoughAPodHangsInTerminatingPastItsTime) {

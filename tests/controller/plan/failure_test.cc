@@ -235,13 +235,13 @@ TEST(FailurePolicy, WaitsForTheGuiltyOneWhileOnlyMessengersHaveSpoken) {
 TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
   Scene scene(2);
   scene.train();
-  scene.advance(scene.limits.agent_quiet + seconds(1));
+  scene.advance(scene.limits.agent_healthy_within + seconds(1));
   scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
   scene.fail_worker(0, kExitPeerHung, 1);
   scene.agent(0).workers[0].suspect_rank = 1;
   const Plan plan = scene.plan();
   EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
-  const Duration left = scene.limits.agent_silence - scene.limits.agent_quiet - seconds(1);
+  const Duration left = scene.limits.agent_silence - scene.limits.agent_healthy_within - seconds(1);
   EXPECT_EQ(plan.requeue_at, scene.now + left) << "then the agent is silent for too long";
   scene.advance(left);
   scene.settle();
@@ -253,7 +253,7 @@ TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
 TEST(FailurePolicy, AnAgentThatIsNotAskedYetIsHeardBeforeItsRankIsSaidToHang) {
   Scene scene(2);
   scene.train();
-  scene.advance(scene.limits.agent_quiet + seconds(1));
+  scene.advance(scene.limits.agent_healthy_within + seconds(1));
   scene.seen.agents.erase("job-worker-1-1-uid");  // its pod was missing from the cache for a while
   scene.fail_worker(0, kExitPeerHung, 10);
   scene.agent(0).workers[0].suspect_rank = 1;
@@ -469,9 +469,9 @@ TEST(FailurePolicy, WhenMostAgentsAreSilentTheControllerSuspectsItselfFirst) {
   Scene scene(2);
   scene.train();
   scene.advance(seconds(40));
-  scene.seen.suspect_self = true;
+  scene.seen.suspect_own_network = true;
   EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
-  EXPECT_EQ(scene.plan().requeue_at, scene.now + scene.limits.suspicion_look)
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + scene.limits.suspicion_recheck)
       << "the suspicion may be over long before the patience";
   scene.advance(seconds(300));
   EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
@@ -484,10 +484,10 @@ TEST(FailurePolicy, AmongVeryManyAgentsEachMayBeSilentForLonger) {
   scene.advance(seconds(89));
   EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
   EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(1));
-  scene.seen.suspect_self = true;
+  scene.seen.suspect_own_network = true;
   scene.advance(seconds(270));
   EXPECT_EQ(written(scene, scene.plan()).restarts, 0) << "four times as long";
-  scene.seen.suspect_self = false;
+  scene.seen.suspect_own_network = false;
   EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
 }
 

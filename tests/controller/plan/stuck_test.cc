@@ -182,7 +182,7 @@ TEST(StuckCondition, IsNotForARankThatSavesACheckpointUntilThatTakesVeryLong) {
     const Plan plan = scene.plan();
     EXPECT_TRUE(plan.actions.empty());
     ASSERT_TRUE(plan.requeue_at);
-    const Duration rest = scene.limits.saving_patience - seconds(12);
+    const Duration rest = scene.limits.saving_grace - seconds(12);
     EXPECT_LE(*plan.requeue_at, scene.now + rest);
     scene.advance(rest);
     for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;

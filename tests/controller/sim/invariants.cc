@@ -62,7 +62,7 @@ void Invariants::job_changed(const FakeStore::Event& event) {
   if (is_terminating(*event.object)) deleted_at_.emplace(uid, chance_.clock.now());
 }
 
-void Invariants::told(const Assignment& assignment) {
+void Invariants::assignment_received(const Assignment& assignment) {
   if (hashes_[assignment.world.job_uid][assignment.world.round] != assignment.hash) {
     chance_.violate("rounds", "an agent was told of one that was not recorded");
   }
@@ -179,7 +179,7 @@ void Invariants::check_members(const Json& job, const Json& after) {
     if (node == nullptr || !node->is_live || node->is_silent) continue;
     if (waits_too_long(job, *node)) continue;
     if (is_unheard(*node)) continue;
-    if (nodes_.has_lied(node->job_uid, node->index, node->incarnation)) continue;
+    if (nodes_.sent_false_report(node->job_uid, node->index, node->incarnation)) continue;
     if (!is_to_be_replaced(job, after, static_cast<int64_t>(i))) {
       chance_.violate("members", "a pod that is well was replaced: " + node->key);
     }

@@ -49,10 +49,11 @@ void Invariants::check_failure(const Json& job, const Json& after) {
   check_counted(job, after, failure);
   check_hang(failure, node);
   const std::string reason = string_or(failure, "reason", "");
-  const bool is_liars = index < members.size() &&
-                        nodes_.has_lied(uid_of(job), static_cast<int64_t>(index), members[index]);
-  if (is_liars) ++causes_[uid_of(job)];
-  if (reason == kAgentDisagrees && !is_liars) {
+  const bool is_false_reporter =
+      index < members.size() &&
+      nodes_.sent_false_report(uid_of(job), static_cast<int64_t>(index), members[index]);
+  if (is_false_reporter) ++causes_[uid_of(job)];
+  if (reason == kAgentDisagrees && !is_false_reporter) {
     chance_.violate("failures", "an agent disagrees that never said so");
   }
   if (reason == kAgentSilent) check_silence(job, node);
@@ -80,7 +81,7 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
   const bool is_by_others = reason == kHang || reason == "Suspected";
   const bool is_of_worker = int_or(failure, "rank", -1) >= 0 && !is_by_others;
   if (is_of_worker && !nodes_.has_failed(uid, index, incarnation, round) &&
-      !nodes_.has_lied(uid, index, incarnation)) {
+      !nodes_.sent_false_report(uid, index, incarnation)) {
     chance_.violate("restarts", "a worker's failure that wasn't");
   }
 }
@@ -101,7 +102,7 @@ void Invariants::check_hang(const Json& failure, const Node* node) {
 void Invariants::check_silence(const Json& job, const Node* node) {
   const bool is_lost = node != nullptr && node->is_silent;
   if (node != nullptr && !is_lost && is_unheard(*node)) ++causes_[uid_of(job)];
-  if (node != nullptr && node->answers()) check_cut_off(*node);
+  if (node != nullptr && node->answers()) check_partition(*node);
   if (!chance_.counts.controllers_are_well()) return;
   if (!is_lost) {
     chance_.violate("failures", "silence was noticed where something else had happened");
@@ -118,15 +119,15 @@ bool Invariants::is_alone(const Node& node) const {
   });
 }
 
-// A controller that hears no agent suspects itself: it gives up no healthy pod until a long time
-// has passed.
-void Invariants::check_cut_off(const Node& node) {
+// A controller that hears no agent suspects its own network: it gives up no healthy pod until a
+// long time has passed.
+void Invariants::check_partition(const Node& node) {
   const auto& faults = chance_.counts.faults;
   const auto times = [&](Fault fault) { return faults[static_cast<size_t>(fault)]; };
   const bool may_be_deaf = times(Fault::kLostRequest) > 0 || times(Fault::kLostReply) > 0 ||
                            times(Fault::kStall) > 0 || is_alone(node);
   const Duration silent = chance_.clock.now() - node.heard_at;
-  if (may_be_deaf || silent >= Limits{}.agent_silence_all) return;
+  if (may_be_deaf || silent >= Limits{}.agent_silence_if_suspect) return;
   chance_.violate("failures", "a pod was given up because the controller was cut off");
 }
 

@@ -101,8 +101,8 @@ void Invariants::check_rules(const Json& job, const Json& after) {
   const auto index = static_cast<size_t>(int_or(failure, "nodeIndex", 0));
   const std::vector<int64_t> old = members_from_text(string_or(before, "members", ""));
   const std::vector<int64_t> now = members_from_text(string_or(after, "members", ""));
-  const bool is_made_anew = index < old.size() && index < now.size() && now[index] > old[index];
-  if (restarts && rule == "RecreatePod" && !is_made_anew) {
+  const bool is_recreated = index < old.size() && index < now.size() && now[index] > old[index];
+  if (restarts && rule == "RecreatePod" && !is_recreated) {
     chance_.violate("rules", "a pod that was to be made anew was not");
   }
   if (is_of_process && rule == "RestartInPlace" && restarts && action != rule) {

@@ -34,7 +34,7 @@ struct Simulation::Replica {
   std::unique_ptr<AgentClient> agents;
   Random random;
   bool is_lost = false;  // another replica leads, or it was stopped
-  bool is_told_to_end = false;
+  bool is_terminated = false;
   Controller controller;
 };
 
@@ -86,8 +86,8 @@ void Simulation::end(size_t place) {
 }
 
 // Does what SIGTERM does: the controller has three seconds to release its lease.
-void Simulation::tell_to_end(Replica& replica) {
-  if (std::exchange(replica.is_told_to_end, true)) return;
+void Simulation::terminate(Replica& replica) {
+  if (std::exchange(replica.is_terminated, true)) return;
   replica.controller.stop([&replica] { replica.is_lost = true; });
   replica.timers.after(std::chrono::seconds(3), [&replica] { replica.is_lost = true; });
 }
@@ -100,8 +100,8 @@ void Simulation::stall() {
     replicas_[place]->connection.stall(clock_.now() + chance.delay(std::chrono::minutes(2)));
     world.invariants.stalled();
   }
-  if (replicas_[place] && !replicas_[place]->is_stalled() && chance.happens(Fault::kToldToEnd)) {
-    tell_to_end(*replicas_[place]);
+  if (replicas_[place] && !replicas_[place]->is_stalled() && chance.happens(Fault::kTerminated)) {
+    terminate(*replicas_[place]);
   }
   chance.timers.after(kTick, [this] { stall(); });
 }
