@@ -88,7 +88,8 @@ void AgentWatchers::tick() {
 }
 
 void AgentWatchers::compensate_pause(Duration late) {
-  log_warning("this process stood still", {{"seconds", to_seconds(late)}});
+  log_warning("this process was paused; extending agents' silence limits",
+              {{"seconds", to_seconds(late)}});
   for (auto& [job, agents] : jobs_) {
     for (auto& [uid, agent] : agents) {
       agent->view.last_heard = std::min(timers_.now(), agent->view.last_heard + late);
@@ -102,9 +103,9 @@ void AgentWatchers::update_poll_wait() {
   if (wait >= wait_ || timers_.now() >= wait_until_) wait_ = wait;
   if (silence() <= options_.silence_for(logged_wait_)) return;
   logged_wait_ = wait_;
-  log_info("so many agents are asked less often, and may be silent for longer",
+  log_info("polling agents less often because there are many, and extending their silence limit",
            {{"agents", agents_count_},
-            {"askedAfterSeconds", to_seconds(wait_)},
+            {"pollSeconds", to_seconds(wait_)},
             {"silenceSeconds", to_seconds(silence())}});
 }
 
@@ -276,8 +277,10 @@ void AgentWatchers::update_suspicion() {
     if (!suspects_own_network_) heard_again_at_.reset();
   }
   if (suspects_own_network_ && !did)
-    log_warning("most agents are silent: their pods are kept for longer");
-  if (did && !suspects_own_network_) log_info("most agents are heard again");
+    log_warning(
+        "most agents are silent; suspecting the controller's own network and keeping their pods");
+  if (did && !suspects_own_network_)
+    log_info("most agents answer again; trusting the controller's own network");
 }
 
 // An agent whose silence is its own says nothing about the controller until it is heard again.

@@ -66,7 +66,7 @@ Problems parts_left_out(const Json& document) {
   Problems problems;
   const auto check = [&problems](const std::string& path, const Json& value) {
     if (const std::string why = left_out(value); !why.empty())
-      problems.push_back(path + ": found something " + why + ", expected less");
+      problems.push_back(path + ": found a value " + why + ", which is not supported");
   };
   const Json* spec = find_member(document, "spec");
   if (spec == nullptr) return problems;
@@ -367,7 +367,7 @@ void Controller::after_plan(const std::string& key, const std::string& uid, Exec
     queue_.forget(key);
     queue_.add_at(key, timers_.now() + options_.recheck);
   } else {
-    log_info("a plan was cut short", {{"job", key}, {"error", execution.error}});
+    log_info("a plan stopped at an error", {{"job", key}, {"error", execution.error}});
     queue_.retry(key, execution.retry_after);
   }
   queue_.done(key);

@@ -234,7 +234,8 @@ void Executor::check_pod(const RunPtr& run, CheckPod& action) {
     }
     const bool is_refused = refuses_spec(reply);
     if (!reply.ok() && reply.outcome != ApiOutcome::kAlreadyExists) {
-      log_info(is_refused ? "the API server refuses the pod" : "the pod could not be checked",
+      log_info(is_refused ? "the API server rejected the pod in a check"
+                          : "the API server could not check the pod",
                {{"job", run->job.key}, {"error", reply.message}});
     }
     cache_updater_.pod_checked(run->job, generation, is_refused ? reply.message : "",
@@ -245,7 +246,7 @@ void Executor::check_pod(const RunPtr& run, CheckPod& action) {
 
 void Executor::refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply) {
   if (std::exchange(run->is_refused, true)) return;
-  log_info("a pod was refused",
+  log_info("could not create a pod",
            {{"job", run->job.key}, {"reason", reason}, {"error", reply.message}});
   cache_updater_.pod_refused(run->job, reason, reply.message);
 }
@@ -264,7 +265,7 @@ void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
     } else if (controller_uid(reply.body) == run->job.uid) {
       learn_pod(run, name, reply.body);
     } else {
-      reply.message = "pod " + name + " is there already and belongs to another owner";
+      reply.message = "pod " + name + " already exists and belongs to another owner";
       reply.outcome = ApiOutcome::kAlreadyExists;
       refuse_pod(run, "NameTaken", reply);
       finish_one(run, failed("creating a pod", reply));
@@ -298,8 +299,8 @@ void Executor::learn_pod(const RunPtr& run, const std::string& name, const Share
   ApiRequest request = request_of(run->job, ApiVerb::kReplace, kPods, name);
   request.body = *std::move(labelled);
   api_.send(std::move(request), [this, run, name](ApiReply reply) {
-    if (!reply.ok()) return finish_one(run, failed("putting a pod's labels back", reply));
-    log_warning("put a pod's labels back", {{"job", run->job.key}, {"pod", name}});
+    if (!reply.ok()) return finish_one(run, failed("restoring a pod's labels", reply));
+    log_warning("restored a pod's labels", {{"job", run->job.key}, {"pod", name}});
     cache_updater_.pod_read(reply.body);
     finish_one(run, {});
   });
@@ -334,7 +335,7 @@ void Executor::delete_job(const RunPtr& run, const DeleteJob& action) {
       {"preconditions", {{"uid", action.uid}, {"resourceVersion", action.resource_version}}}};
   api_.send(std::move(request), [this, run](ApiReply reply) {
     if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
-      log_info("deleted a job that ended long ago", {{"job", run->job.key}});
+      log_info("deleted a finished job after its ttlSecondsAfterFinished", {{"job", run->job.key}});
       // If a finalizer keeps the job, its watch reports the end.
       if (!reply.ok()) cache_updater_.job_gone(run->job);
       finish_one(run, {});
@@ -357,8 +358,8 @@ void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
                            }
                            Execution execution;
                            execution.ok = false;
-                           execution.error =
-                               "assigning to " + target.pod_name + ": " + answer.error().message;
+                           execution.error = "sending the assignment to " + target.pod_name + ": " +
+                                             answer.error().message;
                            finish_one(run, std::move(execution));
                          });
 }
@@ -398,7 +399,7 @@ void Executor::write_progress(const RunPtr& run, const WriteStatus& action) {
   request.may_send = [latest = run->job.latest] { return !latest.expired(); };
   api_.send(std::move(request), [this, key = run->job.key](ApiReply reply) {
     if (reply.ok()) return cache_updater_.job_written(reply.body);
-    log_debug("progress was not written", {{"job", key}, {"error", reply.message}});
+    log_debug("could not write progress to status", {{"job", key}, {"error", reply.message}});
   });
   Execution execution;
   execution.wrote_status = true;
@@ -417,7 +418,7 @@ void Executor::reread_job(const RunPtr& run) {
               Execution execution;
               execution.ok = false;
               execution.is_conflict = true;
-              execution.error = "the job has changed";
+              execution.error = "the job changed since it was read";
               finish_one(run, std::move(execution));
             });
 }
@@ -426,7 +427,7 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
   const std::string note(utf8_head(action.message, kNoteBytesMax));
   log_info("event", {{"job", run->job.key}, {"reason", action.reason}, {"note", note}});
   if (events_open_ >= kEventsOpenMax) {
-    log_warning("an event was dropped: too many wait", {{"job", run->job.key}});
+    log_warning("dropped an event because too many are pending", {{"job", run->job.key}});
     return finish_one(run, {});
   }
   char suffix[20];
@@ -455,7 +456,8 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
   api_.send(std::move(request), [this](ApiReply reply) {
     --events_open_;
     // An event is for people; the job does not depend on it.
-    if (!reply.ok()) log_warning("an event was not taken", {{"error", reply.message}});
+    if (!reply.ok())
+      log_warning("the API server did not accept an event", {{"error", reply.message}});
   });
   finish_one(run, {});
 }

@@ -82,7 +82,7 @@ void LeaderElection::on_read(ApiReply reply) {
     return;
   }
   if (!reply.ok()) {
-    log_warning("the lease can't be read",
+    log_warning("could not read the lease",
                 {{"outcome", outcome_name(reply.outcome)}, {"error", reply.message}});
     schedule_attempt();
     return;
@@ -155,7 +155,7 @@ void LeaderElection::on_written(ApiReply reply) {
     return;
   }
   if (!reply.ok()) {
-    log_warning("the lease can't be written",
+    log_warning("could not write the lease",
                 {{"outcome", outcome_name(reply.outcome)}, {"error", reply.message}});
     schedule_attempt();
     return;
@@ -168,7 +168,7 @@ void LeaderElection::on_written(ApiReply reply) {
   schedule_attempt();
   if (is_leader_) return;
   is_leader_ = true;
-  log_info("this replica leads", {{"identity", options_.identity}});
+  log_info("this replica is the leader", {{"identity", options_.identity}});
   on_started_();
 }
 
@@ -193,7 +193,7 @@ void LeaderElection::schedule_attempt() {
 void LeaderElection::check_deadline() {
   deadline_timer_.reset();
   if (!is_leader_ || is_stopped_) return;
-  log_error("the lease could not be renewed in time", {{"identity", options_.identity}});
+  log_error("could not renew the lease before its deadline", {{"identity", options_.identity}});
   lose();
 }
 

@@ -60,7 +60,7 @@ Verdict completion(Pass& pass) {
                               .generation = generation});
   pass.status.completionTime = time;
   pass.event(false, "Completed", message);
-  pass.plan.why = "every worker ended well";
+  pass.plan.why = "the job completed";
   return Verdict::kDecided;
 }
 

@@ -291,7 +291,7 @@ void find_disagreement(const Pass& pass, Damage& damage) {
     if (!disagrees(pass, pod)) continue;
     if (!damage.culprit) {
       damage.culprit = lost_pod(pod->node_index, pod, kAgentDisagrees);
-      damage.culprit->message = "its agent is in round " +
+      damage.culprit->message = "its agent reports round " +
                                 std::to_string(pass.last_report(pod)->round) + " with hash " +
                                 pass.last_report(pod)->hash;
     }

@@ -30,7 +30,7 @@ Verdict deadline(Pass& pass) {
   }
   pass.status.completionTime = time;
   pass.event(true, "DeadlineExceeded", message);
-  pass.plan.why = "the job's time is over";
+  pass.plan.why = "spec.activeDeadlineSeconds is exceeded";
   return Verdict::kDecided;
 }
 

@@ -51,7 +51,7 @@ void expire(Pass& pass, Duration since) {
     pass.requeue(pass.now + left);
     return;
   }
-  pass.plan.why = "the job ended longer ago than spec.ttlSecondsAfterFinished";
+  pass.plan.why = "spec.ttlSecondsAfterFinished has passed since the job ended";
   pass.act(DeleteJob{.uid = pass.job().metadata.uid,
                      .resource_version = pass.job().metadata.resourceVersion});
 }

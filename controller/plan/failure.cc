@@ -141,7 +141,7 @@ Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const st
   set(pass, kFailed, true, reason, message);
   pass.status.completionTime = rfc3339(pass.seen.wall_now);
   pass.event(true, reason, message);
-  pass.plan.why = "the job has failed for good";
+  pass.plan.why = "the job fails and is not restarted";
   return Verdict::kDecided;
 }
 
@@ -215,14 +215,16 @@ Verdict decide(Pass& pass, const Damage& damage) {
   const std::optional<size_t> rule = rule_for(spec.rules, failure);
   const std::string action = rule ? spec.rules[*rule].action : "";
   Restart how{.lost = damage.lost, .counts = action != "Ignore", .because = ""};
-  if (rule) how.because = "spec.failure.rules[" + std::to_string(*rule) + "] says " + action;
+  if (rule)
+    how.because = "spec.failure.rules[" + std::to_string(*rule) + "] matches: action " + action;
   if (action == "Fail") return fail_job(pass, std::move(failure), "FailureRule", how.because);
   if (!rule && is_final(pass, failure)) {
-    return fail_job(pass, std::move(failure), "NotRetryable", "a restart can't help");
+    return fail_job(pass, std::move(failure), "NotRetryable", "a restart would fail the same way");
   }
   if (how.counts && pass.status.restarts >= spec.maxRestarts) {
     return fail_job(pass, std::move(failure), "TooManyRestarts",
-                    "no restart is left of " + std::to_string(spec.maxRestarts));
+                    "no restarts are left (spec.failure.maxRestarts: " +
+                        std::to_string(spec.maxRestarts) + ")");
   }
   const bool is_of_pod = pass.spec().train && is_repeated_in_its_pod(failure.exitCode);
   if (action == "RecreatePod" || (!rule && (is_of_pod || is_on_bad_node(pass, failure)))) {
@@ -232,7 +234,7 @@ Verdict decide(Pass& pass, const Damage& damage) {
   replace_lost(pass, how.lost);
   if (damage.ends_round) begin_round(pass, next_round(pass));
   if (pass.formed()) note_pods(pass.status, pass.seen.wall_now);
-  pass.plan.why = "a failure calls for the next round";
+  pass.plan.why = "a failure requires the next round";
   return verdict;
 }
 
@@ -250,12 +252,12 @@ Verdict failure(Pass& pass) {
     return Verdict::kNext;
   }
   if (damage.wait_for_culprit_until) {
-    pass.plan.why = "workers lost a peer, and the guilty one has not been heard yet";
+    pass.plan.why = "workers lost a peer; waiting for the failed rank to report";
     pass.requeue(*damage.wait_for_culprit_until);
     return Verdict::kActed;
   }
   if (!damage.is_new) {
-    pass.plan.why = "another pod of the round that failed is gone";
+    pass.plan.why = "another pod of the failed round was lost";
     replace_lost(pass, damage.lost);
     return Verdict::kDecided;
   }

@@ -67,7 +67,7 @@ Verdict placement(Pass& pass) {
     }
   }
   if (pass.plan.actions.empty()) return Verdict::kNext;
-  pass.plan.why = "the pods are not those that the members call for";
+  pass.plan.why = "pods must be created or deleted to match the members";
   return Verdict::kActed;
 }
 

@@ -85,9 +85,9 @@ std::string group_of(const WorkerWait& wait, size_t world) {
 
 // Describes the rank that holds the others up.
 std::string condition_of(const WorkerState* state) {
-  if (state == nullptr) return ", of which nothing is heard,";
+  if (state == nullptr) return ", which has not reported,";
   if (!state->running) return ", which has ended,";
-  if (state->is_lifeless) return ", which gives no sign of life,";
+  if (state->is_lifeless) return ", which shows no sign of life,";
   if (state->phase == WorkerPhase::kTraining) return "";
   return ", in phase " + std::string(worker_phase_name(state->phase)) + ",";
 }

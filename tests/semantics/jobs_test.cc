@@ -180,7 +180,7 @@ TEST_F(Control, AJobThatIsTooDeepOrTooLargeIsInvalidAndHarmsNoOther) {
   EXPECT_EQ(pods_of(before), "");
   EXPECT_EQ(pods_of(job("deep")), "");
   const std::string stored = dump_json(job("deep")["status"]["conditions"]);
-  EXPECT_NE(stored.find("spec.podTemplate: found something nested deeper than 64 levels"),
+  EXPECT_NE(stored.find("spec.podTemplate: found a value nested deeper than 64 levels"),
             std::string::npos)
       << stored;
   EXPECT_EQ(proxy.count("list"), 4u);
@@ -392,7 +392,7 @@ TEST_F(Control, AWatchThatLagsMakesNoPodTwice) {
               if (!exchange.open_watch()) return;
               exchange.begin_stream();
               while (std::optional<std::string> event = exchange.next_event()) {
-                exchange.wait("pods are told of");
+                exchange.wait("deliver pods");
                 exchange.line(*event);
               }
             }});
@@ -406,7 +406,7 @@ TEST_F(Control, AWatchThatLagsMakesNoPodTwice) {
   }
   loop.run_for(seconds(30));
   EXPECT_EQ(proxy.count("create", "pods"), 3u);
-  proxy.open_gate("pods are told of");
+  proxy.open_gate("deliver pods");
   settle(loop);
   EXPECT_EQ(proxy.count("create", "pods"), 3u);
   EXPECT_EQ(pods_of(made), kThree);

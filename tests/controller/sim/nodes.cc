@@ -309,7 +309,7 @@ void Nodes::changed(Node& node) {
 
 void Nodes::poll(const AgentAddress& agent, int64_t since, TimePoint until, Answer answer) {
   const Node* node = at(agent);
-  if (node == nullptr) return answer(unavailable("nobody answers"));
+  if (node == nullptr) return answer(unavailable("no agent answers"));
   if (node->state.sequence > since) return answer(report(*node));
   auto waiter = std::make_shared<Answer>(std::move(answer));
   waiters_[node->uid].push_back(waiter);
@@ -323,13 +323,13 @@ void Nodes::poll(const AgentAddress& agent, int64_t since, TimePoint until, Answ
 
 Result<AgentState> Nodes::put(const AgentAddress& agent, const Assignment& assignment) {
   Node* node = at(agent);
-  if (node == nullptr) return unavailable("nobody answers");
-  if (assignment.protocol > node->state.protocol) return invalid("a later version");
+  if (node == nullptr) return unavailable("no agent answers");
+  if (assignment.protocol > node->state.protocol) return invalid("unsupported protocol version");
   const int64_t round = assignment.world.round;
   if (on_assignment) on_assignment(assignment);
   if (round < node->state.round ||
       (round == node->state.round && assignment.hash != node->state.hash)) {
-    return conflict("an older round, or another hash");
+    return conflict("an older round or another hash");
   }
   if (assignment.action == "Exit") {
     AgentState last = node->state;

@@ -113,7 +113,7 @@ class SeedRun {
     simulation_.world.calm_down();
     const bool converged = simulation_.run(time_limit(), [this] { return all_over(); });
     if (is_broken()) return simulation_.world.chance.violations.front();
-    if (!converged) return "convergence: a job is still not over";
+    if (!converged) return "convergence: a job has not ended";
     for (const Job& job : jobs_) {
       if (has_failed_wrongly(job)) return "convergence: " + job.key + " failed";
     }
@@ -213,16 +213,17 @@ class SeedRun {
   std::string check_quiescence() {
     const Nodes& nodes = simulation_.world.nodes;
     const bool are_gone = simulation_.run(time_limit(), [&] { return nodes.live() == 0; });
-    if (!are_gone && !is_broken()) return "silence: pods that live on";
+    if (!are_gone && !is_broken()) return "silence: pods are left after their jobs ended";
     const bool are_deleted = simulation_.run(time_limit(), [this] { return are_expired(); });
-    if (!are_deleted && !is_broken()) return "silence: a job outlives its ttl";
+    if (!are_deleted && !is_broken()) return "silence: a job was not deleted after its ttl";
     // Controllers that were frozen or back off after errors get the news last.
     simulation_.run(minutes(5), never);
     const int64_t writes = simulation_.world.attempts();
     simulation_.run(seconds(60), never);
     if (is_broken()) return simulation_.world.chance.violations.front();
-    if (simulation_.world.attempts() != writes) return "silence: writes after the end";
-    if (nodes.live() != 0) return "silence: pods again";
+    if (simulation_.world.attempts() != writes)
+      return "silence: the controller writes after all jobs ended";
+    if (nodes.live() != 0) return "silence: pods were created after all jobs ended";
     return "";
   }
 

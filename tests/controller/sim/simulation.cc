@@ -120,7 +120,7 @@ bool Simulation::run(Duration time, const std::function<bool()>& done) {
   const TimePoint end_of_run = clock_.now() + time;
   const std::vector<std::string>& violations = world.chance.violations;
   for (int64_t turn = 0; clock_.now() < end_of_run && violations.empty(); ++turn) {
-    if (turn == kTurnsMax) world.chance.violate("I10", "a loop without a pause");
+    if (turn == kTurnsMax) world.chance.violate("I10", "the controllers loop without a pause");
     if (turn % kTurnsUnasked == 0 && done()) return true;
     const TimePoint next = next_turn(end_of_run);
     if (next > clock_.now()) clock_.advance(next - clock_.now());
