@@ -181,7 +181,7 @@ void Exchange::answer(int status, const std::string& body, const std::string& fi
     proxy_.seen_[number_].status = status;
   }
   const bool has_type = fields.find("Content-Type:") != std::string::npos;
-  raw("HTTP/1.1 " + std::to_string(status) + " Said\r\n" +
+  raw("HTTP/1.1 " + std::to_string(status) + " Proxied\r\n" +
       (has_type ? "" : "Content-Type: application/json\r\n") + fields +
       "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
 }

@@ -35,7 +35,7 @@ Result<Flags> flags_of(int argc, char** argv) {
     }
   }
   if (!flags.context.empty() && flags.kubeconfig.empty())
-    return invalid("--context: expected a --kubeconfig too");
+    return invalid("--context: expected --kubeconfig as well");
   return flags;
 }
 
