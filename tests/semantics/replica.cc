@@ -98,7 +98,7 @@ std::string Jobs::condition_reason(const Json& job, const std::string& type) {
   return string_or(condition_of(job, type), "reason", "");
 }
 
-void Jobs::settle(Loop& loop) {
+void Jobs::run_until_quiet(Loop& loop) {
   size_t before = 0;
   do {
     before = proxy.writes().size();
