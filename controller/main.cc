@@ -67,7 +67,9 @@ Status use_service_account(Flags& flags) {
   const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
   if (host == nullptr || port == nullptr) {
-    return invalid("--server: missing, and this is no pod: KUBERNETES_SERVICE_HOST is not set");
+    return invalid(
+        "--server: missing; it is required outside a pod, where KUBERNETES_SERVICE_HOST is not "
+        "set");
   }
   const std::string name(host);
   const std::string quoted = name.find(':') == std::string::npos ? name : "[" + name + "]";
@@ -115,7 +117,7 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
   options.limits.scrape_annotations = flags.scrape_annotations;
   options.agents.silence = std::chrono::seconds(flags.agent_silence);
   options.limits.agent_silence = options.agents.silence;
-  options.limits.agent_quiet = options.agents.silence / 2;
+  options.limits.agent_healthy_within = options.agents.silence / 2;
   if (flags.leader_elect) {
     options.lease.emplace();
     options.lease->namespace_ = lease_namespace(flags);
@@ -187,14 +189,14 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
        .post = [&mailbox](std::function<void()> call) { mailbox.post(std::move(call)); }});
   const Result<std::unique_ptr<http::Server>> server = listen(flags, probes);
   if (!server.ok()) {
-    log_error("--listen can't be carried out", {{"error", server.error().message}});
+    log_error("could not listen on the address of --listen", {{"error", server.error().message}});
     return 2;
   }
   std::thread([&] {
     int signal = 0;
     sigwait(&signals, &signal);
     mailbox.post([&] {
-      log_info("leaving");
+      log_info("stopping after a signal");
       controller.stop([&exit_code] { exit_code = EXIT_SUCCESS; });
       timers.after(std::chrono::seconds(3), [&exit_code] { exit_code = EXIT_SUCCESS; });
     });
@@ -203,13 +205,13 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
   controller.start();
   trim_memory_from_time_to_time(timers);
   while (!exit_code) {
-    // Answers that came while this process stood still go first: an agent that had answered was not
+    // Answers that came while this process was paused go first: an agent that had answered was not
     // silent.
     mailbox.run();
     timers.run_due();
     if (!exit_code) mailbox.wait(timers.next());
   }
-  log_info("ended", {{"exitCode", *exit_code}});
+  log_info("stopped", {{"exitCode", *exit_code}});
   // Requests in flight still refer to the objects above; nothing is left to write.
   std::_Exit(*exit_code);
 }
@@ -222,41 +224,51 @@ namespace {
 int program(int argc, char** argv) {
   using namespace lockstep;
   Flags flags;
-  CLI::App app("Runs TrainingJobs: pods, rounds, recovery and status.", "lockstep-controller");
+  CLI::App app("Runs the pods of TrainingJobs, recovers from failures and reports status.",
+               "lockstep-controller");
   app.option_defaults()->take_last();  // lets a patch of a Deployment append to its args
-  app.add_option("--server", flags.server, "The API server's URL; default: that of this pod");
+  app.add_option("--server", flags.server,
+                 "URL of the API server; default: the one of this pod's cluster");
   app.add_option("--kubeconfig", flags.kubeconfig,
-                 "A kubeconfig that says where the API server is and who this is to it")
+                 "Kubeconfig file with the API server and the credentials to use")
       ->excludes("--server");
-  app.add_option("--context", flags.context, "Context of the kubeconfig; default: its current one")
+  app.add_option("--context", flags.context,
+                 "Context of the kubeconfig to use; default: the current one")
       ->needs("--kubeconfig");
   app.add_option("--token-file", flags.token_file, "File with the bearer token");
-  app.add_option("--ca-file", flags.ca_file, "File with the server's CA, PEM");
-  app.add_option("--namespace", flags.namespace_, "Only jobs of this namespace; default: all");
-  app.add_option("--key-file", flags.key_file, "File with the secret that job tokens derive from")
+  app.add_option("--ca-file", flags.ca_file,
+                 "File with the API server's CA certificates in PEM format");
+  app.add_option("--namespace", flags.namespace_,
+                 "Run only the jobs of this namespace; default: all namespaces");
+  app.add_option("--key-file", flags.key_file,
+                 "File with the secret key that job tokens are derived from")
       ->required();
-  app.add_option("--leader-elect", flags.leader_elect, "One of several replicas leads, by a Lease")
+  app.add_option("--leader-elect", flags.leader_elect,
+                 "Elect one leader among the replicas with a Lease")
       ->capture_default_str();
-  app.add_option("--qps", flags.qps, "Requests a second to the API server")
+  app.add_option("--qps", flags.qps, "Requests per second to the API server, on average")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--burst", flags.burst, "Requests at once")
+  app.add_option("--burst", flags.burst, "Requests to the API server that may be sent in one burst")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
-  app.add_option("--listen", flags.listen,
-                 "Serve /metrics, /healthz and /readyz there, as in :8080; default: nowhere");
+  app.add_option(
+      "--listen", flags.listen,
+      "Address to serve /metrics, /healthz and /readyz on, such as :8080; default: none");
   app.add_option("--job-image", flags.job_image,
-                 "Lockstep's image: of jobs that name none, and where the agent for other images "
-                 "comes from; default: \"lockstep\" for the first, and images have the agent");
-  app.add_option("--agent-silence", flags.agent_silence,
-                 "Seconds, 5 to 300, for which a pod's agent may not answer until the pod is given "
-                 "up; longer with more than 5,000 agents at 15 seconds, which are asked less often")
+                 "Lockstep image that runs jobs without an image, and whose agent is injected into "
+                 "other images; default: \"lockstep\" for jobs without an image, and no injection");
+  app.add_option(
+         "--agent-silence", flags.agent_silence,
+         "Seconds (5 to 300) without an answer after which a pod's agent counts as lost and "
+         "its pod is recreated; longer with very many agents (more than 5,000 at 15 seconds), "
+         "which are polled less often")
       ->check(CLI::Range(int64_t{5}, int64_t{300}))
       ->capture_default_str();
   app.add_flag("--scrape-annotations", flags.scrape_annotations,
-               "Jobs' pods say prometheus.io/scrape, port and path");
-  app.add_flag("--log-json", flags.log_json, "Log lines as JSON");
-  app.add_flag("--verbose", flags.verbose, "Log every plan");
+               "Add prometheus.io/scrape, port and path annotations to jobs' pods");
+  app.add_flag("--log-json", flags.log_json, "Write log lines as JSON");
+  app.add_flag("--verbose", flags.verbose, "Log at debug level, including every plan");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -274,19 +286,19 @@ int program(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   if (flags.server.empty() && flags.kubeconfig.empty()) {
     if (const Status status = use_service_account(flags); !status.ok()) {
-      log_error("bad flags", {{"error", status.error().message}});
+      log_error("invalid flags", {{"error", status.error().message}});
       return 2;
     }
   }
   Result<std::string> key = read_small_file(flags.key_file);
   if (!key.ok() || key->empty()) {
-    log_error("the key can't be read",
+    log_error("could not read the key",
               {{"error", key.ok() ? flags.key_file + " is empty" : key.error().message}});
     return 2;
   }
   Result<KubeAccess> access = access_of(flags);
   if (!access.ok()) {
-    log_error("the kubeconfig can't be used", {{"error", access.error().message}});
+    log_error("could not use the kubeconfig", {{"error", access.error().message}});
     return 2;
   }
   return run(flags, signals, std::move(access).value(), std::move(key).value());

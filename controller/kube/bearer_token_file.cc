@@ -27,7 +27,7 @@ void BearerTokenFile::read() {
   if (text.ok() && !text->empty()) {
     token_ = std::move(text).value();
   } else {
-    log_warning("the token file can't be used", {{"file", file_}});
+    log_warning("could not read a token from the token file", {{"file", file_}});
   }
 }
 

@@ -64,7 +64,7 @@ class BodyBuffer final : public Concurrency::streams::details::streambuf_state_m
 
   pplx::task<void> pass(const char* data, size_t count) {
     try {
-      if (count > kPieceBytesMax) throw std::runtime_error("a chunk's size makes no sense");
+      if (count > kPieceBytesMax) throw std::runtime_error("invalid chunk size");
       return consume_({data, count});
     } catch (...) {
       return pplx::task_from_exception<void>(std::current_exception());

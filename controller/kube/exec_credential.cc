@@ -151,7 +151,7 @@ Result<std::string> collect(const std::string& name, pid_t pid, int fd,
     trouble = "failed with exit code " + std::to_string(WEXITSTATUS(status));
   }
   if (trouble.empty() && WIFSIGNALED(status)) {
-    trouble = "was ended by signal " + std::to_string(WTERMSIG(status));
+    trouble = "was killed by signal " + std::to_string(WTERMSIG(status));
   }
   if (!trouble.empty()) return unavailable("the credential plugin " + name + " " + trouble);
   return output;
@@ -168,7 +168,7 @@ Json exec_info(const ExecPlugin& plugin, const Json& cluster, bool is_terminal) 
 Result<ExecCredential> parse_exec_credential(const ExecPlugin& plugin, const std::string& output) {
   const std::string where = "the credential plugin " + plugin.command + ": ";
   Result<Json> document = parse_json(output);
-  if (!document.ok()) return invalid(where + "what it printed is " + document.error().message);
+  if (!document.ok()) return invalid(where + "its output is " + document.error().message);
   if (string_or(*document, "kind", "") != "ExecCredential" ||
       string_or(*document, "apiVersion", "") != plugin.api_version) {
     return invalid(where + "expected an ExecCredential of " + plugin.api_version + ", found " +
@@ -176,7 +176,8 @@ Result<ExecCredential> parse_exec_credential(const ExecPlugin& plugin, const std
                    string_or(*document, "apiVersion", "(no apiVersion)"));
   }
   const Json* status = find_member(*document, "status");
-  if (status == nullptr || !status->is_object()) return invalid(where + "found no status in it");
+  if (status == nullptr || !status->is_object())
+    return invalid(where + "expected a status, found none");
   ExecCredential credential{.token = string_or(*status, "token", ""),
                             .certificate_pem = string_or(*status, "clientCertificateData", ""),
                             .key_pem = string_or(*status, "clientKeyData", ""),
@@ -201,8 +202,9 @@ Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, const Json& clu
   TRY(check_plugin(plugin));
   const bool is_terminal = ::isatty(0) == 1;
   if (plugin.interactive_mode == "Always" && !is_terminal) {
-    return unavailable("the credential plugin " + plugin.command +
-                       " wants a terminal, and standard input is none");
+    return unavailable(
+        "the credential plugin " + plugin.command +
+        " needs a terminal (interactiveMode: Always), but standard input is not one");
   }
   int pipe_ends[2];
   if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return errno_error("[exec] pipe", errno);

@@ -156,7 +156,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
              const std::function<rest::http_request()>& request) {
     deadline_ = timers_.after(deadline, [self = shared_from_this()] {
       self->deadline_.reset();
-      self->finish(timed_out("[http] no complete answer in time"));
+      self->finish(timed_out("[http] timed out before the reply was complete"));
     });
     try {
       send(client, request());
@@ -226,7 +226,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     }
     if (is_refused_ || !take_locked(piece)) {
       is_refused_ = true;
-      return pplx::task_from_exception<void>(std::runtime_error("the reply is refused"));
+      return pplx::task_from_exception<void>(std::runtime_error("the reply was rejected"));
     }
     if (mode_ != Mode::kWhole && pending_bytes_ >= options_.pending_bytes_max) return wait_locked();
     return pplx::task_from_result();
@@ -242,7 +242,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     const pplx::task_completion_event<void> resume = *resume_;
     resume_.reset();
     if (is_refused_) {
-      resume.set_exception(std::runtime_error("the reply is refused"));
+      resume.set_exception(std::runtime_error("the reply was rejected"));
     } else {
       resume.set();
     }
@@ -284,7 +284,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     const std::lock_guard lock(mutex_);
     if (is_too_large_) return invalid("[http] the reply is larger than allowed");
     if (mode_ == Mode::kLines && !framer_.rest().empty()) {
-      return unavailable("[http] the stream ended within a line");
+      return unavailable("[http] the stream ended in the middle of a line");
     }
     return std::move(reply_);
   }
@@ -380,7 +380,8 @@ struct HttpClient::Impl {
     if (now - looked_at < server.certificate_interval) return;
     looked_at = now;
     if (!reread_client_certificate(server.tls)) return;
-    log_info("the client certificate has changed", {{"file", server.tls.certificate_file}});
+    log_info("the client certificate changed; using the new one",
+             {{"file", server.tls.certificate_file}});
     connect();
   }
 

@@ -17,7 +17,7 @@ std::string names_of(const std::map<std::string, T>& entries) {
     if (names.size() > 500) return names + ", ...";
     names += (names.empty() ? "" : ", ") + name;
   }
-  return names.empty() ? "there are none" : "there are: " + names;
+  return names.empty() ? "none exist" : "available: " + names;
 }
 
 template <class T>
@@ -59,7 +59,7 @@ Status check_files(const std::string& where, const char* file_field, const std::
                    const std::string& data) {
   if (file.empty() || data.empty()) return {};
   return invalid(where + ": " + file_field + " and " + file_field +
-                 "-data are both given, expected one of them");
+                 "-data are both given, expected only one of them");
 }
 
 Result<std::string> data_or_file(const std::string& where, const std::string& data,
@@ -89,7 +89,9 @@ Result<HttpServer> server_of(const std::string& name, const KubeconfigCluster& c
   server.tls.verify = !cluster.insecure_skip_tls_verify;
   if (!server.tls.ca_pem.empty()) {
     if (!server.tls.verify) {
-      return invalid(where + ": certificate-authority and insecure-skip-tls-verify: expected one");
+      return invalid(where +
+                     ": certificate-authority and insecure-skip-tls-verify are both given, "
+                     "expected only one of them");
     }
     const Status status = check_certificate_authority(server.tls.ca_pem);
     if (!status.ok()) return invalid(where + ": certificate-authority: " + status.error().message);
@@ -98,7 +100,7 @@ Result<HttpServer> server_of(const std::string& name, const KubeconfigCluster& c
   if (server.proxy_url.empty()) return server;
   if (!server.proxy_url.starts_with("http://")) {
     return invalid(where + ": proxy-url: \"" + server.proxy_url +
-                   "\": only proxies that begin with http:// are carried out in this version");
+                   "\": expected an http:// proxy; others are not in this version");
   }
   TRY(check_url(server.proxy_url, where + ": proxy-url"));
   return server;
@@ -148,7 +150,7 @@ Result<std::vector<HttpField>> impersonation(const std::string& where, const Kub
   }
   for (const HttpField& field : fields) {
     if (has_control(field.value))
-      return invalid(where + ": " + field.name + ": control characters");
+      return invalid(where + ": " + field.name + ": expected no control characters");
   }
   return fields;
 }
@@ -157,14 +159,14 @@ Status check_methods(const std::string& where, const KubeconfigUser& user) {
   const bool has_basic = !user.username.empty() || !user.password.empty();
   const bool has_token = !user.token.empty() || !user.token_file.empty();
   if (has_basic && has_token) {
-    return invalid(where + ": both a token and a user name, expected one of them");
+    return invalid(where + ": both a token and a user name are given, expected only one of them");
   }
   if (!user.auth_provider.empty()) {
     return invalid(where + ": auth-provider \"" + user.auth_provider +
-                   "\" is not in this version; exec plugins are");
+                   "\" is not in this version; use an exec plugin");
   }
   if (has_control(user.token) || has_control(user.username)) {
-    return invalid(where + ": control characters in the token or the user name");
+    return invalid(where + ": expected no control characters in the token and the user name");
   }
   return {};
 }
@@ -232,8 +234,8 @@ Result<KubeAccess> kube_access(const Kubeconfig& config, const KubeOverrides& ov
   if (!access.context.empty()) {
     TRY_ASSIGN(context, entry(config.contexts, "context", access.context));
   } else if (overrides.cluster.empty()) {
-    return not_found("no current-context is set in the kubeconfig (contexts: " +
-                     names_of(config.contexts) + "); choose one with --context");
+    return not_found("no current-context is set in the kubeconfig (" + names_of(config.contexts) +
+                     "); choose one with --context");
   }
   const std::string cluster_name = overrides.cluster.empty() ? context.cluster : overrides.cluster;
   const std::string user_name = overrides.user.empty() ? context.user : overrides.user;

@@ -178,7 +178,7 @@ ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_
     // The request has taken effect; the next read shows it.
     if (!body.ok()) {
       return {.outcome = ApiOutcome::kUnreadable,
-              .message = "an answer that can't be read: " + body.error().message};
+              .message = "could not parse the reply: " + body.error().message};
     }
     return {.outcome = ApiOutcome::kOk, .body = std::move(body).value()};
   }
@@ -268,7 +268,7 @@ void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
 const std::string& KubeClient::authorization() {
   const std::string& text = credentials_.authorization();
   if (const auto certificate = credentials_.take_certificate()) {
-    log_info("the credential plugin gave another client certificate");
+    log_info("the credential plugin returned a new client certificate");
     requests_.use_certificate(certificate->first, certificate->second);
     watches_.use_certificate(certificate->first, certificate->second);
   }
@@ -278,7 +278,7 @@ const std::string& KubeClient::authorization() {
 void KubeClient::tell_warning(const std::string& warning) {
   if (warning.empty() || told_warnings_.size() >= kWarningsTold) return;
   if (told_warnings_.insert(warning).second)
-    log_warning("the API server warns", {{"warning", warning}});
+    log_warning("the API server sent a warning", {{"warning", warning}});
 }
 
 namespace {
@@ -320,7 +320,8 @@ class KubeWatch final : public WatchHandle {
     if (!event.ok()) return from_error(event.error());
     Json* object = event->is_object() && event->contains("object") ? &(*event)["object"] : nullptr;
     const std::string type = string_or(*event, "type", "");
-    if (object == nullptr || type.empty()) return from_error(invalid("[watch] not an event"));
+    if (object == nullptr || type.empty())
+      return from_error(invalid("[watch] expected an event with type and object"));
     if (type == "ERROR") {
       return from_status(static_cast<int>(int_or(*object, "code", 500)), *object, Duration{0});
     }

@@ -44,7 +44,7 @@ class Fields {
     const Json* value = find(key);
     if (value == nullptr) return {};
     if (!value->is_string())
-      return wrong(key, *value, "a text (in quotes, if it looks like a number)");
+      return wrong(key, *value, "a string (in quotes, if it looks like a number)");
     out = value->get<std::string>();
     return {};
   }
@@ -58,9 +58,9 @@ class Fields {
   Status read(const char* key, std::vector<std::string>& out) const {
     const Json* value = find(key);
     if (value == nullptr) return {};
-    if (!value->is_array()) return wrong(key, *value, "a list of texts");
+    if (!value->is_array()) return wrong(key, *value, "a list of strings");
     for (const Json& item : *value) {
-      if (!item.is_string()) return wrong(key, item, "texts in the list");
+      if (!item.is_string()) return wrong(key, item, "strings in the list");
       out.push_back(item.get<std::string>());
     }
     return {};
@@ -118,7 +118,8 @@ Result<ExecPlugin> read_exec(const Json& value, const std::string& path,
   }
   const Json* env = fields.find("env");
   if (env == nullptr) return plugin;
-  if (!env->is_array()) return invalid(fields.at("env") + ": expected a list of name and value");
+  if (!env->is_array())
+    return invalid(fields.at("env") + ": expected a list of entries with name and value");
   for (size_t i = 0; i < env->size(); ++i) {
     TRY_ASSIGN(const Fields item,
                Fields::of((*env)[i], fields.at("env") + "[" + std::to_string(i) + "]"));
@@ -181,7 +182,7 @@ Status read_named(const Fields& root, const char* list, const char* inner,
   const Json* items = root.find(list);
   if (items == nullptr) return {};
   if (!items->is_array())
-    return invalid(std::string(list) + ": expected a list of name and " + inner);
+    return invalid(std::string(list) + ": expected a list of entries with name and " + inner);
   for (size_t i = 0; i < items->size(); ++i) {
     const std::string path = std::string(list) + "[" + std::to_string(i) + "]";
     TRY_ASSIGN(const Fields item, Fields::of((*items)[i], path));
@@ -192,7 +193,7 @@ Status read_named(const Fields& root, const char* list, const char* inner,
     TRY_ASSIGN(const Fields fields, Fields::of(value == nullptr ? null : *value, item.at(inner)));
     TRY_ASSIGN(T entry, read(fields, folder));
     if (!out.emplace(name, std::move(entry)).second) {
-      return invalid(path + ".name: \"" + name + "\" is there twice, expected each name once");
+      return invalid(path + ".name: \"" + name + "\" is a duplicate, expected unique names");
     }
   }
   return {};
@@ -281,10 +282,10 @@ Result<Kubeconfig> load_kubeconfig(const KubeconfigSources& sources) {
     struct stat info {};
     if (::stat(file.c_str(), &info) != 0 && errno == ENOENT) {
       if (sources.explicit_file.empty()) continue;
-      return not_found("--kubeconfig: there is no file " + file);
+      return not_found("--kubeconfig: the file " + file + " does not exist");
     }
     if (S_ISDIR(info.st_mode))
-      return invalid("kubeconfig " + file + ": is a folder, expected a file");
+      return invalid("kubeconfig " + file + ": expected a file, found a folder");
     Result<std::string> text = read_small_file(file, kFileBytesMax);
     if (!text.ok()) return invalid("kubeconfig " + file + ": " + text.error().message);
     Result<Kubeconfig> one = parse_kubeconfig(*text, fs::path(file).parent_path().string());

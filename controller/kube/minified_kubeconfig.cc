@@ -65,7 +65,8 @@ Result<Json> minified_kubeconfig(const Kubeconfig& config, const std::string& na
   const std::string& chosen = name.empty() ? config.current_context : name;
   if (chosen.empty()) return not_found("no current-context is set");
   const auto context = config.contexts.find(chosen);
-  if (context == config.contexts.end()) return not_found("there is no context \"" + chosen + "\"");
+  if (context == config.contexts.end())
+    return not_found("context \"" + chosen + "\" does not exist");
   Json json = {{"kind", "Config"},         {"apiVersion", "v1"}, {"preferences", Json::object()},
                {"clusters", Json()},       {"users", Json()},    {"contexts", Json::array()},
                {"current-context", chosen}};
@@ -74,14 +75,15 @@ Result<Json> minified_kubeconfig(const Kubeconfig& config, const std::string& na
   if (!cluster_name.empty()) {
     const auto cluster = config.clusters.find(cluster_name);
     if (cluster == config.clusters.end()) {
-      return not_found("context \"" + chosen + "\": there is no cluster \"" + cluster_name + "\"");
+      return not_found("context \"" + chosen + "\": cluster \"" + cluster_name +
+                       "\" does not exist");
     }
     json["clusters"].push_back({{"name", cluster_name}, {"cluster", to_json(cluster->second)}});
   }
   if (!user_name.empty()) {
     const auto user = config.users.find(user_name);
     if (user == config.users.end()) {
-      return not_found("context \"" + chosen + "\": there is no user \"" + user_name + "\"");
+      return not_found("context \"" + chosen + "\": user \"" + user_name + "\" does not exist");
     }
     json["users"].push_back({{"name", user_name}, {"user", to_json(user->second)}});
   }

@@ -48,7 +48,7 @@ void PlainNetwork::run() {
     try {
       io_.run();
     } catch (const std::exception& exception) {
-      log_error("a call on the network's thread has failed", {{"error", exception.what()}});
+      log_error("a call on the network thread failed", {{"error", exception.what()}});
     }
   }
 }
@@ -203,7 +203,7 @@ void PlainConnection::on_reply() {
   const unsigned status = parser_->get().result_int();
   if (status < 200) {  // RFC 9110, section 15.2: interim replies come unasked before the answer
     if (status == 101 || ++heads_ > kInterimHeadsMax) {
-      return fail(unavailable("[http] HTTP " + std::to_string(status) + ", an answer expected"));
+      return fail(unavailable("[http] expected a final reply, got HTTP " + std::to_string(status)));
     }
     expect_head();
     return parse();

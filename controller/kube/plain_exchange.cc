@@ -15,7 +15,7 @@ PlainExchange::PlainExchange(Mailbox& mailbox, Timers& timers, std::weak_ptr<Pla
 void PlainExchange::start(Duration deadline) {
   deadline_ = timers_.after(deadline, [self = shared_from_this()] {
     self->deadline_.reset();
-    self->finish(timed_out("[http] no complete answer in time"));
+    self->finish(timed_out("[http] timed out before the reply was complete"));
   });
 }
 

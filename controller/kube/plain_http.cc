@@ -26,7 +26,7 @@ std::vector<HttpField> fields_of(const HttpRequest& request, const std::string& 
 }
 
 Result<std::string> head_of(const HttpRequest& request, const std::string& host) {
-  const Error bad = invalid("[http] a request's head can't hold control characters");
+  const Error bad = invalid("[http] expected a request head without control characters");
   if (has_control(request.path_and_query)) return bad;
   std::string head = request.method + " " + request.path_and_query + " HTTP/1.1\r\n";
   for (const HttpField& field : fields_of(request, host)) {
@@ -65,7 +65,8 @@ void PlainHttpClient::send(HttpRequest request, std::function<void(Result<HttpRe
   const bool is_ipv6 = server_.address.find(':') != std::string::npos;
   const std::string host = is_ipv6 ? "[" + server_.address + "]" : server_.address;
   Result<std::string> head = head_of(request, host + ":" + std::to_string(server_.port));
-  if (pool_ == nullptr) head = invalid("[http] \"" + server_.address + "\" is no IP address");
+  if (pool_ == nullptr)
+    head = invalid("[http] expected an IP address, got \"" + server_.address + "\"");
   auto exchange = std::make_shared<PlainExchange>(
       mailbox_, timers_, network_,
       PlainExchange::Request{.head = head.ok() ? *head : "",

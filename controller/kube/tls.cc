@@ -41,7 +41,7 @@ Bytes reader(const std::string& text) {
 }
 
 Result<std::vector<Certificate>> read_certificates(const std::string& pem) {
-  if (pem.size() > kPemBytesMax) return invalid("more than 4 MiB of certificates");
+  if (pem.size() > kPemBytesMax) return invalid("expected at most 4 MiB of certificates");
   const Bytes bytes = reader(pem);
   std::vector<Certificate> certificates;
   while (certificates.size() < kCertificatesMax) {
@@ -50,7 +50,7 @@ Result<std::vector<Certificate>> read_certificates(const std::string& pem) {
     certificates.push_back(std::move(one));
   }
   ERR_clear_error();
-  if (certificates.empty()) return invalid("no certificate in PEM format in it");
+  if (certificates.empty()) return invalid("expected a certificate in PEM format, found none");
   return certificates;
 }
 
@@ -58,7 +58,7 @@ Result<Key> read_key(const std::string& pem) {
   const Bytes bytes = reader(pem);
   Key key(PEM_read_bio_PrivateKey(bytes.get(), nullptr, no_password, nullptr));
   if (!key)
-    return invalid("not a private key in PEM format without a password: " + openssl_reason());
+    return invalid("expected an unencrypted private key in PEM format: " + openssl_reason());
   return key;
 }
 
@@ -96,10 +96,10 @@ int verify_chain(X509_STORE_CTX* chain, void* context) {
   X509_STORE_CTX_set_verify_cb(chain, [](int ok, X509_STORE_CTX*) { return ok; });
   if (is_set == 1 && X509_verify_cert(chain) == 1) return 1;
   const int error = X509_STORE_CTX_get_error(chain);
-  std::string text = "the server's certificate is refused: ";
+  std::string text = "the server's certificate was rejected: ";
   text += X509_verify_cert_error_string(error);
   if (error == X509_V_ERR_HOSTNAME_MISMATCH || error == X509_V_ERR_IP_ADDRESS_MISMATCH) {
-    text += " (it is not for " + verifier->name + ")";
+    text += " (it is not valid for " + verifier->name + ")";
   }
   verifier->report->set(std::move(text));
   return 0;
@@ -117,7 +117,7 @@ void on_state(const SSL* connection, int where, int) {
 Status trust(SSL_CTX* context, const std::string& pem) {
   TRY_ASSIGN(const std::vector<Certificate> certificates, read_certificates(pem));
   Store store(X509_STORE_new());
-  if (!store) return internal("[tls] no memory");
+  if (!store) return internal("[tls] out of memory");
   for (const Certificate& one : certificates) X509_STORE_add_cert(store.get(), one.get());
   X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);
   SSL_CTX_set_cert_store(context, store.release());
@@ -138,13 +138,13 @@ Status use_certificate(SSL_CTX* context, const std::string& certificate_pem,
   TRY_ASSIGN(std::vector<Certificate> chain, read_certificates(certificate_pem));
   TRY_ASSIGN(const Key key, read_key(key_pem));
   if (SSL_CTX_use_certificate(context, chain.front().get()) != 1) {
-    return invalid("the client certificate can't be used: " + openssl_reason());
+    return invalid("could not use the client certificate: " + openssl_reason());
   }
   for (size_t i = 1; i < chain.size(); ++i) {
     if (SSL_CTX_add_extra_chain_cert(context, chain[i].get()) == 1) chain[i].release();
   }
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
-    return invalid("the client's key does not fit its certificate: " + openssl_reason());
+    return invalid("the client's key does not match its certificate: " + openssl_reason());
   }
   return {};
 }
@@ -166,7 +166,7 @@ Status configure_tls(SSL_CTX* context, const TlsOptions& options,
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   auto verifier = std::make_unique<Verifier>(Verifier{options.server_name, std::move(report)});
   if (SSL_CTX_set_ex_data(context, verifier_index(), verifier.get()) != 1) {
-    return internal("[tls] no memory");
+    return internal("[tls] out of memory");
   }
   verifier.release();
   SSL_CTX_set_cert_verify_callback(context, verify_chain, context);
@@ -181,7 +181,7 @@ Status check_client_certificate(const std::string& certificate_pem, const std::s
   TRY_ASSIGN(const std::vector<Certificate> chain, read_certificates(certificate_pem));
   TRY_ASSIGN(const Key key, read_key(key_pem));
   if (X509_check_private_key(chain.front().get(), key.get()) != 1) {
-    return invalid("the key does not fit the certificate: " + openssl_reason());
+    return invalid("the key does not match the certificate: " + openssl_reason());
   }
   return {};
 }

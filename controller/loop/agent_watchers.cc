@@ -49,8 +49,8 @@ struct AgentWatchers::Agent {
   AgentAddress address;
   std::string node;
   AgentView view;
-  bool was_heard = false;  // at any time
-  bool is_lost = false;    // silent for too long while most others were heard
+  bool was_heard = false;    // at any time
+  bool is_excluded = false;  // silent for too long while most others were heard
   Retry retry;
   std::optional<Timers::Id> timer;
   bool is_dropped = false;
@@ -64,31 +64,32 @@ AgentWatchers::AgentWatchers(AgentClient& agents, Timers& timers, Random& random
       options_(options),
       on_change_(std::move(on_change)),
       wait_(options_.poll_wait(0)),
-      wait_told_(wait_) {
-  look();
+      logged_wait_(wait_) {
+  tick();
 }
 
 AgentWatchers::~AgentWatchers() {
-  timers_.cancel(*look_timer_);
+  timers_.cancel(*tick_timer_);
   for (auto& [job, agents] : jobs_) {
     for (auto& [uid, agent] : agents) drop(*agent);
   }
 }
 
-void AgentWatchers::look() {
-  const TimePoint due = timers_.now() + options_.look;
-  look_timer_ = timers_.at(due, [this, due] {
+void AgentWatchers::tick() {
+  const TimePoint due = timers_.now() + options_.tick_interval;
+  tick_timer_ = timers_.at(due, [this, due] {
     const Duration late = timers_.now() - due;
-    if (late >= options_.standstill_min) forgive_standstill(late);
-    follow_wait();
-    doubt_or_trust();
-    note_lost();
-    look();
+    if (late >= options_.process_pause_min) compensate_pause(late);
+    update_poll_wait();
+    update_suspicion();
+    exclude_silent_agents();
+    tick();
   });
 }
 
-void AgentWatchers::forgive_standstill(Duration late) {
-  log_warning("this process stood still", {{"seconds", to_seconds(late)}});
+void AgentWatchers::compensate_pause(Duration late) {
+  log_warning("this process was paused; extending agents' silence limits",
+              {{"seconds", to_seconds(late)}});
   for (auto& [job, agents] : jobs_) {
     for (auto& [uid, agent] : agents) {
       agent->view.last_heard = std::min(timers_.now(), agent->view.last_heard + late);
@@ -97,14 +98,14 @@ void AgentWatchers::forgive_standstill(Duration late) {
 }
 
 // Polls get shorter when agents go, but open ones keep their length.
-void AgentWatchers::follow_wait() {
+void AgentWatchers::update_poll_wait() {
   const Duration wait = options_.poll_wait(agents_count_);
   if (wait >= wait_ || timers_.now() >= wait_until_) wait_ = wait;
-  if (silence() <= options_.silence_for(wait_told_)) return;
-  wait_told_ = wait_;
-  log_info("so many agents are asked less often, and may be silent for longer",
+  if (silence() <= options_.silence_for(logged_wait_)) return;
+  logged_wait_ = wait_;
+  log_info("polling agents less often because there are many, and extending their silence limit",
            {{"agents", agents_count_},
-            {"askedAfterSeconds", to_seconds(wait_)},
+            {"pollSeconds", to_seconds(wait_)},
             {"silenceSeconds", to_seconds(silence())}});
 }
 
@@ -156,8 +157,8 @@ std::map<std::string, AgentView> AgentWatchers::views(const std::string& job) co
 void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
   const int64_t since = agent->view.state ? agent->view.state->sequence : 0;
   // After a failure the agent only has to show in time that it is alive.
-  const bool is_doubtful = !agent->view.error.empty();
-  const Duration wait = is_doubtful ? Duration::zero() : options_.poll_wait(agents_count_);
+  const bool had_failed = !agent->view.error.empty();
+  const Duration wait = had_failed ? Duration::zero() : options_.poll_wait(agents_count_);
   if (wait >= wait_) {
     wait_ = wait;
     wait_until_ = timers_.now() + silence();
@@ -206,10 +207,10 @@ void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
 }
 
 void AgentWatchers::note_heard(Agent& agent) {
-  suspect_self();  // as it is without this answer
+  suspect_own_network();  // as it is without this answer
   agent.view.last_heard = timers_.now();
   agent.was_heard = true;
-  agent.is_lost = false;
+  agent.is_excluded = false;
 }
 
 void AgentWatchers::poll_after(const std::shared_ptr<Agent>& agent, Duration delay) {
@@ -245,7 +246,7 @@ TimePoint AgentWatchers::when_most_were_heard() const {
   for (const auto& [job, agents] : jobs_) {
     for (const auto& [uid, agent] : agents) {
       const bool is_new = !agent->was_heard && agent->view.last_heard > recently;
-      if (agent->is_lost || is_new) continue;
+      if (agent->is_excluded || is_new) continue;
       const TimePoint heard = agent->was_heard ? agent->view.last_heard : TimePoint::min();
       of_agents.push_back(heard);
       TimePoint& of_node = of_nodes.try_emplace(agent->node, TimePoint::min()).first->second;
@@ -258,33 +259,36 @@ TimePoint AgentWatchers::when_most_were_heard() const {
   return since_when(heard, 1);
 }
 
-bool AgentWatchers::suspect_self() {
-  if (!suspects_self_ && most_heard_at_ < timers_.now() - silence() / 2) doubt_or_trust();
-  return suspects_self_;
+bool AgentWatchers::suspect_own_network() {
+  if (!suspects_own_network_ && most_heard_at_ < timers_.now() - silence() / 2) update_suspicion();
+  return suspects_own_network_;
 }
 
-void AgentWatchers::doubt_or_trust() {
+void AgentWatchers::update_suspicion() {
   const TimePoint now = timers_.now();
-  const bool did = suspects_self_;
+  const bool did = suspects_own_network_;
   most_heard_at_ = when_most_were_heard();
   if (most_heard_at_ < now - silence() / 2) {
-    suspects_self_ = true;
+    suspects_own_network_ = true;
     heard_again_at_.reset();
-  } else if (suspects_self_) {
+  } else if (suspects_own_network_) {
     if (!heard_again_at_) heard_again_at_ = now;
-    suspects_self_ = now - *heard_again_at_ < silence();
-    if (!suspects_self_) heard_again_at_.reset();
+    suspects_own_network_ = now - *heard_again_at_ < silence();
+    if (!suspects_own_network_) heard_again_at_.reset();
   }
-  if (suspects_self_ && !did) log_warning("most agents are silent: their pods are kept for longer");
-  if (did && !suspects_self_) log_info("most agents are heard again");
+  if (suspects_own_network_ && !did)
+    log_warning(
+        "most agents are silent; suspecting the controller's own network and keeping their pods");
+  if (did && !suspects_own_network_)
+    log_info("most agents answer again; trusting the controller's own network");
 }
 
 // An agent whose silence is its own says nothing about the controller until it is heard again.
-void AgentWatchers::note_lost() {
-  if (suspects_self_) return;
+void AgentWatchers::exclude_silent_agents() {
+  if (suspects_own_network_) return;
   for (auto& [job, agents] : jobs_) {
     for (auto& [uid, agent] : agents) {
-      if (timers_.now() - agent->view.last_heard >= silence()) agent->is_lost = true;
+      if (timers_.now() - agent->view.last_heard >= silence()) agent->is_excluded = true;
     }
   }
 }

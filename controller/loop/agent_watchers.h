@@ -19,10 +19,10 @@ namespace lockstep {
 
 // How agents are polled, and when their silence may be the controller's own fault. With a silence
 // limit S and polls of W, at most S/3, a healthy agent with nothing to say is heard every W. The
-// controller suspects itself once fewer than half of the Kubernetes nodes have been heard for S/2,
-// which is more than W. If its own network fails, every agent was last heard at most W before that,
-// however their answers are spread over a poll. So no agent is given up earlier than S - W after
-// the failure, and the suspicion began at least S/6 before that.
+// controller suspects its own network once fewer than half of the Kubernetes nodes have been heard
+// for S/2, which is more than W. If its own network fails, every agent was last heard at most W
+// before that, however their answers are spread over a poll. So no agent is given up earlier than
+// S - W after the failure, and the suspicion began at least S/6 before that.
 struct AgentWatchOptions {
   Duration silence = std::chrono::seconds(15);  // Limits::agent_silence
   double polls_per_second = 1000;               // by all agents that have nothing to say
@@ -32,11 +32,11 @@ struct AgentWatchOptions {
   // If all agents are on one Kubernetes node, the silence of fewer than this says more about them
   // than about the controller.
   size_t silent_min = 3;
-  // How often to check whether the controller hears enough, and whether this process stood still. A
-  // check that is late by standstill_min or more means that it did, and that the agents' silence in
-  // that time was its own.
-  Duration look = std::chrono::seconds(1);
-  Duration standstill_min = std::chrono::seconds(3);
+  // How often to check whether the controller hears enough, and whether this process was paused. A
+  // check that is late by process_pause_min or more means that it was, and that the agents' silence
+  // in that time was its own.
+  Duration tick_interval = std::chrono::seconds(1);
+  Duration process_pause_min = std::chrono::seconds(3);
   RetryOptions retry{.first = std::chrono::milliseconds(100),
                      .max = std::chrono::seconds(5),
                      .jitter = 0.5,
@@ -78,7 +78,7 @@ class AgentWatchers {
   // silent_min.
   // Ignores agents that went silent while most others were heard, and those first asked only just
   // now. All agents are counted once a second, not at each call.
-  bool suspect_self();
+  bool suspect_own_network();
   // The silence after which an agent counts as silent now: that of the options, or more with very
   // many agents.
   Duration silence() const { return options_.silence_for(wait_); }
@@ -98,11 +98,11 @@ class AgentWatchers {
   void drop(Agent& agent);
   Duration delay_after_failure(Agent& agent, const Error& error);
   TimePoint when_most_were_heard() const;
-  void doubt_or_trust();
-  void note_lost();
-  void look();
-  void forgive_standstill(Duration late);
-  void follow_wait();
+  void update_suspicion();
+  void exclude_silent_agents();
+  void tick();
+  void compensate_pause(Duration late);
+  void update_poll_wait();
 
   AgentClient& agents_;
   Timers& timers_;
@@ -114,13 +114,13 @@ class AgentWatchers {
   // The longest poll that may be open now, until when it may be, and the longest that was logged.
   Duration wait_;
   TimePoint wait_until_{};
-  Duration wait_told_;
+  Duration logged_wait_;
   // At the last count, half of the nodes had been heard since this time.
   TimePoint most_heard_at_ = TimePoint::max();
-  bool suspects_self_ = false;
+  bool suspects_own_network_ = false;
   // Since when most are heard again; nullopt: they are silent, or never were.
   std::optional<TimePoint> heard_again_at_;
-  std::optional<Timers::Id> look_timer_;
+  std::optional<Timers::Id> tick_timer_;
 };
 
 }  // namespace lockstep

@@ -66,7 +66,7 @@ Problems parts_left_out(const Json& document) {
   Problems problems;
   const auto check = [&problems](const std::string& path, const Json& value) {
     if (const std::string why = left_out(value); !why.empty())
-      problems.push_back(path + ": found something " + why + ", expected less");
+      problems.push_back(path + ": found a value " + why + ", which is not supported");
   };
   const Json* spec = find_member(document, "spec");
   if (spec == nullptr) return problems;
@@ -116,8 +116,8 @@ Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Rand
       options_(std::move(options)),
       on_lost_(std::move(on_lost)),
       queue_(timers, options_.queue, [this] { schedule(); }),
-      fence_(api, timers, [this] { return may_write(); }),
-      executor_(fence_, agents, timers, random, *this,
+      guarded_api_(api, timers, [this] { return may_write(); }),
+      executor_(guarded_api_, agents, timers, random, *this,
                 {.instance = options_.identity, .on_left_server = [this] { schedule(); }}),
       watchers_(agents, timers, random, options_.agents,
                 [this](const std::string& job, Urgency urgency) { queue_.add(job, urgency); }),
@@ -165,7 +165,7 @@ void Controller::start() {
 void Controller::stop(std::function<void()> done) {
   leads_ = false;
   is_stopped_ = true;
-  fence_.when_quiet([this, done = std::move(done)]() mutable {
+  guarded_api_.when_writes_done([this, done = std::move(done)]() mutable {
     if (election_) {
       election_->release(std::move(done));
     } else {
@@ -241,7 +241,7 @@ void Controller::work() {
     const bool is_full = executor_.plans_at_server() >= options_.plans_at_server_max;
     const auto key = queue_.pop(is_full ? Urgency::kUrgent : Urgency::kRoutine);
     if (!key) return;
-    look_at(*key);
+    reconcile(*key);
   }
   if (queue_.size() > 0) schedule();
 }
@@ -290,7 +290,7 @@ Observed Controller::observe(const std::string& key, const Json& document) {
   observed.wall_now = timers_.wall_now();
   observed.progress_writable_at = budget_.next(uid, watchers_.jobs(), timers_.now());
   observed.may_write_progress = observed.progress_writable_at <= timers_.now();
-  observed.suspect_self = watchers_.suspect_self();
+  observed.suspect_own_network = watchers_.suspect_own_network();
   if (watchers_.silence() > options_.agents.silence) observed.agent_silence = watchers_.silence();
   return observed;
 }
@@ -308,15 +308,15 @@ bool Controller::knows_answer(const Plan& plan, const std::string& uid) {
   const CheckPod* check = std::get_if<CheckPod>(&plan.actions.front());
   if (check == nullptr) return false;
   Memory& memory = memory_[uid];
-  memory.likeness = check->likeness;
-  if (!accepted_.has(check->likeness, timers_.now())) return false;
+  memory.template_digest = check->template_digest;
+  if (!accepted_pods_.has(check->template_digest, timers_.now())) return false;
   memory.pod_check.emplace();
   memory.checked_generation = check->generation;
   memory.checks_refused = 0;
   return true;
 }
 
-void Controller::look_at(const std::string& key) {
+void Controller::reconcile(const std::string& key) {
   const auto found = jobs_.objects().find(key);
   if (found == jobs_.objects().end()) {
     forget(key);
@@ -367,7 +367,7 @@ void Controller::after_plan(const std::string& key, const std::string& uid, Exec
     queue_.forget(key);
     queue_.add_at(key, timers_.now() + options_.recheck);
   } else {
-    log_info("a plan was cut short", {{"job", key}, {"error", execution.error}});
+    log_info("a plan stopped at an error", {{"job", key}, {"error", execution.error}});
     queue_.retry(key, execution.retry_after);
   }
   queue_.done(key);
@@ -422,7 +422,7 @@ void Controller::pod_checked(const JobContext& job, int64_t generation, const st
     memory->checks_refused = 0;
   }
   memory->checked_generation = generation;
-  if (is_answered && refusal.empty()) accepted_.add(memory->likeness, timers_.now());
+  if (is_answered && refusal.empty()) accepted_pods_.add(memory->template_digest, timers_.now());
   // A refusal holds until the server says otherwise.
   if (is_answered || !memory->pod_check) memory->pod_check = PodCheck{.refusal = refusal};
   if (!memory->pod_check->refusal.empty()) {
@@ -459,7 +459,7 @@ TimePoint Controller::next_try(int refusals) const {
   return timers_.now() + std::min(delay, options_.refusal_max);
 }
 
-void Controller::pod_taken(const JobContext& job) {
+void Controller::pod_accepted(const JobContext& job) {
   Memory* memory = memory_of(job);
   if (memory == nullptr) return;
   memory->refusals = memory->creates_failed = 0;
@@ -468,8 +468,8 @@ void Controller::pod_taken(const JobContext& job) {
   queue_.add(job.key);
 }
 
-void Controller::agent_said(const JobContext& job, const std::string& pod_uid,
-                            const AgentState& state) {
+void Controller::agent_reported(const JobContext& job, const std::string& pod_uid,
+                                const AgentState& state) {
   watchers_.learn(job.key, pod_uid, state);
 }
 

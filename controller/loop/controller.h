@@ -8,14 +8,14 @@
 #include <string>
 
 #include "common/base/random.h"
-#include "controller/loop/accepted_pods.h"
+#include "controller/loop/accepted_pod_cache.h"
 #include "controller/loop/agent_client.h"
 #include "controller/loop/agent_watchers.h"
 #include "controller/loop/api_client.h"
 #include "controller/loop/executor.h"
-#include "controller/loop/fence.h"
 #include "controller/loop/informer.h"
 #include "controller/loop/leader_election.h"
+#include "controller/loop/leader_guarded_client.h"
 #include "controller/loop/metrics.h"
 #include "controller/loop/progress_budget.h"
 #include "controller/loop/timers.h"
@@ -54,7 +54,7 @@ struct ControllerOptions {
 // are carried out, one at a time for each job. Everything happens on the thread that calls start(),
 // runs the timers and delivers the clients' answers. Keeps references to its arguments, which must
 // outlive it.
-class Controller final : private Knowledge {
+class Controller final : private CacheUpdater {
  public:
   // `on_lost` is called when this replica has lost the lease; the process must then end.
   Controller(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
@@ -96,7 +96,7 @@ class Controller final : private Knowledge {
     std::optional<PodCheck> pod_check;
     int64_t checked_generation = 0;  // the job's generation that `pod_check` is about
     int checks_refused = 0;          // in a row
-    std::string likeness;            // of the pod that was checked last
+    std::string template_digest;     // of the pod that was checked last
     std::shared_ptr<void> plan;      // the last plan that writes status
   };
 
@@ -105,7 +105,7 @@ class Controller final : private Knowledge {
   bool may_write() const;
   void schedule();
   void work();
-  void look_at(const std::string& key);
+  void reconcile(const std::string& key);
   Memory& remember(const Json& document);
   Observed observe(const std::string& key, const Json& document);
   void forget(const std::string& key);
@@ -128,19 +128,19 @@ class Controller final : private Knowledge {
                    bool is_answered) override;
   void create_failed(const JobContext& job, const std::string& message) override;
   bool status_refused(const JobContext& job) override;
-  void pod_taken(const JobContext& job) override;
-  void agent_said(const JobContext& job, const std::string& pod_uid,
-                  const AgentState& state) override;
+  void pod_accepted(const JobContext& job) override;
+  void agent_reported(const JobContext& job, const std::string& pod_uid,
+                      const AgentState& state) override;
 
   Timers& timers_;
   ControllerOptions options_;
   std::function<void()> on_lost_;
   WorkQueue queue_;
-  Fence fence_;
+  LeaderGuardedClient guarded_api_;
   Executor executor_;
   AgentWatchers watchers_;
   ProgressBudget budget_;
-  AcceptedPods accepted_;
+  AcceptedPodCache accepted_pods_;
   ReconcileMetrics reconcile_metrics_;
   JobMetrics job_metrics_;
   Informer jobs_;

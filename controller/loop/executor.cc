@@ -107,12 +107,12 @@ struct Executor::Run {
 };
 
 Executor::Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
-                   Knowledge& knowledge, Options options)
+                   CacheUpdater& cache_updater, Options options)
     : api_(api),
       agents_(agents),
       timers_(timers),
       random_(random),
-      knowledge_(knowledge),
+      cache_updater_(cache_updater),
       options_(std::move(options)) {}
 
 void Executor::run(JobContext job, std::vector<Action> actions,
@@ -205,8 +205,8 @@ void Executor::create_pod(const RunPtr& run, CreatePod& action) {
   api_.send(std::move(request), [this, run, name = action.name](ApiReply reply) {
     if (reply.ok()) {
       log_info("created a pod", {{"job", run->job.key}, {"pod", name}});
-      knowledge_.pod_taken(run->job);
-      knowledge_.pod_written(reply.body);
+      cache_updater_.pod_accepted(run->job);
+      cache_updater_.pod_written(reply.body);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kAlreadyExists) {
       adopt_pod(run, name);
@@ -234,26 +234,27 @@ void Executor::check_pod(const RunPtr& run, CheckPod& action) {
     }
     const bool is_refused = refuses_spec(reply);
     if (!reply.ok() && reply.outcome != ApiOutcome::kAlreadyExists) {
-      log_info(is_refused ? "the API server refuses the pod" : "the pod could not be checked",
+      log_info(is_refused ? "the API server rejected the pod in a check"
+                          : "the API server could not check the pod",
                {{"job", run->job.key}, {"error", reply.message}});
     }
-    knowledge_.pod_checked(run->job, generation, is_refused ? reply.message : "",
-                           is_answer(reply.outcome));
+    cache_updater_.pod_checked(run->job, generation, is_refused ? reply.message : "",
+                               is_answer(reply.outcome));
     finish_one(run, {});
   });
 }
 
 void Executor::refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply) {
   if (std::exchange(run->is_refused, true)) return;
-  log_info("a pod was refused",
+  log_info("could not create a pod",
            {{"job", run->job.key}, {"reason", reason}, {"error", reply.message}});
-  knowledge_.pod_refused(run->job, reason, reply.message);
+  cache_updater_.pod_refused(run->job, reason, reply.message);
 }
 
 // A server that only asks for time has not failed.
 void Executor::note_failure(const RunPtr& run, const ApiReply& reply) {
   if (reply.outcome == ApiOutcome::kThrottled || std::exchange(run->is_refused, true)) return;
-  knowledge_.create_failed(run->job, reply.message);
+  cache_updater_.create_failed(run->job, reply.message);
 }
 
 // The name is taken, by our own pod that the cache has not seen yet or by a pod of another owner.
@@ -264,7 +265,7 @@ void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
     } else if (controller_uid(reply.body) == run->job.uid) {
       learn_pod(run, name, reply.body);
     } else {
-      reply.message = "pod " + name + " is there already and belongs to another owner";
+      reply.message = "pod " + name + " already exists and belongs to another owner";
       reply.outcome = ApiOutcome::kAlreadyExists;
       refuse_pod(run, "NameTaken", reply);
       finish_one(run, failed("creating a pod", reply));
@@ -278,7 +279,7 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
               if (reply.ok() && controller_uid(reply.body) == run->job.uid) {
                 learn_pod(run, name, reply.body);
               } else if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
-                knowledge_.pod_absent(run->job, name);
+                cache_updater_.pod_absent(run->job, name);
                 finish_one(run, {});
               } else {
                 finish_one(run, failed("reading a pod", reply));
@@ -291,16 +292,16 @@ void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
 void Executor::learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod) {
   std::optional<Json> labelled = with_labels(run->job.name, name, pod);
   if (!labelled) {
-    knowledge_.pod_read(pod);
+    cache_updater_.pod_read(pod);
     finish_one(run, {});
     return;
   }
   ApiRequest request = request_of(run->job, ApiVerb::kReplace, kPods, name);
   request.body = *std::move(labelled);
   api_.send(std::move(request), [this, run, name](ApiReply reply) {
-    if (!reply.ok()) return finish_one(run, failed("putting a pod's labels back", reply));
-    log_warning("put a pod's labels back", {{"job", run->job.key}, {"pod", name}});
-    knowledge_.pod_read(reply.body);
+    if (!reply.ok()) return finish_one(run, failed("restoring a pod's labels", reply));
+    log_warning("restored a pod's labels", {{"job", run->job.key}, {"pod", name}});
+    cache_updater_.pod_read(reply.body);
     finish_one(run, {});
   });
 }
@@ -314,10 +315,10 @@ void Executor::delete_pod(const RunPtr& run, const DeletePod& action) {
   api_.send(std::move(request), [this, run, name = action.name, uid = action.uid](ApiReply reply) {
     if (reply.ok()) {
       log_info("deleted a pod", {{"job", run->job.key}, {"pod", name}});
-      if (!controller_uid(reply.body).empty()) knowledge_.pod_written(reply.body);
+      if (!controller_uid(reply.body).empty()) cache_updater_.pod_written(reply.body);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kNotFound || reply.outcome == ApiOutcome::kConflict) {
-      knowledge_.pod_gone(run->job, name, uid);
+      cache_updater_.pod_gone(run->job, name, uid);
       finish_one(run, {});
     } else {
       finish_one(run, failed("deleting a pod", reply));
@@ -334,9 +335,9 @@ void Executor::delete_job(const RunPtr& run, const DeleteJob& action) {
       {"preconditions", {{"uid", action.uid}, {"resourceVersion", action.resource_version}}}};
   api_.send(std::move(request), [this, run](ApiReply reply) {
     if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
-      log_info("deleted a job that ended long ago", {{"job", run->job.key}});
+      log_info("deleted a finished job after its ttlSecondsAfterFinished", {{"job", run->job.key}});
       // If a finalizer keeps the job, its watch reports the end.
-      if (!reply.ok()) knowledge_.job_gone(run->job);
+      if (!reply.ok()) cache_updater_.job_gone(run->job);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kConflict) {
       reread_job(run);
@@ -351,14 +352,14 @@ void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
   agents_.put_assignment(address, action.assignment, action.node_index,
                          [this, run, target = action.target](Result<AgentState> answer) {
                            if (answer.ok()) {
-                             knowledge_.agent_said(run->job, target.pod_uid, *answer);
+                             cache_updater_.agent_reported(run->job, target.pod_uid, *answer);
                              finish_one(run, {});
                              return;
                            }
                            Execution execution;
                            execution.ok = false;
-                           execution.error =
-                               "assigning to " + target.pod_name + ": " + answer.error().message;
+                           execution.error = "sending the assignment to " + target.pod_name + ": " +
+                                             answer.error().message;
                            finish_one(run, std::move(execution));
                          });
 }
@@ -374,15 +375,15 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
   if (action.progress_only) return write_progress(run, action);
   api_.send(status_request(run->job, action), [this, run](ApiReply reply) {
     if (reply.ok()) {
-      knowledge_.job_written(reply.body);
+      cache_updater_.job_written(reply.body);
       Execution execution;
       execution.wrote_status = true;
       finish_one(run, std::move(execution));
     } else if (reply.outcome == ApiOutcome::kConflict) {
       reread_job(run);
     } else {
-      if (reply.outcome == ApiOutcome::kNotFound) knowledge_.job_gone(run->job);
-      if (reply.outcome == ApiOutcome::kInvalid && knowledge_.status_refused(run->job)) {
+      if (reply.outcome == ApiOutcome::kNotFound) cache_updater_.job_gone(run->job);
+      if (reply.outcome == ApiOutcome::kInvalid && cache_updater_.status_refused(run->job)) {
         ++run->open;
         emit_event(run, {.warning = true, .reason = "StatusRefused", .message = reply.message});
       }
@@ -397,8 +398,8 @@ void Executor::write_progress(const RunPtr& run, const WriteStatus& action) {
   request.priority = ApiPriority::kPatient;
   request.may_send = [latest = run->job.latest] { return !latest.expired(); };
   api_.send(std::move(request), [this, key = run->job.key](ApiReply reply) {
-    if (reply.ok()) return knowledge_.job_written(reply.body);
-    log_debug("progress was not written", {{"job", key}, {"error", reply.message}});
+    if (reply.ok()) return cache_updater_.job_written(reply.body);
+    log_debug("could not write progress to status", {{"job", key}, {"error", reply.message}});
   });
   Execution execution;
   execution.wrote_status = true;
@@ -410,14 +411,14 @@ void Executor::reread_job(const RunPtr& run) {
   api_.send(request_of(run->job, ApiVerb::kGet, kTrainingJobs, run->job.name),
             [this, run](ApiReply reply) {
               if (reply.ok()) {
-                knowledge_.job_read(reply.body);
+                cache_updater_.job_read(reply.body);
               } else if (reply.outcome == ApiOutcome::kNotFound) {
-                knowledge_.job_gone(run->job);
+                cache_updater_.job_gone(run->job);
               }
               Execution execution;
               execution.ok = false;
               execution.is_conflict = true;
-              execution.error = "the job has changed";
+              execution.error = "the job changed since it was read";
               finish_one(run, std::move(execution));
             });
 }
@@ -426,7 +427,7 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
   const std::string note(utf8_head(action.message, kNoteBytesMax));
   log_info("event", {{"job", run->job.key}, {"reason", action.reason}, {"note", note}});
   if (events_open_ >= kEventsOpenMax) {
-    log_warning("an event was dropped: too many wait", {{"job", run->job.key}});
+    log_warning("dropped an event because too many are pending", {{"job", run->job.key}});
     return finish_one(run, {});
   }
   char suffix[20];
@@ -455,7 +456,8 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
   api_.send(std::move(request), [this](ApiReply reply) {
     --events_open_;
     // An event is for people; the job does not depend on it.
-    if (!reply.ok()) log_warning("an event was not taken", {{"error", reply.message}});
+    if (!reply.ok())
+      log_warning("the API server did not accept an event", {{"error", reply.message}});
   });
   finish_one(run, {});
 }

@@ -35,9 +35,9 @@ struct Execution {
 };
 
 // Receives what answers reveal, for the caches.
-class Knowledge {
+class CacheUpdater {
  public:
-  virtual ~Knowledge() = default;
+  virtual ~CacheUpdater() = default;
   virtual void job_written(const SharedJson& job) = 0;
   virtual void job_read(const SharedJson& job) = 0;
   virtual void job_gone(const JobContext& job) = 0;
@@ -57,9 +57,9 @@ class Knowledge {
   // If `is_answered` is false, the server was in trouble, which says nothing about the pod.
   virtual void pod_checked(const JobContext& job, int64_t generation, const std::string& refusal,
                            bool is_answered) = 0;
-  virtual void pod_taken(const JobContext& job) = 0;
-  virtual void agent_said(const JobContext& job, const std::string& pod_uid,
-                          const AgentState& state) = 0;
+  virtual void pod_accepted(const JobContext& job) = 0;
+  virtual void agent_reported(const JobContext& job, const std::string& pod_uid,
+                              const AgentState& state) = 0;
 };
 
 // Carries out plans, any number at the same time, each for another job. Single-threaded.
@@ -78,7 +78,7 @@ class Executor {
   };
 
   Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
-           Knowledge& knowledge, Options options);
+           CacheUpdater& cache_updater, Options options);
 
   void run(JobContext job, std::vector<Action> actions, std::function<void(Execution)> done);
   // Number of plans that wait for the API server now, not for agents.
@@ -115,7 +115,7 @@ class Executor {
   AgentClient& agents_;
   Timers& timers_;
   Random& random_;
-  Knowledge& knowledge_;
+  CacheUpdater& cache_updater_;
   Options options_;
   size_t plans_at_server_ = 0;
   size_t events_open_ = 0;  // sent and not answered

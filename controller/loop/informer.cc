@@ -90,7 +90,7 @@ void Informer::list(std::string continue_token) {
 void Informer::on_page(const std::string& continue_token, ApiReply reply) {
   if (reply.outcome == ApiOutcome::kUnreadable && page_size_ > 1) {
     page_size_ /= 2;
-    log_info("a page is asked for again, with fewer objects",
+    log_info("requesting a list page again with fewer objects",
              {{"resource", options_.type.plural}, {"limit", page_size_}, {"error", reply.message}});
     list(continue_token);
     return;
@@ -136,7 +136,7 @@ void Informer::finish_list(const Json& page) {
 
 // The known objects are from a future that did not happen, so their versions mean nothing.
 void Informer::replace_all(const std::map<std::string, SharedJson>& listed) {
-  log_warning("the server's versions have stepped back",
+  log_warning("the server's resource versions went back; replacing the cache",
               {{"resource", options_.type.plural}, {"version", version_}});
   std::vector<std::string> vanished;
   for (const auto& [key, object] : objects_)
@@ -186,7 +186,7 @@ void Informer::on_watch_end(ApiReply reply) {
   // A callback of the handle makes this call, so the handle must outlive it.
   timers_.after(Duration{0}, [handle = std::shared_ptr<WatchHandle>(std::move(watch_))] {});
   if (reply.outcome == ApiOutcome::kExpired || reply.outcome == ApiOutcome::kTooLarge) {
-    log_info("a watch is too old, listing again", {{"resource", options_.type.plural}});
+    log_info("a watch expired; listing again", {{"resource", options_.type.plural}});
     went_back_ |= reply.outcome == ApiOutcome::kTooLarge;
     retry_later(true, reply.retry_after);
     return;
@@ -196,9 +196,9 @@ void Informer::on_watch_end(ApiReply reply) {
     watch();
     return;
   }
-  log_warning("a watch broke", {{"resource", options_.type.plural},
-                                {"outcome", outcome_name(reply.outcome)},
-                                {"error", reply.message}});
+  log_warning("a watch failed", {{"resource", options_.type.plural},
+                                 {"outcome", outcome_name(reply.outcome)},
+                                 {"error", reply.message}});
   const bool is_unreadable = reply.outcome == ApiOutcome::kUnreadable;
   const bool was_unreadable = unreadable_at_ == version_;
   unreadable_at_ = is_unreadable ? version_ : "";

@@ -82,9 +82,9 @@ void LeaderElection::on_read(ApiReply reply) {
     return;
   }
   if (!reply.ok()) {
-    log_warning("the lease can't be read",
+    log_warning("could not read the lease",
                 {{"outcome", outcome_name(reply.outcome)}, {"error", reply.message}});
-    again();
+    schedule_attempt();
     return;
   }
   observe(reply.body);
@@ -94,7 +94,7 @@ void LeaderElection::on_read(ApiReply reply) {
     return;
   }
   if (!may_take()) {
-    again();
+    schedule_attempt();
     return;
   }
   Json taken = lease_;
@@ -155,9 +155,9 @@ void LeaderElection::on_written(ApiReply reply) {
     return;
   }
   if (!reply.ok()) {
-    log_warning("the lease can't be written",
+    log_warning("could not write the lease",
                 {{"outcome", outcome_name(reply.outcome)}, {"error", reply.message}});
-    again();
+    schedule_attempt();
     return;
   }
   observe(reply.body);
@@ -165,16 +165,16 @@ void LeaderElection::on_written(ApiReply reply) {
   if (deadline_timer_) timers_.cancel(*deadline_timer_);
   deadline_timer_ =
       timers_.after(options_.retry_period + options_.renew_deadline, [this] { check_deadline(); });
-  again();
+  schedule_attempt();
   if (is_leader_) return;
   is_leader_ = true;
-  log_info("this replica leads", {{"identity", options_.identity}});
+  log_info("this replica is the leader", {{"identity", options_.identity}});
   on_started_();
 }
 
 // A standby looks twice as often as the leader renews, and at the moment when the lease expires. It
 // thus learns of the last renewal soon, and adds no part of a period to the lease.
-Duration LeaderElection::next_look() {
+Duration LeaderElection::next_check_delay() {
   if (is_leader_) return options_.retry_period;
   const Duration half = options_.retry_period / 2;
   const Duration look = half + from_seconds(0.2 * to_seconds(half) * random_.uniform());
@@ -182,9 +182,9 @@ Duration LeaderElection::next_look() {
   return std::min(look, free_at() - timers_.now());
 }
 
-void LeaderElection::again() {
+void LeaderElection::schedule_attempt() {
   if (retry_timer_) timers_.cancel(*retry_timer_);
-  retry_timer_ = timers_.after(next_look(), [this] {
+  retry_timer_ = timers_.after(next_check_delay(), [this] {
     retry_timer_.reset();
     attempt();
   });
@@ -193,7 +193,7 @@ void LeaderElection::again() {
 void LeaderElection::check_deadline() {
   deadline_timer_.reset();
   if (!is_leader_ || is_stopped_) return;
-  log_error("the lease could not be renewed in time", {{"identity", options_.identity}});
+  log_error("could not renew the lease before its deadline", {{"identity", options_.identity}});
   lose();
 }
 

@@ -26,8 +26,9 @@ struct LeaseOptions {
 // label), the leader reads the Lease: its holder is who leads.
 // A leader that can't renew within renew_deadline of the time when it was due, or reads another
 // holder, calls on_lost once and stops. Its owner then ends the process. A slow server alone takes
-// no lease away. resourceVersions and UIDs guard against writes already in flight; a Fence that
-// asks is_certain() holds back the others. Source: client-go, tools/leaderelection.
+// no lease away. resourceVersions and UIDs guard against writes already in flight; a
+// LeaderGuardedClient that asks is_certain() holds back the others. Source: client-go,
+// tools/leaderelection.
 class LeaderElection {
  public:
   LeaderElection(ApiClient& api, Timers& timers, Random& random, LeaseOptions options,
@@ -56,8 +57,8 @@ class LeaderElection {
   TimePoint free_at() const;  // for the one that wants to take it
   bool may_take() const;
   Json record(bool is_new_holder) const;
-  Duration next_look();
-  void again();
+  Duration next_check_delay();
+  void schedule_attempt();
   void check_deadline();
   void lose();
   void give_up(bool may_retry);

@@ -25,26 +25,26 @@ void add_queue(const WorkQueue& queue, Exposition& out) {
     out.family(family, help, type);
     out.add(value, name);
   };
-  single("workqueue_depth", "Jobs that wait to be looked at", Type::kGauge, number(queue.size()));
-  single("workqueue_adds_total", "Times that a job began to wait", Type::kCounter,
+  single("workqueue_depth", "Jobs that wait in the queue", Type::kGauge, number(queue.size()));
+  single("workqueue_adds_total", "Times that a job was added to the queue", Type::kCounter,
          number(metrics.adds));
-  single("workqueue_retries_total", "Times that a job was put off after an error", Type::kCounter,
+  single("workqueue_retries_total", "Times that a job was retried after an error", Type::kCounter,
          number(metrics.retries));
-  single("workqueue_unfinished_work_seconds", "Seconds of work under way, added up", Type::kGauge,
+  single("workqueue_unfinished_work_seconds", "Seconds of all reconciles in progress", Type::kGauge,
          unfinished);
-  single("workqueue_longest_running_processor_seconds", "Seconds of the longest work under way",
-         Type::kGauge, longest);
-  out.family("workqueue_queue_duration_seconds", "Seconds that jobs waited to be looked at",
+  single("workqueue_longest_running_processor_seconds",
+         "Seconds of the longest reconcile in progress", Type::kGauge, longest);
+  out.family("workqueue_queue_duration_seconds", "Seconds that jobs waited in the queue",
              Type::kHistogram);
   out.add(metrics.queue_seconds, name);
-  out.family("workqueue_work_duration_seconds", "Seconds from being looked at to the last answer",
-             Type::kHistogram);
+  out.family("workqueue_work_duration_seconds",
+             "Seconds from the start of a reconcile to its last reply", Type::kHistogram);
   out.add(metrics.work_seconds, name);
 }
 
 void add_reconciles(const Controller& controller, Exposition& out) {
   const ReconcileMetrics& metrics = controller.reconcile_metrics();
-  out.family("controller_runtime_reconcile_total", "Plans carried out, by how that ended",
+  out.family("controller_runtime_reconcile_total", "Reconciles that have ended, by result",
              Type::kCounter);
   const auto result = [&](const char* name, uint64_t count) {
     out.add(number(count), {{"controller", kController}, {"result", name}});
@@ -52,17 +52,17 @@ void add_reconciles(const Controller& controller, Exposition& out) {
   result("success", metrics.successes);
   result("requeue", metrics.conflicts);
   result("error", metrics.errors);
-  out.family("controller_runtime_reconcile_errors_total", "Plans cut short by an error",
+  out.family("controller_runtime_reconcile_errors_total", "Reconciles that stopped at an error",
              Type::kCounter);
   out.add(number(metrics.errors), {{"controller", kController}});
   out.family("controller_runtime_reconcile_time_seconds",
-             "Seconds from looking at a job to the last answer", Type::kHistogram);
+             "Seconds from the start of a reconcile to its last reply", Type::kHistogram);
   out.add(controller.queue().metrics().work_seconds, {{"controller", kController}});
   out.family("controller_runtime_max_concurrent_reconciles",
-             "Jobs in work that may wait for the API server before only urgent ones are begun",
+             "Reconciles that may wait for the API server before only urgent ones are started",
              Type::kGauge);
   out.add(number(controller.plans_at_server_max()), {{"controller", kController}});
-  out.family("controller_runtime_active_workers", "Jobs in work", Type::kGauge);
+  out.family("controller_runtime_active_workers", "Reconciles in progress", Type::kGauge);
   out.add(number(controller.queue().working()), {{"controller", kController}});
 }
 
@@ -75,8 +75,8 @@ void add_requests(const MetricsSources& sources, Exposition& out) {
         number(count),
         {{"code", code == 0 ? "<error>" : std::to_string(code)}, {"method", verb}, {"host", host}});
   }
-  out.family("rest_client_request_duration_seconds", "Seconds to the last byte of the answer",
-             Type::kHistogram);
+  out.family("rest_client_request_duration_seconds",
+             "Seconds from a request to the last byte of its reply", Type::kHistogram);
   for (const auto& [verb, seconds] : sources.requests.seconds) {
     out.add(seconds, {{"verb", verb}, {"host", host}});
   }
@@ -110,7 +110,7 @@ void add_jobs(const Controller& controller, Exposition& out) {
     out.add(number(count), {{"reason", reason}});
   }
   out.family("lockstep_recovery_seconds",
-             "Seconds of each part of the way from a failure to all ranks training again",
+             "Seconds of each part of a recovery, from the failure until all ranks train again",
              Type::kHistogram);
   for (size_t i = 0; i < kRecoveryParts.size(); ++i) {
     out.add(metrics.part_seconds(i), {{"part", kRecoveryParts[i].name}});
@@ -126,9 +126,10 @@ void add_jobs(const Controller& controller, Exposition& out) {
 }
 
 void add_goodput(const MetricsSources& sources, Exposition& out) {
-  out.family("lockstep_goodput_ratio",
-             "Share of its time in which the job does steps that count, since it first trained",
-             Type::kGauge);
+  out.family(
+      "lockstep_goodput_ratio",
+      "Share of the job's time spent on steps that were not repeated, since it first trained",
+      Type::kGauge);
   sources.controller.visit_jobs([&](const TrainingJob& job) {
     const std::optional<double> ratio = goodput_ratio(job.status, sources.wall_now);
     if (!ratio) return;
@@ -137,7 +138,7 @@ void add_goodput(const MetricsSources& sources, Exposition& out) {
 }
 
 void add_restarts(const Controller& controller, Exposition& out) {
-  out.family("lockstep_job_restarts", "Restarts of the job so far, as in its status", Type::kGauge);
+  out.family("lockstep_job_restarts", "Restarts of the job, as in its status", Type::kGauge);
   controller.visit_jobs([&](const TrainingJob& job) {
     if (is_finished(job.status)) return;
     out.add(number(static_cast<uint64_t>(job.status.restarts)),
@@ -147,13 +148,13 @@ void add_restarts(const Controller& controller, Exposition& out) {
 
 void add_self(const MetricsSources& sources, Exposition& out) {
   const Controller& controller = sources.controller;
-  out.family("leader_election_master_status", "1 where this replica leads", Type::kGauge);
+  out.family("leader_election_master_status", "1 if this replica is the leader", Type::kGauge);
   out.add(controller.is_leading() ? 1 : 0, {{"name", "lockstep-controller"}});
   out.family("lockstep_controller_cached_objects", "Objects in the controller's caches",
              Type::kGauge);
   out.add(number(controller.jobs().objects().size()), {{"resource", "trainingjobs"}});
   out.add(number(controller.pods().objects().size()), {{"resource", "pods"}});
-  out.single("lockstep_controller_agents", "Agents that the controller listens to", Type::kGauge,
+  out.single("lockstep_controller_agents", "Agents that the controller polls", Type::kGauge,
              number(controller.agents_watched()));
   out.family("lockstep_build_info", "The version of this controller, as a label", Type::kGauge);
   out.add(1, {{"version", sources.version}});

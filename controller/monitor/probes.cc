@@ -23,10 +23,10 @@ std::string_view path_of(std::string_view target) {
 http::Admission Probes::admit(const http::Head& head) const {
   const std::string_view path = path_of(head.target);
   if (path != "/healthz" && path != "/readyz" && path != "/metrics") {
-    return {.refusal = text(404, "there are /healthz, /readyz and /metrics")};
+    return {.refusal = text(404, "expected /healthz, /readyz or /metrics")};
   }
   if (head.method == "GET" || head.method == "HEAD") return {};
-  http::Response refusal = text(405, "only GET is served here");
+  http::Response refusal = text(405, "expected GET or HEAD");
   refusal.allow = "GET, HEAD";
   return {.refusal = std::move(refusal)};
 }
@@ -54,7 +54,7 @@ Result<ListenAddress> listen_address(const std::string& text) {
   const char* begin = colon == std::string::npos ? end : text.data() + colon + 1;
   const auto [stop, error] = std::from_chars(begin, end, address.port);
   if (error != std::errc() || stop != end || address.port < 0 || address.port > 65535) {
-    return invalid(text + ": an address and a port expected, as in 127.0.0.1:8080 or :8080");
+    return invalid(text + ": expected an address and a port, such as 127.0.0.1:8080 or :8080");
   }
   address.ip = text.substr(0, colon);
   if (address.ip.starts_with('[') && address.ip.ends_with(']')) {

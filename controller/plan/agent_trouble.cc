@@ -8,22 +8,24 @@ namespace {
 AgentTrouble refused_token(const Pass& pass, const PodView& pod) {
   return {.reason = "AgentRefusesToken",
           .message = "the agent of " + pod.name +
-                     " doesn't know the controller's token for the job: the controller's key is "
-                     "not that which Secret " +
+                     " rejects the controller's token, because the controller's key differs from "
+                     "the one that Secret " +
                      token_secret_name(pass.job().metadata) +
-                     " was made with. Until it is again, or the Secret is deleted and the job "
-                     "suspended and resumed, nothing is known of the job"};
+                     " was created with. The job's state is unknown until the controller has that "
+                     "key again, or until the Secret is deleted and the job is suspended and "
+                     "resumed"};
 }
 
-AgentTrouble foreign_version(const PodView& pod, int64_t protocol) {
+AgentTrouble unsupported_protocol(const PodView& pod, int64_t protocol) {
   const bool is_newer = protocol > kProtocolNewest;
   return {.reason = is_newer ? "AgentTooNew" : "AgentTooOld",
-          .message = "the agent of " + pod.name + " speaks version " + std::to_string(protocol) +
-                     " of the protocol, this controller versions " +
+          .message = "the agent of " + pod.name + " speaks protocol version " +
+                     std::to_string(protocol) + ", but the controller supports versions " +
                      std::to_string(kProtocolOldest) + " to " + std::to_string(kProtocolNewest) +
-                     ". Until the controller is of " + (is_newer ? "a later" : "an earlier") +
-                     " version of Lockstep again, or the job is suspended and resumed, which makes "
-                     "its pods anew, nothing is known of the job"};
+                     ". The job's state is unknown until the controller is replaced by " +
+                     (is_newer ? "a newer" : "an older") +
+                     " version of Lockstep, or until the job is suspended and resumed, which "
+                     "recreates its pods"};
 }
 
 }  // namespace
@@ -33,7 +35,8 @@ std::optional<AgentTrouble> agent_trouble(const Pass& pass) {
     const AgentView* agent = pass.agent(pod);
     if (agent == nullptr) continue;
     if (agent->refuses_token) return refused_token(pass, *pod);
-    if (agent->is_foreign()) return foreign_version(*pod, agent->state->protocol);
+    if (agent->has_unsupported_protocol())
+      return unsupported_protocol(*pod, agent->state->protocol);
   }
   return std::nullopt;
 }

@@ -20,18 +20,18 @@ Verdict start_round(Pass& pass, int64_t round, const char* why) {
 
 Verdict form(Pass& pass) {
   if (!all_run(pass.in_round())) {
-    pass.plan.why = "not every pod runs yet";
+    pass.plan.why = "waiting for all pods to run";
     return Verdict::kNext;
   }
-  return start_round(pass, next_round(pass), "every pod has its address");
+  return start_round(pass, next_round(pass), "all pods run and have an address");
 }
 
 // A restart in place backs off for as long as one with new pods.
-bool held_back(Pass& pass) {
+bool is_backing_off(Pass& pass) {
   const auto& last = pass.status.lastFailure;
   const bool follows = last && last->round < pass.status.round &&
                        last->action == "RestartInPlace" && is_true(pass.status, kRestarting);
-  return follows && hold_back(pass, *last);
+  return follows && must_back_off(pass, *last);
 }
 
 }  // namespace
@@ -39,33 +39,33 @@ bool held_back(Pass& pass) {
 Verdict assignment(Pass& pass) {
   if (!pass.formed()) return form(pass);
   if (pass.round_size < pass.current.size() && all_run(pass.current)) {
-    return start_round(pass, next_round(pass), "everybody who is to join the round runs");
+    return start_round(pass, next_round(pass), "all members that join the round run");
   }
   Result<WorldAssignment> world = world_of(pass, pass.status.round);
   if (!world.ok()) {
-    pass.plan.why = "a member's address is not known";
+    pass.plan.why = "a member's pod has no address";
     return Verdict::kNext;
   }
   const std::string hash = world_hash(*world);
   if (hash != pass.status.worldHash) {
-    return start_round(pass, next_round(pass), "the assignment of the round has changed");
+    return start_round(pass, next_round(pass), "the round's assignment has changed");
   }
   std::vector<const PodView*> behind;
   for (const PodView* pod : pass.in_round()) {
-    const AgentState* state = pass.words(pod);
+    const AgentState* state = pass.last_report(pod);
     if (state == nullptr || state->round < pass.status.round) behind.push_back(pod);
   }
   if (behind.empty()) {
-    pass.plan.why = "every agent has its assignment";
+    pass.plan.why = "all agents have their assignment";
     return Verdict::kNext;
   }
-  pass.plan.why = "agents are to be told of the round";
-  if (held_back(pass)) return Verdict::kNext;
+  pass.plan.why = "agents must receive the round's assignment";
+  if (is_backing_off(pass)) return Verdict::kNext;
   const auto all =
       std::make_shared<const Assignment>(assignment_of(pass, std::move(world).value(), "Run"));
   for (const PodView* pod : behind) {
     const AgentView* agent = pass.agent(pod);
-    if (!pod->serves() || (agent != nullptr && agent->is_foreign())) continue;
+    if (!pod->serves() || (agent != nullptr && agent->has_unsupported_protocol())) continue;
     pass.act(
         PutAssignment{.target = target_of(*pod), .assignment = all, .node_index = pod->node_index});
   }

@@ -18,7 +18,7 @@ Duration restart_wait(const FailureStatus& failure, WallTime wall_now, const Lim
   return std::clamp(*failed_at + delay - wall_now, Duration{0}, delay);
 }
 
-bool hold_back(Pass& pass, const FailureStatus& failure) {
+bool must_back_off(Pass& pass, const FailureStatus& failure) {
   const Duration wait = restart_wait(failure, pass.seen.wall_now, pass.limits);
   if (wait <= Duration{0}) return false;
   pass.requeue(pass.now + wait);

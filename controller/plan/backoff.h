@@ -16,6 +16,6 @@ Duration restart_wait(const FailureStatus& failure, WallTime wall_now, const Lim
 
 // Returns whether the restart after `failure`, which is in status, still has to wait. If so,
 // requeues the plan for the end of the wait.
-bool hold_back(Pass& pass, const FailureStatus& failure);
+bool must_back_off(Pass& pass, const FailureStatus& failure);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace {
 bool is_done(const Pass& pass, const PodView* pod) {
   if (pod == nullptr) return false;
   if (pod->ended_well()) return true;
-  const AgentState* state = pass.report(pod);
+  const AgentState* state = pass.current_report(pod);
   return state != nullptr && has_completed(*state);
 }
 
@@ -23,7 +23,7 @@ bool all_are_done(const Pass& pass) {
 }
 
 bool rank_zero_is_done(const Pass& pass) {
-  const AgentState* state = pass.report(pass.current.front());
+  const AgentState* state = pass.current_report(pass.current.front());
   if (state == nullptr) return false;
   return std::any_of(state->workers.begin(), state->workers.end(), [](const WorkerState& worker) {
     return worker.rank == 0 && !worker.running && worker.reason == "Completed";
@@ -43,7 +43,7 @@ Verdict completion(Pass& pass) {
   const std::string message = who + " completed round " + std::to_string(pass.status.round);
   const int64_t generation = pass.job().metadata.generation;
   note_recovered(pass.status, pass.seen.wall_now);
-  note_stopped(pass.status, pass.seen.wall_now);
+  close_interval(pass.status, pass.seen.wall_now);
   for (const char* type : {kRunning, kRestarting}) {
     set_condition(pass.status, {.type = type,
                                 .value = false,
@@ -60,7 +60,7 @@ Verdict completion(Pass& pass) {
                               .generation = generation});
   pass.status.completionTime = time;
   pass.event(false, "Completed", message);
-  pass.plan.why = "every worker ended well";
+  pass.plan.why = "the job completed";
   return Verdict::kDecided;
 }
 

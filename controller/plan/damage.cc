@@ -17,7 +17,8 @@ struct WorkerFailure {
   const PodView* pod = nullptr;
   const WorkerState* worker = nullptr;
   TimePoint at{};
-  bool is_messenger = false;  // by its exit code, only reports another worker's failure
+  // Its exit code only reports that another worker failed or hangs.
+  bool reports_peer_failure = false;
 };
 
 bool has_failed(const WorkerState& worker) {
@@ -34,8 +35,9 @@ bool is_being_stopped(const AgentState& state) {
   });
 }
 
-Duration quiet_max(const Pass& pass) {
-  return std::max(pass.limits.agent_quiet, pass.seen.agent_silence.value_or(Duration{0}) / 2);
+Duration healthy_silence_limit(const Pass& pass) {
+  return std::max(pass.limits.agent_healthy_within,
+                  pass.seen.agent_silence.value_or(Duration{0}) / 2);
 }
 
 bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
@@ -50,8 +52,8 @@ const char* loss_of(const Pass& pass, const PodView& pod) {
   if (pod.ended_well()) return works ? nullptr : "PodEnded";
   if (pod.exit_code) return end_of_pod(pod);
   if (!works) return nullptr;
-  if (is_silent_for(pass, pod, patience(pass))) return kAgentSilent;
-  const AgentState* state = pass.report(&pod);
+  if (is_silent_for(pass, pod, current_silence_limit(pass))) return kAgentSilent;
+  const AgentState* state = pass.current_report(&pod);
   return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
 }
 
@@ -100,28 +102,30 @@ FailureStatus failed_worker(const WorkerFailure& source) {
   return failure;
 }
 
-bool is_of_another(const WorkerState& worker) {
+bool has_peer_failure_code(const WorkerState& worker) {
   return worker.exit_code == kExitPeerLost || worker.exit_code == kExitPeerHung;
 }
 
 std::vector<WorkerFailure> worker_failures(const Pass& pass) {
   std::vector<WorkerFailure> failures;
   for (const PodView* pod : pass.current) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state == nullptr || is_being_stopped(*state)) continue;
     const TimePoint reported_at = pass.agent(pod)->state_at;
     for (const WorkerState& worker : state->workers) {
       if (!has_failed(worker)) continue;
-      failures.push_back({.pod = pod,
-                          .worker = &worker,
-                          .at = reported_at - from_seconds(failed_seconds_ago(*state, worker)),
-                          .is_messenger = pass.spec().train && is_of_another(worker)});
+      failures.push_back(
+          {.pod = pod,
+           .worker = &worker,
+           .at = reported_at - from_seconds(failed_seconds_ago(*state, worker)),
+           .reports_peer_failure = pass.spec().train && has_peer_failure_code(worker)});
     }
   }
   // Workers that failed on their own come first, the earliest in front; ties stay in rank order.
   std::stable_sort(failures.begin(), failures.end(),
                    [](const WorkerFailure& a, const WorkerFailure& b) {
-                     if (a.is_messenger != b.is_messenger) return b.is_messenger;
+                     if (a.reports_peer_failure != b.reports_peer_failure)
+                       return b.reports_peer_failure;
                      return a.at < b.at;
                    });
   return failures;
@@ -139,11 +143,11 @@ bool is_certainly_its_own(const WorkerState& worker) {
 // Returns the failure that brought the others down. A command's exit codes do not tell, so this is
 // the earliest failure. Among failures too close together to order, one that certainly began in its
 // own worker wins.
-const WorkerFailure& first_of(const std::vector<WorkerFailure>& failures, const Pass& pass) {
+const WorkerFailure& root_failure(const std::vector<WorkerFailure>& failures, const Pass& pass) {
   const WorkerFailure& earliest = failures.front();
   if (pass.spec().train || is_certainly_its_own(*earliest.worker)) return earliest;
   for (const WorkerFailure& other : failures) {
-    if (other.at > earliest.at + pass.limits.simultaneous) break;
+    if (other.at > earliest.at + pass.limits.failure_order_resolution) break;
     if (is_certainly_its_own(*other.worker)) return other;
   }
   return earliest;
@@ -155,9 +159,9 @@ const PodView* pod_of(const Pass& pass, int64_t node_index) {
 }
 
 // Returns whether no rank but `but_for` still runs, so that no culprit can still report.
-bool all_have_ended(const Pass& pass, int64_t but_for = -1) {
+bool all_workers_ended(const Pass& pass, int64_t but_for = -1) {
   for (const PodView* pod : pass.in_round()) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state == nullptr) return false;
     for (const WorkerState& worker : state->workers) {
       if (worker.running && worker.rank != but_for) return false;
@@ -166,14 +170,14 @@ bool all_have_ended(const Pass& pass, int64_t but_for = -1) {
   return true;
 }
 
-// Returns the rank that most messengers blame, or the first messenger if they blame nobody. A rank
-// that hangs still runs, and the message names the collective it is missing from.
-FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& messengers) {
+// Returns the rank that most reports of a lost or hung peer blame; the first reporter if they blame
+// nobody. A rank that hangs still runs, and the message names the collective it is missing from.
+FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& peer_reports) {
   std::map<int64_t, int64_t> votes;
-  for (const WorkerFailure& messenger : messengers) {
-    if (messenger.worker->suspect_rank >= 0) ++votes[messenger.worker->suspect_rank];
+  for (const WorkerFailure& peer_report : peer_reports) {
+    if (peer_report.worker->suspect_rank >= 0) ++votes[peer_report.worker->suspect_rank];
   }
-  FailureStatus failure = failed_worker(messengers.front());
+  FailureStatus failure = failed_worker(peer_reports.front());
   if (votes.empty()) return failure;
   const auto most = std::max_element(
       votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -181,9 +185,10 @@ FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& mess
   failure.nodeIndex = most->first / std::max<int64_t>(1, processes_per_node(pass.spec()));
   failure.node.clear();
   failure.exitCode = -1;
-  const bool is_hang = std::any_of(
-      messengers.begin(), messengers.end(),
-      [](const WorkerFailure& messenger) { return messenger.worker->exit_code == kExitPeerHung; });
+  const bool is_hang =
+      std::any_of(peer_reports.begin(), peer_reports.end(), [](const WorkerFailure& peer_report) {
+        return peer_report.worker->exit_code == kExitPeerHung;
+      });
   failure.reason = is_hang ? kHang : "Suspected";
   if (const PodView* pod = pod_of(pass, failure.nodeIndex)) failure.node = pod->node_name;
   return failure;
@@ -191,33 +196,33 @@ FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& mess
 
 // Returns until when the culprit may still report, or be found lost with its pod; nullopt means
 // decide now.
-std::optional<TimePoint> blame_waits(const Pass& pass, const FailureStatus& blamed,
-                                     TimePoint failed_at) {
+std::optional<TimePoint> culprit_wait_end(const Pass& pass, const FailureStatus& blamed,
+                                          TimePoint failed_at) {
   const bool is_hang = blamed.reason == kHang;
   const TimePoint until = failed_at + pass.limits.culprit_wait;
   // A rank that hangs sends no report, so don't wait for it.
-  if (pass.now < until && !all_have_ended(pass, is_hang ? blamed.rank : -1)) return until;
+  if (pass.now < until && !all_workers_ended(pass, is_hang ? blamed.rank : -1)) return until;
   if (!is_hang) return std::nullopt;
   const PodView* pod = pod_of(pass, blamed.nodeIndex);
   const AgentView* agent = pass.agent(pod);
   if (agent == nullptr) {
     const bool is_asked_now =
         pod != nullptr && pod->serves() && pod->phase == "Running" && !pod->ip.empty();
-    return is_asked_now ? std::optional(pass.now + patience(pass)) : std::nullopt;
+    return is_asked_now ? std::optional(pass.now + current_silence_limit(pass)) : std::nullopt;
   }
-  const bool is_heard = agent->state && !is_silent_for(pass, *pod, quiet_max(pass));
-  return is_heard ? std::nullopt : std::optional(agent->last_heard + patience(pass));
+  const bool is_heard = agent->state && !is_silent_for(pass, *pod, healthy_silence_limit(pass));
+  return is_heard ? std::nullopt : std::optional(agent->last_heard + current_silence_limit(pass));
 }
 
-// Sets the culprit that the messengers blame, if it is known by now. A rank that hangs has a pod.
-// If the cache lacks that pod, looking for missing pods comes first.
-void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& messengers, Damage& damage) {
-  const FailureStatus blamed = blamed_by(pass, messengers);
+// Sets the culprit that the reports of a lost or hung peer blame, if it is known by now. A rank
+// that hangs has a pod. If the cache lacks that pod, looking for missing pods comes first.
+void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& peer_reports, Damage& damage) {
+  const FailureStatus blamed = blamed_by(pass, peer_reports);
   const bool is_there = pod_of(pass, blamed.nodeIndex) != nullptr || damage.unseen.empty();
   if (blamed.reason == kHang && !is_there) return;
   damage.culprit = blamed;
   damage.is_new = damage.ends_round = true;
-  damage.undecided_until = blame_waits(pass, blamed, messengers.front().at);
+  damage.wait_for_culprit_until = culprit_wait_end(pass, blamed, peer_reports.front().at);
 }
 
 // Returns whether the loss belongs to a new failure. A pod created after the failure in status is
@@ -265,7 +270,7 @@ void find_lost(const Pass& pass, Damage& damage) {
 // Returns whether the agent is in a later round than the current one, or in the same round with
 // another assignment.
 bool disagrees(const Pass& pass, const PodView* pod) {
-  const AgentState* state = pass.words(pod);
+  const AgentState* state = pass.last_report(pod);
   if (state == nullptr || !pass.formed()) return false;
   return state->round > pass.status.round ||
          (state->round == pass.status.round && state->hash != pass.status.worldHash);
@@ -280,14 +285,15 @@ void find_disagreement(const Pass& pass, Damage& damage) {
   const bool is_again =
       last && last->reason == kAgentDisagrees && is_true(pass.status, kRestarting);
   for (const PodView* pod : pass.in_round()) {
-    if (pass.words(pod) == nullptr) return;
+    if (pass.last_report(pod) == nullptr) return;
   }
   for (const PodView* pod : pass.in_round()) {
     if (!disagrees(pass, pod)) continue;
     if (!damage.culprit) {
       damage.culprit = lost_pod(pod->node_index, pod, kAgentDisagrees);
-      damage.culprit->message = "its agent is in round " + std::to_string(pass.words(pod)->round) +
-                                " with hash " + pass.words(pod)->hash;
+      damage.culprit->message = "its agent reports round " +
+                                std::to_string(pass.last_report(pod)->round) + " with hash " +
+                                pass.last_report(pod)->hash;
     }
     damage.is_new = damage.ends_round = true;
     if (is_again) damage.lost.push_back(pod->node_index);
@@ -330,13 +336,14 @@ std::optional<Duration> pending_left(const Pass& pass, const PodView* pod) {
   return std::chrono::seconds(allowed) + std::max(by_server, by_own_clock);
 }
 
-Duration silence_max(const Pass& pass) {
+Duration base_silence_limit(const Pass& pass) {
   return std::max(pass.limits.agent_silence, pass.seen.agent_silence.value_or(Duration{0}));
 }
 
-Duration patience(const Pass& pass) {
-  const Duration silence = silence_max(pass);
-  return pass.seen.suspect_self ? std::max(pass.limits.agent_silence_all, 4 * silence) : silence;
+Duration current_silence_limit(const Pass& pass) {
+  const Duration silence = base_silence_limit(pass);
+  return pass.seen.suspect_own_network ? std::max(pass.limits.agent_silence_if_suspect, 4 * silence)
+                                       : silence;
 }
 
 Damage assess_damage(const Pass& pass) {
@@ -346,15 +353,15 @@ Damage assess_damage(const Pass& pass) {
   find_disagreement(pass, damage);
   const std::vector<WorkerFailure> failures = worker_failures(pass);
   if (!failures.empty()) {
-    const WorkerFailure& first = first_of(failures, pass);
-    if (!first.is_messenger) {
+    const WorkerFailure& first = root_failure(failures, pass);
+    if (!first.reports_peer_failure) {
       const bool is_final = pass.spec().train && is_repeated_by_a_restart(first.worker->exit_code);
       if (is_whole || is_final) damage.culprit = failed_worker(first);
       damage.is_new = damage.ends_round = true;
-      const TimePoint until = first.at + pass.limits.settle;
+      const TimePoint until = first.at + pass.limits.command_culprit_wait;
       const bool may_be_another = !pass.spec().train && is_whole &&
-                                  !is_certainly_its_own(*first.worker) && !all_have_ended(pass);
-      if (may_be_another && pass.now < until) damage.undecided_until = until;
+                                  !is_certainly_its_own(*first.worker) && !all_workers_ended(pass);
+      if (may_be_another && pass.now < until) damage.wait_for_culprit_until = until;
     } else if (is_whole) {
       find_blamed(pass, failures, damage);
     }

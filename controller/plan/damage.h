@@ -23,14 +23,14 @@ struct Damage {
   // - the earliest worker that failed on its own, if a restart would repeat its failure
   // - a lost pod of the round
   // - the earliest worker that failed on its own
-  // - the rank most messengers blame (workers that exit with kExitPeerLost or kExitPeerHung)
+  // - the rank blamed by most workers that exit with kExitPeerLost or kExitPeerHung
   // - a lost pod that was to join the round
   // - a member that disagrees with status about the round
   std::optional<FailureStatus> culprit;
-  // Set if only messengers have reported so far (or, for a command, only workers that may have died
-  // of another's failure). The culprit may still report, or be found lost with its machine: wait
-  // until then.
-  std::optional<TimePoint> undecided_until;
+  // Set if so far only workers that lost a peer have reported (or, for a command, only workers that
+  // may have died of another's failure). The culprit may still report, or be found lost with its
+  // machine: wait until then.
+  std::optional<TimePoint> wait_for_culprit_until;
 };
 
 Damage assess_damage(const Pass& pass);
@@ -51,10 +51,10 @@ bool is_repeated_in_its_pod(int64_t exit_code);
 // differ by more than the timeout. Ours counts from when this process first saw the pod.
 std::optional<Duration> pending_left(const Pass& pass, const PodView* pod);
 
-// How long an agent may be silent before its pod is given up. silence_max() assumes that the
-// controller's own network works; patience() applies now, and is longer while the controller
-// suspects itself.
-Duration silence_max(const Pass& pass);
-Duration patience(const Pass& pass);
+// How long an agent may be silent before its pod is given up. base_silence_limit() assumes that the
+// controller's own network works; current_silence_limit() applies now, and is longer while the
+// controller suspects its own network.
+Duration base_silence_limit(const Pass& pass);
+Duration current_silence_limit(const Pass& pass);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ Verdict deadline(Pass& pass) {
   const std::string time = rfc3339(pass.seen.wall_now);
   const std::string message =
       "the job was active for longer than spec.activeDeadlineSeconds: " + std::to_string(allowed);
-  note_stopped(pass.status, pass.seen.wall_now);
+  close_interval(pass.status, pass.seen.wall_now);
   for (const char* type : {kRunning, kRestarting, kFailed}) {
     const bool failed = type == std::string_view(kFailed);
     set_condition(pass.status, {.type = type,
@@ -30,7 +30,7 @@ Verdict deadline(Pass& pass) {
   }
   pass.status.completionTime = time;
   pass.event(true, "DeadlineExceeded", message);
-  pass.plan.why = "the job's time is over";
+  pass.plan.why = "spec.activeDeadlineSeconds is exceeded";
   return Verdict::kDecided;
 }
 

@@ -27,7 +27,8 @@ bool is_leaving(const Pass& pass, const PodView& pod) {
 bool is_out_of_reach(const Pass& pass, const PodView& pod) {
   const AgentView* view = pass.agent(&pod);
   if (view == nullptr) return false;
-  return view->is_foreign() || pass.now - view->last_heard >= pass.limits.exit_wait;
+  return view->has_unsupported_protocol() ||
+         pass.now - view->last_heard >= pass.limits.exit_timeout;
 }
 
 // Enforces spec.ttlSecondsAfterFinished. Waits until the job's pods are gone, so that no final
@@ -50,7 +51,7 @@ void expire(Pass& pass, Duration since) {
     pass.requeue(pass.now + left);
     return;
   }
-  pass.plan.why = "the job ended longer ago than spec.ttlSecondsAfterFinished";
+  pass.plan.why = "spec.ttlSecondsAfterFinished has passed since the job ended";
   pass.act(DeleteJob{.uid = pass.job().metadata.uid,
                      .resource_version = pass.job().metadata.resourceVersion});
 }
@@ -79,7 +80,7 @@ Verdict ending(Pass& pass) {
   std::shared_ptr<const Assignment> leave;
   for (const PodView& pod : pass.seen.pods) {
     if (!pod.live()) continue;
-    const bool ask = can_ask && is_in_round(pass, pod) && since < pass.limits.exit_wait &&
+    const bool ask = can_ask && is_in_round(pass, pod) && since < pass.limits.exit_timeout &&
                      !is_out_of_reach(pass, pod);
     if (!ask) {
       pass.act(DeletePod{
@@ -88,7 +89,7 @@ Verdict ending(Pass& pass) {
           .grace_seconds = pass.spec().terminationGracePeriodSeconds + kAgentMarginSeconds});
       continue;
     }
-    pass.requeue(pass.now + (pass.limits.exit_wait - since));
+    pass.requeue(pass.now + (pass.limits.exit_timeout - since));
     if (is_leaving(pass, pod)) continue;
     if (leave == nullptr) leave = leaving(pass, *world, complete ? 0 : 1);
     pass.act(

@@ -29,7 +29,7 @@ int64_t step_reached(const Pass& pass) {
   const bool is_known = pass.status.progress && is_true(pass.status, kRunning);
   int64_t step = is_known ? pass.status.progress->step : 0;
   for (const PodView* pod : pass.current) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state != nullptr && state->progress) step = std::max(step, state->progress->step);
   }
   const auto& previous = pass.status.lastFailure;
@@ -70,7 +70,7 @@ Ago ago_of(const Pass& pass, const FailureStatus& failure) {
   if (agent != nullptr && failure.reason == kAgentSilent) {
     return {.detect = pass.now - agent->last_heard};
   }
-  const AgentState* state = pass.report(pod);
+  const AgentState* state = pass.current_report(pod);
   if (state == nullptr) return {};
   double seconds_ago = state->failed_seconds_ago;
   for (const WorkerState& worker : state->workers) {
@@ -141,7 +141,7 @@ Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const st
   set(pass, kFailed, true, reason, message);
   pass.status.completionTime = rfc3339(pass.seen.wall_now);
   pass.event(true, reason, message);
-  pass.plan.why = "the job has failed for good";
+  pass.plan.why = "the job fails and is not restarted";
   return Verdict::kDecided;
 }
 
@@ -185,17 +185,17 @@ void add_node(const Pass& pass, int64_t index, std::vector<int64_t>& lost) {
 
 // Silence causes no event, nor does a pod that does not start: requeues the plan for when it would
 // notice them.
-void expect_silence(Pass& pass) {
+void requeue_for_timeouts(Pass& pass) {
   for (const PodView* pod : pass.current) {
     const std::optional<Duration> left = pending_left(pass, pod);
     if (left && *left > Duration{0}) pass.requeue(pass.now + *left);
     if (pod == nullptr || !pass.formed() || !pass.is_in_round(pod->node_index)) continue;
     const AgentView* agent = pass.agent(pod);
     if (agent == nullptr) continue;
-    pass.requeue(agent->last_heard + patience(pass));
-    if (!pass.seen.suspect_self) continue;
-    pass.requeue(
-        std::max(agent->last_heard + silence_max(pass), pass.now + pass.limits.suspicion_look));
+    pass.requeue(agent->last_heard + current_silence_limit(pass));
+    if (!pass.seen.suspect_own_network) continue;
+    pass.requeue(std::max(agent->last_heard + base_silence_limit(pass),
+                          pass.now + pass.limits.suspicion_recheck));
   }
 }
 
@@ -215,14 +215,16 @@ Verdict decide(Pass& pass, const Damage& damage) {
   const std::optional<size_t> rule = rule_for(spec.rules, failure);
   const std::string action = rule ? spec.rules[*rule].action : "";
   Restart how{.lost = damage.lost, .counts = action != "Ignore", .because = ""};
-  if (rule) how.because = "spec.failure.rules[" + std::to_string(*rule) + "] says " + action;
+  if (rule)
+    how.because = "spec.failure.rules[" + std::to_string(*rule) + "] matches: action " + action;
   if (action == "Fail") return fail_job(pass, std::move(failure), "FailureRule", how.because);
   if (!rule && is_final(pass, failure)) {
-    return fail_job(pass, std::move(failure), "NotRetryable", "a restart can't help");
+    return fail_job(pass, std::move(failure), "NotRetryable", "a restart would fail the same way");
   }
   if (how.counts && pass.status.restarts >= spec.maxRestarts) {
     return fail_job(pass, std::move(failure), "TooManyRestarts",
-                    "no restart is left of " + std::to_string(spec.maxRestarts));
+                    "no restarts are left (spec.failure.maxRestarts: " +
+                        std::to_string(spec.maxRestarts) + ")");
   }
   const bool is_of_pod = pass.spec().train && is_repeated_in_its_pod(failure.exitCode);
   if (action == "RecreatePod" || (!rule && (is_of_pod || is_on_bad_node(pass, failure)))) {
@@ -232,7 +234,7 @@ Verdict decide(Pass& pass, const Damage& damage) {
   replace_lost(pass, how.lost);
   if (damage.ends_round) begin_round(pass, next_round(pass));
   if (pass.formed()) note_pods(pass.status, pass.seen.wall_now);
-  pass.plan.why = "a failure calls for the next round";
+  pass.plan.why = "a failure requires the next round";
   return verdict;
 }
 
@@ -246,16 +248,16 @@ Verdict failure(Pass& pass) {
     return Verdict::kActed;
   }
   if (!damage.culprit) {
-    expect_silence(pass);
+    requeue_for_timeouts(pass);
     return Verdict::kNext;
   }
-  if (damage.undecided_until) {
-    pass.plan.why = "workers lost a peer, and the guilty one has not been heard yet";
-    pass.requeue(*damage.undecided_until);
+  if (damage.wait_for_culprit_until) {
+    pass.plan.why = "workers lost a peer; waiting for the failed rank to report";
+    pass.requeue(*damage.wait_for_culprit_until);
     return Verdict::kActed;
   }
   if (!damage.is_new) {
-    pass.plan.why = "another pod of the round that failed is gone";
+    pass.plan.why = "another pod of the failed round was lost";
     replace_lost(pass, damage.lost);
     return Verdict::kDecided;
   }

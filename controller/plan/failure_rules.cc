@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-bool speaks_of(const FailureRule& rule, const FailureStatus& failure) {
+bool matches(const FailureRule& rule, const FailureStatus& failure) {
   const auto& codes = rule.exitCodes;
   const bool has_code =
       codes.empty() || std::find(codes.begin(), codes.end(), failure.exitCode) != codes.end();
@@ -17,7 +17,7 @@ bool speaks_of(const FailureRule& rule, const FailureStatus& failure) {
 std::optional<size_t> rule_for(const std::vector<FailureRule>& rules,
                                const FailureStatus& failure) {
   for (size_t i = 0; i < rules.size(); ++i) {
-    if (speaks_of(rules[i], failure)) return i;
+    if (matches(rules[i], failure)) return i;
   }
   return std::nullopt;
 }

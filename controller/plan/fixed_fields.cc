@@ -91,8 +91,8 @@ Problems changed_fields(const std::string& fixed, const TrainingJobSpec& spec) {
   Problems problems;
   const auto add_problem = [&problems](const std::string& path) {
     problems.push_back("spec." + path +
-                       ": has changed while the job has pods, expected what it was, or "
-                       "spec.suspend: true to change it");
+                       ": can't change while the job has pods; restore the old value, or set "
+                       "spec.suspend: true first");
   };
   for (const auto& [path, print] : fingerprints(spec)) {
     const auto known = before.find(path);

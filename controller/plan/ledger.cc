@@ -45,7 +45,7 @@ double sum(const RecoveryStatus& recovery) {
   return rounded(seconds);
 }
 
-void keep(TrainingJobStatus& status) {
+void store_newest(TrainingJobStatus& status) {
   const FailureStatus& newest = *status.lastFailure;
   if (status.failures.empty() || status.failures.back().number != newest.number) {
     for (FailureStatus& older : status.failures) {
@@ -80,10 +80,10 @@ void note(TrainingJobStatus& status, WallTime now, Part part) {
   if (!since) return;
   if (part != &RecoveryStatus::podsSeconds) trim_wait(failure->recovery, *since);
   failure->recovery.*part = rounded(std::max(0.0, *since - sum(failure->recovery)));
-  keep(status);
+  store_newest(status);
 }
 
-void lose(TrainingJobStatus& status, double seconds) {
+void add_lost_seconds(TrainingJobStatus& status, double seconds) {
   status.lost.seconds = rounded(status.lost.seconds + seconds);
 }
 
@@ -91,10 +91,10 @@ void lose(TrainingJobStatus& status, double seconds) {
 
 void record_failure(TrainingJobStatus& status, FailureStatus failure) {
   const Result<WallTime> failed_at = wall_time_from_rfc3339(failure.time);
-  if (failed_at.ok()) note_stopped(status, *failed_at);
+  if (failed_at.ok()) close_interval(status, *failed_at);
   failure.number = (status.lastFailure ? status.lastFailure->number : 0) + 1;
   status.lastFailure = std::move(failure);
-  keep(status);
+  store_newest(status);
 }
 
 std::optional<WallTime> end_of_newest(const TrainingJobStatus& status) {
@@ -120,17 +120,17 @@ void note_recovered(TrainingJobStatus& status, WallTime now) {
   if (failure == nullptr || !failure->recovery.restoreSeconds) return;
   if (sum(failure->recovery) < kShortest) failure->recovery.restoreSeconds = kShortest;
   failure->recoverySeconds = sum(failure->recovery);
-  lose(status, failure->recoverySeconds);
-  keep(status);
+  add_lost_seconds(status, failure->recoverySeconds);
+  store_newest(status);
 }
 
-void note_stopped(TrainingJobStatus& status, WallTime now) {
+void close_interval(TrainingJobStatus& status, WallTime now) {
   const Condition* running = find_condition(status, kRunning);
   if (running != nullptr && running->status == "True") {
     const double trained = seconds_from(running->lastTransitionTime, now).value_or(0);
     status.trainedSeconds = rounded(status.trainedSeconds + trained);
   } else if (const FailureStatus* failure = recovering(status)) {
-    lose(status, seconds_from(failure->time, now).value_or(0));
+    add_lost_seconds(status, seconds_from(failure->time, now).value_or(0));
   }
 }
 
@@ -154,7 +154,7 @@ void note_resumed(TrainingJobStatus& status, int64_t step) {
   FailureStatus& failure = *status.lastFailure;
   failure.resumedStep = std::max<int64_t>(0, step);
   status.lost.steps += std::max<int64_t>(0, failure.step - failure.resumedStep);
-  keep(status);
+  store_newest(status);
 }
 
 }  // namespace lockstep

@@ -34,9 +34,10 @@ void note_pods(TrainingJobStatus& status, WallTime now);
 void note_formed(TrainingJobStatus& status, WallTime now);
 void note_recovered(TrainingJobStatus& status, WallTime now);
 
-// Accounts for the time until the job is suspended or ends: as trained, or as lost to a recovery
-// that never finishes. Call it before the conditions change, because they tell which.
-void note_stopped(TrainingJobStatus& status, WallTime now);
+// Closes the current interval. Accounts for the time until the job is suspended or ends: as
+// trained, or as lost to a recovery that never finishes. Call it before the conditions change,
+// because they tell which.
+void close_interval(TrainingJobStatus& status, WallTime now);
 
 // Returns the Kubernetes nodes on which at least `failures` of the kept failures happened, sorted;
 // none if `failures` is 0. Ignores failures that say nothing about the node: deletion, eviction,

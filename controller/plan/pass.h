@@ -34,9 +34,9 @@ struct Pass {
   std::span<const PodView* const> in_round() const { return {current.data(), round_size}; }
   bool is_in_round(int64_t index) const { return index < static_cast<int64_t>(round_size); }
   // Returns the agent's last report if it is for the current round and hash.
-  const AgentState* report(const PodView* pod) const;
+  const AgentState* current_report(const PodView* pod) const;
   // Returns the agent's last report about this job, for whatever round.
-  const AgentState* words(const PodView* pod) const;
+  const AgentState* last_report(const PodView* pod) const;
   void requeue(TimePoint at);
   void act(Action action) { plan.actions.push_back(std::move(action)); }
   void event(bool warning, std::string reason, std::string message) {

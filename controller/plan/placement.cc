@@ -22,7 +22,7 @@ void delete_superseded(Pass& pass) {
 }
 
 // After the server refused a pod, sends only one, and not before retry_at.
-bool is_refused(Pass& pass, std::vector<int64_t>& missing) {
+bool must_wait_after_refusal(Pass& pass, std::vector<int64_t>& missing) {
   const auto& refusal = pass.seen.refusal;
   if (!refusal) return false;
   if (pass.now < refusal->retry_at) {
@@ -33,9 +33,9 @@ bool is_refused(Pass& pass, std::vector<int64_t>& missing) {
   return false;
 }
 
-bool held_back(Pass& pass) {
+bool is_backing_off(Pass& pass) {
   const auto& last = pass.status.lastFailure;
-  return last && last->round == pass.status.round && hold_back(pass, *last);
+  return last && last->round == pass.status.round && must_back_off(pass, *last);
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ Verdict placement(Pass& pass) {
   for (size_t i = 0; i < pass.current.size(); ++i) {
     if (pass.current[i] == nullptr) missing.push_back(static_cast<int64_t>(i));
   }
-  if (!missing.empty() && !held_back(pass) && !is_refused(pass, missing)) {
+  if (!missing.empty() && !is_backing_off(pass) && !must_wait_after_refusal(pass, missing)) {
     pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata),
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});
     const std::vector<std::string> avoided =
@@ -67,7 +67,7 @@ Verdict placement(Pass& pass) {
     }
   }
   if (pass.plan.actions.empty()) return Verdict::kNext;
-  pass.plan.why = "the pods are not those that the members call for";
+  pass.plan.why = "pods must be created or deleted to match the members";
   return Verdict::kActed;
 }
 

@@ -58,14 +58,14 @@ const AgentView* Pass::agent(const PodView* pod) const {
   return found == seen.agents.end() ? nullptr : &found->second;
 }
 
-const AgentState* Pass::words(const PodView* pod) const {
+const AgentState* Pass::last_report(const PodView* pod) const {
   const AgentView* view = agent(pod);
   const bool is_ours = view != nullptr && view->state && view->state->job_uid == job().metadata.uid;
   return is_ours ? &*view->state : nullptr;
 }
 
-const AgentState* Pass::report(const PodView* pod) const {
-  const AgentState* state = words(pod);
+const AgentState* Pass::current_report(const PodView* pod) const {
+  const AgentState* state = last_report(pod);
   const bool is_current = state != nullptr && formed() && state->round == status.round &&
                           state->hash == status.worldHash;
   return is_current ? state : nullptr;

@@ -31,7 +31,7 @@ struct AgentView {
 
   // True if the agent speaks a protocol version that is not served. Nothing else in its state is
   // understood then.
-  bool is_foreign() const { return state && !is_served(state->protocol); }
+  bool has_unsupported_protocol() const { return state && !is_served(state->protocol); }
   bool operator==(const AgentView&) const = default;
 };
 
@@ -73,7 +73,7 @@ struct Observed {
   TimePoint progress_writable_at{};     // if not: when it will
   // Most Kubernetes nodes with agents are silent, so the controller's own network is the likely
   // cause.
-  bool suspect_self = false;
+  bool suspect_own_network = false;
   // Overrides a shorter Limits::agent_silence when agents are so numerous that each is polled less
   // often.
   std::optional<Duration> agent_silence{};
@@ -82,31 +82,31 @@ struct Observed {
 struct Limits {
   // Silence after which an agent's pod is given up.
   Duration agent_silence = std::chrono::seconds(15);
-  // The same while suspect_self; four times agent_silence if that is longer.
-  Duration agent_silence_all = std::chrono::seconds(300);
-  // While suspect_self, how often to look at jobs whose agents would otherwise be given up. No
-  // event reports that the suspicion is over.
-  Duration suspicion_look = std::chrono::seconds(5);
+  // The same while suspect_own_network is set; four times agent_silence if that is longer.
+  Duration agent_silence_if_suspect = std::chrono::seconds(300);
+  // While suspect_own_network is set, how often to plan jobs whose agents would otherwise be given
+  // up. No event reports that the suspicion is over.
+  Duration suspicion_recheck = std::chrono::seconds(5);
   // A healthy agent was heard within this time, half of agent_silence. A rank on a machine that is
   // gone is thus not taken for one that hangs.
-  Duration agent_quiet = std::chrono::milliseconds(7500);
+  Duration agent_healthy_within = std::chrono::milliseconds(7500);
   // How long a rank that saves a checkpoint, validates or finishes may hold the others up before
   // the job is Stuck. If the rank hangs there, Stuck is reported before the round ends because of
   // it.
-  Duration saving_patience = std::chrono::minutes(5);
-  // How long to wait for the culprit once only messengers (kExitPeerLost, kExitPeerHung) have
-  // reported.
+  Duration saving_grace = std::chrono::minutes(5);
+  // How long to wait for the culprit while only workers that lost a peer (kExitPeerLost,
+  // kExitPeerHung) have reported.
   Duration culprit_wait = std::chrono::seconds(5);
-  // settle: the same for a command, after a failure that another one may have caused. simultaneous:
-  // failures on different nodes closer together than this have no known order.
-  Duration settle = std::chrono::milliseconds(250);
-  Duration simultaneous = std::chrono::milliseconds(50);
+  // The same for a command, after a failure that another one may have caused.
+  Duration command_culprit_wait = std::chrono::milliseconds(250);
+  // Failures on different nodes closer together than this have no known order.
+  Duration failure_order_resolution = std::chrono::milliseconds(50);
   // A command without progress reports that ran this long in a round does not count as a failed
   // attempt.
   Duration attempt_max = std::chrono::minutes(10);
   Duration backoff_first = std::chrono::seconds(1);  // before the second restart without progress
   Duration backoff_max = std::chrono::seconds(120);
-  Duration exit_wait =
+  Duration exit_timeout =
       std::chrono::seconds(60);           // from the end of a job until its pods are deleted
   size_t log_tail_bytes = 1024;           // of a failed worker's log, in status
   std::string job_image = kDefaultImage;  // for jobs that name none
@@ -136,8 +136,8 @@ struct CreatePod {  // on AlreadyExists, reads the existing pod, which counts if
 };
 struct CheckPod {  // dry run: the server checks the pod as if it were created
   Json body;
-  std::string likeness;    // equal for pods that differ only in the job they belong to
-  int64_t generation = 0;  // of the job; the answer holds only for it
+  std::string template_digest;  // equal for pods that differ only in the job they belong to
+  int64_t generation = 0;       // of the job; the answer holds only for it
 };
 struct ConfirmPod {  // reads the pod from the server: is it gone, or is the cache behind?
   std::string name;

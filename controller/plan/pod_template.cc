@@ -130,17 +130,17 @@ struct Refusal {
   std::string_view instead;
 };
 constexpr std::array<Refusal, 11> kRefusals{{
-    {"/metadata/name", "pods are named by the controller"},
-    {"/metadata/generateName", "pods are named by the controller"},
-    {"/metadata/namespace", "pods are in the job's namespace"},
+    {"/metadata/name", "the controller names the pods"},
+    {"/metadata/generateName", "the controller names the pods"},
+    {"/metadata/namespace", "pods are created in the job's namespace"},
     {"/metadata/ownerReferences", "the job owns its pods"},
-    {"/metadata/finalizers", "pods must be able to end"},
-    {"/spec/restartPolicy", "it is Never: the job restarts by itself"},
-    {"/spec/terminationGracePeriodSeconds", "set spec.terminationGracePeriodSeconds"},
-    {"/spec/nodeName", "use nodeSelector or affinity"},
-    {"/spec/hostname", "agents are dialled by address"},
-    {"/spec/shareProcessNamespace", "the agent is process 1 of its container"},
-    {"/spec/ephemeralContainers", "they can't be part of a new pod"},
+    {"/metadata/finalizers", "finalizers would keep pods from being deleted"},
+    {"/spec/restartPolicy", "it is always Never, because the controller restarts the job"},
+    {"/spec/terminationGracePeriodSeconds", "set spec.terminationGracePeriodSeconds instead"},
+    {"/spec/nodeName", "use nodeSelector or affinity instead"},
+    {"/spec/hostname", "agents are reached by IP address"},
+    {"/spec/shareProcessNamespace", "the agent must be process 1 of its container"},
+    {"/spec/ephemeralContainers", "a new pod can't have any"},
 }};
 
 std::string dotted(std::string_view pointer) {
@@ -159,7 +159,8 @@ void check_marks(const Json& metadata, const char* list, Problems& problems) {
   }
   for (const auto& [key, value] : marks->items()) {
     const bool is_ours = key.starts_with(kOurLabelPrefix) || key == kManagedByLabel;
-    if (is_ours) problems.push_back(path + "." + key + ": the controller's own, choose another");
+    if (is_ours)
+      problems.push_back(path + "." + key + ": reserved for the controller, choose another name");
   }
 }
 
@@ -168,15 +169,15 @@ void check_container(const Json& container, const std::string& path, Problems& p
   for (const char* key : {"command", "args", "livenessProbe", "readinessProbe", "startupProbe",
                           "lifecycle", "terminationMessagePath"}) {
     if (find_member(container, key) != nullptr) {
-      problems.push_back(path + "." + key + ": the agent's own, it can't be set here");
+      problems.push_back(path + "." + key + ": can't be set; it is reserved for the agent");
     }
   }
   if (const Json* ports = find_member(container, "ports"); ports && ports->is_array()) {
     for (const Json& port : *ports) {
       const std::string name = string_or(port, "name", "");
       if (name == "agent" || name.starts_with(kRankPortPrefix)) {
-        problems.push_back(path + ".ports: the name " + name +
-                           " is the controller's own, choose another one");
+        problems.push_back(path + ".ports: the name \"" + name +
+                           "\" is reserved for the controller, choose another name");
       }
     }
   }
@@ -196,7 +197,7 @@ void check_lists(const Json& spec, Problems& problems) {
       const std::string name = string_or(volume, "name", "");
       if (name == "token" || name == "work" || name == kAgentCopier) {
         problems.push_back("spec.podTemplate.spec.volumes: \"" + name +
-                           "\" is the controller's own, choose another name");
+                           "\" is reserved for the controller, choose another name");
       }
     }
   }
@@ -204,7 +205,7 @@ void check_lists(const Json& spec, Problems& problems) {
     for (const Json& container : *first) {
       if (string_or(container, "name", "") != kAgentCopier) continue;
       problems.push_back(std::string("spec.podTemplate.spec.initContainers: \"") + kAgentCopier +
-                         "\" is the controller's own, choose another name");
+                         "\" is reserved for the controller, choose another name");
     }
   }
   const Json* containers = find_member(spec, "containers");
@@ -364,7 +365,8 @@ Problems pod_template_problems(const Json& pod_template) {
   }
   for (const auto& [key, value] : pod_template.items()) {
     if (key != "metadata" && key != "spec") {
-      problems.push_back("spec.podTemplate." + key + ": a pod template has metadata and spec");
+      problems.push_back("spec.podTemplate." + key +
+                         ": unknown member; a pod template has only metadata and spec");
     } else if (!value.is_object()) {
       problems.push_back("spec.podTemplate." + key + ": expected an object, found " +
                          value.type_name());

@@ -99,7 +99,7 @@ bool trains(const AgentState& state) {
 // All ranks are connected to each other.
 bool all_formed(const Pass& pass) {
   for (const PodView* pod : pass.in_round()) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state == nullptr || state->workers.empty()) return false;
     for (const WorkerState& worker : state->workers) {
       if (worker.running && worker.phase <= WorkerPhase::kForming) return false;
@@ -111,7 +111,7 @@ bool all_formed(const Pass& pass) {
 
 bool all_train(const Pass& pass) {
   for (const PodView* pod : pass.in_round()) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state == nullptr || !trains(*state)) return false;
   }
   return pass.formed() && !pass.current.empty();
@@ -154,7 +154,7 @@ void round_for_display(ProgressStatus& progress) {
 std::optional<ProgressStatus> reported_progress(const Pass& pass) {
   std::optional<ProgressStatus> progress;
   for (const PodView* pod : pass.current) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     const bool has_any = state != nullptr && state->progress;
     if (has_any && !progress) {
       progress = state->progress;
@@ -168,7 +168,7 @@ std::optional<ProgressStatus> reported_progress(const Pass& pass) {
 
 void derive_progress(Pass& pass) {
   if (pass.current.empty()) return;
-  const AgentState* state = pass.report(pass.current.front());
+  const AgentState* state = pass.current_report(pass.current.front());
   if (state != nullptr && state->last_checkpoint) {
     pass.status.lastCheckpoint = state->last_checkpoint;
   }

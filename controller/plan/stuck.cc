@@ -45,19 +45,19 @@ const WorkerWait* wait_of(const RankStates& ranks, int64_t rank) {
   return std::any_of(others.begin(), others.end(), is_there) ? &*state->wait : nullptr;
 }
 
-constexpr int64_t kCircle = -1;
+constexpr int64_t kCycle = -1;
 
 // Returns for each waiting rank the nearest rank that waits for nobody, along the ranks it waits
-// for; kCircle if there is none. Other ranks hold up themselves.
-std::vector<int64_t> who_holds_up(const RankStates& ranks) {
+// for; kCycle if there is none. For a rank that does not wait, returns the rank itself.
+std::vector<int64_t> find_blocking_ranks(const RankStates& ranks) {
   std::vector<std::vector<int64_t>> waiting_for(ranks.size());  // by awaited rank
-  std::vector<int64_t> holder(ranks.size(), kCircle);
-  std::vector<int64_t> row;
+  std::vector<int64_t> blocking(ranks.size(), kCycle);
+  std::vector<int64_t> visited;
   for (int64_t rank = 0; rank < static_cast<int64_t>(ranks.size()); ++rank) {
     const WorkerWait* wait = wait_of(ranks, rank);
     if (wait == nullptr) {
-      holder[static_cast<size_t>(rank)] = rank;
-      row.push_back(rank);
+      blocking[static_cast<size_t>(rank)] = rank;
+      visited.push_back(rank);
       continue;
     }
     for (const int64_t other : wait->waits_for) {
@@ -65,15 +65,15 @@ std::vector<int64_t> who_holds_up(const RankStates& ranks) {
       if (is_there) waiting_for[static_cast<size_t>(other)].push_back(rank);
     }
   }
-  for (size_t i = 0; i < row.size(); ++i) {
-    const auto awaited = static_cast<size_t>(row[i]);
+  for (size_t i = 0; i < visited.size(); ++i) {
+    const auto awaited = static_cast<size_t>(visited[i]);
     for (const int64_t rank : waiting_for[awaited]) {
-      if (holder[static_cast<size_t>(rank)] != kCircle) continue;
-      holder[static_cast<size_t>(rank)] = holder[awaited];
-      row.push_back(rank);
+      if (blocking[static_cast<size_t>(rank)] != kCycle) continue;
+      blocking[static_cast<size_t>(rank)] = blocking[awaited];
+      visited.push_back(rank);
     }
   }
-  return holder;
+  return blocking;
 }
 
 std::string group_of(const WorkerWait& wait, size_t world) {
@@ -85,20 +85,20 @@ std::string group_of(const WorkerWait& wait, size_t world) {
 
 // Describes the rank that holds the others up.
 std::string condition_of(const WorkerState* state) {
-  if (state == nullptr) return ", of which nothing is heard,";
+  if (state == nullptr) return ", which has not reported,";
   if (!state->running) return ", which has ended,";
-  if (state->is_lifeless) return ", which gives no sign of life,";
+  if (state->is_lifeless) return ", which shows no sign of life,";
   if (state->phase == WorkerPhase::kTraining) return "";
   return ", in phase " + std::string(worker_phase_name(state->phase)) + ",";
 }
 
-std::string circle_text(const StuckRank& stuck, const RankStates& ranks) {
+std::string cycle_text(const StuckRank& stuck, const RankStates& ranks) {
   std::string text = named(stuck.waiting) + " wait for each other:";
-  size_t told = 0;
+  size_t listed = 0;
   for (const int64_t rank : stuck.waiting) {
     const WorkerWait* wait = wait_of(ranks, rank);
-    if (wait == nullptr || ++told > kRangesNamed) continue;
-    text += (told == 1 ? " rank " : "; rank ") + std::to_string(rank) + " in " + wait->operation +
+    if (wait == nullptr || ++listed > kRangesNamed) continue;
+    text += (listed == 1 ? " rank " : "; rank ") + std::to_string(rank) + " in " + wait->operation +
             " of " + group_of(*wait, ranks.size()) + " for " + named(wait->waits_for);
   }
   return text;
@@ -108,7 +108,7 @@ RankStates states_of(const Pass& pass) {
   const auto each = static_cast<size_t>(std::max<int64_t>(1, processes_per_node(pass.spec())));
   RankStates ranks(pass.round_size * each);
   for (const PodView* pod : pass.current) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state == nullptr) continue;
     for (const WorkerState& worker : state->workers) {
       if (worker.rank < 0 || worker.rank >= static_cast<int64_t>(ranks.size())) continue;
@@ -121,7 +121,7 @@ RankStates states_of(const Pass& pass) {
 // For most plans nothing more needs checking.
 bool any_waits(const Pass& pass) {
   return std::any_of(pass.current.begin(), pass.current.end(), [&](const PodView* pod) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     return state != nullptr && std::any_of(state->workers.begin(), state->workers.end(),
                                            [](const WorkerState& w) { return w.wait.has_value(); });
   });
@@ -130,14 +130,14 @@ bool any_waits(const Pass& pass) {
 bool all_report(const Pass& pass) {
   const auto round = pass.in_round();
   return std::all_of(round.begin(), round.end(),
-                     [&](const PodView* pod) { return pass.report(pod) != nullptr; });
+                     [&](const PodView* pod) { return pass.current_report(pod) != nullptr; });
 }
 
 // Returns when the first of the current waits began.
 TimePoint waiting_since(const Pass& pass) {
   TimePoint since = pass.now;
   for (const PodView* pod : pass.current) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state == nullptr) continue;
     for (const WorkerState& worker : state->workers) {
       if (!worker.wait) continue;
@@ -159,7 +159,7 @@ bool is_between_steps(const WorkerState* state) {
 // is over.
 bool is_excused(Pass& pass, const StuckRank& stuck, const RankStates& ranks) {
   if (!is_between_steps(state_of(ranks, stuck.rank))) return false;
-  const TimePoint until = waiting_since(pass) + pass.limits.saving_patience;
+  const TimePoint until = waiting_since(pass) + pass.limits.saving_grace;
   if (pass.now >= until) return false;
   pass.requeue(until);
   return true;
@@ -176,24 +176,24 @@ std::string node_of(const Pass& pass, int64_t rank) {
 
 std::optional<StuckRank> find_stuck(const RankStates& ranks) {
   std::map<int64_t, StuckRank> by_culprit;
-  const std::vector<int64_t> holders = who_holds_up(ranks);
+  const std::vector<int64_t> blocking_rank_of = find_blocking_ranks(ranks);
   for (int64_t rank = 0; rank < static_cast<int64_t>(ranks.size()); ++rank) {
     const WorkerWait* wait = wait_of(ranks, rank);
     if (wait == nullptr) continue;
-    const int64_t culprit = holders[static_cast<size_t>(rank)];
+    const int64_t culprit = blocking_rank_of[static_cast<size_t>(rank)];
     StuckRank& stuck = by_culprit[culprit];
     stuck.rank = culprit;
     stuck.waiting.push_back(rank);
     const auto& awaited = wait->waits_for;
     const bool is_direct =
-        culprit == kCircle || std::find(awaited.begin(), awaited.end(), culprit) != awaited.end();
+        culprit == kCycle || std::find(awaited.begin(), awaited.end(), culprit) != awaited.end();
     if (is_direct &&
         (stuck.missing_from.operation.empty() || wait->seconds > stuck.missing_from.seconds)) {
       stuck.missing_from = *wait;
     }
   }
   if (by_culprit.empty()) return std::nullopt;
-  // No single rank causes a circle, so it comes last on a tie.
+  // No single rank causes a cycle, so it comes last on a tie.
   const auto most =
       std::max_element(by_culprit.begin(), by_culprit.end(), [](const auto& a, const auto& b) {
         if (a.second.waiting.size() != b.second.waiting.size()) {
@@ -205,7 +205,7 @@ std::optional<StuckRank> find_stuck(const RankStates& ranks) {
 }
 
 std::string stuck_text(const StuckRank& stuck, const StuckNames& names) {
-  if (stuck.rank < 0) return circle_text(stuck, names.ranks);
+  if (stuck.rank < 0) return cycle_text(stuck, names.ranks);
   std::string text = "rank " + std::to_string(stuck.rank);
   if (!names.node.empty()) text += " on " + names.node;
   text += condition_of(state_of(names.ranks, stuck.rank)) + " is missing from " +
@@ -238,9 +238,9 @@ void derive_stuck(Pass& pass) {
   update.reason = stuck->rank < 0 ? "RanksWaitForEachOther" : "RankMissing";
   const std::string text =
       stuck_text(*stuck, {.ranks = ranks, .node = node_of(pass, stuck->rank)}) + ", since ";
-  const bool is_told = was_stuck && before->message.compare(0, text.size(), text) == 0;
+  const bool is_reported = was_stuck && before->message.compare(0, text.size(), text) == 0;
   const WallTime since = pass.seen.wall_now - from_seconds(stuck->missing_from.seconds);
-  update.message = is_told ? before->message : text + rfc3339(since);
+  update.message = is_reported ? before->message : text + rfc3339(since);
   if (!was_stuck) pass.event(true, "Stuck", update.message);
   set_condition(pass.status, std::move(update));
 }

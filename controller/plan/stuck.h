@@ -34,7 +34,7 @@ struct StuckNames {
 std::string stuck_text(const StuckRank& stuck, const StuckNames& names);
 
 // Derives the condition Stuck from the reports of the round's agents. A rank that saves, validates
-// or finishes is excused for Limits::saving_patience. Writes the condition when it becomes true,
+// or finishes is excused for Limits::saving_grace. Writes the condition when it becomes true,
 // when the culprit or the waiting ranks change, and when it is over.
 void derive_stuck(Pass& pass);
 

@@ -17,15 +17,15 @@ void flip(Pass& pass, const char* type, bool value, std::string reason) {
 }
 
 Verdict suspend(Pass& pass) {
-  note_stopped(pass.status, pass.seen.wall_now);
+  close_interval(pass.status, pass.seen.wall_now);
   flip(pass, kSuspended, true, "SpecSuspend");
   flip(pass, kRunning, false, "Suspended");
   flip(pass, kRestarting, false, "Suspended");
   pass.status.startTime.clear();
   pass.status.worldHash.clear();
   pass.status.rendezvous.reset();
-  pass.event(false, "Suspended", "the job's pods are stopped; its checkpoints stay");
-  pass.plan.why = "the job is to be suspended";
+  pass.event(false, "Suspended", "the job's pods are being stopped; its checkpoints are kept");
+  pass.plan.why = "spec.suspend is true: suspending the job";
   return Verdict::kDecided;
 }
 
@@ -57,15 +57,15 @@ bool old_pods_still_save(Pass& pass) {
 
 Verdict resume(Pass& pass) {
   if (old_pods_still_save(pass)) {
-    pass.plan.why = "pods from before the suspension are still leaving";
+    pass.plan.why = "waiting for the pods from before the suspension to end";
     return Verdict::kActed;
   }
   for (int64_t& incarnation : pass.members) ++incarnation;
   pass.status.members = members_to_text(pass.members);
   pass.status.startTime = rfc3339(pass.seen.wall_now);
   flip(pass, kSuspended, false, "Resumed");
-  pass.event(false, "Resumed", "new pods are made");
-  pass.plan.why = "the job is to go on after its suspension";
+  pass.event(false, "Resumed", "new pods are being created");
+  pass.plan.why = "spec.suspend is false: resuming the job";
   return Verdict::kDecided;
 }
 

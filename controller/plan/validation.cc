@@ -48,7 +48,7 @@ bool is_check_due(const Pass& pass) {
 }
 
 // Returns a digest of the pod as it would be if its job had no name and no UID and were new.
-std::string likeness(TrainingJob job, const Limits& limits) {
+std::string template_digest(TrainingJob job, const Limits& limits) {
   job.metadata.name = job.metadata.uid = "";
   const NewPod pod{.incarnation = 1, .image = limits.job_image, .agent_image = limits.agent_image};
   return hex(sha256(dump_json(make_worker_pod(job, pod))));
@@ -63,7 +63,7 @@ CheckPod make_check(const Pass& pass) {
                    .agent_image = pass.limits.agent_image,
                    .scrape_annotations = pass.limits.scrape_annotations};
   return {.body = make_worker_pod(pass.job(), pod),
-          .likeness = likeness(pass.job(), pass.limits),
+          .template_digest = template_digest(pass.job(), pass.limits),
           .generation = pass.job().metadata.generation};
 }
 
@@ -72,9 +72,8 @@ void note_failure(const Pass& pass, Problems& problems) {
   if (!pass.seen.problems.empty() || pass.spec().suspend || !pass.formed()) return;
   const Damage damage = assess_damage(pass);
   if (!damage.culprit || !damage.ends_round) return;
-  problems.push_back("node index " + std::to_string(damage.culprit->nodeIndex) +
-                     " has failed meanwhile (" + damage.culprit->reason +
-                     "): the job is not restarted until its spec is valid again");
+  problems.push_back("node index " + std::to_string(damage.culprit->nodeIndex) + " failed (" +
+                     damage.culprit->reason + "): the job restarts only once its spec is valid");
 }
 
 }  // namespace
@@ -94,7 +93,7 @@ Verdict validation(Pass& pass) {
   if (problems.empty() && needs_pod_check(pass)) {
     if (is_check_due(pass)) {
       pass.act(make_check(pass));
-      pass.plan.why = "the server is to check a pod";
+      pass.plan.why = "the API server must check a pod first";
       return Verdict::kLeave;
     }
     if (const PodCheck& check = *pass.seen.pod_check; !check.refusal.empty()) {
@@ -112,7 +111,7 @@ Verdict validation(Pass& pass) {
                                                    .time = rfc3339(pass.seen.wall_now),
                                                    .generation = pass.job().metadata.generation});
   if (valid) return Verdict::kNext;
-  pass.plan.why = "the spec is not valid";
+  pass.plan.why = "the spec is invalid";
   if (flipped) pass.event(true, "InvalidSpec", message);
   if (pass.spec().suspend) return Verdict::kNext;
   deadline(pass);

@@ -28,7 +28,7 @@ int64_t protocol_of_round(const Pass& pass) {
   int64_t common = kProtocolNewest;
   for (const PodView* pod : pass.in_round()) {
     const AgentView* agent = pass.agent(pod);
-    if (agent != nullptr && agent->is_foreign()) continue;
+    if (agent != nullptr && agent->has_unsupported_protocol()) continue;
     const bool has_answered = agent != nullptr && agent->state;
     common = std::min(common, has_answered ? agent->state->protocol : kProtocolOldest);
   }
@@ -89,7 +89,7 @@ int64_t next_round(const Pass& pass) {
   constexpr int64_t kRoundMax = 1'000'000'000;  // larger numbers in reports are ignored
   int64_t round = pass.status.round;
   for (const PodView* pod : pass.current) {
-    const AgentState* state = pass.words(pod);
+    const AgentState* state = pass.last_report(pod);
     if (state != nullptr && state->round <= kRoundMax) round = std::max(round, state->round);
   }
   return round + 1;

@@ -12,14 +12,14 @@ mkdir -p "$2.given"
 echo 'int answer(void) { return 42; }' |
   gcc -shared -fPIC -Wl,-soname,libgiven.so.3,--no-as-needed -x c - -o "$2.given/libgiven.so" -ldl -lrt -lpthread -lm
 patchelf --add-needed libdl.so.2 --add-needed librt.so.1 --add-needed libpthread.so.0 "$2.given/libgiven.so"
-if "$tools/bundle" "$1" "$2" libnowhere.so 2>"$2.given/errors"; then echo "expected libnowhere.so to be missed"; failed=1; fi
+if "$tools/bundle" "$1" "$2" libnowhere.so 2>"$2.given/errors"; then echo "expected an error about the missing libnowhere.so"; failed=1; fi
 grep -q '^libnowhere.so: neither' "$2.given/errors" || { cat "$2.given/errors"; failed=1; }
 "$tools/bundle" "$1" "$2" "$2.given/libgiven.so" || exit 1
 cmp "$2.given/libgiven.so" "$2/opt/lockstep/lib/libgiven.so.3" || failed=1
 rm -rf "$2.given"
 missing=$(chroot "$2" /opt/lockstep/lib/ld-linux-x86-64.so.2 --inhibit-cache --library-path /opt/lockstep/lib \
   --list /opt/lockstep/lib/libgiven.so.3 2>&1 | grep -v ' (0x')
-[ -z "$missing" ] || { echo "libgiven.so.3 does not find what it needs: $missing"; failed=1; }
+[ -z "$missing" ] || { echo "libgiven.so.3: libraries not found: $missing"; failed=1; }
 for program in controller agent worker; do
   file=/opt/lockstep/bin/lockstep-$program
   # LD_LIBRARY_PATH comes from the user's image and must have no effect.
@@ -40,6 +40,6 @@ done
 mkdir "$2/copy"
 lib=$2/opt/lockstep/lib
 "$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$2/opt/lockstep/bin/lockstep-agent" --install "$2/copy" || { echo "--install failed"; failed=1; }
-diff -r "$2/opt/lockstep" "$2/copy" || { echo "what --install copied is not the bundle"; failed=1; }
+diff -r "$2/opt/lockstep" "$2/copy" || { echo "expected --install to copy the bundle unchanged"; failed=1; }
 rm -rf "$2"
 exit $failed

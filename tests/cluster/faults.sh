@@ -7,7 +7,7 @@ case_worker_killed() {
   await_step hurt 100
   before=$(pods_of hurt '{.metadata.uid}')
   worker=$(processes_of node-1 lockstep-worker | head -n 1)
-  [ -n "$worker" ] || fails "no lockstep-worker runs on node-1"
+  [ -n "$worker" ] || fails "expected a lockstep-worker on node-1, found none"
   began=$(milliseconds)
   kill -9 "$worker"
   await_running_again hurt 2 "$began" "the kill"
@@ -20,13 +20,13 @@ is_labelled() {
 }
 
 case_label_lost() {
-  say "somebody takes the label off a pod by which it is watched: it gets it again"
+  say "a pod loses the label that the controller watches: the controller restores it"
   local before
   job bare "$endless"
   await_step bare 100
   before=$(pods_of bare '{.metadata.uid}')
   "$kubectl" label pod bare-worker-1-1 app.kubernetes.io/managed-by- >/dev/null
-  eventually "expected the pod with its label again" is_labelled
+  eventually "expected the controller to restore the pod's label" is_labelled
   await_step bare "$(field bare .status.progress.step)"
   [ "$(pods_of bare '{.metadata.uid}')" = "$before" ] || fails "expected the same pods"
   forget bare
@@ -36,7 +36,7 @@ case_label_lost() {
 of_first() { echo "${1%% *}"; }
 
 case_pod_deleted() {
-  say "a pod is deleted: only that pod is made anew"
+  say "a pod is deleted: only that pod is recreated"
   local before began
   job robbed "$endless"
   await_step robbed 100
@@ -49,7 +49,7 @@ case_pod_deleted() {
 }
 
 case_evicted() {
-  say "a pod is evicted by the API: only that pod is made anew"
+  say "a pod is evicted by the API: only that pod is recreated"
   local before began
   job moved "$endless"
   await_step moved 100
@@ -66,7 +66,7 @@ case_evicted() {
 leader() { "$kubectl" -n "$system" get lease lockstep-controller -o 'jsonpath={.spec.holderIdentity}'; }
 
 case_leader_killed() {
-  say "the leading controller is killed: the other replica takes over, and the job goes on"
+  say "the leading controller is killed: the other replica takes over, and the job continues"
   local before
   job led 's/steps: 3000/steps: 1500/'
   await_step led 0
@@ -91,18 +91,18 @@ has_pod() { "$kubectl" get pod "$1" >/dev/null 2>&1; }
 off_bad_nodes='s/^  threadsPerProcess: 1/&\n  failure: {avoidNodes: 1}/'
 
 case_node_lost() {
-  say "a node is lost: its pod is replaced on the other node, and the job goes on from the volume"
+  say "a node is lost: its pod is replaced on the other node, and the job continues from its checkpoint on the volume"
   local victim began step led=
   empty_volume
   job lost "$endless" "$on_any_node" "$on_volume" "$off_bad_nodes"
   await_step lost 200
   victim=$("$kubectl" get pod lost-worker-1-1 -o 'jsonpath={.spec.nodeName}')
-  [ "$(node_of_leader)" != "$victim" ] || led=", and of the leading controller with it"
+  [ "$(node_of_leader)" != "$victim" ] || led=" together with the leading controller"
   began=$(milliseconds)
   step=$(field lost .status.lastCheckpoint.step)
   [ "${step:-0}" -gt 0 ] || fails "expected a checkpoint"
   tools/cluster stop-node "${victim#node-}"
-  eventually "expected a pod in the place of that which is lost" has_pod lost-worker-1-2
+  eventually "expected a new pod in place of the lost one" has_pod lost-worker-1-2
   await_running_again lost "" "$began" "the loss$led"
   [ "$("$kubectl" get pod lost-worker-1-2 -o 'jsonpath={.spec.nodeName}')" != "$victim" ] ||
     fails "the new pod is on the lost node"

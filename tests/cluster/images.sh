@@ -57,14 +57,14 @@ check_program() {
     log=$("$kubectl" logs "$pod")
     [ "$(grep -c "sum 6 of 4 ranks, user $2\$" <<<"$log")" = 2 ] || fails "$pod: expected two sums of user $2: $log"
     [ "$(grep -c "loader $3" <<<"$log")" = 2 ] || fails "$pod: expected the loader $3: $log"
-    [ -z "$(undocumented "$pod")" ] || fails "$pod: not documented: $(undocumented "$pod")"
+    [ -z "$(undocumented "$pod")" ] || fails "$pod: environment variables missing in docs/trainingjob.md: $(undocumented "$pod")"
   done
   [ "$(field "$1" .status.progress.step)" = 1 ] || fails "$1: expected the program's progress in status"
   [ "$(field "$1" .status.restarts)" = 0 ] || fails "$1: expected no restarts"
 }
 
 case_images() {
-  say "a program in images without Lockstep: glibc, musl, nearly empty; as root and restricted"
+  say "a program runs in images without Lockstep: glibc, musl, nearly empty; as root and restricted"
   local each names
   make_test_images
   for each in glibc musl empty; do
@@ -114,7 +114,7 @@ END
 }
 
 case_torch() {
-  say "a PyTorch job in an image of Debian's PyTorch: torchrun's script as it is"
+  say "a PyTorch job in an image of Debian's PyTorch: torchrun's script runs unchanged"
   local began
   make_torch_image
   empty_volume
@@ -123,7 +123,7 @@ case_torch() {
   await_step torch-ddp 0
   say "first step seen $(($(milliseconds) - began)) ms after kubectl apply"
   await_complete torch-ddp
-  "$kubectl" logs torch-ddp-worker-0-1 | grep -c 'step 300 loss' >/dev/null || fails "kubectl logs shows no last step"
+  "$kubectl" logs torch-ddp-worker-0-1 | grep -c 'step 300 loss' >/dev/null || fails "expected the last step in kubectl logs"
   [ "$(field torch-ddp .status.progress.step)" = 300 ] || fails "expected step 300"
   "$kubectl" get trainingjob torch-ddp
   forget torch-ddp
@@ -135,7 +135,7 @@ make_debian_image() {
   mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources 2>/dev/null | head -n 1)
   [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" { print $2; exit }' /etc/apt/sources.list)
   rm -rf "$base"
-  debootstrap --variant=minbase bookworm "$base" "$mirror" >build/e2e-debootstrap.log || fails "build/e2e-debootstrap.log"
+  debootstrap --variant=minbase bookworm "$base" "$mirror" >build/e2e-debootstrap.log || fails "debootstrap failed: see build/e2e-debootstrap.log"
   container=$("${store[@]}" from scratch)
   "${store[@]}" copy -q "$container" "$base" / >/dev/null
   "${store[@]}" commit -q --rm "$container" docker.io/library/debian:bookworm-slim >/dev/null
@@ -148,7 +148,7 @@ compile_image() {
   local cuda=$1 program library
   shift
   "${store[@]}" bud -q --isolation chroot --network host --volume /etc/apt:/etc/apt:ro "$@" \
-    --build-arg BUNDLE=compiled --build-arg "CUDA=$cuda" -t lockstep-compiled . >"build/e2e-compiled-$cuda.log" 2>&1 || fails "build/e2e-compiled-$cuda.log"
+    --build-arg BUNDLE=compiled --build-arg "CUDA=$cuda" -t lockstep-compiled . >"build/e2e-compiled-$cuda.log" 2>&1 || fails "the image build failed: see build/e2e-compiled-$cuda.log"
   rm -rf build/e2e-compiled && mkdir build/e2e-compiled
   "${store[@]}" push -q lockstep-compiled "dir:$root/build/e2e-compiled"
   for layer in build/e2e-compiled/*; do ! tar -tf "$layer" >/dev/null 2>&1 || tar -C build/e2e-compiled -xf "$layer"; done
@@ -156,7 +156,7 @@ compile_image() {
     chroot build/e2e-compiled "/opt/lockstep/bin/lockstep-$program" --help >/dev/null || fails "lockstep-$program does not start"
   done
   for library in libcublasLt libnccl; do
-    [ "$cuda" = OFF ] || [ -n "$(find build/e2e-compiled/opt/lockstep/lib -name "$library.so.*")" ] || fails "no $library in the image with CUDA"
+    [ "$cuda" = OFF ] || [ -n "$(find build/e2e-compiled/opt/lockstep/lib -name "$library.so.*")" ] || fails "expected $library in the image with CUDA"
   done
   say "compiled with CUDA=$cuda: $(($(du -sb build/e2e-compiled/opt | cut -f1) / 1000000)) MB"
   rm -rf build/e2e-compiled
@@ -165,7 +165,7 @@ compile_image() {
 # Runs only if it is named, because it compiles everything twice. With CUDA, mounts the machine's
 # toolkit in place of an image that has it.
 case_compiled_image() {
-  say "the whole Dockerfile, without CUDA and with it"
+  say "the whole Dockerfile builds, without and with CUDA"
   install debootstrap
   make_debian_image
   compile_image OFF

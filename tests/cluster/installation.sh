@@ -12,9 +12,9 @@ case_secrets() {
 }
 
 case_accepted() {
-  say "the server accepts what the chart makes of each set of values, and deploy/'s overlay for it"
-  tools/chart accepted "$KUBECONFIG" || fails "objects of the chart were refused"
-  "$kubectl" apply --dry-run=server -k deploy/overlays/kubernetes-1.20 >build/e2e-overlay.log || fails "build/e2e-overlay.log"
+  say "the server accepts the chart rendered with each set of values, and deploy/'s overlay"
+  tools/chart accepted "$KUBECONFIG" || fails "the server rejected objects of the chart"
+  "$kubectl" apply --dry-run=server -k deploy/overlays/kubernetes-1.20 >build/e2e-overlay.log || fails "the server rejected the overlay: see build/e2e-overlay.log"
   "$kubectl" delete namespace lockstep-accepted team-a training --ignore-not-found --timeout=120s >/dev/null
 }
 
@@ -24,29 +24,29 @@ may() { "$kubectl" -n default auth can-i "${@:2}" --as "$1" 2>/dev/null || true;
 aggregates() { [ "$(may ann create trainingjobs.lockstep.dev)" = yes ]; }
 
 case_roles() {
-  say "who may edit may edit jobs, and so may who has the chart's role alone; viewers only look"
+  say "editors may edit jobs, and so may users with the chart's editor role; viewers may only read them"
   local verb
   "$kubectl" delete rolebinding ann ben eve --ignore-not-found >/dev/null
   "$kubectl" create rolebinding ann --clusterrole=edit --user=ann >/dev/null
   "$kubectl" create rolebinding ben --clusterrole=lockstep-editor --user=ben >/dev/null
   "$kubectl" create rolebinding eve --clusterrole=lockstep-viewer --user=eve >/dev/null
-  eventually "expected the role edit to have TrainingJobs" aggregates
+  eventually "expected the role edit to include TrainingJobs" aggregates
   for verb in get list watch create patch delete; do
     [ "$(may ann $verb trainingjobs.lockstep.dev)/$(may ben $verb trainingjobs.lockstep.dev)" = yes/yes ] ||
       fails "expected editors to be allowed to $verb jobs"
   done
   [ "$(may eve watch trainingjobs.lockstep.dev)/$(may eve create trainingjobs.lockstep.dev)" = yes/no ] ||
-    fails "expected viewers to look and no more"
+    fails "expected viewers to have read access only"
   [ "$(may ben get secrets)/$(may ben patch trainingjobs.lockstep.dev --subresource status)" = no/no ] ||
-    fails "editors of jobs have more than that"
+    fails "expected editors of jobs to have no other permissions"
   "$kubectl" delete rolebinding ann ben eve >/dev/null
 }
 
 # apply_chart [FOLDER]: applies the chart and waits until its controllers run. FOLDER is as for
 # render_chart.
 apply_chart() {
-  render_chart "$@" | "$kubectl" apply -f - >build/e2e-upgrade.log || fails "build/e2e-upgrade.log"
-  "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null || fails "no rollout"
+  render_chart "$@" | "$kubectl" apply -f - >build/e2e-upgrade.log || fails "the chart could not be applied: see build/e2e-upgrade.log"
+  "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null || fails "the rollout did not finish in time"
 }
 
 # check_undisturbed JOB UIDS: the job continues, in its first round and with those pods.
@@ -87,8 +87,8 @@ case_upgrade() {
   before=$(pods_of stays '{.metadata.uid}')
   apply_chart build/e2e-next
   [ "$("$kubectl" -n "$system" get deployment lockstep-controller -o 'jsonpath={.spec.template.spec.containers[0].image}')" = \
-    "${image%:*}:$next_version" ] || fails "expected the next image"
-  [[ " $(columns) " = *" NEXT "* ]] || fails "expected the next definition"
+    "${image%:*}:$next_version" ] || fails "expected the next version's image"
+  [[ " $(columns) " = *" NEXT "* ]] || fails "expected the next version's CRD"
   check_undisturbed stays "$before"
   began=$(milliseconds)
   "$kubectl" delete pod stays-worker-1-1 --wait=false >/dev/null
@@ -100,27 +100,27 @@ case_upgrade() {
   await_step stays 0
   before=$(pods_of stays '{.metadata.uid}')
   apply_chart
-  [[ " $(columns) " != *" NEXT "* ]] || fails "expected the definition of before"
+  [[ " $(columns) " != *" NEXT "* ]] || fails "expected the previous version's CRD"
   check_undisturbed stays "$before"
   forget stays
 }
 
 case_namespaced() {
-  say "an installation for one namespace alone runs that namespace's jobs"
+  say "an installation for one namespace runs that namespace's jobs"
   local team=(-n team-a)
   "$kubectl" -n "$system" scale deployment lockstep-controller --replicas=0 >/dev/null
-  eventually "controllers are left" no_controllers
+  eventually "expected all controllers to end" no_controllers
   "$kubectl" create namespace team-a >/dev/null
   "$kubectl" "${team[@]}" create configmap kjv --from-file=kjv.txt=build/e2e-kjv.txt >/dev/null
-  tools/chart render tests/cluster/namespaced.yaml | "$kubectl" apply -f - >build/e2e-namespaced.log || fails "build/e2e-namespaced.log"
+  tools/chart render tests/cluster/namespaced.yaml | "$kubectl" apply -f - >build/e2e-namespaced.log || fails "the chart could not be applied: see build/e2e-namespaced.log"
   sed -e 's/name: kjv-gpt/name: alone, namespace: team-a/' -e "$one_node" -e 's/steps: 3000/steps: 20/' \
     tests/cluster/kjv-gpt.yaml | "$kubectl" apply -f - >/dev/null
   "$kubectl" "${team[@]}" wait --for=condition=Complete trainingjob/alone --timeout=120s >/dev/null || {
     "$kubectl" "${team[@]}" logs deployment/team-lockstep-controller | tail -n 20 >&2
-    fails "not complete"
+    fails "expected the job to complete"
   }
   python3 tests/cluster/permissions.py "$folder/audit.log" system:serviceaccount:team-a:team-lockstep-controller --forbidden ||
-    fails "its Role is not what it needs"
+    fails "its Role does not match the requests that it sent"
   "$kubectl" delete namespace team-a >/dev/null
   "$kubectl" -n "$system" scale deployment lockstep-controller --replicas=2 >/dev/null
   "$kubectl" -n "$system" rollout status deployment/lockstep-controller --timeout=120s >/dev/null
@@ -132,14 +132,14 @@ without_kept() { awk -v RS='\n---\n' '!/resource-policy: keep/ { print "---"; pr
 no_controllers() { [ -z "$("$kubectl" -n "$system" get pods -o name)" ]; }
 
 case_uninstall() {
-  say "a running job outlives the chart, and is led on once that is installed again"
+  say "a running job survives an uninstall of the chart, and is managed again after the next install"
   local before
   job outlives "$endless"
   await_step outlives 0
   before=$(pods_of outlives '{.metadata.uid}')
   # Deletes the Deployment before the roles, as helm does.
   "$kubectl" -n "$system" delete deployment lockstep-controller >build/e2e-uninstall.log
-  eventually "controllers are left" no_controllers
+  eventually "expected all controllers to end" no_controllers
   render_chart | without_kept | "$kubectl" delete --ignore-not-found -f - >>build/e2e-uninstall.log
   "$kubectl" get trainingjob outlives >/dev/null || fails "the job is gone"
   apply_chart
@@ -148,7 +148,7 @@ case_uninstall() {
 }
 
 case_permissions() {
-  say "what the controller asked for, beside what it may"
+  say "the controller's roles match the requests that it sent"
   "$kubectl" get clusterrole/lockstep-controller role/lockstep-controller-lease -n "$system" -o json |
-    python3 tests/cluster/permissions.py "$folder/audit.log" "$account" || fails "its roles are not what it needs"
+    python3 tests/cluster/permissions.py "$folder/audit.log" "$account" || fails "its roles do not match the requests that it sent"
 }

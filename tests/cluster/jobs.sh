@@ -1,7 +1,7 @@
 # Cases of tools/e2e about jobs without faults.
 
 case_train() {
-  say "a job on two nodes trains to its end, and kubectl get -w shows it"
+  say "a job on two nodes trains to completion, and kubectl get -w shows it"
   local began watch used steps
   began=$(milliseconds)
   job trains 's/steps: 3000/steps: 1000/'
@@ -11,9 +11,9 @@ case_train() {
   say "first step seen $(($(milliseconds) - began)) ms after kubectl apply"
   used=$(pods_of trains '{.spec.nodeName}')
   [ "$(tr ' ' '\n' <<<"$used" | sed '/^$/d' | sort -u | wc -l)" = 2 ] || fails "expected two nodes, found $used"
-  "$kubectl" logs trains-worker-0-1 | grep -c training >/dev/null || fails "kubectl logs shows no training"
+  "$kubectl" logs trains-worker-0-1 | grep -c training >/dev/null || fails "expected training in kubectl logs"
   await_complete trains
-  eventually "kubectl get -w shows no end" grep -q Complete build/e2e-watch.log
+  eventually "expected kubectl get -w to show Complete" grep -q Complete build/e2e-watch.log
   kill "$watch"
   steps=$(awk '$2 == "Running" { print $4 }' build/e2e-watch.log | sort -u | wc -l)
   [ "$steps" -gt 5 ] || fails "kubectl get -w showed $steps different steps: build/e2e-watch.log"
@@ -24,7 +24,7 @@ case_train() {
 }
 
 case_example() {
-  say "the examples for clusters, as they are"
+  say "the cluster examples complete unchanged"
   "$kubectl" apply -f examples/cluster/first.yaml >/dev/null
   await_complete first
   forget first
@@ -64,7 +64,7 @@ YAML
 }
 
 case_dashboard() {
-  say "the dashboard and the alerts show something on a Prometheus that scrapes a job"
+  say "the dashboard and the alerts work on a Prometheus that scrapes a job"
   local status=0
   job seen "$endless"
   await_step seen 0
@@ -74,42 +74,42 @@ case_dashboard() {
   start_prometheus
   python3 tests/cluster/panels.py "$prometheus_url" default seen || status=1
   kill "$prometheus"
-  [ "$status" = 0 ] || fails "panels of the dashboard show nothing"
+  [ "$status" = 0 ] || fails "some panels of the dashboard show no data"
   forget seen
 }
 
 case_fails() {
-  say "a job that can't succeed fails, says why, and goes by itself"
+  say "a job that can't succeed fails with a reason, and is deleted after its ttl"
   local message
   job fails 's/kjv.txt/missing.txt/' '/^  checkpoint/i\  failure: {maxRestarts: 0}'
-  "$kubectl" wait --for=condition=Failed trainingjob/fails --timeout=60s >/dev/null || fails "expected it to fail"
+  "$kubectl" wait --for=condition=Failed trainingjob/fails --timeout=60s >/dev/null || fails "expected the job to fail"
   message=$(field fails '.status.conditions[?(@.type=="Failed")].message')
   for word in 'exit code' 'the end of its log:' /data/missing.txt; do
     grep -qF "$word" <<<"$message" || fails "expected $word in the condition, found $message"
   done
   "$kubectl" patch trainingjob fails --type=merge -p '{"spec":{"ttlSecondsAfterFinished":1}}' >/dev/null
   # Kubelets before 1.22 keep the job's pods for up to a minute, and the job is deleted after them.
-  "$kubectl" wait --for=delete trainingjob/fails --timeout=150s >/dev/null || fails "it is still there"
+  "$kubectl" wait --for=delete trainingjob/fails --timeout=150s >/dev/null || fails "expected the job to be deleted after its ttl"
 }
 
 says_image() { field nowhere '.status.conditions[*].message' | grep -q registry.invalid/none:1; }
 
 case_no_image() {
-  say "a job whose image can't be pulled says so"
+  say "a job whose image can't be pulled names the image in a condition"
   job nowhere '/^  checkpoint/i\  image: registry.invalid/none:1'
   eventually "expected the image in a condition" says_image
   forget nowhere
 }
 
 case_suspend() {
-  say "suspend ends the pods; resume goes on from the checkpoint on the volume"
+  say "suspend ends the pods; resume continues from the checkpoint on the volume"
   local step
   empty_volume
   job pauses "$endless" "$on_volume"
   await_step pauses 200
   "$kubectl" patch trainingjob pauses --type=merge -p '{"spec":{"suspend":true}}' >/dev/null
   await_field pauses .status.state Suspended
-  eventually "pauses: pods are left" no_pods pauses
+  eventually "pauses: expected all pods to end" no_pods pauses
   step=$(field pauses .status.lastCheckpoint.step)
   [ "${step:-0}" -ge 200 ] || fails "expected a checkpoint of step 200 or later, found ${step:-none}"
   "$kubectl" patch trainingjob pauses --type=merge -p '{"spec":{"suspend":false}}' >/dev/null
@@ -132,11 +132,11 @@ resumed_at() {
 }
 
 case_one_port() {
-  say "two jobs side by side on one port number"
+  say "two jobs run at the same time with the same port number"
   local name
   for name in left right; do job "$name" "$endless"; done
   for name in left right; do await_step "$name" 0; done
-  [ "$(field left .status.rendezvous.port)" = "$(field right .status.rendezvous.port)" ] || fails "expected one port"
+  [ "$(field left .status.rendezvous.port)" = "$(field right .status.rendezvous.port)" ] || fails "expected the same port"
   [ "$(pods_of left '{.spec.nodeName}' | tr ' ' '\n' | sort)" = "$(pods_of right '{.spec.nodeName}' | tr ' ' '\n' | sort)" ] ||
     fails "expected the same nodes"
   for name in left right left right; do await_step "$name" "$(field "$name" .status.progress.step)"; done
@@ -152,7 +152,7 @@ waits_for_room() {
 }
 
 case_queue() {
-  say "20 small jobs, of which a few have room at a time"
+  say "20 small jobs, of which only a few fit at a time"
   local names began cores
   mapfile -t names < <(printf 'queue-%s\n' {1..20})
   # Each job requests two fifths of a node, so that four run at the same time.
@@ -161,18 +161,18 @@ case_queue() {
   for name in "${names[@]}"; do
     job "$name" "$one_node" 's/steps: 3000/steps: 20/' "s/- name: node/&\n        resources: {requests: {cpu: $((cores * 400))m}}/"
   done
-  eventually "expected that some have to wait" waits_for_room
+  eventually "expected some jobs to wait for room" waits_for_room
   await_complete "${names[@]}"
   say "20 jobs complete $(($(milliseconds) - began)) ms after the first kubectl apply"
   forget "${names[@]}"
 }
 
 case_delete() {
-  say "deletion in mid-run leaves nothing"
+  say "deleting a running job leaves no objects behind"
   job deleted "$endless"
   await_step deleted 0
   forget deleted
-  eventually "pods or secrets are left behind" nothing_left deleted
+  eventually "expected all pods and secrets to be deleted" nothing_left deleted
 }
 
 nothing_left() { [ -z "$("$kubectl" get pods,secrets -l "lockstep.dev/job-name=$1" -o name)" ]; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""panels.py PROMETHEUS NAMESPACE JOB: every query of the dashboard, and every alert's, on that server.
+"""panels.py PROMETHEUS NAMESPACE JOB: evaluates every query of the dashboard and of the alerts on that server.
 
 Each panel of deploy/grafana/job.json has to show something of the job, which has been restarted once and
 has no GPUs: of the panels about them, as of the alerts, the server has to be able to evaluate the
@@ -47,14 +47,14 @@ def main():
         missing = [panel for panel in missing if not query(server, panel[1])]
         time.sleep(1 if missing else 0)
     for title, expression in missing:
-        print(f"panel {title!r} shows nothing: {expression}", file=sys.stderr)
+        print(f"panel {title!r} shows no data: {expression}", file=sys.stderr)
     restarts = query(server, f'max(lockstep_job_restarts{{namespace="{namespace}", job="{job}"}})')
     if not restarts or restarts[0]["value"][1] != "1":
         sys.exit(f"expected 1 restart of the job, found {restarts}")
     rules = list(alerts())
     for expression in [*rules, *(expression for _, expression in of_gpus)]:
         query(server, expression)
-    print(f"{count - len(missing)} of {count} queries of panels show something, "
+    print(f"{count - len(missing)} of {count} queries of panels show data, "
           f"{len(rules)} alerts and {len(of_gpus)} queries about GPUs can be evaluated")
     sys.exit(1 if missing or count < 15 or len(rules) < 5 else 0)
 

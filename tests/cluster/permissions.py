@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""permissions.py AUDIT_LOG ACCOUNT [--forbidden]: what the account asked for, beside what its roles allow.
+"""permissions.py AUDIT_LOG ACCOUNT [--forbidden]: compares the account's requests with what its roles allow.
 
 AUDIT_LOG is kube-apiserver's; the rules of the roles come as JSON (kubectl get -o json) on standard
-input. Nothing may have been forbidden, and nothing be allowed that was not asked for, but for what
-RARE names with the reason. With --forbidden the roles don't matter.
+input. No request may have been forbidden, and nothing may be allowed that was never requested, except what
+RARE names with a reason. With --forbidden the roles are not compared.
 """
 import json
 import sys
 
-# Resources and verbs that no ordinary run asks for, and when the controller asks for them.
+# Resources and verbs that no ordinary run requests, and when the controller requests them.
 RARE = {
-    ("lockstep.dev", "trainingjobs", "get"): "a write of status met another's: the job is read again",
-    ("lockstep.dev", "trainingjobs/finalizers", "update"): "asked by the server, about owner references",
+    ("lockstep.dev", "trainingjobs", "get"): "after a conflict in a status write, the job is read again",
+    ("lockstep.dev", "trainingjobs/finalizers", "update"): "checked by the server for owner references",
 }
 
 
@@ -49,9 +49,9 @@ def main():
     for what in sorted(forbidden):
         print("forbidden:", *what, file=sys.stderr)
     for what in sorted(unused):
-        print("allowed, and not asked for:", *what, file=sys.stderr)
+        print("allowed but never requested:", *what, file=sys.stderr)
     rare = sorted(may & set(RARE) - set(did))
-    print(f"{sum(did.values())} requests of {len(did)} kinds, all of them allowed; allowed beside them: "
+    print(f"{sum(did.values())} requests of {len(did)} kinds, all allowed; also allowed: "
           + (", ".join(f"{verb} {resource}" for _, resource, verb in rare) or "nothing"))
     sys.exit(1 if forbidden or unused or len(did) < 8 else 0)
 

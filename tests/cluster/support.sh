@@ -47,12 +47,12 @@ await_step() {
     [ "$(field "$1" .status.state)" != Failed ] || fails "$1 failed"
     sleep 0.2
   done
-  fails "$1: no step after $2"
+  fails "$1: expected a step after $2, found ${found:-none}"
 }
 
 # await_complete JOB...
 await_complete() {
-  "$kubectl" wait --for=condition=Complete "${@/#/trainingjob/}" --timeout=300s >/dev/null || fails "not complete"
+  "$kubectl" wait --for=condition=Complete "${@/#/trainingjob/}" --timeout=300s >/dev/null || fails "expected these jobs to complete: $*"
 }
 
 # await_running_again JOB ROUND BEGAN CAUSE: waits until the job runs again in ROUND (empty: any),
@@ -62,7 +62,7 @@ await_running_again() {
   await_field "$1" .status.state Running
   await_step "$1" "$(field "$1" .status.progress.step)"
   [ -n "$(field "$1" .status.lastFailure.recovery)" ] || fails "expected the parts of the recovery in status.lastFailure"
-  say "steps again $(($(milliseconds) - $3)) ms after $4; seconds by part: $(field "$1" .status.lastFailure.recovery)"
+  say "training again $(($(milliseconds) - $3)) ms after $4; seconds by part: $(field "$1" .status.lastFailure.recovery)"
 }
 
 # job NAME SED...: applies tests/cluster/kjv-gpt.yaml under another name, changed by the sed scripts.
@@ -79,7 +79,7 @@ on_any_node='s/DoNotSchedule/ScheduleAnyway/'
 on_volume='s/emptyDir: {}/persistentVolumeClaim: {claimName: checkpoints}/'
 
 # forget JOB...
-forget() { "$kubectl" delete trainingjob "$@" --timeout=60s >/dev/null || fails "$* can't be deleted"; }
+forget() { "$kubectl" delete trainingjob "$@" --timeout=60s >/dev/null || fails "expected to delete within 60 s: $*"; }
 
 empty_volume() { find "$state/volume" -mindepth 1 -delete; }
 

@@ -67,7 +67,7 @@ class FieldValidation : public WidgetCase {
 };
 
 TEST_F(FieldValidation, StrictRefusesUnknownFields) {
-  NEEDS(offered(), "the server does not check fields");
+  NEEDS(offered(), "the server does not serve fieldValidation");
   Reply refused =
       ask("POST", widgets() + "?fieldValidation=Strict", widget("a", {{"colour", "red"}}));
   ASSERT_TRUE(is_failure(refused, 400, "BadRequest"));
@@ -78,7 +78,7 @@ TEST_F(FieldValidation, StrictRefusesUnknownFields) {
 }
 
 TEST_F(FieldValidation, WarnWarnsOfThem) {
-  NEEDS(offered(), "the server does not check fields");
+  NEEDS(offered(), "the server does not serve fieldValidation");
   Reply made = ask("POST", widgets() + "?fieldValidation=Warn", widget("a", {{"colour", "red"}}));
   ASSERT_TRUE(is_code(made, 201));
   EXPECT_EQ(made.header("warning"), "299 - \"unknown field \\\"spec.colour\\\"\"");

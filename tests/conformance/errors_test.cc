@@ -13,7 +13,8 @@ class Errors : public Case {
 };
 
 TEST_F(Errors, WithoutCredentialsEverythingIs401) {
-  NEEDS(server().target().headers.contains("Authorization"), "we are known by our certificate");
+  NEEDS(server().target().headers.contains("Authorization"),
+        "the client authenticates with a certificate, not with a header");
   Reply refused = server().send_bare(
       {.target = secrets(), .headers = {{"Authorization", "Bearer no-such-token"}}});
   EXPECT_TRUE(is_failure(refused, 401, "Unauthorized"));

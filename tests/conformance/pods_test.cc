@@ -172,7 +172,7 @@ TEST_F(Pods, FieldSelectorsKnowNodePhaseAndPolicy) {
 }
 
 TEST_F(Pods, AnEvictionDeletesThePod) {
-  NEEDS(server().serves("v1", "pods/eviction"), "the server evicts no pods");
+  NEEDS(server().serves("v1", "pods/eviction"), "the server does not serve pods/eviction");
   bound("a");
   std::string version =
       server().serves("policy/v1", "poddisruptionbudgets") || server().target().embedded

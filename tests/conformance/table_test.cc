@@ -29,11 +29,11 @@ TEST(SupportTable, NamesEveryCaseOnceAndNoneThatIsNotThere) {
   for (const TableRow& row : *table)
     for (const std::string& one : row.cases) ++named[one];
   for (const auto& [name, count] : named) {
-    EXPECT_TRUE(cases.contains(name)) << name << " is in the table and not in the suite";
-    EXPECT_EQ(count, 1) << name << " is in several rows";
+    EXPECT_TRUE(cases.contains(name)) << name << " is in docs/api-server.md but not in the suite";
+    EXPECT_EQ(count, 1) << name << " is in several rows of docs/api-server.md";
   }
   for (const std::string& name : cases)
-    EXPECT_TRUE(named.contains(name)) << name << " is in no row of docs/api-server.md";
+    EXPECT_TRUE(named.contains(name)) << name << " is missing in the tables of docs/api-server.md";
 }
 
 TEST(SupportTable, RefusesRowsWithoutCasesAndWithoutReasons) {

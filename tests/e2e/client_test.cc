@@ -136,7 +136,7 @@ TEST_F(ClientTest, GoesWhereTheContextSays) {
   const Outcome none = tool({"list", "--context", "nowhere"}, both);
   EXPECT_EQ(none.code, 1);
   EXPECT_EQ(none.errors,
-            "error: context \"nowhere\" does not exist (there are: lockstep, of-team)\n");
+            "error: context \"nowhere\" does not exist (available: lockstep, of-team)\n");
   EXPECT_EQ(tool({"delete", "--all", "--context", "of-team"}, both).code, 0);
 }
 

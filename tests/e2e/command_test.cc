@@ -63,7 +63,8 @@ TEST_F(CommandTest, ASignalIsNamedAndTheLastRestartFailsTheJob) {
   EXPECT_EQ(result["state"], "Failed");
   EXPECT_EQ(result["restarts"], 1);
   EXPECT_TRUE(says("failed: rank 1 of node index 0")) << log();
-  EXPECT_TRUE(says("exit code 139 (SIGSEGV); no restart is left of 1")) << log();
+  EXPECT_TRUE(says("exit code 139 (SIGSEGV); no restarts are left (spec.failure.maxRestarts: 1)"))
+      << log();
 }
 
 TEST_F(CommandTest, ARuleFailsTheJobAtOnceAndIsNamed) {
@@ -71,7 +72,7 @@ TEST_F(CommandTest, ARuleFailsTheJobAtOnceAndIsNamed) {
         "  failure: {rules: [{exitCodes: [4], action: Ignore}, {exitCodes: [5], action: Fail}]}\n");
   EXPECT_EQ(run_->wait(), 1) << log();
   EXPECT_EQ(run_->result()["restarts"], 0);
-  EXPECT_TRUE(says("exit code 5; spec.failure.rules[1] says Fail")) << log();
+  EXPECT_TRUE(says("exit code 5; spec.failure.rules[1] matches: action Fail")) << log();
 }
 
 TEST_F(CommandTest, ARuleMakesThePodOfTheFailedRankAnew) {

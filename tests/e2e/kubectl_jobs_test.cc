@@ -160,7 +160,7 @@ TEST_P(KubectlJobsTest, AFieldThatIsFixedWhileTheJobRunsIsNamedAndCanChangeOnceI
   ok("patch tj tiny --type=merge -p {\"spec\":{\"image\":\"other\"}}");
   ok("wait --for=condition=Valid=false tj/tiny --timeout=60s");
   const std::string message = "get tj tiny -o jsonpath={.status.conditions[?(@.type==\"Valid\")]}";
-  EXPECT_TRUE(has(ok(message), "spec.image: has changed while the job has pods"));
+  EXPECT_TRUE(has(ok(message), "spec.image: can't change while the job has pods"));
   EXPECT_EQ(ok("get tj tiny -o jsonpath={.status.state}"), "Running");
   ok("patch tj tiny --type=merge -p {\"spec\":{\"suspend\":true}}");
   ok("wait --for=condition=Suspended tj/tiny --timeout=60s");

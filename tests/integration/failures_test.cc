@@ -164,7 +164,7 @@ TEST_F(Failures, AServerThatIsAwayForAWhileCostsNoProcess) {
   relay_->cut();
   ASSERT_TRUE(wait_for("the controller to try again", [&] {
     return test::read_file(here() / "controller.log").find("a list failed") != std::string::npos ||
-           test::read_file(here() / "controller.log").find("a watch broke") != std::string::npos;
+           test::read_file(here() / "controller.log").find("a watch failed") != std::string::npos;
   }));
   let_end();  // both ranks exit while the controller can't write
   ASSERT_TRUE(wait_for("the ranks' end", [&] { return ends() == 2; }));

@@ -54,7 +54,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 // Parses /api/v1/namespaces/NS/pods/NAME/status and /apis/GROUP/VERSION/...
-void read_path(Seen& seen) {
+void read_path(RecordedRequest& seen) {
   std::vector<std::string> parts = split(seen.path, '/');
   size_t at = !parts.empty() && parts[0] == "apis" ? 3 : 2;
   if (at + 2 < parts.size() && parts[at] == "namespaces") at += 2;
@@ -63,7 +63,7 @@ void read_path(Seen& seen) {
   if (at + 2 < parts.size()) seen.resource += "/" + parts[at + 2];
 }
 
-std::string verb_of(const Seen& seen) {
+std::string verb_of(const RecordedRequest& seen) {
   if (seen.method == "GET") {
     if (seen.query.contains("watch")) return "watch";
     return seen.name.empty() ? "list" : "get";
@@ -72,8 +72,8 @@ std::string verb_of(const Seen& seen) {
   return seen.method == "POST" ? "create" : seen.method == "PUT" ? "update" : lower(seen.method);
 }
 
-Seen parse_head(const std::string& head) {
-  Seen seen;
+RecordedRequest parse_head(const std::string& head) {
+  RecordedRequest seen;
   std::istringstream lines(head);
   std::string target;
   lines >> seen.method >> target;
@@ -103,12 +103,12 @@ Seen parse_head(const std::string& head) {
 }
 
 // Reads the next request of a connection; nullopt if the connection has ended.
-std::optional<Seen> read_request(int fd, std::string& buffer) {
+std::optional<RecordedRequest> read_request(int fd, std::string& buffer) {
   std::string block(64u << 10, '\0');
   while (buffer.size() < kRequestBytesMax) {
     const size_t end = buffer.find("\r\n\r\n");
     if (end != std::string::npos) {
-      Seen seen = parse_head(buffer.substr(0, end + 4));
+      RecordedRequest seen = parse_head(buffer.substr(0, end + 4));
       const auto length = seen.headers.find("content-length");
       const size_t size = length == seen.headers.end() ? 0 : std::stoul(length->second);
       if (buffer.size() >= end + 4 + size) {
@@ -130,7 +130,7 @@ bool is_wanted(const std::string& wanted, const std::string& found) {
 
 }  // namespace
 
-Exchange::Exchange(FaultProxy& proxy, int client, size_t number, Seen request)
+Exchange::Exchange(FaultProxy& proxy, int client, size_t number, RecordedRequest request)
     : request(std::move(request)), proxy_(proxy), client_(client), number_(number) {}
 
 Exchange::~Exchange() {
@@ -181,7 +181,7 @@ void Exchange::answer(int status, const std::string& body, const std::string& fi
     proxy_.seen_[number_].status = status;
   }
   const bool has_type = fields.find("Content-Type:") != std::string::npos;
-  raw("HTTP/1.1 " + std::to_string(status) + " Said\r\n" +
+  raw("HTTP/1.1 " + std::to_string(status) + " Proxied\r\n" +
       (has_type ? "" : "Content-Type: application/json\r\n") + fields +
       "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
 }
@@ -246,7 +246,7 @@ void Exchange::raw(const std::string& bytes) {
   send_all(client_, bytes);
 }
 
-void Exchange::stay_silent() {
+void Exchange::wait_for_client_close() {
   char bytes[1024];
   while (::recv(client_, bytes, sizeof bytes, 0) > 0) {
   }
@@ -312,17 +312,18 @@ void FaultProxy::cut() {
   for (const int client : clients_) ::shutdown(client, SHUT_RDWR);
 }
 
-std::vector<Seen> FaultProxy::seen(const std::string& verb, const std::string& resource) const {
+std::vector<RecordedRequest> FaultProxy::seen(const std::string& verb,
+                                              const std::string& resource) const {
   const std::lock_guard lock(mutex_);
-  std::vector<Seen> found;
-  for (const Seen& one : seen_)
+  std::vector<RecordedRequest> found;
+  for (const RecordedRequest& one : seen_)
     if (is_wanted(verb, one.verb) && is_wanted(resource, one.resource)) found.push_back(one);
   return found;
 }
 
-std::vector<Seen> FaultProxy::writes() const {
-  std::vector<Seen> found = seen();
-  std::erase_if(found, [](const Seen& one) { return one.method == "GET"; });
+std::vector<RecordedRequest> FaultProxy::writes() const {
+  std::vector<RecordedRequest> found = seen();
+  std::erase_if(found, [](const RecordedRequest& one) { return one.method == "GET"; });
   return found;
 }
 
@@ -342,7 +343,7 @@ void FaultProxy::serve(int client) {
   std::string buffer;
   bool is_open = true;
   while (is_open) {
-    std::optional<Seen> request = read_request(client, buffer);
+    std::optional<RecordedRequest> request = read_request(client, buffer);
     if (!request) break;
     size_t number = 0;
     {
@@ -364,14 +365,14 @@ void FaultProxy::serve(int client) {
   ::close(client);
 }
 
-Fault FaultProxy::fault_for(const Seen& request) {
+Fault FaultProxy::fault_for(const RecordedRequest& request) {
   const std::lock_guard lock(mutex_);
-  for (Held& held : rules_) {
-    const Rule& rule = held.rule;
+  for (ActiveRule& active : rules_) {
+    const Rule& rule = active.rule;
     if (!is_wanted(rule.verb, request.verb) || !is_wanted(rule.resource, request.resource) ||
         (rule.only && !rule.only(request)))
       continue;
-    const int number = held.matched++;
+    const int number = active.matched++;
     if (number < rule.skip) continue;
     if (rule.times >= 0 && number >= rule.skip + rule.times) continue;
     return rule.fault;

@@ -18,7 +18,7 @@
 namespace lockstep::semantics {
 
 // A request as the proxy received it, and the status of its reply.
-struct Seen {
+struct RecordedRequest {
   std::string verb;      // get, list, watch, create, check (dry-run create), update, patch, delete
   std::string resource;  // "pods", "trainingjobs/status"
   std::string name;
@@ -37,12 +37,12 @@ class FaultProxy;
 // are lost. No call blocks beyond the proxy's end.
 class Exchange {
  public:
-  Exchange(FaultProxy& proxy, int client, size_t number, Seen request);
+  Exchange(FaultProxy& proxy, int client, size_t number, RecordedRequest request);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  Seen request;  // forwarded as it is; may be changed before
+  RecordedRequest request;  // forwarded as it is; may be changed before
 
   // Forwards the request and passes the reply on, a watch's events as they come.
   void pass();
@@ -66,7 +66,7 @@ class Exchange {
   // Closes the connection when the fault returns.
   void hang_up() { hung_up_ = true; }
   // Blocks until the client has closed the connection.
-  void stay_silent();
+  void wait_for_client_close();
   // Blocks until the test opens the gate.
   void wait(const std::string& gate);
 
@@ -91,7 +91,7 @@ struct Rule {
   Fault fault{};
   int skip = 0;    // lets this number of matching requests pass first
   int times = -1;  // applies to this number of them; negative: to all
-  std::function<bool(const Seen&)> only{};
+  std::function<bool(const RecordedRequest&)> only{};
 };
 
 // A proxy between a client and the server of this run: plain HTTP on a free loopback port. Replaces
@@ -114,23 +114,24 @@ class FaultProxy {
   void cut();
 
   // Returns the requests of a kind, in order of arrival. An empty string matches any.
-  std::vector<Seen> seen(const std::string& verb = "", const std::string& resource = "") const;
+  std::vector<RecordedRequest> seen(const std::string& verb = "",
+                                    const std::string& resource = "") const;
   size_t count(const std::string& verb = "", const std::string& resource = "") const {
     return seen(verb, resource).size();
   }
   // Returns all creations, updates, patches and deletions.
-  std::vector<Seen> writes() const;
+  std::vector<RecordedRequest> writes() const;
 
  private:
   friend class Exchange;
-  struct Held {
+  struct ActiveRule {
     Rule rule;
     int matched = 0;
   };
 
   void accept_all();
   void serve(int client);
-  Fault fault_for(const Seen& request);
+  Fault fault_for(const RecordedRequest& request);
 
   const conformance::Target target_;
   int listener_ = -1;
@@ -140,9 +141,9 @@ class FaultProxy {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool is_ending_ = false;
-  std::vector<Held> rules_;
+  std::vector<ActiveRule> rules_;
   std::set<std::string> gates_;
-  std::vector<Seen> seen_;
+  std::vector<RecordedRequest> seen_;
   std::set<int> clients_;
   std::set<conformance::ReplyStream*> streams_;
   std::vector<std::thread> threads_;

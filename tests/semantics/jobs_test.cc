@@ -21,9 +21,10 @@ class Control : public Jobs {
   bool makes_three(Loop& loop, const Json& made) {
     return loop.run_until([&] { return pods_of(made) == kThree; });
   }
-  static size_t with_status(const std::vector<Seen>& all, int status) {
-    return static_cast<size_t>(std::count_if(
-        all.begin(), all.end(), [status](const Seen& one) { return one.status == status; }));
+  static size_t with_status(const std::vector<RecordedRequest>& all, int status) {
+    return static_cast<size_t>(
+        std::count_if(all.begin(), all.end(),
+                      [status](const RecordedRequest& one) { return one.status == status; }));
   }
 };
 
@@ -35,9 +36,9 @@ TEST_F(Control, ListsFromTheQuorumWheneverItStarts) {
     replica.start();
     ASSERT_TRUE(makes_three(loop, made));
     ASSERT_TRUE(loop.run_until([&] { return replica.controller.synced(); }));
-    settle(loop);
+    run_until_quiet(loop);
   }
-  for (const Seen& list : proxy.seen("list")) {
+  for (const RecordedRequest& list : proxy.seen("list")) {
     EXPECT_FALSE(list.query.contains("resourceVersion"));
     EXPECT_TRUE(list.query.contains("limit"));
   }
@@ -63,7 +64,7 @@ TEST_F(Control, AConflictIsReadAgainAndOvercome) {
   Replica replica(loop, proxy, options());
   replica.start();
   ASSERT_TRUE(makes_three(loop, made));
-  settle(loop);
+  run_until_quiet(loop);
   EXPECT_EQ(with_status(proxy.seen("update", "trainingjobs/status"), 409), 3u);
   EXPECT_EQ(proxy.count("create", "pods"), 3u);
   EXPECT_EQ(job("j")["metadata"]["labels"]["changes"], "3");
@@ -91,7 +92,7 @@ TEST_F(Control, AStrangersPodUnderAChildsNameIsLeftAlone) {
   replica.start();
   ASSERT_TRUE(
       loop.run_until([&] { return condition_reason(job("j"), "PodsScheduled") == "NameTaken"; }));
-  settle(loop);
+  run_until_quiet(loop);
   EXPECT_EQ(pod("j-worker-1-1"), stranger);
   EXPECT_EQ(proxy.count("delete"), 0u);
   // Once the stranger's pod is gone, the controller uses the name.
@@ -121,8 +122,8 @@ TEST_F(Control, APodWhoseAnswerWasLostIsFoundAndNotMadeTwice) {
   replica.start();
   ASSERT_TRUE(makes_three(loop, made));
   ASSERT_TRUE(loop.run_until([&] { return replica.controller.pods().objects().size() == 3; }));
-  settle(loop);
-  const std::vector<Seen> creates = proxy.seen("create", "pods");
+  run_until_quiet(loop);
+  const std::vector<RecordedRequest> creates = proxy.seen("create", "pods");
   EXPECT_EQ(with_status(creates, 409), 2u);
   EXPECT_EQ(pods_of(made), kThree);
   EXPECT_EQ(proxy.count("delete"), 0u);
@@ -175,12 +176,12 @@ TEST_F(Control, AJobThatIsTooDeepOrTooLargeIsInvalidAndHarmsNoOther) {
     EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4 + start}}}}), 200));
     wanted += " j-worker-" + std::to_string(3 + start) + "-1";
     ASSERT_TRUE(loop.run_until([&] { return pods_of(made) == wanted && is_invalid("deep"); }));
-    settle(loop);
+    run_until_quiet(loop);
   }
   EXPECT_EQ(pods_of(before), "");
   EXPECT_EQ(pods_of(job("deep")), "");
   const std::string stored = dump_json(job("deep")["status"]["conditions"]);
-  EXPECT_NE(stored.find("spec.podTemplate: found something nested deeper than 64 levels"),
+  EXPECT_NE(stored.find("spec.podTemplate: found a value nested deeper than 64 levels"),
             std::string::npos)
       << stored;
   EXPECT_EQ(proxy.count("list"), 4u);
@@ -217,7 +218,7 @@ TEST_F(Control, ANamesakeInheritsNothingOfAJobWhoseDeletionWasNotHeardOf) {
   replica.start();
   ASSERT_TRUE(loop.run_until(
       [&] { return condition_reason(job("j"), "PodsScheduled") == "PodForbidden"; }));
-  settle(loop);
+  run_until_quiet(loop);
   EXPECT_EQ(pods_of(first), "");
   EXPECT_TRUE(is_code(ask("DELETE", jobs() + "/j?propagationPolicy=Background"), 200));
   const Json second = make_job("j", 3);
@@ -245,7 +246,7 @@ TEST_F(Control, AServerThatIsBusyGetsItsTime) {
     return pods_of(made) == kThree;
   }));
   EXPECT_GE(changes, 3);
-  const std::vector<Seen> creates = proxy.seen("create", "pods");
+  const std::vector<RecordedRequest> creates = proxy.seen("create", "pods");
   for (size_t i = 0; i < 2; ++i)
     EXPECT_GE(to_seconds(creates[i + 1].at - creates[i].at) * loop.clock.speed(), 5.0);
   EXPECT_EQ(creates.size(), 5u);
@@ -270,7 +271,7 @@ TEST_F(Control, AnotherManagersLabelsStay) {
   EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4}}}}), 200));
   ASSERT_TRUE(
       loop.run_until([&] { return pods_of(made) == std::string(kThree) + " j-worker-3-1"; }));
-  settle(loop);
+  run_until_quiet(loop);
   EXPECT_EQ(job("j")["metadata"]["labels"]["team"], "a");
   EXPECT_EQ(pod("j-worker-0-1")["metadata"]["labels"]["team"], "a");
   // A label that its owner withdraws is removed.
@@ -279,7 +280,7 @@ TEST_F(Control, AnotherManagersLabelsStay) {
                         {"metadata", {{"name", "j"}}}};
   EXPECT_TRUE(
       is_code(ask("PATCH", jobs() + "/j?fieldManager=somebody", nothing, kApplyPatch), 200));
-  settle(loop);
+  run_until_quiet(loop);
   EXPECT_FALSE(job("j")["metadata"].contains("labels"));
 }
 
@@ -289,7 +290,7 @@ TEST_F(Control, StatusWritesMoveNoGenerationAndThenThereIsSilence) {
   Replica replica(loop, proxy, options());
   replica.start();
   ASSERT_TRUE(makes_three(loop, made));
-  settle(loop);
+  run_until_quiet(loop);
   EXPECT_GE(proxy.count("update", "trainingjobs/status"), 1u);
   EXPECT_EQ(job("j")["metadata"]["generation"], 1);
   EXPECT_EQ(job("j")["status"]["observedGeneration"], 1);
@@ -350,7 +351,7 @@ TEST_F(Control, AJobThatSomebodysFinalizerHoldsLosesItsPodsAndIsLeftAlone) {
   EXPECT_FALSE(pod("j-worker-0-1")["metadata"].contains("finalizers"));
   EXPECT_TRUE(is_code(ask("DELETE", jobs() + "/j"), 200));
   ASSERT_TRUE(loop.run_until([&] { return pods_of(made).empty(); }));
-  settle(loop);
+  run_until_quiet(loop);
   EXPECT_EQ(job("j")["metadata"]["finalizers"], held["metadata"]["finalizers"]);
   const size_t writes = proxy.writes().size();
   loop.run_for(seconds(60));
@@ -374,7 +375,7 @@ TEST_F(Control, AnEventThatWasNotHeardIsMadeUpForWithoutAResync) {
   Replica replica(loop, proxy, options());
   replica.start();
   ASSERT_TRUE(makes_three(loop, made));
-  settle(loop);
+  run_until_quiet(loop);
   *is_swallowing = true;
   EXPECT_TRUE(is_code(patch(jobs() + "/j", {{"spec", {{"nodes", 4}}}}), 200));
   loop.run_for(seconds(5));
@@ -392,7 +393,7 @@ TEST_F(Control, AWatchThatLagsMakesNoPodTwice) {
               if (!exchange.open_watch()) return;
               exchange.begin_stream();
               while (std::optional<std::string> event = exchange.next_event()) {
-                exchange.wait("pods are told of");
+                exchange.wait("deliver pods");
                 exchange.line(*event);
               }
             }});
@@ -406,8 +407,8 @@ TEST_F(Control, AWatchThatLagsMakesNoPodTwice) {
   }
   loop.run_for(seconds(30));
   EXPECT_EQ(proxy.count("create", "pods"), 3u);
-  proxy.open_gate("pods are told of");
-  settle(loop);
+  proxy.open_gate("deliver pods");
+  run_until_quiet(loop);
   EXPECT_EQ(proxy.count("create", "pods"), 3u);
   EXPECT_EQ(pods_of(made), kThree);
 }

@@ -58,8 +58,9 @@ TEST_F(Leases, WhatAFrozenLeaderStillSendsTakesNoEffect) {
   ASSERT_TRUE(run_until({&first_loop, &second_loop}, [&] {
     return first.is_lost && proxy.seen("update", "trainingjobs/status")[0].status != 0;
   }));
-  for (const Seen& one : proxy.seen("update", "trainingjobs/status")) EXPECT_EQ(one.status, 409);
-  const std::vector<Seen> writes = proxy.writes();
+  for (const RecordedRequest& one : proxy.seen("update", "trainingjobs/status"))
+    EXPECT_EQ(one.status, 409);
+  const std::vector<RecordedRequest> writes = proxy.writes();
   for (size_t i = before; i < writes.size(); ++i)
     EXPECT_EQ(writes[i].resource, "leases") << writes[i].method << " " << writes[i].path;
   EXPECT_EQ(dump_json(job("j")["status"]), status);

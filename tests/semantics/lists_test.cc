@@ -21,7 +21,7 @@ TEST_F(Lists, AreReadFromTheQuorumInPages) {
   Cache cache(loop, client_options(loop, proxy), of_configmaps());
   cache.informer.start();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == 1; }));
-  const std::vector<Seen> lists = proxy.seen("list");
+  const std::vector<RecordedRequest> lists = proxy.seen("list");
   ASSERT_EQ(lists.size(), 1u);
   EXPECT_EQ(lists[0].query.at("limit"), "500");
   EXPECT_FALSE(lists[0].query.contains("resourceVersion"));
@@ -180,7 +180,7 @@ TEST_F(Lists, AVersionFromTheFutureMeansAListWithoutOne) {
   Cache cache(loop, client_options(loop, proxy), of_configmaps());
   cache.informer.start();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == 2; }));
-  const std::vector<Seen> asked = proxy.seen();
+  const std::vector<RecordedRequest> asked = proxy.seen();
   ASSERT_EQ(asked.size(), 4u);  // list, watch, list, watch
   EXPECT_EQ(asked[1].status, 504);
   EXPECT_EQ(asked[2].verb, "list");
@@ -242,7 +242,7 @@ TEST_F(Lists, PagesMakeOneListAndAnExpiredOneMeansTheWholeListAgain) {
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == 1; }));
   EXPECT_EQ(cache.names(), "b c d e f");
   EXPECT_EQ(cache.times("+a"), 0);
-  const std::vector<Seen> lists = proxy.seen("list");
+  const std::vector<RecordedRequest> lists = proxy.seen("list");
   ASSERT_EQ(lists.size(), 6u);
   EXPECT_FALSE(lists[3].query.contains("continue"));
   const std::vector<std::string> listed = names(get(configmaps() + "?labelSelector=mine"));

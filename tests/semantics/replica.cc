@@ -27,7 +27,8 @@ const Json& condition_of(const Json& job, const std::string& type) {
 }  // namespace
 
 void NoAgents::answer(Done done) {
-  timers_.after(kAgentAnswer, [done = std::move(done)] { done(unavailable("nobody is there")); });
+  timers_.after(kAgentAnswer,
+                [done = std::move(done)] { done(unavailable("no agent is reachable")); });
 }
 
 void NoAgents::put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&,
@@ -51,7 +52,7 @@ Replica::Replica(Loop& loop, FaultProxy& proxy, ControllerOptions options)
 void Jobs::SetUp() {
   Semantics::SetUp();
   NEEDS(server().serves("lockstep.dev/v1alpha1", "trainingjobs"),
-        "the TrainingJob's definition is not installed");
+        "the TrainingJob CRD is not installed");
 }
 
 void Jobs::TearDown() {
@@ -97,7 +98,7 @@ std::string Jobs::condition_reason(const Json& job, const std::string& type) {
   return string_or(condition_of(job, type), "reason", "");
 }
 
-void Jobs::settle(Loop& loop) {
+void Jobs::run_until_quiet(Loop& loop) {
   size_t before = 0;
   do {
     before = proxy.writes().size();

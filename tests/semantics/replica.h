@@ -57,7 +57,7 @@ class Jobs : public Semantics {
   static std::string condition_reason(const Json& job, const std::string& type);
   ControllerOptions options() const { return {.namespace_ = namespace_, .key = "key"}; }
   // Runs until the controller has written nothing for a while.
-  void settle(Loop& loop);
+  void run_until_quiet(Loop& loop);
 };
 
 }  // namespace lockstep::semantics

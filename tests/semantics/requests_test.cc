@@ -70,7 +70,7 @@ TEST_F(Requests, WaitAsLongAsTheServerAsksButNotForEver) {
   for (size_t i = 0; i < proxies.size(); ++i) {
     SCOPED_TRACE(i);
     ASSERT_TRUE(loop.run_until([&] { return caches[i]->informer.synced(); }));
-    const std::vector<Seen> lists = proxies[i]->seen("list");
+    const std::vector<RecordedRequest> lists = proxies[i]->seen("list");
     ASSERT_EQ(lists.size(), 2u);
     const double waited = to_seconds(lists[1].at - lists[0].at) * loop.clock.speed();
     EXPECT_GE(waited, cases[i].seconds_min);
@@ -107,10 +107,10 @@ TEST_F(Requests, KeepToTheirRate) {
     client.send(std::move(request), [&](const ApiReply& reply) { answers += reply.ok(); });
   }
   ASSERT_TRUE(loop.run_until([&] { return answers == kRequests; }));
-  const std::vector<Seen> creates = proxy.seen("create");
+  const std::vector<RecordedRequest> creates = proxy.seen("create");
   ASSERT_EQ(creates.size(), kRequests);
   std::vector<TimePoint> times;  // the proxy records them in any order
-  for (const Seen& create : creates) times.push_back(create.at);
+  for (const RecordedRequest& create : creates) times.push_back(create.at);
   std::sort(times.begin(), times.end());
   for (size_t i = 0; i < kRequests; ++i)
     EXPECT_LE(static_cast<double>(i + 1), kBurst + kPerSecond * to_seconds(times[i] - begin) + 1e-3)
@@ -134,7 +134,7 @@ TEST_F(Requests, ARotatedTokenCostsAtMostOneRefusal) {
   const TokenFile token;
   token.write("old");
   std::atomic<bool> is_rotated = false;
-  proxy.on({.fault = failed(401, "Unauthorized"), .only = [&](const Seen& seen) {
+  proxy.on({.fault = failed(401, "Unauthorized"), .only = [&](const RecordedRequest& seen) {
               const auto found = seen.headers.find("authorization");
               const std::string wanted = is_rotated ? "Bearer new" : "Bearer old";
               return found == seen.headers.end() || found->second != wanted;
@@ -151,9 +151,10 @@ TEST_F(Requests, ARotatedTokenCostsAtMostOneRefusal) {
   ASSERT_TRUE(loop.run_until([&] { return cache.names() == "a"; }));
   EXPECT_TRUE(ask_for(loop, cache.client, "a").ok());
   EXPECT_EQ(proxy.count("list"), 1u);
-  const std::vector<Seen> all = proxy.seen();
-  EXPECT_LE(
-      std::count_if(all.begin(), all.end(), [](const Seen& one) { return one.status == 401; }), 1);
+  const std::vector<RecordedRequest> all = proxy.seen();
+  EXPECT_LE(std::count_if(all.begin(), all.end(),
+                          [](const RecordedRequest& one) { return one.status == 401; }),
+            1);
 }
 
 TEST_F(Requests, ATokenFileThatIsAwayForAMomentDoesNoHarm) {
@@ -175,7 +176,7 @@ TEST_F(Requests, ATokenFileThatIsAwayForAMomentDoesNoHarm) {
   loop.run_for(seconds(70));
   EXPECT_TRUE(ask_for(loop, client, "a").ok());
   std::vector<std::string> sent;
-  for (const Seen& one : proxy.seen()) sent.push_back(one.headers.at("authorization"));
+  for (const RecordedRequest& one : proxy.seen()) sent.push_back(one.headers.at("authorization"));
   EXPECT_EQ(sent, (std::vector<std::string>{"Bearer good", "Bearer good", "Bearer good",
                                             "Bearer newer"}));
 }
@@ -204,7 +205,7 @@ TEST_F(Requests, SayWhoAsks) {
   Cache cache(loop, options, of_configmaps());
   cache.informer.start();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == 1; }));
-  for (const Seen& one : proxy.seen())
+  for (const RecordedRequest& one : proxy.seen())
     EXPECT_EQ(one.headers.at("user-agent"), "lockstep-controller/0") << one.verb;
 }
 

@@ -7,7 +7,7 @@
 namespace lockstep::semantics {
 namespace {
 
-constexpr Duration kGuard = std::chrono::minutes(1);
+constexpr Duration kHangGuard = std::chrono::minutes(1);
 constexpr Duration kTurn = std::chrono::milliseconds(5);
 
 std::string after_slash(const std::string& key) {
@@ -55,7 +55,7 @@ void Loop::wait(TimePoint until) {
 
 bool Loop::run_until(const std::function<bool()>& done) {
   const SystemClock machine;
-  const TimePoint end = machine.now() + kGuard;
+  const TimePoint end = machine.now() + kHangGuard;
   for (run(); !done(); run()) {
     if (machine.now() >= end) return false;
     wait(machine.now() + kTurn);  // another thread may change the condition
@@ -70,7 +70,7 @@ void Loop::run_for(Duration time) {
 
 bool run_until(std::initializer_list<Loop*> loops, const std::function<bool()>& done) {
   const SystemClock machine;
-  const TimePoint end = machine.now() + kGuard;
+  const TimePoint end = machine.now() + kHangGuard;
   while (!done()) {
     if (machine.now() >= end) return false;
     for (Loop* loop : loops) {

@@ -85,13 +85,15 @@ TEST(SemanticsTable, HasEveryRowOnceAndNamesOnlyTestsThatThereAre) {
     EXPECT_EQ(row.number, std::to_string(++number));
     EXPECT_TRUE(!row.holds || !row.tests.empty()) << row.number;
     for (const std::string& test : row.tests) {
-      EXPECT_TRUE(cases.contains(test) || is_unit_test(test)) << test << " is nowhere";
+      EXPECT_TRUE(cases.contains(test) || is_unit_test(test))
+          << test << " is in the table but is no test";
       named.insert(test);
     }
   }
   EXPECT_EQ(number, 31);
   for (const std::string& one : cases)
-    EXPECT_TRUE(named.contains(one)) << one << " is in no row of docs/client-semantics.md";
+    EXPECT_TRUE(named.contains(one))
+        << one << " is missing in the tables of docs/client-semantics.md";
 }
 
 TEST(SemanticsTable, CountsWhatHoldsRightlyThereAndInTheStatusDocument) {

@@ -32,7 +32,7 @@ class Watches : public Semantics {
 };
 
 // Returns the seconds between two requests on a loop's clock.
-double gap(const Seen& from, const Seen& to, const Loop& loop) {
+double gap(const RecordedRequest& from, const RecordedRequest& to, const Loop& loop) {
   return to_seconds(to.at - from.at) * loop.clock.speed();
 }
 
@@ -41,19 +41,19 @@ TEST_F(Watches, ADeadOneIsGivenUpAfterItsTimeAndNotBefore) {
       {"after the headers",
        [](Exchange& exchange) {
          exchange.begin_stream();
-         exchange.stay_silent();
+         exchange.wait_for_client_close();
        }},
       {"within a line",
        [](Exchange& exchange) {
          exchange.begin_stream();
          exchange.chunk("{\"type\":\"ADDED\",\"obj");
-         exchange.stay_silent();
+         exchange.wait_for_client_close();
        }},
       {"within a chunk",
        [](Exchange& exchange) {
          exchange.begin_stream();
          exchange.raw("40\r\n{\"type\":\"ADDED\",");
-         exchange.stay_silent();
+         exchange.wait_for_client_close();
        }},
   };
   Loop loop(100);
@@ -70,7 +70,7 @@ TEST_F(Watches, ADeadOneIsGivenUpAfterItsTimeAndNotBefore) {
   for (size_t i = 0; i < proxies.size(); ++i) {
     SCOPED_TRACE(holes[i].first);
     ASSERT_TRUE(loop.run_until([&] { return proxies[i]->count("watch") == 2; }));
-    const std::vector<Seen> watches = proxies[i]->seen("watch");
+    const std::vector<RecordedRequest> watches = proxies[i]->seen("watch");
     // The watch lasts at least 240 s from the client's request.
     EXPECT_GE(gap(watches[0], watches[1], loop), 200.0);
     EXPECT_EQ(proxies[i]->count("list"), 1u);
@@ -87,7 +87,7 @@ TEST_F(Watches, AQuietOneLivesUntilTheServerEndsIt) {
   Cache cache(loop, client_options(loop, proxy), options);
   cache.informer.start();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == 2; }));
-  const std::vector<Seen> watches = proxy.seen("watch");
+  const std::vector<RecordedRequest> watches = proxy.seen("watch");
   EXPECT_GE(gap(watches[0], watches[1], loop), 2.0);  // the server may count from a bit earlier
   EXPECT_EQ(proxy.count("list"), 1u);
 }
@@ -157,7 +157,7 @@ TEST_F(Watches, OnesThatEndAtOnceAreOpenedMoreAndMoreRarely) {
   Cache cache(loop, client_options(loop, proxy), options);
   cache.informer.start();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") >= 9; }));
-  const std::vector<Seen> watches = proxy.seen("watch");
+  const std::vector<RecordedRequest> watches = proxy.seen("watch");
   // The delays double from 0.8 s to at most 30 s. Each is stretched by up to its own length.
   const double wanted[] = {0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30};
   for (size_t i = 0; i < std::size(wanted); ++i)
@@ -176,7 +176,7 @@ TEST_F(Watches, ManyClientsComeBackSpreadAfterAnOutage) {
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == kClients; }));
   proxy.cut();
   ASSERT_TRUE(loop.run_until([&] { return proxy.count("watch") == 2 * kClients; }));
-  const std::vector<Seen> watches = proxy.seen("watch");
+  const std::vector<RecordedRequest> watches = proxy.seen("watch");
   // Each client waits for a random time in [0.8, 1.6) seconds: their waits spread over more than
   // half of that range.
   EXPECT_GE(gap(watches[kClients], watches.back(), loop), 0.4);

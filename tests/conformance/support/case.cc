@@ -67,7 +67,7 @@ Json Watching::next() {
   Result<Json> event = parse_json(**line);
   if (!event.ok() || !event->is_object() || !event->contains("type") ||
       !event->contains("object")) {
-    ADD_FAILURE() << "not an event: " << **line;
+    ADD_FAILURE() << "expected a watch event, found " << **line;
     return {};
   }
   return *std::move(event);
@@ -89,8 +89,8 @@ void Case::SetUp() {
   std::string reason =
       reason_not_supported(std::string(self.test_suite_name()) + "." + self.name());
   const Target& target = server().target();
-  if (target.embedded && !target.ask_everything && !reason.empty())
-    GTEST_SKIP() << "not supported: " << reason;
+  if (target.embedded && !target.run_unsupported_cases && !reason.empty())
+    GTEST_SKIP() << "not supported by the embedded server: " << reason;
   Json made = make("/api/v1/namespaces", {{"metadata", {{"generateName", "conformance-"}}}});
   namespace_ = meta(made, "name");
   ASSERT_FALSE(namespace_.empty());

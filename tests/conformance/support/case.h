@@ -11,10 +11,10 @@ namespace lockstep::conformance {
 
 // Skips a case that this server can't run: `NEEDS(server().collects_garbage(), "why")`. Fails the
 // case on the embedded server: docs/api-server.md has to list what that one can't do.
-#define NEEDS(condition, reason)                                                      \
-  if (!(condition)) {                                                                 \
-    if (server().target().embedded) FAIL() << (reason) << ", yet the table says yes"; \
-    GTEST_SKIP() << (reason);                                                         \
+#define NEEDS(condition, reason)                                                               \
+  if (!(condition)) {                                                                          \
+    if (server().target().embedded) FAIL() << (reason) << ", but docs/api-server.md says yes"; \
+    GTEST_SKIP() << (reason);                                                                  \
   }
 
 // Returns whether the reply is a whole metav1.Status of a failure, with this code and reason.

@@ -125,10 +125,10 @@ Status identify(SSL_CTX* context, const Endpoint& endpoint) {
   Certificate own(PEM_read_bio_X509(certificates.get(), nullptr, nullptr, nullptr));
   Bio keys = text_bio(endpoint.key_pem);
   Key key(PEM_read_bio_PrivateKey(keys.get(), nullptr, nullptr, nullptr));
-  if (!own || !key) return tls_error("the client's certificate or key can't be read");
+  if (!own || !key) return tls_error("could not read the client's certificate or key");
   if (SSL_CTX_use_certificate(context, own.get()) != 1 ||
       SSL_CTX_use_PrivateKey(context, key.get()) != 1)
-    return tls_error("the client's certificate and key don't go together");
+    return tls_error("the client's certificate and key do not match");
   return {};
 }
 

@@ -35,7 +35,7 @@ Result<Flags> flags_of(int argc, char** argv) {
     }
   }
   if (!flags.context.empty() && flags.kubeconfig.empty())
-    return invalid("--context: expected a --kubeconfig too");
+    return invalid("--context: expected --kubeconfig as well");
   return flags;
 }
 
@@ -61,7 +61,7 @@ int run_suite(int argc, char** argv) {
     std::cerr << target.error().message << "\n";
     return 2;
   }
-  target->ask_everything = flags->unsupported_too;
+  target->run_unsupported_cases = flags->unsupported_too;
   set_server(std::make_unique<Server>(*std::move(target)));
   Reply version = server().ask("GET", "/version");
   std::cout << "server: " << (embedded ? "embedded" : flags->kubeconfig) << ", version "

@@ -51,10 +51,11 @@ Result<std::vector<TableRow>> parse_table(const std::string& markdown) {
     TableRow row{.what = cells[0], .supported = cells[1] == "yes", .cases = each_quoted(cells[2])};
     if (!row.supported) {
       if (!cells[1].starts_with("no: "))
-        return invalid(where + "expected yes, or no: and why, found \"" + cells[1] + "\"");
+        return invalid(where + "expected `yes` or `no: REASON`, found \"" + cells[1] + "\"");
       row.reason = cells[1].substr(4);
     }
-    if (row.supported && row.cases.empty()) return invalid(where + "names no case");
+    if (row.supported && row.cases.empty())
+      return invalid(where + "expected at least one case, found none");
     rows.push_back(std::move(row));
   }
   return rows;

@@ -36,7 +36,8 @@ Result<Target> target_from_kubeconfig(const std::string& file, const std::string
                               .working_folder = std::filesystem::current_path().string()}));
   TRY_ASSIGN(KubeAccess access, kube_access(config, {.context = context}));
   if (!access.server.proxy_url.empty())
-    return invalid("[kubeconfig] proxy-url: the suite speaks to servers without a proxy");
+    return invalid(
+        "[kubeconfig] expected no proxy-url, found one; the suite does not support proxies");
   Target target;
   TRY_ASSIGN(target.endpoint, parse_url(access.server.url));
   const std::string& url = access.server.url;
@@ -55,7 +56,7 @@ Result<Target> target_from_kubeconfig(const std::string& file, const std::string
     target.headers["Authorization"] = text;
   for (const HttpField& field : credentials.fields()) {
     if (!target.headers.emplace(field.name, field.value).second)
-      return invalid("[kubeconfig] " + field.name + ": the suite sends one value of it");
+      return invalid("[kubeconfig] " + field.name + ": expected one value, found several");
   }
   return target;
 }

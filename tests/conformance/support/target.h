@@ -14,7 +14,7 @@ struct Target {
   std::string path_prefix;                     // of the server's URL; "" or "/..."
   std::map<std::string, std::string> headers;  // credentials, if not the client's certificate
   bool embedded = false;
-  bool ask_everything = false;  // also run cases that the embedded server doesn't support
+  bool run_unsupported_cases = false;  // also run cases that the embedded server doesn't support
 };
 
 // Reads the server of a kubeconfig's context (empty: the current one) as the controller does: a

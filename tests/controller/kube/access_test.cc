@@ -154,18 +154,18 @@ TEST_F(Access, ReadsTheAuthorityOfTheKubeconfigAnewForEachConnection) {
 
 TEST_F(Access, RefusesAServerOfAnotherAuthority) {
   cluster_.certificate_authority = certificates().path("stranger.crt");
-  EXPECT_TRUE(has(failure(), "the server's certificate is refused")) << failure();
+  EXPECT_TRUE(has(failure(), "the server's certificate was rejected")) << failure();
   EXPECT_TRUE(server_.requests().empty()) << "not a byte of a request";
 }
 
 TEST_F(Access, RefusesAServerThatTheSystemDoesNotKnow) {
   cluster_.certificate_authority.clear();
-  EXPECT_TRUE(has(failure(), "the server's certificate is refused")) << failure();
+  EXPECT_TRUE(has(failure(), "the server's certificate was rejected")) << failure();
 }
 
 TEST_F(Access, RefusesACertificateForAnotherName) {
   cluster_.tls_server_name = "other.example";
-  EXPECT_TRUE(has(failure(), "it is not for other.example")) << failure();
+  EXPECT_TRUE(has(failure(), "it is not valid for other.example")) << failure();
   EXPECT_TRUE(server_.requests().empty());
 }
 
@@ -173,7 +173,7 @@ TEST_F(Access, IgnoresTheCommonNameOfACertificate) {
   const TlsServer named(
       {.certificate = certificates().path("named.crt"), .key = certificates().path("named.key")});
   cluster_.server = named.url();
-  EXPECT_TRUE(has(failure(), "it is not for 127.0.0.1")) << failure();
+  EXPECT_TRUE(has(failure(), "it is not valid for 127.0.0.1")) << failure();
 }
 
 TEST_F(Access, AsksForTheServerNameThatIsGiven) {
@@ -235,7 +235,8 @@ TEST_F(Access, PresentsAnotherClientCertificateOnceItsFilesHoldOne) {
 TEST_F(Access, RefusesAKeyThatIsNotTheCertificates) {
   user_.client_certificate = certificates().path("client.crt");
   user_.client_key = certificates().path("ca.key");
-  EXPECT_TRUE(has(refusal(), "user \"u\": client-certificate: the key does not fit")) << refusal();
+  EXPECT_TRUE(has(refusal(), "user \"u\": client-certificate: the key does not match"))
+      << refusal();
 }
 
 TEST_F(Access, SendsUserNameAndPassword) {
@@ -462,7 +463,7 @@ TEST_F(Access, SaysWhatIsWrongWithAPlugin) {
   user_.exec->command = plugin("exit 3");
   EXPECT_TRUE(has(refusal(), "failed with exit code 3")) << refusal();
   user_.exec->command = plugin("echo hello");
-  EXPECT_TRUE(has(refusal(), "what it printed is not valid JSON")) << refusal();
+  EXPECT_TRUE(has(refusal(), "its output is not valid JSON")) << refusal();
   user_.exec->command = plugin("yes");
   EXPECT_TRUE(has(refusal(), "printed more than 1 MiB")) << refusal();
   user_.exec->interactive_mode = "";
@@ -482,7 +483,8 @@ TEST_F(Access, RefusesWithWords) {
       {[&] { cluster_.certificate_authority_data = "x"; }, "certificate-authority-data are both"},
       {[&] { cluster_.certificate_authority = "/none"; }, "can't open /none"},
       {[&] { cluster_.insecure_skip_tls_verify = true; }, "insecure-skip-tls-verify"},
-      {[&] { cluster_.certificate_authority = certificates().path("ca.key"); }, "no certificate"},
+      {[&] { cluster_.certificate_authority = certificates().path("ca.key"); },
+       "expected a certificate in PEM format"},
       {[&] { cluster_.server = ""; }, "server is not set"},
       {[&] { cluster_.server = "ftp://x"; }, "expected http:// or https://"},
       {[&] { cluster_.server = "https://a b"; }, "is not a URL"},
@@ -513,14 +515,14 @@ TEST(KubeAccessNames, LeadSomewhereOrSayWhatThereIs) {
   config.clusters["c"] = {.server = "https://one"};
   config.clusters["d"] = {.server = "https://two"};
   EXPECT_EQ(kube_access(config, {}).error().message,
-            "no current-context is set in the kubeconfig (contexts: there are: a, b); choose one "
+            "no current-context is set in the kubeconfig (available: a, b); choose one "
             "with --context");
   EXPECT_EQ(kube_access(config, {.context = "z"}).error().message,
-            "context \"z\" does not exist (there are: a, b)");
+            "context \"z\" does not exist (available: a, b)");
   EXPECT_EQ(kube_access(config, {.context = "b"}).error().message,
-            "cluster \"none\" does not exist (there are: c, d)");
+            "cluster \"none\" does not exist (available: c, d)");
   EXPECT_EQ(kube_access(config, {.context = "a", .user = "u"}).error().message,
-            "user \"u\" does not exist (there are none)");
+            "user \"u\" does not exist (none exist)");
   const Result<KubeAccess> other = kube_access(config, {.context = "b", .cluster = "d"});
   ASSERT_TRUE(other.ok());
   EXPECT_EQ(other->server.url, "https://two");

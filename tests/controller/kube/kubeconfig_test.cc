@@ -150,17 +150,19 @@ TEST(Kubeconfig, NamesTheFileAndTheFieldOfAMistake) {
     const Result<Kubeconfig> config = load_kubeconfig({.explicit_file = file});
     return config.ok() ? "read" : config.error().message;
   };
-  EXPECT_EQ(message_of("users:\n- {name: a}\n- {name: b, user: {token: 12}}\n"),
-            "kubeconfig " + file +
-                ": users[1].user.token: found number, expected a text (in quotes, if it looks like "
-                "a number)");
-  EXPECT_EQ(message_of("users: [{name: b, user: {exec: {env: [{name: [x]}]}}}]"),
-            "kubeconfig " + file +
-                ": users[0].user.exec.env[0].name: found array, expected a text (in quotes, if it "
-                "looks like a number)");
+  EXPECT_EQ(
+      message_of("users:\n- {name: a}\n- {name: b, user: {token: 12}}\n"),
+      "kubeconfig " + file +
+          ": users[1].user.token: found number, expected a string (in quotes, if it looks like "
+          "a number)");
+  EXPECT_EQ(
+      message_of("users: [{name: b, user: {exec: {env: [{name: [x]}]}}}]"),
+      "kubeconfig " + file +
+          ": users[0].user.exec.env[0].name: found array, expected a string (in quotes, if it "
+          "looks like a number)");
   EXPECT_EQ(
       message_of("clusters: [{name: a}, {name: a}]"),
-      "kubeconfig " + file + ": clusters[1].name: \"a\" is there twice, expected each name once");
+      "kubeconfig " + file + ": clusters[1].name: \"a\" is a duplicate, expected unique names");
   EXPECT_NE(message_of("a: [").find("kubeconfig " + file + ": line "), std::string::npos);
 }
 

@@ -120,12 +120,12 @@ TEST_F(FloodTest, AJobThatLostAPodPassesTheOthers) {
 TEST_F(FloodTest, OfManyJobsAlikeTheFirstFewAreChecked) {
   EXPECT_EQ(checked(), "abc") << "three at once, before there was an answer";
   add(job("g", "60", "another"));
-  EXPECT_EQ(checked(), "g") << "whose pods have another image";
+  EXPECT_EQ(checked(), "g") << "its pods have another image";
   add(job("h", "61", "another"));
   EXPECT_EQ(checked(), "");
   clock.advance(std::chrono::seconds(61));
   add(job("k", "62", "another"));
-  EXPECT_EQ(checked().substr(0, 1), "k") << "what was right a minute ago may be so no more";
+  EXPECT_EQ(checked().substr(0, 1), "k") << "an acceptance expires after a minute";
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "controller/loop/fence.h"
 #include "controller/loop/leader_election.h"
+#include "controller/loop/leader_guarded_client.h"
 #include "tests/controller/sim/connection.h"
 
 namespace lockstep {
@@ -110,7 +110,7 @@ TEST_F(LeaderTest, AStoppedLeaderIsFollowedAfterTheLeaseAndKnowsWhenItWakes) {
 
 TEST_F(LeaderTest, ALeaderThatStoodStillSendsNothingMoreWhateverItHearsFirst) {
   begin();
-  Fence fence(a.connection, a.timers, [this] { return a.election.is_certain(); });
+  LeaderGuardedClient fence(a.connection, a.timers, [this] { return a.election.is_certain(); });
   EXPECT_TRUE(a.election.is_certain());
   std::vector<ApiOutcome> answers;
   const auto send = [&](ApiVerb verb) {
@@ -188,19 +188,19 @@ TEST_F(LeaderTest, WhoWritesOnTheLeaseOrRemovesItTakesNoLeadershipAway) {
 
 TEST_F(LeaderTest, TheLastWordsOfWhoGivesUpItsLeaseComeBeforeThat) {
   begin();
-  Fence fence(a.connection, a.timers, [] { return true; });
+  LeaderGuardedClient fence(a.connection, a.timers, [] { return true; });
   ApiRequest request{.verb = ApiVerb::kCreate, .type = kSecrets, .namespace_ = "default"};
   request.body = {{"metadata", {{"namespace", "default"}, {"name", "s"}}}};
   bool is_written = false;
   bool is_quiet = false;
   fence.send(std::move(request), [&](const ApiReply&) { is_written = true; });
-  fence.when_quiet([&] { is_quiet = true; });
+  fence.when_writes_done([&] { is_quiet = true; });
   EXPECT_FALSE(is_quiet);
   run(seconds(1));
   EXPECT_TRUE(is_written);
   EXPECT_TRUE(is_quiet);
   is_quiet = false;
-  fence.when_quiet([&] { is_quiet = true; });
+  fence.when_writes_done([&] { is_quiet = true; });
   EXPECT_TRUE(is_quiet);
 }
 

@@ -198,7 +198,7 @@ TEST_F(InformerTest, APageThatIsTooLargeIsAskedForAgainWithFewerObjects) {
   EXPECT_FALSE(timers.next().has_value());
   api.answer(too_large);
   api.answer(too_large);
-  EXPECT_TRUE(api.asked.empty()) << "one alone is tried again after a while";
+  EXPECT_TRUE(api.asked.empty()) << "one unreadable event makes the informer retry later";
   pass(seconds(2));
   EXPECT_EQ(limit(), "1");
   EXPECT_FALSE(api.asked[0].request.query.contains("continue"));
@@ -318,9 +318,10 @@ TEST(ProgressBudget, IsSharedFairlyAndNoJobWritesTooOften) {
   budget.spend("a", now);
   EXPECT_EQ(budget.next("a", 1, now), now + seconds(1));
   EXPECT_EQ(budget.next("a", 100, now), now + seconds(20));
-  EXPECT_LE(budget.next("b", 100, now), now + seconds(20)) << "whoever has written none yet";
+  EXPECT_LE(budget.next("b", 100, now), now + seconds(20)) << "a job that has written nothing yet";
   budget.note_write("b", now + seconds(25));
-  EXPECT_EQ(budget.next("b", 100, now), now + seconds(26)) << "what else was written is no share";
+  EXPECT_EQ(budget.next("b", 100, now), now + seconds(26))
+      << "other status writes do not use up the budget";
   budget.note_write("a", now + seconds(30));
   EXPECT_EQ(budget.next("a", 100, now), now + seconds(31));
 }
@@ -464,8 +465,8 @@ TEST_F(WatchersTest, WhyAnAgentWasNotHeardIsKept) {
   agents.answer("x", not_found("HTTP 401"));
   view = watchers.views("job").at("x-uid");
   EXPECT_TRUE(view.refuses_token);
-  EXPECT_GT(view.last_heard, begin) << "it is there";
-  EXPECT_EQ(changed.size(), 2u) << "which is to be seen in status";
+  EXPECT_GT(view.last_heard, begin) << "the agent is alive";
+  EXPECT_EQ(changed.size(), 2u) << "status must show it";
   pass(seconds(6));
   agents.answer("x", state(1));
   EXPECT_FALSE(watchers.views("job").at("x-uid").refuses_token);
@@ -482,9 +483,9 @@ TEST_F(WatchersTest, AnAgentOfAnUnknownVersionIsHeardAndAskedLessAndLess) {
   }
   EXPECT_LT(agents.count - before, 25);
   const AgentView view = watchers.views("job").at("x-uid");
-  EXPECT_TRUE(view.is_foreign());
-  EXPECT_LT(timers.now() - view.last_heard, seconds(30)) << "it is there";
-  EXPECT_EQ(changed.size(), 1u) << "told once";
+  EXPECT_TRUE(view.has_unsupported_protocol());
+  EXPECT_LT(timers.now() - view.last_heard, seconds(30)) << "the agent is alive";
+  EXPECT_EQ(changed.size(), 1u) << "the job is queued once";
 }
 
 TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
@@ -492,12 +493,12 @@ TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
   watchers.set_targets("two", "token", {target("z")});
   watchers.set_targets("three", "token", {target("v"), target("w")});
   pass(seconds(16));
-  EXPECT_TRUE(watchers.suspect_self());
+  EXPECT_TRUE(watchers.suspect_own_network());
   agents.answer("x", state(1));
   agents.answer("v", state(1));
-  EXPECT_TRUE(watchers.suspect_self());
+  EXPECT_TRUE(watchers.suspect_own_network());
   agents.answer("y", state(1));
-  EXPECT_TRUE(watchers.suspect_self()) << "the others are yet to be asked again";
+  EXPECT_TRUE(watchers.suspect_own_network()) << "the other agents have not been polled again yet";
   const auto most_answer_for = [this](int seconds_more) {
     for (int i = 0; i < seconds_more; ++i) {
       pass(seconds(1));
@@ -507,9 +508,9 @@ TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
     }
   };
   most_answer_for(14);
-  EXPECT_TRUE(watchers.suspect_self());
+  EXPECT_TRUE(watchers.suspect_own_network());
   most_answer_for(2);
-  EXPECT_FALSE(watchers.suspect_self()) << "who is silent now is silent alone";
+  EXPECT_FALSE(watchers.suspect_own_network()) << "only the silent agents are silent now";
 }
 
 TEST_F(WatchersTest, WhatWasNotHeardWhileTheControllerStoodStillIsNoSilence) {
@@ -527,7 +528,7 @@ TEST_F(WatchersTest, WhatWasNotHeardWhileTheControllerStoodStillIsNoSilence) {
 TEST_F(WatchersTest, TheSilenceOfAFewSaysNothingOfTheController) {
   watchers.set_targets("one", "token", {target("x"), target("y")});
   pass(seconds(600));
-  EXPECT_FALSE(watchers.suspect_self()) << "their pods are given up in time";
+  EXPECT_FALSE(watchers.suspect_own_network()) << "their pods are given up as usual";
 }
 
 TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsAtOnce) {
@@ -537,18 +538,18 @@ TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsA
   agents.answer("x", state(1));
   agents.answer("y", state(1));
   pass(seconds(16));
-  EXPECT_TRUE(watchers.suspect_self());
+  EXPECT_TRUE(watchers.suspect_own_network());
   const auto answer = [this](const char* name, int seconds_more) {
     for (int i = 0; i < seconds_more; ++i) {
       pass(seconds(1));
       if (agents.polls.contains(name)) agents.answer(name, state(2));
-      watchers.suspect_self();  // as every plan does
+      watchers.suspect_own_network();  // as every plan does
     }
   };
   answer("x", 32);
-  EXPECT_FALSE(watchers.suspect_self()) << "one of them is heard again, the other is not";
+  EXPECT_FALSE(watchers.suspect_own_network()) << "one of them is heard again, the other is not";
   pass(seconds(60));
-  EXPECT_FALSE(watchers.suspect_self()) << "one fell silent long after the other";
+  EXPECT_FALSE(watchers.suspect_own_network()) << "one fell silent long after the other";
 }
 
 TEST_F(WatchersTest, WhoIsNoTargetAnyMoreIsForgotten) {

@@ -28,7 +28,7 @@ TEST(PodCheck, ComesFirstAndAloneAndOnceForEachGeneration) {
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kValid));
   scene.seen.pod_check.reset();  // as in a new process
-  EXPECT_TRUE(checks(scene.plan()).empty()) << "status says that it was done";
+  EXPECT_TRUE(checks(scene.plan()).empty()) << "status shows that the check was done";
   ++scene.seen.job.metadata.generation;
   EXPECT_EQ(checks(scene.plan()).size(), 1u);
 }
@@ -54,7 +54,7 @@ TEST(PodCheck, ARefusalIsAnInvalidSpecInTheServersWordsAndIsAskedForAgain) {
   EXPECT_EQ(only<EmitEvent>(plan).size(), 1u);
   scene.settle();
   plan = scene.plan();
-  EXPECT_TRUE(plan.actions.empty()) << "not with each look at the job";
+  EXPECT_TRUE(plan.actions.empty()) << "the check is not repeated in each plan";
   EXPECT_EQ(plan.requeue_at, scene.now + seconds(4));
   scene.advance(seconds(4));
   EXPECT_EQ(checks(scene.plan()).size(), 1u);
@@ -79,7 +79,7 @@ TEST(PodCheck, WhatIsChangedWhileAJobIsSuspendedIsCheckedBeforeItGoesOn) {
   scene.seen.job.spec.suspend = true;
   ++scene.seen.job.metadata.generation;
   scene.settle();
-  ASSERT_TRUE(is_true(scene.status(), kSuspended)) << "to suspend takes no check";
+  ASSERT_TRUE(is_true(scene.status(), kSuspended)) << "suspending needs no check";
   scene.seen.pods.clear();
   scene.seen.job.spec.suspend = false;
   ++scene.seen.job.metadata.generation;
@@ -120,8 +120,8 @@ TEST_F(CheckedJob, OneThatTheServerRefusesIsInvalidUntilItTakesIt) {
   pass(seconds(120));
   EXPECT_EQ(valid(), "False");
   EXPECT_EQ(api.made, 0);
-  EXPECT_GT(api.checked, 3) << "the service account may come";
-  EXPECT_LT(api.checked, 12) << "with longer and longer waits";
+  EXPECT_GT(api.checked, 3) << "the service account may appear later";
+  EXPECT_LT(api.checked, 12) << "the checks back off";
   api.next_check = {.outcome = ApiOutcome::kOk, .body = Json::object()};
   pass(seconds(61));
   EXPECT_EQ(valid(), "True");

@@ -90,7 +90,7 @@ struct Silence {
       timers.run_due();
       for (const auto& [uid, view] : watchers.views("job")) {
         const bool is_silent = timers.now() - view.last_heard >= watchers.silence();
-        if (is_silent && !watchers.suspect_self()) given_up.insert(uid);
+        if (is_silent && !watchers.suspect_own_network()) given_up.insert(uid);
       }
     }
     return given_up;
@@ -111,10 +111,10 @@ TEST(Silence, WhoIsCutOffFromAllAgentsGivesNoneUpHoweverTheirLastAnswersAreSprea
         EXPECT_EQ(scene.pass(2 * silence + tenths * poll / 10), Names{});
         scene.agents.is_cut_off = true;
         EXPECT_EQ(scene.pass(2 * silence), Names{});
-        EXPECT_TRUE(scene.watchers.suspect_self());
+        EXPECT_TRUE(scene.watchers.suspect_own_network());
         scene.agents.is_cut_off = false;
         EXPECT_EQ(scene.pass(3 * silence), Names{});
-        EXPECT_FALSE(scene.watchers.suspect_self());
+        EXPECT_FALSE(scene.watchers.suspect_own_network());
       }
     }
   }
@@ -171,7 +171,7 @@ TEST(Silence, ARackOfHalfTheNodesIsGivenUpAndMoreThanHalfIsDoubted) {
     for (int i = 0; i < lost; ++i) rack.insert("pod-" + std::to_string(i));
     scene.lose(rack);
     EXPECT_EQ(scene.pass(seconds(16)), lost == 4 ? rack : Names{});
-    EXPECT_EQ(scene.watchers.suspect_self(), lost == 5);
+    EXPECT_EQ(scene.watchers.suspect_own_network(), lost == 5);
   }
 }
 
@@ -182,7 +182,7 @@ TEST(Silence, WhoBeginsToListenCutOffGivesNobodyUp) {
   EXPECT_EQ(scene.pass(seconds(60)), Names{});
   scene.agents.is_cut_off = false;
   EXPECT_EQ(scene.pass(seconds(60)), Names{});
-  EXPECT_FALSE(scene.watchers.suspect_self());
+  EXPECT_FALSE(scene.watchers.suspect_own_network());
 }
 
 TEST(Silence, WhoBeginsToListenGivesUpWhoeverNeverAnswers) {
@@ -215,7 +215,7 @@ TEST(Silence, WhoWasOnlyJustAskedForTheFirstTimeDoesNotCountYet) {
   for (const char* name : {"new-1", "new-2", "new-3"}) scene.add(name, std::string("of-") + name);
   EXPECT_EQ(scene.pass(seconds(6)), Names{"pod-0"});
   EXPECT_EQ(scene.pass(seconds(20)), Names{"pod-0"}) << "then most are silent";
-  EXPECT_TRUE(scene.watchers.suspect_self());
+  EXPECT_TRUE(scene.watchers.suspect_own_network());
 }
 
 TEST(Silence, OfOneNodeAloneManyAgentsCountAndAFewDoNot) {
@@ -258,7 +258,7 @@ TEST(Silence, PollsAreAFifthOfItUnlessTooManyWouldCome) {
   EXPECT_EQ(AgentWatchOptions{.silence = seconds(5)}.poll_wait(1), seconds(1));
   EXPECT_EQ(AgentWatchOptions{.silence = seconds(300)}.poll_wait(1), seconds(10));
   EXPECT_EQ(usual.silence, Limits().agent_silence);
-  EXPECT_EQ(usual.silence / 2, Limits().agent_quiet);
+  EXPECT_EQ(usual.silence / 2, Limits().agent_healthy_within);
 }
 
 }  // namespace

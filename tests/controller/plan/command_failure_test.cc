@@ -49,7 +49,7 @@ TEST(CommandFailure, WaitsALittleForAnEarlierFailureThatIsNotYetHeardOf) {
   Plan plan = scene.plan();
   EXPECT_FALSE(is_decision(plan)) << plan.why;
   ASSERT_TRUE(plan.requeue_at);
-  EXPECT_LE(*plan.requeue_at, scene.now + scene.limits.settle);
+  EXPECT_LE(*plan.requeue_at, scene.now + scene.limits.command_culprit_wait);
   kill_worker(scene, 2, 9, 0.06);
   plan = scene.plan();
   EXPECT_TRUE(is_decision(plan)) << plan.why;

@@ -54,7 +54,8 @@ TEST(Disagreement, ThatGoesOnCostsTheAgentItsPodAndIsCounted) {
   EXPECT_EQ(scene.status().members, "1,2");
   EXPECT_EQ(scene.status().restarts, 2);
   EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
-  EXPECT_EQ(scene.status().lastFailure->attempt, 2) << "and waits";
+  EXPECT_EQ(scene.status().lastFailure->attempt, 2)
+      << "the attempt counts, so the restart backs off";
   EXPECT_TRUE(only<CreatePod>(scene.plan()).empty());
   scene.advance(seconds(10));
   EXPECT_EQ(only<CreatePod>(scene.plan()).size(), 1u);
@@ -78,7 +79,7 @@ TEST(Disagreement, IsJudgedOnceAllAgentsWereHeardAndOnlyOfThisJob) {
   EXPECT_TRUE(is_decision(scene.plan()));
   scene.agent(1).job_uid = "another job's";
   EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
-  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 1u) << "it has to hear of the round";
+  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 1u) << "its agent must receive the round";
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ TEST(Completion, APodWhoseAgentLeftWellSpeaksForItselfWhateverElseRunsInIt) {
   for (PodView& pod : scene.seen.pods) pod.exit_code = 0;
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kComplete));
-  EXPECT_TRUE(scene.plan().actions.empty()) << "nobody is there to be asked to leave";
-  scene.advance(scene.limits.exit_wait);
+  EXPECT_TRUE(scene.plan().actions.empty()) << "no agent can be asked to exit";
+  scene.advance(scene.limits.exit_timeout);
   EXPECT_EQ(only<DeletePod>(scene.plan()).size(), 2u);
 }
 
@@ -67,7 +67,7 @@ TEST(Ending, AgentsAreAskedToExitAndPodsThatDoNotAreDeleted) {
   scene.agent(0).phase = "Exiting";
   EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 1u);
   scene.seen.pods[0].phase = "Succeeded";
-  scene.advance(scene.limits.exit_wait);
+  scene.advance(scene.limits.exit_timeout);
   const Plan late = scene.plan();
   EXPECT_TRUE(only<PutAssignment>(late).empty());
   ASSERT_EQ(only<DeletePod>(late).size(), 1u);
@@ -81,14 +81,14 @@ TEST(Ending, APodWhoseAgentIsSilentGoesInTimeAlsoWhereTheClockWasSetBack) {
   scene.settle();
   ASSERT_TRUE(is_true(scene.status(), kComplete));
   scene.seen.wall_now -= std::chrono::hours(3);
-  scene.now += scene.limits.exit_wait;
+  scene.now += scene.limits.exit_timeout;
   scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
   const Plan plan = scene.plan();
   ASSERT_EQ(only<PutAssignment>(plan).size(), 1u);
   EXPECT_EQ(only<PutAssignment>(plan)[0].target.pod_name, "job-worker-0-1");
   ASSERT_EQ(only<DeletePod>(plan).size(), 1u);
   EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-1");
-  EXPECT_LE(plan.requeue_at, scene.now + scene.limits.exit_wait);
+  EXPECT_LE(plan.requeue_at, scene.now + scene.limits.exit_timeout);
 }
 
 TEST(Ending, AJobExpiresThoughAPodHangsInTerminatingPastItsTime) {
@@ -101,7 +101,7 @@ TEST(Ending, AJobExpiresThoughAPodHangsInTerminatingPastItsTime) {
   scene.seen.pods[1].terminating = true;
   scene.seen.pods[1].gone_by = scene.seen.wall_now + seconds(30);
   scene.advance(seconds(10));
-  EXPECT_TRUE(only<DeleteJob>(scene.plan()).empty()) << "it may still have something to say";
+  EXPECT_TRUE(only<DeleteJob>(scene.plan()).empty()) << "the pod may still send its final report";
   EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(20));
   scene.advance(seconds(20));
   EXPECT_EQ(only<DeleteJob>(scene.plan()).size(), 1u);
@@ -209,7 +209,7 @@ TEST(Validation, ManyProblemsAreCutBetweenCharactersAndWrittenOnce) {
     scene.settle();
     const std::string message = condition(scene.status(), kValid).message;
     EXPECT_EQ(message.find("\ufffd"), std::string::npos);
-    EXPECT_EQ(Json::parse(dump_json(message)), Json(message)) << "as the server keeps it";
+    EXPECT_EQ(Json::parse(dump_json(message)), Json(message)) << "it must be valid UTF-8";
     EXPECT_LE(message.size(), kMessageBytesMax);
     EXPECT_GE(message.size(), kMessageBytesMax - 1);
     EXPECT_TRUE(scene.plan().actions.empty());
@@ -236,12 +236,14 @@ TEST(Validation, ARunningJobWhoseSpecBecomesInvalidCanBeSuspendedAndResumesOnceI
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kSuspended));
   EXPECT_EQ(condition(scene.status(), kValid).reason, "InvalidSpec");
-  EXPECT_EQ(scene.status().startTime, "") << "as a batch/Job's";
+  EXPECT_EQ(scene.status().startTime, "")
+      << "a suspension restarts the deadline, as for a batch/Job";
   EXPECT_EQ(only<DeletePod>(scene.plan()).size(), 2u);
   scene.seen.pods.clear();
   scene.seen.job.spec.suspend = false;
   scene.settle();
-  EXPECT_TRUE(is_true(scene.status(), kSuspended)) << "what would be resumed isn't known";
+  EXPECT_TRUE(is_true(scene.status(), kSuspended))
+      << "the spec that would be resumed is unreadable";
   scene.seen.problems.clear();
   scene.settle();
   EXPECT_FALSE(is_true(scene.status(), kSuspended));
@@ -264,9 +266,8 @@ TEST(Validation, AnInvalidEditNeitherStopsTheDeadlineNorHidesAFailure) {
   EXPECT_EQ(scene.status().restarts, 0);
   const std::string message = condition(scene.status(), kValid).message;
   EXPECT_NE(message.find("spec.image"), std::string::npos) << message;
-  EXPECT_NE(message.find("node index 1 has failed meanwhile (Signal)"), std::string::npos)
-      << message;
-  EXPECT_TRUE(scene.plan().actions.empty()) << "said once";
+  EXPECT_NE(message.find("node index 1 failed (Signal)"), std::string::npos) << message;
+  EXPECT_TRUE(scene.plan().actions.empty()) << "the message is written once";
   scene.advance(seconds(3600));
   scene.settle();
   EXPECT_EQ(condition(scene.status(), kFailed).reason, "DeadlineExceeded");
@@ -298,7 +299,7 @@ TEST(Deletion, AJobThatHasPodsIsNotGivenToAnotherController) {
   ++scene.seen.job.metadata.generation;
   scene.settle();
   EXPECT_EQ(condition(scene.status(), kValid).message.substr(0, 15), "spec.managedBy:");
-  EXPECT_EQ(scene.plan().watch.size(), 2u) << "what runs goes on";
+  EXPECT_EQ(scene.plan().watch.size(), 2u) << "running pods keep running";
   scene.seen.job.spec.managedBy = kControllerName;  // the same as unset
   scene.settle();
   EXPECT_TRUE(is_true(scene.status(), kValid));

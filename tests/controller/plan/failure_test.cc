@@ -83,7 +83,7 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
          s.fail_worker(1, 77, 5);
        },
        1, 77, "Error", "1,1,1"},
-      {"a pod that was deleted, not those who lost it",
+      {"a deleted pod, not the workers that lost it",
        [](Scene& s) {
          s.seen.pods[2].terminating = true;
          s.fail_worker(0, kExitPeerLost, 1);
@@ -96,13 +96,13 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
          s.seen.pods[0].reason = "OOMKilled";
        },
        -1, 137, "OOMKilled", "2,1,1"},
-      {"a pod whose agent ran out of memory beside a sidecar that lives on",
+      {"a pod whose agent ran out of memory while its sidecar runs",
        [](Scene& s) {
          s.seen.pods[0].exit_code = 137;
          s.seen.pods[0].reason = "OOMKilled";
        },
        -1, 137, "OOMKilled", "2,1,1"},
-      {"a pod whose agent failed beside a sidecar that lives on, not those who lost it",
+      {"a pod whose agent failed while its sidecar runs, not the workers that lost it",
        [](Scene& s) {
          s.seen.pods[1].exit_code = 1;
          s.seen.pods[1].reason = "Error";
@@ -128,7 +128,7 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
          s.seen.agents["job-worker-2-1-uid"].last_heard = s.now - seconds(31);
        },
        -1, -1, "AgentSilent", "1,1,2"},
-      {"whom most messengers blame, once all have ended",
+      {"the rank that most workers blame, once all have ended",
        [](Scene& s) {
          for (int64_t i = 0; i < 3; ++i) s.fail_worker(i, kExitPeerLost, 1);
          s.agent(0).workers[0].suspect_rank = 1;
@@ -136,7 +136,7 @@ TEST(FailurePolicy, NamesTheGuiltyOne) {
          s.agent(2).workers[0].suspect_rank = 1;
        },
        1, -1, "Suspected", "1,1,1"},
-      {"who hangs, at once when all others have ended and say so",
+      {"a rank that hangs, immediately once all others have ended and report it",
        [](Scene& s) {
          for (const int64_t i : {0, 2}) {
            s.fail_worker(i, kExitPeerHung, 1);
@@ -202,7 +202,7 @@ TEST(PodFailure, HasAStableNameWhateverTheServerCallsIt) {
     scene.settle();
     EXPECT_EQ(scene.status().lastFailure->reason, test.name);
     EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
-    EXPECT_EQ(scene.status().members, "1,2") << "the other one stays";
+    EXPECT_EQ(scene.status().members, "1,2") << "the other pod is kept";
   }
 }
 
@@ -235,14 +235,14 @@ TEST(FailurePolicy, WaitsForTheGuiltyOneWhileOnlyMessengersHaveSpoken) {
 TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
   Scene scene(2);
   scene.train();
-  scene.advance(scene.limits.agent_quiet + seconds(1));
+  scene.advance(scene.limits.agent_healthy_within + seconds(1));
   scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
   scene.fail_worker(0, kExitPeerHung, 1);
   scene.agent(0).workers[0].suspect_rank = 1;
   const Plan plan = scene.plan();
   EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
-  const Duration left = scene.limits.agent_silence - scene.limits.agent_quiet - seconds(1);
-  EXPECT_EQ(plan.requeue_at, scene.now + left) << "then the agent is silent for too long";
+  const Duration left = scene.limits.agent_silence - scene.limits.agent_healthy_within - seconds(1);
+  EXPECT_EQ(plan.requeue_at, scene.now + left) << "then the agent counts as lost";
   scene.advance(left);
   scene.settle();
   EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
@@ -253,14 +253,14 @@ TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
 TEST(FailurePolicy, AnAgentThatIsNotAskedYetIsHeardBeforeItsRankIsSaidToHang) {
   Scene scene(2);
   scene.train();
-  scene.advance(scene.limits.agent_quiet + seconds(1));
+  scene.advance(scene.limits.agent_healthy_within + seconds(1));
   scene.seen.agents.erase("job-worker-1-1-uid");  // its pod was missing from the cache for a while
   scene.fail_worker(0, kExitPeerHung, 10);
   scene.agent(0).workers[0].suspect_rank = 1;
   const Plan plan = scene.plan();
   EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
-  EXPECT_EQ(plan.watch.size(), 2u) << "both are asked from now on";
-  EXPECT_TRUE(plan.requeue_at) << "as it may never answer";
+  EXPECT_EQ(plan.watch.size(), 2u) << "both agents are polled from now on";
+  EXPECT_TRUE(plan.requeue_at) << "the new agent may never answer";
 }
 
 TEST(FailurePolicy, ARankWhosePodIsNotInTheCacheIsLookedForBeforeItIsSaidToHang) {
@@ -357,7 +357,8 @@ TEST(FailurePolicy, AClockThatIsAheadOfTheServersGivesNoPodUpAtBirth) {
   scene.advance(seconds(5));
   EXPECT_EQ(written(scene, scene.plan()).restarts, 1);
   scene.seen.pods[0].created_at = scene.seen.wall_now + seconds(1);
-  EXPECT_EQ(written(scene, scene.plan()).restarts, 0) << "nor by our own clock alone";
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0)
+      << "the controller's clock alone does not decide";
 }
 
 TEST(FailurePolicy, APodOfWhichNobodyKnowsWhenItWasMadeCounts) {
@@ -469,10 +470,10 @@ TEST(FailurePolicy, WhenMostAgentsAreSilentTheControllerSuspectsItselfFirst) {
   Scene scene(2);
   scene.train();
   scene.advance(seconds(40));
-  scene.seen.suspect_self = true;
+  scene.seen.suspect_own_network = true;
   EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
-  EXPECT_EQ(scene.plan().requeue_at, scene.now + scene.limits.suspicion_look)
-      << "the suspicion may be over long before the patience";
+  EXPECT_EQ(scene.plan().requeue_at, scene.now + scene.limits.suspicion_recheck)
+      << "the suspicion may end long before the silence limit";
   scene.advance(seconds(300));
   EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
 }
@@ -484,10 +485,10 @@ TEST(FailurePolicy, AmongVeryManyAgentsEachMayBeSilentForLonger) {
   scene.advance(seconds(89));
   EXPECT_EQ(written(scene, scene.plan()).restarts, 0);
   EXPECT_EQ(scene.plan().requeue_at, scene.now + seconds(1));
-  scene.seen.suspect_self = true;
+  scene.seen.suspect_own_network = true;
   scene.advance(seconds(270));
-  EXPECT_EQ(written(scene, scene.plan()).restarts, 0) << "four times as long";
-  scene.seen.suspect_self = false;
+  EXPECT_EQ(written(scene, scene.plan()).restarts, 0) << "the silence limit is four times as long";
+  scene.seen.suspect_own_network = false;
   EXPECT_EQ(written(scene, scene.plan()).members, "2,2");
 }
 

@@ -88,8 +88,8 @@ TEST(Growth, TheJobIsCompleteOnceTheRanksOfItsRoundAre) {
   EXPECT_TRUE(is_true(scene.status(), kComplete));
   EXPECT_EQ(condition(scene.status(), kComplete).message, "all 2 nodes completed round 1");
   const Plan plan = scene.plan();
-  EXPECT_EQ(only<PutAssignment>(plan).size(), 2u) << "they are asked to leave";
-  EXPECT_EQ(only<DeletePod>(plan).size(), 2u) << "nobody is there to be asked";
+  EXPECT_EQ(only<PutAssignment>(plan).size(), 2u) << "the round's agents are asked to exit";
+  EXPECT_EQ(only<DeletePod>(plan).size(), 2u) << "pods without an agent are deleted";
 }
 
 TEST(Growth, AWorkersFailureIsARestartInPlaceOfTheSameSize) {

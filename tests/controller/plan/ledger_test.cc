@@ -83,7 +83,7 @@ TEST(Ledger, OfALostPodItSaysHowLongTheNewOneTookAndWhenTheOldOneEnded) {
   EXPECT_EQ(failure.action, "RecreatePod");
   EXPECT_EQ(failure.recovery.detectSeconds, 2);
   EXPECT_EQ(failure.recovery.podsSeconds, 5);
-  EXPECT_EQ(failure.recovery.formSeconds, 1) << "seen together with the training";
+  EXPECT_EQ(failure.recovery.formSeconds, 1) << "first seen when the ranks already train";
   EXPECT_EQ(failure.recovery.restoreSeconds, 0);
   EXPECT_EQ(failure.recoverySeconds, 8);
 }
@@ -182,7 +182,7 @@ TEST(Ledger, AFailureDuringARecoveryBeginsAnEntryOfItsOwnAndNoTimeCountsTwice) {
   scene.advance(seconds(9));
   scene.add_agent(0);
   scene.settle();
-  EXPECT_EQ(scene.status().failures[0].recoverySeconds, 0) << "it never came to that";
+  EXPECT_EQ(scene.status().failures[0].recoverySeconds, 0) << "the first recovery never finished";
   EXPECT_EQ(scene.status().failures[1].recoverySeconds, 10);
   EXPECT_EQ(scene.status().lost.seconds, 14);
 }
@@ -374,7 +374,7 @@ TEST(Ledger, WhateverHappensRestartsAreCountedOnceAndPartsAddUp) {
       // late.
       ASSERT_LE(status.trainedSeconds + status.lost.seconds,
                 spent + 4 * static_cast<double>(1 + status.restarts))
-          << "no time twice";
+          << "no time counts twice";
       for (size_t k = 0; k < status.failures.size(); ++k) {
         const FailureStatus& failure = status.failures[k];
         const auto from_end = static_cast<int64_t>(status.failures.size() - 1 - k);
@@ -385,7 +385,7 @@ TEST(Ledger, WhateverHappensRestartsAreCountedOnceAndPartsAddUp) {
       if (number == 0) continue;
       ASSERT_EQ(status.failures.back(), status.lastFailure);
       if (!is_true(status, kRunning)) continue;
-      ASSERT_FALSE(is_true(status, kRestarting)) << "one or the other";
+      ASSERT_FALSE(is_true(status, kRestarting)) << "a job is either running or restarting";
     }
     EXPECT_GT(scene.status().restarts, 2);
   }
@@ -400,7 +400,7 @@ TEST(Deadline, FailsTheJobOnceItWasActiveForTooLong) {
   Plan plan = scene.plan();
   EXPECT_FALSE(is_true(written(scene, plan), kFailed));
   ASSERT_TRUE(plan.requeue_at);
-  EXPECT_LE(*plan.requeue_at, scene.now + seconds(1)) << "time alone calls for the pass";
+  EXPECT_LE(*plan.requeue_at, scene.now + seconds(1)) << "only time triggers the pass";
   scene.advance(seconds(1));
   plan = scene.plan();
   EXPECT_TRUE(is_decision(plan)) << plan.why;
@@ -411,7 +411,7 @@ TEST(Deadline, FailsTheJobOnceItWasActiveForTooLong) {
   EXPECT_EQ(condition(scene.status(), kRunning).status, "False");
   EXPECT_FALSE(scene.status().completionTime.empty());
   EXPECT_EQ(scene.status().state, "Failed");
-  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 2u) << "its agents are sent home";
+  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 2u) << "its agents are asked to exit";
 }
 
 TEST(Deadline, ASuspensionBeginsItAnew) {

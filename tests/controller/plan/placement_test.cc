@@ -31,7 +31,7 @@ TEST(Membership, AChangeOfNodesKeepsThoseWhoStay) {
   scene.seen.job.spec.nodes = 1;
   status = written(scene, scene.plan());
   EXPECT_EQ(status.members, "4");
-  EXPECT_EQ(status.worldHash, "") << "who left was in the round";
+  EXPECT_EQ(status.worldHash, "") << "a member of the round was removed";
 }
 
 TEST(Membership, ANewMemberIsAboveEveryPodOfItsIndexThatIsStillThere) {
@@ -54,7 +54,7 @@ TEST(Membership, ANewMemberIsAboveEveryPodOfItsIndexThatIsStillThere) {
       {"several, in any order",
        {{2, 5, "Running", true}, {2, 2, "Failed", true}, {1, 1, "Failed", false}},
        "4,2,6"},
-      {"of those who stay and of indices beyond",
+      {"of remaining members and of higher indices",
        {{0, 9, "Running", true}, {3, 7, "Running", true}},
        "4,1,1"},
   };

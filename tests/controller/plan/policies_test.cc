@@ -26,12 +26,13 @@ TEST(TimeToLive, AJobIsDeletedSoLongAfterItsEnd) {
   ASSERT_EQ(scene.status().state, "Complete");
   Plan plan = scene.plan();
   EXPECT_TRUE(only<DeleteJob>(plan).empty());
-  EXPECT_EQ(plan.requeue_at, scene.now + seconds(60)) << "time alone calls for it";
+  EXPECT_EQ(plan.requeue_at, scene.now + seconds(60)) << "only time triggers the plan";
   scene.advance(seconds(60));
   plan = scene.plan();
   ASSERT_EQ(only<DeleteJob>(plan).size(), 1u);
   EXPECT_EQ(only<DeleteJob>(plan)[0].uid, "uid-of-job");
-  EXPECT_EQ(only<DeleteJob>(plan)[0].resource_version, "7") << "as it was when that was decided";
+  EXPECT_EQ(only<DeleteJob>(plan)[0].resource_version, "7")
+      << "the version for which the plan was made";
 }
 
 TEST(TimeToLive, ItsPodsLeaveFirst) {
@@ -41,7 +42,7 @@ TEST(TimeToLive, ItsPodsLeaveFirst) {
   EXPECT_TRUE(only<DeleteJob>(plan).empty());
   EXPECT_EQ(only<PutAssignment>(plan).size(), 1u);
   scene.seen.pods[0].phase = "Succeeded";
-  EXPECT_EQ(only<DeleteJob>(scene.plan()).size(), 1u) << "0 is at once";
+  EXPECT_EQ(only<DeleteJob>(scene.plan()).size(), 1u) << "0 deletes the job immediately";
 }
 
 TEST(TimeToLive, WithoutOneAJobStays) {
@@ -71,10 +72,10 @@ TEST(FixedFields, AChangeIsRefusedByItsPathAndTheJobGoesOnAsItWas) {
   EXPECT_EQ(valid.status, "False");
   EXPECT_EQ(valid.reason, "InvalidSpec");
   EXPECT_EQ(valid.message,
-            "spec.image: has changed while the job has pods, expected what it was, or "
-            "spec.suspend: true to change it\n"
-            "spec.train.model: has changed while the job has pods, expected what it was, or "
-            "spec.suspend: true to change it");
+            "spec.image: can't change while the job has pods; restore the old value, or set "
+            "spec.suspend: true first\n"
+            "spec.train.model: can't change while the job has pods; restore the old value, or set "
+            "spec.suspend: true first");
   EXPECT_EQ(scene.status().state, "Running");
   EXPECT_EQ(scene.status().round, 1);
   scene.seen.job.spec.train->model.layers = 1;
@@ -129,8 +130,9 @@ TEST(FixedFields, FingerprintsLeaveDefaultsOutSoThatNewFieldsChangeNothing) {
   EXPECT_EQ(fixed_fields(spec), "train=is");
   spec.train->seed = 5;
   EXPECT_EQ(fixed_fields(spec).substr(0, 20), "train=is,train.seed=");
-  EXPECT_TRUE(changed_fields("", spec).empty()) << "of a job from before they were kept";
-  EXPECT_FALSE(changed_fields("train=is,,=,x=1", spec).empty()) << "whatever stands there";
+  EXPECT_TRUE(changed_fields("", spec).empty()) << "an older job has no fingerprints";
+  EXPECT_FALSE(changed_fields("train=is,,=,x=1", spec).empty())
+      << "malformed fingerprints count as changes";
 }
 
 TEST(SuccessPolicy, TheEndOfRankZeroAloneCompletesACommandIfItSaysSo) {
@@ -150,7 +152,7 @@ TEST(SuccessPolicy, TheEndOfRankZeroAloneCompletesACommandIfItSaysSo) {
     if (!by_rank_zero) continue;
     EXPECT_EQ(condition(scene.status(), kComplete).reason, "RankZeroCompleted");
     const auto leave = only<PutAssignment>(scene.plan());
-    ASSERT_EQ(leave.size(), 2u) << "the others are told to leave";
+    ASSERT_EQ(leave.size(), 2u) << "the other agents are asked to exit";
     EXPECT_EQ(leave[1].assignment->action, "Exit");
     EXPECT_EQ(leave[1].assignment->exit_code, 0);
   }

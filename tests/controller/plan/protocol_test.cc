@@ -49,13 +49,14 @@ TEST(ProtocolVersions, AnAgentOfOneThatIsNotServedKeepsItsPodAndTheStatusSaysWha
     for (int i = 0; i < 10; ++i) {
       scene.advance(seconds(60));
       for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
-      EXPECT_TRUE(scene.plan().actions.empty()) << "said once, and nobody is told anything";
+      EXPECT_TRUE(scene.plan().actions.empty())
+          << "the message is written once, and no assignment is sent";
     }
     EXPECT_EQ(scene.status().members, "1,1");
     const Condition& ready = condition(scene.status(), kReady);
     EXPECT_EQ(ready.reason, reason);
-    const std::string both =
-        "version " + std::to_string(protocol) + " of the protocol, this controller versions 1 to 2";
+    const std::string both = "protocol version " + std::to_string(protocol) +
+                             ", but the controller supports versions 1 to 2";
     EXPECT_NE(ready.message.find(both), std::string::npos) << ready.message;
     EXPECT_NE(ready.message.find("suspended and resumed"), std::string::npos) << ready.message;
   }

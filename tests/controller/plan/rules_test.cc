@@ -76,7 +76,7 @@ TEST(FailureRules, TheFirstThatSpeaksOfTheFailureDecides) {
     EXPECT_EQ(status.lastFailure->action, test.action);
     EXPECT_EQ(status.members, test.members);
     EXPECT_EQ(status.restarts, test.restarts);
-    EXPECT_EQ(status.lastFailure->number, 1) << "the ledger has it in any case";
+    EXPECT_EQ(status.lastFailure->number, 1) << "the ledger has every failure";
     EXPECT_EQ(is_true(status, kFailed), status.lastFailure->action == "Fail");
   }
 }
@@ -90,7 +90,8 @@ TEST(FailureRules, SayWhichOneDecided) {
   scene.settle();
   EXPECT_EQ(condition(scene.status(), kFailed).reason, "FailureRule");
   const std::string& message = condition(scene.status(), kFailed).message;
-  EXPECT_NE(message.find("spec.failure.rules[1] says Fail"), std::string::npos) << message;
+  EXPECT_NE(message.find("spec.failure.rules[1] matches: action Fail"), std::string::npos)
+      << message;
 }
 
 TEST(FailureRules, AnIgnoredFailureRestartsEvenWhereNoRestartIsLeft) {
@@ -191,11 +192,11 @@ TEST(PendingTimeout, APodThatDoesNotStartInTimeIsMadeAnewAndSaysWhy) {
     scene.advance(seconds(99));
     Plan plan = scene.plan();
     EXPECT_EQ(written(scene, plan).restarts, 0);
-    EXPECT_EQ(plan.requeue_at, scene.now + seconds(1)) << "nobody else calls for the next pass";
+    EXPECT_EQ(plan.requeue_at, scene.now + seconds(1)) << "nothing else triggers the next pass";
     scene.advance(seconds(1));
     scene.settle();
     EXPECT_EQ(scene.status().restarts, 1);
-    EXPECT_EQ(scene.status().members, "1,2") << "the one that runs stays";
+    EXPECT_EQ(scene.status().members, "1,2") << "the running pod is kept";
     EXPECT_EQ(scene.status().lastFailure->reason, test.reason);
     EXPECT_EQ(scene.status().lastFailure->message, test.message);
   }

@@ -90,7 +90,7 @@ TEST(StatusPolicy, HowManyPodsRunWaitsForTheBudgetTooUntilAllDo) {
   scene.seen.pods[1].waiting = "ImagePullBackOff";
   scene.seen.pods[1].phase = "Pending";
   plan = scene.plan();
-  ASSERT_EQ(only<WriteStatus>(plan).size(), 1u) << "a reason is no number";
+  ASSERT_EQ(only<WriteStatus>(plan).size(), 1u) << "a new reason is more than progress";
 }
 
 TEST(StatusPolicy, APodThatTheServerRefusesIsSaidInACondition) {
@@ -106,7 +106,7 @@ TEST(StatusPolicy, APodThatTheServerRefusesIsSaidInACondition) {
   ASSERT_EQ(only<EmitEvent>(plan).size(), 1u);
   EXPECT_EQ(only<EmitEvent>(plan)[0].reason, "QuotaExceeded");
   scene.settle();
-  EXPECT_TRUE(only<EmitEvent>(scene.plan()).empty()) << "it is said once";
+  EXPECT_TRUE(only<EmitEvent>(scene.plan()).empty()) << "the event is sent once";
 }
 
 TEST(StatusPolicy, WhatKeepsAPodFromStartingIsNamedOnceAndTheJobWaits) {

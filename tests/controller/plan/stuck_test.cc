@@ -73,7 +73,7 @@ TEST(FindStuck, ACircleIsNamedWhereItHoldsUpMost) {
   EXPECT_EQ(found("10.."), "circle: 0 1");
   EXPECT_EQ(found("103."), "circle: 0 1");  // rank 3 blocks only one rank
   EXPECT_EQ(found("10555."), "5: 2 3 4");
-  EXPECT_EQ(found("1055.."), "5: 2 3") << "where it ties, the one who can be blamed";
+  EXPECT_EQ(found("1055.."), "5: 2 3") << "on a tie, a rank rather than a cycle";
 }
 
 // Ranks 0 and 1 are on one host, ranks 2 and 3 on another. Each waits for its neighbour's part and
@@ -117,7 +117,7 @@ TEST(StuckText, SaysWhoIsMissingFromWhatAndWhoWaits) {
   auto stuck = find_stuck(world.ranks);
   ASSERT_TRUE(stuck);
   EXPECT_EQ(stuck_text(*stuck, {.ranks = world.ranks, .node = "gpu-7"}),
-            "rank 3 on gpu-7, which gives no sign of life, is missing from all_reduce #17 of the "
+            "rank 3 on gpu-7, which shows no sign of life, is missing from all_reduce #17 of the "
             "group of ranks 0, 3; rank 0 waits for it");
   world.states[3] = rank_of('.');
   world.states[3].phase = WorkerPhase::kSaving;
@@ -160,7 +160,7 @@ TEST(StuckCondition, IsWrittenOnceWithTheTimeAndAnEventAndTakenBackWhenRanksMove
           rfc3339(scene.seen.wall_now - seconds(12)));
   scene.advance(seconds(5));
   stand_still(scene, 17.5);
-  EXPECT_FALSE(scene.settle()) << "the same is not said twice";
+  EXPECT_FALSE(scene.settle()) << "the same message is not written twice";
   scene.agent(1).workers[0].is_lifeless = true;
   EXPECT_TRUE(scene.settle());
   EXPECT_NE(condition(scene.status(), kStuck).message.find("no sign of life"), std::string::npos);
@@ -182,7 +182,7 @@ TEST(StuckCondition, IsNotForARankThatSavesACheckpointUntilThatTakesVeryLong) {
     const Plan plan = scene.plan();
     EXPECT_TRUE(plan.actions.empty());
     ASSERT_TRUE(plan.requeue_at);
-    const Duration rest = scene.limits.saving_patience - seconds(12);
+    const Duration rest = scene.limits.saving_grace - seconds(12);
     EXPECT_LE(*plan.requeue_at, scene.now + rest);
     scene.advance(rest);
     for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;

@@ -79,7 +79,7 @@ class Connection::Watch final : public std::enable_shared_from_this<Watch> {
     if (world_.chance.happens(Fault::kWatchTooLarge)) {
       return end({.outcome = ApiOutcome::kTooLarge, .message = "from the future"});
     }
-    if (!events.empty()) tell(std::move(events));
+    if (!events.empty()) deliver_events(std::move(events));
   }
 
   void end(ApiReply reply) {
@@ -88,7 +88,7 @@ class Connection::Watch final : public std::enable_shared_from_this<Watch> {
     handler_.on_end(std::move(reply));
   }
 
-  void tell(std::vector<FakeStore::Event> events) {
+  void deliver_events(std::vector<FakeStore::Event> events) {
     version_ = events.back().version;
     if (events.size() > 1 && world_.chance.happens(Fault::kCoalescedEvents)) coalesce(events);
     world_.chance.note("watch", request_.type.plural);
@@ -134,7 +134,7 @@ void Connection::answer(ApiClient::Done done, ApiReply reply) {
 
 void Connection::answer(const AgentAddress& agent, AgentClient::Done done,
                         Result<AgentState> result) {
-  const bool is_lost = world_.chance.happens(Fault::kLostReply) || world_.is_cut_off(agent);
+  const bool is_lost = world_.chance.happens(Fault::kLostReply) || world_.is_partitioned(agent);
   if (is_lost) result = timed_out("the answer was lost");
   if (result.ok()) world_.nodes.heard(agent);
   deliver(is_lost ? kTimeout : world_.chance.delay(kLatency),
@@ -144,7 +144,7 @@ void Connection::answer(const AgentAddress& agent, AgentClient::Done done,
 void Connection::send(ApiRequest request, ApiClient::Done done) {
   const auto may_send = [](const ApiRequest& asked) { return !asked.may_send || asked.may_send(); };
   const bool is_limited = is_write(request.verb) && request.type.plural != kLeases.plural;
-  if (!is_limited || !world_.chance.happens(Fault::kHeldBack)) {
+  if (!is_limited || !world_.chance.happens(Fault::kRateLimited)) {
     if (may_send(request)) return send_now(std::move(request), std::move(done));
     return deliver(Duration{0}, [done = std::move(done)] { done(not_sent()); });
   }
@@ -186,7 +186,8 @@ void Connection::put_assignment(const AgentAddress& agent,
                                 int64_t node_index, AgentClient::Done done) {
   Assignment sent = *assignment;
   sent.node_index = node_index;
-  const bool never_arrives = world_.chance.happens(Fault::kLostRequest) || world_.is_cut_off(agent);
+  const bool never_arrives =
+      world_.chance.happens(Fault::kLostRequest) || world_.is_partitioned(agent);
   world_.chance.timers.after(world_.chance.delay(kLatency),
                              [this, &world = world_, alive = std::weak_ptr(alive_), agent, sent,
                               never_arrives, done = std::move(done)] {
@@ -206,7 +207,7 @@ void Connection::poll_state(const AgentAddress& agent, int64_t since, Duration w
           if (alive.expired()) return;
           const std::optional<AgentState> old = world_.nodes.old_report(agent);
           if (result.ok() && old && world_.chance.happens(Fault::kOldReport)) result = *old;
-          if (result.ok()) result = world_.nodes.tell(agent, *std::move(result));
+          if (result.ok()) result = world_.nodes.reported_state(agent, *std::move(result));
           answer(agent, done, std::move(result));
         });
   });

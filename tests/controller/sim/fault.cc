@@ -16,12 +16,12 @@ constexpr std::array<std::string_view, kFaults> kFaultNames = {
     "watch too large", "lagging watch",
     "repeated events", "coalesced events",
     "label lost",      "crash",
-    "stall",           "told to end",
-    "skewed clock",    "held back",
+    "stall",           "terminated",
+    "skewed clock",    "rate limited",
     "old report",      "other hash",
     "later round",     "other job",
     "wild numbers",    "false end",
-    "cut off",         "cut off by turns",
+    "partition",       "staggered partition",
     "worker killed",   "worker OOM",
     "pod deleted",     "pod removed",
     "pod evicted",     "container exit",
@@ -36,13 +36,13 @@ constexpr std::array<std::string_view, kFaults> kFaultNames = {
 
 constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
     "pod created",      "pod removed",      "round formed",
-    "restart in place", "hang named",       "recreate pod",
+    "restart in place", "hang reported",    "recreate pod",
     "recovered",        "complete",         "failed",
     "suspended",        "resumed",          "spec invalid",
     "valid again",      "resized",          "deadline exceeded",
     "failed by rule",   "ignored by rule",  "recreate by rule",
     "node avoided",     "pending given up", "complete by rank 0",
-    "expired",          "another leader",   "released"};
+    "expired",          "leader changed",   "released"};
 
 static_assert(!kFaultNames.back().empty() && !kTransitionNames.back().empty());
 

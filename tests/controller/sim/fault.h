@@ -24,22 +24,22 @@ enum class Fault : size_t {
   kWatchExpired,   // 410 in the stream: the events were compacted
   kWatchTooLarge,  // the requested version is newer than the server's
   kLaggingWatch,
-  kRepeatedEvents,   // delivered events are delivered again
-  kCoalescedEvents,  // only an object's newest modification is delivered
-  kLabelLost,        // a pod loses the label that selects it for the watch, for a while
-  kCrash,            // the controller dies after a write
-  kStall,            // the controller freezes for a while, then continues
-  kToldToEnd,        // the controller receives SIGTERM
-  kSkewedClock,      // the controller's wall clock is minutes off and drifts
-  kHeldBack,         // a write waits for the rate limiter
-  kOldReport,        // an agent repeats its report of an earlier round
-  kOtherHash,        // an agent reports its round with another hash
-  kLaterRound,       // an agent reports a round that nobody began
-  kOtherJob,         // an agent reports another job's state
-  kWildNumbers,      // an agent reports a made-up failure with out-of-range numbers
-  kFalseEnd,         // an agent falsely reports that its ranks ended well
-  kCutOff,           // no message passes between controllers and agents for a while
-  kCutOffByTurns,    // the same, but agents are cut off one by one within a poll interval
+  kRepeatedEvents,      // delivered events are delivered again
+  kCoalescedEvents,     // only an object's newest modification is delivered
+  kLabelLost,           // a pod loses the label that selects it for the watch, for a while
+  kCrash,               // the controller dies after a write
+  kStall,               // the controller freezes for a while, then continues
+  kTerminated,          // the controller receives SIGTERM
+  kSkewedClock,         // the controller's wall clock is minutes off and drifts
+  kRateLimited,         // a write waits for the rate limiter
+  kOldReport,           // an agent repeats its report of an earlier round
+  kOtherHash,           // an agent reports its round with another hash
+  kLaterRound,          // an agent reports a round that nobody began
+  kOtherJob,            // an agent reports another job's state
+  kWildNumbers,         // an agent reports a made-up failure with out-of-range numbers
+  kFalseEnd,            // an agent falsely reports that its ranks ended well
+  kPartition,           // no message passes between controllers and agents for a while
+  kStaggeredPartition,  // the same, but agents are cut off one by one within a poll interval
   kWorkerKilled,
   kWorkerOom,
   kPodDeleted,

@@ -9,7 +9,7 @@
 namespace lockstep::sim {
 namespace {
 
-// After this time nobody has an excuse for missing the news.
+// By this time every controller must have received a change.
 constexpr Duration kNewsMax = std::chrono::minutes(8);
 
 std::vector<int64_t> members_of(const Json& status) {
@@ -62,9 +62,9 @@ void Invariants::job_changed(const FakeStore::Event& event) {
   if (is_terminating(*event.object)) deleted_at_.emplace(uid, chance_.clock.now());
 }
 
-void Invariants::told(const Assignment& assignment) {
+void Invariants::assignment_received(const Assignment& assignment) {
   if (hashes_[assignment.world.job_uid][assignment.world.round] != assignment.hash) {
-    chance_.violate("rounds", "an agent was told of one that was not recorded");
+    chance_.violate("rounds", "an agent was assigned a round that status does not record");
   }
 }
 
@@ -84,7 +84,7 @@ void Invariants::check_plan(const Observed& observed, const Plan& plan) {
   const size_t pods = observed.pods.size() + static_cast<size_t>(observed.job.spec.nodes) +
                       members_from_text(observed.job.status.members).size();
   if (plan.actions.size() > kFixed + kPerPod * pods) {
-    chance_.violate("I10", "a plan of " + std::to_string(plan.actions.size()) + " actions");
+    chance_.violate("I10", "a plan has too many actions: " + std::to_string(plan.actions.size()));
   }
 }
 
@@ -107,21 +107,23 @@ void Invariants::check_leader(const ApiRequest& request, std::string_view sender
 void Invariants::check_event(const Json& event) {
   constexpr int64_t kEventsOfAWriteMax = 4;
   const auto told = events_.find(uid_of_regarding(event));
-  if (told == events_.end()) return chance_.violate("events", "one before any status");
+  if (told == events_.end())
+    return chance_.violate("events", "an event was sent before any status write");
   if (++told->second > kEventsOfAWriteMax) {
-    chance_.violate("events", "too many: " + string_or(event, "reason", ""));
+    chance_.violate("events",
+                    "too many events for one status write: " + string_or(event, "reason", ""));
   }
 }
 
 void Invariants::check_pod(const Json& pod) {
   const std::optional<PodView> view = pod_view_from_json(pod);
   if (!view || !jobs_.contains(view->owner_uid)) {
-    return chance_.violate("I4", "a pod that is nobody's");
+    return chance_.violate("I4", "a pod was created for an unknown job");
   }
   chance_.count(Transition::kPodCreated, view->name);
   const Node* twin = nodes_.find(view->owner_uid, view->node_index, view->incarnation);
   if (twin != nullptr && twin->is_live) {
-    chance_.violate("I1", "two live pods of one incarnation: " + view->name);
+    chance_.violate("I1", "two live pods have the same incarnation: " + view->name);
   }
   const std::string job_name = string_or(pod["metadata"]["labels"], kJobNameLabel, "");
   const Json* job = store_.find(kTrainingJobs, "default/" + job_name);
@@ -129,26 +131,27 @@ void Invariants::check_pod(const Json& pod) {
   check_avoided(*job, pod);
   const auto deleted = deleted_at_.find(view->owner_uid);
   if (deleted != deleted_at_.end() && chance_.clock.now() - deleted->second > kNewsMax) {
-    chance_.violate("deletion", "a pod for a job that was deleted long ago: " + view->name);
+    chance_.violate("deletion",
+                    "a pod was created for a job that was deleted long ago: " + view->name);
   }
   const std::vector<int64_t> members = members_of(status_of(*job));
   const auto index = static_cast<size_t>(view->node_index);
   const bool is_shrunk = index >= members.size() && !members.empty();
   if (members.empty() || (!is_shrunk && members[index] < view->incarnation)) {
-    chance_.violate("members", "a pod whose incarnation was not recorded: " + view->name);
+    chance_.violate("members", "a pod was created with an unrecorded incarnation: " + view->name);
   }
 }
 
 void Invariants::check_delete(const ApiRequest& request, const Json& pod) {
   const std::optional<PodView> view = pod_view_from_json(pod);
-  if (!view) return chance_.violate("I4", "a stranger's pod was deleted");
+  if (!view) return chance_.violate("I4", "a pod that belongs to no job was deleted");
   chance_.count(Transition::kPodRemoved, view->name);
   if (string_or(member(request.body, "preconditions"), "uid", "") != view->uid) {
-    chance_.violate("I4", "a delete without a UID");
+    chance_.violate("I4", "a pod was deleted without its UID as precondition");
   }
   const Node* node = nodes_.find(view->owner_uid, view->node_index, view->incarnation);
   if (is_terminating(pod) && chance_.clock.now() - node->marked_at > kNewsMax) {
-    chance_.violate("I10", "what has long been deleted is deleted again: " + view->name);
+    chance_.violate("I10", "a pod that was deleted long ago was deleted again: " + view->name);
   }
   const std::string job_name = string_or(pod["metadata"]["labels"], kJobNameLabel, "");
   const Json* job = store_.find(kTrainingJobs, "default/" + job_name);
@@ -173,15 +176,15 @@ void Invariants::check_members(const Json& job, const Json& after) {
   std::erase_if(pods_lost_[uid_of(job)],
                 [&](const auto& pod) { return pod.first >= std::ssize(now); });
   for (size_t i = 0; i < std::min(old.size(), now.size()); ++i) {
-    if (now[i] < old[i]) chance_.violate("members", "an incarnation went back");
+    if (now[i] < old[i]) chance_.violate("members", "an incarnation decreased");
     if (now[i] == old[i] || resumes || stalls_ > 0) continue;
     const Node* node = nodes_.find(uid_of(job), static_cast<int64_t>(i), old[i]);
     if (node == nullptr || !node->is_live || node->is_silent) continue;
     if (waits_too_long(job, *node)) continue;
     if (is_unheard(*node)) continue;
-    if (nodes_.has_lied(node->job_uid, node->index, node->incarnation)) continue;
+    if (nodes_.sent_false_report(node->job_uid, node->index, node->incarnation)) continue;
     if (!is_to_be_replaced(job, after, static_cast<int64_t>(i))) {
-      chance_.violate("members", "a pod that is well was replaced: " + node->key);
+      chance_.violate("members", "a healthy pod was replaced: " + node->key);
     }
   }
 }
@@ -191,17 +194,17 @@ void Invariants::check_restarts(const Json& job, const Json& after) {
   const int64_t old = int_or(before, "restarts", 0);
   const int64_t now = int_or(after, "restarts", 0);
   if (now == old) return;
-  if (now < old) chance_.violate("I6", "restarts went back");
+  if (now < old) chance_.violate("I6", "status.restarts decreased");
   if (now > old + 1) chance_.violate("I6", "one write counted two restarts");
   if (now > causes_[uid_of(job)] && stalls_ == 0) {
-    chance_.violate("restarts", "more than there were failures: " + std::to_string(now));
+    chance_.violate("restarts", "more restarts than failures: " + std::to_string(now));
   }
   if (now > int_or(member(member(job, "spec"), "failure"), "maxRestarts", 10)) {
-    chance_.violate("I6", "more restarts than are allowed");
+    chance_.violate("I6", "more restarts than maxRestarts allows");
   }
   if (restarts_in_place(after) &&
       string_or(before, "members", "") != string_or(after, "members", "")) {
-    chance_.violate("members", "a restart in place changed them");
+    chance_.violate("members", "a restart in place changed the members");
   }
 }
 
@@ -209,10 +212,10 @@ void Invariants::check_round(const Json& job, const Json& after) {
   const Json& before = status_of(job);
   const int64_t round = int_or(after, "round", 0);
   const std::string hash = string_or(after, "worldHash", "");
-  if (round < int_or(before, "round", 0)) chance_.violate("rounds", "one went back");
+  if (round < int_or(before, "round", 0)) chance_.violate("rounds", "the round number decreased");
   std::string& known = hashes_[uid_of(job)][round];
   if (!known.empty() && !hash.empty() && known != hash) {
-    chance_.violate("rounds", "one with two hashes");
+    chance_.violate("rounds", "one round has two hashes");
   }
   if (!hash.empty()) known = hash;
   if (!hash.empty() && string_or(before, "worldHash", "") != hash) {
@@ -222,12 +225,12 @@ void Invariants::check_round(const Json& job, const Json& after) {
   const bool grows = members_of(after).size() > members_of(before).size();
   const bool is_given_up = hash.empty() && !string_or(before, "worldHash", "").empty();
   if (grows && is_given_up && !is_set(after, kSuspended)) {
-    chance_.violate("rounds", "one was given up for those who are to join it");
+    chance_.violate("rounds", "a round ended because members joined");
   }
   const int64_t observed = int_or(after, "observedGeneration", 0);
   if (observed > int_or(member(job, "metadata"), "generation", 0) ||
       observed < int_or(before, "observedGeneration", 0)) {
-    chance_.violate("I7", "observedGeneration " + std::to_string(observed));
+    chance_.violate("I7", "wrong observedGeneration: " + std::to_string(observed));
   }
 }
 
@@ -240,7 +243,8 @@ void Invariants::check_images(const Json& job, const Json& after) {
     if (node != nullptr) images.insert(node->image);
   }
   if (images.size() > 1) {
-    chance_.violate("images", "a round of " + *images.begin() + " and " + *images.rbegin());
+    chance_.violate("images",
+                    "one round runs two images: " + *images.begin() + " and " + *images.rbegin());
   }
 }
 
@@ -248,16 +252,16 @@ void Invariants::check_end(const Json& job, const Json& after) {
   const Json& before = status_of(job);
   for (const char* type : {kComplete, kFailed}) {
     if (is_set(before, type) && !is_set(after, type)) {
-      chance_.violate("terminal", std::string(type) + " was taken back");
+      chance_.violate("terminal", std::string(type) + " became False again");
     }
   }
   const bool goes_on = int_or(after, "round", 0) != int_or(before, "round", 0) ||
                        string_or(after, "members", "") != string_or(before, "members", "");
-  if (is_finished(before) && goes_on) chance_.violate("terminal", "a finished job went on");
+  if (is_finished(before) && goes_on) chance_.violate("terminal", "a finished job continued");
   if (!is_set(after, kComplete)) return;
-  if (is_set(after, kFailed)) chance_.violate("terminal", "Complete and Failed");
+  if (is_set(after, kFailed)) chance_.violate("terminal", "a job is both Complete and Failed");
   if (!has_completed(job, after)) {
-    chance_.violate("I5", "Complete, but the round was not completed");
+    chance_.violate("I5", "a job is Complete, but its round is not");
   }
 }
 
@@ -274,14 +278,16 @@ bool Invariants::has_completed(const Json& job, const Json& after) const {
 
 // The first status write after an edit reflects the edit.
 void Invariants::check_obedience(const Json& job, const Json& after) {
-  if (is_terminating(job)) chance_.violate("deletion", "the status of a deleted job was written");
+  if (is_terminating(job))
+    chance_.violate("deletion", "a status was written for a job that is being deleted");
   const Json& spec = member(job, "spec");
   const bool wants_suspension = bool_or(spec, "suspend", false);
   const bool suspends = is_set(after, kSuspended) && !is_set(status_of(job), kSuspended);
-  if (suspends && !wants_suspension) chance_.violate("suspension", "nobody asked for it");
+  if (suspends && !wants_suspension)
+    chance_.violate("suspension", "a job was suspended without spec.suspend");
   if (is_finished(after)) return;
   if (wants_suspension && !is_set(after, kSuspended)) {
-    chance_.violate("suspension", "it was asked for");
+    chance_.violate("suspension", "a job was not suspended despite spec.suspend");
   }
   check_validity(job, after);
 }
@@ -299,7 +305,7 @@ void Invariants::check_validity(const Json& job, const Json& after) {
       refusal != refused_at_.end() && chance_.clock.now() - refusal->second < kNewsMax;
   const bool is_wrong = is_illegal(member(job, "spec"));
   if (is_set(after, kValid) ? is_wrong : !is_wrong && !is_refused) {
-    chance_.violate("validation", "Valid is not what the spec is");
+    chance_.violate("validation", "the condition Valid does not match the spec");
   }
   // The pods of all jobs are alike: a recently accepted one speaks for the others.
   const bool is_spoken_for = accepted_at_ && chance_.clock.now() - *accepted_at_ < kNewsMax;
@@ -309,7 +315,7 @@ void Invariants::check_validity(const Json& job, const Json& after) {
   const bool is_unchecked =
       !checked_.contains(uid_of(job)) && chance_.counts.controllers_are_well();
   if (int_or(after, "round", 0) > 0 && is_unchecked) {
-    chance_.violate("validation", "the server was asked to check no pod");
+    chance_.violate("validation", "a round formed before the server checked a pod");
   }
 }
 
@@ -340,7 +346,7 @@ void Invariants::count_transitions(const Json& before, const Json& after) {
 }
 
 void Invariants::check_status(const Json& job, const Json& after) {
-  if (status_of(job) == after) chance_.violate("I10", "a status write that changes nothing");
+  if (status_of(job) == after) chance_.violate("I10", "a status write changed nothing");
   chance_.note("status", string_or(after, "state", ""));
   count_transitions(status_of(job), after);
   check_members(job, after);

@@ -35,7 +35,7 @@ class Invariants {
   // Called before a request changes something.
   void check_write(const ApiRequest& request, const Json* stored, std::string_view sender);
   void job_changed(const FakeStore::Event& event);
-  void told(const Assignment& assignment);
+  void assignment_received(const Assignment& assignment);
   void trained(const std::string& job_uid, const Assignment& assignment);
   // Called when all ranks of the node have ended well in its round, or its agent says so.
   void ended(const Node& node);
@@ -73,7 +73,7 @@ class Invariants {
   void check_counted(const Json& job, const Json& after, const Json& failure);
   void check_numbers(const Json& after);
   void check_silence(const Json& job, const Node* node);
-  void check_cut_off(const Node& node);
+  void check_partition(const Node& node);
   bool is_alone(const Node& node) const;
   void check_lateness(const Json& job, const Node& node);
   bool has_completed(const Json& job, const Json& after) const;

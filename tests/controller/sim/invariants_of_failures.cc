@@ -49,11 +49,12 @@ void Invariants::check_failure(const Json& job, const Json& after) {
   check_counted(job, after, failure);
   check_hang(failure, node);
   const std::string reason = string_or(failure, "reason", "");
-  const bool is_liars = index < members.size() &&
-                        nodes_.has_lied(uid_of(job), static_cast<int64_t>(index), members[index]);
-  if (is_liars) ++causes_[uid_of(job)];
-  if (reason == kAgentDisagrees && !is_liars) {
-    chance_.violate("failures", "an agent disagrees that never said so");
+  const bool is_false_reporter =
+      index < members.size() &&
+      nodes_.sent_false_report(uid_of(job), static_cast<int64_t>(index), members[index]);
+  if (is_false_reporter) ++causes_[uid_of(job)];
+  if (reason == kAgentDisagrees && !is_false_reporter) {
+    chance_.violate("failures", "AgentDisagrees was recorded for an agent that never disagreed");
   }
   if (reason == kAgentSilent) check_silence(job, node);
 }
@@ -67,7 +68,7 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
   const int64_t index = int_or(failure, "nodeIndex", -1);
   const int64_t round = int_or(failure, "round", -1);
   if (round != int_or(before, "round", 0) || index < 0 || index >= std::ssize(members)) {
-    return chance_.violate("restarts", "a failure of another round, or of nobody");
+    return chance_.violate("restarts", "a failure of another round, or of no member, was recorded");
   }
   const int64_t incarnation = members[static_cast<size_t>(index)];
   const bool is_formed = !string_or(before, "worldHash", "").empty() &&
@@ -75,13 +76,13 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
   const bool is_new = int_or(after, "restarts", 0) == int_or(before, "restarts", 0) ||
                       (is_formed ? rounds_lost_[uid].insert(round).second
                                  : pods_lost_[uid].insert({index, incarnation}).second);
-  if (!is_new) chance_.violate("restarts", "one failure was counted twice");
+  if (!is_new) chance_.violate("restarts", "a failure was counted twice");
   const std::string reason = string_or(failure, "reason", "");
   const bool is_by_others = reason == kHang || reason == "Suspected";
   const bool is_of_worker = int_or(failure, "rank", -1) >= 0 && !is_by_others;
   if (is_of_worker && !nodes_.has_failed(uid, index, incarnation, round) &&
-      !nodes_.has_lied(uid, index, incarnation)) {
-    chance_.violate("restarts", "a worker's failure that wasn't");
+      !nodes_.sent_false_report(uid, index, incarnation)) {
+    chance_.violate("restarts", "a worker's failure was recorded that did not happen");
   }
 }
 
@@ -91,20 +92,20 @@ void Invariants::check_hang(const Json& failure, const Node* node) {
   chance_.count(Transition::kHangNamed);
   if (node == nullptr) return;
   if (!node->hung_at && chance_.counts.controllers_are_well()) {
-    chance_.violate("failures", "a rank that is well was said to hang");
+    chance_.violate("failures", "a hang was recorded for a healthy rank");
   }
   if (node->is_silent && node->hung_at == node->lost_at && stalls_ == 0) {
-    chance_.violate("failures", "a lost machine was taken for a hang");
+    chance_.violate("failures", "a hang was recorded for a lost machine");
   }
 }
 
 void Invariants::check_silence(const Json& job, const Node* node) {
   const bool is_lost = node != nullptr && node->is_silent;
   if (node != nullptr && !is_lost && is_unheard(*node)) ++causes_[uid_of(job)];
-  if (node != nullptr && node->answers()) check_cut_off(*node);
+  if (node != nullptr && node->answers()) check_partition(*node);
   if (!chance_.counts.controllers_are_well()) return;
   if (!is_lost) {
-    chance_.violate("failures", "silence was noticed where something else had happened");
+    chance_.violate("failures", "AgentSilent was recorded for an agent that was not lost");
   } else {
     check_lateness(job, *node);
   }
@@ -118,16 +119,16 @@ bool Invariants::is_alone(const Node& node) const {
   });
 }
 
-// A controller that hears no agent suspects itself: it gives up no healthy pod until a long time
-// has passed.
-void Invariants::check_cut_off(const Node& node) {
+// A controller that hears no agent suspects its own network: it gives up no healthy pod until a
+// long time has passed.
+void Invariants::check_partition(const Node& node) {
   const auto& faults = chance_.counts.faults;
   const auto times = [&](Fault fault) { return faults[static_cast<size_t>(fault)]; };
   const bool may_be_deaf = times(Fault::kLostRequest) > 0 || times(Fault::kLostReply) > 0 ||
                            times(Fault::kStall) > 0 || is_alone(node);
   const Duration silent = chance_.clock.now() - node.heard_at;
-  if (may_be_deaf || silent >= Limits{}.agent_silence_all) return;
-  chance_.violate("failures", "a pod was given up because the controller was cut off");
+  if (may_be_deaf || silent >= Limits{}.agent_silence_if_suspect) return;
+  chance_.violate("failures", "a healthy pod was lost because the controller was partitioned");
 }
 
 // Silence counts from the forming of the round. A job with an invalid spec is left alone.
@@ -141,7 +142,7 @@ void Invariants::check_lateness(const Json& job, const Node& node) {
   });
   const bool are_many = std::ssize(losses) >= kManySilent || at_once > 1;
   if (chance_.clock.now() - since > kNoticedMax && !was_wrong && !are_many) {
-    chance_.violate("failures", "silence was noticed late");
+    chance_.violate("failures", "a silent agent was noticed too late");
   }
 }
 
@@ -153,10 +154,12 @@ void Invariants::check_numbers(const Json& after) {
   const int64_t code = int_or(failure, "exitCode", 0);
   for (const Json* part : {&failure, &member(after, "progress")}) {
     const int64_t step = int_or(*part, "step", 0);
-    if (step < 0 || step > kStepMax) chance_.violate("numbers", "step " + std::to_string(step));
+    if (step < 0 || step > kStepMax)
+      chance_.violate("numbers", "step out of range: " + std::to_string(step));
   }
   if (code < -1 || code > kCodeMax || int_or(failure, "rank", 0) < -1) {
-    chance_.violate("numbers", "a failure's, exit code " + std::to_string(code));
+    chance_.violate("numbers", "a failure's exit code or rank is out of range, exit code " +
+                                   std::to_string(code));
   }
 }
 

@@ -13,15 +13,15 @@ namespace {
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-// After this time nobody has an excuse for not acting.
+// By this time a controller must have acted.
 constexpr Duration kActMax = minutes(8);
 // Time within which the controller notices a pod's change if watches work.
 constexpr Duration kNoticed = seconds(10);
 
 // Reasons that don't blame the machine.
-constexpr std::string_view kNobodys[] = {"PodDeleted", "PodStopped", "PodEnded",
-                                         "PodLost",    "Evicted",    "Preempted",
-                                         "Suspected",  "NoAddress",  "ImagePullFailed"};
+constexpr std::string_view kNotOfTheMachine[] = {"PodDeleted", "PodStopped", "PodEnded",
+                                                 "PodLost",    "Evicted",    "Preempted",
+                                                 "Suspected",  "NoAddress",  "ImagePullFailed"};
 
 const Json& failure_spec(const Json& job) {
   return member(member(job, "spec"), "failure");
@@ -37,8 +37,8 @@ std::set<std::string> machines_to_avoid(const Json& status, int64_t failures) {
   for (const Json& failure : member(status, "failures")) {
     const std::string reason = string_or(failure, "reason", "");
     const std::string machine = string_or(failure, "node", "");
-    const bool is_its =
-        std::find(std::begin(kNobodys), std::end(kNobodys), reason) == std::end(kNobodys);
+    const bool is_its = std::find(std::begin(kNotOfTheMachine), std::end(kNotOfTheMachine),
+                                  reason) == std::end(kNotOfTheMachine);
     if (is_its && !machine.empty()) ++counts[machine];
   }
   std::set<std::string> machines;
@@ -91,22 +91,24 @@ void Invariants::check_rules(const Json& job, const Json& after) {
   const bool restarts = action == "RestartInPlace" || action == "RecreatePod";
   const int64_t counted = int_or(after, "restarts", 0) - int_or(before, "restarts", 0);
   if (restarts && counted != (rule == "Ignore" ? 0 : 1)) {
-    chance_.violate("restarts", rule == "Ignore" ? "an ignored one counts" : "one was not counted");
+    chance_.violate("restarts", rule == "Ignore" ? "an ignored failure was counted"
+                                                 : "a failure was not counted");
   }
   const bool failed_by_rule = is_set(after, kFailed) && reason_of(after, kFailed) == "FailureRule";
   if (failed_by_rule != (rule == "Fail")) {
-    chance_.violate("rules", "the rule says \"" + rule + "\" and what follows is " + action);
+    chance_.violate(
+        "rules", "the action of the rule is \"" + rule + "\", but the action taken is " + action);
   }
   const bool is_of_process = int_or(failure, "rank", -1) >= 0;
   const auto index = static_cast<size_t>(int_or(failure, "nodeIndex", 0));
   const std::vector<int64_t> old = members_from_text(string_or(before, "members", ""));
   const std::vector<int64_t> now = members_from_text(string_or(after, "members", ""));
-  const bool is_made_anew = index < old.size() && index < now.size() && now[index] > old[index];
-  if (restarts && rule == "RecreatePod" && !is_made_anew) {
-    chance_.violate("rules", "a pod that was to be made anew was not");
+  const bool is_recreated = index < old.size() && index < now.size() && now[index] > old[index];
+  if (restarts && rule == "RecreatePod" && !is_recreated) {
+    chance_.violate("rules", "a pod was not recreated despite the rule");
   }
   if (is_of_process && rule == "RestartInPlace" && restarts && action != rule) {
-    chance_.violate("rules", "a process was to be restarted in place");
+    chance_.violate("rules", "a process was not restarted in place despite the rule");
   }
   if (failed_by_rule) chance_.count(Transition::kFailedByRule);
   if (restarts && rule == "Ignore") chance_.count(Transition::kIgnored);
@@ -146,13 +148,13 @@ void Invariants::check_given_up(const Json& job, const Json& after, const Node* 
   const int64_t allowed = int_or(failure_spec(job), "pendingTimeoutSeconds", 0);
   // The pod may have started since, or be gone.
   if (allowed <= 0 || (node != nullptr && !waits_too_long(job, *node))) {
-    return chance_.violate("pending", "a pod was given up before its time");
+    return chance_.violate("pending", "a pod was given up before its pending timeout");
   }
   const bool runs_for_long =
       node != nullptr && !node->ip.empty() && chance_.clock.now() - node->started_at > kNoticed;
   if (!runs_for_long && !has_clock_jumped()) return;
   if (chance_.counts.controllers_are_well() && !has_clock_jumped()) {
-    chance_.violate("pending", "a pod that runs was given up");
+    chance_.violate("pending", "a running pod was given up as pending");
   }
   // A watch may lag, or a clock jump, for longer than the job's pending timeout.
   ++causes_[uid_of(job)];
@@ -164,8 +166,8 @@ void Invariants::check_avoided(const Json& job, const Json& pod) {
   if (!avoided.empty()) chance_.count(Transition::kNodeAvoided);
   const int64_t failures = int_or(failure_spec(job), "avoidNodes", 0);
   if (stalls_ > 0 || avoided == machines_to_avoid(member(job, "status"), failures)) return;
-  chance_.violate("machines", "a pod is kept from " + std::to_string(avoided.size()) +
-                                  " machines, which are not those that failed");
+  chance_.violate("machines", "a pod avoids " + std::to_string(avoided.size()) +
+                                  " machines, which are not the ones that failed");
 }
 
 // A job that is active for too long fails, and no other job fails for that reason.
@@ -177,15 +179,16 @@ void Invariants::check_deadline(const Json& job, const Json& after) {
   if (fails) chance_.count(Transition::kDeadlineExceeded);
   const std::optional<WallTime> started = time_in(before, "startTime");
   if (fails && (allowed <= 0 || !started || is_set(before, kSuspended))) {
-    return chance_.violate("deadline", "a job failed by one that it doesn't have");
+    return chance_.violate("deadline", "a job failed by a deadline that it does not have");
   }
   if (allowed <= 0 || !started || has_clock_jumped()) return;
   const Duration left = *started + seconds(allowed) - chance_.clock.wall_now();
-  if (fails && left > clock_error()) chance_.violate("deadline", "a job failed before its time");
+  if (fails && left > clock_error())
+    chance_.violate("deadline", "a job failed before its deadline");
   const bool is_held =
       is_set(before, kSuspended) || is_set(after, kSuspended) || is_illegal(member(job, "spec"));
   if (!fails && !is_finished(before) && !is_held && left < -kActMax - clock_error()) {
-    chance_.violate("deadline", "a job goes on after its time");
+    chance_.violate("deadline", "a job continues after its deadline");
   }
 }
 
@@ -195,16 +198,16 @@ void Invariants::check_expiry(const ApiRequest& request, const Json& job) {
   const Json& preconditions = member(request.body, "preconditions");
   if (string_or(preconditions, "uid", "") != uid_of(job) ||
       string_or(preconditions, "resourceVersion", "").empty()) {
-    chance_.violate("I4", "a job is deleted, whoever it is by now");
+    chance_.violate("I4", "a job was deleted without UID and version as preconditions");
   }
   const Json& status = member(job, "status");
   const int64_t allowed = int_or(member(job, "spec"), "ttlSecondsAfterFinished", -1);
   const std::optional<WallTime> ended = time_in(status, "completionTime");
   if (!is_finished(status) || allowed < 0 || !ended) {
-    return chance_.violate("ttl", "a job was deleted that was to stay");
+    return chance_.violate("ttl", "a job was deleted that has no expired ttl");
   }
   if (!has_clock_jumped() && *ended + seconds(allowed) > chance_.clock.wall_now() + clock_error()) {
-    chance_.violate("ttl", "a job was deleted before its time");
+    chance_.violate("ttl", "a job was deleted before its ttl expired");
   }
 }
 

@@ -10,10 +10,11 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr char kGivenUp[] = "failures: a pod was given up because the controller was cut off";
+constexpr char kLostByPartition[] =
+    "failures: a healthy pod was lost because the controller was partitioned";
 
 // Plans correctly, but for a wrong observation.
-PlanFunction seeing(std::function<void(Observed&)> wrong) {
+PlanFunction with_observation(std::function<void(Observed&)> wrong) {
   return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
     Observed seen = observed;
     wrong(seen);
@@ -21,8 +22,8 @@ PlanFunction seeing(std::function<void(Observed&)> wrong) {
   };
 }
 
-// Spoils a correct plan.
-PlanFunction doing(std::function<void(Plan&, const Observed&)> wrong) {
+// Tampers with a correct plan.
+PlanFunction with_plan(std::function<void(Plan&, const Observed&)> wrong) {
   return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
     Plan right = plan(observed, now, limits);
     wrong(right, observed);
@@ -30,8 +31,8 @@ PlanFunction doing(std::function<void(Plan&, const Observed&)> wrong) {
   };
 }
 
-PlanFunction writing(std::function<void(TrainingJobStatus&, const TrainingJobStatus&)> wrong) {
-  return doing([wrong = std::move(wrong)](Plan& plan, const Observed& observed) {
+PlanFunction with_status(std::function<void(TrainingJobStatus&, const TrainingJobStatus&)> wrong) {
+  return with_plan([wrong = std::move(wrong)](Plan& plan, const Observed& observed) {
     for (Action& action : plan.actions) {
       if (auto* write = std::get_if<WriteStatus>(&action))
         wrong(write->status, observed.job.status);
@@ -40,14 +41,14 @@ PlanFunction writing(std::function<void(TrainingJobStatus&, const TrainingJobSta
 }
 
 template <class Kind>
-PlanFunction never_doing() {
-  return doing([](Plan& plan, const Observed&) {
+PlanFunction without_action() {
+  return with_plan([](Plan& plan, const Observed&) {
     std::erase_if(plan.actions,
                   [](const Action& action) { return std::holds_alternative<Kind>(action); });
   });
 }
 
-PlanFunction without(Policy left_out) {
+PlanFunction without_policy(Policy left_out) {
   return [left_out](const Observed& observed, TimePoint now, const Limits& limits) {
     std::vector<Policy> policies;
     for (const Policy policy : all_policies()) {
@@ -57,13 +58,13 @@ PlanFunction without(Policy left_out) {
   };
 }
 
-// Spoils requests, replies and watch events between the loop and the world.
-class SpoiltApi final : public ApiClient {
+// Tampers with requests, replies and watch events between the loop and the world.
+class TamperingApiClient final : public ApiClient {
  public:
-  using Spoil = std::function<void(ApiRequest&)>;
-  using SpoilReply = std::function<void(const ApiRequest&, ApiReply&)>;
-  using SpoilWatch = std::function<void(std::vector<WatchEvent>&)>;
-  SpoiltApi(ApiClient& api, Spoil request, SpoilReply reply, SpoilWatch events)
+  using Tamper = std::function<void(ApiRequest&)>;
+  using TamperReply = std::function<void(const ApiRequest&, ApiReply&)>;
+  using TamperEvents = std::function<void(std::vector<WatchEvent>&)>;
+  TamperingApiClient(ApiClient& api, Tamper request, TamperReply reply, TamperEvents events)
       : api_(api),
         request_(std::move(request)),
         reply_(std::move(reply)),
@@ -91,35 +92,35 @@ class SpoiltApi final : public ApiClient {
 
  private:
   ApiClient& api_;
-  Spoil request_;
-  SpoilReply reply_;
-  SpoilWatch events_;
+  Tamper request_;
+  TamperReply reply_;
+  TamperEvents events_;
 };
 
-Mutation api(SpoiltApi::Spoil request, SpoiltApi::SpoilReply reply = {},
-             SpoiltApi::SpoilWatch events = {}) {
+Mutation api(TamperingApiClient::Tamper request, TamperingApiClient::TamperReply reply = {},
+             TamperingApiClient::TamperEvents events = {}) {
   Mutation mutation;
   mutation.api = [=](ApiClient& real) {
-    return std::make_unique<SpoiltApi>(real, request, reply, events);
+    return std::make_unique<TamperingApiClient>(real, request, reply, events);
   };
   return mutation;
 }
 
-class SpoiltAgents final : public AgentClient {
+class TamperingAgentClient final : public AgentClient {
  public:
-  using Spoil = std::function<void(Assignment&)>;
-  using SpoilState = std::function<void(AgentState&)>;
-  SpoiltAgents(AgentClient& agents, Spoil put, SpoilState state)
+  using Tamper = std::function<void(Assignment&)>;
+  using TamperState = std::function<void(AgentState&)>;
+  TamperingAgentClient(AgentClient& agents, Tamper put, TamperState state)
       : agents_(agents), put_(std::move(put)), state_(std::move(state)) {}
 
   void put_assignment(const AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       Done done) override {
-    Assignment spoilt = *assignment;
-    spoilt.node_index = node_index;
-    if (put_) put_(spoilt);
-    const int64_t index = spoilt.node_index;
-    agents_.put_assignment(agent, std::make_shared<const Assignment>(std::move(spoilt)), index,
+    Assignment tampered = *assignment;
+    tampered.node_index = node_index;
+    if (put_) put_(tampered);
+    const int64_t index = tampered.node_index;
+    agents_.put_assignment(agent, std::make_shared<const Assignment>(std::move(tampered)), index,
                            std::move(done));
   }
   void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override {
@@ -133,14 +134,14 @@ class SpoiltAgents final : public AgentClient {
 
  private:
   AgentClient& agents_;
-  Spoil put_;
-  SpoilState state_;
+  Tamper put_;
+  TamperState state_;
 };
 
-Mutation agents(SpoiltAgents::Spoil put, SpoiltAgents::SpoilState state = {}) {
+Mutation agents(TamperingAgentClient::Tamper put, TamperingAgentClient::TamperState state = {}) {
   Mutation mutation;
   mutation.agents = [=](AgentClient& real) {
-    return std::make_unique<SpoiltAgents>(real, put, state);
+    return std::make_unique<TamperingAgentClient>(real, put, state);
   };
   return mutation;
 }
@@ -153,33 +154,33 @@ void add_missing(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("no policy of ending", "terminal", without(ending));
-  add("no validation", "validation", without(validation));
-  add("no suspension", "suspension", without(suspension));
-  add("no membership", "convergence", without(membership));
-  add("no policy of failure", "convergence", without(failure));
-  add("no completion", "convergence", without(completion));
-  add("no placement", "convergence", without(placement));
-  add("no assignment", "convergence", without(assignment));
-  add("pods are never confirmed", "convergence", never_doing<ConfirmPod>());
-  add("pods are never deleted", "convergence", never_doing<DeletePod>());
-  add("agents are never told", "convergence", never_doing<PutAssignment>());
-  add("no pod is made", "convergence", never_doing<CreatePod>());
-  add("no Secret is made", "convergence", never_doing<CreateSecret>());
+  add("no ending policy", "terminal", without_policy(ending));
+  add("no validation", "validation", without_policy(validation));
+  add("no suspension", "suspension", without_policy(suspension));
+  add("no membership", "convergence", without_policy(membership));
+  add("no failure policy", "convergence", without_policy(failure));
+  add("no completion", "convergence", without_policy(completion));
+  add("no placement", "convergence", without_policy(placement));
+  add("no assignment", "convergence", without_policy(assignment));
+  add("pods are never confirmed", "convergence", without_action<ConfirmPod>());
+  add("pods are never deleted", "convergence", without_action<DeletePod>());
+  add("agents never get assignments", "convergence", without_action<PutAssignment>());
+  add("no pod is created", "convergence", without_action<CreatePod>());
+  add("no Secret is created", "convergence", without_action<CreateSecret>());
 }
 
 void add_views(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("reports are believed whatever their round", "restarts", seeing([](Observed& seen) {
+  add("reports of any round are used", "restarts", with_observation([](Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (!agent.state) continue;
           agent.state->round = seen.job.status.round;
           agent.state->hash = seen.job.status.worldHash;
         }
       }));
-  add("agents are silent from the first", "members", seeing([](Observed& seen) {
+  add("agents count as silent from the start", "members", with_observation([](Observed& seen) {
         for (auto& [uid, agent] : seen.agents) agent.last_heard = TimePoint{};
       }));
   add("silence is never noticed", "convergence",
@@ -188,31 +189,32 @@ void add_views(std::vector<Mutant>& mutants) {
         for (auto& [uid, agent] : seen.agents) agent.last_heard = now;
         return plan(seen, now, limits);
       });
-  add("terminating pods count", "I10", seeing([](Observed& seen) {
+  add("terminating pods count as live", "I10", with_observation([](Observed& seen) {
         for (PodView& pod : seen.pods) pod.terminating = false;
       }));
-  add("ended pods count", "failures", seeing([](Observed& seen) {
+  add("ended pods count as running", "failures", with_observation([](Observed& seen) {
         for (PodView& pod : seen.pods) {
           if (pod.phase == "Failed") pod.phase = "Running";
           pod.exit_code.reset();
         }
       }));
-  add("a pod lives as long as any of its containers", "failures: silence was noticed where",
-      seeing([](Observed& seen) {
+  add("a pod lives as long as any of its containers",
+      "failures: AgentSilent was recorded for an agent that was not lost",
+      with_observation([](Observed& seen) {
         for (PodView& pod : seen.pods) {
           if (pod.phase == "Running") pod.exit_code.reset();
         }
       }));
-  add("a pod is of the image of who makes it", "images",
-      seeing([](Observed& seen) { seen.job.status.agentImage.clear(); }));
-  add("an unseen pod is a lost pod", "members", seeing([](Observed& seen) {
+  add("a pod gets the image of the controller that creates it", "images",
+      with_observation([](Observed& seen) { seen.job.status.agentImage.clear(); }));
+  add("a pod missing in the cache counts as lost", "members", with_observation([](Observed& seen) {
         const std::vector<int64_t> members = members_from_text(seen.job.status.members);
         for (size_t i = 0; i < members.size(); ++i) {
           seen.absent_pods.insert(
               worker_pod_name(seen.job.metadata.name, static_cast<int64_t>(i), members[i]));
         }
       }));
-  add("finished jobs forget that they are", "terminal", seeing([](Observed& seen) {
+  add("Complete is ignored", "terminal", with_observation([](Observed& seen) {
         std::erase_if(seen.job.status.conditions,
                       [](const Condition& condition) { return condition.type == kComplete; });
       }));
@@ -223,7 +225,7 @@ using Status = TrainingJobStatus;
 void add_statuses(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by,
                               std::function<void(Status&, const Status&)> wrong) {
-    mutants.push_back({name, found_by, Mutation{.plan = writing(std::move(wrong))}});
+    mutants.push_back({name, found_by, Mutation{.plan = with_status(std::move(wrong))}});
   };
   add("a restart counts twice", "restarts", [](Status& status, const Status& before) {
     status.restarts += status.restarts - before.restarts;
@@ -231,10 +233,10 @@ void add_statuses(std::vector<Mutant>& mutants) {
   add("every round counts as a restart", "restarts", [](Status& status, const Status& before) {
     if (status.round > before.round && status.restarts == before.restarts) ++status.restarts;
   });
-  add("restarts begin anew", "restarts", [](Status& status, const Status& before) {
+  add("the restart count is reset to 1", "restarts", [](Status& status, const Status& before) {
     if (status.restarts > before.restarts) status.restarts = 1;
   });
-  add("rounds go back", "rounds", [](Status& status, const Status&) {
+  add("the round number decreases", "rounds", [](Status& status, const Status&) {
     if (status.round > 2) status.round = 1;
   });
   add("a round keeps its number", "rounds", [](Status& status, const Status& before) {
@@ -245,7 +247,7 @@ void add_statuses(std::vector<Mutant>& mutants) {
 void add_wrong_members(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by,
                               std::function<void(Status&, const Status&)> wrong) {
-    mutants.push_back({name, found_by, Mutation{.plan = writing(std::move(wrong))}});
+    mutants.push_back({name, found_by, Mutation{.plan = with_status(std::move(wrong))}});
   };
   add("a process failure replaces the pods", "members", [](Status& status, const Status& before) {
     if (status.restarts == before.restarts || status.members != before.members) return;
@@ -261,7 +263,7 @@ void add_wrong_members(std::vector<Mutant>& mutants) {
     for (size_t i = 0; i < old.size(); ++i) members[i] = old[i] + 1;
     status.members = members_to_text(members);
   });
-  add("who is to join a round ends it", "rounds: one was given up",
+  add("a joining member ends the round", "rounds: a round ended because members joined",
       [](Status& status, const Status& before) {
         if (status.members.size() > before.members.size()) status.worldHash.clear();
       });
@@ -276,51 +278,51 @@ void add_wrong_members(std::vector<Mutant>& mutants) {
   });
 }
 
-PlanFunction believing(std::function<void(TrainingJobSpec&)> wrong) {
-  return seeing([wrong = std::move(wrong)](Observed& seen) { wrong(seen.job.spec); });
+PlanFunction with_spec(std::function<void(TrainingJobSpec&)> wrong) {
+  return with_observation([wrong = std::move(wrong)](Observed& seen) { wrong(seen.job.spec); });
 }
 
-void add_wishes(std::vector<Mutant>& mutants) {
+void add_wrong_specs(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
   using Spec = TrainingJobSpec;
-  add("no deadline", "deadline", without(deadline));
-  add("a deadline that comes too early", "deadline", believing([](Spec& spec) {
+  add("no deadline", "deadline", without_policy(deadline));
+  add("a deadline that comes too early", "deadline", with_spec([](Spec& spec) {
         spec.activeDeadlineSeconds = std::max<int64_t>(spec.activeDeadlineSeconds - 10, 0);
       }));
-  add("everybody has a deadline", "deadline",
-      believing([](Spec& spec) { spec.activeDeadlineSeconds = 15; }));
+  add("every job has a deadline", "deadline",
+      with_spec([](Spec& spec) { spec.activeDeadlineSeconds = 15; }));
   add("failure rules are not read", "rules",
-      believing([](Spec& spec) { spec.failure.rules.clear(); }));
-  add("the last rule decides", "rules", believing([](Spec& spec) {
+      with_spec([](Spec& spec) { spec.failure.rules.clear(); }));
+  add("the last rule decides", "rules", with_spec([](Spec& spec) {
         std::reverse(spec.failure.rules.begin(), spec.failure.rules.end());
       }));
   add("bad machines are not avoided", "machines",
-      believing([](Spec& spec) { spec.failure.avoidNodes = 0; }));
-  add("machines are avoided too soon", "members", believing([](Spec& spec) {
+      with_spec([](Spec& spec) { spec.failure.avoidNodes = 0; }));
+  add("machines are avoided too soon", "members", with_spec([](Spec& spec) {
         spec.failure.avoidNodes = std::min<int64_t>(spec.failure.avoidNodes, 1);
       }));
-  add("pods may be pending for ever", "convergence",
-      believing([](Spec& spec) { spec.failure.pendingTimeoutSeconds = 0; }));
-  add("no patience with pending pods", "members",
-      believing([](Spec& spec) { spec.failure.pendingTimeoutSeconds = 1; }));
-  add("all ranks have to end, whatever was asked for", "convergence",
-      believing([](Spec& spec) { spec.successPolicy = "AllRanks"; }));
-  add("rank 0 always speaks for all", "I5",
-      believing([](Spec& spec) { spec.successPolicy = kRankZero; }));
-  add("jobs never expire", "silence", never_doing<DeleteJob>());
-  add("jobs expire at once", "ttl", believing([](Spec& spec) {
+  add("pods may be pending forever", "convergence",
+      with_spec([](Spec& spec) { spec.failure.pendingTimeoutSeconds = 0; }));
+  add("pending pods are given up too soon", "members",
+      with_spec([](Spec& spec) { spec.failure.pendingTimeoutSeconds = 1; }));
+  add("all ranks must end despite successPolicy", "convergence",
+      with_spec([](Spec& spec) { spec.successPolicy = "AllRanks"; }));
+  add("rank 0 always completes the job", "I5",
+      with_spec([](Spec& spec) { spec.successPolicy = kRankZero; }));
+  add("jobs never expire", "silence", without_action<DeleteJob>());
+  add("jobs expire immediately", "ttl", with_spec([](Spec& spec) {
         if (spec.ttlSecondsAfterFinished > 0) spec.ttlSecondsAfterFinished = 0;
       }));
-  add("every job expires", "ttl", believing([](Spec& spec) { spec.ttlSecondsAfterFinished = 5; }));
-  add("what is being deleted goes on", "deletion", without(deletion));
+  add("every job expires", "ttl", with_spec([](Spec& spec) { spec.ttlSecondsAfterFinished = 5; }));
+  add("jobs that are being deleted continue", "deletion", without_policy(deletion));
 }
 
-void add_revivals(std::vector<Mutant>& mutants) {
+void add_wrong_ends(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by,
                               std::function<void(Status&, const Status&)> wrong) {
-    mutants.push_back({name, found_by, Mutation{.plan = writing(std::move(wrong))}});
+    mutants.push_back({name, found_by, Mutation{.plan = with_status(std::move(wrong))}});
   };
   add("a job is revived after its deadline", "terminal", [](Status& status, const Status& before) {
     const Condition* failed = find_condition(before, kFailed);
@@ -339,34 +341,35 @@ void add_revivals(std::vector<Mutant>& mutants) {
     plan.actions.assign(1, DeleteJob{.uid = seen.job.metadata.uid,
                                      .resource_version = seen.job.metadata.resourceVersion});
   };
-  const auto tell_first = [](Plan& plan, const Observed&) {
+  const auto events_first = [](Plan& plan, const Observed&) {
     std::stable_partition(plan.actions.begin(), plan.actions.end(), [](const Action& action) {
       return std::holds_alternative<EmitEvent>(action);
     });
   };
-  mutants.push_back(
-      {"events come before what they tell", "events", Mutation{.plan = doing(tell_first)}});
-  const auto tell_always = [](Plan& plan, const Observed&) {
+  mutants.push_back({"events are sent before the status write", "events",
+                     Mutation{.plan = with_plan(events_first)}});
+  const auto event_always = [](Plan& plan, const Observed&) {
     plan.actions.push_back(EmitEvent{.reason = "Planned", .message = plan.why});
   };
-  mutants.push_back({"every plan is told", "events", Mutation{.plan = doing(tell_always)}});
-  mutants.push_back({"jobs that run expire", "ttl", Mutation{.plan = doing(expire)}});
-  mutants.push_back({"jobs are deleted whoever they are by now", "I4", api([](ApiRequest& request) {
+  mutants.push_back(
+      {"every plan sends an event", "events", Mutation{.plan = with_plan(event_always)}});
+  mutants.push_back({"running jobs expire", "ttl", Mutation{.plan = with_plan(expire)}});
+  mutants.push_back({"jobs are deleted without preconditions", "I4", api([](ApiRequest& request) {
                        if (is(request, ApiVerb::kDelete, kTrainingJobs)) {
                          request.body.erase("preconditions");
                        }
                      })});
-  mutants.push_back({"pods go anywhere", "machines", api([](ApiRequest& request) {
+  mutants.push_back({"pods have no node affinity", "machines", api([](ApiRequest& request) {
                        if (is(request, ApiVerb::kCreate, kPods)) {
                          request.body["spec"].erase("affinity");
                        }
                      })});
 }
 
-void add_habits(std::vector<Mutant>& mutants) {
+void add_repetitions(std::vector<Mutant>& mutants) {
   mutants.push_back(
-      {"status is written every time", "silence",
-       Mutation{.plan = doing([](Plan& plan, const Observed& seen) {
+      {"status is written by every plan", "silence",
+       Mutation{.plan = with_plan([](Plan& plan, const Observed& seen) {
                   TrainingJobStatus status = seen.job.status;
                   status.completionTime += "x";
                   if (plan.actions.empty()) {
@@ -375,7 +378,7 @@ void add_habits(std::vector<Mutant>& mutants) {
                   }
                 })}});
   // A cache that never forgets, and an executor that treats NotFound as an error.
-  mutants.push_back({"what is gone is never forgotten", "silence",
+  mutants.push_back({"deleted objects stay in the cache and NotFound is an error", "silence",
                      api(
                          {},
                          [](const ApiRequest& asked, ApiReply& reply) {
@@ -394,23 +397,24 @@ void add_requests(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, Mutation mutation) {
     mutants.push_back({name, found_by, std::move(mutation)});
   };
-  add("deletes without a UID", "I4", api([](ApiRequest& request) {
+  add("pods are deleted without a UID", "I4", api([](ApiRequest& request) {
         if (is(request, ApiVerb::kDelete, kPods)) request.body.erase("preconditions");
       }));
-  add("another's token", "convergence", api([](ApiRequest& request) {
+  add("the Secret has another token", "convergence", api([](ApiRequest& request) {
         if (is(request, ApiVerb::kCreate, kSecrets)) request.body["stringData"][kTokenKey] = "x";
       }));
-  add("a write goes out however long it waited", "I3",
+  add("a delayed write is sent after the lease is lost", "I3",
       api([](ApiRequest& request) { request.may_send = nullptr; }));
-  add("pods that are nobody's", "I4", api([](ApiRequest& request) {
+  add("pods have no owner", "I4", api([](ApiRequest& request) {
         if (is(request, ApiVerb::kCreate, kPods)) {
           request.body["metadata"].erase("ownerReferences");
         }
       }));
-  add("a taken name is no pod", "restarts", api({}, [](const ApiRequest& asked, ApiReply& reply) {
+  add("reading a pod always finds none", "restarts",
+      api({}, [](const ApiRequest& asked, ApiReply& reply) {
         if (is(asked, ApiVerb::kGet, kPods)) reply.outcome = ApiOutcome::kNotFound;
       }));
-  add("another's lease is free", "I3", api({}, [](const ApiRequest& asked, ApiReply& reply) {
+  add("the lease always looks free", "I3", api({}, [](const ApiRequest& asked, ApiReply& reply) {
         if (is(asked, ApiVerb::kGet, kLeases) && reply.ok()) {
           Json free = reply.body;
           free["spec"]["holderIdentity"] = "";
@@ -428,7 +432,7 @@ Mutation old_lists() {
   Mutation mutation;
   mutation.api = [](ApiClient& real) {
     auto first = std::make_shared<std::map<std::string, ApiReply>>();
-    return std::make_unique<SpoiltApi>(
+    return std::make_unique<TamperingApiClient>(
         real, nullptr,
         [first](const ApiRequest& asked, ApiReply& reply) {
           if (asked.verb != ApiVerb::kList || !reply.ok()) return;
@@ -443,35 +447,36 @@ void add_checks(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, Mutation mutation) {
     mutants.push_back({name, found_by, std::move(mutation)});
   };
-  add("no pod is checked", "validation", {.plan = seeing([](Observed& seen) {
+  add("no pod is checked", "validation", {.plan = with_observation([](Observed& seen) {
                                             if (!seen.pod_check) seen.pod_check.emplace();
                                           })});
-  add("what a check said is forgotten", "I10",
-      {.plan = seeing([](Observed& seen) { seen.pod_check.reset(); })});
+  add("the result of a pod check is forgotten", "I10",
+      {.plan = with_observation([](Observed& seen) { seen.pod_check.reset(); })});
   add("a pod that was refused once is not checked again", "convergence",
-      {.plan = seeing([](Observed& seen) {
+      {.plan = with_observation([](Observed& seen) {
          if (seen.pod_check) seen.pod_check->retry_at = TimePoint(std::chrono::hours(100'000));
        })});
-  add("a pod that is to be checked is kept", "members",
+  add("a pod check creates the pod", "members",
       api([](ApiRequest& request) { request.query.erase("dryRun"); }));
-  add("a webhook that can't check refuses the pod", "validation",
+  add("a webhook without dry run support counts as a refusal", "validation",
       api({}, [](const ApiRequest&, ApiReply& reply) {
         if (reply.message.find("dry run") != std::string::npos) reply.message = "denied";
       }));
 }
 
 void add_caches(std::vector<Mutant>& mutants) {
-  const auto deaf_to = [&mutants](const char* name, const char* found_by, WatchEventType type) {
+  const auto drop_events = [&mutants](const char* name, const char* found_by, WatchEventType type) {
     mutants.push_back(
         {name, found_by, api({}, {}, [type](std::vector<WatchEvent>& events) {
            std::erase_if(events, [type](const WatchEvent& event) { return event.type == type; });
          })});
   };
-  mutants.push_back({"lists are as old as the process", "convergence", old_lists()});
-  deaf_to("a cache that never forgets", "failures: silence was noticed where",
-          WatchEventType::kDeleted);
-  deaf_to("a cache that hears of no change", "convergence", WatchEventType::kModified);
-  deaf_to("a cache that hears of nothing new", "convergence", WatchEventType::kAdded);
+  mutants.push_back({"every list returns the first result", "convergence", old_lists()});
+  drop_events("the watch has no DELETED events",
+              "failures: AgentSilent was recorded for an agent that was not lost",
+              WatchEventType::kDeleted);
+  drop_events("the watch has no MODIFIED events", "convergence", WatchEventType::kModified);
+  drop_events("the watch has no ADDED events", "convergence", WatchEventType::kAdded);
 }
 
 void add_reports(std::vector<Mutant>& mutants) {
@@ -482,52 +487,55 @@ void add_reports(std::vector<Mutant>& mutants) {
       agents([](Assignment& assignment) { ++assignment.world.round; }));
   add("assignments with another hash", "rounds",
       agents([](Assignment& assignment) { assignment.hash = "0000000000000000"; }));
-  add("every agent is told in the newest version", "convergence",
+  add("every assignment has the newest protocol version", "convergence",
       agents([](Assignment& assignment) { assignment.protocol = kProtocolNewest; }));
-  add("every report sounds well", "convergence", agents({}, [](AgentState& state) {
+  add("every report has exit code 0", "convergence", agents({}, [](AgentState& state) {
         for (WorkerState& worker : state.workers) worker.exit_code = 0;
       }));
-  add("every report sounds complete", "I5", agents({}, [](AgentState& state) {
+  add("every report says Completed", "I5", agents({}, [](AgentState& state) {
         if (state.round > 0) state.phase = "Completed";
       }));
-  Mutation hasty;
-  hasty.limits.agent_silence = std::chrono::seconds(1);
-  add("no patience with agents", "restarts", std::move(hasty));
-  Mutation rash;
-  rash.limits.agent_silence = std::chrono::seconds(60);  // a hang is reported earlier than that
-  rash.limits.agent_quiet = std::chrono::hours(1);
-  add("a lost machine is a rank that hangs", "failures", std::move(rash));
+  Mutation short_silence;
+  short_silence.limits.agent_silence = std::chrono::seconds(1);
+  add("agents are given up too soon", "restarts", std::move(short_silence));
+  Mutation long_health;
+  long_health.limits.agent_silence =
+      std::chrono::seconds(60);  // a hang is reported earlier than that
+  long_health.limits.agent_healthy_within = std::chrono::hours(1);
+  add("a lost machine counts as a hung rank", "failures", std::move(long_health));
   // Longer than a silence minus a poll, but shorter than a silence.
-  Mutation late;
-  late.watch.silence = std::chrono::seconds(24);
-  add("the controller suspects itself too late", kGivenUp, std::move(late));
+  Mutation late_suspicion;
+  late_suspicion.watch.silence = std::chrono::seconds(24);
+  add("the controller suspects its own network too late", kLostByPartition,
+      std::move(late_suspicion));
 }
 
-void add_gullible(std::vector<Mutant>& mutants) {
+void add_misjudgements(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("another job's agent is believed", "failures", seeing([](Observed& seen) {
+  add("reports of another job's agent are used", "failures", with_observation([](Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (agent.state) agent.state->job_uid = seen.job.metadata.uid;
         }
       }));
-  add("another hash is as good", "I5", seeing([](Observed& seen) {
+  add("reports with another hash are used", "I5", with_observation([](Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (agent.state && agent.state->round == seen.job.status.round) {
             agent.state->hash = seen.job.status.worldHash;
           }
         }
       }));
-  add("the controller never suspects itself", kGivenUp,
-      seeing([](Observed& seen) { seen.suspect_self = false; }));
-  add("the controller always suspects itself", "failures",
-      seeing([](Observed& seen) { seen.suspect_self = true; }));
-  add("a pod is as old as the server's clock says", "members", seeing([](Observed& seen) {
+  add("the controller never suspects its own network", kLostByPartition,
+      with_observation([](Observed& seen) { seen.suspect_own_network = false; }));
+  add("the controller always suspects its own network", "failures",
+      with_observation([](Observed& seen) { seen.suspect_own_network = true; }));
+  add("a pod's age depends on the server's clock alone", "members",
+      with_observation([](Observed& seen) {
         for (PodView& pod : seen.pods) pod.seen_at.reset();
       }));
-  add("a failure that is over counts again", "restarts: a failure of another round",
-      writing([](Status& status, const Status& before) {
+  add("a recovered failure is counted again", "restarts: a failure of another round",
+      with_status([](Status& status, const Status& before) {
         const bool is_waiting = before.lastFailure && is_true(before, kRestarting) &&
                                 status.lastFailure == before.lastFailure &&
                                 status.round > before.lastFailure->round;
@@ -535,8 +543,9 @@ void add_gullible(std::vector<Mutant>& mutants) {
         ++status.lastFailure->number;
         ++status.restarts;
       }));
-  add("failures are blamed on the next node", "restarts: a worker's failure that wasn't",
-      writing([](Status& status, const Status& before) {
+  add("failures are blamed on the next node",
+      "restarts: a worker's failure was recorded that did not happen",
+      with_status([](Status& status, const Status& before) {
         const bool is_new =
             status.lastFailure &&
             (!before.lastFailure || before.lastFailure->number != status.lastFailure->number);
@@ -544,7 +553,7 @@ void add_gullible(std::vector<Mutant>& mutants) {
         if (!is_new || status.lastFailure->rank < 0) return;
         status.lastFailure->nodeIndex = (status.lastFailure->nodeIndex + 1) % nodes;
       }));
-  add("steps below zero", "numbers", writing([](Status& status, const Status&) {
+  add("progress has a negative step", "numbers", with_status([](Status& status, const Status&) {
         if (status.progress) status.progress->step = -1;
       }));
 }
@@ -554,8 +563,8 @@ void add_gullible(std::vector<Mutant>& mutants) {
 std::vector<Mutant> all_mutants() {
   std::vector<Mutant> mutants;
   for (const auto& add :
-       {add_missing, add_views, add_statuses, add_wrong_members, add_wishes, add_revivals,
-        add_habits, add_requests, add_checks, add_caches, add_reports, add_gullible}) {
+       {add_missing, add_views, add_statuses, add_wrong_members, add_wrong_specs, add_wrong_ends,
+        add_repetitions, add_requests, add_checks, add_caches, add_reports, add_misjudgements}) {
     add(mutants);
   }
   return mutants;

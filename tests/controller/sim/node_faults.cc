@@ -89,7 +89,7 @@ void Nodes::lose(Node& node, Fault fault) {
       // Peers either see its connections close or hear nothing, in which case its worker looks
       // hung.
       if (can_hang(node) && chance_.flip(0.5)) node.hung_at = node.lost_at;
-      follow(node.job_uid, Duration{0});
+      schedule_advance(node.job_uid, Duration{0});
   }
 }
 

@@ -21,8 +21,8 @@ constexpr Duration kRemovalMax = std::chrono::minutes(20);
 constexpr int kMachines = 7;
 constexpr int64_t kCheckpointEvery = 5;
 constexpr Duration kMountRetry = seconds(2);
-constexpr Duration kHeldUpMin = seconds(10);
-constexpr Duration kHeldUpMax = std::chrono::minutes(4);
+constexpr Duration kStartDelayMin = seconds(10);
+constexpr Duration kStartDelayMax = std::chrono::minutes(4);
 constexpr int64_t kStepsApart = 2;  // between the ends of a command's ranks
 constexpr char kByRankZero[] = "rank-0";
 constexpr char kByAll[] = "all";
@@ -139,7 +139,7 @@ void Nodes::on_pod(const FakeStore::Event& event) {
   if (was_live && !node.is_live) {
     free_ip(node);
     answer_waiters(node);
-    follow(node.job_uid, kNoticed);
+    schedule_advance(node.job_uid, kNoticed);
   }
   if (event.type == WatchEventType::kDeleted) {
     waiters_.erase(uid);
@@ -157,7 +157,7 @@ void Nodes::start(const std::string& uid) {
   const Json& pod = *store_.find(kPods, node.key);
   node.machine = machine_for(pod);
   node.image = string_or(member(pod, "spec"), "image", "");
-  if (hold_up(node)) return;
+  if (delay_start(node)) return;
   const Json* secret = store_.find(kSecrets, secret_key_of(pod));
   if (secret == nullptr) {
     chance_.timers.after(kMountRetry, [this, uid] { start(uid); });
@@ -208,8 +208,8 @@ std::string Nodes::machine_for(const Json& pod) const {
 
 // Returns whether the pod cannot start now. It retries, except for some pods of jobs with a pending
 // timeout.
-bool Nodes::hold_up(Node& node) {
-  if (std::exchange(node.is_held_up, true)) return false;
+bool Nodes::delay_start(Node& node) {
+  if (std::exchange(node.has_tried_start, true)) return false;
   const bool has_no_room = chance_.happens(Fault::kUnschedulable, node.key);
   if (!has_no_room && !chance_.happens(Fault::kImagePull, node.key)) return false;
   count_failure(node.job_uid);
@@ -228,7 +228,7 @@ bool Nodes::hold_up(Node& node) {
   const Json& failure = job == nullptr ? Json() : member(member(*job, "spec"), "failure");
   const bool is_limited = int_or(failure, "pendingTimeoutSeconds", 0) > 0;
   if (is_limited && chance_.flip(0.5)) return true;
-  chance_.timers.after(chance_.between(kHeldUpMin, kHeldUpMax),
+  chance_.timers.after(chance_.between(kStartDelayMin, kStartDelayMax),
                        [this, uid = node.uid] { start(uid); });
   return true;
 }
@@ -309,7 +309,7 @@ void Nodes::changed(Node& node) {
 
 void Nodes::poll(const AgentAddress& agent, int64_t since, TimePoint until, Answer answer) {
   const Node* node = at(agent);
-  if (node == nullptr) return answer(unavailable("nobody answers"));
+  if (node == nullptr) return answer(unavailable("no agent answers"));
   if (node->state.sequence > since) return answer(report(*node));
   auto waiter = std::make_shared<Answer>(std::move(answer));
   waiters_[node->uid].push_back(waiter);
@@ -323,13 +323,13 @@ void Nodes::poll(const AgentAddress& agent, int64_t since, TimePoint until, Answ
 
 Result<AgentState> Nodes::put(const AgentAddress& agent, const Assignment& assignment) {
   Node* node = at(agent);
-  if (node == nullptr) return unavailable("nobody answers");
-  if (assignment.protocol > node->state.protocol) return invalid("a later version");
+  if (node == nullptr) return unavailable("no agent answers");
+  if (assignment.protocol > node->state.protocol) return invalid("unsupported protocol version");
   const int64_t round = assignment.world.round;
-  if (on_told) on_told(assignment);
+  if (on_assignment) on_assignment(assignment);
   if (round < node->state.round ||
       (round == node->state.round && assignment.hash != node->state.hash)) {
-    return conflict("an older round, or another hash");
+    return conflict("an older round or another hash");
   }
   if (assignment.action == "Exit") {
     AgentState last = node->state;
@@ -355,7 +355,7 @@ void Nodes::carry_out(Node& node, const Assignment& assignment) {
   worker.phase = WorkerPhase::kForming;
   node.state.workers = {worker};
   changed(node);
-  follow(node.job_uid, kNoticed);
+  schedule_advance(node.job_uid, kNoticed);
 }
 
 void Nodes::fail(Node& node, int exit_code, const char* reason) {
@@ -369,21 +369,21 @@ void Nodes::fail(Node& node, int exit_code, const char* reason) {
   node.state.phase = "Failed";
   node.failed_at = chance_.clock.now();
   changed(node);
-  follow(node.job_uid, kNoticed);
+  schedule_advance(node.job_uid, kNoticed);
 }
 
-void Nodes::follow(const std::string& job_uid, Duration delay) {
+void Nodes::schedule_advance(const std::string& job_uid, Duration delay) {
   const TimePoint when = chance_.clock.now() + delay;
-  std::optional<Timers::Id>& look = looks_[job_uid];
-  if (look && look->first <= when) return;
-  if (look) chance_.timers.cancel(*look);
-  look = chance_.timers.at(when, [this, job_uid] {
-    looks_[job_uid].reset();
-    look_at(job_uid);
+  std::optional<Timers::Id>& timer = advance_timers_[job_uid];
+  if (timer && timer->first <= when) return;
+  if (timer) chance_.timers.cancel(*timer);
+  timer = chance_.timers.at(when, [this, job_uid] {
+    advance_timers_[job_uid].reset();
+    advance_job(job_uid);
   });
 }
 
-void Nodes::look_at(const std::string& job_uid) {
+void Nodes::advance_job(const std::string& job_uid) {
   std::map<std::string, Round> rounds;  // by hash
   for (auto& [uid, node] : nodes_) {
     const std::string& phase = node->state.phase;
@@ -395,7 +395,7 @@ void Nodes::look_at(const std::string& job_uid) {
   }
   bool goes_on = false;
   for (const auto& [hash, round] : rounds) goes_on = proceed(round) || goes_on;
-  if (goes_on) follow(job_uid, kStep);
+  if (goes_on) schedule_advance(job_uid, kStep);
 }
 
 // Returns whether a worker still runs.

@@ -28,9 +28,9 @@ struct Node {
   std::string job_name;
   int64_t index = 0;
   int64_t incarnation = 0;
-  bool is_live = true;      // neither ended nor being deleted
-  bool is_silent = false;   // its machine is lost: the pod stays as it is
-  bool is_held_up = false;  // its only chance of a delayed start is used up
+  bool is_live = true;           // neither ended nor being deleted
+  bool is_silent = false;        // its machine is lost: the pod stays as it is
+  bool has_tried_start = false;  // its start may be delayed only at the first try
   TimePoint created_at{};
   TimePoint started_at{};
   TimePoint heard_at{};        // when an answer of its agent last got through
@@ -82,7 +82,7 @@ class Nodes {
   // Callbacks, in this order: an agent received an assignment; a round's workers made a step; a
   // node's ranks ended well in its round, or its agent says so; something happened that may count
   // as a restart.
-  std::function<void(const Assignment&)> on_told;
+  std::function<void(const Assignment&)> on_assignment;
   std::function<void(const std::string& job_uid, const Assignment&)> on_trained;
   std::function<void(const Node&)> on_ended;
   std::function<void(const std::string& job_uid)> on_failure;
@@ -99,14 +99,14 @@ class Nodes {
   // Returns the agent's last report of an earlier round, if any.
   std::optional<AgentState> old_report(const AgentAddress& agent);
 
-  // Returns `state` or a lie in its place, as the controller's client would parse it.
-  Result<AgentState> tell(const AgentAddress& agent, AgentState state);
+  // Returns `state`, or a false report in its place, as the controller's client would parse it.
+  Result<AgentState> reported_state(const AgentAddress& agent, AgentState state);
   // Returns whether a worker of that node failed in that round.
   bool has_failed(const std::string& job_uid, int64_t index, int64_t incarnation,
                   int64_t round) const;
   // Returns whether that agent ever reported a failure that did not happen, or an assignment that
   // is not its own.
-  bool has_lied(const std::string& job_uid, int64_t index, int64_t incarnation) const;
+  bool sent_false_report(const std::string& job_uid, int64_t index, int64_t incarnation) const;
 
   const std::map<std::string, std::unique_ptr<Node>>& all() const { return nodes_; }
   const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
@@ -120,7 +120,7 @@ class Nodes {
   using Waiter = std::shared_ptr<Answer>;
 
   void start(const std::string& uid);
-  bool hold_up(Node& node);
+  bool delay_start(Node& node);
   std::string machine_for(const Json& pod) const;
   void end(Node& node, const char* reason, int exit_code);
   void end_beside_sidecar(Node& node);
@@ -133,9 +133,9 @@ class Nodes {
   void changed(Node& node);
   void answer_waiters(const Node& node);
 
-  // Makes sure that look_at() runs for the job within `delay`.
-  void follow(const std::string& job_uid, Duration delay);
-  void look_at(const std::string& job_uid);
+  // Makes sure that advance_job() runs for the job within `delay`.
+  void schedule_advance(const std::string& job_uid, Duration delay);
+  void advance_job(const std::string& job_uid);
   bool proceed(const Round& round);
   void train(const Round& round);
   void break_up(const Round& round);
@@ -154,15 +154,16 @@ class Nodes {
   FakeStore& store_;
   std::map<std::string, std::unique_ptr<Node>> nodes_;  // by pod UID
   std::map<std::string, Node*> by_ip_;
-  std::map<std::string, std::vector<Waiter>> waiters_;      // by pod UID
-  std::map<std::string, std::optional<Timers::Id>> looks_;  // by job UID: the pending look_at()
-  std::map<std::string, int64_t> checkpoints_;              // by job UID: step
+  std::map<std::string, std::vector<Waiter>> waiters_;  // by pod UID
+  std::map<std::string, std::optional<Timers::Id>>
+      advance_timers_;                          // by job UID: the pending advance_job()
+  std::map<std::string, int64_t> checkpoints_;  // by job UID: step
   int64_t ips_ = 0;
   std::vector<std::string> free_ips_;
   int64_t starts_ = 0;
   std::string bad_machine_ = "machine-1";
   using Member = std::tuple<std::string, int64_t, int64_t>;  // job UID, index, incarnation
-  std::set<Member> liars_;
+  std::set<Member> false_reporters_;
   std::map<Member, std::set<int64_t>> failed_;  // rounds in which its worker failed
   int64_t failures_caused_ = 0;
   std::vector<TimePoint> losses_;

@@ -26,30 +26,54 @@ struct Rate {
   double most;
 };
 
-constexpr Rate kRates[] = {{Fault::kLostRequest, 0.1},    {Fault::kLostReply, 0.1},
-                           {Fault::kServerError, 0.1},    {Fault::kThrottled, 0.1},
-                           {Fault::kQuota, 0.1},          {Fault::kStorm, 0.005},
-                           {Fault::kWebhook, 0.3},        {Fault::kPodRefused, 0.3},
-                           {Fault::kServerAway, 0.002},   {Fault::kConflict, 0.3},
-                           {Fault::kWatchCut, 0.1},       {Fault::kWatchExpired, 0.5},
-                           {Fault::kWatchTooLarge, 0.02}, {Fault::kLaggingWatch, 0.1},
-                           {Fault::kRepeatedEvents, 0.5}, {Fault::kCoalescedEvents, 0.5},
-                           {Fault::kLabelLost, 0.005},    {Fault::kToldToEnd, 0.01},
-                           {Fault::kSkewedClock, 1.0},    {Fault::kHeldBack, 0.1},
-                           {Fault::kCrash, 0.1},          {Fault::kStall, 0.005},
-                           {Fault::kWorkerKilled, 0.02},  {Fault::kWorkerOom, 0.01},
-                           {Fault::kPodDeleted, 0.01},    {Fault::kPodForceDeleted, 0.005},
-                           {Fault::kEvicted, 0.005},      {Fault::kContainerExit, 0.005},
-                           {Fault::kNodeLost, 0.005},     {Fault::kOldReport, 0.2},
-                           {Fault::kOtherHash, 0.01},     {Fault::kLaterRound, 0.01},
-                           {Fault::kOtherJob, 0.05},      {Fault::kWildNumbers, 0.01},
-                           {Fault::kFalseEnd, 0.02},      {Fault::kCutOff, 0.01},
-                           {Fault::kCutOffByTurns, 0.01}, {Fault::kClockJump, 0.005},
-                           {Fault::kSuspend, 0.005},      {Fault::kScale, 0.005},
-                           {Fault::kIllegalEdit, 0.005},  {Fault::kJobReplaced, 0.002},
-                           {Fault::kWorkerExit, 0.02},    {Fault::kWorkerHung, 0.01},
-                           {Fault::kBadMachine, 0.2},     {Fault::kUnschedulable, 0.2},
-                           {Fault::kImagePull, 0.2},      {Fault::kJobDeleted, 0.001},
+constexpr Rate kRates[] = {{Fault::kLostRequest, 0.1},
+                           {Fault::kLostReply, 0.1},
+                           {Fault::kServerError, 0.1},
+                           {Fault::kThrottled, 0.1},
+                           {Fault::kQuota, 0.1},
+                           {Fault::kStorm, 0.005},
+                           {Fault::kWebhook, 0.3},
+                           {Fault::kPodRefused, 0.3},
+                           {Fault::kServerAway, 0.002},
+                           {Fault::kConflict, 0.3},
+                           {Fault::kWatchCut, 0.1},
+                           {Fault::kWatchExpired, 0.5},
+                           {Fault::kWatchTooLarge, 0.02},
+                           {Fault::kLaggingWatch, 0.1},
+                           {Fault::kRepeatedEvents, 0.5},
+                           {Fault::kCoalescedEvents, 0.5},
+                           {Fault::kLabelLost, 0.005},
+                           {Fault::kTerminated, 0.01},
+                           {Fault::kSkewedClock, 1.0},
+                           {Fault::kRateLimited, 0.1},
+                           {Fault::kCrash, 0.1},
+                           {Fault::kStall, 0.005},
+                           {Fault::kWorkerKilled, 0.02},
+                           {Fault::kWorkerOom, 0.01},
+                           {Fault::kPodDeleted, 0.01},
+                           {Fault::kPodForceDeleted, 0.005},
+                           {Fault::kEvicted, 0.005},
+                           {Fault::kContainerExit, 0.005},
+                           {Fault::kNodeLost, 0.005},
+                           {Fault::kOldReport, 0.2},
+                           {Fault::kOtherHash, 0.01},
+                           {Fault::kLaterRound, 0.01},
+                           {Fault::kOtherJob, 0.05},
+                           {Fault::kWildNumbers, 0.01},
+                           {Fault::kFalseEnd, 0.02},
+                           {Fault::kPartition, 0.01},
+                           {Fault::kStaggeredPartition, 0.01},
+                           {Fault::kClockJump, 0.005},
+                           {Fault::kSuspend, 0.005},
+                           {Fault::kScale, 0.005},
+                           {Fault::kIllegalEdit, 0.005},
+                           {Fault::kJobReplaced, 0.002},
+                           {Fault::kWorkerExit, 0.02},
+                           {Fault::kWorkerHung, 0.01},
+                           {Fault::kBadMachine, 0.2},
+                           {Fault::kUnschedulable, 0.2},
+                           {Fault::kImagePull, 0.2},
+                           {Fault::kJobDeleted, 0.001},
                            {Fault::kJobHeld, 0.001}};
 
 // Enables each kind of fault in every other seed, at a random rate. One seed in four has no faults
@@ -78,22 +102,22 @@ bool is_too_quiet(const Counts& counts) {
 }
 
 // Runs the jobs of one seed from start to end.
-class Play {
+class SeedRun {
  public:
-  Play(Simulation& simulation, Random& random) : simulation_(simulation), random_(random) {}
+  SeedRun(Simulation& simulation, Random& random) : simulation_(simulation), random_(random) {}
 
   // Returns what is wrong; empty if nothing is.
   std::string run() {
     for (int64_t i = kJobsMin + static_cast<int64_t>(random_.below(2)); i > 0; --i) add_job();
-    suffer();
+    run_with_faults();
     simulation_.world.calm_down();
-    const bool converged = simulation_.run(patience(), [this] { return all_over(); });
+    const bool converged = simulation_.run(time_limit(), [this] { return all_over(); });
     if (is_broken()) return simulation_.world.chance.violations.front();
-    if (!converged) return "convergence: a job is still not over";
+    if (!converged) return "convergence: a job has not ended";
     for (const Job& job : jobs_) {
       if (has_failed_wrongly(job)) return "convergence: " + job.key + " failed";
     }
-    const std::string noise = fall_silent();
+    const std::string noise = check_quiescence();
     if (!noise.empty()) return noise;
     return is_too_quiet(simulation_.world.chance.counts) ? "seed: too few faults or events" : "";
   }
@@ -148,7 +172,7 @@ class Play {
   }
 
   // Each clock jump may delay anything that waits for a wall time by an hour.
-  Duration patience() const {
+  Duration time_limit() const {
     const Counts& counts = simulation_.world.chance.counts;
     return hours(2 + counts.faults[static_cast<size_t>(Fault::kClockJump)]);
   }
@@ -165,7 +189,7 @@ class Play {
 
   bool is_gone(const Job& job) const {
     return simulation_.world.store.find(kTrainingJobs, job.key) == nullptr &&
-           !simulation_.world.users.will_make_again(job.key);
+           !simulation_.world.users.will_recreate(job.key);
   }
   bool is_over(const Job& job) const { return simulation_.is_over(job.key) || is_gone(job); }
   bool are_expired() const {
@@ -174,7 +198,7 @@ class Play {
   }
 
   // Continues a seed that was too quiet, with a fault that every seed can have.
-  void suffer() {
+  void run_with_faults() {
     simulation_.run(minutes(2), never);
     Chance& chance = simulation_.world.chance;
     for (int i = 0; i < kProlongationsMax && is_too_quiet(chance.counts) && !is_broken(); ++i) {
@@ -186,19 +210,20 @@ class Play {
 
   // Checks that nothing changes after the end. Jobs' ttl and pods' deletion follow the wall clock,
   // which may have jumped.
-  std::string fall_silent() {
+  std::string check_quiescence() {
     const Nodes& nodes = simulation_.world.nodes;
-    const bool are_gone = simulation_.run(patience(), [&] { return nodes.live() == 0; });
-    if (!are_gone && !is_broken()) return "silence: pods that live on";
-    const bool are_deleted = simulation_.run(patience(), [this] { return are_expired(); });
-    if (!are_deleted && !is_broken()) return "silence: a job outlives its ttl";
+    const bool are_gone = simulation_.run(time_limit(), [&] { return nodes.live() == 0; });
+    if (!are_gone && !is_broken()) return "silence: pods are left after their jobs ended";
+    const bool are_deleted = simulation_.run(time_limit(), [this] { return are_expired(); });
+    if (!are_deleted && !is_broken()) return "silence: a job was not deleted after its ttl";
     // Controllers that were frozen or back off after errors get the news last.
     simulation_.run(minutes(5), never);
     const int64_t writes = simulation_.world.attempts();
     simulation_.run(seconds(60), never);
     if (is_broken()) return simulation_.world.chance.violations.front();
-    if (simulation_.world.attempts() != writes) return "silence: writes after the end";
-    if (nodes.live() != 0) return "silence: pods again";
+    if (simulation_.world.attempts() != writes)
+      return "silence: the controller writes after all jobs ended";
+    if (nodes.live() != 0) return "silence: pods were created after all jobs ended";
     return "";
   }
 
@@ -222,7 +247,7 @@ SeedResult run_seed(uint64_t seed, const Mutation& mutation) {
   chance.rates = some_rates(random);
   simulation.skew_clocks();
   const TimePoint begin = chance.clock.now();
-  SeedResult result{.seed = seed, .violation = Play(simulation, random).run()};
+  SeedResult result{.seed = seed, .violation = SeedRun(simulation, random).run()};
   if (!result.violation.empty()) result.violation += "\n" + simulation.describe();
   chance.counts.seeds = 1;
   chance.counts.simulated_seconds = to_seconds(chance.clock.now() - begin);

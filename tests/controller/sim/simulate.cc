@@ -18,11 +18,11 @@ using namespace lockstep::sim;
 
 void print_counts(const Counts& counts) {
   for (size_t i = 0; i < kFaults; ++i) {
-    std::printf("fault       %-18s %12lld\n", fault_name(static_cast<Fault>(i)).data(),
+    std::printf("fault       %-19s %12lld\n", fault_name(static_cast<Fault>(i)).data(),
                 static_cast<long long>(counts.faults[i]));
   }
   for (size_t i = 0; i < kTransitions; ++i) {
-    std::printf("transition  %-18s %12lld\n", transition_name(static_cast<Transition>(i)).data(),
+    std::printf("transition  %-19s %12lld\n", transition_name(static_cast<Transition>(i)).data(),
                 static_cast<long long>(counts.transitions[i]));
   }
 }
@@ -50,12 +50,12 @@ int program(int argc, char** argv) {
   int jobs = static_cast<int>(std::thread::hardware_concurrency());
   bool verbose = false;
   std::string mutant;
-  CLI::App app("Runs the controller in a simulated cluster, from seeds");
-  app.add_option("--seeds", seeds, "how many")->check(CLI::PositiveNumber);
-  app.add_option("--first-seed", first, "the first of them");
-  app.add_option("--jobs", jobs, "threads")->check(CLI::Range(1, 256));
-  app.add_flag("--verbose", verbose, "with the controller's own log, on one thread");
-  app.add_option("--mutant", mutant, "plants this fault in the controller")->check(known_mutants());
+  CLI::App app("Runs the controller in a simulated cluster, one deterministic run per seed");
+  app.add_option("--seeds", seeds, "number of seeds to run")->check(CLI::PositiveNumber);
+  app.add_option("--first-seed", first, "first seed to run");
+  app.add_option("--jobs", jobs, "number of threads")->check(CLI::Range(1, 256));
+  app.add_flag("--verbose", verbose, "print the controller's log; runs on one thread");
+  app.add_option("--mutant", mutant, "plant this bug in the controller")->check(known_mutants());
   CLI11_PARSE(app, argc, argv);
   set_log_options({.minimum = verbose ? LogLevel::kDebug : LogLevel::kError});
   const auto begin = std::chrono::steady_clock::now();
@@ -70,7 +70,7 @@ int program(int argc, char** argv) {
       static_cast<long long>(result.counts.events), result.counts.simulated_seconds / 3600,
       static_cast<unsigned long long>(result.trace_hash), wall.count());
   for (const SeedResult& failed : result.failed) {
-    std::printf("seed %llu failed, trace %016llx: %s\nagain: %s --seeds 1 --first-seed %llu\n",
+    std::printf("seed %llu failed, trace %016llx: %s\nreplay: %s --seeds 1 --first-seed %llu\n",
                 static_cast<unsigned long long>(failed.seed),
                 static_cast<unsigned long long>(failed.trace_hash), failed.violation.c_str(),
                 argv[0], static_cast<unsigned long long>(failed.seed));

@@ -34,7 +34,7 @@ struct Simulation::Replica {
   std::unique_ptr<AgentClient> agents;
   Random random;
   bool is_lost = false;  // another replica leads, or it was stopped
-  bool is_told_to_end = false;
+  bool is_terminated = false;
   Controller controller;
 };
 
@@ -86,8 +86,8 @@ void Simulation::end(size_t place) {
 }
 
 // Does what SIGTERM does: the controller has three seconds to release its lease.
-void Simulation::tell_to_end(Replica& replica) {
-  if (std::exchange(replica.is_told_to_end, true)) return;
+void Simulation::terminate(Replica& replica) {
+  if (std::exchange(replica.is_terminated, true)) return;
   replica.controller.stop([&replica] { replica.is_lost = true; });
   replica.timers.after(std::chrono::seconds(3), [&replica] { replica.is_lost = true; });
 }
@@ -100,8 +100,8 @@ void Simulation::stall() {
     replicas_[place]->connection.stall(clock_.now() + chance.delay(std::chrono::minutes(2)));
     world.invariants.stalled();
   }
-  if (replicas_[place] && !replicas_[place]->is_stalled() && chance.happens(Fault::kToldToEnd)) {
-    tell_to_end(*replicas_[place]);
+  if (replicas_[place] && !replicas_[place]->is_stalled() && chance.happens(Fault::kTerminated)) {
+    terminate(*replicas_[place]);
   }
   chance.timers.after(kTick, [this] { stall(); });
 }
@@ -120,7 +120,7 @@ bool Simulation::run(Duration time, const std::function<bool()>& done) {
   const TimePoint end_of_run = clock_.now() + time;
   const std::vector<std::string>& violations = world.chance.violations;
   for (int64_t turn = 0; clock_.now() < end_of_run && violations.empty(); ++turn) {
-    if (turn == kTurnsMax) world.chance.violate("I10", "a loop without a pause");
+    if (turn == kTurnsMax) world.chance.violate("I10", "the controllers loop without a pause");
     if (turn % kTurnsUnasked == 0 && done()) return true;
     const TimePoint next = next_turn(end_of_run);
     if (next > clock_.now()) clock_.advance(next - clock_.now());

@@ -51,7 +51,7 @@ class Simulation {
   void end(size_t place);
   void skew(Replica& replica);
   void stall();
-  static void tell_to_end(Replica& replica);
+  static void terminate(Replica& replica);
   TimePoint next_turn(TimePoint end) const;
 
   const Mutation mutation_;

@@ -99,8 +99,8 @@ TEST(Simulation, EveryWrongPolicyAndEveryWrongPartIsFoundByItsInvariant) {
   for (size_t i = 0; i < mutants.size(); ++i) {
     const auto& [found, again, seeds] = searches[i];
     EXPECT_TRUE(found.violation.starts_with(mutants[i].found_by))
-        << mutants[i].name << " was not found by " << mutants[i].found_by << " but at last by \""
-        << found.violation << "\"";
+        << mutants[i].name << ": expected a violation of " << mutants[i].found_by
+        << ", the last one was \"" << found.violation << "\"";
     EXPECT_EQ(again.violation, found.violation) << "seed " << found.seed;
     EXPECT_EQ(again.trace_hash, found.trace_hash) << "seed " << found.seed;
     std::printf("%-50s %3d seeds  %s\n", mutants[i].name.c_str(), static_cast<int>(seeds),

@@ -161,10 +161,10 @@ void Users::replace_job(const std::string& key) {
   Json again =
       fresh_job(key.substr(key.find('/') + 1), member(*store_.find(kTrainingJobs, key), "spec"));
   store_.remove(kTrainingJobs, key);
-  coming_back_.insert(key);
+  recreating_.insert(key);
   chance_.timers.after(chance_.delay(std::chrono::seconds(10)),
                        [this, key, again = std::move(again)]() mutable {
-                         coming_back_.erase(coming_back_.find(key));
+                         recreating_.erase(recreating_.find(key));
                          if (chance_.is_quiet) correct(again["spec"]);
                          store_.create(kTrainingJobs, again, chance_.clock.wall_now());
                        });

@@ -37,7 +37,7 @@ class Users {
   // Undoes their illegal edits and suspensions.
   void calm_down();
   // Returns whether the job was deleted and will be created again.
-  bool will_make_again(const std::string& key) const { return coming_back_.contains(key); }
+  bool will_recreate(const std::string& key) const { return recreating_.contains(key); }
 
  private:
   void edit_jobs();
@@ -50,7 +50,7 @@ class Users {
 
   Chance& chance_;
   FakeStore& store_;
-  std::multiset<std::string> coming_back_;
+  std::multiset<std::string> recreating_;
 };
 
 }  // namespace lockstep::sim

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 constexpr Duration kTick = std::chrono::milliseconds(500);
 constexpr int64_t kGraceSeconds = 30;
 constexpr double kRefusedInAStorm = 0.7;
-constexpr Duration kShortCutOff = seconds(30);
+constexpr Duration kShortPartition = seconds(30);
 
 }  // namespace
 
@@ -31,7 +31,9 @@ World::World(ManualClock& clock, uint64_t seed)
   store.on_change = [this](ResourceType type, const FakeStore::Event& event) {
     changed(type, event);
   };
-  nodes.on_told = [this](const Assignment& assignment) { invariants.told(assignment); };
+  nodes.on_assignment = [this](const Assignment& assignment) {
+    invariants.assignment_received(assignment);
+  };
   nodes.on_trained = [this](const std::string& uid, const Assignment& assignment) {
     invariants.trained(uid, assignment);
   };
@@ -46,31 +48,31 @@ void World::shake() {
   const TimePoint now = chance.clock.now();
   if (chance.happens(Fault::kServerAway)) away_until_ = now + chance.delay(std::chrono::minutes(3));
   if (chance.happens(Fault::kStorm)) stormy_until_ = now + chance.delay(seconds(30));
-  if (now >= cut_off_until_) cut_off_agents();
+  if (now >= partition_until_) start_partition();
   if (chance.happens(Fault::kClockJump)) {
     chance.clock.jump(seconds(static_cast<int64_t>(chance.random.below(7200)) - 3600));
   }
   chance.timers.after(kTick, [this] { shake(); });
 }
 
-void World::cut_off_agents() {
-  const bool is_by_turns = chance.happens(Fault::kCutOffByTurns);
-  if (!is_by_turns && !chance.happens(Fault::kCutOff)) return;
-  cut_off_within_ = is_by_turns ? AgentWatchOptions{}.poll_wait(1) : Duration{0};
-  cut_off_at_.clear();
-  cut_off_from_ = chance.clock.now();
+void World::start_partition() {
+  const bool is_staggered = chance.happens(Fault::kStaggeredPartition);
+  if (!is_staggered && !chance.happens(Fault::kPartition)) return;
+  partition_spread_ = is_staggered ? AgentWatchOptions{}.poll_wait(1) : Duration{0};
+  partitioned_at_.clear();
+  partition_from_ = chance.clock.now();
   const bool is_short = chance.flip(0.5);
-  cut_off_until_ = cut_off_from_ + cut_off_within_ +
-                   (is_short ? chance.between(seconds(1), kShortCutOff)
-                             : chance.between(kShortCutOff, std::chrono::minutes(3)));
+  partition_until_ = partition_from_ + partition_spread_ +
+                     (is_short ? chance.between(seconds(1), kShortPartition)
+                               : chance.between(kShortPartition, std::chrono::minutes(3)));
 }
 
-bool World::is_cut_off(const AgentAddress& agent) {
+bool World::is_partitioned(const AgentAddress& agent) {
   const TimePoint now = chance.clock.now();
-  if (now >= cut_off_until_) return false;
-  if (cut_off_within_ == Duration{0}) return true;
-  const auto [turn, is_new] = cut_off_at_.try_emplace(agent.ip);
-  if (is_new) turn->second = cut_off_from_ + chance.delay(cut_off_within_);
+  if (now >= partition_until_) return false;
+  if (partition_spread_ == Duration{0}) return true;
+  const auto [turn, is_new] = partitioned_at_.try_emplace(agent.ip);
+  if (is_new) turn->second = partition_from_ + chance.delay(partition_spread_);
   return now >= turn->second;
 }
 
@@ -167,7 +169,7 @@ void World::collect_garbage(const std::string& job_uid) {
 
 void World::calm_down() {
   chance.is_quiet = true;
-  away_until_ = stormy_until_ = cut_off_until_ = {};
+  away_until_ = stormy_until_ = partition_until_ = {};
   users.calm_down();
 }
 

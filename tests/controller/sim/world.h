@@ -36,7 +36,7 @@ class World {
   int64_t attempts() const { return attempts_; }
   bool is_server_away() const { return chance.clock.now() < away_until_; }
   // Returns whether messages between controllers and that agent are being lost.
-  bool is_cut_off(const AgentAddress& agent);
+  bool is_partitioned(const AgentAddress& agent);
   // Calls `changed` after every change of an object of that type, until `alive` expires.
   void subscribe(ResourceType type, std::weak_ptr<bool> alive, std::function<void()> changed);
   // Stops all faults. Users undo their illegal edits.
@@ -57,16 +57,16 @@ class World {
   bool has_job(const std::string& uid) const;
   void collect_garbage(const std::string& job_uid);
   void shake();
-  void cut_off_agents();
+  void start_partition();
 
   std::vector<Subscriber> subscribers_;
   int64_t attempts_ = 0;
   TimePoint away_until_{};
   TimePoint stormy_until_{};
-  TimePoint cut_off_from_{};
-  TimePoint cut_off_until_{};
-  Duration cut_off_within_{};                    // all agents are cut off within this time
-  std::map<std::string, TimePoint> cut_off_at_;  // by address
+  TimePoint partition_from_{};
+  TimePoint partition_until_{};
+  Duration partition_spread_{};                      // all agents are cut off within this time
+  std::map<std::string, TimePoint> partitioned_at_;  // by address
 };
 
 }  // namespace lockstep::sim

@@ -42,9 +42,9 @@ std::optional<AgentState> Nodes::state_of_another_job(const Node& node) const {
   return std::nullopt;
 }
 
-// A report about another job must not affect this one, so it does not make the agent a liar. A
+// A report about another job must not affect this one, so it does not count as a false report. A
 // false end goes to on_ended instead.
-Result<AgentState> Nodes::tell(const AgentAddress& agent, AgentState state) {
+Result<AgentState> Nodes::reported_state(const AgentAddress& agent, AgentState state) {
   const Node* node = at(agent);
   if (node == nullptr || state.round == 0 || state.round != node->state.round) return state;
   if (chance_.happens(Fault::kOtherJob, node->key)) {
@@ -67,12 +67,13 @@ Result<AgentState> Nodes::tell(const AgentAddress& agent, AgentState state) {
     go_wild(state, chance_.random);
   }
   if (state == truth) return state;
-  liars_.insert({node->job_uid, node->index, node->incarnation});
+  false_reporters_.insert({node->job_uid, node->index, node->incarnation});
   return agent_state_from_json(to_json(state));
 }
 
-bool Nodes::has_lied(const std::string& job_uid, int64_t index, int64_t incarnation) const {
-  return liars_.contains({job_uid, index, incarnation});
+bool Nodes::sent_false_report(const std::string& job_uid, int64_t index,
+                              int64_t incarnation) const {
+  return false_reporters_.contains({job_uid, index, incarnation});
 }
 
 }  // namespace lockstep::sim

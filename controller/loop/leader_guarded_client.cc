@@ -1,10 +1,10 @@
-#include "controller/loop/fence.h"
+#include "controller/loop/leader_guarded_client.h"
 
 #include <utility>
 
 namespace lockstep {
 
-void Fence::send(ApiRequest request, Done done) {
+void LeaderGuardedClient::send(ApiRequest request, Done done) {
   const bool is_read = request.verb == ApiVerb::kGet || request.verb == ApiVerb::kList;
   if (is_read) return api_.send(std::move(request), std::move(done));
   if (may_write_()) {
@@ -26,13 +26,13 @@ void Fence::send(ApiRequest request, Done done) {
   });
 }
 
-void Fence::answered() {
-  if (--open_ == 0 && on_quiet_) std::exchange(on_quiet_, nullptr)();
+void LeaderGuardedClient::answered() {
+  if (--open_ == 0 && on_writes_done_) std::exchange(on_writes_done_, nullptr)();
 }
 
-void Fence::when_quiet(std::function<void()> done) {
+void LeaderGuardedClient::when_writes_done(std::function<void()> done) {
   if (open_ == 0) return done();
-  on_quiet_ = std::move(done);
+  on_writes_done_ = std::move(done);
 }
 
 }  // namespace lockstep
