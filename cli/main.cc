@@ -43,19 +43,19 @@ void add_run(CLI::App& app, lockstep::ClientContext context) {
       lockstep::RunOptions{.program_folder = context.environment.program_folder});
   const auto format = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
-      "run", "Train a job on this machine: no cluster needed, the same controller and agents");
-  command->add_option("FILE", options->file, "A TrainingJob, YAML or JSON")->required();
+      "run", "Train a job on this machine without a cluster, with the same controller and agents");
+  command->add_option("FILE", options->file, "TrainingJob file in YAML or JSON")->required();
   command->add_option("--output", options->output,
                       "Folder for checkpoints, metrics, logs and the loss curve "
                       "(default: ./lockstep-runs/<job>-<time>)");
   command
       ->add_option("-o", *format,
-                   "json: one line of JSON on stdout at the end, for programs; none for bad "
-                   "input (exit code 2)")
+                   "json: print the result as one line of JSON on stdout at the end; nothing "
+                   "for bad input (exit code 2)")
       ->check(CLI::IsMember({"json"}));
   command->footer(
-      "Exit code 0: Complete; 1: Failed; 2: bad input, nothing was started; 130: interrupted.\n"
-      "Ctrl-C ends the job within its grace period, a second one at once.");
+      "Exit codes: 0 Complete; 1 Failed; 2 bad input, nothing was started; 130 interrupted.\n"
+      "Ctrl-C ends the job within its grace period; a second Ctrl-C kills it immediately.");
   command->callback([options, format, context] {
     options->json = *format == "json";
     context.exit_code = lockstep::run_job(*options, context.clock);
@@ -67,27 +67,29 @@ void add_up(CLI::App& app, lockstep::ClientContext context) {
       .program_folder = context.environment.program_folder, .home = context.environment.home});
   const auto history_seconds = std::make_shared<int64_t>(300);
   CLI::App* command = app.add_subcommand(
-      "up", "A cluster on this machine for kubectl: API server, controller and machines");
-  command->add_option("--machines", options->machines, "Machines that pods run on")
+      "up", "Start a cluster on this machine for kubectl: API server, controller and machines");
+  command->add_option("--machines", options->machines, "Number of machines that run pods")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command->add_option("--port", options->port, "Of the API server (default: the system chooses)");
+  command->add_option("--port", options->port,
+                      "Port of the API server (default: the system chooses one)");
   command->add_option("--folder", options->folder,
-                      "For the kubeconfig and the logs (default: ~/.lockstep/up; with COMMAND "
-                      "a temporary one)");
+                      "Folder for the kubeconfig and the logs (default: ~/.lockstep/up; with "
+                      "COMMAND, a temporary folder)");
   command->add_option("--kubeconfig", options->kubeconfig,
-                      "The file to write (default: kubeconfig in the folder)");
+                      "Kubeconfig file to write (default: kubeconfig in the folder)");
   command
       ->add_option("--history-seconds", *history_seconds,
-                   "How long a watch that was broken off can be resumed")
+                   "How long an interrupted watch can be resumed")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
-  command->add_option("COMMAND", options->command,
-                      "After --: run it with KUBECONFIG set, and end when it ends");
+  command->add_option(
+      "COMMAND", options->command,
+      "After --: command to run with KUBECONFIG set; the cluster stops when it exits");
   command->footer(
       "Example: lockstep up -- bash\n"
-      "Exit code: that of COMMAND; without one 0 after Ctrl-C. What was in the cluster is gone "
-      "then.");
+      "Exit code: that of COMMAND; without COMMAND, 0 after Ctrl-C. The cluster's objects are "
+      "not kept.");
   command->callback([options, history_seconds, context] {
     options->history_age = std::chrono::seconds(*history_seconds);
     context.exit_code = lockstep::run_up(*options, context.clock);
@@ -98,14 +100,14 @@ void add_validate(CLI::App& app, lockstep::ClientContext context) {
   const auto files = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand(
       "validate", "Check jobs as `run` would, without running them (exit code 0 or 2)");
-  command->add_option("FILE", *files, "TrainingJobs, YAML or JSON")->required();
+  command->add_option("FILE", *files, "TrainingJob files in YAML or JSON")->required();
   command->callback([files, context] { context.exit_code = lockstep::validate_files(*files); });
 }
 
 // Replaces this process with another program in the same folder, because the user's tool links no
 // agent code. Returns the exit code if that program can't be started.
-int become(const lockstep::ClientContext& context, const std::string& name,
-           std::vector<std::string> arguments) {
+int exec_program(const lockstep::ClientContext& context, const std::string& name,
+                 std::vector<std::string> arguments) {
   std::string program = context.environment.program_folder + "/" + name;
   std::vector<char*> pointers{program.data()};
   for (std::string& argument : arguments) pointers.push_back(argument.data());
@@ -117,11 +119,11 @@ int become(const lockstep::ClientContext& context, const std::string& name,
 
 void add_bench(CLI::App& app, lockstep::ClientContext context) {
   CLI::App* command = app.add_subcommand(
-      "bench", "Measure collectives between processes of this machine, as nccl-tests does");
+      "bench", "Measure collectives between processes on this machine, like nccl-tests");
   command->set_help_flag("");
   command->prefix_command();
   command->callback([command, context] {
-    context.exit_code = become(context, "lockstep-bench", command->remaining());
+    context.exit_code = exec_program(context, "lockstep-bench", command->remaining());
   });
 }
 
@@ -129,28 +131,30 @@ void add_export(CLI::App& app, lockstep::ClientContext context) {
   const auto from = std::make_shared<std::string>();
   const auto to = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
-      "export", "Write a checkpoint's weights as a safetensors file of Hugging Face's");
-  command->add_option("CHECKPOINT", *from, "Its folder, or one of checkpoints: the newest")
+      "export", "Export a checkpoint's weights to a Hugging Face safetensors file");
+  command
+      ->add_option("CHECKPOINT", *from,
+                   "Folder of a checkpoint, or of several, of which the newest is exported")
       ->required();
-  command->add_option("FILE", *to, "The file to write; it must not be there")->required();
+  command->add_option("FILE", *to, "File to write; it must not exist yet")->required();
   command->footer("Example: lockstep export checkpoints/step-00001000 model.safetensors");
   command->callback([from, to, context] {
-    context.exit_code = become(context, "lockstep-worker", {"export", *from, *to});
+    context.exit_code = exec_program(context, "lockstep-worker", {"export", *from, *to});
   });
 }
 
 void add_plan(CLI::App& app, lockstep::ClientContext context) {
   const auto sizes = std::make_shared<std::vector<int64_t>>(std::vector<int64_t>{80, 141});
   CLI::App* command = app.add_subcommand(
-      "plan", "Compute what each preset takes of a GPU, and the largest micro-batch that fits");
-  command->add_option("GIGABYTES", *sizes, "Memory of GPUs, in 10^9 bytes")
+      "plan", "Compute each preset's GPU memory, and the largest micro-batch that fits");
+  command->add_option("GIGABYTES", *sizes, "GPU memory sizes in GB (10^9 bytes)")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command->footer("Example: lockstep plan 24 80");
   command->callback([sizes, context] {
     std::vector<std::string> words{"plan"};
     for (const int64_t size : *sizes) words.push_back(std::to_string(size));
-    context.exit_code = become(context, "lockstep-worker", std::move(words));
+    context.exit_code = exec_program(context, "lockstep-worker", std::move(words));
   });
 }
 
@@ -178,7 +182,7 @@ int program(int argc, char** argv) {
   const lockstep::ClientContext context{
       .environment = environment, .clock = clock, .exit_code = exit_code};
 
-  CLI::App app("Trains models on Kubernetes, or on this machine without one.", name);
+  CLI::App app("Trains models on Kubernetes, or on this machine without a cluster.", name);
   app.require_subcommand(1);
   app.footer("Example: " + name + " run examples/kjv-gpt.yaml");
   add_run(app, context);

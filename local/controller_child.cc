@@ -34,10 +34,10 @@ void ControllerChild::loop() {
     if (!run_once()) return;
     if (std::chrono::steady_clock::now() - began >= options_.healthy_after) {
       pause = options_.backoff_first;
-      ends_in_a_row_ = 0;
+      consecutive_exits_ = 0;
     }
-    ++ends_;
-    ++ends_in_a_row_;
+    ++exits_;
+    ++consecutive_exits_;
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, pause, [this] { return stopping_; })) return;
     pause = std::min(pause * 2, options_.backoff_max);
@@ -57,7 +57,7 @@ bool ControllerChild::run_once() {
     changed_.notify_all();
   });
   if (!pid.ok()) {
-    log_error("the controller could not be started", {{"error", pid.error().message}});
+    log_error("can't start the controller", {{"error", pid.error().message}});
     return true;
   }
   pid_ = *pid;

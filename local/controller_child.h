@@ -27,8 +27,8 @@ class ControllerChild {
   ~ControllerChild();
 
   // How often the child ended on its own: in total, and in a row without having been healthy.
-  int64_t ends() const { return ends_; }
-  int64_t ends_in_a_row() const { return ends_in_a_row_; }
+  int64_t exits() const { return exits_; }
+  int64_t consecutive_exits() const { return consecutive_exits_; }
   // 0 while the child does not run.
   pid_t pid() const { return pid_; }
 
@@ -39,8 +39,8 @@ class ControllerChild {
 
   ProcessHost& host_;
   const ControllerChildOptions options_;
-  std::atomic<int64_t> ends_ = 0;
-  std::atomic<int64_t> ends_in_a_row_ = 0;
+  std::atomic<int64_t> exits_ = 0;
+  std::atomic<int64_t> consecutive_exits_ = 0;
   std::atomic<pid_t> pid_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -22,8 +22,9 @@ Status check_programs(const std::string& program_folder) {
   for (const char* name : {"lockstep-controller", "lockstep-agent", "lockstep-worker"}) {
     std::string file = program_folder + "/" + name;
     if (access(file.c_str(), X_OK) != 0)
-      return not_found("[programs] expected " + file + ", which is not there: build or install " +
-                       "all of Lockstep's programs into one folder");
+      return not_found("[programs] expected " + file +
+                       " to be executable: build or install all of " +
+                       "Lockstep's programs into one folder");
   }
   return {};
 }
@@ -43,7 +44,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const Clock& clock,
                                  .working_folder = options.working_folder},
                         .logs = {.folder = options.log_folder, .keep = options.keep_logs},
                         .seed = options.seed};
-  node.scheduler.counts_room = !options.machines.empty();
+  node.scheduler.enforce_resources = !options.machines.empty();
   node.machines.front().gpus = computer_gpus();
   if (!options.machines.empty()) node.machines = options.machines;
   TRY_ASSIGN(cluster->node_, LocalNode::start(*cluster->node_api_, *cluster->host_, clock, node));

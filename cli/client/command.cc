@@ -21,18 +21,25 @@ void add_client_commands(CLI::App& app, ClientContext context) {
 void add_connection_flags(CLI::App& command, ConnectionFlags& flags, bool has_namespace) {
   const char* const group = "Cluster";
   if (has_namespace) {
-    command.add_option("-n,--namespace", flags.namespace_, "Default: that of the context")
+    command
+        .add_option("-n,--namespace", flags.namespace_, "Namespace (default: that of the context)")
         ->group(group);
   }
-  command.add_option("--context", flags.context, "Context of the kubeconfig; default: its current")
+  command
+      .add_option("--context", flags.context,
+                  "Context of the kubeconfig (default: its current context)")
       ->group(group);
-  command.add_option("--cluster", flags.cluster, "Cluster of the kubeconfig")->group(group);
-  command.add_option("--user", flags.user, "User of the kubeconfig")->group(group);
+  command
+      .add_option("--cluster", flags.cluster,
+                  "Cluster of the kubeconfig (default: that of the context)")
+      ->group(group);
+  command.add_option("--user", flags.user, "User of the kubeconfig (default: that of the context)")
+      ->group(group);
   command
       .add_option("--kubeconfig", flags.kubeconfig,
-                  "Default: the files that KUBECONFIG names, else ~/.kube/config")
+                  "Kubeconfig file (default: the files in KUBECONFIG, or ~/.kube/config)")
       ->group(group);
-  command.add_option("--request-timeout", flags.request_timeout, "Of one request; 0: none")
+  command.add_option("--request-timeout", flags.request_timeout, "Timeout of one request; 0: 1h")
       ->capture_default_str()
       ->group(group);
 }

@@ -61,13 +61,13 @@ std::vector<std::string> keys(const std::map<std::string, T>& entries) {
 
 // Returns the names that a server has; empty if it does not answer quickly.
 std::vector<std::string> names_on_server(const ClientContext& context,
-                                         const WordQuestion& question) {
-  ConnectionFlags flags = question.flags;
+                                         const CompletionRequest& request) {
+  ConnectionFlags flags = request.flags;
   flags.request_timeout = "3s";
   const auto connection = Connection::open(context.environment, flags, context.clock);
   if (!connection.ok()) return {};
-  const std::string path = question.kind == WordKind::kNamespace ? core_path("", "namespaces")
-                           : question.kind == WordKind::kMachine
+  const std::string path = request.kind == CompletionKind::kNamespace ? core_path("", "namespaces")
+                           : request.kind == CompletionKind::kMachine
                                ? core_path("", "nodes")
                                : jobs_path((*connection)->namespace_());
   const Result<Json> list = (*connection)->call({.path = path, .query = {{"limit", "500"}}});
@@ -78,27 +78,27 @@ std::vector<std::string> names_on_server(const ClientContext& context,
   return names;
 }
 
-std::vector<std::string> names_for(const ClientContext& context, const WordQuestion& question) {
-  switch (question.kind) {
-    case WordKind::kNothing:
+std::vector<std::string> names_for(const ClientContext& context, const CompletionRequest& request) {
+  switch (request.kind) {
+    case CompletionKind::kNothing:
       return {};
-    case WordKind::kFile:
+    case CompletionKind::kFile:
       return {":file"};
-    case WordKind::kChoices:
-      return question.choices;
-    case WordKind::kJob:
-    case WordKind::kMachine:
-    case WordKind::kNamespace:
-      return names_on_server(context, question);
-    case WordKind::kContext:
-    case WordKind::kCluster:
-    case WordKind::kUser:
+    case CompletionKind::kChoices:
+      return request.choices;
+    case CompletionKind::kJob:
+    case CompletionKind::kMachine:
+    case CompletionKind::kNamespace:
+      return names_on_server(context, request);
+    case CompletionKind::kContext:
+    case CompletionKind::kCluster:
+    case CompletionKind::kUser:
       break;
   }
-  const Result<Kubeconfig> config = client_kubeconfig(context.environment, question.flags);
+  const Result<Kubeconfig> config = client_kubeconfig(context.environment, request.flags);
   if (!config.ok()) return {};
-  if (question.kind == WordKind::kContext) return keys(config->contexts);
-  return question.kind == WordKind::kCluster ? keys(config->clusters) : keys(config->users);
+  if (request.kind == CompletionKind::kContext) return keys(config->contexts);
+  return request.kind == CompletionKind::kCluster ? keys(config->clusters) : keys(config->users);
 }
 
 }  // namespace
@@ -122,15 +122,15 @@ void add_completion(CLI::App& app, ClientContext) {
 
 void complete_words(const CLI::App& app, ClientContext context,
                     const std::vector<std::string>& words) {
-  const WordQuestion question = question_at(app, words);
+  const CompletionRequest request = completion_request(app, words);
   std::string current = words.empty() ? "" : words.back();
   // "--context=a": the shell expects whole words.
   const size_t equals = current.starts_with("-") ? current.find('=') : std::string::npos;
   const std::string before = equals == std::string::npos ? "" : current.substr(0, equals + 1);
   if (equals != std::string::npos) current.erase(0, equals + 1);
   std::string out;
-  for (const std::string& name : names_for(context, question)) {
-    if (question.kind == WordKind::kFile) {
+  for (const std::string& name : names_for(context, request)) {
+    if (request.kind == CompletionKind::kFile) {
       out += name + "\n";
     } else if (name.starts_with(current)) {
       out += before + name + "\n";

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 // The kind of word that can complete a command line. kFile: the shell completes it.
-enum class WordKind {
+enum class CompletionKind {
   kNothing,
   kFile,
   kJob,
@@ -21,15 +21,15 @@ enum class WordKind {
   kUser,
   kChoices
 };
-struct WordQuestion {
-  WordKind kind = WordKind::kNothing;
+struct CompletionRequest {
+  CompletionKind kind = CompletionKind::kNothing;
   std::vector<std::string> choices{};  // subcommands, flags, values of a flag
   ConnectionFlags flags{};             // from the words before, to query a server
 };
 
 // Interprets the words after the program's name with the program's own subcommands and options. The
 // last word is still being typed. Pure.
-WordQuestion question_at(const CLI::App& app, const std::vector<std::string>& words);
+CompletionRequest completion_request(const CLI::App& app, const std::vector<std::string>& words);
 
 // Implements `__complete`: prints the words that can complete the last of `words`, one per line.
 void complete_words(const CLI::App& app, ClientContext context,

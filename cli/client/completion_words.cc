@@ -27,19 +27,19 @@ void note_flag(ConnectionFlags& flags, const CLI::Option& option, const std::str
   if (option.check_lname("kubeconfig")) flags.kubeconfig = value;
 }
 
-WordQuestion choices(std::vector<std::string> words) {
-  return {.kind = WordKind::kChoices, .choices = std::move(words)};
+CompletionRequest choices(std::vector<std::string> words) {
+  return {.kind = CompletionKind::kChoices, .choices = std::move(words)};
 }
 
-WordQuestion value_of(const CLI::Option& option) {
-  if (option.check_lname("namespace")) return {.kind = WordKind::kNamespace};
-  if (option.check_lname("context")) return {.kind = WordKind::kContext};
-  if (option.check_lname("cluster")) return {.kind = WordKind::kCluster};
-  if (option.check_lname("user")) return {.kind = WordKind::kUser};
+CompletionRequest value_of(const CLI::Option& option) {
+  if (option.check_lname("namespace")) return {.kind = CompletionKind::kNamespace};
+  if (option.check_lname("context")) return {.kind = CompletionKind::kContext};
+  if (option.check_lname("cluster")) return {.kind = CompletionKind::kCluster};
+  if (option.check_lname("user")) return {.kind = CompletionKind::kUser};
   if (option.check_lname("output") && option.check_sname("o")) {
     return choices({"json", "yaml", "wide", "name"});
   }
-  if (option.check_lname("output")) return {.kind = WordKind::kFile};
+  if (option.check_lname("output")) return {.kind = CompletionKind::kFile};
   if (option.check_lname("for")) {
     return choices({"Complete", "Failed", "Running", "Ready", "Suspended", "delete"});
   }
@@ -47,42 +47,42 @@ WordQuestion value_of(const CLI::Option& option) {
   if (option.check_lname("cascade")) return choices({"background", "foreground", "orphan"});
   if (option.check_lname("kubeconfig") || option.check_lname("filename") ||
       option.check_lname("folder")) {
-    return {.kind = WordKind::kFile};
+    return {.kind = CompletionKind::kFile};
   }
   return {};
 }
 
-WordQuestion positional(const CLI::App& app) {
+CompletionRequest positional(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_positional()) continue;
     const std::string name = option->get_name(true);
-    if (name.find("NAME") != std::string::npos) return {.kind = WordKind::kJob};
-    if (name.find("MACHINE") != std::string::npos) return {.kind = WordKind::kMachine};
+    if (name.find("NAME") != std::string::npos) return {.kind = CompletionKind::kJob};
+    if (name.find("MACHINE") != std::string::npos) return {.kind = CompletionKind::kMachine};
     if (name.find("SHELL") != std::string::npos) return choices({"bash", "zsh", "fish"});
-    return {.kind = WordKind::kFile};
+    return {.kind = CompletionKind::kFile};
   }
   return {};
 }
 
-WordQuestion subcommands(const CLI::App& app) {
-  WordQuestion question{.kind = WordKind::kChoices};
+CompletionRequest subcommands(const CLI::App& app) {
+  CompletionRequest request{.kind = CompletionKind::kChoices};
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-    question.choices.push_back(sub->get_name());
+    request.choices.push_back(sub->get_name());
   }
-  return question;
+  return request;
 }
 
-WordQuestion flags_of(const CLI::App& app) {
-  WordQuestion question{.kind = WordKind::kChoices};
+CompletionRequest flags_of(const CLI::App& app) {
+  CompletionRequest request{.kind = CompletionKind::kChoices};
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) question.choices.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) request.choices.push_back("--" + name);
   }
-  return question;
+  return request;
 }
 
 }  // namespace
 
-WordQuestion question_at(const CLI::App& app, const std::vector<std::string>& words) {
+CompletionRequest completion_request(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* at = &app;
   ConnectionFlags flags;
   const CLI::Option* open = nullptr;  // an option whose value comes next
@@ -109,21 +109,21 @@ WordQuestion question_at(const CLI::App& app, const std::vector<std::string>& wo
     if (sub != all.end()) at = *sub;
   }
   const std::string current = words.empty() ? "" : words.back();
-  WordQuestion question;
+  CompletionRequest request;
   if (open != nullptr) {
-    question = value_of(*open);
+    request = value_of(*open);
   } else if (current.starts_with("-") && current.find('=') != std::string::npos) {
     const CLI::Option* option = option_named(*at, current);
-    if (option != nullptr) question = value_of(*option);
+    if (option != nullptr) request = value_of(*option);
   } else if (current.starts_with("-")) {
-    question = flags_of(*at);
+    request = flags_of(*at);
   } else if (!at->get_subcommands([](const CLI::App*) { return true; }).empty()) {
-    question = subcommands(*at);
+    request = subcommands(*at);
   } else {
-    question = positional(*at);
+    request = positional(*at);
   }
-  question.flags = flags;
-  return question;
+  request.flags = flags;
+  return request;
 }
 
 }  // namespace lockstep

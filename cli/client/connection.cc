@@ -57,7 +57,7 @@ std::string encoded(const std::string& part) {
 }  // namespace
 
 Result<Duration> parse_duration(const std::string& text) {
-  const Error bad = invalid("\"" + text + "\" is no duration such as 30s, 5m or 1h30m");
+  const Error bad = invalid("found \"" + text + "\", expected a duration such as 30s, 5m or 1h30m");
   constexpr double kMax = 366 * 86400.0;
   double seconds = 0;
   const char* at = text.data();
@@ -101,7 +101,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const ClientEnvironment& en
   if (config.clusters.empty()) {
     return not_found(
         "no cluster is configured: start one on this machine with `" + environment.program +
-        " up`, or name the kubeconfig of yours in KUBECONFIG, --kubeconfig or ~/.kube/config");
+        " up`, or point KUBECONFIG or --kubeconfig to the kubeconfig of your cluster (default: "
+        "~/.kube/config)");
   }
   Result<KubeAccess> access = kube_access(config, {.context = flags.context,
                                                    .cluster = flags.cluster,
@@ -171,7 +172,8 @@ Result<HttpReply> Connection::send(const ApiCall& call, size_t bytes_max) {
 Result<Json> Connection::call(const ApiCall& call) {
   TRY_ASSIGN(const HttpReply reply, send(call, kReplyBytesMax));
   Result<Json> body = parse_json(reply.body, kReplyLimits);
-  if (!body.ok()) return unavailable("the server's answer can't be read: " + body.error().message);
+  if (!body.ok())
+    return unavailable("the server's response can't be parsed: " + body.error().message);
   return body;
 }
 

@@ -1,6 +1,6 @@
 #include "cli/client/command.h"
-#include "cli/client/following.h"
 #include "cli/client/job_documents.h"
+#include "cli/client/wait_condition.h"
 
 namespace lockstep {
 namespace {
@@ -71,9 +71,9 @@ Result<int> delete_jobs(Connection& connection, const DeleteOptions& options,
     if (!options.wait) break;
     std::string why;
     TRY_ASSIGN(const int one,
-               wait_for_job(connection, job, {.deletion = true, .condition = ""}, until, why));
+               wait_for_job(connection, job, {.deletion = true, .type = ""}, until, why));
     if (one == kExitTimeout) {
-      std::fprintf(stderr, "error: timed out waiting for the end of trainingjobs/%s\n",
+      std::fprintf(stderr, "error: timed out waiting for the deletion of trainingjobs/%s\n",
                    job.name.c_str());
     }
     code = std::max(code, one);
@@ -86,7 +86,7 @@ void run_delete(ClientContext context, const DeleteOptions& options) {
                    static_cast<int>(!options.files.empty()) +
                    static_cast<int>(options.all || !options.selector.empty());
   if (ways != 1) {
-    std::fprintf(stderr, "error: expected one of NAME..., -f FILE, -l SELECTOR and --all\n");
+    std::fprintf(stderr, "error: expected exactly one of NAME..., -f FILE, -l SELECTOR or --all\n");
     context.exit_code = 2;
     return;
   }
@@ -113,17 +113,21 @@ void run_delete(ClientContext context, const DeleteOptions& options) {
 
 void add_delete(CLI::App& app, ClientContext context) {
   const auto options = std::make_shared<DeleteOptions>();
-  CLI::App* command = app.add_subcommand("delete", "Delete jobs, with their pods");
-  command->add_option("NAME", options->names, "Jobs");
-  command->add_option("-f,--filename", options->files, "The jobs of a file; -: stdin");
-  command->add_option("-l,--selector", options->selector, "Jobs with these labels");
-  command->add_flag("--all", options->all, "All jobs of the namespace");
-  command->add_flag("--wait,!--no-wait", options->wait, "Until they are gone (default: true)");
-  command->add_flag("--ignore-not-found", options->ignore_missing, "Missing ones are no error");
-  command->add_option("--cascade", options->cascade, "What becomes of their pods")
+  CLI::App* command = app.add_subcommand("delete", "Delete jobs and their pods");
+  command->add_option("NAME", options->names, "Names of jobs");
+  command->add_option("-f,--filename", options->files, "Delete the jobs in this file; -: stdin");
+  command->add_option("-l,--selector", options->selector,
+                      "Delete the jobs with these labels, such as team=a,tier!=b");
+  command->add_flag("--all", options->all, "Delete all jobs of the namespace");
+  command->add_flag("--wait,!--no-wait", options->wait,
+                    "Wait until the jobs are gone (default: true)");
+  command->add_flag("--ignore-not-found", options->ignore_missing,
+                    "Do not fail if a job does not exist");
+  command->add_option("--cascade", options->cascade, "How to delete the pods of the jobs")
       ->check(CLI::IsMember({"background", "foreground", "orphan"}))
       ->capture_default_str();
-  command->add_option("--timeout", options->timeout, "Of the wait; 0: none")->capture_default_str();
+  command->add_option("--timeout", options->timeout, "Timeout of --wait; 0: no limit")
+      ->capture_default_str();
   add_connection_flags(*command, options->flags);
   command->callback([options, context] { run_delete(context, *options); });
 }

@@ -23,7 +23,8 @@ Result<std::string> read_input() {
     if (got < 0) return errno_error("stdin", errno);
     if (got == 0) return text;
     text.append(bytes, static_cast<size_t>(got));
-    if (text.size() > kBytesMax) return invalid("more than 8 MiB");
+    if (text.size() > kBytesMax)
+      return invalid("found more than 8 MiB, expected a smaller document");
   }
 }
 
@@ -44,12 +45,12 @@ std::string problem_of(const Json& document, bool names_only) {
   const std::string version = string_or(document, "apiVersion", "");
   if (kind != kKind || version != kApiVersion) {
     return "found " + (kind.empty() ? "no kind" : kind + " of " + version) + ", expected " + kKind +
-           " of " + kApiVersion + " (other objects: kubectl)";
+           " of " + kApiVersion + " (use kubectl for other objects)";
   }
   if (names_only) {
     const Json* meta = find_member(document, "metadata");
     const bool has_name = meta != nullptr && !string_or(*meta, "name", "").empty();
-    return has_name ? "" : "metadata.name: missing";
+    return has_name ? "" : "metadata.name: missing, expected the name of a job";
   }
   const Result<TrainingJob> job = valid_training_job_from_json(document);
   return job.ok() ? "" : job.error().message;
@@ -68,7 +69,7 @@ Result<std::vector<JobDocument>> read_job_documents(const std::vector<std::strin
     Result<std::vector<Json>> documents =
         documents_from_yaml(*text, 1000, {.bytes_max = kBytesMax, .values_max = 500'000});
     if (!documents.ok()) return invalid(shown + ": " + documents.error().message);
-    if (documents->empty()) return invalid(shown + ": no document in it");
+    if (documents->empty()) return invalid(shown + ": found no document, expected a TrainingJob");
     const size_t first = all.size();
     for (Json& document : *documents) add(shown, std::move(document), all);
     for (size_t i = first; i < all.size(); ++i) {

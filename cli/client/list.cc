@@ -84,12 +84,15 @@ Result<int> list(Connection& connection, const ListOptions& options) {
 
 void add_list(CLI::App& app, ClientContext context) {
   const auto options = std::make_shared<ListOptions>();
-  CLI::App* command = app.add_subcommand("list", "List jobs, in the columns that the server has");
-  command->add_flag("-A,--all-namespaces", options->all_namespaces, "Of all namespaces");
-  command->add_option("-l,--selector", options->selector, "Labels, such as team=a,tier!=b");
-  command->add_option("-o,--output", options->format, "json, yaml, wide or name");
-  command->add_flag("-w,--watch", options->watch, "Then a line for each change, until Ctrl-C");
-  command->add_flag("--no-headers", options->no_headers, "Without the line of names");
+  CLI::App* command =
+      app.add_subcommand("list", "List jobs, in the columns that the server defines");
+  command->add_flag("-A,--all-namespaces", options->all_namespaces,
+                    "List the jobs of all namespaces");
+  command->add_option("-l,--selector", options->selector, "Label selector, such as team=a,tier!=b");
+  command->add_option("-o,--output", options->format, "Output format: json, yaml, wide or name");
+  command->add_flag("-w,--watch", options->watch,
+                    "After the list, print a line for each change, until Ctrl-C");
+  command->add_flag("--no-headers", options->no_headers, "Do not print the header line");
   add_connection_flags(*command, options->flags);
   command->callback([options, context] {
     run_client(context, options->flags,

@@ -61,7 +61,7 @@ class Follower {
   };
 
   void open(const JobPod& pod, bool with_prefix);
-  void say_what_is_missing() const;
+  void warn_about_refused_logs() const;
   void take(Stream& stream, const std::string& bytes);
   void print_line(const Stream& stream, std::string_view line) const;
   bool all_over() const {
@@ -122,14 +122,14 @@ void Follower::open(const JobPod& pod, bool with_prefix) {
                  }});
 }
 
-void Follower::say_what_is_missing() const {
+void Follower::warn_about_refused_logs() const {
   for (const auto& [uid, stream] : streams_) {
     if (stream.is_refused) std::fprintf(stderr, "warning: %s\n", stream.refusal.c_str());
   }
 }
 
 Status Follower::run(std::optional<TimePoint> until) {
-  std::optional<TimePoint> last_word;  // when to give up on open logs; set once the job has ended
+  std::optional<TimePoint> give_up_at;  // when to give up on open logs; set once the job has ended
   while (true) {
     const Result<Json> job = connection_.call({.path = job_path(job_.namespace_, job_.name)});
     const bool is_gone = !job.ok() && job.error().code == Code::kNotFound;
@@ -143,14 +143,14 @@ Status Follower::run(std::optional<TimePoint> until) {
       for (const JobPod& pod : chosen_pods(pods, options_)) {
         if (pod.phase != "Pending") open(pod, with_prefix);
       }
-      if (read.ok() && !ending_of(read->status).empty() && !last_word) {
-        last_word = connection_.clock().now() + std::chrono::seconds(15);
+      if (read.ok() && !ending_of(read->status).empty() && !give_up_at) {
+        give_up_at = connection_.clock().now() + std::chrono::seconds(15);
       }
     }
     const TimePoint now = connection_.clock().now();
-    const bool is_over = (is_gone || last_word) && all_over();
-    if (is_over || (last_word && now >= *last_word) || (until && now >= *until)) {
-      say_what_is_missing();
+    const bool is_over = (is_gone || give_up_at) && all_over();
+    if (is_over || (give_up_at && now >= *give_up_at) || (until && now >= *until)) {
+      warn_about_refused_logs();
       return {};
     }
     const size_t ends = ends_;

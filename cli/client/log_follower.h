@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/client/following.h"
+#include "cli/client/wait_condition.h"
 
 namespace lockstep {
 

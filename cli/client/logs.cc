@@ -32,23 +32,24 @@ Result<int> logs(Connection& connection, LogsOptions options) {
 
 void add_logs(CLI::App& app, ClientContext context) {
   const auto options = std::make_shared<LogsOptions>();
-  CLI::App* command = app.add_subcommand("logs", "Print what the ranks of a job print");
-  command->add_option("NAME", options->name, "A job")->required();
-  command->add_flag("-f,--follow", options->logs.follow, "Until the job has ended");
-  command->add_option("--rank", options->logs.rank, "One rank alone")
+  CLI::App* command = app.add_subcommand("logs", "Print the output of a job's ranks");
+  command->add_option("NAME", options->name, "Name of the job")->required();
+  command->add_flag("-f,--follow", options->logs.follow, "Follow the logs until the job has ended");
+  command->add_option("--rank", options->logs.rank, "Only this rank")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--node", options->logs.node, "The node of this index alone")
+  command->add_option("--node", options->logs.node, "Only the node with this index")
       ->check(CLI::NonNegativeNumber)
       ->excludes("--rank");
   command
       ->add_flag("-p,--previous", options->logs.previous,
-                 "Of the pods that the present ones replaced, if they are still there")
+                 "Logs of the pods that the current ones replaced, if those still exist")
       ->excludes("--follow");
-  command->add_option("--tail", options->logs.tail, "The last lines of each node")
+  command->add_option("--tail", options->logs.tail, "Only this many last lines of each node")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--timestamps", options->logs.timestamps, "With the time of each line");
+  command->add_flag("--timestamps", options->logs.timestamps, "Prefix each line with its time");
   add_connection_flags(*command, options->flags);
-  command->footer("Lines of several nodes are in the order of time, each behind its node's index.");
+  command->footer(
+      "Lines of several nodes are merged by time; each starts with the index of its node.");
   command->callback([options, context] {
     run_client(context, options->flags,
                [options](Connection& connection) { return logs(connection, *options); });

@@ -81,7 +81,8 @@ Status check_local(Connection& connection, const std::string& name) {
   const std::string runtime =
       string_or(member(member(node, "status"), "nodeInfo"), "containerRuntimeVersion", "");
   if (runtime.starts_with(kLocalRuntime)) return {};
-  return invalid("machine " + name + " is not one of `lockstep up`");
+  return invalid("machine " + name +
+                 ": not a machine of `lockstep up`; for other nodes use kubectl");
 }
 
 Status set_power(Connection& connection, const std::string& name, bool is_on) {
@@ -144,7 +145,7 @@ void add_one(CLI::App& machine, ClientContext context, const char* name, const c
              const std::function<Status(Connection&, const std::string&)>& act) {
   const auto options = std::make_shared<MachineFlags>();
   CLI::App* command = machine.add_subcommand(name, description);
-  command->add_option("MACHINE", options->names, "Names of machines, as `machine list` has them")
+  command->add_option("MACHINE", options->names, "Names of machines, from `machine list`")
       ->required();
   add_connection_flags(*command, options->flags, false);
   command->callback([options, context, act] {
@@ -158,26 +159,29 @@ void add_one(CLI::App& machine, ClientContext context, const char* name, const c
 }  // namespace
 
 void add_machine(CLI::App& app, ClientContext context) {
-  CLI::App* machine =
-      app.add_subcommand("machine", "Machines of `lockstep up`: cut their power, empty them");
+  CLI::App* machine = app.add_subcommand(
+      "machine", "List, power off, power on or drain the machines of `lockstep up`");
   machine->require_subcommand(1);
   const auto options = std::make_shared<MachineFlags>();
-  CLI::App* list = machine->add_subcommand("list", "The machines and what runs on them");
+  CLI::App* list =
+      machine->add_subcommand("list", "List the machines, with their state and number of pods");
   add_connection_flags(*list, options->flags, false);
   list->callback([options, context] { run_client(context, options->flags, list_machines); });
-  add_one(*machine, context, "kill", "Cut the power: pods die at once, the machine falls silent",
+  add_one(*machine, context, "kill",
+          "Power machines off: pods are killed immediately, heartbeats stop",
           [](Connection& connection, const std::string& name) -> Status {
             TRY(set_power(connection, name, false));
             print("machine/" + name + " killed\n");
             return {};
           });
-  add_one(*machine, context, "restore", "Power on, and open for pods again",
+  add_one(*machine, context, "restore", "Power machines on, and let them accept pods again",
           [](Connection& connection, const std::string& name) -> Status {
             TRY(set_power(connection, name, true));
             print("machine/" + name + " restored\n");
             return {};
           });
-  add_one(*machine, context, "drain", "Close it for pods, and evict those that it has", drain);
+  add_one(*machine, context, "drain", "Keep new pods away from machines, and evict their pods",
+          drain);
 }
 
 }  // namespace lockstep

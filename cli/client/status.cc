@@ -2,8 +2,8 @@
 #include <unistd.h>
 
 #include "cli/client/command.h"
-#include "cli/client/following.h"
 #include "cli/client/status_page.h"
+#include "cli/client/wait_condition.h"
 #include "controller/plan/names.h"
 
 namespace lockstep {
@@ -81,7 +81,8 @@ Result<int> watch_status(Connection& connection, const StatusOptions& options) {
 
 Result<int> stuck(Connection& connection, const StatusOptions& options) {
   if (options.watch || !options.format.empty()) {
-    return invalid("--stuck goes without -w and -o; programs read the condition Stuck");
+    return invalid(
+        "--stuck: can't be combined with -w or -o; programs should read the condition Stuck");
   }
   TRY_ASSIGN(const Json object,
              connection.call({.path = job_path(connection.namespace_(), options.name)}));
@@ -95,7 +96,7 @@ Result<int> status(Connection& connection, const StatusOptions& options) {
   TRY_ASSIGN(const OutputFormat format, output_format(options.format));
   const bool is_page = format == OutputFormat::kTable || format == OutputFormat::kWide;
   if (options.watch && is_page) return watch_status(connection, options);
-  if (options.watch) return invalid("--watch is for the page alone, expected no -o");
+  if (options.watch) return invalid("--watch: can't be combined with -o json, yaml or name");
   TRY_ASSIGN(const Json object,
              connection.call({.path = job_path(connection.namespace_(), options.name)}));
   if (!is_page) {
@@ -112,12 +113,12 @@ Result<int> status(Connection& connection, const StatusOptions& options) {
 void add_status(CLI::App& app, ClientContext context) {
   const auto options = std::make_shared<StatusOptions>();
   CLI::App* command = app.add_subcommand(
-      "status", "One job on a page: progress, last failure, conditions, pods, events");
-  command->add_option("NAME", options->name, "A job")->required();
-  command->add_option("-o,--output", options->format, "json, yaml or name");
-  command->add_flag("-w,--watch", options->watch, "Anew until the job has ended");
+      "status", "Show one job: progress, last failure, conditions, pods, events");
+  command->add_option("NAME", options->name, "Name of the job")->required();
+  command->add_option("-o,--output", options->format, "Output format: json, yaml or name");
+  command->add_flag("-w,--watch", options->watch, "Refresh until the job has ended");
   command->add_flag("--stuck", options->stuck,
-                    "Which rank holds the others up, and in what, if any does");
+                    "Show which rank the others wait for, if any, and in which operation");
   add_connection_flags(*command, options->flags);
   command->callback([options, context] {
     run_client(context, options->flags,

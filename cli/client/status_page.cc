@@ -5,8 +5,8 @@
 
 #include "cli/client/output.h"
 #include "cli/run/progress_line.h"
+#include "common/api/conditions.h"
 #include "common/api/hang_limit.h"
-#include "controller/plan/conditions.h"
 
 namespace lockstep {
 namespace {
@@ -158,7 +158,7 @@ std::string seconds(const std::optional<double>& value) {
 std::string lost_line(const LostStatus& lost) {
   if (lost == LostStatus{}) return "";
   std::string text = number(lost.seconds, "%.1f") + " s";
-  if (lost.steps > 0) text += ", " + std::to_string(lost.steps) + " steps done again";
+  if (lost.steps > 0) text += ", " + std::to_string(lost.steps) + " steps repeated";
   return field("Lost", text);
 }
 
@@ -290,27 +290,26 @@ std::string stuck_page(const TrainingJob& job, WallTime now) {
   const std::string name = job.metadata.name;
   if (!job.spec.train) {
     return name +
-           " runs a program of its own, which tells nothing of its collectives: see `lockstep "
-           "logs " +
+           " runs its own program, which does not report its collectives; see `lockstep logs " +
            name + "`.\n";
   }
   const Condition* stuck = find_condition(job.status, kStuck);
   if (is_finished(job.status) || is_true(job.status, kSuspended)) {
-    return name + " is " + job.status.state + ": nothing is stuck.\n";
+    return name + " is " + job.status.state + ": no rank is stuck.\n";
   }
   if (stuck != nullptr && stuck->status == "True") {
     return clean(name + ": " + stuck->message) + " (noticed " +
            since(stuck->lastTransitionTime, now) + ").\n";
   }
   if (!is_true(job.status, kRunning)) {
-    return name + " is " + (job.status.state.empty() ? "not begun" : job.status.state) +
-           ": its ranks don't train yet, and none is known to be stuck.\n";
+    return name + " is " + (job.status.state.empty() ? "not started" : job.status.state) +
+           ": its ranks are not training yet, and no rank is known to be stuck.\n";
   }
   std::string text = name +
-                     ": nothing is known to be stuck. No agent tells of a rank that has waited for "
-                     "another one for " +
+                     ": no rank is known to be stuck. No agent reports a rank that has waited for "
+                     "another rank for " +
                      counted(static_cast<int64_t>(to_seconds(kWaitTold)), "second") +
-                     ", but perhaps for one that saves or validates";
+                     ", except perhaps for one that saves a checkpoint or validates";
   text += " (round " + std::to_string(job.status.round);
   if (job.status.progress) text += ", step " + std::to_string(job.status.progress->step);
   return text + ").\n";

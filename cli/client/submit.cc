@@ -1,7 +1,7 @@
 #include "cli/client/command.h"
-#include "cli/client/following.h"
 #include "cli/client/job_documents.h"
 #include "cli/client/log_follower.h"
+#include "cli/client/wait_condition.h"
 
 namespace lockstep {
 namespace {
@@ -22,8 +22,8 @@ Result<std::string> namespace_for(const Connection& connection, const SubmitOpti
   const std::string own = meta_text(job.document, "namespace");
   if (own.empty()) return connection.namespace_();
   if (!options.flags.namespace_.empty() && options.flags.namespace_ != own) {
-    return invalid(job.file + ": metadata.namespace: " + own + ", but --namespace says " +
-                   options.flags.namespace_ + "; expected the same, or one of the two");
+    return invalid(job.file + ": metadata.namespace: " + own + ", but --namespace is " +
+                   options.flags.namespace_ + "; expected the same namespace, or only one of them");
   }
   return own;
 }
@@ -36,25 +36,24 @@ Result<Json> create(Connection& connection, const ClientContext& context, const 
   Result<Json> created = connection.call(call);
   if (created.ok() || created.error().code != Code::kConflict) return created;
   const std::string name = meta_text(job.document, "name");
-  return conflict(created.error().message + "\nTo run it anew: " + context.environment.program +
+  return conflict(created.error().message + "\nTo run it again: " + context.environment.program +
                   " delete " + name + " -n " + in +
-                  ", then submit it again; to change the job that is there: kubectl apply -f " +
-                  job.file);
+                  ", then submit it; to change the existing job: kubectl apply -f " + job.file);
 }
 
 // Waits until the job has ended; follows its logs if asked to.
-Result<int> stay(Connection& connection, const SubmitOptions& options, const JobName& job) {
+Result<int> wait_until_ended(Connection& connection, const SubmitOptions& options,
+                             const JobName& job) {
   TRY_ASSIGN(const Duration timeout, parse_duration(options.timeout));
   std::optional<TimePoint> until;
   if (timeout > Duration{0}) until = connection.clock().now() + timeout;
   if (options.follow) TRY(follow_logs(connection, job, {.follow = true}, until));
   std::string why;
-  TRY_ASSIGN(const int code, wait_for_job(connection, job, {.condition = "Complete"}, until, why));
+  TRY_ASSIGN(const int code, wait_for_job(connection, job, {.type = "Complete"}, until, why));
   if (code == 0) print("trainingjob.lockstep.dev/" + job.name + " is Complete\n");
   if (code == kExitEnded) std::fprintf(stderr, "error: %s\n", why.c_str());
   if (code == kExitTimeout) {
-    std::fprintf(stderr, "error: timed out waiting for the end of trainingjobs/%s\n",
-                 job.name.c_str());
+    std::fprintf(stderr, "error: timed out waiting for trainingjobs/%s to end\n", job.name.c_str());
   }
   return code;
 }
@@ -75,7 +74,8 @@ Result<int> submit(Connection& connection, const ClientContext& context,
   int code = 0;
   for (const JobDocument& job : jobs) {
     TRY_ASSIGN(const std::string in, namespace_for(connection, options, job));
-    TRY_ASSIGN(const int one, stay(connection, options, {in, meta_text(job.document, "name")}));
+    TRY_ASSIGN(const int one,
+               wait_until_ended(connection, options, {in, meta_text(job.document, "name")}));
     code = std::max(code, one);
   }
   return code;
@@ -103,21 +103,25 @@ void run_submit(ClientContext context, const SubmitOptions& options) {
 void add_submit(CLI::App& app, ClientContext context) {
   const auto options = std::make_shared<SubmitOptions>();
   CLI::App* command = app.add_subcommand("submit", "Create jobs in a cluster");
-  command->add_option("FILE", options->files, "TrainingJobs, YAML or JSON; -: stdin")->required();
-  command->add_option("--dry-run", options->dry_run, "client: check here; server: check there too")
+  command->add_option("FILE", options->files, "TrainingJob files in YAML or JSON; -: stdin")
+      ->required();
+  command
+      ->add_option("--dry-run", options->dry_run,
+                   "client: only check the files here; server: let the server check them too")
       ->check(CLI::IsMember({"none", "client", "server"}))
       ->capture_default_str();
-  command->add_flag("--wait", options->wait, "Until they have ended");
-  command->add_flag("-f,--follow", options->follow, "Print their logs until they have ended");
-  command->add_option("--timeout", options->timeout, "Of --wait and --follow; 0: none")
+  command->add_flag("--wait", options->wait, "Wait until the jobs have ended");
+  command->add_flag("-f,--follow", options->follow,
+                    "Print the logs of the jobs until they have ended");
+  command->add_option("--timeout", options->timeout, "Timeout of --wait and --follow; 0: no limit")
       ->capture_default_str();
-  command->add_option("-o,--output", options->format, "json, yaml or name: what was created");
+  command->add_option("-o,--output", options->format, "Print the created jobs: json, yaml or name");
   add_connection_flags(*command, options->flags);
   command->footer(
-      "Jobs are created, never changed: one that is there already is an error that says what to "
-      "do.\nPaths in a job are paths in its pods.\n"
-      "Exit code 0: created (with --wait: Complete); 1: an error; 2: bad input, nothing was\n"
-      "created; 3: a job that was waited for is Failed or gone; 4: the time came first.");
+      "submit never changes an existing job: it fails and says what to do.\n"
+      "Paths in a job are paths in its pods.\n"
+      "Exit codes: 0 created (with --wait: Complete); 1 error; 2 bad input, nothing was created;\n"
+      "3 a job that was waited for failed or was deleted; 4 timeout.");
   command->callback([options, context] { run_submit(context, *options); });
 }
 

@@ -22,9 +22,9 @@ void add_change(CLI::App& app, ClientContext context, const char* name, const ch
                 const char* word, const std::function<Json(const ChangeOptions&)>& spec) {
   const auto options = std::make_shared<ChangeOptions>();
   CLI::App* command = app.add_subcommand(name, description);
-  command->add_option("NAME", options->names, "Jobs")->required();
+  command->add_option("NAME", options->names, "Names of jobs")->required();
   if (std::string(name) == "scale") {
-    command->add_option("--nodes", options->nodes, "Nodes that the job is to have")
+    command->add_option("--nodes", options->nodes, "New number of nodes")
         ->required()
         ->check(CLI::Range(1, 1'000'000));
   }
@@ -39,11 +39,11 @@ void add_change(CLI::App& app, ClientContext context, const char* name, const ch
 }  // namespace
 
 void add_suspend(CLI::App& app, ClientContext context) {
-  add_change(app, context, "suspend", "End the pods of jobs, and keep the jobs", "suspended",
+  add_change(app, context, "suspend", "End the pods of jobs but keep the jobs", "suspended",
              [](const ChangeOptions&) {
                return Json{{"suspend", true}};
              });
-  add_change(app, context, "resume", "Go on with suspended jobs, from their checkpoints", "resumed",
+  add_change(app, context, "resume", "Continue suspended jobs from their checkpoints", "resumed",
              [](const ChangeOptions&) {
                return Json{{"suspend", false}};
              });

@@ -1,5 +1,5 @@
 #include "cli/client/command.h"
-#include "cli/client/following.h"
+#include "cli/client/wait_condition.h"
 
 namespace lockstep {
 namespace {
@@ -12,7 +12,7 @@ struct WaitOptions {
 };
 
 Result<int> wait(Connection& connection, const WaitOptions& options) {
-  TRY_ASSIGN(const WaitFor what, wait_for(options.condition));
+  TRY_ASSIGN(const WaitCondition what, parse_wait_condition(options.condition));
   TRY_ASSIGN(const Duration timeout, parse_duration(options.timeout));
   std::optional<TimePoint> until;
   if (timeout > Duration{0}) until = connection.clock().now() + timeout;
@@ -36,18 +36,20 @@ Result<int> wait(Connection& connection, const WaitOptions& options) {
 
 void add_wait(CLI::App& app, ClientContext context) {
   const auto options = std::make_shared<WaitOptions>();
-  CLI::App* command = app.add_subcommand("wait", "Wait until jobs are in a condition");
-  command->add_option("NAME", options->names, "Jobs")->required();
+  CLI::App* command = app.add_subcommand("wait", "Wait until jobs reach a condition");
+  command->add_option("NAME", options->names, "Names of jobs")->required();
   command
       ->add_option("--for", options->condition,
-                   "Complete, Failed, Running, Suspended, Ready=False, ...; or delete")
+                   "Condition: Complete, Failed, Running, Suspended, Ready=False, ...; or delete")
       ->capture_default_str();
-  command->add_option("--timeout", options->timeout, "Such as 10m, for all of them; 0: none")
+  command
+      ->add_option("--timeout", options->timeout,
+                   "Timeout for all jobs together, such as 10m; 0: no limit")
       ->capture_default_str();
   add_connection_flags(*command, options->flags);
   command->footer(
-      "Exit code 0: they are; 1: an error; 2: bad input; 3: a job has ended otherwise or is gone;\n"
-      "4: the time came first.");
+      "Exit codes: 0 condition met; 1 error; 2 bad input; 3 a job ended otherwise or was deleted;\n"
+      "4 timeout.");
   command->callback([options, context] {
     run_client(context, options->flags,
                [options](Connection& connection) { return wait(connection, *options); });

@@ -28,19 +28,20 @@ Problems check_data(const TrainSpec& train) {
   std::error_code error;
   fs::file_status status = fs::status(train.data.path, error);
   if (!fs::exists(status))
-    return {at + "there is no " + train.data.path + ", expected a file or a folder with the data"};
+    return {at + train.data.path + " does not exist, expected a file or folder with the data"};
   if (access(train.data.path.c_str(), R_OK) != 0)
-    return {at + train.data.path + " can't be read by this user"};
+    return {at + train.data.path + " is not readable by this user"};
   if (fs::is_regular_file(status)) {
     if (fs::file_size(train.data.path, error) == 0)
-      return {at + train.data.path + " is empty, expected data"};
+      return {at + train.data.path + " is empty, expected a file with data"};
     return {};
   }
-  if (!fs::is_directory(status)) return {at + train.data.path + " is neither a file nor a folder"};
+  if (!fs::is_directory(status))
+    return {at + train.data.path + " is neither a file nor a folder, expected one of them"};
   for (const auto& entry : fs::directory_iterator(train.data.path, error)) {
     if (entry.is_regular_file(error)) return {};
   }
-  return {at + "the folder " + train.data.path + " holds no files"};
+  return {at + "the folder " + train.data.path + " contains no files, expected files with data"};
 }
 
 Problems check_weights(const std::string& path) {
@@ -48,9 +49,10 @@ Problems check_weights(const std::string& path) {
   const std::string at = "spec.train.model.weights.path: ";
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) return {at + "there is no " + path + ", expected a safetensors file"};
-  if (!fs::is_regular_file(status)) return {at + path + " is no file, expected a safetensors file"};
-  if (access(path.c_str(), R_OK) != 0) return {at + path + " can't be read by this user"};
+  if (!fs::exists(status)) return {at + path + " does not exist, expected a safetensors file"};
+  if (!fs::is_regular_file(status))
+    return {at + path + " is not a file, expected a safetensors file"};
+  if (access(path.c_str(), R_OK) != 0) return {at + path + " is not readable by this user"};
   return {};
 }
 
@@ -58,8 +60,9 @@ std::vector<std::string> local_warnings(const TrainingJobSpec& spec) {
   std::vector<std::string> warnings;
   if (!spec.image.empty())
     warnings.push_back(
-        "spec.image: a local node has no images; the programs beside `lockstep` run "
-        "instead");
+        "spec.image: ignored, because a local node has no images: it runs the programs in the "
+        "folder "
+        "of `lockstep`");
   for (std::string& warning : local_template_warnings(spec.podTemplate))
     warnings.push_back(std::move(warning));
   return warnings;
@@ -70,10 +73,11 @@ Problems check_local(const TrainingJob& job) {
   Problems problems;
   const std::string& manager = job.spec.managedBy;
   if (!manager.empty() && manager != kControllerName)
-    problems.push_back("spec.managedBy: a local run has no " + manager + ", expected " +
-                       kControllerName + " or nothing");
+    problems.push_back("spec.managedBy: found " + manager + ", expected " + kControllerName +
+                       " or nothing, because a local run has no other controller");
   if (job.spec.suspend)
-    problems.push_back("spec.suspend: true, but nobody could resume a local run, expected false");
+    problems.push_back(
+        "spec.suspend: found true, expected false, because a local run can't be resumed");
   for (std::string& problem : local_template_problems(job)) problems.push_back(std::move(problem));
   return problems;
 }

@@ -9,13 +9,14 @@
 
 #include "cli/run/loss_curve.h"
 #include "cli/run/run_job.h"
+#include "common/api/conditions.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kLookMilliseconds = 200;
-constexpr int64_t kControllerEndsMax = 10;  // in a row: it won't recover
-constexpr Duration kPatienceAfterEnd = std::chrono::seconds(10);
+constexpr int kPollMilliseconds = 200;
+constexpr int64_t kControllerExitsMax = 10;  // in a row: it won't recover
+constexpr Duration kStopTimeoutAfterEnd = std::chrono::seconds(10);
 constexpr Duration kMargin = std::chrono::seconds(10);  // for agent and node, beyond the grace
 constexpr size_t kSampleBytesMax = 8u << 10;
 constexpr size_t kLogTailBytes = 2u << 10;
@@ -28,18 +29,6 @@ std::string number(double value, const char* format) {
 
 std::string collection_of(const ObjectMeta& metadata) {
   return "/apis/lockstep.dev/v1alpha1/namespaces/" + metadata.namespace_ + "/trainingjobs";
-}
-
-const Condition* find_condition(const TrainingJobStatus& status, std::string_view type,
-                                std::string_view value) {
-  for (const Condition& condition : status.conditions) {
-    if (condition.type == type && condition.status == value) return &condition;
-  }
-  return nullptr;
-}
-
-const Condition* true_condition(const TrainingJobStatus& status, std::string_view type) {
-  return find_condition(status, type, "True");
 }
 
 // Uses the kernel's random bits, so that two runs on one machine choose different addresses.
@@ -72,10 +61,10 @@ int LocalRun::run() {
   End end = follow();
   reporter_.clear();
   if (end == End::kInterrupted) {
-    reporter_.line("stopping; once more to kill everything at once");
+    reporter_.line("stopping; press Ctrl-C again to kill everything immediately");
     stop(std::chrono::seconds(options_.job.spec.terminationGracePeriodSeconds) + kMargin);
   } else {
-    stop(kPatienceAfterEnd);
+    stop(kStopTimeoutAfterEnd);
   }
   cluster_.reset();
   finish(end);
@@ -85,7 +74,7 @@ int LocalRun::run() {
 
 Status LocalRun::start() {
   TRY(local::check_programs(options_.program_folder));
-  TRY(signals_.take());
+  TRY(signals_.block_signals());
   TRY_ASSIGN(cluster_,
              local::LocalCluster::start(clock_, {.program_folder = options_.program_folder,
                                                  .folder = options_.output + "/node",
@@ -102,27 +91,29 @@ Status LocalRun::submit() {
   // 409 if the namespace always exists.
   call("POST", "/api/v1/namespaces", {{"metadata", {{"name", metadata.namespace_}}}});
   local::ApiResponse made = call("POST", collection_of(metadata), to_json(options_.job));
-  if (!made.ok()) return invalid(string_or(made.body, "message", "the job was refused"));
+  if (!made.ok())
+    return invalid(string_or(made.body, "message", "the API server rejected the job"));
   return {};
 }
 
 LocalRun::End LocalRun::follow() {
   while (true) {
-    look();
-    if (true_condition(status_, "Complete")) return End::kComplete;
-    if (true_condition(status_, "Failed")) return End::kFailed;
+    poll();
+    if (is_true(status_, kComplete)) return End::kComplete;
+    if (is_true(status_, kFailed)) return End::kFailed;
     // A controller waits until somebody corrects such a job; here, nobody does.
-    if (find_condition(status_, "Valid", "False")) return End::kInvalid;
+    if (is_false(status_, kValid)) return End::kInvalid;
     if (status_.lastFailure && status_.lastFailure->reason == local::kNoAddressReason)
       return End::kNoAddress;
     if (job_gone_) return End::kJobGone;
-    if (cluster_->controller().ends_in_a_row() >= kControllerEndsMax) return End::kControllerLost;
+    if (cluster_->controller().consecutive_exits() >= kControllerExitsMax)
+      return End::kControllerLost;
     if (signals_.count() > 0) return End::kInterrupted;
-    signals_.wait(kLookMilliseconds);
+    signals_.wait(kPollMilliseconds);
   }
 }
 
-void LocalRun::look() {
+void LocalRun::poll() {
   local::ApiResponse response = call("GET", target_, Json());
   job_gone_ = response.code == 404;
   if (response.ok()) {
@@ -131,14 +122,14 @@ void LocalRun::look() {
       status_ = std::move(job->status);
     }
   }
-  int64_t ends = cluster_->controller().ends();
-  if (ends > controller_ends_)
-    reporter_.line("the controller ended and is started again (" + cluster_->controller_log() +
-                   "); training goes on");
-  controller_ends_ = ends;
+  int64_t exits = cluster_->controller().exits();
+  if (exits > controller_exits_)
+    reporter_.line("the controller exited and is being restarted (" + cluster_->controller_log() +
+                   "); training continues");
+  controller_exits_ = exits;
   // Before the first round the file may be from an earlier run.
   if (status_.progress && options_.job.spec.train) metrics_.poll();
-  pass_output_on();
+  forward_output();
   report_validation_losses();
   reporter_.progress(snapshot());
 }
@@ -181,13 +172,13 @@ void LocalRun::report_validation_losses() {
   }
 }
 
-void LocalRun::stop(Duration patience) {
+void LocalRun::stop(Duration timeout) {
   const int signals_before = signals_.count();
-  TimePoint deadline = clock_.now() + patience;
+  TimePoint deadline = clock_.now() + timeout;
   call("DELETE", target_, {{"propagationPolicy", "Background"}});
   while (!cluster_->node().is_empty() && clock_.now() < deadline &&
          signals_.count() == signals_before)
-    signals_.wait(kLookMilliseconds / 4);
+    signals_.wait(kPollMilliseconds / 4);
   if (!cluster_->node().is_empty()) cluster_->node().kill_all();
 }
 
@@ -197,14 +188,14 @@ local::ApiResponse LocalRun::call(const std::string& method, const std::string& 
       {method, target, "application/json", body.is_null() ? std::string() : dump_json(body)});
 }
 
-void LocalRun::pass_output_on() {
+void LocalRun::forward_output() {
   if (options_.job.spec.train) return;
   for (std::string lines = rank_lines_.poll(); !lines.empty(); lines = rank_lines_.poll())
     reporter_.output(lines, options_.json ? STDERR_FILENO : STDOUT_FILENO);
 }
 
 void LocalRun::finish(End end) {
-  pass_output_on();
+  forward_output();
   if (options_.job.spec.train) metrics_.reread();
   report_validation_losses();
   write_loss_curve();
@@ -224,7 +215,7 @@ void LocalRun::write_loss_curve() {
       local::write_file(file, loss_curve_svg({.title = options_.job.metadata.name,
                                               .train = metrics_.losses(),
                                               .validation = metrics_.validation_losses()}));
-  if (!written.ok()) reporter_.line("no picture of the loss: " + written.error().message);
+  if (!written.ok()) reporter_.line("can't write the loss curve: " + written.error().message);
 }
 
 std::string LocalRun::state_text(End end) const {
@@ -247,14 +238,14 @@ void LocalRun::print_result(End end) {
     text.erase(text.find_last_not_of(" \n") + 1);
     reporter_.line("\n" + text + "\n");
   }
-  if (const Condition* failed = true_condition(status_, "Failed"))
-    reporter_.line("failed: " + failed->message);
+  if (is_true(status_, kFailed))
+    reporter_.line("failed: " + find_condition(status_, kFailed)->message);
   if (end == End::kControllerLost)
-    reporter_.line("failed: the controller does not stay up; the end of its log:\n" +
+    reporter_.line("failed: the controller exits again and again; the end of its log:\n" +
                    local::end_of_file(options_.output + "/logs/controller.log", kLogTailBytes));
   if (end == End::kInvalid)
-    reporter_.line("failed: the controller refused the job:\n" +
-                   find_condition(status_, "Valid", "False")->message);
+    reporter_.line("failed: the controller rejected the job:\n" +
+                   find_condition(status_, kValid)->message);
   if (end == End::kNoAddress) reporter_.line("failed: " + status_.lastFailure->message);
   if (end == End::kJobGone) reporter_.line("failed: the job was deleted");
   std::string summary = options_.job.metadata.name + ": " + state_text(end);
@@ -267,9 +258,9 @@ void LocalRun::print_result(End end) {
   if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);
   reporter_.line(summary);
   if (std::filesystem::exists(folder + "/metrics.jsonl", error))
-    reporter_.line("metrics: " + folder + "/metrics.jsonl");
-  if (!metrics_.losses().empty()) reporter_.line("picture: " + options_.output + "/loss.svg");
-  reporter_.line("logs:    " + options_.output + "/logs");
+    reporter_.line("metrics:    " + folder + "/metrics.jsonl");
+  if (!metrics_.losses().empty()) reporter_.line("loss curve: " + options_.output + "/loss.svg");
+  reporter_.line("logs:       " + options_.output + "/logs");
 }
 
 std::string LocalRun::result_json(End end) const {

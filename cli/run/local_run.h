@@ -44,14 +44,14 @@ class LocalRun {
     kJobGone
   };
   End follow();
-  void look();
+  void poll();
   ProgressSnapshot snapshot() const;
   void report_validation_losses();
   // Prints the new output of a command's ranks.
-  void pass_output_on();
-  // Deletes the job and waits for its pods for at most `patience`, or until a signal. Then kills
+  void forward_output();
+  // Deletes the job and waits for its pods for at most `timeout`, or until a signal. Then kills
   // those that are left.
-  void stop(Duration patience);
+  void stop(Duration timeout);
   local::ApiResponse call(const std::string& method, const std::string& target, const Json& body);
 
   void finish(End end);
@@ -71,7 +71,7 @@ class LocalRun {
   TrainingJobStatus status_;
   bool job_gone_ = false;
   int64_t validated_step_ = -1;
-  int64_t controller_ends_ = 0;
+  int64_t controller_exits_ = 0;
   SignalWait signals_;  // woken by threads of the members below
   std::unique_ptr<local::LocalCluster> cluster_;
 };

@@ -14,12 +14,13 @@ void warn(const Json& part, const std::string& path, std::vector<std::string>& w
     for (size_t i = 0; i < part.size(); ++i)
       warn(part[i], path + "[" + std::to_string(i) + "]", warnings);
   } else {
-    warnings.push_back(path + ": a local node starts processes, so this has no effect here");
+    warnings.push_back(
+        path + ": has no effect on a local node, which runs processes instead of containers");
   }
 }
 
 // Removes the fields that plan_pod reads from a container.
-void take_away_carried_out(Json& container) {
+void remove_supported_fields(Json& container) {
   if (!container.is_object()) return;
   for (const char* key : {"name", "command", "args", "env", "envFrom", "ports", "volumeMounts",
                           "workingDir", "lifecycle", "startupProbe", "livenessProbe",
@@ -47,7 +48,7 @@ std::vector<std::string> local_template_warnings(const Json& pod_template) {
     for (const char* list : {"initContainers", "containers"}) {
       const auto containers = spec->find(list);
       if (containers == spec->end() || !containers->is_array()) continue;
-      for (Json& container : *containers) take_away_carried_out(container);
+      for (Json& container : *containers) remove_supported_fields(container);
     }
   }
   std::vector<std::string> warnings;

@@ -3,10 +3,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "common/api/agent_messages.h"
+#include "common/api/conditions.h"
 
 namespace lockstep {
 namespace {
@@ -44,12 +44,6 @@ void write_to(int fd, std::string_view rest) {
   }
 }
 
-const Condition* find_condition(const TrainingJobStatus& status, std::string_view type) {
-  auto found = std::find_if(status.conditions.begin(), status.conditions.end(),
-                            [&](const Condition& condition) { return condition.type == type; });
-  return found == status.conditions.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 std::vector<std::string> status_events(const TrainingJobStatus& before,
@@ -76,14 +70,10 @@ std::vector<std::string> status_events(const TrainingJobStatus& before,
   if (after.lastCheckpoint &&
       (!before.lastCheckpoint || before.lastCheckpoint->step != after.lastCheckpoint->step))
     events.push_back("checkpoint of step " + std::to_string(after.lastCheckpoint->step));
-  const Condition* reduced = find_condition(after, "PrecisionReduced");
-  const Condition* reduced_before = find_condition(before, "PrecisionReduced");
-  if (reduced && reduced->status == "True" && (!reduced_before || reduced_before->status != "True"))
-    events.push_back("warning: " + reduced->message);
-  const Condition* valid = find_condition(after, "Valid");
-  const Condition* valid_before = find_condition(before, "Valid");
-  if (valid && valid->status == "False" && (!valid_before || valid_before->status != "False"))
-    events.push_back("the job is refused: " + valid->message);
+  if (is_true(after, kPrecisionReduced) && !is_true(before, kPrecisionReduced))
+    events.push_back("warning: " + find_condition(after, kPrecisionReduced)->message);
+  if (is_false(after, kValid) && !is_false(before, kValid))
+    events.push_back("the controller rejected the job: " + find_condition(after, kValid)->message);
   return events;
 }
 

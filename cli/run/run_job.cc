@@ -35,7 +35,7 @@ Result<std::string> prepare_output(std::string folder, const TrainingJob& job) {
   folder = fs::absolute(folder, error).lexically_normal().string();
   fs::create_directories(folder, error);
   if (error)
-    return unavailable("the output folder " + folder + " can't be made: " + error.message());
+    return unavailable("the output folder " + folder + " can't be created: " + error.message());
   Status written = local::write_file(folder + "/job.json", to_json(job).dump(2) + "\n");
   if (!written.ok())
     return unavailable("the output folder can't be written to: " + written.error().message);

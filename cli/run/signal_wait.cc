@@ -18,7 +18,7 @@ SignalWait::~SignalWait() {
   }
 }
 
-Status SignalWait::take() {
+Status SignalWait::block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);

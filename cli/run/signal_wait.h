@@ -4,8 +4,9 @@
 
 namespace lockstep {
 
-// Lets a foreground command wait for signals and for other threads. From take() on, SIGINT, SIGTERM
-// and SIGHUP no longer end the process. One thread calls take(), wait() and count().
+// Lets a foreground command wait for signals and for other threads. From block_signals() on,
+// SIGINT, SIGTERM and SIGHUP no longer end the process. One thread calls block_signals(), wait()
+// and count().
 class SignalWait {
  public:
   SignalWait() = default;
@@ -15,10 +16,10 @@ class SignalWait {
 
   // Blocks the signals. Call it before starting other threads, so that they inherit the signal
   // mask.
-  Status take();
+  Status block_signals();
   // Waits for a signal, a wake-up or the timeout.
   void wait(int milliseconds);
-  // Ends the current wait(), or the next one if none is running. Any thread, after take().
+  // Ends the current wait(), or the next one if none is running. Any thread, after block_signals().
   void wake();
   // Number of signals that wait() has seen so far.
   int count() const { return count_; }

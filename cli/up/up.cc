@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLookMilliseconds = 1000;
-constexpr int64_t kControllerEndsMax = 10;  // in a row: it won't recover
+constexpr int kPollMilliseconds = 1000;
+constexpr int64_t kControllerExitsMax = 10;  // in a row: it won't recover
 constexpr Duration kQuietStop = std::chrono::seconds(1);
 constexpr Duration kStopMax = std::chrono::seconds(120);
 constexpr Duration kCommandStopMax = std::chrono::seconds(10);
@@ -50,13 +50,13 @@ class Up {
   Status lock_folder();
   Status check_kubeconfig();
   Status write_kubeconfig();
-  void greet() const;
-  int stay();
+  void print_welcome() const;
+  int run_until_signal();
   int run_command();
   void end_command(pid_t pid);
   void stop();
   bool controller_is_lost() const;
-  void say_that_controller_is_lost() const;
+  void report_lost_controller() const;
 
   UpOptions options_;
   const Clock& clock_;
@@ -82,7 +82,7 @@ int Up::run() {
     say(started.error().message);
     return started.error().code == Code::kInvalid ? kExitBadInput : kExitFailed;
   }
-  int code = options_.command.empty() ? stay() : run_command();
+  int code = options_.command.empty() ? run_until_signal() : run_command();
   stop();
   return code;
 }
@@ -92,7 +92,7 @@ Status Up::start() {
   TRY(choose_folder());
   TRY(lock_folder());
   TRY(check_kubeconfig());
-  TRY(signals_.take());
+  TRY(signals_.block_signals());
   TRY_ASSIGN(std::string seed, local::random_secret());
   std::error_code error;
   TRY_ASSIGN(
@@ -121,7 +121,8 @@ Status Up::choose_folder() {
     return {};
   }
   if (options_.folder.empty()) {
-    if (options_.home.empty()) return invalid("--folder: missing, and HOME is not set");
+    if (options_.home.empty())
+      return invalid("--folder: missing and HOME is not set, expected one of them");
     options_.folder = options_.home + "/.lockstep/up";
   }
   options_.folder = fs::absolute(options_.folder, error).lexically_normal().string();
@@ -134,8 +135,8 @@ Status Up::lock_folder() {
   lock_fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock_fd_ < 0) return errno_error("[up] " + file, errno);
   if (flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) return {};
-  return invalid("--folder: `lockstep up` is running in " + options_.folder +
-                 " already; use its kubeconfig, or another folder");
+  return invalid("--folder: `lockstep up` is already running in " + options_.folder +
+                 "; use its kubeconfig or choose another folder");
 }
 
 // In our own, locked folder an existing file is a leftover; elsewhere it belongs to somebody.
@@ -145,9 +146,8 @@ Status Up::check_kubeconfig() {
   std::error_code error;
   options_.kubeconfig = fs::absolute(options_.kubeconfig, error).lexically_normal().string();
   if (is_own || !fs::exists(fs::symlink_status(options_.kubeconfig, error))) return {};
-  return invalid(
-      "--kubeconfig: " + options_.kubeconfig +
-      " is there already, and would be gone at the end; expected the name of a new file");
+  return invalid("--kubeconfig: " + options_.kubeconfig +
+                 " already exists; expected a new file, which is removed at the end");
 }
 
 Status Up::write_kubeconfig() {
@@ -162,31 +162,31 @@ Status Up::write_kubeconfig() {
   return {};
 }
 
-void Up::greet() const {
+void Up::print_welcome() const {
   say("Kubernetes API:  " + cluster_->access().url + ", " + std::to_string(options_.machines) +
-      (options_.machines == 1 ? " machine" : " machines") + ", everything in memory\n" +
+      (options_.machines == 1 ? " machine" : " machines") + ", all objects in memory\n" +
       "Logs:            " + options_.folder + "/logs\n\n" +
       "In another terminal:\n\n  export KUBECONFIG=" + options_.kubeconfig +
       "\n  kubectl apply -f JOB.yaml\n  kubectl get trainingjobs -w\n\n" +
-      "Relative paths of a job begin in " + fs::current_path().string() +
-      ".\nCtrl-C ends it, with all that runs in it.");
+      "Relative paths in a job are relative to " + fs::current_path().string() +
+      ".\nCtrl-C stops the cluster and everything that runs in it.");
 }
 
 bool Up::controller_is_lost() const {
-  return cluster_->controller().ends_in_a_row() >= kControllerEndsMax;
+  return cluster_->controller().consecutive_exits() >= kControllerExitsMax;
 }
 
-void Up::say_that_controller_is_lost() const {
-  say("the controller does not stay up; the end of its log:\n" +
+void Up::report_lost_controller() const {
+  say("the controller exits again and again; the end of its log:\n" +
       local::end_of_file(cluster_->controller_log(), kLogTailBytes));
 }
 
-int Up::stay() {
-  greet();
+int Up::run_until_signal() {
+  print_welcome();
   while (signals_.count() == 0) {
-    signals_.wait(kLookMilliseconds);
+    signals_.wait(kPollMilliseconds);
     if (!controller_is_lost()) continue;
-    say_that_controller_is_lost();
+    report_lost_controller();
     return kExitFailed;
   }
   return 0;
@@ -211,9 +211,9 @@ int Up::run_command() {
     return kCommandNotStarted;
   }
   while (!command_ended_) {
-    signals_.wait(kLookMilliseconds);
+    signals_.wait(kPollMilliseconds);
     if (signals_.count() == 0 && controller_is_lost()) {
-      say_that_controller_is_lost();
+      report_lost_controller();
       end_command(*pid);
       return kExitFailed;
     }
@@ -226,9 +226,9 @@ int Up::run_command() {
 void Up::end_command(pid_t pid) {
   kill(pid, SIGTERM);
   const TimePoint deadline = clock_.now() + kCommandStopMax;
-  while (!command_ended_ && clock_.now() < deadline) signals_.wait(kLookMilliseconds / 10);
+  while (!command_ended_ && clock_.now() < deadline) signals_.wait(kPollMilliseconds / 10);
   if (!command_ended_) kill(pid, SIGKILL);
-  while (!command_ended_) signals_.wait(kLookMilliseconds / 10);
+  while (!command_ended_) signals_.wait(kPollMilliseconds / 10);
 }
 
 // Shuts down in order: nothing creates new pods, and running pods end within their grace periods.
@@ -247,10 +247,11 @@ void Up::stop() {
   bool said = false;
   while (!node.is_empty() && clock_.now() < began + kStopMax &&
          signals_.count() == signals_before) {
-    signals_.wait(kLookMilliseconds / 20);
+    signals_.wait(kPollMilliseconds / 20);
     if (said || clock_.now() < began + kQuietStop) continue;
     said = true;
-    say("stopping: pods have their grace period; once more to kill everything at once");
+    say("stopping: waiting for pods to end within their grace period; press Ctrl-C again to kill "
+        "everything immediately");
   }
   node.kill_all();
 }

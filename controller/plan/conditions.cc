@@ -4,22 +4,6 @@
 
 namespace lockstep {
 
-const Condition* find_condition(const TrainingJobStatus& status, std::string_view type) {
-  for (const Condition& condition : status.conditions) {
-    if (condition.type == type) return &condition;
-  }
-  return nullptr;
-}
-
-bool is_true(const TrainingJobStatus& status, std::string_view type) {
-  const Condition* condition = find_condition(status, type);
-  return condition != nullptr && condition->status == "True";
-}
-
-bool is_finished(const TrainingJobStatus& status) {
-  return is_true(status, kComplete) || is_true(status, kFailed);
-}
-
 bool set_condition(TrainingJobStatus& status, ConditionUpdate update) {
   Condition* place = nullptr;
   for (Condition& condition : status.conditions) {

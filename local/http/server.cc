@@ -61,7 +61,7 @@ asio::awaitable<void> ApiServer::Impl::accept_connections() {
     co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
     if (error == asio::error::operation_aborted) co_return;
     if (error) {  // most likely out of file descriptors: let some connections end
-      log_warning("a connection could not be accepted", {{"error", error.message()}});
+      log_warning("can't accept a connection", {{"error", error.message()}});
       asio::steady_timer pause(io, std::chrono::milliseconds(100));
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
       continue;
@@ -105,7 +105,7 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(Api& api, const ApiServerOpt
                        std::to_string(options.port) + ": " + error.message());
   };
   tcp::endpoint endpoint(asio::ip::make_address(options.address, error), options.port);
-  if (error) return failed("not an address:");
+  if (error) return failed("expected an IP address, found");
   impl->acceptor.open(endpoint.protocol(), error);
   if (error) return failed("can't open a socket for");
   impl->acceptor.set_option(tcp::acceptor::reuse_address(true), error);

@@ -22,7 +22,7 @@ namespace http = beast::http;
 using boost::system::error_code;
 
 constexpr size_t kEventsPerChunk = 64;
-constexpr auto kGoodbyeTime = std::chrono::seconds(1);
+constexpr auto kTlsShutdownTime = std::chrono::seconds(1);
 constexpr size_t kLogChunkBytes = 64u << 10;
 constexpr auto kLogPoll = std::chrono::milliseconds(100);
 
@@ -40,7 +40,7 @@ class Session {
     if (!co_await handshake()) co_return;
     while (!context_.stopping && co_await serve_one()) {
     }
-    co_await say_goodbye();
+    co_await shut_down_tls();
     error_code ignored;
     tcp().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
   }
@@ -60,10 +60,10 @@ class Session {
   }
 
   // Lets a TLS client tell an orderly end from a broken connection.
-  asio::awaitable<void> say_goodbye() {
+  asio::awaitable<void> shut_down_tls() {
     if constexpr (kIsTls) {
       error_code ignored;
-      tcp().expires_after(kGoodbyeTime);
+      tcp().expires_after(kTlsShutdownTime);
       co_await stream_.async_shutdown(into(ignored));
     }
     co_return;
@@ -166,7 +166,7 @@ class Session {
 
   asio::awaitable<bool> serve_watch(const ApiRequest& request, bool keep_alive) {
     if (context_.watchers.size() >= context_.options.watchers_max)
-      co_return co_await answer(too_many("there are too many watches"), keep_alive);
+      co_return co_await answer(too_many("too many watches are open, close some"), keep_alive);
     auto opened = context_.api.open_watch(request);
     if (auto* error = std::get_if<ApiResponse>(&opened))
       co_return co_await answer(std::move(*error), keep_alive);
@@ -213,7 +213,7 @@ class Session {
   }
 
   Result<LogFile> open_file(const LogRequest& log) const {
-    if (context_.options.logs == nullptr) return not_found("this server knows no logs");
+    if (context_.options.logs == nullptr) return not_found("this server has no logs");
     TRY_ASSIGN(std::string file,
                context_.options.logs->log_file(log.pod_uid, log.container, log.previous));
     return LogFile::open(file, {.tail_lines = log.tail_lines,

@@ -14,7 +14,8 @@ Waker::Waker(SessionContext& context, boost::beast::tcp_stream& stream)
     : context_(context), shared_(std::make_shared<Shared>(stream.get_executor())) {
   context_.watchers.insert(&shared_->timer);
   stream.expires_never();
-  asio::co_spawn(stream.get_executor(), notice_end(stream.socket(), shared_), asio::detached);
+  asio::co_spawn(stream.get_executor(), watch_for_disconnect(stream.socket(), shared_),
+                 asio::detached);
 }
 
 Waker::~Waker() {
@@ -30,8 +31,8 @@ asio::awaitable<void> Waker::wait_until(TimePoint until) {
   co_await shared_->timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
-asio::awaitable<void> Waker::notice_end(asio::ip::tcp::socket& socket,
-                                        std::shared_ptr<Shared> shared) {
+asio::awaitable<void> Waker::watch_for_disconnect(asio::ip::tcp::socket& socket,
+                                                  std::shared_ptr<Shared> shared) {
   error_code error;
   co_await socket.async_wait(asio::ip::tcp::socket::wait_read,
                              asio::redirect_error(asio::use_awaitable, error));

@@ -40,8 +40,8 @@ class Waker {
     bool abandoned = false;
   };
 
-  static boost::asio::awaitable<void> notice_end(boost::asio::ip::tcp::socket& socket,
-                                                 std::shared_ptr<Shared> shared);
+  static boost::asio::awaitable<void> watch_for_disconnect(boost::asio::ip::tcp::socket& socket,
+                                                           std::shared_ptr<Shared> shared);
 
   SessionContext& context_;
   std::shared_ptr<Shared> shared_;

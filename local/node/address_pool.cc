@@ -30,15 +30,16 @@ bool can_bind(const std::string& address, uint16_t port) {
 
 std::string no_address_text(const std::map<uint16_t, int>& refusals, int tries,
                             const std::string& first) {
-  if (refusals.empty()) return "[node] every address tried in 127.0.0.0/8 belongs to a pod";
+  if (refusals.empty())
+    return "[node] expected a free address in 127.0.0.0/8, every one tried belongs to a pod";
   auto most = std::max_element(refusals.begin(), refusals.end(),
                                [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string count = most->second == tries
                           ? "every one"
                           : std::to_string(most->second) + " (of " + std::to_string(tries) + ")";
-  return "[node] port " + std::to_string(most->first) + " is taken on " + count +
+  return "[node] port " + std::to_string(most->first) + " is in use on " + count +
          " of the addresses tried in 127.0.0.0/8, the first of them " + first +
-         "; does something listen on all addresses?";
+         "; a program may listen on all addresses";
 }
 
 }  // namespace

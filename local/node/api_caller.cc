@@ -21,9 +21,10 @@ ApiResponse ApiCaller::call(std::string_view method, const std::string& target, 
   ApiResponse response = api_.handle({std::string(method), target, std::string(type),
                                       body.is_null() ? std::string() : dump_json(body)});
   if (!response.ok() && response.code != 404 && response.code != 409)
-    log_warning("the local node was refused", {{"request", std::string(method) + " " + target},
-                                               {"code", response.code},
-                                               {"error", string_or(response.body, "message", "")}});
+    log_warning("the API server rejected a request of the local node",
+                {{"request", std::string(method) + " " + target},
+                 {"code", response.code},
+                 {"error", string_or(response.body, "message", "")}});
   return response;
 }
 

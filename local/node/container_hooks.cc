@@ -9,7 +9,7 @@ namespace lockstep::local {
 
 uint64_t ContainerRun::launch(const std::vector<std::string>& command, Purpose purpose,
                               TimePoint deadline) {
-  uint64_t run = ++services_->runs;
+  uint64_t run = ++context_->runs;
   hooks_.push_back({.run = run, .purpose = purpose, .deadline = deadline});
   post_on_exit(spawn_spec(command), run);
   return run;
@@ -17,22 +17,22 @@ uint64_t ContainerRun::launch(const std::vector<std::string>& command, Purpose p
 
 uint64_t ContainerRun::launch_probe(const ProbePlan& plan) {
   if (plan.kind == ProbePlan::Kind::kExec)
-    return launch(plan.command, Purpose::kProbe, services_->clock.now() + plan.timeout);
-  uint64_t run = ++services_->runs;
+    return launch(plan.command, Purpose::kProbe, context_->clock.now() + plan.timeout);
+  uint64_t run = ++context_->runs;
   NetworkProbe probe{.address = plan.host.empty() ? pod_->facts.pod_address : plan.host,
                      .port = plan.port,
                      .timeout = plan.timeout};
   if (plan.kind == ProbePlan::Kind::kHttp)
     probe.request =
         http_get_text(plan.path, probe.address + ":" + std::to_string(plan.port), plan.headers);
-  services_->prober.probe(std::move(probe), [post = services_->post, uid = pod_->plan.uid, run](
-                                                bool ok, const std::string& text) {
+  context_->prober.probe(std::move(probe), [post = context_->post, uid = pod_->plan.uid, run](
+                                               bool ok, const std::string& text) {
     post({.pod_uid = uid, .run = run, .kind = NodeMessage::Kind::kProbed, .ok = ok, .text = text});
   });
   return run;
 }
 
-bool ContainerRun::hook_told(const NodeMessage& message) {
+bool ContainerRun::on_hook_message(const NodeMessage& message) {
   if (message.kind == NodeMessage::Kind::kProbed) {
     if (!probes_.knows(message.run)) return false;
     probe_result(message.run, message.ok, message.text);
@@ -63,16 +63,16 @@ void ContainerRun::hook_done(Purpose purpose, uint64_t run, bool ok, const std::
       return probe_result(run, ok, text);
     case Purpose::kPostStart:
       if (stage_ != Stage::kPostStart) return;
-      if (ok) return run_on();
-      services_->events.warning(pod_->source, about, "FailedPostStartHook",
-                                "PostStartHook failed: " + text);
+      if (ok) return enter_running();
+      context_->events.warning(pod_->source, about, "FailedPostStartHook",
+                               "PostStartHook failed: " + text);
       return kill_for_restart("failed its postStart hook", std::nullopt);
     case Purpose::kPreStop:
       if (!ok)
-        services_->events.warning(pod_->source, about, "FailedPreStopHook",
-                                  "PreStopHook failed: " + text);
-      if (stage_ != Stage::kStopping || is_told_to_end_) return;
-      is_told_to_end_ = true;
+        context_->events.warning(pod_->source, about, "FailedPreStopHook",
+                                 "PreStopHook failed: " + text);
+      if (stage_ != Stage::kStopping || sigterm_sent_) return;
+      sigterm_sent_ = true;
       // Signals only the main process, as a container runtime does; that process handles the rest.
       if (pid_ > 0) kill(pid_, SIGTERM);
       return;
@@ -80,11 +80,11 @@ void ContainerRun::hook_done(Purpose purpose, uint64_t run, bool ok, const std::
 }
 
 void ContainerRun::probe_result(uint64_t run, bool ok, const std::string& text) {
-  std::optional<Probes::Failure> failure = probes_.told(run, ok, text, services_->clock.now());
+  std::optional<Probes::Failure> failure = probes_.on_result(run, ok, text, context_->clock.now());
   if (!failure || stage_ != Stage::kRunning) return;
   std::string name(probe_name(failure->kind));
-  services_->events.warning(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
-                            "Unhealthy", name + " probe failed: " + failure->text);
+  context_->events.warning(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
+                           "Unhealthy", name + " probe failed: " + failure->text);
   if (!failure->is_last) return;
   name[0] = static_cast<char>(name[0] - 'A' + 'a');
   kill_for_restart("failed " + name + " probe, will be restarted", failure->grace_seconds);

@@ -33,9 +33,9 @@ EventRecorder::About PodContext::about(const std::string& container) const {
           .field_path = container};
 }
 
-ContainerRun::ContainerRun(NodeServices& services, const PodContext& pod, const ContainerPlan& plan,
+ContainerRun::ContainerRun(NodeContext& context, const PodContext& pod, const ContainerPlan& plan,
                            bool is_init)
-    : services_(&services),
+    : context_(&context),
       pod_(&pod),
       plan_(&plan),
       is_init_(is_init),
@@ -50,10 +50,10 @@ ContainerRun::ContainerRun(NodeServices& services, const PodContext& pod, const 
 void ContainerRun::recover(const Json& status) {
   if (!read_back(status, record_) || !record_.end) return;
   bool had_ended = find_member(object_of(status, "state"), "terminated") != nullptr;
-  if (!had_ended) record_.end->finished = services_->clock.wall_now();
+  if (!had_ended) record_.end->finished = context_->clock.wall_now();
   bool again = had_ended && is_init_ ? record_.end->exit_code != 0 : true;
   stage_ = Stage::kEnded;
-  if (again && wants_restart(record_.end->exit_code)) back_off(services_->clock.now());
+  if (again && wants_restart(record_.end->exit_code)) back_off(context_->clock.now());
 }
 
 void ContainerRun::wait_with(const std::string& reason, const std::string& message) {
@@ -82,11 +82,11 @@ std::string ContainerRun::marker() const {
 
 SpawnSpec ContainerRun::spawn_spec(const std::vector<std::string>& command) const {
   SpawnSpec spec;
-  spec.program = find_program(command[0], services_->options.program_folder);
+  spec.program = find_program(command[0], context_->options.program_folder);
   spec.arguments = command;
   spec.environment = with_assignments(environment_);
   spec.working_folder =
-      plan_->working_folder.empty() ? services_->options.working_folder : plan_->working_folder;
+      plan_->working_folder.empty() ? context_->options.working_folder : plan_->working_folder;
   if (spec.working_folder.empty()) spec.working_folder = root_;
   spec.output_file = "/dev/null";
   spec.cpus = pod_->cpus;
@@ -94,9 +94,9 @@ SpawnSpec ContainerRun::spawn_spec(const std::vector<std::string>& command) cons
 }
 
 void ContainerRun::post_on_exit(SpawnSpec spec, uint64_t run) {
-  auto post = services_->post;
+  auto post = context_->post;
   const std::string uid = pod_->plan.uid;
-  services_->host.spawn_later(
+  context_->host.spawn_later(
       std::move(spec),
       [post, uid, run](Result<pid_t> pid) {
         post({.pod_uid = uid,
@@ -110,15 +110,15 @@ void ContainerRun::post_on_exit(SpawnSpec spec, uint64_t run) {
 }
 
 void ContainerRun::start(TimePoint now) {
-  run_ = ++services_->runs;
+  run_ = ++context_->runs;
   Result<Environment> resolved = environment();
   if (!resolved.ok() && resolved.error().code == Code::kNotFound) {
     const std::string& message = resolved.error().message;
     if (record_.waiting_reason != "CreateContainerConfigError")
-      services_->events.warning(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
-                                "Failed", "Error: " + message);
+      context_->events.warning(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
+                               "Failed", "Error: " + message);
     wait_with("CreateContainerConfigError", message);
-    start_at_ = now + services_->options.retry;
+    start_at_ = now + context_->options.retry;
     return;
   }
   if (!resolved.ok()) {
@@ -127,11 +127,11 @@ void ContainerRun::start(TimePoint now) {
   }
   environment_ = *std::move(resolved);
   Result<std::string> file =
-      services_->logs.next_file({pod_->plan.namespace_, pod_->plan.name, pod_->plan.uid,
-                                 plan_->name, pod_->plan.containers.size() == 1 && !is_init_});
+      context_->logs.next_file({pod_->plan.namespace_, pod_->plan.name, pod_->plan.uid, plan_->name,
+                                pod_->plan.containers.size() == 1 && !is_init_});
   exit_.reset();
   pid_ = -1;
-  is_told_to_end_ = false;
+  sigterm_sent_ = false;
   kill_at_ = TimePoint::max();
   unlink((root_ + plan_->termination_message_path).c_str());
   if (!file.ok()) return started(file.error());
@@ -146,10 +146,10 @@ void ContainerRun::start(TimePoint now) {
 
 void ContainerRun::started(const Result<pid_t>& pid) {
   auto about = pod_->about("spec.containers{" + plan_->name + "}");
-  WallTime now = services_->clock.wall_now();
+  WallTime now = context_->clock.wall_now();
   if (!pid.ok()) {
     if (!stopping_)
-      services_->events.warning(pod_->source, about, "Failed", "Error: " + pid.error().message);
+      context_->events.warning(pod_->source, about, "Failed", "Error: " + pid.error().message);
     return ended({.exit_code = kStartErrorCode,
                   .reason = "StartError",
                   .message = pid.error().message,
@@ -159,11 +159,11 @@ void ContainerRun::started(const Result<pid_t>& pid) {
   pid_ = *pid;
   record_.started = now;
   record_.container_id = "process://" + std::to_string(pid_);
-  running_since_ = services_->clock.now();
+  running_since_ = context_->clock.now();
   if (!is_silent_)
-    services_->events.normal(pod_->source, about, "Started", "Started container " + plan_->name);
+    context_->events.normal(pod_->source, about, "Started", "Started container " + plan_->name);
   if (plan_->post_start.empty() || stopping_) {
-    run_on();
+    enter_running();
   } else {
     stage_ = Stage::kPostStart;
     launch(plan_->post_start, Purpose::kPostStart, TimePoint::max());
@@ -172,15 +172,16 @@ void ContainerRun::started(const Result<pid_t>& pid) {
 }
 
 // The container is up: its probes begin.
-void ContainerRun::run_on() {
+void ContainerRun::enter_running() {
   stage_ = Stage::kRunning;
   record_.state = State::kRunning;
-  probes_.begin(*plan_, services_->clock.now());
+  probes_.begin(*plan_, context_->clock.now());
   if (stopping_) begin_stop();
 }
 
-bool ContainerRun::told(const NodeMessage& message) {
-  if (message.run != run_ || message.kind == NodeMessage::Kind::kProbed) return hook_told(message);
+bool ContainerRun::on_message(const NodeMessage& message) {
+  if (message.run != run_ || message.kind == NodeMessage::Kind::kProbed)
+    return on_hook_message(message);
   switch (message.kind) {
     case NodeMessage::Kind::kStarted:
       started(message.pid);
@@ -196,7 +197,7 @@ bool ContainerRun::told(const NodeMessage& message) {
                .reason = exit_->code == 0 ? "Completed" : "Error",
                .message = termination_message(exit_->code),
                .started = record_.started,
-               .finished = services_->clock.wall_now()});
+               .finished = context_->clock.wall_now()});
       break;
   }
   return true;
@@ -209,7 +210,7 @@ void ContainerRun::exited(const ExitStatus&) {
   record_.ready = false;
   probes_.end();
   hooks_.clear();
-  services_->sweeper.sweep(marker(), [post = services_->post, uid = pod_->plan.uid, run = run_] {
+  context_->sweeper.sweep(marker(), [post = context_->post, uid = pod_->plan.uid, run = run_] {
     post({.pod_uid = uid, .run = run, .kind = NodeMessage::Kind::kSwept});
   });
 }
@@ -222,7 +223,7 @@ std::string ContainerRun::termination_message(int exit_code) const {
 }
 
 void ContainerRun::ended(EndFacts end) {
-  services_->logs.ended(log_file_);
+  context_->logs.ended(log_file_);
   end.container_id = record_.container_id;
   record_.state = State::kTerminated;
   record_.ready = false;
@@ -230,7 +231,7 @@ void ContainerRun::ended(EndFacts end) {
   record_.end = std::move(end);
   stage_ = Stage::kEnded;
   pid_ = -1;
-  if (!stopping_ && wants_restart(record_.end->exit_code)) back_off(services_->clock.now());
+  if (!stopping_ && wants_restart(record_.end->exit_code)) back_off(context_->clock.now());
 }
 
 bool ContainerRun::wants_restart(int exit_code) const {
@@ -241,7 +242,7 @@ bool ContainerRun::wants_restart(int exit_code) const {
 // The first restart is immediate, the second after backoff_first; then the wait doubles each time.
 // Source: Kubernetes, "Pod Lifecycle", container restart policy; kuberuntime_manager.go, doBackOff.
 void ContainerRun::back_off(TimePoint now) {
-  const PodOptions& options = services_->options;
+  const PodOptions& options = context_->options;
   if (now - running_since_ > 2 * options.backoff_max) failures_in_a_row_ = 0;
   Duration wait{};
   for (int64_t i = 0; i < failures_in_a_row_ && wait < options.backoff_max; ++i)
@@ -257,8 +258,8 @@ void ContainerRun::back_off(TimePoint now) {
             "back-off " + std::to_string(static_cast<int64_t>(to_seconds(wait))) +
                 "s restarting failed container=" + plan_->name + " pod=" + pod_->plan.name + "_" +
                 pod_->plan.namespace_ + "(" + pod_->plan.uid + ")");
-  services_->events.warning(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
-                            "BackOff", "Back-off restarting failed container " + who);
+  context_->events.warning(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
+                           "BackOff", "Back-off restarting failed container " + who);
 }
 
 void ContainerRun::step(TimePoint now, bool may_start) {
@@ -292,7 +293,7 @@ void ContainerRun::step(TimePoint now, bool may_start) {
 void ContainerRun::stop(Duration grace) {
   stopping_ = true;
   if (stage_ == Stage::kIdle) stage_ = Stage::kEnded;
-  kill_at_ = std::min(kill_at_, services_->clock.now() + grace);
+  kill_at_ = std::min(kill_at_, context_->clock.now() + grace);
   if (stage_ == Stage::kRunning) begin_stop();
 }
 
@@ -300,25 +301,25 @@ void ContainerRun::begin_stop() {
   stage_ = Stage::kStopping;
   if (is_silent_) return;
   if (stopping_)
-    services_->events.normal(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
-                             "Killing", "Stopping container " + plan_->name);
+    context_->events.normal(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
+                            "Killing", "Stopping container " + plan_->name);
   if (plan_->pre_stop.empty()) return hook_done(Purpose::kPreStop, 0, true, "");
   launch(plan_->pre_stop, Purpose::kPreStop, kill_at_);
 }
 
 void ContainerRun::kill_for_restart(const std::string& why, std::optional<int64_t> grace_seconds) {
-  services_->events.normal(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
-                           "Killing", "Container " + plan_->name + " " + why);
+  context_->events.normal(pod_->source, pod_->about("spec.containers{" + plan_->name + "}"),
+                          "Killing", "Container " + plan_->name + " " + why);
   int64_t seconds = grace_seconds.value_or(pod_->plan.grace_seconds);
-  kill_at_ = std::min(kill_at_, services_->clock.now() + std::chrono::seconds(seconds));
+  kill_at_ = std::min(kill_at_, context_->clock.now() + std::chrono::seconds(seconds));
   if (stage_ == Stage::kRunning || stage_ == Stage::kPostStart) begin_stop();
 }
 
-void ContainerRun::cut() {
+void ContainerRun::kill_now() {
   stopping_ = true;
   is_silent_ = true;
-  is_told_to_end_ = true;
-  kill_at_ = services_->clock.now();
+  sigterm_sent_ = true;
+  kill_at_ = context_->clock.now();
   if (stage_ == Stage::kIdle) stage_ = Stage::kEnded;
   if (stage_ == Stage::kRunning) stage_ = Stage::kStopping;
   if (pid_ > 0) kill(-pid_, SIGKILL);

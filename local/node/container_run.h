@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "local/node/environment.h"
-#include "local/node/node_services.h"
+#include "local/node/node_context.h"
 #include "local/node/pod_plan.h"
 #include "local/node/pod_status.h"
 #include "local/node/probes.h"
@@ -32,9 +32,9 @@ struct PodContext {
 // on the node's thread only.
 class ContainerRun {
  public:
-  // `services`, `pod` and `plan` outlive the object. An init container (`is_init`) is not restarted
+  // `context`, `pod` and `plan` outlive the object. An init container (`is_init`) is not restarted
   // after a success, even under restartPolicy Always.
-  ContainerRun(NodeServices& services, const PodContext& pod, const ContainerPlan& plan,
+  ContainerRun(NodeContext& context, const PodContext& pod, const ContainerPlan& plan,
                bool is_init);
   ContainerRun(ContainerRun&&) = default;
 
@@ -43,12 +43,12 @@ class ContainerRun {
 
   void step(TimePoint now, bool may_start);
   // Returns false if the message is not for this container.
-  bool told(const NodeMessage& message);
+  bool on_message(const NodeMessage& message);
   // Stops the container for good: preStop hook and SIGTERM, then SIGKILL after `grace`. If called
   // again, the shortest grace counts.
   void stop(Duration grace);
   // A power cut: sends SIGKILL to all its processes immediately, without an event.
-  void cut();
+  void kill_now();
 
   const ContainerRecord& record() const { return record_; }
   // True while one of its processes exists or may exist.
@@ -75,7 +75,7 @@ class ContainerRun {
   Result<Environment> environment() const;
   void wait_with(const std::string& reason, const std::string& message);
   void started(const Result<pid_t>& pid);
-  void run_on();
+  void enter_running();
   void exited(const ExitStatus& status);
   void ended(EndFacts end);
   bool wants_restart(int exit_code) const;
@@ -84,7 +84,7 @@ class ContainerRun {
   void kill_for_restart(const std::string& why, std::optional<int64_t> grace_seconds);
   uint64_t launch(const std::vector<std::string>& command, Purpose purpose, TimePoint deadline);
   uint64_t launch_probe(const ProbePlan& plan);
-  bool hook_told(const NodeMessage& message);
+  bool on_hook_message(const NodeMessage& message);
   void hook_done(Purpose purpose, uint64_t run, bool ok, const std::string& text);
   void probe_result(uint64_t run, bool ok, const std::string& text);
   SpawnSpec spawn_spec(const std::vector<std::string>& command) const;
@@ -92,7 +92,7 @@ class ContainerRun {
   std::string termination_message(int exit_code) const;
   void post_on_exit(SpawnSpec spec, uint64_t run);
 
-  NodeServices* services_;
+  NodeContext* context_;
   const PodContext* pod_;
   const ContainerPlan* plan_;
   bool is_init_;
@@ -107,8 +107,8 @@ class ContainerRun {
   std::string log_file_;
   std::optional<ExitStatus> exit_;  // kept until the start is reported and the sweep is done
   bool stopping_ = false;           // for good
-  bool is_silent_ = false;          // after cut()
-  bool is_told_to_end_ = false;     // SIGTERM was sent
+  bool is_silent_ = false;          // after kill_now()
+  bool sigterm_sent_ = false;       // or is not needed, after kill_now()
   TimePoint kill_at_ = TimePoint::max();
   TimePoint start_at_{};
   TimePoint running_since_{};

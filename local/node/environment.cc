@@ -21,7 +21,7 @@ constexpr Reference kConfigMapReference = {"configMap", "configmaps", "configmap
 Status add_variable(Environment& environment, const std::string& name, const std::string& value) {
   if (name.empty() || name.find('=') != std::string::npos ||
       (name + value).find('\0') != std::string::npos)
-    return cannot("env " + name, "can't set a variable of this name or value");
+    return cannot("env " + name, "can't set a variable with this name or value");
   auto found = std::find_if(environment.begin(), environment.end(),
                             [&](const auto& variable) { return variable.first == name; });
   if (found != environment.end())
@@ -67,7 +67,7 @@ Result<std::optional<std::string>> value_from(const PodSources& sources,
       return key_value(sources, kind, *reference);
   }
   return cannot("env " + name + ".valueFrom",
-                "knows fieldRef, resourceFieldRef, secretKeyRef and configMapKeyRef alone");
+                "supports only fieldRef, resourceFieldRef, secretKeyRef and configMapKeyRef");
 }
 
 Status add_all_of(const PodSources& sources, const Json& entry, Environment& environment) {

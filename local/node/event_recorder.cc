@@ -18,7 +18,7 @@ void forget_oldest(Map& map, std::list<std::string>& order, size_t count_max) {
 
 }  // namespace
 
-bool EventRecorder::may_speak(const std::string& uid) {
+bool EventRecorder::take_token(const std::string& uid) {
   auto [at, is_new] = buckets_.try_emplace(uid);
   Bucket& bucket = at->second;
   TimePoint now = clock_.now();
@@ -50,7 +50,7 @@ void EventRecorder::forget(const std::string& uid) {
 
 void EventRecorder::record(const Source& source, const About& about, const char* type,
                            std::string_view reason, const std::string& message) {
-  if (!may_speak(about.uid)) return;
+  if (!take_token(about.uid)) return;
   std::string text = message.substr(0, kMessageBytesMax);
   std::string key = about.uid + "\n" + about.field_path + "\n" + std::string(reason) + "\n" + type +
                     "\n" + source.component + "\n" + text;

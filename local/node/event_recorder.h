@@ -66,7 +66,7 @@ class EventRecorder {
 
   void record(const Source& source, const About& about, const char* type, std::string_view reason,
               const std::string& message);
-  bool may_speak(const std::string& uid);
+  bool take_token(const std::string& uid);
   void create(const Source& source, const About& about, const char* type, std::string_view reason,
               const std::string& message, const std::string& key);
 

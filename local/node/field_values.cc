@@ -46,7 +46,7 @@ Result<std::string> field_value(const Json& pod, const PodFacts& facts, const st
       return string_or(object_of(metadata, map),
                        path.substr(prefix.size(), path.size() - prefix.size() - 2), "");
   }
-  return cannot("fieldRef " + path, "does not know this field");
+  return cannot("fieldRef " + path, "does not support this field");
 }
 
 Result<std::string> resource_value(const PodPlan& plan, const PodFacts& facts,
@@ -55,10 +55,11 @@ Result<std::string> resource_value(const PodPlan& plan, const PodFacts& facts,
   std::string name = string_or(reference, "containerName", "");
   const ContainerPlan* container = name.empty() ? own : find_container(plan, name);
   if (container == nullptr)
-    return cannot("resourceFieldRef " + resource, "finds no container \"" + name + "\"");
+    return cannot("resourceFieldRef " + resource,
+                  "needs an existing container, found \"" + name + "\"");
   bool is_limit = resource.starts_with("limits.");
   if (!is_limit && !resource.starts_with("requests."))
-    return cannot("resourceFieldRef " + resource, "knows limits and requests alone");
+    return cannot("resourceFieldRef " + resource, "supports only limits and requests");
   std::string kind = resource.substr(resource.find('.') + 1);
   const Resources& asked = is_limit ? container->limits : container->requests;
   int64_t amount = 0;

@@ -47,7 +47,7 @@ Status make_private_folder(const std::string& folder) {
   }
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
-    return unavailable("[folder] " + folder + ": there is something else of this name");
+    return unavailable("[folder] " + folder + ": expected a folder, found something else");
   return {};
 }
 

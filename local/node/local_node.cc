@@ -26,7 +26,7 @@ struct LocalNode::Inbox {
   std::deque<NodeMessage> messages;
 
   template <class Change>
-  void tell(Change change) {
+  void update(Change change) {
     {
       std::lock_guard lock(mutex);
       change(*this);
@@ -47,22 +47,22 @@ LocalNode::LocalNode(NodeApi& api, ProcessHost& host, const Clock& clock,
       binder_(caller_, clock, events_, options.scheduler),
       controller_(caller_, clock, events_, options.node_controller),
       prober_(clock),
-      services_{.api = caller_,
-                .host = host,
-                .clock = clock,
-                .sweeper = sweeper_,
-                .prober = prober_,
-                .logs = logs_,
-                .events = events_,
-                .addresses = addresses_,
-                .gpus = gpus_,
-                .options = options_.pods,
-                .post = [inbox = inbox_](NodeMessage message) {
-                  inbox->tell([&](Inbox& box) { box.messages.push_back(std::move(message)); });
-                }} {
+      context_{.api = caller_,
+               .host = host,
+               .clock = clock,
+               .sweeper = sweeper_,
+               .prober = prober_,
+               .logs = logs_,
+               .events = events_,
+               .addresses = addresses_,
+               .gpus = gpus_,
+               .options = options_.pods,
+               .post = [inbox = inbox_](NodeMessage message) {
+                 inbox->update([&](Inbox& box) { box.messages.push_back(std::move(message)); });
+               }} {
   // The API server may call this after the node is gone.
   auto on_news = [weak = std::weak_ptr<Inbox>(inbox_)] {
-    if (auto inbox = weak.lock()) inbox->tell([](Inbox& box) { box.api_changed = true; });
+    if (auto inbox = weak.lock()) inbox->update([](Inbox& box) { box.api_changed = true; });
   };
   pods_ = api.follow(kPods, on_news);
   nodes_ = api.follow(kNodes, on_news);
@@ -87,12 +87,12 @@ Result<std::unique_ptr<LocalNode>> LocalNode::start(NodeApi& api, ProcessHost& h
 
 LocalNode::~LocalNode() {
   kill_all();
-  inbox_->tell([](Inbox& box) { box.stopping = true; });
+  inbox_->update([](Inbox& box) { box.stopping = true; });
   if (thread_.joinable()) thread_.join();
 }
 
 void LocalNode::kill_all() {
-  inbox_->tell([](Inbox& box) { box.kill_all = true; });
+  inbox_->update([](Inbox& box) { box.kill_all = true; });
 }
 
 bool LocalNode::is_empty() {
@@ -103,24 +103,24 @@ bool LocalNode::is_empty() {
 void LocalNode::loop() {
   while (true) {
     std::deque<NodeMessage> messages;
-    bool kill_now = false;
+    bool must_kill = false;
     {
       std::unique_lock lock(inbox_->mutex);
       inbox_->empty = workers_.empty();
       inbox_->changed.wait_until(lock, next_deadline(), [this] {
         return inbox_->api_changed || inbox_->stopping || !inbox_->messages.empty() ||
-               (inbox_->kill_all && !kills_all_);
+               (inbox_->kill_all && !shutting_down_);
       });
       if (inbox_->stopping && workers_.empty()) return;
       inbox_->api_changed = false;
       messages.swap(inbox_->messages);
-      kill_now = inbox_->kill_all && !kills_all_;
+      must_kill = inbox_->kill_all && !shutting_down_;
     }
-    if (kill_now) {
-      kills_all_ = true;
+    if (must_kill) {
+      shutting_down_ = true;
       for (auto& [uid, worker] : workers_) {
-        worker->cut();
-        touch(uid);
+        worker->kill_now();
+        mark_due(uid);
       }
     }
     step(std::move(messages));
@@ -131,10 +131,10 @@ void LocalNode::step(std::deque<NodeMessage> messages) {
   for (const NodeMessage& message : messages) {
     auto worker = workers_.find(message.pod_uid);
     if (worker == workers_.end()) continue;
-    worker->second->told(message);
-    touch(message.pod_uid);
+    worker->second->on_message(message);
+    mark_due(message.pod_uid);
   }
-  if (!kills_all_) {
+  if (!shutting_down_) {
     read(*nodes_, [this](const Json& node, bool deleted) { node_changed(node, deleted); });
     read(*pods_, [this](const Json& pod, bool deleted) { pod_changed(pod, deleted); });
     step_machines();
@@ -149,7 +149,7 @@ void LocalNode::step(std::deque<NodeMessage> messages) {
   step_pods();
   if (TimePoint now = clock_.now(); now >= next_log_check_) {
     next_log_check_ = now + kLogCheck;
-    logs_.bound();
+    logs_.trim();
   }
 }
 
@@ -187,8 +187,8 @@ void LocalNode::power_off(Computer& computer) {
   computer.is_booting = false;
   for (auto& [uid, worker] : workers_) {
     if (worker->machine() != computer.machine.options().name) continue;
-    worker->cut();
-    touch(uid);
+    worker->kill_now();
+    mark_due(uid);
   }
 }
 
@@ -223,7 +223,7 @@ void LocalNode::pod_changed(const Json& pod, bool deleted) {
     events_.forget(uid);
     if (worker == workers_.end()) return;
     worker->second->gone();
-    return touch(uid);
+    return mark_due(uid);
   }
   binder_.scheduler().pod_changed(pod, clock_.now());
   controller_.pod_changed(pod);
@@ -231,19 +231,19 @@ void LocalNode::pod_changed(const Json& pod, bool deleted) {
   if (computer == computers_.end() || !computer->second.machine.is_on()) return;
   if (worker != workers_.end()) {
     worker->second->changed(pod);
-    return touch(uid);
+    return mark_due(uid);
   }
   if (is_terminal(pod) && !is_deleting(pod)) return;
-  workers_[uid] = std::make_unique<PodWorker>(services_, computer->second.machine.options(),
+  workers_[uid] = std::make_unique<PodWorker>(context_, computer->second.machine.options(),
                                               computer->second.allocatable, pod);
-  touch(uid);
+  mark_due(uid);
 }
 
 void LocalNode::step_pods() {
   TimePoint now = clock_.now();
   for (auto at = deadlines_.begin(); at != deadlines_.end() && at->first <= now; ++at)
-    due_.insert(at->second);
-  std::set<std::string> due = std::exchange(due_, {});
+    due_pods_.insert(at->second);
+  std::set<std::string> due = std::exchange(due_pods_, {});
   for (const std::string& uid : due) step_pod(uid);
 }
 
@@ -269,7 +269,7 @@ void LocalNode::step_pod(const std::string& uid) {
 TimePoint LocalNode::next_deadline() const {
   TimePoint next = next_log_check_;
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
-  if (kills_all_) return next;
+  if (shutting_down_) return next;
   next = std::min({next, binder_.next_deadline(), controller_.next_deadline()});
   for (const auto& [name, computer] : computers_)
     next = std::min(next, computer.machine.next_deadline());

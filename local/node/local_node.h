@@ -15,8 +15,8 @@
 #include "local/node/files.h"
 #include "local/node/machine.h"
 #include "local/node/node_api.h"
+#include "local/node/node_context.h"
 #include "local/node/node_controller.h"
-#include "local/node/node_services.h"
 #include "local/node/pod_binder.h"
 #include "local/node/pod_worker.h"
 
@@ -74,7 +74,7 @@ class LocalNode {
   void step_machines();
   void step_pods();
   void step_pod(const std::string& uid);
-  void touch(const std::string& uid) { due_.insert(uid); }
+  void mark_due(const std::string& uid) { due_pods_.insert(uid); }
   TimePoint next_deadline() const;
 
   const Clock& clock_;
@@ -89,18 +89,18 @@ class LocalNode {
   NodeController controller_;
   NetworkProber prober_;
   ProcessSweeper sweeper_;
-  NodeServices services_;
+  NodeContext context_;
   std::unique_ptr<Feed> pods_;
   std::unique_ptr<Feed> nodes_;
   std::unique_ptr<Feed> leases_;
   std::map<std::string, Computer> computers_;  // by the machine's name
   // By UID: pods that have not ended or still need cleanup.
   std::map<std::string, std::unique_ptr<PodWorker>> workers_;
-  std::set<std::string> due_;
+  std::set<std::string> due_pods_;
   std::set<std::pair<TimePoint, std::string>> deadlines_;
   std::map<std::string, TimePoint> deadline_of_;
   TimePoint next_log_check_{};
-  bool kills_all_ = false;
+  bool shutting_down_ = false;
   std::thread thread_;
 };
 

@@ -44,7 +44,7 @@ off_t end_of_old_times(const std::string& times_file, size_t bytes_max) {
     return 0;
   Result<LogTimes> times = LogTimes::open(times_file);
   if (!times.ok()) return 0;
-  const auto records = static_cast<int64_t>(bytes_max / 2 / sizeof(LogMoment));
+  const auto records = static_cast<int64_t>(bytes_max / 2 / sizeof(LogTimeRecord));
   return times->at(std::max(times->first_index(), times->end_index() - records)).bytes;
 }
 
@@ -55,14 +55,14 @@ void forget_times(int log, const std::string& times_file) {
   const int fd = open(times_file.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
   if (first > 0 && times.ok())
-    forget_beginning(fd, times->index_after(first) * static_cast<off_t>(sizeof(LogMoment)),
+    forget_beginning(fd, times->index_after(first) * static_cast<off_t>(sizeof(LogTimeRecord)),
                      kTimesBlockBytes);
   close(fd);
 }
 
 }  // namespace
 
-void bound_log(const std::string& file, size_t bytes_max, size_t times_bytes_max) {
+void trim_log(const std::string& file, size_t bytes_max, size_t times_bytes_max) {
   int fd = open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd < 0) return;
   const std::string times_file = times_file_of(file);
@@ -80,20 +80,20 @@ void bound_log(const std::string& file, size_t bytes_max, size_t times_bytes_max
   close(fd);
 }
 
-Result<std::string> LogFiles::next_file(const Place& place) {
+Result<std::string> LogFiles::next_file(const ContainerId& id) {
   std::lock_guard lock(mutex_);
-  PodEntry& pod = pods_[place.uid];
+  PodEntry& pod = pods_[id.uid];
   std::string base = options_.folder + "/";
   if (options_.keep) {
-    base += place.pod + (place.is_only_container ? "" : "_" + place.container);
+    base += id.pod + (id.is_only_container ? "" : "_" + id.container);
   } else {
-    pod.folder = base + place.namespace_ + "_" + place.pod + "_" + place.uid;
-    base = pod.folder + "/" + place.container;
+    pod.folder = base + id.namespace_ + "_" + id.pod + "_" + id.uid;
+    base = pod.folder + "/" + id.container;
     TRY(make_private_folder(pod.folder));
   }
-  auto [at, is_first] = pod.containers.try_emplace(place.container);
+  auto [at, is_first] = pod.containers.try_emplace(id.container);
   Entry& entry = at->second;
-  entry.pod = place.pod;
+  entry.pod = id.pod;
   entry.current = base + ".log";
   if (!is_first) {
     entry.previous = base + ".previous.log";
@@ -137,7 +137,7 @@ LogFiles::~LogFiles() {
   for (const auto& [uid, pod] : pods_) forget(pod);
 }
 
-void LogFiles::bound() {
+void LogFiles::trim() {
   std::vector<std::string> files;
   {
     std::lock_guard lock(mutex_);
@@ -147,7 +147,7 @@ void LogFiles::bound() {
   }
   for (const std::string& file : files) {
     observer_.observe(file);
-    bound_log(file, options_.bytes_max, options_.times_bytes_max);
+    trim_log(file, options_.bytes_max, options_.times_bytes_max);
   }
 }
 

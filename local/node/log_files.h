@@ -30,7 +30,7 @@ class LogFiles final : public PodLogs {
       : options_(std::move(options)), observer_(clock) {}
   ~LogFiles() override;
 
-  struct Place {
+  struct ContainerId {
     std::string namespace_;
     std::string pod;
     std::string uid;
@@ -38,13 +38,13 @@ class LogFiles final : public PodLogs {
     bool is_only_container = false;
   };
   // Returns the file for the container's next instance; the newest file becomes the previous one.
-  Result<std::string> next_file(const Place& place);
+  Result<std::string> next_file(const ContainerId& id);
   // The container has ended, and the file is complete.
   void ended(const std::string& file) { observer_.observe(file); }
   // The pod is gone: forgets its files, and deletes them unless they are kept.
   void remove(const std::string& pod_uid);
-  // Trims files that are too long; see bound_log().
-  void bound();
+  // Trims files that are too long; see trim_log().
+  void trim();
 
   Result<std::string> log_file(const std::string& pod_uid, const std::string& container,
                                bool previous) const override;
@@ -74,6 +74,6 @@ class LogFiles final : public PodLogs {
 // times.
 // If the file system has no holes, cuts off the log's beginning instead; output written at that
 // moment may be lost.
-void bound_log(const std::string& file, size_t bytes_max, size_t times_bytes_max);
+void trim_log(const std::string& file, size_t bytes_max, size_t times_bytes_max);
 
 }  // namespace lockstep::local

@@ -50,7 +50,7 @@ void LogObserver::add(const std::string& log) {
   if (entry.watch >= 0) {
     names_[entry.watch] = log;
   } else if (!std::exchange(has_warned_, true)) {
-    log_warning("times of logs' lines are coarse: no room to watch files",
+    log_warning("can't watch a log with inotify: the times of its lines are less precise",
                 {{"error", std::strerror(errno)}});
   }
   begin_times(times_file_of(log));
@@ -91,7 +91,7 @@ void LogObserver::observe(const std::string& log, Entry& entry) {
   // The wall clock may be set back.
   entry.nanoseconds =
       std::max<int64_t>(entry.nanoseconds, clock_.wall_now().time_since_epoch().count());
-  append_moment(times, {.bytes = entry.bytes, .nanoseconds = entry.nanoseconds});
+  append_time_record(times, {.bytes = entry.bytes, .nanoseconds = entry.nanoseconds});
 }
 
 void LogObserver::loop() {

@@ -46,7 +46,7 @@ void NodeController::node_changed(const Json& object) {
   std::string name = string_or(metadata_of(object), "name", "");
   auto [at, is_new] = nodes_.try_emplace(name);
   Node& node = at->second;
-  if (is_new) node.heard = clock_.now();
+  if (is_new) node.last_heartbeat = clock_.now();
   node.uid = uid_of(object);
   node.conditions = array_of(object_of(object, "status"), "conditions");
   const Json* ready = ready_condition(node.conditions);
@@ -71,7 +71,7 @@ void NodeController::node_gone(const std::string& name) {
   }
   Node left;  // its pods still exist
   left.pods = std::move(found->second.pods);
-  left.heard = clock_.now();
+  left.last_heartbeat = clock_.now();
   found->second = std::move(left);
 }
 
@@ -81,7 +81,7 @@ void NodeController::lease_changed(const Json& lease) {
   std::string renewed = string_or(object_of(lease, "spec"), "renewTime", "");
   if (renewed == found->second.renewed) return;
   found->second.renewed = renewed;
-  found->second.heard = clock_.now();
+  found->second.last_heartbeat = clock_.now();
 }
 
 void NodeController::pod_changed(const Json& object) {
@@ -99,7 +99,7 @@ void NodeController::pod_changed(const Json& object) {
     pod.name = string_or(metadata, "name", "");
     pod.node = node;
     auto [known, is_new_node] = nodes_.try_emplace(node);
-    if (is_new_node) known->second.heard = clock_.now();
+    if (is_new_node) known->second.last_heartbeat = clock_.now();
     known->second.pods.insert(uid);
     schedule_eviction(uid, pod);
   } else if (pod.deleting) {
@@ -170,7 +170,7 @@ void NodeController::not_ready(const std::string& uid, const Pod& pod) {
 }
 
 // Returns how long the pod may stay despite the taint.
-Duration NodeController::patience(const Pod& pod, const Taint& taint) const {
+Duration NodeController::toleration_time(const Pod& pod, const Taint& taint) const {
   Duration least = Duration::max();
   bool tolerated = false;
   for (const Json& toleration : pod.tolerations) {
@@ -191,7 +191,7 @@ void NodeController::schedule_eviction(const std::string& uid, Pod& pod) {
   for (const Json& json : nodes_[pod.node].taints) {
     Taint taint{string_or(json, "key", ""), string_or(json, "value", ""),
                 string_or(json, "effect", ""), ""};
-    if (taint.effect == "NoExecute") least = std::min(least, patience(pod, taint));
+    if (taint.effect == "NoExecute") least = std::min(least, toleration_time(pod, taint));
   }
   TimePoint at = least == Duration::max() ? TimePoint::max() : clock_.now() + least;
   // A change of other taints does not restart the wait.
@@ -225,7 +225,8 @@ void NodeController::evict(const std::string& uid, Pod& pod) {
 
 void NodeController::step(TimePoint now) {
   for (auto& [name, node] : nodes_) {
-    if (node.uid.empty() || node.ready == "Unknown" || now < node.heard + options_.grace) continue;
+    if (node.uid.empty() || node.ready == "Unknown" || now < node.last_heartbeat + options_.grace)
+      continue;
     mark_unknown(name, node);
   }
   while (!evictions_.empty() && evictions_.begin()->first <= now) {
@@ -238,7 +239,7 @@ TimePoint NodeController::next_deadline() const {
   TimePoint next = evictions_.empty() ? TimePoint::max() : evictions_.begin()->first;
   for (const auto& [name, node] : nodes_) {
     if (!node.uid.empty() && node.ready != "Unknown")
-      next = std::min(next, node.heard + options_.grace);
+      next = std::min(next, node.last_heartbeat + options_.grace);
   }
   return next;
 }

@@ -49,8 +49,8 @@ class NodeController {
     Json conditions;
     Json taints;
     bool unschedulable = false;
-    std::string renewed;  // the Lease's renewTime, verbatim
-    TimePoint heard{};    // when renewTime last changed, on our clock
+    std::string renewed;         // the Lease's renewTime, verbatim
+    TimePoint last_heartbeat{};  // when renewTime last changed, on our clock
     std::set<std::string> pods;
   };
   struct Pod {
@@ -69,7 +69,7 @@ class NodeController {
   void schedule_eviction(const std::string& uid, Pod& pod);
   void set_eviction(const std::string& uid, Pod& pod, TimePoint at);
   void evict(const std::string& uid, Pod& pod);
-  Duration patience(const Pod& pod, const Taint& taint) const;
+  Duration toleration_time(const Pod& pod, const Taint& taint) const;
 
   ApiCaller& api_;
   const Clock& clock_;

@@ -106,7 +106,7 @@ bool any_tolerates(const Json& tolerations, const Taint& taint) {
                      [&](const Json& toleration) { return tolerates(toleration, taint); });
 }
 
-std::string misfit(const Json& pod_spec, const NodeView& node) {
+std::string node_mismatch(const Json& pod_spec, const NodeView& node) {
   const Json& tolerations = array_of(pod_spec, "tolerations");
   if (node.unschedulable &&
       !any_tolerates(tolerations, {kUnschedulableTaint, "", "NoSchedule", ""}))

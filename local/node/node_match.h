@@ -39,6 +39,6 @@ bool any_tolerates(const Json& tolerations, const Taint& taint);
 // Returns why a pod with this spec may not run there, in kube-scheduler's words; empty if it may.
 // Checks spec.unschedulable, taints, nodeSelector and required node affinity; the scheduler checks
 // resources.
-std::string misfit(const Json& pod_spec, const NodeView& node);
+std::string node_mismatch(const Json& pod_spec, const NodeView& node);
 
 }  // namespace lockstep::local

@@ -38,7 +38,9 @@ Result<uint16_t> port_of(const std::string& path, const Json& action, const Json
         number = int_or(candidate, "containerPort", 0);
     }
   }
-  if (number < 1 || number > 65535) return cannot(path + ".port", "needs a port of the container");
+  if (number < 1 || number > 65535)
+    return cannot(path + ".port",
+                  "needs a port from 1 to 65535, or the name of one of the container's ports");
   return static_cast<uint16_t>(number);
 }
 
@@ -51,7 +53,7 @@ Status read_action(const std::string& path, const Json& probe, const Json& conta
   }
   const Json* http = find_member(probe, "httpGet");
   const Json* action = http != nullptr ? http : find_member(probe, "tcpSocket");
-  if (action == nullptr) return cannot(path, "knows exec, httpGet and tcpSocket alone");
+  if (action == nullptr) return cannot(path, "supports only exec, httpGet and tcpSocket");
   plan.kind = http != nullptr ? ProbePlan::Kind::kHttp : ProbePlan::Kind::kTcp;
   plan.host = string_or(*action, "host", "");
   TRY_ASSIGN(plan.port, port_of(path, *action, container));
@@ -59,7 +61,7 @@ Status read_action(const std::string& path, const Json& probe, const Json& conta
   plan.path = string_or(*http, "path", "/");
   if (plan.path.empty() || plan.path[0] != '/') plan.path.insert(0, "/");
   if (string_or(*http, "scheme", "HTTP") != "HTTP")
-    return cannot(path + ".httpGet.scheme", "knows HTTP alone");
+    return cannot(path + ".httpGet.scheme", "supports only HTTP");
   for (const Json& header : array_of(*http, "httpHeaders"))
     plan.headers.emplace_back(string_or(header, "name", ""), string_or(header, "value", ""));
   return {};
@@ -86,7 +88,7 @@ Result<std::vector<std::string>> plan_hook(const std::string& at, const Json& co
   const Json* hook = find_member(object_of(container, "lifecycle"), key);
   if (hook == nullptr || !hook->is_object()) return std::vector<std::string>();
   std::string path = at + ".lifecycle." + key;
-  if (!hook->contains("exec")) return cannot(path, "knows exec alone");
+  if (!hook->contains("exec")) return cannot(path, "supports only exec");
   return words(path + ".exec.command", array_of(object_of(*hook, "exec"), "command"));
 }
 
@@ -100,7 +102,7 @@ Result<MountPlan> plan_mount(const std::string& at, const Json& mount) {
   if (!plan.sub_path.empty() && !is_inside_path("/" + plan.sub_path))
     return cannot(path, "needs a subPath without ..");
   if (!string_or(mount, "subPathExpr", "").empty())
-    return cannot(path + ".subPathExpr", "does not know it");
+    return cannot(path + ".subPathExpr", "does not support it");
   return plan;
 }
 
@@ -125,7 +127,7 @@ Result<ContainerPlan> plan_container(const std::string& at, const Json& containe
   plan.image = string_or(container, "image", "");
   // The name becomes a folder and part of a file name.
   if (plan.name.empty() || plan.name.find('/') != std::string::npos || plan.name[0] == '.')
-    return cannot(at + ".name", "needs a name without / that begins with no dot");
+    return cannot(at + ".name", "needs a name that has no / and does not begin with a dot");
   if (array_of(container, "command").empty())
     return cannot(at + ".command", "has no images, so it needs a command");
   for (const char* part : {"command", "args"}) {
@@ -133,7 +135,8 @@ Result<ContainerPlan> plan_container(const std::string& at, const Json& containe
     plan.command.insert(plan.command.end(), more.begin(), more.end());
   }
   if (container.contains("restartPolicy"))
-    return cannot(at + ".restartPolicy", "runs no sidecars among init containers");
+    return cannot(at + ".restartPolicy",
+                  "does not support sidecars (init containers with a restartPolicy)");
   plan.environment = array_of(container, "env");
   plan.environment_from = array_of(container, "envFrom");
   TRY(read_parts(at, container, plan));
@@ -154,7 +157,7 @@ Status plan_containers(const Json& spec, const char* key, std::vector<ContainerP
   const Json& list = array_of(spec, key);
   if (list.size() > kContainersMax)
     return cannot(std::string("spec.") + key,
-                  "runs " + std::to_string(kContainersMax) + " containers at most");
+                  "runs at most " + std::to_string(kContainersMax) + " containers");
   for (size_t i = 0; i < list.size(); ++i) {
     std::string at = std::string("spec.") + key + "[" + std::to_string(i) + "]";
     TRY_ASSIGN(ContainerPlan plan, plan_container(at, list[i]));
@@ -174,16 +177,17 @@ Status plan_volumes(const Json& spec, PodPlan& plan) {
     std::string name = string_or(volume, "name", "");
     if (mounted.erase(name) == 0) continue;
     if (name.empty() || !is_inside_path("/" + name) || name.find('/') != std::string::npos)
-      return cannot("volumes " + name, "needs a name that is a file name");
+      return cannot("volumes " + name, "needs a name that can be a file name");
     bool known = std::any_of(kVolumeKinds.begin(), kVolumeKinds.end(),
                              [&](const char* kind) { return volume.contains(kind); });
     if (!known)
       return cannot("volumes " + name,
-                    "knows secret, configMap, emptyDir, downwardAPI, projected and hostPath "
-                    "volumes alone");
+                    "supports only secret, configMap, emptyDir, downwardAPI, projected and "
+                    "hostPath volumes");
     plan.volumes.push_back(volume);
   }
-  if (!mounted.empty()) return cannot("volumeMounts " + *mounted.begin(), "finds no such volume");
+  if (!mounted.empty())
+    return cannot("volumeMounts " + *mounted.begin(), "needs this volume in spec.volumes");
   return {};
 }
 

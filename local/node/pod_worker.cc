@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kGpuResource[] = "nvidia.com/gpu";
 constexpr char kMemoryWarning[] =
-    "resources.limits.memory has no effect: a local node has no cgroup for it here";
+    "resources.limits.memory has no effect: a local node can't limit memory";
 
 ObjectReader reader_of(ApiCaller& api, const std::string& namespace_) {
   return [&api, namespace_](const std::string& plural,
@@ -30,9 +30,9 @@ bool limits_memory(const PodPlan& plan) {
 
 }  // namespace
 
-PodWorker::PodWorker(NodeServices& services, const MachineOptions& machine,
+PodWorker::PodWorker(NodeContext& context, const MachineOptions& machine,
                      const Resources& allocatable, const Json& pod)
-    : services_(services), started_(services.clock.wall_now()) {
+    : context_(context), started_(context.clock.wall_now()) {
   const Json& metadata = metadata_of(pod);
   pod_.object = pod;
   pod_.facts = {
@@ -42,16 +42,16 @@ PodWorker::PodWorker(NodeServices& services, const MachineOptions& machine,
   pod_.plan.namespace_ = string_or(metadata, "namespace", "");
   pod_.plan.name = string_or(metadata, "name", "");
   pod_.plan.uid = uid_of(pod);
-  pod_.folder = services.options.folder + "/" + pod_.plan.name + "-" + pod_.plan.uid.substr(0, 8);
-  pod_.read = reader_of(services.api, pod_.plan.namespace_);
+  pod_.folder = context.options.folder + "/" + pod_.plan.name + "-" + pod_.plan.uid.substr(0, 8);
+  pod_.read = reader_of(context.api, pod_.plan.namespace_);
   if (!admit()) return;
   recover(object_of(pod, "status"));
   changed(pod);
 }
 
 PodWorker::~PodWorker() {
-  if (!pod_.facts.pod_address.empty()) services_.addresses.give_back(pod_.facts.pod_address);
-  for (const auto& [container, gpus] : pod_.gpus) services_.gpus.give_back(machine(), gpus);
+  if (!pod_.facts.pod_address.empty()) context_.addresses.give_back(pod_.facts.pod_address);
+  for (const auto& [container, gpus] : pod_.gpus) context_.gpus.give_back(machine(), gpus);
   if (!folder_.path().empty()) folder_.remove();
 }
 
@@ -64,9 +64,9 @@ bool PodWorker::admit() {
   pod_.plan = *std::move(plan);
   planned_ = true;
   for (const ContainerPlan& container : pod_.plan.init_containers)
-    init_.emplace_back(services_, pod_, container, true);
+    init_.emplace_back(context_, pod_, container, true);
   for (const ContainerPlan& container : pod_.plan.containers)
-    runs_.emplace_back(services_, pod_, container, false);
+    runs_.emplace_back(context_, pod_, container, false);
   return true;
 }
 
@@ -82,8 +82,8 @@ void PodWorker::recover(const Json& status) {
     }
   }
   if (pod_.plan.active_deadline_seconds)
-    deadline_ = services_.clock.now() + std::chrono::seconds(*pod_.plan.active_deadline_seconds) -
-                (services_.clock.wall_now() - started_);
+    deadline_ = context_.clock.now() + std::chrono::seconds(*pod_.plan.active_deadline_seconds) -
+                (context_.clock.wall_now() - started_);
 }
 
 void PodWorker::changed(const Json& pod) {
@@ -93,9 +93,9 @@ void PodWorker::changed(const Json& pod) {
   stop(std::chrono::seconds(std::clamp<int64_t>(grace, 0, 86400)));
 }
 
-void PodWorker::told(const NodeMessage& message) {
+void PodWorker::on_message(const NodeMessage& message) {
   bool known = false;
-  each([&](ContainerRun& run) { known = known || run.told(message); });
+  each([&](ContainerRun& run) { known = known || run.on_message(message); });
 }
 
 void PodWorker::fail(const std::string& reason, const std::string& message) {
@@ -116,10 +116,10 @@ void PodWorker::gone() {
   stop({});
 }
 
-void PodWorker::cut() {
+void PodWorker::kill_now() {
   gone_ = true;
   stopping_ = true;
-  each([](ContainerRun& run) { run.cut(); });
+  each([](ContainerRun& run) { run.kill_now(); });
 }
 
 bool PodWorker::prepare(TimePoint now) {
@@ -128,7 +128,7 @@ bool PodWorker::prepare(TimePoint now) {
   if (pod_.facts.pod_address.empty()) {
     std::vector<uint16_t> ports = pod_.plan.ports;
     ports.push_back(static_cast<uint16_t>(kAgentPort));
-    Result<std::string> address = services_.addresses.take(ports);
+    Result<std::string> address = context_.addresses.take(ports);
     if (!address.ok()) {
       fail(kNoAddressReason, address.error().message);
       return false;
@@ -140,13 +140,13 @@ bool PodWorker::prepare(TimePoint now) {
   Status made = folder_.make({pod_.object, pod_.plan, pod_.facts, pod_.read});
   if (made.ok()) {
     if (limits_memory(pod_.plan))
-      services_.events.warning(pod_.source, pod_.about(), "MemoryLimitIgnored", kMemoryWarning);
+      context_.events.warning(pod_.source, pod_.about(), "MemoryLimitIgnored", kMemoryWarning);
     return prepared_ = true;
   }
   const Error& error = made.error();
   if (error.code == Code::kNotFound) {
-    services_.events.warning(pod_.source, pod_.about(), "FailedMount", error.message);
-    retry_at_ = now + services_.options.retry;
+    context_.events.warning(pod_.source, pod_.about(), "FailedMount", error.message);
+    retry_at_ = now + context_.options.retry;
     return false;
   }
   fail(error.code == Code::kInvalid ? "NotSupported" : "NodeFailure", error.message);
@@ -158,7 +158,7 @@ bool PodWorker::take_gpus(TimePoint now) {
     const auto limit = container.limits.find(kGpuResource);
     if (limit == container.limits.end() || pod_.gpus.contains(container.name)) continue;
     const int64_t wanted = limit->second / 1000;
-    const int64_t total = services_.gpus.total(machine());
+    const int64_t total = context_.gpus.total(machine());
     if (wanted > total) {
       fail("UnexpectedAdmissionError",
            "Allocate failed due to requested number of devices unavailable for " +
@@ -166,11 +166,11 @@ bool PodWorker::take_gpus(TimePoint now) {
                ", Available: " + std::to_string(total) + ", which is unexpected");
       return false;
     }
-    std::optional<Gpus> gpus = services_.gpus.take(machine(), wanted);
+    std::optional<Gpus> gpus = context_.gpus.take(machine(), wanted);
     if (!gpus) {
-      services_.events.warning(pod_.source, pod_.about(), "GpusInUse",
-                               "waits for GPUs that other pods of this machine have");
-      retry_at_ = now + services_.options.retry;
+      context_.events.warning(pod_.source, pod_.about(), "GpusInUse",
+                              "waiting for GPUs that other pods of this machine use");
+      retry_at_ = now + context_.options.retry;
       return false;
     }
     pod_.gpus[container.name] = *std::move(gpus);
@@ -197,8 +197,8 @@ void PodWorker::step(TimePoint now) {
     fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
   bool ready = stopping_ || prepare(now);
   if (ready || stopping_) step_containers(now);
-  bool has_said_all = gone_ || report(now);
-  if (has_said_all && !is_active() && (stopping_ || is_over())) done_ = finish(now);
+  bool all_reported = gone_ || report(now);
+  if (all_reported && !is_active() && (stopping_ || is_over())) done_ = finish(now);
 }
 
 bool PodWorker::is_active() const {
@@ -212,17 +212,17 @@ bool PodWorker::is_over() const {
                      [](const ContainerRun& run) { return run.is_over(); });
 }
 
-bool PodWorker::has_said(const ApiResponse& answer, TimePoint now) {
+bool PodWorker::was_accepted(const ApiResponse& answer, TimePoint now) {
   bool is_refused_for_now = answer.code == 429 || answer.code >= 500;
-  say_at_ = is_refused_for_now ? now + services_.options.retry : TimePoint::max();
+  retry_report_at_ = is_refused_for_now ? now + context_.options.retry : TimePoint::max();
   return !is_refused_for_now;
 }
 
 bool PodWorker::finish(TimePoint now) {
   if (gone_ || !is_deleting(pod_.object)) return true;
-  return has_said(
-      services_.api.remove(pod_target(pod_.object), {{"gracePeriodSeconds", 0},
-                                                     {"preconditions", {{"uid", pod_.plan.uid}}}}),
+  return was_accepted(
+      context_.api.remove(pod_target(pod_.object),
+                          {{"gracePeriodSeconds", 0}, {"preconditions", {{"uid", pod_.plan.uid}}}}),
       now);
 }
 
@@ -245,26 +245,26 @@ bool PodWorker::report(TimePoint now) {
     // A stopped container has ended, whatever its restart policy: nothing restarts it.
     if (stopping_ && !is_active()) latest.restart_policy = RestartPolicy::kNever;
     const Json& present = array_of(object_of(pod_.object, "status"), "conditions");
-    status = pod_status(latest, conditions_.update(latest, present, services_.clock.wall_now()));
+    status = pod_status(latest, conditions_.update(latest, present, context_.clock.wall_now()));
   } else {
     status = {{"phase", "Failed"}, {"reason", failure_reason_}, {"message", failure_message_}};
   }
   if (status == reported_) {
-    say_at_ = TimePoint::max();
+    retry_report_at_ = TimePoint::max();
     return true;
   }
-  if (say_at_ != TimePoint::max() && now < say_at_) return false;
+  if (retry_report_at_ != TimePoint::max() && now < retry_report_at_) return false;
   ApiResponse answer =
-      services_.api.patch(pod_target(pod_.object, "/status"),
-                          {{"metadata", {{"uid", pod_.plan.uid}}}, {"status", status}});
-  if (!has_said(answer, now)) return false;
+      context_.api.patch(pod_target(pod_.object, "/status"),
+                         {{"metadata", {{"uid", pod_.plan.uid}}}, {"status", status}});
+  if (!was_accepted(answer, now)) return false;
   reported_ = std::move(status);
   return true;
 }
 
 TimePoint PodWorker::next_deadline() const {
   if (done_) return TimePoint::min();
-  TimePoint next = stopping_ ? say_at_ : std::min(deadline_, say_at_);
+  TimePoint next = stopping_ ? retry_report_at_ : std::min(deadline_, retry_report_at_);
   if (!prepared_ && !stopping_) return std::min(next, retry_at_);
   bool initialized = true;
   for (const ContainerRun& run : init_) {

@@ -5,7 +5,7 @@
 
 #include "local/node/container_run.h"
 #include "local/node/machine.h"
-#include "local/node/node_services.h"
+#include "local/node/node_context.h"
 #include "local/node/pod_status.h"
 #include "local/node/volumes.h"
 
@@ -19,9 +19,9 @@ inline constexpr char kNoAddressReason[] = "NoAddress";
 // containers in order, containers, deadlines, termination, status. Used on the node's thread only.
 class PodWorker {
  public:
-  // `services` outlives the worker. If the pod's status shows that it ran here before, it continues
+  // `context` outlives the worker. If the pod's status shows that it ran here before, it continues
   // as after a power cut: what ran has ended, in an unknown way.
-  PodWorker(NodeServices& services, const MachineOptions& machine, const Resources& allocatable,
+  PodWorker(NodeContext& context, const MachineOptions& machine, const Resources& allocatable,
             const Json& pod);
   // Gives the address and GPUs back and removes the files; no process may be left.
   ~PodWorker();
@@ -31,13 +31,13 @@ class PodWorker {
   const std::string& machine() const { return pod_.facts.node_name; }
   // Takes the server's new version of the pod.
   void changed(const Json& pod);
-  void told(const NodeMessage& message);
+  void on_message(const NodeMessage& message);
   void step(TimePoint now);
   // The pod was removed from the server without waiting for us: kills its processes.
   void gone();
   // A power cut or our own shutdown: sends SIGKILL to all its processes immediately, reports
   // nothing.
-  void cut();
+  void kill_now();
 
   // True if no process is left and nothing remains to be reported.
   bool is_done() const { return done_; }
@@ -55,10 +55,11 @@ class PodWorker {
   void step_containers(TimePoint now);
   bool is_active() const;
   bool is_over() const;
-  // Returns false if the server must be asked again, at say_at_.
+  // Returns false if the server must be asked again, at retry_report_at_.
   bool report(TimePoint now);
   bool finish(TimePoint now);
-  bool has_said(const ApiResponse& answer, TimePoint now);
+  // Schedules a retry if the server rejected the request for now.
+  bool was_accepted(const ApiResponse& answer, TimePoint now);
   PodRecord record() const;
   template <class Visit>
   void each(Visit visit) {
@@ -66,7 +67,7 @@ class PodWorker {
     for (ContainerRun& run : runs_) visit(run);
   }
 
-  NodeServices& services_;
+  NodeContext& context_;
   PodContext pod_;
   PodFolder folder_{""};
   std::vector<ContainerRun> init_;
@@ -77,8 +78,8 @@ class PodWorker {
   bool gone_ = false;
   bool done_ = false;
   TimePoint retry_at_{};
-  TimePoint say_at_ = TimePoint::max();    // when to retry what the server refused
-  TimePoint deadline_ = TimePoint::max();  // activeDeadlineSeconds
+  TimePoint retry_report_at_ = TimePoint::max();  // after the server rejected a request
+  TimePoint deadline_ = TimePoint::max();         // activeDeadlineSeconds
   WallTime started_{};
   std::string failure_reason_;
   std::string failure_message_;

@@ -42,8 +42,8 @@ bool Probes::knows(uint64_t number) const {
   });
 }
 
-std::optional<Probes::Failure> Probes::told(uint64_t number, bool ok, const std::string& text,
-                                            TimePoint now) {
+std::optional<Probes::Failure> Probes::on_result(uint64_t number, bool ok, const std::string& text,
+                                                 TimePoint now) {
   for (Kind kind : kKinds) {
     std::optional<State>& state = states_[static_cast<size_t>(kind)];
     if (!state || state->in_flight != number) continue;

@@ -32,7 +32,8 @@ class Probes {
   void end() { states_ = {}; }
   void step(TimePoint now, const Launch& launch);
   // Takes a result. Returns nullopt for a success or an unknown (for example outdated) probe.
-  std::optional<Failure> told(uint64_t number, bool ok, const std::string& text, TimePoint now);
+  std::optional<Failure> on_result(uint64_t number, bool ok, const std::string& text,
+                                   TimePoint now);
 
   bool knows(uint64_t number) const;
   bool has_started() const { return !state(Kind::kStartup) || state(Kind::kStartup)->healthy; }

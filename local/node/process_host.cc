@@ -30,14 +30,14 @@ struct ChildImage {
   bool bound;
 };
 
-bool take_streams(const ChildImage& image) {
+bool redirect_streams(const ChildImage& image) {
   if (image.output < 0) return true;
   int null = open("/dev/null", O_RDONLY);
   return null >= 0 && dup2(null, 0) >= 0 && dup2(image.output, 1) >= 0 &&
          dup2(image.output, 2) >= 0;
 }
 
-[[noreturn]] void become(const ChildImage& image) {
+[[noreturn]] void exec_child(const ChildImage& image) {
   const bool foreground = image.output < 0;
   if (!foreground) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -48,7 +48,7 @@ bool take_streams(const ChildImage& image) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
-  if (take_streams(image) && chdir(image.folder) == 0)
+  if (redirect_streams(image) && chdir(image.folder) == 0)
     execve(image.program, image.argv.data(), image.envp.data());
   int error = errno;
   // If the parent can't read the error, the exit code reports it.
@@ -158,7 +158,7 @@ Result<pid_t> ProcessHost::fork_and_exec(const SpawnSpec& spec, OnExit on_exit) 
                    cpu_set(spec.cpus),
                    !spec.cpus.empty()};
   pid_t pid = fork();
-  if (pid == 0) become(image);
+  if (pid == 0) exec_child(image);
   int fork_errno = errno;
   if (output >= 0) close(output);
   close(fds[1]);

@@ -111,7 +111,7 @@ void ProcessSweeper::loop() {
       auto task = tasks_.find(container);
       if (found.contains(container) && ++task->second.looks < kLooksMax) continue;
       if (found.contains(container))
-        log_error("processes of a container don't end", {{"container", container}});
+        log_error("processes of a container did not end after SIGKILL", {{"container", container}});
       done.push_back(std::move(task->second.on_done));
       tasks_.erase(task);
     }

@@ -23,7 +23,7 @@ bool is_ours(const Json& spec) {
          array_of(spec, "schedulingGates").empty();
 }
 
-Json placing_part(const Json& spec) {
+Json scheduling_fields(const Json& spec) {
   Json part = Json::object();
   for (const char* key : {"nodeSelector", "affinity", "tolerations"}) {
     if (const Json* member = find_member(spec, key)) part[key] = *member;
@@ -89,7 +89,7 @@ Scheduler::Pod& Scheduler::add_pod(const Json& object, const std::string& uid, T
     if (!pod.ended) occupy(pod, 1);
     return pod;
   }
-  pod.spec = placing_part(object_of(object, "spec"));
+  pod.spec = scheduling_fields(object_of(object, "spec"));
   wait_for_place(pod, uid, now);
   return pod;
 }
@@ -99,7 +99,7 @@ void Scheduler::wait_for_place(Pod& pod, const std::string& uid, TimePoint now) 
   group.waiting.insert(uid);
   group.since = now;
   waiting_.insert(pod.group);
-  fresh_.insert(uid);
+  untried_.insert(uid);
   changed_ = true;
 }
 
@@ -149,7 +149,7 @@ void Scheduler::pod_gone(const std::string& uid) {
     group_by_owner_.erase(group.owner_uid);
     groups_.erase(pod.group);
   }
-  fresh_.erase(uid);
+  untried_.erase(uid);
   pods_.erase(found);
 }
 
@@ -162,10 +162,10 @@ void Scheduler::not_bound(const std::string& uid, TimePoint now) {
   wait_for_place(pod, uid, now);
 }
 
-std::string Scheduler::reason_against(const Pod& pod, const NodeView& node,
-                                      const Uses& uses) const {
-  if (!options_.counts_room) return "";
-  if (std::string reason = misfit(pod.spec, node); !reason.empty()) return reason;
+std::string Scheduler::why_unschedulable(const Pod& pod, const NodeView& node,
+                                         const Uses& uses) const {
+  if (!options_.enforce_resources) return "";
+  if (std::string reason = node_mismatch(pod.spec, node); !reason.empty()) return reason;
   static const Use kUnused;
   auto used = uses.find(node.name);
   const Use& use = used == uses.end() ? kUnused : used->second;
@@ -183,7 +183,7 @@ std::optional<std::string> Scheduler::best_machine(const Pod& pod, const Uses& u
   std::optional<std::string> best;
   std::pair<int64_t, int64_t> best_load;
   for (const auto& [name, node] : nodes_) {
-    if (closed.contains(name) || !reason_against(pod, node, uses).empty()) continue;
+    if (closed.contains(name) || !why_unschedulable(pod, node, uses).empty()) continue;
     auto own = of_group.find(name);
     auto used = uses.find(name);
     std::pair<int64_t, int64_t> load{own == of_group.end() ? 0 : own->second,
@@ -222,7 +222,7 @@ bool Scheduler::has_free_machine() const {
     auto used = uses_.find(entry.first);
     int64_t pods = used == uses_.end() ? 0 : used->second.pods;
     return !reserved_.contains(entry.first) &&
-           (!options_.counts_room || pods < pods_max(entry.second));
+           (!options_.enforce_resources || pods < pods_max(entry.second));
   });
 }
 
@@ -241,7 +241,7 @@ void Scheduler::reserve(Group& group) {
   }
   for (const std::string& uid : group.waiting) {
     for (const auto& [name, node] : nodes_) {
-      if (reason_against(pods_.at(uid), node, {}).empty()) reserved_.insert(name);
+      if (why_unschedulable(pods_.at(uid), node, {}).empty()) reserved_.insert(name);
     }
   }
 }
@@ -263,11 +263,11 @@ std::vector<Placement> Scheduler::place(TimePoint now) {
       reserve(group);
     if (group.waiting.empty()) waiting_.erase(key);
   }
-  std::vector<std::string> untold(fresh_.begin(), fresh_.end());
-  for (const std::string& uid : untold) {
+  std::vector<std::string> unreported(untried_.begin(), untried_.end());
+  for (const std::string& uid : unreported) {
     const Group& group = groups_[pods_.at(uid).group];
     bool gathers = static_cast<int64_t>(group.pods.size()) < group.wanted;
-    if (!gathers || now >= group.since + options_.gather) tell(uid, placements);
+    if (!gathers || now >= group.since + options_.gather) report_unschedulable(uid, placements);
   }
   reserved_.clear();
   return placements;
@@ -278,20 +278,20 @@ void Scheduler::place_group(Group& group, const std::map<std::string, std::strin
   for (const auto& [uid, machine] : machines) {
     Pod& pod = pods_.at(uid);
     pod.node = machine;
-    pod.told.clear();
+    pod.last_message.clear();
     occupy(pod, 1);
     group.waiting.erase(uid);
-    fresh_.erase(uid);
+    untried_.erase(uid);
     placements.push_back({pod.namespace_, pod.name, uid, machine, ""});
   }
 }
 
-void Scheduler::tell(const std::string& uid, std::vector<Placement>& placements) {
-  fresh_.erase(uid);
+void Scheduler::report_unschedulable(const std::string& uid, std::vector<Placement>& placements) {
+  untried_.erase(uid);
   Pod& pod = pods_.at(uid);
   std::string message = explanation(pod);
-  if (message == pod.told) return;
-  pod.told = message;
+  if (message == pod.last_message) return;
+  pod.last_message = message;
   placements.push_back({pod.namespace_, pod.name, uid, "", message});
 }
 
@@ -299,8 +299,8 @@ std::string Scheduler::explanation(const Pod& pod) const {
   if (nodes_.empty()) return "no nodes available to schedule pods";
   std::map<std::string, int> counts;
   for (const auto& [name, node] : nodes_) {
-    std::string reason = reason_against(pod, node, uses_);
-    if (reason.empty() && reserved_.contains(name)) reason = "node(s) are kept for older pods";
+    std::string reason = why_unschedulable(pod, node, uses_);
+    if (reason.empty() && reserved_.contains(name)) reason = "node(s) are reserved for older pods";
     if (reason.empty()) reason = "node(s) had no room for all pods of its owner";
     ++counts[reason];
   }
@@ -315,7 +315,7 @@ std::string Scheduler::explanation(const Pod& pod) const {
 
 TimePoint Scheduler::next_deadline() const {
   TimePoint next = TimePoint::max();
-  for (const std::string& uid : fresh_) {
+  for (const std::string& uid : untried_) {
     const Group& group = groups_.at(pods_.at(uid).group);
     next = std::min(next, group.since + options_.gather);
   }

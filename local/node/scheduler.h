@@ -33,7 +33,7 @@ struct SchedulerOptions {
   // How long an owner's pods wait for the rest of its pods to be created.
   Duration gather = std::chrono::seconds(2);
   // False: every machine accepts every pod, whatever it requests or selects.
-  bool counts_room = true;
+  bool enforce_resources = true;
 };
 
 // A minimal scheduler: decides which pending pod goes to which machine.
@@ -77,7 +77,7 @@ class Scheduler {
     Json spec;  // of a pending pod: the parts that decide where it may run
     Resources requests;
     GroupKey group;
-    std::string told;
+    std::string last_message;
   };
   struct Group {
     std::string owner_uid;
@@ -93,7 +93,7 @@ class Scheduler {
   static void count(Use& use, const Pod& pod, int sign);
   void occupy(const Pod& pod, int sign);
   void wait_for_place(Pod& pod, const std::string& uid, TimePoint now);
-  std::string reason_against(const Pod& pod, const NodeView& node, const Uses& uses) const;
+  std::string why_unschedulable(const Pod& pod, const NodeView& node, const Uses& uses) const;
   std::optional<std::string> best_machine(const Pod& pod, const Uses& uses,
                                           const std::map<std::string, int64_t>& of_group,
                                           const std::set<std::string>& closed) const;
@@ -104,7 +104,7 @@ class Scheduler {
   void reserve(Group& group);
   void place_group(Group& group, const std::map<std::string, std::string>& machines,
                    std::vector<Placement>& placements);
-  void tell(const std::string& uid, std::vector<Placement>& placements);
+  void report_unschedulable(const std::string& uid, std::vector<Placement>& placements);
   std::string explanation(const Pod& pod) const;
 
   OwnerLookup lookup_;
@@ -115,7 +115,7 @@ class Scheduler {
   std::map<GroupKey, Group> groups_;
   std::map<std::string, GroupKey> group_by_owner_;
   std::set<GroupKey> waiting_;
-  std::set<std::string> fresh_;     // pending pods not tried yet
+  std::set<std::string> untried_;   // pending pods not tried yet
   std::set<std::string> reserved_;  // machines reserved for an older owner, during place()
   uint64_t groups_made_ = 0;
   bool changed_ = false;

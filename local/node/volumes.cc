@@ -89,7 +89,7 @@ Status add_projected(const PodSources& sources, const Json& projected, const std
       TRY(add_downward(sources, *downward, mode_of(projected, "defaultMode", kPlainMode), files));
     } else {
       return cannot("volumes " + volume + ".projected",
-                    "knows secret, configMap and downwardAPI sources alone");
+                    "supports only secret, configMap and downwardAPI sources");
     }
   }
   return {};
@@ -113,7 +113,7 @@ Result<VolumeFiles> files_of(const PodSources& sources, const Json& volume) {
 
 Status write_volume_file(const std::string& folder, const VolumeFile& file) {
   if (!is_inside_path("/" + file.path))
-    return invalid("volumes: \"" + file.path + "\" is no path of a file in a volume");
+    return invalid("volumes: \"" + file.path + "\" is not a valid path of a file in a volume");
   std::string path = folder + "/" + file.path;
   TRY(make_private_folder(path.substr(0, path.rfind('/'))));
   std::error_code ignored;
@@ -130,7 +130,7 @@ Status use_host_path(const std::string& folder, const Json& host) {
   if (type == "DirectoryOrCreate") TRY(make_private_folder(path));
   std::error_code error;
   if (!type.empty() && !fs::exists(path, error))
-    return not_found("hostPath type check failed: " + path + " is not there");
+    return not_found("hostPath type check failed: " + path + " does not exist");
   fs::remove(folder, error);
   if (symlink(path.c_str(), folder.c_str()) != 0) return errno_error("[link] " + folder, errno);
   return {};

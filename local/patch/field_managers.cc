@@ -82,8 +82,8 @@ void take_fields(Managers& managers, const ManagerIdentity& self, const FieldCha
   take_from_others(managers, self, changes);
   if (changes.added.empty() && changes.modified.empty()) return;
   ManagedEntry& entry = managers.touch(self, now);
-  unite(entry.fields(), changes.modified);
-  unite(entry.fields(), changes.added);
+  merge_into(entry.fields(), changes.modified);
+  merge_into(entry.fields(), changes.added);
 }
 
 std::string quoted(const std::string& text) {
@@ -107,7 +107,7 @@ struct Conflict {
 std::vector<Conflict> find_conflicts(Managers& managers, const ManagerIdentity& self,
                                      const FieldChanges& changes) {
   Json changed = changes.modified;
-  unite(changed, changes.added);
+  merge_into(changed, changes.added);
   std::vector<Conflict> conflicts;
   for (const ManagedEntry& entry : managers.entries()) {
     if (self.matches(entry)) continue;
@@ -150,8 +150,8 @@ Json fields_of_last_applied(const Shape& shape, const Json& live) {
 std::optional<PatchError> check_intent(const Shape& shape, const Json& intent,
                                        const FieldWriter& writer) {
   if (!intent.is_object()) {
-    return PatchError{400, "error decoding YAML: an intent is an object, found " +
-                               std::string(intent.type_name())};
+    return PatchError{
+        400, "error decoding YAML: expected an object, found " + std::string(intent.type_name())};
   }
   const Json* entries = managed_fields_of(intent);
   if (entries != nullptr) return PatchError{400, "metadata.managedFields must be nil"};
@@ -178,7 +178,7 @@ std::optional<PatchError> check_intent(const Shape& shape, const Json& intent,
 Json fields_to_keep(Managers& managers, const ManagerIdentity& self, const Json& wanted) {
   Json kept = wanted;
   for (const ManagedEntry& entry : managers.entries()) {
-    if (!self.matches(entry)) unite(kept, entry.fields());
+    if (!self.matches(entry)) merge_into(kept, entry.fields());
   }
   return kept;
 }

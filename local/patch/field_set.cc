@@ -41,7 +41,7 @@ void append_paths(const Json& set, const std::string& prefix, std::vector<std::s
 
 // Returns the key in the form that we write.
 Result<std::string> read_key(const std::string& key) {
-  const Error wrong = invalid("\"" + key + "\" is not the key of a set of fields");
+  const Error wrong = invalid("\"" + key + "\" is not a valid key in a set of fields");
   if (key.size() < 2 || key[1] != ':') return wrong;
   if (key[0] == 'f') return key;
   const std::string_view rest = std::string_view(key).substr(2);
@@ -64,7 +64,7 @@ bool is_member(const Json& node) {
   return node.empty() || node.contains(kSelf);
 }
 
-bool settle(Json& node, bool member) {
+bool set_membership(Json& node, bool member) {
   const auto self = node.find(kSelf);
   const bool has_self = self != node.end();
   if (has_self && (!member || node.size() == 1)) node.erase(self);
@@ -73,7 +73,7 @@ bool settle(Json& node, bool member) {
   return true;
 }
 
-void unite(Json& set, const Json& other) {
+void merge_into(Json& set, const Json& other) {
   for (auto it = other.begin(); it != other.end(); ++it) {
     if (it.key() == kSelf) continue;
     const auto found = set.find(it.key());
@@ -82,8 +82,8 @@ void unite(Json& set, const Json& other) {
       continue;
     }
     const bool member = is_member(*found) || is_member(*it);
-    unite(*found, *it);
-    settle(*found, member);
+    merge_into(*found, *it);
+    set_membership(*found, member);
   }
 }
 
@@ -94,7 +94,7 @@ void subtract(Json& set, const Json& other) {
     if (found == set.end()) continue;
     const bool member = is_member(*found) && !is_member(*it);
     subtract(*found, *it);
-    if (!settle(*found, member)) set.erase(found);
+    if (!set_membership(*found, member)) set.erase(found);
   }
 }
 
@@ -105,7 +105,8 @@ Json intersect(const Json& a, const Json& b) {
     const auto found = b.find(it.key());
     if (found == b.end()) continue;
     Json child = intersect(*it, *found);
-    if (settle(child, is_member(*it) && is_member(*found))) common[it.key()] = std::move(child);
+    if (set_membership(child, is_member(*it) && is_member(*found)))
+      common[it.key()] = std::move(child);
   }
   return common;
 }
@@ -121,14 +122,14 @@ std::vector<std::string> field_paths(const Json& set) {
 }
 
 Result<Json> read_field_set(const Json& fields) {
-  if (!fields.is_object()) return invalid("a set of fields is an object");
+  if (!fields.is_object()) return invalid("expected a set of fields that is an object");
   Json set = Json::object();
   for (const auto& [key, value] : fields.items()) {
     if (key == kSelf) continue;
     TRY_ASSIGN(const std::string name, read_key(key));
     TRY_ASSIGN(Json node, read_field_set(value));
-    settle(node, value.empty() || value.contains(kSelf));
-    if (set.contains(name)) return invalid("\"" + key + "\" is twice in a set of fields");
+    set_membership(node, value.empty() || value.contains(kSelf));
+    if (set.contains(name)) return invalid("\"" + key + "\" appears twice in a set of fields");
     set[name] = std::move(node);
   }
   return set;

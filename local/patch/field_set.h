@@ -23,9 +23,9 @@ inline constexpr const char* kSelf = ".";
 bool is_member(const Json& node);
 
 // Adds `node` itself to the set or removes it. Returns false if nothing is left, not even below it.
-bool settle(Json& node, bool member);
+bool set_membership(Json& node, bool member);
 
-void unite(Json& set, const Json& other);
+void merge_into(Json& set, const Json& other);
 // Removes the fields of `other`, but not the fields below them.
 void subtract(Json& set, const Json& other);
 Json intersect(const Json& a, const Json& b);

@@ -25,7 +25,7 @@ void attach(Json& set, const std::string& key, Json node) {
 
 // Returns a node of a set; null if neither it nor anything below it is in the set.
 Json node_of(Json children, bool member) {
-  return settle(children, member) ? children : Json();
+  return set_membership(children, member) ? children : Json();
 }
 
 // Returns the set of all parts of a granular value.

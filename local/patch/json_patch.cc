@@ -64,21 +64,21 @@ class JsonPatcher {
 
  private:
   // The target of an operation: a member, present or not, of an existing container.
-  struct Place {
+  struct Location {
     std::string path;
     Json* container = nullptr;
     std::string token;
     size_t depth = 0;  // of the member
   };
 
-  std::variant<Place, PatchError> find(const Json& operation, const char* member,
-                                       const std::string& missing);
+  std::variant<Location, PatchError> find(const Json& operation, const char* member,
+                                          const std::string& missing);
   // Returns the value; null if there is none, with the reason in `why`.
-  Json* read(const Place& place, std::string& why);
-  Failure put(const Place& place, Json value, size_t known_depth = SIZE_MAX);
-  Failure erase(const Place& place);
+  Json* read(const Location& place, std::string& why);
+  Failure put(const Location& place, Json value, size_t known_depth = SIZE_MAX);
+  Failure erase(const Location& place);
   bool spend(size_t work) { return (work_ += work) <= kWorkMax; }
-  PatchError too_much() const { return {413, "the JSON patch takes too much work"}; }
+  PatchError too_much() const { return {413, "the JSON patch is too expensive to apply"}; }
 
   Failure add(const Json& operation);
   Failure remove(const Json& operation);
@@ -100,15 +100,15 @@ const Json& value_of(const Json& operation) {
 }
 
 // Resolves a pointer to a place. `member` is the operation's field that holds it: path or from.
-std::variant<JsonPatcher::Place, PatchError> JsonPatcher::find(const Json& operation,
-                                                               const char* member,
-                                                               const std::string& missing) {
+std::variant<JsonPatcher::Location, PatchError> JsonPatcher::find(const Json& operation,
+                                                                  const char* member,
+                                                                  const std::string& missing) {
   const Json* path = find_member(operation, member);
   if (path == nullptr || !path->is_string()) {
     return refused(string_or(operation, "op", "") + " operation failed to decode " + member +
                    ": missing value");
   }
-  Place place{path->get<std::string>(), &document_, "", 0};
+  Location place{path->get<std::string>(), &document_, "", 0};
   const auto tokens = parse_pointer(place.path);
   const char* quote = missing.ends_with('"') ? "\"" : "";
   const PatchError not_there = refused(missing + place.path + quote + ": missing value");
@@ -125,7 +125,7 @@ std::variant<JsonPatcher::Place, PatchError> JsonPatcher::find(const Json& opera
   return place;
 }
 
-Json* JsonPatcher::read(const Place& place, std::string& why) {
+Json* JsonPatcher::read(const Location& place, std::string& why) {
   Json& container = *place.container;
   if (container.is_object()) {
     const auto it = container.find(place.token);
@@ -142,7 +142,7 @@ Json* JsonPatcher::read(const Place& place, std::string& why) {
   return why.empty() ? &container[index.value] : nullptr;
 }
 
-Failure JsonPatcher::put(const Place& place, Json value, size_t known_depth) {
+Failure JsonPatcher::put(const Location& place, Json value, size_t known_depth) {
   if (known_depth == SIZE_MAX) {
     const JsonSize size = size_of(value);
     if (!spend(size.values)) return too_much();
@@ -170,7 +170,7 @@ Failure JsonPatcher::put(const Place& place, Json value, size_t known_depth) {
   return std::nullopt;
 }
 
-Failure JsonPatcher::erase(const Place& place) {
+Failure JsonPatcher::erase(const Location& place) {
   Json& container = *place.container;
   if (container.is_object()) {
     if (container.erase(place.token) == 1) return std::nullopt;
@@ -188,19 +188,19 @@ Failure JsonPatcher::erase(const Place& place) {
 Failure JsonPatcher::add(const Json& operation) {
   auto place = find(operation, "path", "add operation does not apply: doc is missing path: \"");
   if (auto* error = std::get_if<PatchError>(&place)) return *error;
-  return put(std::get<Place>(place), value_of(operation));
+  return put(std::get<Location>(place), value_of(operation));
 }
 
 Failure JsonPatcher::remove(const Json& operation) {
   auto place = find(operation, "path", "remove operation does not apply: doc is missing path: \"");
   if (auto* error = std::get_if<PatchError>(&place)) return *error;
-  return erase(std::get<Place>(place));
+  return erase(std::get<Location>(place));
 }
 
 Failure JsonPatcher::replace(const Json& operation) {
   auto found = find(operation, "path", "replace operation does not apply: doc is missing path: ");
   if (auto* error = std::get_if<PatchError>(&found)) return *error;
-  Place& place = std::get<Place>(found);
+  Location& place = std::get<Location>(found);
   std::string why;
   Json* target = read(place, why);
   if (target == nullptr) {
@@ -209,7 +209,7 @@ Failure JsonPatcher::replace(const Json& operation) {
   }
   // Put the value into a holder first: put() would insert into an array instead of replacing.
   Json holder = {{"value", nullptr}};
-  Place there{place.path, &holder, "value", place.depth};
+  Location there{place.path, &holder, "value", place.depth};
   if (auto error = put(there, value_of(operation))) return error;
   *target = std::move(holder["value"]);
   return std::nullopt;
@@ -218,7 +218,7 @@ Failure JsonPatcher::replace(const Json& operation) {
 Failure JsonPatcher::move(const Json& operation) {
   auto from = find(operation, "from", "move operation does not apply: doc is missing from path: ");
   if (auto* error = std::get_if<PatchError>(&from)) return *error;
-  Place& source = std::get<Place>(from);
+  Location& source = std::get<Location>(from);
   std::string why;
   Json* found = read(source, why);
   if (found == nullptr) return refused("error in move for path: '" + source.path + "': " + why);
@@ -228,7 +228,7 @@ Failure JsonPatcher::move(const Json& operation) {
   auto to =
       find(operation, "path", "move operation does not apply: doc is missing destination path: ");
   if (auto* error = std::get_if<PatchError>(&to)) return *error;
-  Place& target = std::get<Place>(to);
+  Location& target = std::get<Location>(to);
   // The value fitted at its old depth, so only a deeper target needs a check.
   const size_t known_depth = target.depth <= depth_before ? 0 : SIZE_MAX;
   return put(target, std::move(value), known_depth);
@@ -237,7 +237,7 @@ Failure JsonPatcher::move(const Json& operation) {
 Failure JsonPatcher::copy(const Json& operation) {
   auto from = find(operation, "from", "copy operation does not apply: doc is missing from path: ");
   if (auto* error = std::get_if<PatchError>(&from)) return *error;
-  Place& source = std::get<Place>(from);
+  Location& source = std::get<Location>(from);
   std::string why;
   const Json* found = read(source, why);
   if (found == nullptr) return refused("error in copy for from: '" + source.path + "': " + why);
@@ -251,13 +251,13 @@ Failure JsonPatcher::copy(const Json& operation) {
                    std::to_string(copied_bytes_) + ", exceeding the limit " +
                    std::to_string(limits_.bytes_max));
   }
-  return put(std::get<Place>(to), Json(*found), size.depth);
+  return put(std::get<Location>(to), Json(*found), size.depth);
 }
 
 Failure JsonPatcher::test(const Json& operation) {
   auto found = find(operation, "path", "test operation does not apply: is missing path: ");
   if (auto* error = std::get_if<PatchError>(&found)) return *error;
-  const Place& place = std::get<Place>(found);
+  const Location& place = std::get<Location>(found);
   std::string why;
   const Json* value = read(place, why);
   if (value == nullptr && place.container->is_array())
@@ -283,7 +283,7 @@ Failure JsonPatcher::apply(const Json& operation) {
 
 PatchResult apply_json_patch(const Json& object, const Json& patch, const PatchLimits& limits) {
   if (!patch.is_array()) {
-    return PatchError{400, "error decoding patch: a JSON patch is a list of operations, found " +
+    return PatchError{400, "error decoding patch: expected a list of operations, found " +
                                std::string(patch.type_name())};
   }
   if (patch.size() > limits.operations_max) {
@@ -293,8 +293,9 @@ PatchResult apply_json_patch(const Json& object, const Json& patch, const PatchL
   }
   for (const Json& operation : patch) {
     if (!operation.is_object()) {
-      return PatchError{400, "error decoding patch: an operation is an object, found " +
-                                 std::string(operation.type_name())};
+      return PatchError{400,
+                        "error decoding patch: expected an operation that is an object, found " +
+                            std::string(operation.type_name())};
     }
   }
   JsonPatcher patcher(object, limits);

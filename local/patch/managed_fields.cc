@@ -86,7 +86,7 @@ Managers Managers::stored(Json entries) {
 }
 
 Result<Managers> Managers::read(const Json& entries) {
-  if (!entries.is_array()) return invalid("managedFields is a list");
+  if (!entries.is_array()) return invalid("expected managedFields to be a list");
   Managers managers;
   // Index entries by identity: a list from a client may be long.
   std::map<std::tuple<bool, std::string, std::string, std::string>, size_t> known;
@@ -145,7 +145,7 @@ void Managers::fold_updates() {
     ManagedEntry& into = entries_[bucket->second];
     into.json["manager"] = kAncient;
     into.json.erase("subresource");
-    unite(into.fields(), entries_[i].fields());
+    merge_into(into.fields(), entries_[i].fields());
     const std::string time = std::max(into.text("time"), entries_[i].text("time"));
     if (!time.empty()) into.json["time"] = time;
     folded[i] = true;

@@ -365,7 +365,7 @@ Failure merge_object(const SchemaNode* schema, Json& object, Json patch) {
 PatchResult apply_strategic_patch(const SchemaNode& schema, const Json& object, const Json& patch,
                                   const PatchLimits& limits) {
   if (!patch.is_object()) {
-    return malformed("error decoding patch: a strategic merge patch is an object, found " +
+    return malformed("error decoding patch: expected an object, found " +
                      std::string(patch.type_name()));
   }
   Json result = object;

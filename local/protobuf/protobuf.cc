@@ -58,7 +58,7 @@ class WireReader {
         return field;
       }
       default:
-        return broken("a field of wire type " + std::to_string(tag & 7));
+        return broken("found a field of wire type " + std::to_string(tag & 7));
     }
   }
 
@@ -66,17 +66,17 @@ class WireReader {
   Result<uint64_t> varint() {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (rest_.empty()) return broken("it ends within a number");
+      if (rest_.empty()) return broken("the body ends inside a number");
       const uint8_t byte = static_cast<uint8_t>(rest_[0]);
       rest_.remove_prefix(1);
       value |= static_cast<uint64_t>(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
-    return broken("a number of more than 64 bits");
+    return broken("found a number of more than 64 bits");
   }
 
   Result<std::string_view> take(uint64_t size) {
-    if (size > rest_.size()) return broken("it ends within a field");
+    if (size > rest_.size()) return broken("the body ends inside a field");
     std::string_view bytes = rest_.substr(0, size);
     rest_.remove_prefix(size);
     return bytes;
@@ -92,7 +92,7 @@ class MessageReader {
     Json object = Json::object();
     for (WireReader wire(bytes); !wire.at_end();) {
       if (++values_ > kValuesMax)
-        return broken("more than " + std::to_string(kValuesMax) + " values");
+        return broken("found more than " + std::to_string(kValuesMax) + " values");
       TRY_ASSIGN(WireField found, wire.next());
       for (const MessageField& field : message.fields) {
         if (field.number == found.number) TRY(add(field, found, object));
@@ -127,7 +127,7 @@ class MessageReader {
     std::string key, value;
     for (WireReader wire(bytes); !wire.at_end();) {
       TRY_ASSIGN(WireField found, wire.next());
-      if (found.is_varint) return broken("an entry of a map");
+      if (found.is_varint) return broken("expected strings in a map entry, found a number");
       if (found.number == 1) key = found.bytes;
       if (found.number == 2) value = found.bytes;
     }
@@ -215,14 +215,14 @@ Result<Envelope> open_envelope(std::string_view bytes) {
 }  // namespace
 
 Result<Json> json_from_protobuf(std::string_view body) {
-  if (!body.starts_with(kMagic)) return broken("it does not begin with k8s\\0");
+  if (!body.starts_with(kMagic)) return broken("expected it to begin with k8s\\0");
   if (body.size() > kBodyBytesMax)
-    return broken("more than " + std::to_string(kBodyBytesMax) + " bytes");
+    return broken("found more than " + std::to_string(kBodyBytesMax) + " bytes");
   TRY_ASSIGN(Envelope envelope, open_envelope(body.substr(kMagic.size())));
   const Message* message = find_message(envelope.api_version, envelope.kind);
   if (message == nullptr)
     return invalid("kind " + envelope.kind + " of " + envelope.api_version +
-                   " is not read from protobuf here: send JSON");
+                   " can't be sent as protobuf to this server: send JSON");
   TRY_ASSIGN(Json object, MessageReader().read(*message, envelope.raw));
   object["apiVersion"] = envelope.api_version;
   object["kind"] = envelope.kind;

@@ -15,7 +15,7 @@ const std::set<std::string_view> kTypes = {"object",  "array",  "string",
                                            "integer", "number", "boolean"};
 
 // JSON Schema keywords that this server does not support, or that a structural schema forbids.
-const std::map<std::string_view, std::string_view> kRefused = {
+const std::map<std::string_view, std::string_view> kUnsupportedKeywords = {
     {"$ref", "Forbidden: $ref is not supported"},
     {"definitions", "Forbidden: not in a structural schema"},
     {"dependencies", "Forbidden: not in a structural schema"},
@@ -31,8 +31,8 @@ const std::map<std::string_view, std::string_view> kRefused = {
 
 // Keywords that this server ignores: texts for people, and CEL rules, which servers before 1.25
 // ignore too.
-const std::set<std::string_view> kSilent = {"title", "example", "externalDocs", "$schema",
-                                            "x-kubernetes-validations"};
+const std::set<std::string_view> kIgnoredKeywords = {"title", "example", "externalDocs", "$schema",
+                                                     "x-kubernetes-validations"};
 
 Error wrong(const std::string& path, std::string_view what) {
   return invalid(path + ": " + std::string(what));
@@ -66,10 +66,10 @@ Status read_number(const Json& value, const std::string& path, std::optional<dou
 
 Status read_count(const Json& value, const std::string& path, std::optional<int64_t>& target) {
   if (!value.is_number_integer() || value < 0) {
-    return wrong(path, "must be an integer that is not negative");
+    return wrong(path, "must be an integer of at least 0");
   }
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-    return wrong(path, "is larger than 64 bits hold");
+    return wrong(path, "must fit into 64 bits");
   }
   target = value.get<int64_t>();
   return {};
@@ -89,13 +89,13 @@ class Compiler {
   Status read(const Json& schema, const std::string& path, int depth, SchemaNode& node);
 
  private:
-  Status read_word(const std::string& word, const Json& value, const std::string& path, int depth,
-                   SchemaNode& node);
-  Status read_structure(const std::string& word, const Json& value, const std::string& path,
+  Status read_keyword(const std::string& keyword, const Json& value, const std::string& path,
+                      int depth, SchemaNode& node);
+  Status read_structure(const std::string& keyword, const Json& value, const std::string& path,
                         int depth, SchemaNode& node, bool& known);
-  Status read_bound(const std::string& word, const Json& value, const std::string& path,
+  Status read_bound(const std::string& keyword, const Json& value, const std::string& path,
                     SchemaNode& node, bool& known);
-  Status read_extension(const std::string& word, const Json& value, const std::string& path,
+  Status read_extension(const std::string& keyword, const Json& value, const std::string& path,
                         SchemaNode& node, bool& known);
   Status read_properties(const Json& value, const std::string& path, int depth, SchemaNode& node);
   Status read_additional(const Json& value, const std::string& path, int depth, SchemaNode& node);
@@ -124,26 +124,26 @@ Status Compiler::read_additional(const Json& value, const std::string& path, int
   return read(value, path, depth + 1, *node.additional);
 }
 
-Status Compiler::read_structure(const std::string& word, const Json& value, const std::string& path,
-                                int depth, SchemaNode& node, bool& known) {
-  if (word == "type") return read_text(value, path, node.type);
-  if (word == "format") return read_text(value, path, node.format);
-  if (word == "description") return read_text(value, path, node.description);
-  if (word == "nullable") return read_flag(value, path, node.nullable);
-  if (word == "required") return read_texts(value, path, node.required);
-  if (word == "properties") return read_properties(value, path, depth, node);
-  if (word == "additionalProperties") return read_additional(value, path, depth, node);
-  if (word == "items") {
+Status Compiler::read_structure(const std::string& keyword, const Json& value,
+                                const std::string& path, int depth, SchemaNode& node, bool& known) {
+  if (keyword == "type") return read_text(value, path, node.type);
+  if (keyword == "format") return read_text(value, path, node.format);
+  if (keyword == "description") return read_text(value, path, node.description);
+  if (keyword == "nullable") return read_flag(value, path, node.nullable);
+  if (keyword == "required") return read_texts(value, path, node.required);
+  if (keyword == "properties") return read_properties(value, path, depth, node);
+  if (keyword == "additionalProperties") return read_additional(value, path, depth, node);
+  if (keyword == "items") {
     if (!value.is_object())
       return wrong(path, "Forbidden: items must be a schema object and not an array");
     node.items = std::make_unique<SchemaNode>();
     return read(value, path, depth + 1, *node.items);
   }
-  if (word == "default") {
+  if (keyword == "default") {
     node.default_value = value;
     return {};
   }
-  if (word == "enum") {
+  if (keyword == "enum") {
     if (!value.is_array() || value.size() > kEnumMax) {
       return wrong(path, "must be a list of at most " + std::to_string(kEnumMax) + " values");
     }
@@ -154,29 +154,29 @@ Status Compiler::read_structure(const std::string& word, const Json& value, cons
   return {};
 }
 
-Status Compiler::read_bound(const std::string& word, const Json& value, const std::string& path,
+Status Compiler::read_bound(const std::string& keyword, const Json& value, const std::string& path,
                             SchemaNode& node, bool& known) {
-  if (word == "minimum") return read_number(value, path, node.minimum);
-  if (word == "maximum") return read_number(value, path, node.maximum);
-  if (word == "exclusiveMinimum") return read_flag(value, path, node.exclusive_minimum);
-  if (word == "exclusiveMaximum") return read_flag(value, path, node.exclusive_maximum);
-  if (word == "multipleOf") {
+  if (keyword == "minimum") return read_number(value, path, node.minimum);
+  if (keyword == "maximum") return read_number(value, path, node.maximum);
+  if (keyword == "exclusiveMinimum") return read_flag(value, path, node.exclusive_minimum);
+  if (keyword == "exclusiveMaximum") return read_flag(value, path, node.exclusive_maximum);
+  if (keyword == "multipleOf") {
     TRY(read_number(value, path, node.multiple_of));
     return *node.multiple_of > 0 ? Status() : wrong(path, "must be greater than 0");
   }
-  if (word == "minLength") return read_count(value, path, node.length_min);
-  if (word == "maxLength") return read_count(value, path, node.length_max);
-  if (word == "minItems") return read_count(value, path, node.items_min);
-  if (word == "maxItems") return read_count(value, path, node.items_max);
-  if (word == "minProperties") return read_count(value, path, node.properties_min);
-  if (word == "maxProperties") return read_count(value, path, node.properties_max);
-  if (word == "uniqueItems") {
+  if (keyword == "minLength") return read_count(value, path, node.length_min);
+  if (keyword == "maxLength") return read_count(value, path, node.length_max);
+  if (keyword == "minItems") return read_count(value, path, node.items_min);
+  if (keyword == "maxItems") return read_count(value, path, node.items_max);
+  if (keyword == "minProperties") return read_count(value, path, node.properties_min);
+  if (keyword == "maxProperties") return read_count(value, path, node.properties_max);
+  if (keyword == "uniqueItems") {
     if (value == false) return {};
     return wrong(path,
                  "Forbidden: uniqueItems cannot be set to true since the runtime complexity "
                  "becomes quadratic");
   }
-  if (word == "pattern") {
+  if (keyword == "pattern") {
     TRY(read_text(value, path, node.pattern));
     const Result<std::shared_ptr<const Pattern>> matcher = Pattern::compile(node.pattern);
     if (!matcher.ok()) {
@@ -202,22 +202,22 @@ Status read_list_type(const Json& value, const std::string& path, ListType& targ
   return {};
 }
 
-Status Compiler::read_extension(const std::string& word, const Json& value, const std::string& path,
-                                SchemaNode& node, bool& known) {
-  if (word == "x-kubernetes-int-or-string") return read_flag(value, path, node.int_or_string);
-  if (word == "x-kubernetes-embedded-resource") {
+Status Compiler::read_extension(const std::string& keyword, const Json& value,
+                                const std::string& path, SchemaNode& node, bool& known) {
+  if (keyword == "x-kubernetes-int-or-string") return read_flag(value, path, node.int_or_string);
+  if (keyword == "x-kubernetes-embedded-resource") {
     return read_flag(value, path, node.embedded_resource);
   }
-  if (word == "x-kubernetes-preserve-unknown-fields") {
+  if (keyword == "x-kubernetes-preserve-unknown-fields") {
     if (value != true) {
       return wrong(path, "Invalid value: " + dump_json(value) + ": must be true or undefined");
     }
     node.preserve_unknown = true;
     return {};
   }
-  if (word == "x-kubernetes-list-type") return read_list_type(value, path, node.list_type);
-  if (word == "x-kubernetes-list-map-keys") return read_texts(value, path, node.list_keys);
-  if (word == "x-kubernetes-map-type") {
+  if (keyword == "x-kubernetes-list-type") return read_list_type(value, path, node.list_type);
+  if (keyword == "x-kubernetes-list-map-keys") return read_texts(value, path, node.list_keys);
+  if (keyword == "x-kubernetes-map-type") {
     if (value != "atomic" && value != "granular") {
       return wrong(path, unsupported(value, R"("atomic", "granular")"));
     }
@@ -228,20 +228,20 @@ Status Compiler::read_extension(const std::string& word, const Json& value, cons
   return {};
 }
 
-Status Compiler::read_word(const std::string& word, const Json& value, const std::string& path,
-                           int depth, SchemaNode& node) {
+Status Compiler::read_keyword(const std::string& keyword, const Json& value,
+                              const std::string& path, int depth, SchemaNode& node) {
   bool known = true;
-  TRY(read_structure(word, value, path, depth, node, known));
+  TRY(read_structure(keyword, value, path, depth, node, known));
   if (known) return {};
   known = true;
-  TRY(read_bound(word, value, path, node, known));
+  TRY(read_bound(keyword, value, path, node, known));
   if (known) return {};
   known = true;
-  TRY(read_extension(word, value, path, node, known));
-  if (known || kSilent.contains(word)) return {};
-  const auto refused = kRefused.find(word);
-  if (refused != kRefused.end()) return wrong(path, refused->second);
-  return wrong(path, "Forbidden: this server does not know the word");
+  TRY(read_extension(keyword, value, path, node, known));
+  if (known || kIgnoredKeywords.contains(keyword)) return {};
+  const auto refused = kUnsupportedKeywords.find(keyword);
+  if (refused != kUnsupportedKeywords.end()) return wrong(path, refused->second);
+  return wrong(path, "Forbidden: this server does not know this keyword");
 }
 
 // True for the anyOf that spells out x-kubernetes-int-or-string in JSON Schema.
@@ -389,10 +389,10 @@ Status Compiler::read(const Json& schema, const std::string& path, int depth, Sc
   if (++nodes_ > kNodesMax) {
     return wrong(path, "the schema has more than " + std::to_string(kNodesMax) + " nodes");
   }
-  for (const auto& [word, value] : schema.items()) {
-    if (value.is_null() && word != "default") continue;
-    if (word == "anyOf" && is_int_or_string(value)) continue;
-    TRY(read_word(word, value, path + "." + word, depth, node));
+  for (const auto& [keyword, value] : schema.items()) {
+    if (value.is_null() && keyword != "default") continue;
+    if (keyword == "anyOf" && is_int_or_string(value)) continue;
+    TRY(read_keyword(keyword, value, path + "." + keyword, depth, node));
   }
   if (node.int_or_string) node.type.clear();
   if (!node.nullable && node.default_value && node.default_value->is_null()) {

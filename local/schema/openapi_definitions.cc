@@ -8,9 +8,8 @@ namespace {
 
 constexpr std::string_view kApiVersionWords =
     "The version of the schema that this object is written in, as group/version.";
-constexpr std::string_view kKindWords = "The sort of object that this is, in CamelCase.";
-constexpr std::string_view kMetadataWords =
-    "Name, namespace, labels and what else every object has.";
+constexpr std::string_view kKindWords = "The kind of this object, in CamelCase.";
+constexpr std::string_view kMetadataWords = "Standard metadata: name, namespace, labels and so on.";
 
 Json described(Json schema, std::string_view words) {
   if (!words.empty()) schema["description"] = words;
@@ -96,7 +95,7 @@ Json TypeWriter::schema_of(std::string_view package, std::string_view type,
 }
 
 Json TypeWriter::field_schema(const TypeRow& row, const TypeField& field) {
-  const std::string_view words = words_about(row.name, field.name);
+  const std::string_view words = type_description(row.name, field.name);
   if (!field.is_list) {
     Json schema = schema_of(row.package, field.type, words);
     if (field.is_atomic) schema["x-kubernetes-map-type"] = "atomic";
@@ -118,7 +117,7 @@ void TypeWriter::add(const TypeRow& row) {
   const std::string name = definition_name(row);
   if (definitions_.contains(name)) return;
   definitions_[name] = Json::object();  // placeholder: types may refer to each other
-  Json definition = described({{"type", "object"}}, words_about(row.name, ""));
+  Json definition = described({{"type", "object"}}, type_description(row.name, ""));
   const TypeFields type = fields_of(row);
   if (type.is_atomic) definition["x-kubernetes-map-type"] = "atomic";
   for (const TypeField& field : type.fields) {

@@ -7,24 +7,24 @@ struct Parameter {
   std::string_view name, type, words;
 };
 
-constexpr Parameter kDryRun = {"dryRun", "string", "All: does everything but storing the result."};
+constexpr Parameter kDryRun = {"dryRun", "string",
+                               "All: processes the request without storing the result."};
 constexpr Parameter kFieldManager = {"fieldManager", "string",
-                                     "The name under which the changed fields are remembered."};
+                                     "The name of the manager that owns the changed fields."};
 constexpr Parameter kFieldValidation = {
     "fieldValidation", "string",
-    "What is done about unknown and duplicate fields: Ignore, Warn or Strict."};
+    "How unknown and duplicate fields are handled: Ignore, Warn or Strict."};
 constexpr Parameter kForce = {"force", "boolean",
-                              "Takes fields over that others apply; of apply patches alone."};
+                              "Takes over fields that other managers own; only for apply patches."};
 constexpr Parameter kWatch = {"watch", "boolean", "Answers with a stream of changes."};
 constexpr Parameter kLabelSelector = {"labelSelector", "string", "Selects objects by labels."};
 constexpr Parameter kFieldSelector = {"fieldSelector", "string", "Selects objects by fields."};
-constexpr Parameter kLimit = {"limit", "integer", "The most objects that a page has."};
-constexpr Parameter kContinue = {"continue", "string", "Where the page before ended."};
-constexpr Parameter kVersion = {"resourceVersion", "string",
-                                "Which state of the server is asked for."};
+constexpr Parameter kLimit = {"limit", "integer", "Maximum number of objects in a page."};
+constexpr Parameter kContinue = {"continue", "string", "The token from the previous page."};
+constexpr Parameter kVersion = {"resourceVersion", "string", "The requested version of the data."};
 constexpr Parameter kPropagation = {
     "propagationPolicy", "string", "What happens to dependents: Orphan, Background or Foreground."};
-constexpr Parameter kGrace = {"gracePeriodSeconds", "integer", "Time that the object has to end."};
+constexpr Parameter kGrace = {"gracePeriodSeconds", "integer", "Time until the object is killed."};
 
 Json parameter(OpenApiVersion version, const Parameter& from, std::string_view in) {
   Json result = {{"name", from.name}, {"in", in}, {"description", from.words}};

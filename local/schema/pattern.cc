@@ -16,14 +16,14 @@ Pattern::~Pattern() = default;
 
 Result<std::shared_ptr<const Pattern>> Pattern::compile(const std::string& expression) {
   if (expression.size() > kExpressionBytesMax) {
-    return invalid("a pattern has at most " + std::to_string(kExpressionBytesMax) +
-                   " bytes, this one has " + std::to_string(expression.size()));
+    return invalid("expected a pattern of at most " + std::to_string(kExpressionBytesMax) +
+                   " bytes, found " + std::to_string(expression.size()));
   }
   re2::RE2::Options options;
   options.set_log_errors(false);
   options.set_max_mem(kMemoryBytesMax);
   auto compiled = std::make_unique<re2::RE2>(expression, options);
-  if (!compiled->ok()) return invalid("not a regular expression: " + compiled->error());
+  if (!compiled->ok()) return invalid("expected a regular expression: " + compiled->error());
   return std::shared_ptr<const Pattern>(new Pattern(std::move(compiled)));
 }
 

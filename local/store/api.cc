@@ -45,7 +45,7 @@ std::optional<ApiResponse> read_delete_body(const Json& body, DeleteOptions& opt
   options.propagation = string_or(body, "propagationPolicy", options.propagation);
   if (const Json* dry_run = find_member(body, "dryRun");
       dry_run != nullptr && !dry_run->is_null()) {
-    if (!dry_run->is_array()) return bad_request("dryRun: expected a list of texts");
+    if (!dry_run->is_array()) return bad_request("dryRun: expected a list of strings");
     for (const Json& value : *dry_run) {
       if (value != "All")
         return wrong_dry_run("DELETE",
@@ -58,7 +58,7 @@ std::optional<ApiResponse> read_delete_body(const Json& body, DeleteOptions& opt
     if (!is_text_or_absent(*conditions, "uid") ||
         !is_text_or_absent(*conditions, "resourceVersion"))
       return bad_request(
-          "preconditions: expected an object whose uid and resourceVersion are texts");
+          "preconditions: expected an object whose uid and resourceVersion are strings");
     options.uid = string_or(*conditions, "uid", "");
     options.resource_version = string_or(*conditions, "resourceVersion", "");
   }
@@ -127,7 +127,7 @@ ApiResponse Api::answer(const ApiPath& path, const ApiRequest& request) {
   try {
     return shown(path, request, route(path, request));
   } catch (const std::exception& error) {
-    log_error("a request met a mistake of this server's own",
+    log_error("an internal error ended a request",
               {{"method", request.method},
                {"target", request.target.substr(0, std::min(request.target.find('?'), kLoggedMax))},
                {"error", error.what()}});
@@ -151,17 +151,17 @@ void Api::on_change(std::function<void()> listener) {
   listeners_.push_back(std::move(listener));
 }
 
-Api::Moment Api::moment() {
+Api::Snapshot Api::snapshot() {
   std::lock_guard lock(mutex_);
   return {storage_, random_, marks_, types_.revision()};
 }
 
-bool Api::return_to(const Moment& moment) {
+bool Api::restore(const Snapshot& snapshot) {
   std::lock_guard lock(mutex_);
-  if (types_.revision() != moment.types) return false;
-  storage_ = moment.storage;
-  random_ = moment.random;
-  marks_ = moment.marks;
+  if (types_.revision() != snapshot.types) return false;
+  storage_ = snapshot.storage;
+  random_ = snapshot.random;
+  marks_ = snapshot.marks;
   return true;
 }
 
@@ -179,8 +179,8 @@ ApiResponse Api::route(const ApiPath& path, const ApiRequest& request) {
   if (!is_acceptable(request.accept)) return not_acceptable();
   if (is_pod(*path.type) && goes_into_pods(path.subresource))
     return failure(501, "NotImplemented",
-                   path.subresource + " is not in `lockstep up`: the pods' processes are this " +
-                       "machine's own, look at them from here");
+                   path.subresource + " is not supported by `lockstep up`: pods are processes of " +
+                       "this machine, where you can inspect them directly");
   if (path.subresource == "binding" && is_pod(*path.type))
     return method == "POST" ? write(path, request, &Api::bind) : method_not_allowed();
   if (path.subresource == "eviction" && is_pod(*path.type))

@@ -33,9 +33,9 @@ struct Watch {
   int64_t position = 0;           // everything up to this version was sent
   std::deque<ObjectPtr> initial;  // initial objects that are still to be sent
   bool bookmarks = false;
-  bool says_when_complete = false;  // send a bookmark after the initial objects
-  View view;                        // form in which objects are sent
-  bool has_headers = false;         // the columns of a Table were sent
+  bool send_initial_bookmark = false;  // send a bookmark after the initial objects
+  View view;                           // form in which objects are sent
+  bool has_headers = false;            // the columns of a Table were sent
   int64_t timeout_seconds = 0;
   uint64_t epoch = 0;  // the type's epoch when the watch was opened
   bool ended = false;  // no more events follow
@@ -77,11 +77,11 @@ class Api {
   void on_change(std::function<void()> listener);
 
   // A snapshot of the objects and their history. It is cheap because it shares the objects.
-  struct Moment;
-  Moment moment();
+  struct Snapshot;
+  Snapshot snapshot();
   // Restores a snapshot. Returns false and does nothing if types were added, changed or removed
   // since. Watches and logs opened after the snapshot become invalid.
-  bool return_to(const Moment& moment);
+  bool restore(const Snapshot& snapshot);
 
  private:
   ApiResponse route(const ApiPath& path, const ApiRequest& request);
@@ -133,7 +133,7 @@ class Api {
   const Duration history_age_;
 };
 
-struct Api::Moment {
+struct Api::Snapshot {
   Storage storage;
   Random random;
   std::deque<Mark> marks;

@@ -40,10 +40,11 @@ constexpr int64_t kAnyVersion = -1;
 ApiResponse too_old(ContinueToken token) {
   if (token.last.name.empty())
     return expired(
-        "The version that was asked for is too old: the list of that moment is no longer kept.");
+        "The requested resourceVersion is too old: the list of that version is no longer kept.");
   ApiResponse response = expired(
-      "The continue token is too old for a consistent list. Start a new list without it, or go on "
-      "with the token of this answer: what it lists may have changed since the first page.");
+      "The continue token is too old for a consistent list. Start a new list without it, or "
+      "continue with the token of this response, whose objects may have changed since the first "
+      "page.");
   token.version = kAnyVersion;
   response.body["metadata"] = {{"continue", token.text()}};
   return response;
@@ -210,7 +211,7 @@ std::variant<Watch, ApiResponse> Api::open_watch(const ApiRequest& request) {
   if (watch.timeout_seconds == 0) watch.timeout_seconds = kWatchSecondsDefault;
   bool sends_initial = path->flag("sendInitialEvents");
   bool only_new = path->query.contains("sendInitialEvents") && !sends_initial;
-  watch.says_when_complete = sends_initial && watch.bookmarks;
+  watch.send_initial_bookmark = sends_initial && watch.bookmarks;
   watch.position = only_new && !from->has_value() ? version : from->value_or(0);
   if (sends_initial || (watch.position == 0 && !only_new)) {  // begin with existing objects
     for (const ObjectPtr& object : storage_.list(type, watch.namespace_)) {
@@ -237,9 +238,9 @@ std::vector<Json> Api::next_events(Watch& watch, size_t count_max) {
     events.push_back(watch_event(watch, "ADDED", to_view(*watch.type, *watch.initial.front())));
     watch.initial.pop_front();
   }
-  if (watch.initial.empty() && watch.says_when_complete) {
+  if (watch.initial.empty() && watch.send_initial_bookmark) {
     events.push_back(bookmark_of(watch));
-    watch.says_when_complete = false;
+    watch.send_initial_bookmark = false;
   }
   const ResourceType& type = watch.type->storage();
   if (type.epoch != watch.epoch) watch.ended = true;
@@ -271,7 +272,8 @@ Json Api::bookmark(Watch& watch) {
 Json Api::bookmark_of(Watch& watch) const {
   Json metadata = {{"resourceVersion", std::to_string(watch.position)},
                    {"creationTimestamp", nullptr}};
-  if (watch.says_when_complete) metadata["annotations"] = {{"k8s.io/initial-events-end", "true"}};
+  if (watch.send_initial_bookmark)
+    metadata["annotations"] = {{"k8s.io/initial-events-end", "true"}};
   return watch_event(watch, "BOOKMARK",
                      {{"kind", watch.type->kind},
                       {"apiVersion", watch.type->api_version()},

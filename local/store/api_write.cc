@@ -52,7 +52,7 @@ ApiResponse Api::insert(Write& write, Json object) {
   const ApiPath& path = write.path;
   const ResourceType& type = path.type->storage();
   if (auto error = check_kind(*path.type, object)) return *error;
-  if (auto error = fit_to_schema(write, object)) return *error;
+  if (auto error = prune_and_default(write, object)) return *error;
   object = from_view(*path.type, std::move(object));
   CreateContext context{path.namespace_, new_uid(), new_suffix(), clock_.wall_now(),
                         random_.next_u64()};
@@ -68,8 +68,8 @@ ApiResponse Api::insert(Write& write, Json object) {
   if (storage_.get(type, key) != nullptr) return already_exists(*path.type, key.name);
   if (is_crd(type) && types_.custom_count() >= kCustomTypesMax)
     return failure(507, "InsufficientStorage",
-                   "there are " + std::to_string(kCustomTypesMax) +
-                       " customresourcedefinitions at most; delete some");
+                   "expected at most " + std::to_string(kCustomTypesMax) +
+                       " customresourcedefinitions; delete some");
   record_fields(write, nullptr, object);
   return store(write, key, std::move(object), 201);
 }
@@ -87,7 +87,7 @@ ApiResponse Api::store(const Write& write, const ObjectKey& key, Json object, in
   if (stored.ok() && defines) define_types(**stored);
   if (!stored.ok()) return failure(507, "InsufficientStorage", stored.error().message);
   ApiResponse response{code, to_view(*path.type, **stored)};
-  Deletion(storage_, types_, clock_.wall_now()).settle(type, key);
+  Deletion(storage_, types_, clock_.wall_now()).reconcile_after_write(type, key);
   return response;
 }
 
@@ -128,7 +128,7 @@ ApiResponse Api::replace(Write& write, const Json& old, Json object) {
   const ApiPath& path = write.path;
   const ResourceType& type = path.type->storage();
   if (auto error = check_kind(*path.type, object)) return *error;
-  if (auto error = fit_to_schema(write, object)) return *error;
+  if (auto error = prune_and_default(write, object)) return *error;
   object = from_view(*path.type, std::move(object));
   UpdateContext context{old, key_of(path), path.subresource};
   if (auto error = prepare_update(type, context, object)) return *error;

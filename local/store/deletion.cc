@@ -100,7 +100,7 @@ void Deletion::finish(const ResourceType& type, const ObjectKey& key) {
   drain();
 }
 
-void Deletion::settle(const ResourceType& type, const ObjectKey& key) {
+void Deletion::reconcile_after_write(const ResourceType& type, const ObjectKey& key) {
   ObjectPtr object = storage_.get(type, key);
   if (object == nullptr) return;
   if (is_being_deleted(*object)) {
@@ -123,7 +123,7 @@ void Deletion::begin(const ResourceType& type, const ObjectKey& key, const Delet
   std::string uid = uid_of(*object);
   if (is_container(type)) return begin_container(type, key, *object);
   if (options.propagation == "Orphan") orphan_dependents(uid);
-  std::vector<Storage::Place> dependents = storage_.dependents(uid);
+  std::vector<Storage::ObjectRef> dependents = storage_.dependents(uid);
   bool foreground = options.propagation == "Foreground";
   int64_t grace = grace_of(type, *object, options);
   if (!foreground && grace == 0 && !has_finalizers(*object)) {
@@ -132,13 +132,13 @@ void Deletion::begin(const ResourceType& type, const ObjectKey& key, const Delet
   }
   mark(type, key, *object, grace, foreground);
   if (!foreground) return;
-  for (const Storage::Place& dependent : dependents) {
+  for (const Storage::ObjectRef& dependent : dependents) {
     if (has_other_owner(dependent, uid))
       release_dependent(dependent, uid);
     else
       to_begin_.push_back(dependent);
   }
-  to_settle_.push_back({&type, key});
+  to_finish_foreground_.push_back({&type, key});
 }
 
 void Deletion::mark(const ResourceType& type, const ObjectKey& key, const Json& object,
@@ -203,7 +203,7 @@ void Deletion::finish_container(const ResourceType& type, const ObjectKey& key) 
   (void)storage_.put(type, key, std::move(updated)).ok();  // the object shrinks, so there is room
 }
 
-void Deletion::finish_containers_of(const Storage::Place& gone) {
+void Deletion::finish_containers_of(const Storage::ObjectRef& gone) {
   const auto& [type, key] = gone;
   if (type->namespaced)
     finish_container(*types_.find("", "v1", "namespaces"), {"", key.namespace_});
@@ -213,42 +213,42 @@ void Deletion::finish_containers_of(const Storage::Place& gone) {
 }
 
 void Deletion::orphan_dependents(const std::string& uid) {
-  for (const Storage::Place& place : storage_.dependents(uid)) release_dependent(place, uid);
+  for (const Storage::ObjectRef& ref : storage_.dependents(uid)) release_dependent(ref, uid);
 }
 
 void Deletion::drain() {
-  while (!to_erase_.empty() || !to_begin_.empty() || !to_settle_.empty()) {
-    std::deque<Storage::Place>& queue = !to_erase_.empty()   ? to_erase_
-                                        : !to_begin_.empty() ? to_begin_
-                                                             : to_settle_;
-    Storage::Place place = queue.front();
+  while (!to_erase_.empty() || !to_begin_.empty() || !to_finish_foreground_.empty()) {
+    std::deque<Storage::ObjectRef>& queue = !to_erase_.empty()   ? to_erase_
+                                            : !to_begin_.empty() ? to_begin_
+                                                                 : to_finish_foreground_;
+    Storage::ObjectRef ref = queue.front();
     queue.pop_front();
     if (&queue == &to_erase_)
-      erase(place);
+      erase(ref);
     else if (&queue == &to_begin_)
-      begin(*place.first, place.second, {});
+      begin(*ref.first, ref.second, {});
     else
-      settle_foreground(place);
+      finish_foreground(ref);
   }
 }
 
-void Deletion::erase(const Storage::Place& place) {
-  ObjectPtr gone = storage_.erase(*place.first, place.second);
+void Deletion::erase(const Storage::ObjectRef& ref) {
+  ObjectPtr gone = storage_.erase(*ref.first, ref.second);
   if (gone == nullptr) return;
   std::string uid = uid_of(*gone);
-  for (const Storage::Place& dependent : storage_.dependents(uid)) {
+  for (const Storage::ObjectRef& dependent : storage_.dependents(uid)) {
     if (has_other_owner(dependent, uid))
       release_dependent(dependent, uid);
     else
       to_begin_.push_back(dependent);
   }
   release_owners(*gone);
-  finish_containers_of(place);
-  if (is_crd(*place.first)) types_.remove(place.second.name);
+  finish_containers_of(ref);
+  if (is_crd(*ref.first)) types_.remove(ref.second.name);
 }
 
-bool Deletion::has_other_owner(const Storage::Place& place, const std::string& owner_uid) const {
-  ObjectPtr object = storage_.get(*place.first, place.second);
+bool Deletion::has_other_owner(const Storage::ObjectRef& ref, const std::string& owner_uid) const {
+  ObjectPtr object = storage_.get(*ref.first, ref.second);
   if (object == nullptr) return false;
   const Json& owners = owner_references(*object);
   return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) {
@@ -257,8 +257,8 @@ bool Deletion::has_other_owner(const Storage::Place& place, const std::string& o
   });
 }
 
-void Deletion::release_dependent(const Storage::Place& place, const std::string& owner_uid) {
-  ObjectPtr object = storage_.get(*place.first, place.second);
+void Deletion::release_dependent(const Storage::ObjectRef& ref, const std::string& owner_uid) {
+  ObjectPtr object = storage_.get(*ref.first, ref.second);
   if (object == nullptr) return;
   Json updated = *object;
   Json kept = Json::array();
@@ -268,22 +268,22 @@ void Deletion::release_dependent(const Storage::Place& place, const std::string&
   updated["metadata"]["ownerReferences"] = std::move(kept);
   drop_empty(updated["metadata"]);
   // The object shrinks, so there is room.
-  (void)storage_.put(*place.first, place.second, std::move(updated)).ok();
+  (void)storage_.put(*ref.first, ref.second, std::move(updated)).ok();
 }
 
 void Deletion::release_owners(const Json& gone) {
   for (const Json& reference : owner_references(gone)) {
-    Storage::Place owner = storage_.find_uid(string_or(reference, "uid", ""));
-    if (owner.first != nullptr) settle_foreground(owner);
+    Storage::ObjectRef owner = storage_.find_uid(string_or(reference, "uid", ""));
+    if (owner.first != nullptr) finish_foreground(owner);
   }
 }
 
-void Deletion::settle_foreground(const Storage::Place& owner) {
+void Deletion::finish_foreground(const Storage::ObjectRef& owner) {
   ObjectPtr object = storage_.get(*owner.first, owner.second);
   if (object == nullptr || !is_being_deleted(*object) || !waits_for_dependents(*object)) return;
   std::string uid = uid_of(*object);
-  for (const Storage::Place& place : storage_.dependents(uid)) {
-    ObjectPtr dependent = storage_.get(*place.first, place.second);
+  for (const Storage::ObjectRef& ref : storage_.dependents(uid)) {
+    ObjectPtr dependent = storage_.get(*ref.first, ref.second);
     for (const Json& reference : owner_references(*dependent)) {
       if (string_or(reference, "uid", "") == uid && bool_or(reference, "blockOwnerDeletion", false))
         return;

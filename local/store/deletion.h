@@ -41,7 +41,7 @@ class Deletion {
 
   // Call after a write. Removes the object if it is being deleted and has nothing left to wait for.
   // Deletes it if all its owners are gone.
-  void settle(const ResourceType& type, const ObjectKey& key);
+  void reconcile_after_write(const ResourceType& type, const ObjectKey& key);
 
  private:
   // Marks the object as being deleted, or queues its removal.
@@ -51,23 +51,23 @@ class Deletion {
   // Namespaces and CRDs are removed once their contents are gone.
   void begin_container(const ResourceType& type, const ObjectKey& key, const Json& object);
   void finish_container(const ResourceType& type, const ObjectKey& key);
-  void finish_containers_of(const Storage::Place& gone);
+  void finish_containers_of(const Storage::ObjectRef& gone);
   std::vector<const ResourceType*> held_types(const ResourceType& type, const ObjectKey& key) const;
   void orphan_dependents(const std::string& uid);
   // Works until all queues are empty. Does not recurse, whatever the object graph is.
   void drain();
-  void erase(const Storage::Place& place);
-  bool has_other_owner(const Storage::Place& place, const std::string& owner_uid) const;
-  void release_dependent(const Storage::Place& place, const std::string& owner_uid);
+  void erase(const Storage::ObjectRef& ref);
+  bool has_other_owner(const Storage::ObjectRef& ref, const std::string& owner_uid) const;
+  void release_dependent(const Storage::ObjectRef& ref, const std::string& owner_uid);
   void release_owners(const Json& gone);
-  void settle_foreground(const Storage::Place& owner);
+  void finish_foreground(const Storage::ObjectRef& owner);
 
   Storage& storage_;
   TypeRegistry& types_;
   WallTime now_;
-  std::deque<Storage::Place> to_erase_;
-  std::deque<Storage::Place> to_begin_;
-  std::deque<Storage::Place> to_settle_;  // may have no blocking dependents left
+  std::deque<Storage::ObjectRef> to_erase_;
+  std::deque<Storage::ObjectRef> to_begin_;
+  std::deque<Storage::ObjectRef> to_finish_foreground_;  // may have no blocking dependents left
 };
 
 }  // namespace lockstep::local

@@ -11,7 +11,7 @@
 namespace lockstep::local {
 namespace {
 
-constexpr int64_t kRecordBytes = sizeof(LogMoment);
+constexpr int64_t kRecordBytes = sizeof(LogTimeRecord);
 static_assert(kRecordBytes == 16);
 constexpr size_t kBlockRecords = 256;
 
@@ -31,12 +31,12 @@ void begin_times(const std::string& times_file) {
   if (fd >= 0) close(fd);
 }
 
-void append_moment(const std::string& times_file, const LogMoment& moment) {
+void append_time_record(const std::string& times_file, const LogTimeRecord& record) {
   const int fd = open_to_append(times_file);
   if (fd < 0) return;
   // Undo a partial write: it would misalign all later records.
   const off_t before = lseek(fd, 0, SEEK_END);
-  if (write(fd, &moment, sizeof moment) != kRecordBytes && before >= 0)
+  if (write(fd, &record, sizeof record) != kRecordBytes && before >= 0)
     (void)!ftruncate(fd, before);
   close(fd);
 }
@@ -65,10 +65,10 @@ int64_t LogTimes::end_index() const {
   return fstat(fd_, &info) == 0 ? info.st_size / kRecordBytes : 0;
 }
 
-LogMoment LogTimes::at(int64_t index) const {
-  LogMoment moment;
-  if (pread(fd_, &moment, sizeof moment, index * kRecordBytes) != kRecordBytes) return {};
-  return moment;
+LogTimeRecord LogTimes::at(int64_t index) const {
+  LogTimeRecord record;
+  if (pread(fd_, &record, sizeof record, index * kRecordBytes) != kRecordBytes) return {};
+  return record;
 }
 
 template <class Predicate>
@@ -91,26 +91,26 @@ int64_t LogTimes::bytes_known() const {
 
 int64_t LogTimes::bytes_before(int64_t nanoseconds) const {
   const int64_t index =
-      first_where([&](const LogMoment& moment) { return moment.nanoseconds >= nanoseconds; });
+      first_where([&](const LogTimeRecord& record) { return record.nanoseconds >= nanoseconds; });
   return index == first_index() ? 0 : at(index - 1).bytes;
 }
 
 int64_t LogTimes::index_after(int64_t bytes) const {
-  return first_where([&](const LogMoment& moment) { return moment.bytes > bytes; });
+  return first_where([&](const LogTimeRecord& record) { return record.bytes > bytes; });
 }
 
 int64_t LogTimes::seen(int64_t offset) {
   if (block_.empty() || offset < from_ || offset >= block_.back().bytes) {
     from_ = offset;
     block_.resize(kBlockRecords);
-    const ssize_t read = pread(fd_, block_.data(), kBlockRecords * sizeof(LogMoment),
+    const ssize_t read = pread(fd_, block_.data(), kBlockRecords * sizeof(LogTimeRecord),
                                index_after(offset) * kRecordBytes);
     block_.resize(static_cast<size_t>(std::max<ssize_t>(read, 0) / kRecordBytes));
     if (block_.empty()) return 0;
   }
   const auto found =
       std::upper_bound(block_.begin(), block_.end(), offset,
-                       [](int64_t at, const LogMoment& moment) { return at < moment.bytes; });
+                       [](int64_t at, const LogTimeRecord& record) { return at < record.bytes; });
   return found == block_.end() ? block_.back().nanoseconds : found->nanoseconds;
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::local {
 // records, oldest first. A record says how many bytes the log had by a certain time; neither value
 // ever decreases. As in the log, the start of the file may be a hole, where old records were
 // discarded. The file is read on the machine that wrote it.
-struct LogMoment {
+struct LogTimeRecord {
   int64_t bytes = 0;
   int64_t nanoseconds = 0;  // since 1970
 };
@@ -23,7 +23,7 @@ std::string times_file_of(const std::string& log);
 // Creates the file if it does not exist: no output has arrived yet.
 void begin_times(const std::string& times_file);
 // Appends a record. Drops it if the disk is full.
-void append_moment(const std::string& times_file, const LogMoment& moment);
+void append_time_record(const std::string& times_file, const LogTimeRecord& record);
 
 // Reads a file of arrival times, which may still grow.
 class LogTimes {
@@ -46,7 +46,7 @@ class LogTimes {
   // Indexes of the first record after the hole, and one past the last record.
   int64_t first_index() const;
   int64_t end_index() const;
-  LogMoment at(int64_t index) const;
+  LogTimeRecord at(int64_t index) const;
 
  private:
   explicit LogTimes(int fd) : fd_(fd) {}
@@ -54,7 +54,8 @@ class LogTimes {
   int64_t first_where(Predicate holds) const;
 
   int fd_;
-  std::vector<LogMoment> block_;  // consecutive records; the first one has more than `from_` bytes
+  std::vector<LogTimeRecord>
+      block_;  // consecutive records; the first one has more than `from_` bytes
   int64_t from_ = 0;
 };
 

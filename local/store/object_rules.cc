@@ -46,8 +46,9 @@ constexpr std::string_view kLabelRule =
 constexpr size_t kAnnotationBytesMax = 256u << 10;
 
 // Checks the keys and values of labels and annotations.
-std::optional<ApiResponse> check_marks(const ResourceType& type, std::string_view name,
-                                       const Json& metadata) {
+std::optional<ApiResponse> check_labels_and_annotations(const ResourceType& type,
+                                                        std::string_view name,
+                                                        const Json& metadata) {
   std::vector<StatusCause> causes;
   auto wrong = [&](const std::string& value, std::string_view rule, const char* field) {
     causes.push_back({"FieldValueInvalid",
@@ -201,7 +202,7 @@ std::optional<ApiResponse> prepare_main(const ResourceType& type, const UpdateCo
     keep(old_metadata, metadata, key);
   if (auto error = check_finalizers(type, context, metadata)) return error;
   if (auto error = check_finalizer_names(type, context.key.name, metadata)) return error;
-  if (auto error = check_marks(type, context.key.name, metadata)) return error;
+  if (auto error = check_labels_and_annotations(type, context.key.name, metadata)) return error;
   if (auto error = check_owners(type, context.key.name, object)) return error;
   if (type.has_status) keep(context.old, object, "status");
   if (auto error = complete_updated(type, context, object)) return error;
@@ -296,7 +297,7 @@ std::optional<ApiResponse> prepare_create(const ResourceType& type, const Create
     return failure(500, "InternalError",
                    "resourceVersion should not be set on objects to be created");
   if (auto error = check_finalizer_names(type, name, metadata)) return error;
-  if (auto error = check_marks(type, name, metadata)) return error;
+  if (auto error = check_labels_and_annotations(type, name, metadata)) return error;
   if (auto error = check_owners(type, name, object)) return error;
   for (const char* key : {"deletionTimestamp", "deletionGracePeriodSeconds", "generation",
                           "selfLink", "resourceVersion"})

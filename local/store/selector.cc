@@ -160,7 +160,7 @@ Result<Selector> Selector::parse(const ResourceType& type, std::string_view labe
     }
   }
   if (selector.labels_.size() + selector.fields_.size() > kTermsMax)
-    return invalid("a selector has at most " + std::to_string(kTermsMax) + " terms");
+    return invalid("expected a selector of at most " + std::to_string(kTermsMax) + " terms");
   return selector;
 }
 

@@ -48,11 +48,11 @@ Result<ObjectPtr> Storage::put(const ResourceType& type, const ObjectKey& key, J
   bool is_new = found == table.objects.end();
   size_t bytes_before = is_new ? 0 : found->second.bytes;
   if (bytes_ - bytes_before + bytes > limits_.bytes_max)
-    return unavailable("[store] objects take " + std::to_string(limits_.bytes_max) +
-                       " bytes at most; delete some");
+    return unavailable("[store] expected at most " + std::to_string(limits_.bytes_max) +
+                       " bytes of objects; delete some");
   if (is_new && objects_ >= limits_.objects_max)
-    return unavailable("[store] there are " + std::to_string(limits_.objects_max) +
-                       " objects at most; delete some");
+    return unavailable("[store] expected at most " + std::to_string(limits_.objects_max) +
+                       " objects; delete some");
 
   ++version_;
   ObjectPtr stored = std::make_shared<const Json>(std::move(object));
@@ -204,34 +204,34 @@ bool Storage::remembers(const ResourceType& type, int64_t version) const {
 }
 
 void Storage::index(const ResourceType& type, const ObjectKey& key, const Json& object, bool add) {
-  Place place{&type, key};
+  ObjectRef ref{&type, key};
   std::string uid = uid_of(object);
   if (!uid.empty()) {
     if (add)
-      uids_[uid] = place;
+      uids_[uid] = ref;
     else
       uids_.erase(uid);
   }
   for (const Json& owner : owner_references(object)) {
     std::string owner_uid = string_or(owner, "uid", "");
-    std::set<Place>& of_owner = dependents_[owner_uid];
+    std::set<ObjectRef>& of_owner = dependents_[owner_uid];
     if (add)
-      of_owner.insert(place);
+      of_owner.insert(ref);
     else
-      of_owner.erase(place);
+      of_owner.erase(ref);
     if (of_owner.empty()) dependents_.erase(owner_uid);
   }
 }
 
-std::vector<Storage::Place> Storage::dependents(const std::string& uid) const {
+std::vector<Storage::ObjectRef> Storage::dependents(const std::string& uid) const {
   auto found = dependents_.find(uid);
   if (found == dependents_.end()) return {};
   return {found->second.begin(), found->second.end()};
 }
 
-Storage::Place Storage::find_uid(const std::string& uid) const {
+Storage::ObjectRef Storage::find_uid(const std::string& uid) const {
   auto found = uids_.find(uid);
-  return found == uids_.end() ? Place{nullptr, {}} : found->second;
+  return found == uids_.end() ? ObjectRef{nullptr, {}} : found->second;
 }
 
 }  // namespace lockstep::local

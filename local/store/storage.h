@@ -86,11 +86,11 @@ class Storage {
   bool compact(int64_t version);
 
   // A stored object. dependents() returns those with this UID in their ownerReferences.
-  using Place = std::pair<const ResourceType*, ObjectKey>;
-  std::vector<Place> dependents(const std::string& uid) const;
+  using ObjectRef = std::pair<const ResourceType*, ObjectKey>;
+  std::vector<ObjectRef> dependents(const std::string& uid) const;
   bool has_uid(const std::string& uid) const { return uids_.contains(uid); }
   // Returns the object with this UID; its type is null if there is none.
-  Place find_uid(const std::string& uid) const;
+  ObjectRef find_uid(const std::string& uid) const;
 
  private:
   struct Stored {
@@ -117,8 +117,8 @@ class Storage {
   size_t objects_ = 0;
   size_t bytes_ = 0;
   std::map<const ResourceType*, Table> tables_;
-  std::map<std::string, Place> uids_;
-  std::map<std::string, std::set<Place>> dependents_;  // owner's UID -> its dependents
+  std::map<std::string, ObjectRef> uids_;
+  std::map<std::string, std::set<ObjectRef>> dependents_;  // owner's UID -> its dependents
 };
 
 // Returns metadata.ownerReferences; an empty array if there are none.

@@ -105,7 +105,7 @@ ApiResponse Api::write_scale(Write& write, const ApiRequest& request) {
           "spec.replicas"}});
   Json object = to_view(*path.type, *old);
   if (!set_replicas(object, path.type->scale->spec_replicas, count))
-    return bad_request(path.type->scale->spec_replicas + ": lies in what is no object");
+    return bad_request(path.type->scale->spec_replicas + ": expected its parent to be an object");
   Json& metadata = object["metadata"];
   for (const char* key : {"resourceVersion", "uid"}) {
     if (std::string asked = string_or(scale["metadata"], key, ""); !asked.empty())

@@ -57,7 +57,7 @@ ApiResponse patch_type_refused(const ResourceType& type) {
 // Checks the intent of an apply against its path. Drops the status on the main resource, and
 // everything but the status on the status subresource.
 std::optional<ApiResponse> trim_intent(const Write& write, Json& intent) {
-  if (!intent.is_object()) return bad_request("an apply patch is an object");
+  if (!intent.is_object()) return bad_request("expected an apply patch that is an object");
   const ApiPath& path = write.path;
   for (const auto& [key, expected] : {std::pair<const char*, std::string>{"kind", path.type->kind},
                                       {"apiVersion", path.type->api_version()}}) {
@@ -171,7 +171,7 @@ std::variant<Write, ApiResponse> begin_write(const ApiPath& path, const ApiReque
   return write;
 }
 
-std::optional<ApiResponse> fit_to_schema(Write& write, Json& object) {
+std::optional<ApiResponse> prune_and_default(Write& write, Json& object) {
   const ResourceType& type = *write.path.type;
   if (!type.custom || type.schema == nullptr || !object.is_object()) return std::nullopt;
   std::vector<std::string> unknown = prune(*type.schema, object);

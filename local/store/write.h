@@ -47,7 +47,7 @@ bool is_document(const ApiRequest& request, const ResourceType& type);
 
 // Removes fields that a custom type's schema does not know (Strict: fails with 400; Warn: adds a
 // warning for each), and fills in defaults.
-std::optional<ApiResponse> fit_to_schema(Write& write, Json& object);
+std::optional<ApiResponse> prune_and_default(Write& write, Json& object);
 // Returns a 422 with a cause for each violation of a custom type's schema.
 std::optional<ApiResponse> check_schema(const Write& write, const Json& object);
 

@@ -219,53 +219,53 @@ TableColumn wide(std::string name, std::string description) {
 }
 
 std::vector<TableColumn> event_columns() {
-  TableColumn count = wide("Count", "How often it happened.");
+  TableColumn count = wide("Count", "Number of occurrences.");
   count.type = "integer";
   TableColumn name = wide("Name", "The event's own name.");
   name.format = "name";
   return {column("Last Seen", "Time since it last happened."),
           column("Type", "Normal or Warning."),
-          column("Reason", "Why, in one word."),
-          column("Object", "What it is about."),
+          column("Reason", "The reason, in one word."),
+          column("Object", "The object that it is about."),
           wide("Subobject", "The part of the object that it is about."),
           wide("Source", "Who reported it."),
-          column("Message", "What happened, in words."),
+          column("Message", "What happened."),
           wide("First Seen", "Time since it first happened."),
           count,
           name};
 }
 
 std::vector<RowPrinter> make_printers() {
-  TableColumn data = column("Data", "How many entries it has.");
+  TableColumn data = column("Data", "Number of entries.");
   data.type = "integer";
   TableColumn created{.name = "Created At", .type = "date", .description = "When it was created."};
   std::vector<TableColumn> events = event_columns();
   return {
       {.api_version = "v1",
        .kind = "Pod",
-       .columns = {kName, column("Ready", "Containers that are ready, of all."),
+       .columns = {kName, column("Ready", "Number of ready containers, of all containers."),
                    column("Status", "The pod's state in one word."),
-                   column("Restarts", "How often its containers were restarted."), kAge,
-                   wide("IP", "The pod's address."), wide("Node", "Where it runs."),
-                   wide("Nominated Node", "Where it would run after a preemption."),
-                   wide("Readiness Gates", "Further conditions of readiness that hold, of all.")},
+                   column("Restarts", "Number of restarts of its containers."), kAge,
+                   wide("IP", "The pod's address."), wide("Node", "The node that runs it."),
+                   wide("Nominated Node", "The node that would run it after a preemption."),
+                   wide("Readiness Gates", "Number of readiness gates that are true, of all.")},
        .cells = pod_cells},
       {.api_version = "v1",
        .kind = "Node",
-       .columns = {kName, column("Status", "Whether it is ready, and open for new pods."),
-                   column("Roles", "Its labels node-role.kubernetes.io/..."), kAge,
-                   column("Version", "Of the kubelet."),
+       .columns = {kName, column("Status", "Whether it is ready and accepts new pods."),
+                   column("Roles", "Its roles, from the labels node-role.kubernetes.io/..."), kAge,
+                   column("Version", "The kubelet's version."),
                    wide("Internal-IP", "Its address within the cluster."),
                    wide("External-IP", "Its address from outside."),
                    wide("OS-Image", "The operating system."),
                    wide("Kernel-Version", "The kernel's version."),
-                   wide("Container-Runtime", "What runs the containers.")},
+                   wide("Container-Runtime", "The container runtime.")},
        .cells = node_cells},
       {.api_version = "v1", .kind = "Event", .columns = events, .cells = event_cells},
       {.api_version = "events.k8s.io/v1", .kind = "Event", .columns = events, .cells = event_cells},
       {.api_version = "v1",
        .kind = "Secret",
-       .columns = {kName, column("Type", "What its data is."), data, kAge},
+       .columns = {kName, column("Type", "The type of its data."), data, kAge},
        .cells = secret_cells},
       {.api_version = "v1",
        .kind = "ConfigMap",
@@ -273,7 +273,7 @@ std::vector<RowPrinter> make_printers() {
        .cells = config_map_cells},
       {.api_version = "v1",
        .kind = "Service",
-       .columns = {kName, column("Type", "How it is reached."),
+       .columns = {kName, column("Type", "How clients reach it."),
                    column("Cluster-IP", "Its address within the cluster."),
                    column("External-IP", "Its address from outside."),
                    column("Port(s)", "Ports and protocols."), kAge,
@@ -281,7 +281,7 @@ std::vector<RowPrinter> make_printers() {
        .cells = service_cells},
       {.api_version = "coordination.k8s.io/v1",
        .kind = "Lease",
-       .columns = {kName, column("Holder", "Who holds it."), kAge},
+       .columns = {kName, column("Holder", "The current holder."), kAge},
        .cells = lease_cells},
       {.api_version = "v1",
        .kind = "Namespace",

@@ -34,8 +34,8 @@ class JsonPathReader {
 
   Result<JsonPath> read() {
     if (text_.size() > kLengthMax)
-      return invalid("a path has at most " + std::to_string(kLengthMax) + " characters, this has " +
-                     std::to_string(text_.size()));
+      return invalid("expected a path of at most " + std::to_string(kLengthMax) +
+                     " characters, found " + std::to_string(text_.size()));
     JsonPath path;
     while (at_ < text_.size()) {
       if (path.steps_.size() == kStepsMax)
@@ -43,7 +43,7 @@ class JsonPathReader {
       TRY_ASSIGN(JsonPath::Step step, read_step());
       path.steps_.push_back(std::move(step));
     }
-    if (path.steps_.empty()) return expected("a path, as .spec.nodes");
+    if (path.steps_.empty()) return expected("a path such as .spec.nodes");
     return path;
   }
 

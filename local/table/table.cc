@@ -14,10 +14,11 @@ namespace {
 constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
 
 const std::vector<TableColumn>& age_alone() {
-  static const std::vector<TableColumn> columns = {{.name = "Age",
-                                                    .type = "date",
-                                                    .description = "Since the object was created.",
-                                                    .json_path = ".metadata.creationTimestamp"}};
+  static const std::vector<TableColumn> columns = {
+      {.name = "Age",
+       .type = "date",
+       .description = "Time since the object was created.",
+       .json_path = ".metadata.creationTimestamp"}};
   return columns;
 }
 

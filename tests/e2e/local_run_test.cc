@@ -222,7 +222,7 @@ TEST(LocalRunTest, AJobThatTheControllerRefusesEndsItWithTheWords) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(run.run(), 1);
   std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("failed: the controller refused the job:\nspec.podTemplate.spec.restart"),
+  EXPECT_NE(said.find("failed: the controller rejected the job:\nspec.podTemplate.spec.restart"),
             std::string::npos)
       << said;
 }

@@ -45,7 +45,7 @@ TEST_F(StuckTest, AStoppedRankIsNamedWithWhatItIsMissingFromAndWhoWaits) {
   ASSERT_EQ(tool({"submit", endless_job("still")}).code, 0);
   const pid_t pid = process_of(2);
   ASSERT_NE(pid, 0) << tool({"status", "still"}).output;
-  ASSERT_TRUE(stuck_says("still", "still: nothing is known to be stuck."))
+  ASSERT_TRUE(stuck_says("still", "still: no rank is known to be stuck."))
       << tool({"status", "still", "--stuck"}).output;
 
   ::kill(pid, SIGSTOP);
@@ -57,7 +57,7 @@ TEST_F(StuckTest, AStoppedRankIsNamedWithWhatItIsMissingFromAndWhoWaits) {
   EXPECT_TRUE(has(tool({"status", "still"}).output, "RankMissing"));
 
   ::kill(pid, SIGCONT);
-  EXPECT_TRUE(stuck_says("still", "still: nothing is known to be stuck."))
+  EXPECT_TRUE(stuck_says("still", "still: no rank is known to be stuck."))
       << tool({"status", "still", "--stuck"}).output;
   EXPECT_EQ(tool({"delete", "still"}).code, 0);
 }
@@ -71,7 +71,7 @@ TEST_F(StuckTest, OfACommandItIsNotKnown) {
   ASSERT_EQ(tool({"submit", file}).code, 0);
   const Outcome outcome = tool({"status", "own", "--stuck"});
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_TRUE(has(outcome.output, "own runs a program of its own")) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "own runs its own program")) << outcome.output;
   EXPECT_NE(tool({"status", "own", "--stuck", "-w"}).code, 0);
   EXPECT_EQ(tool({"delete", "own"}).code, 0);
 }

@@ -88,7 +88,7 @@ TEST_F(UpTest, LeavesAKubeconfigOfTheUsersAlone) {
   const Outcome outcome = run_program(
       {.arguments = up({"--folder", text("up"), "--kubeconfig", text("mine"), "--", "true"})});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.errors.find("is there already"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("already exists"), std::string::npos) << outcome.errors;
   EXPECT_EQ(read_file(folder() / "mine"), "precious");
 }
 

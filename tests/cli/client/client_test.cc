@@ -62,23 +62,24 @@ TEST(ClientOutput, NamesObjectsAsKubectlDoes) {
 }
 
 TEST(ClientWait, ReadsWhatIsWaitedFor) {
-  EXPECT_EQ(wait_for("Complete")->condition, "Complete");
-  EXPECT_EQ(wait_for("condition=Ready=False")->status, "False");
-  EXPECT_EQ(wait_for("Ready=false")->condition, "Ready");
-  EXPECT_TRUE(wait_for("delete")->deletion);
-  for (const char* bad : {"", "condition=", "a b", "Ready="}) EXPECT_FALSE(wait_for(bad).ok());
+  EXPECT_EQ(parse_wait_condition("Complete")->type, "Complete");
+  EXPECT_EQ(parse_wait_condition("condition=Ready=False")->status, "False");
+  EXPECT_EQ(parse_wait_condition("Ready=false")->type, "Ready");
+  EXPECT_TRUE(parse_wait_condition("delete")->deletion);
+  for (const char* bad : {"", "condition=", "a b", "Ready="})
+    EXPECT_FALSE(parse_wait_condition(bad).ok());
 }
 
 TEST(ClientWait, KnowsWhatCanNeverBe) {
   TrainingJobStatus status;
-  const WaitFor complete = *wait_for("complete");
+  const WaitCondition complete = *parse_wait_condition("complete");
   EXPECT_EQ(wait_state(complete, status), WaitState::kNotYet);
   status.conditions = {{.type = "Failed", .status = "True", .reason = "R", .message = "m"}};
   EXPECT_EQ(wait_state(complete, status), WaitState::kNever);
-  EXPECT_EQ(wait_state(*wait_for("Failed"), status), WaitState::kMet);
-  EXPECT_EQ(wait_state(*wait_for("Ready"), status), WaitState::kNever);
-  EXPECT_EQ(wait_state(*wait_for("Running"), status), WaitState::kNever);
-  EXPECT_EQ(wait_state(*wait_for("Ready=False"), status), WaitState::kNotYet);
+  EXPECT_EQ(wait_state(*parse_wait_condition("Failed"), status), WaitState::kMet);
+  EXPECT_EQ(wait_state(*parse_wait_condition("Ready"), status), WaitState::kNever);
+  EXPECT_EQ(wait_state(*parse_wait_condition("Running"), status), WaitState::kNever);
+  EXPECT_EQ(wait_state(*parse_wait_condition("Ready=False"), status), WaitState::kNotYet);
   EXPECT_EQ(ending_of(status), "Failed: R: m");
 }
 
@@ -174,7 +175,7 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
         "Speed:         1.00k tokens/s\n", "Loss:          1.5",
         "rank 3 on m-1: Error (exit code 9) in round 1 at step 20, 60s ago",
         "RestartInPlace, running again after 1.8 s", "  | first\n  | second  [31m\n",
-        "Lost:          61.2 s, 7 steps done again\n",
+        "Lost:          61.2 s, 7 steps repeated\n",
         "NUMBER   SINCE   RANK   NODE   REASON       EXIT   ACTION           DETECT",
         "12       60s     3      m-1    Error        9      RestartInPlace   0.12     -        "
         "1.00",
@@ -209,7 +210,9 @@ class Words : public testing::Test {
     logs->add_option("NAME", text_);
     app_.add_subcommand("submit", "")->add_option("FILE", text_);
   }
-  WordQuestion ask(const std::vector<std::string>& words) const { return question_at(app_, words); }
+  CompletionRequest ask(const std::vector<std::string>& words) const {
+    return completion_request(app_, words);
+  }
 
   CLI::App app_;
   std::string text_;
@@ -218,20 +221,20 @@ class Words : public testing::Test {
 
 TEST_F(Words, KnowsWhatComesNext) {
   EXPECT_EQ(ask({""}).choices, (std::vector<std::string>{"list", "logs", "submit"}));
-  EXPECT_EQ(ask({"logs", ""}).kind, WordKind::kJob);
-  EXPECT_EQ(ask({"submit", "a"}).kind, WordKind::kFile);
-  EXPECT_EQ(ask({"list", "-n", ""}).kind, WordKind::kNamespace);
-  EXPECT_EQ(ask({"list", "--context=a"}).kind, WordKind::kContext);
+  EXPECT_EQ(ask({"logs", ""}).kind, CompletionKind::kJob);
+  EXPECT_EQ(ask({"submit", "a"}).kind, CompletionKind::kFile);
+  EXPECT_EQ(ask({"list", "-n", ""}).kind, CompletionKind::kNamespace);
+  EXPECT_EQ(ask({"list", "--context=a"}).kind, CompletionKind::kContext);
   EXPECT_EQ(ask({"list", "-o", ""}).choices.size(), 4u);
   EXPECT_TRUE(has(ask({"list", "--w"}).choices.back(), "watch"));
-  EXPECT_EQ(ask({"list", "-w", ""}).kind, WordKind::kNothing);
-  EXPECT_EQ(ask({}).kind, WordKind::kChoices);
+  EXPECT_EQ(ask({"list", "-w", ""}).kind, CompletionKind::kNothing);
+  EXPECT_EQ(ask({}).kind, CompletionKind::kChoices);
 }
 
 TEST_F(Words, AsksTheClusterOfTheFlagsBefore) {
-  const WordQuestion question = ask({"logs", "-n", "team", ""});
-  EXPECT_EQ(question.kind, WordKind::kJob);
-  EXPECT_EQ(question.flags.namespace_, "team");
+  const CompletionRequest request = ask({"logs", "-n", "team", ""});
+  EXPECT_EQ(request.kind, CompletionKind::kJob);
+  EXPECT_EQ(request.flags.namespace_, "team");
   EXPECT_EQ(ask({"logs", "--namespace=other", ""}).flags.namespace_, "other");
 }
 
@@ -269,20 +272,22 @@ TEST(ClientStuck, SaysWhoHoldsUpTheOthersOrWhyThatIsNotKnown) {
   TrainingJob job;
   job.metadata.name = "gpt";
   job.spec.command = {"python"};
-  EXPECT_TRUE(has(stuck_page(job, now), "gpt runs a program of its own"));
+  EXPECT_TRUE(has(stuck_page(job, now), "gpt runs its own program"));
   job.spec.command.clear();
   job.spec.train.emplace();
-  EXPECT_EQ(stuck_page(job, now),
-            "gpt is not begun: its ranks don't train yet, and none is known to be stuck.\n");
+  EXPECT_EQ(
+      stuck_page(job, now),
+      "gpt is not started: its ranks are not training yet, and no rank is known to be stuck.\n");
   job.status.state = "Running";
   job.status.round = 2;
   job.status.progress = ProgressStatus{.step = 25, .steps = 100};
   job.status.conditions = {{.type = "Running", .status = "True"},
                            {.type = "Stuck", .status = "False", .reason = "Moving"}};
-  EXPECT_EQ(stuck_page(job, now),
-            "gpt: nothing is known to be stuck. No agent tells of a rank that has waited for "
-            "another one for 10 seconds, but perhaps for one that saves or validates (round 2, "
-            "step 25).\n");
+  EXPECT_EQ(
+      stuck_page(job, now),
+      "gpt: no rank is known to be stuck. No agent reports a rank that has waited for another "
+      "rank for 10 seconds, except perhaps for one that saves a checkpoint or validates "
+      "(round 2, step 25).\n");
   job.status.conditions[1] = {.type = "Stuck",
                               .status = "True",
                               .reason = "RankMissing",
@@ -291,7 +296,7 @@ TEST(ClientStuck, SaysWhoHoldsUpTheOthersOrWhyThatIsNotKnown) {
   EXPECT_EQ(stuck_page(job, now), "gpt: rank 3 is missing   (noticed 60s ago).\n");
   job.status.state = "Complete";
   job.status.conditions.push_back({.type = "Complete", .status = "True"});
-  EXPECT_EQ(stuck_page(job, now), "gpt is Complete: nothing is stuck.\n");
+  EXPECT_EQ(stuck_page(job, now), "gpt is Complete: no rank is stuck.\n");
 }
 
 }  // namespace

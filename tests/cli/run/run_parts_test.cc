@@ -221,7 +221,8 @@ TEST(StatusEvents, TellsWhatHappenedBetweenTwoLooks) {
   EXPECT_TRUE(status_events(after, after).empty());
   before = after;
   after.conditions.push_back({.type = "Valid", .status = "False", .message = "no"});
-  EXPECT_EQ(status_events(before, after), std::vector<std::string>{"the job is refused: no"});
+  EXPECT_EQ(status_events(before, after),
+            std::vector<std::string>{"the controller rejected the job: no"});
 }
 
 TEST(LossCurve, TicksAreRoundAndCoverTheRange) {

@@ -33,14 +33,14 @@ constexpr local::StorageLimits kLimits{
 struct Server {
   Server() {
     for (const FuzzKind& kind : fuzz_kinds()) create(kind);
-    start = api.moment();
+    start = api.snapshot();
     api.on_change([this] { wrote = true; });
   }
 
   static Server& at_start() {
     static std::unique_ptr<Server> server;
-    // return_to() can't undo changed definitions.
-    if (server == nullptr || !server->api.return_to(*server->start))
+    // restore() can't undo changed definitions.
+    if (server == nullptr || !server->api.restore(*server->start))
       server = std::make_unique<Server>();
     server->clock = ManualClock();
     return *server;
@@ -63,7 +63,7 @@ struct Server {
 
   ManualClock clock;
   local::Api api{clock, 1, kLimits};
-  std::optional<local::Api::Moment> start;
+  std::optional<local::Api::Snapshot> start;
   bool wrote = false;
 };
 

@@ -35,9 +35,9 @@ class Files final : public PodLogs {
   }
   // Records that the output so far arrived in this second of 2026.
   void came(const std::string& container, int64_t second, int64_t nanoseconds = 0) const {
-    append_moment(times_file_of(path(container)),
-                  {.bytes = static_cast<int64_t>(std::filesystem::file_size(path(container))),
-                   .nanoseconds = (k2026 + second) * 1'000'000'000 + nanoseconds});
+    append_time_record(times_file_of(path(container)),
+                       {.bytes = static_cast<int64_t>(std::filesystem::file_size(path(container))),
+                        .nanoseconds = (k2026 + second) * 1'000'000'000 + nanoseconds});
   }
 
  private:
@@ -258,7 +258,7 @@ Lines write_lines(const std::string& file, Random& random) {
     std::ofstream(file, std::ios::app) << piece;
     time += static_cast<int64_t>(random.below(3)) * 250'000'000;
     at += bytes;
-    append_moment(times_file_of(file), {static_cast<int64_t>(at), time});
+    append_time_record(times_file_of(file), {static_cast<int64_t>(at), time});
     for (char c : piece) {
       if (begins) {
         lines.texts.emplace_back();

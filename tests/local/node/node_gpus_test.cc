@@ -86,7 +86,7 @@ TEST_F(NodeTest, APodThatIsEarlyWaitsForItsGpus) {
   Json pod = with_gpus(shell_pod("b", kTell), 1);
   pod["spec"]["nodeName"] = "local";
   make(pod);
-  ASSERT_TRUE(wait_for_event("GpusInUse", "waits for GPUs"));
+  ASSERT_TRUE(wait_for_event("GpusInUse", "waiting for GPUs"));
   EXPECT_EQ(ask("DELETE", std::string(kPods) + "/a", {{"gracePeriodSeconds", 0}}).code, 200);
   ASSERT_TRUE(wait_for_log("b", "gpus 0 of 0\n"));
 }

@@ -29,14 +29,14 @@ class LogFilesTest : public testing::Test {
 
   SystemClock clock_;
   const std::string folder_;
-  const LogFiles::Place place_{"default", "p", "uid", "c", true};
+  const LogFiles::ContainerId id_{"default", "p", "uid", "c", true};
 };
 
 TEST_F(LogFilesTest, KeepsTheNewestTwoInstances) {
   LogFiles logs(clock_, {.folder = folder_, .keep = true});
   EXPECT_FALSE(logs.log_file("uid", "c", false).ok());
   for (const char* text : {"one", "two", "three"}) {
-    Result<std::string> file = logs.next_file(place_);
+    Result<std::string> file = logs.next_file(id_);
     ASSERT_TRUE(file.ok());
     EXPECT_EQ(*file, folder_ + "/p.log");
     append(*file, text);
@@ -50,7 +50,7 @@ TEST_F(LogFilesTest, KeepsTheNewestTwoInstances) {
 
 TEST_F(LogFilesTest, AreRemovedWithThePodWhereNobodyKeepsThem) {
   LogFiles logs(clock_, {.folder = folder_});
-  Result<std::string> file = logs.next_file(place_);
+  Result<std::string> file = logs.next_file(id_);
   ASSERT_TRUE(file.ok());
   append(*file, "text");
   logs.remove("uid");
@@ -60,10 +60,10 @@ TEST_F(LogFilesTest, AreRemovedWithThePodWhereNobodyKeepsThem) {
 TEST_F(LogFilesTest, ATooLongFileLosesItsBeginningAndNobodyLosesTheirPlace) {
   constexpr size_t kMax = 1u << 20;
   LogFiles logs(clock_, {.folder = folder_, .bytes_max = kMax});
-  Result<std::string> file = logs.next_file(place_);
+  Result<std::string> file = logs.next_file(id_);
   ASSERT_TRUE(file.ok());
   append(*file, std::string(3 * kMax, 'a') + "end");
-  logs.bound();
+  logs.trim();
   struct stat info {};
   ASSERT_EQ(stat(file->c_str(), &info), 0);
   EXPECT_LE(static_cast<size_t>(info.st_blocks) * 512, kMax);
@@ -81,7 +81,7 @@ TEST_F(LogFilesTest, ATooLongFileLosesItsBeginningAndNobodyLosesTheirPlace) {
 
 TEST_F(LogFilesTest, WriteDownWhenALogGrew) {
   LogFiles logs(clock_, {.folder = folder_});
-  const std::string file = *logs.next_file(place_);
+  const std::string file = *logs.next_file(id_);
   Result<LogTimes> times = LogTimes::open(times_file_of(file));
   ASSERT_TRUE(times.ok()) << times.error().message;
   const auto begin = clock_.wall_now().time_since_epoch().count();
@@ -97,7 +97,7 @@ TEST_F(LogFilesTest, WriteDownWhenALogGrew) {
 
 TEST_F(LogFilesTest, KnowTheTimeOfAllThatIsAskedFor) {
   LogFiles logs(clock_, {.folder = folder_, .keep = true});
-  const std::string file = *logs.next_file(place_);
+  const std::string file = *logs.next_file(id_);
   const std::string times_file = times_file_of(file);
   Result<LogTimes> times = LogTimes::open(times_file);
   ASSERT_TRUE(times.ok());
@@ -107,7 +107,7 @@ TEST_F(LogFilesTest, KnowTheTimeOfAllThatIsAskedFor) {
   logs.ended(file);
   EXPECT_EQ(times->bytes_known(), 8);
   append(file, "three\n");
-  ASSERT_TRUE(logs.next_file(place_).ok());
+  ASSERT_TRUE(logs.next_file(id_).ok());
   Result<LogTimes> before = LogTimes::open(times_file_of(*logs.log_file("uid", "c", true)));
   ASSERT_TRUE(before.ok());
   EXPECT_EQ(before->bytes_known(), 14);
@@ -121,11 +121,11 @@ TEST_F(LogFilesTest, ALogOfTooManyMomentsLosesItsBeginningWithThem) {
   constexpr int64_t kLines = 4096, kLineBytes = 64;
   const std::string log = folder_ + "/log", times_file = times_file_of(log);
   const std::string line(kLineBytes - 1, 'x');
-  for (int64_t i = 1; i <= kLines; ++i) append_moment(times_file, {i * kLineBytes, i});
+  for (int64_t i = 1; i <= kLines; ++i) append_time_record(times_file, {i * kLineBytes, i});
   std::string text;
   for (int64_t i = 0; i < kLines; ++i) text += line + "\n";
   append(log, text);
-  bound_log(log, 64u << 20, kTimesMax);
+  trim_log(log, 64u << 20, kTimesMax);
   Result<LogTimes> times = LogTimes::open(times_file);
   ASSERT_TRUE(times.ok());
   struct stat info {};

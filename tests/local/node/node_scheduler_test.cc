@@ -172,7 +172,7 @@ TEST_F(SchedulerTest, TwoHalfPlacedJobsDoNotBlockEachOther) {
   Json young = pod("y");
   young["metadata"]["creationTimestamp"] = "2026-01-01T00:00:09Z";
   add(young);
-  EXPECT_EQ(placed(), "y: 0/1 nodes are available: 1 node(s) are kept for older pods.");
+  EXPECT_EQ(placed(), "y: 0/1 nodes are available: 1 node(s) are reserved for older pods.");
   end(pod("x"), "m0");
   EXPECT_EQ(placed(), "old-0>m0, old-1>m0");
   end(pod("old-0", "old"), "m0");

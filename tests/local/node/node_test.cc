@@ -315,7 +315,7 @@ TEST_F(NodeTest, SaysWhichPortIsTaken) {
   Json status = get("p")["status"];
   EXPECT_EQ(status["reason"], "NoAddress");
   EXPECT_NE(status["message"].get<std::string>().find("port " + std::to_string(taken.port()) +
-                                                      " is taken on every one"),
+                                                      " is in use on every one"),
             std::string::npos)
       << status;
 }

@@ -164,8 +164,8 @@ TEST(FieldSetProperties, AreThoseOfSets) {
     const Json a = intended_fields(shape, Written::widget(dice.spec()));
     const Json b = intended_fields(shape, Written::widget(dice.spec()));
     Json both = a, both_back = b, only_a = a, none = a;
-    unite(both, b);
-    unite(both_back, a);
+    merge_into(both, b);
+    merge_into(both_back, a);
     EXPECT_EQ(both, both_back);
     subtract(only_a, b);
     subtract(none, a);
@@ -173,7 +173,7 @@ TEST(FieldSetProperties, AreThoseOfSets) {
     EXPECT_EQ(intersect(a, b), intersect(b, a));
     EXPECT_EQ(intersect(only_a, b), Json::object());
     Json again = only_a;
-    unite(again, intersect(a, b));
+    merge_into(again, intersect(a, b));
     EXPECT_EQ(again, a) << "what is in one alone, and what is in both";
     EXPECT_EQ(*read_field_set(both), both);
     EXPECT_EQ(field_paths(both).size() + field_paths(intersect(a, b)).size(),

@@ -163,7 +163,7 @@ struct RefusedCase {
 };
 
 const RefusedCase kRefused[] = {
-    {"[]", 400, "error decoding YAML: an intent is an object, found array"},
+    {"[]", 400, "error decoding YAML: expected an object, found array"},
     {R"({"apiVersion":"x.dev/v2","kind":"Widget"})", 400,
      "Incorrect version specified in apply patch. Specified patch version: x.dev/v2, expected: "
      "x.dev/v1"},

@@ -41,7 +41,7 @@ const Row kRows[] = {
 TEST(FieldSet, UnitesSubtractsAndIntersects) {
   for (const Row& row : kRows) {
     Json united = set(row.a), subtracted = set(row.a);
-    unite(united, set(row.b));
+    merge_into(united, set(row.b));
     EXPECT_EQ(united, set(row.united)) << row.a << " " << row.b;
     subtract(subtracted, set(row.b));
     EXPECT_EQ(subtracted, set(row.subtracted)) << row.a << " " << row.b;

@@ -83,9 +83,9 @@ const PatchCase kCases[] = {
     {"an unknown operation", R"({"a":1})", R"([{"op":"drop","path":"/a"}])",
      "422 Unexpected kind: drop"},
     {"not a list", R"({"a":1})", R"({"op":"add"})",
-     "400 error decoding patch: a JSON patch is a list of operations, found object"},
+     "400 error decoding patch: expected a list of operations, found object"},
     {"not an operation", R"({"a":1})", "[1]",
-     "400 error decoding patch: an operation is an object, found number"},
+     "400 error decoding patch: expected an operation that is an object, found number"},
 };
 
 TEST(JsonPatch, DoesWhatTheTableSays) {
@@ -148,7 +148,7 @@ TEST(JsonPatch, StopsWorkOnLongLists) {
   for (int i = 0; i < 100'000; ++i) object["a"].push_back(i);
   const PatchResult result =
       apply_json_patch(object, repeated(10'000, {{"op", "add"}, {"path", "/a/0"}, {"value", 1}}));
-  EXPECT_EQ(outcome(result), "413 the JSON patch takes too much work");
+  EXPECT_EQ(outcome(result), "413 the JSON patch is too expensive to apply");
 }
 
 TEST(JsonPatch, BoundsTheResult) {

@@ -115,7 +115,7 @@ const PatchCase kCases[] = {
      R"({"$deleteFromPrimitiveList/finalizers":"a"})",
      "400 invalid patch format of primitive list"},
     {"not an object", R"({"a":1})", "[]",
-     "400 error decoding patch: a strategic merge patch is an object, found array"},
+     "400 error decoding patch: expected an object, found array"},
 };
 
 TEST(StrategicPatch, DoesWhatTheTableSays) {

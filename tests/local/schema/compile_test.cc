@@ -82,9 +82,8 @@ TEST(CompileSchema, RefusesWhatIsNotStructuralInTheWordsOfKubeApiserver) {
       {R"({"type":"object","oneOf":[{"required":["x"]}]})",
        at + ".oneOf: Forbidden: this server does not support it"},
       {R"({"type":"object","surprise":1})",
-       at + ".surprise: Forbidden: this server does not know the word"},
-      {R"({"type":"string","minLength":-1})",
-       at + ".minLength: must be an integer that is not negative"},
+       at + ".surprise: Forbidden: this server does not know this keyword"},
+      {R"({"type":"string","minLength":-1})", at + ".minLength: must be an integer of at least 0"},
   };
   for (const auto& [schema, words] : cases) EXPECT_EQ(wrong_with(schema), words) << schema;
 }

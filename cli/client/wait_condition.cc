@@ -1,8 +1,9 @@
-#include "cli/client/following.h"
+#include "cli/client/wait_condition.h"
 
 #include <algorithm>
 
 #include "cli/client/command.h"
+#include "common/api/conditions.h"
 
 namespace lockstep {
 namespace {
@@ -12,29 +13,25 @@ bool is_same_word(const std::string& a, const std::string& b) {
                     [](char x, char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-const Condition* find_condition(const TrainingJobStatus& status, const std::string& type) {
+// Like find_condition(), but ignores case, because users type the name.
+const Condition* find_ignoring_case(const TrainingJobStatus& status, const std::string& type) {
   for (const Condition& one : status.conditions) {
     if (is_same_word(one.type, type)) return &one;
   }
   return nullptr;
 }
 
-bool is_true(const TrainingJobStatus& status, const std::string& type) {
-  const Condition* condition = find_condition(status, type);
-  return condition != nullptr && condition->status == "True";
-}
-
 }  // namespace
 
-Result<WaitFor> wait_for(const std::string& text) {
-  if (text == "delete") return WaitFor{.deletion = true, .condition = ""};
+Result<WaitCondition> parse_wait_condition(const std::string& text) {
+  if (text == "delete") return WaitCondition{.deletion = true, .type = ""};
   std::string rest = text.starts_with("condition=") ? text.substr(10) : text;
-  WaitFor what;
+  WaitCondition what;
   if (const size_t equals = rest.find('='); equals != std::string::npos) {
     what.status = rest.substr(equals + 1);
     rest.resize(equals);
   }
-  what.condition = rest;
+  what.type = rest;
   const bool is_word = !rest.empty() && std::all_of(rest.begin(), rest.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0;
   });
@@ -44,22 +41,22 @@ Result<WaitFor> wait_for(const std::string& text) {
 }
 
 std::string ending_of(const TrainingJobStatus& status) {
-  if (is_true(status, "Complete")) return "Complete";
-  const Condition* failed = find_condition(status, "Failed");
-  if (failed == nullptr || failed->status != "True") return "";
+  if (is_true(status, kComplete)) return kComplete;
+  if (!is_true(status, kFailed)) return "";
+  const Condition* failed = find_condition(status, kFailed);
   return "Failed: " + failed->reason + ": " + failed->message;
 }
 
-WaitState wait_state(const WaitFor& what, const TrainingJobStatus& status) {
+WaitState wait_state(const WaitCondition& what, const TrainingJobStatus& status) {
   if (what.deletion) return WaitState::kNotYet;
-  const Condition* condition = find_condition(status, what.condition);
+  const Condition* condition = find_ignoring_case(status, what.type);
   if (condition != nullptr && is_same_word(condition->status, what.status)) return WaitState::kMet;
   // A job that has ended can still lose a condition, but not gain one.
-  const bool has_ended = is_true(status, "Complete") || is_true(status, "Failed");
-  return has_ended && is_same_word(what.status, "True") ? WaitState::kNever : WaitState::kNotYet;
+  return is_finished(status) && is_same_word(what.status, "True") ? WaitState::kNever
+                                                                  : WaitState::kNotYet;
 }
 
-Result<int> wait_for_job(Connection& connection, const JobName& job_name, const WaitFor& what,
+Result<int> wait_for_job(Connection& connection, const JobName& job_name, const WaitCondition& what,
                          std::optional<TimePoint> until, std::string& why) {
   const auto& [namespace_, name] = job_name;
   const Result<Json> first = connection.call({.path = job_path(namespace_, name)});
@@ -69,7 +66,7 @@ Result<int> wait_for_job(Connection& connection, const JobName& job_name, const 
   bool is_there = true;
   WaitState state = WaitState::kNotYet;
   const std::string shown = name;
-  const auto look = [&](const Json& object) {
+  const auto update_state = [&](const Json& object) {
     const Result<TrainingJob> job = stored_training_job_from_json(object);
     if (!job.ok()) return;
     state = wait_state(what, job->status);
@@ -87,7 +84,7 @@ Result<int> wait_for_job(Connection& connection, const JobName& job_name, const 
                                          was_listed = true;
                                          is_there =
                                              type != "DELETED" && meta_text(object, "uid") == uid;
-                                         if (is_there) look(object);
+                                         if (is_there) update_state(object);
                                        }
                                        return is_there && state == WaitState::kNotYet;
                                      },

@@ -42,7 +42,7 @@ struct PodOptions {
 };
 
 // Services shared by the pods of a node. Everything referenced outlives the pods.
-struct NodeServices {
+struct NodeContext {
   ApiCaller& api;
   ProcessHost& host;
   const Clock& clock;

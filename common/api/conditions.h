@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string_view>
+
+#include "common/api/training_job.h"
+
+namespace lockstep {
+
+// Types of a TrainingJob's conditions. Meanings: docs/trainingjob.md. Conventions: metav1.Condition
+// and Kubernetes' API conventions ("Typical status properties").
+inline constexpr char kValid[] = "Valid";
+inline constexpr char kPodsScheduled[] = "PodsScheduled";
+inline constexpr char kReady[] = "Ready";
+inline constexpr char kRunning[] = "Running";
+inline constexpr char kRestarting[] = "Restarting";
+inline constexpr char kSuspended[] = "Suspended";
+inline constexpr char kComplete[] = "Complete";
+inline constexpr char kFailed[] = "Failed";
+inline constexpr char kStuck[] = "Stuck";  // ranks wait for one that does not come
+// The job asks for bf16 and computes in fp32 (controller/plan/precision.h).
+inline constexpr char kPrecisionReduced[] = "PrecisionReduced";
+
+// Returns the condition of this type, or nullptr.
+const Condition* find_condition(const TrainingJobStatus& status, std::string_view type);
+// Return whether the condition exists with this status.
+bool is_true(const TrainingJobStatus& status, std::string_view type);
+bool is_false(const TrainingJobStatus& status, std::string_view type);
+// Returns whether the job is Complete or Failed, which is final.
+bool is_finished(const TrainingJobStatus& status);
+
+}  // namespace lockstep
