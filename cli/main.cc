@@ -19,6 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/run_main.h"
 #include "common/base/version.h"
+#include "controller/kube/http.h"
 
 namespace {
 
@@ -199,17 +200,15 @@ int program(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "__complete") {
     const int first = argc > 2 && std::string(argv[2]) == "--" ? 3 : 2;
     lockstep::complete_words(app, context, {argv + std::min(first, argc), argv + argc});
-    std::_Exit(0);
+    lockstep::exit_with_http_threads(0);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : lockstep::kExitBadInput;
   }
-  // Skips destructors: HTTP client threads may still wait for replies that nobody needs.
   std::cout.flush();
-  std::fflush(nullptr);
-  std::_Exit(exit_code);
+  lockstep::exit_with_http_threads(exit_code);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "common/base/run_main.h"
 #include "common/base/version.h"
 #include "controller/kube/agent_http_client.h"
+#include "controller/kube/http.h"
 #include "controller/kube/kube_access.h"
 #include "controller/kube/kube_client.h"
 #include "controller/loop/controller.h"
@@ -212,8 +213,7 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
     if (!exit_code) mailbox.wait(timers.next());
   }
   log_info("stopped", {{"exitCode", *exit_code}});
-  // Requests in flight still refer to the objects above; nothing is left to write.
-  std::_Exit(*exit_code);
+  exit_with_http_threads(*exit_code);
 }
 
 }  // namespace

@@ -39,9 +39,9 @@ MAY_INCLUDE = {
 
 # third party -> (what its includes look like, folders that may include it)
 THIRD_PARTIES = {
-    "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube", "cli"]),
+    "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube/http", "controller/kube/cpprest_workarounds"]),
     "Boost": (r"boost/", ["common/http", "local", "controller/kube/plain_connection",
-                          "controller/kube/reply_body.h"]),
+                          "controller/kube/reply_body.h", "controller/kube/cpprest_workarounds"]),
     "OpenSSL": (r"openssl/", ["local/http", "controller/kube"]),
     "nlohmann/json": (r"nlohmann/", ["common/base"]),
     "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),

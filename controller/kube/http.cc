@@ -3,15 +3,15 @@
 #include <cpprest/http_client.h>
 #include <pplx/threadpool.h>
 
-#include <map>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "common/base/log.h"
-#include "controller/kube/body_buffer.h"
+#include "controller/kube/cpprest_workarounds.h"
 #include "controller/kube/line_framer.h"
-#include "controller/kube/socket_options.h"
 
 namespace lockstep {
 namespace {
@@ -48,16 +48,6 @@ std::optional<boost::asio::ip::address> address_of(const std::string& url) {
   return error ? std::nullopt : std::make_optional(address);
 }
 
-// Called before each request. cpprestsdk opens the socket of a new connection only later. If the
-// address is known, as in a pod, opens it here; else its options are set from the second request
-// on.
-void prepare(Socket& socket, const std::optional<boost::asio::ip::address>& address) {
-  using boost::asio::ip::tcp;
-  boost::system::error_code ignored;  // connecting reports it again
-  if (!socket.is_open() && address) socket.open(address->is_v4() ? tcp::v4() : tcp::v6(), ignored);
-  if (socket.is_open()) set_socket_options(socket.native_handle());
-}
-
 web::web_proxy proxy_for(const std::string& url) {
   const web::uri uri(url);
   web::web_proxy proxy(uri);
@@ -72,18 +62,16 @@ web::web_proxy proxy_for(const std::string& url) {
 rest::client::http_client_config config_for(const HttpServer& server,
                                             const std::shared_ptr<TlsReport>& report) {
   rest::client::http_client_config config;
-  // cpprestsdk's timeout is for idleness, and 0 would expire immediately. Exchange keeps the
-  // deadlines.
-  config.set_timeout(std::chrono::hours(1));
+  config.set_timeout(kNoIdleTimeout);
   config.set_max_redirects(0);
   if (!server.proxy_url.empty()) config.set_proxy(proxy_for(server.proxy_url));
   const bool is_tls = server.url.starts_with("https:");
   const auto address = address_of(server.proxy_url.empty() ? server.url : server.proxy_url);
   config.set_nativehandle_options([is_tls, address](rest::client::native_handle handle) {
     if (is_tls) {
-      prepare(static_cast<boost::asio::ssl::stream<Socket&>*>(handle)->next_layer(), address);
+      open_and_tune(static_cast<boost::asio::ssl::stream<Socket&>*>(handle)->next_layer(), address);
     } else {
-      prepare(*static_cast<Socket*>(handle), address);
+      open_and_tune(*static_cast<Socket*>(handle), address);
     }
   });
   if (!is_tls) return config;
@@ -96,17 +84,6 @@ rest::client::http_client_config config_for(const HttpServer& server,
     if (!status.ok()) throw std::runtime_error(status.error().message);
   });
   return config;
-}
-
-// cpprestsdk keeps one value per name, so a repeated field is written into the value of the first
-// one.
-void add_fields(rest::http_headers& headers, const std::vector<HttpField>& fields) {
-  std::map<std::string, std::string> values;
-  for (const auto& [name, value] : fields) {
-    const auto [at, is_new] = values.emplace(name, value);
-    if (!is_new) at->second += "\r\n" + name + ": " + value;
-  }
-  for (const auto& [name, value] : values) headers.add(name, value);
 }
 
 rest::http_request to_rest(const HttpRequest& request, const HttpServer& server,
@@ -424,6 +401,11 @@ std::string bearer(const std::string& token) {
 
 void start_http_threads(size_t threads) {
   crossplat::threadpool::initialize_with_threads(threads);
+}
+
+void exit_with_http_threads(int exit_code) {
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
 }
 
 HttpClient::HttpClient(HttpServer server, Mailbox& mailbox, Timers& timers)

@@ -21,6 +21,11 @@ namespace lockstep {
 // cpprestsdk would start 40.
 void start_http_threads(size_t threads);
 
+// Ends a process that used these clients: writes what is buffered and skips destructors.
+// cpprestsdk's threads may still call back into requests that were cancelled, and end only with the
+// process.
+[[noreturn]] void exit_with_http_threads(int exit_code);
+
 struct HttpServer {
   std::string url;          // "https://10.0.0.1:443"; a path in it is put before those of requests
   TlsOptions tls{};         // for https; an empty server_name means the URL's host

@@ -1,14 +1,50 @@
 #pragma once
 
 #include <cpprest/astreambuf.h>
+#include <cpprest/http_client.h>
 #include <pplx/pplxtasks.h>
 
+#include <boost/asio/ip/tcp.hpp>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
+#include <vector>
 
+#include "controller/kube/http.h"
+
+// Everything that Lockstep does only because cpprestsdk, which is no longer maintained, behaves in
+// a way that its users would not expect. http.cc is written as if it did not. Seen with
+// version 2.10.18.
+//
+// | cpprestsdk                                        | here                                  |
+// |---------------------------------------------------|---------------------------------------|
+// | has no back-pressure but a stream buffer's task   | BodyBuffer                            |
+// | requires 20 virtual functions of a stream buffer, |                                       |
+// | of which a write-only one uses two                | BodyBuffer                            |
+// | ends the process if a stream buffer throws        | BodyBuffer turns it into a failed task|
+// | passes a chunk size of "-2" on as 2^64 - 2        | BodyBuffer limits the size            |
+// | keeps one value for each name of a header         | add_fields()                          |
+// | opens a socket only after its options were asked  | open_and_tune()                       |
+// | has a timeout for idleness alone; 0 expires       | kNoIdleTimeout; Exchange has deadlines|
+// | immediately                                       |                                       |
+// | calls back at any later time, from threads that   | Exchange outlives what it refers to;  |
+// | end with the process                              | exit_with_http_threads() (http.h)     |
+// | starts 40 threads                                 | start_http_threads() (http.h)         |
 namespace lockstep {
+
+inline constexpr std::chrono::hours kNoIdleTimeout{1};
+
+// Adds the fields to a request's headers. A field that occurs again is written into the value of
+// the first one, after a line break, since cpprestsdk keeps one value per name.
+void add_fields(web::http::http_headers& headers, const std::vector<HttpField>& fields);
+
+// Called before each request with the socket of its connection. cpprestsdk opens the socket of a
+// new connection only later. If the address is known, as in a pod, opens it here; else the options
+// are set from the second request on.
+void open_and_tune(boost::asio::ip::tcp::socket& socket,
+                   const std::optional<boost::asio::ip::address>& address);
 
 // A write-only cpprestsdk stream buffer that hands each piece to a function. cpprestsdk reads on
 // from the network once the task that the function returned is done; there is no other
