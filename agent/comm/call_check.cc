@@ -39,7 +39,7 @@ Result<int64_t> sum_of(const Call& call, std::span<const int64_t> counts) {
 }
 
 // Sets the bytes that this rank takes and gives.
-Status measure(const Call& call, int rank, int size, CallMemory& memory) {
+Status size_buffers(const Call& call, int rank, int size, CallMemory& memory) {
   const size_t element = data_type_bytes(call.buffer.type);
   const size_t block = static_cast<size_t>(call.buffer.count) * element;
   const size_t blocks = static_cast<size_t>(size) * block;
@@ -103,7 +103,7 @@ Status measure(const Call& call, int rank, int size, CallMemory& memory) {
 }
 
 // Sets where they are. In-place, the smaller of the two is this rank's block of the larger.
-void place(const Call& call, int rank, CallMemory& memory) {
+void locate_buffers(const Call& call, int rank, CallMemory& memory) {
   auto* data = static_cast<std::byte*>(call.buffer.data);
   const auto* input = static_cast<const std::byte*>(call.buffer.input);
   const auto own = static_cast<size_t>(rank);
@@ -161,8 +161,8 @@ Result<CallMemory> check_call(const Call& call, int rank, int size) {
   if (has_counts && call.kind != Collective::kAllToAll) return wrong(call, "has no counts by rank");
   TRY(check_rank(call, rank, size));
   CallMemory memory;
-  TRY(measure(call, rank, size, memory));
-  place(call, rank, memory);
+  TRY(size_buffers(call, rank, size, memory));
+  locate_buffers(call, rank, memory);
   TRY(check_memory(call, rank, memory));
   memory.in_place = overlap(memory);
   return memory;

@@ -42,7 +42,7 @@ ControlBytes::ControlBytes(const ControlMessage& message) {
   size_ = kMost;
 }
 
-Result<std::optional<ControlMessage>> ControlReader::came(size_t bytes) {
+Result<std::optional<ControlMessage>> ControlReader::received(size_t bytes) {
   CHECK(bytes <= wanted_ - held_);
   held_ += bytes;
   if (held_ < wanted_) return std::optional<ControlMessage>();

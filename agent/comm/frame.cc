@@ -1,6 +1,6 @@
 #include "agent/comm/frame.h"
 
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {
@@ -51,15 +51,15 @@ Status check_round(const FrameHeader& got, uint64_t round, int sender) {
                  " in round " + std::to_string(round));
 }
 
-Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender) {
+Result<FrameMatch> match_frame(const FrameHeader& expected, const FrameHeader& got, int sender) {
   TRY(check_round(got, expected.round, sender));
   const bool sent = expected.kind == Collective::kSend;
   if (got.group != expected.group || sent != (got.kind == Collective::kSend) ||
       (sent && got.sequence != expected.sequence)) {
-    return Belonging::kElsewhere;
+    return FrameMatch::kOtherOperation;
   }
   if (got.sequence == expected.sequence && same_call(expected, got)) {
-    if (got.step == expected.step && got.total == expected.total) return Belonging::kOurs;
+    if (got.step == expected.step && got.total == expected.total) return FrameMatch::kMatches;
     const std::string differing =
         got.step == expected.step
             ? std::to_string(got.total) + " bytes where " + std::to_string(expected.total)

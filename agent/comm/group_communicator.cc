@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "agent/comm/call_check.h"
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 
@@ -16,9 +16,9 @@ class GroupReport final : public ActivityReport {
   ~GroupReport() override { core_->close_group(*group_); }
 
   void enter(Collective kind, uint64_t number) override {
-    core_->enter_beside(*group_, kind, number);
+    core_->enter_external(*group_, kind, number);
   }
-  void complete(uint64_t number) override { core_->complete_beside(*group_, number); }
+  void complete(uint64_t number) override { core_->complete_external(*group_, number); }
   void add(const Traffic& moved) override { core_->add_traffic(moved); }
 
  private:

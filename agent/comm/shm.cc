@@ -39,7 +39,7 @@ size_t round_up(size_t value, size_t unit) {
 struct ShmRegion::Slot {
   alignas(kLine) std::atomic<uint32_t> bell;
   std::atomic<uint32_t> sleep;
-  std::atomic<uint64_t> process;       // its pid; 0: not introduced yet
+  std::atomic<uint64_t> process;       // its pid; 0: not published yet
   std::atomic<uint64_t> mark_address;  // address and value of its ShmRegion::mark_
   std::atomic<uint64_t> mark_value;
 };
@@ -53,7 +53,7 @@ struct ShmRegion::Ring {
 
 struct ShmRegion::Preamble {
   std::atomic<uint64_t> tag;
-  std::atomic<Objection> objection;
+  std::atomic<LoanVeto> loan_veto;
 };
 
 namespace {
@@ -136,7 +136,7 @@ ShmRegion::Preamble& ShmRegion::preamble() const {
   return *std::launder(static_cast<Preamble*>(base_));
 }
 
-void ShmRegion::introduce(int rank) const {
+void ShmRegion::publish_process(int rank) const {
   slot(rank).mark_address.store(reinterpret_cast<uintptr_t>(mark_.get()));
   slot(rank).mark_value.store(*mark_);
   slot(rank).process.store(static_cast<uint64_t>(::getpid()));
@@ -148,13 +148,13 @@ Result<PeerMemory> ShmRegion::find(int rank) const {
       {.address = slot(rank).mark_address.load(), .value = slot(rank).mark_value.load()});
 }
 
-void ShmRegion::object(Objection objection) {
-  Objection none = Objection::kNone;
-  preamble().objection.compare_exchange_strong(none, objection);
+void ShmRegion::veto_loans(LoanVeto reason) {
+  LoanVeto none = LoanVeto::kNone;
+  preamble().loan_veto.compare_exchange_strong(none, reason);
 }
 
-ShmRegion::Objection ShmRegion::objection() const {
-  return preamble().objection.load();
+ShmRegion::LoanVeto ShmRegion::loan_veto() const {
+  return preamble().loan_veto.load();
 }
 
 ShmRegion::Slot& ShmRegion::slot(int rank) const {
@@ -174,7 +174,7 @@ ShmRegion::Ring& ShmRegion::ring(int from, int to) const {
 
 // A waiter announces itself, then checks the rings again. A neighbour moves a ring, then checks for
 // waiters. Both are sequentially consistent, so that at least one of them sees the other (Dekker).
-uint32_t ShmRegion::lie_down(int rank, Sleep how) {
+uint32_t ShmRegion::announce_sleep(int rank, Sleep how) {
   Slot& mine = slot(rank);
   const uint32_t seen = mine.bell.load();
   mine.sleep.store(static_cast<uint32_t>(how));
@@ -189,7 +189,7 @@ void ShmRegion::sleep(int rank, uint32_t seen, Duration timeout) {
   ::syscall(SYS_futex, &slot(rank).bell, FUTEX_WAIT, seen, &relative, nullptr, 0);
 }
 
-void ShmRegion::get_up(int rank) {
+void ShmRegion::cancel_sleep(int rank) {
   slot(rank).sleep.store(static_cast<uint32_t>(Sleep::kAwake));
 }
 
@@ -215,14 +215,14 @@ ShmLink::ShmLink(std::shared_ptr<ShmRegion> region, Options options)
 }
 
 std::string ShmLink::describe() const {
-  switch (region_->objection()) {
-    case ShmRegion::Objection::kNone:
+  switch (region_->loan_veto()) {
+    case ShmRegion::LoanVeto::kNone:
       return "shared memory (large blocks in one copy)";
-    case ShmRegion::Objection::kForbidden:
+    case ShmRegion::LoanVeto::kForbidden:
       return "shared memory (no single copy: not permitted)";
-    case ShmRegion::Objection::kSlow:
+    case ShmRegion::LoanVeto::kSlow:
       return "shared memory (no single copy: slower here)";
-    case ShmRegion::Objection::kUnwanted:
+    case ShmRegion::LoanVeto::kDisabled:
       break;
   }
   return "shared memory";

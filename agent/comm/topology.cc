@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "agent/comm/gpu/gpu_links.h"
+#include "agent/comm/message_text.h"
 #include "agent/comm/network.h"
-#include "agent/comm/words.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {

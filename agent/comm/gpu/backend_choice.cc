@@ -3,7 +3,7 @@
 #include <map>
 
 #include "agent/comm/gpu/nccl_plan.h"
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {

@@ -62,7 +62,7 @@ struct Planner {
       const bool fits = kind == NcclStep::Kind::kAllReduce;
       const NcclPlace values{fits ? NcclArea::kOutput : NcclArea::kScratch, 0};
       if (!fits) plan.scratch_bytes = static_cast<size_t>(inputs) * element();
-      local(plan.before, LocalStep::Kind::kTruth, from, values, inputs);
+      local(plan.before, LocalStep::Kind::kToBoolean, from, values, inputs);
       from = values;
     }
     NcclStep one = step(kind, from, gives ? NcclPlace{NcclArea::kOutput, 0} : from);

@@ -98,7 +98,7 @@ std::vector<int> ranks_beside(const Shape& shape) {
   return ranks;
 }
 
-Case case_beside(const Case& c) {
+Case concurrent_case(const Case& c) {
   Case other = c;
   other.shape.ranks = ranks_beside(c.shape);
   other.root = std::min(c.root, other.shape.size() - 1);
@@ -115,7 +115,8 @@ class Side {
     EXPECT_TRUE(made.ok()) << made.error().message;
     own_group_ = std::move(*made);
     group_ = own_group_.get();
-    if (!has_way(c.kind, c.algorithm, group_->hosts().host)) case_.algorithm = Algorithm::kAuto;
+    if (!has_algorithm(c.kind, c.algorithm, group_->hosts().host))
+      case_.algorithm = Algorithm::kAuto;
   }
   void start() {
     part_.emplace(case_, group_->rank());
@@ -214,8 +215,9 @@ Status Part::check() const {
 void run_case(const Case& c, Communicator& world) {
   std::vector<Side> sides;
   if (is_in(c.shape, world.rank())) sides.emplace_back(c, world);
-  const Case beside = case_beside(c);
-  if (c.beside && is_in(beside.shape, world.rank())) sides.emplace_back(beside, world);
+  const Case beside = concurrent_case(c);
+  if (c.runs_concurrent_group && is_in(beside.shape, world.rank()))
+    sides.emplace_back(beside, world);
   if (world.rank() % 2 == 1) std::reverse(sides.begin(), sides.end());
   for (Side& side : sides) side.start();
   for (Side& side : sides) side.expect_right();

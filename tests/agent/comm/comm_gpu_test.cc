@@ -81,8 +81,9 @@ Status arithmetic_agrees_with_the_cpu() {
     divide_by_ranks(type, expected.data(), kCount, 3);
     TRY_ASSIGN(const std::vector<std::byte> divided, values.read());
     TRY(expect(divided == expected, std::string("division of ") + name_of(type)));
-    TRY(device->truth(values.stream.handle(), type,
-                      {.to = values.device.data(), .from = values.device.data(), .count = kCount}));
+    TRY(device->to_boolean(
+        values.stream.handle(), type,
+        {.to = values.device.data(), .from = values.device.data(), .count = kCount}));
     reduce(type, ReduceOp::kLor,
            {.into = expected.data(), .a = expected.data(), .b = expected.data(), .count = kCount});
     TRY_ASSIGN(const std::vector<std::byte> truth, values.read());

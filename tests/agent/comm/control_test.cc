@@ -111,7 +111,7 @@ TEST(ControlReader, TakesMessagesHoweverTheyCome) {
     for (size_t at = 0; at < stream.size();) {
       const size_t n = std::min({step, reader.room().size(), stream.size() - at});
       std::memcpy(reader.room().data(), &stream[at], n);
-      const auto message = reader.came(n);
+      const auto message = reader.received(n);
       ASSERT_TRUE(message.ok());
       if (message->has_value()) heard.push_back(**message);
       at += n;

@@ -83,7 +83,7 @@ struct Holdings {
 
 Algorithm any_algorithm(Collective kind, const Communicator& comm, Random& random) {
   const auto drawn = static_cast<Algorithm>(random.below(kAlgorithms));
-  return has_way(kind, drawn, comm.hosts().host) ? drawn : Algorithm::kAuto;
+  return has_algorithm(kind, drawn, comm.hosts().host) ? drawn : Algorithm::kAuto;
 }
 
 // Returns any case in the group; some exceed what the links hold.

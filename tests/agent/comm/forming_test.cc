@@ -193,7 +193,7 @@ TEST(Forming, WrongOptionsAreRefused) {
        {CommLimits{.window_bytes = 64, .frame_bytes_max = 64},
         CommLimits{.window_bytes = 1000, .frame_bytes_max = 512},
         CommLimits{.window_bytes = 512, .frame_bytes_max = 1024}, CommLimits{.frame_bytes_max = 0},
-        CommLimits{.frame_bytes_max = 100}, CommLimits{.aside_windows_max = 0}}) {
+        CommLimits{.frame_bytes_max = 100}, CommLimits{.buffered_windows_max = 0}}) {
     options.limits = wrong;
     EXPECT_TRUE(mentions(make_communicator(options).error(), "a window no less than a frame"));
   }

@@ -66,7 +66,7 @@ TEST(NcclPlan, GivesNcclWhatItHasItself) {
 TEST(NcclPlan, MakesLorOfTruthAndMaxWithoutTouchingTheInput) {
   const NcclPlan all = plan_of(call_of(Collective::kAllReduce, ReduceOp::kLor), 0, 3, false);
   ASSERT_EQ(all.before.size(), 1U);
-  EXPECT_EQ(all.before[0].kind, LocalStep::Kind::kTruth);
+  EXPECT_EQ(all.before[0].kind, LocalStep::Kind::kToBoolean);
   EXPECT_EQ(all.before[0].to.area, NcclArea::kOutput);
   EXPECT_EQ(all.steps[0].op, ReduceOp::kMax);
   EXPECT_EQ(all.steps[0].from.area, NcclArea::kOutput);

@@ -97,7 +97,7 @@ void on_every_task_of(const HostMap& hosts, int layout, int size, const Body& bo
                         .count = kind == Collective::kBarrier ? 0 : count,
                         .type = DataType::kF32,
                         .hosts = &hosts};
-        const bool has = test::has_way(kind, task.algorithm, hosts.host);
+        const bool has = test::has_algorithm(kind, task.algorithm, hosts.host);
         EXPECT_EQ(choose_algorithm(task).ok(), has) << name(task);
         if (has) body(task);
       }

@@ -10,7 +10,7 @@ Error absent() {
 
 }  // namespace
 
-Status truth(int, void*, DataType, const TruthArgs&) {
+Status to_boolean(int, void*, DataType, const BooleanArgs&) {
   return absent();
 }
 Status divide(int, void*, DataType, const CommDevice::DivideArgs&) {
