@@ -33,7 +33,7 @@ class Library {
   // "Gloo 0.5.0, tcp on 127.0.0.1"
   virtual std::string describe() const = 0;
   // What the library lacks for it, in words; empty if nothing.
-  virtual std::string lacks(const Turn& turn) const = 0;
+  virtual std::string unsupported_reason(const Turn& turn) const = 0;
   virtual Status run(const Turn& turn) = 0;
   // Where the result of run() lies.
   virtual const std::byte* result(const Turn& turn) const { return turn.output; }

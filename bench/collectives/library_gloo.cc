@@ -34,7 +34,7 @@ class Gloo final : public Library {
            "." + std::to_string(GLOO_VERSION_PATCH) + ", " + context_->getDevice()->str();
   }
 
-  std::string lacks(const Turn& turn) const override {
+  std::string unsupported_reason(const Turn& turn) const override {
     return turn.op == ReduceOp::kLor ? "Gloo has no logical or" : "";
   }
 

@@ -34,7 +34,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 OPERATIONS = ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "all-reduce-lor"]
 SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 # Which library's transport is compared with which of ours: TCP with TCP, memory with memory.
-BESIDE = {"gloo": "lockstep-tcp", "torch": "lockstep-tcp", "mpi-tcp": "lockstep-tcp",
+COMPARED_WITH = {"gloo": "lockstep-tcp", "torch": "lockstep-tcp", "mpi-tcp": "lockstep-tcp",
           "mpi-shm": "lockstep-shm", "before-tcp": "lockstep-tcp", "before-shm": "lockstep-shm",
           "lent-shm": "lockstep-shm", "copied-shm": "lockstep-shm"}
 NAMES = {"lockstep-tcp": "Lockstep tcp", "lockstep-shm": "Lockstep shm", "gloo": "Gloo (Debian)",
@@ -66,7 +66,7 @@ def mpirun(options, transport):
             *network, *yields]
 
 
-def contestants(options):
+def rank_commands(options):
     """Name -> the command that starts its ranks; and what is missing, in words."""
     program = str(options.build / "bin/bench_collectives_ranks")
     built = subprocess.run([program, "--libraries"], capture_output=True, text=True,
@@ -205,7 +205,7 @@ def size_name(size):
 
 def ratio(cell, name):
     """How many times as fast we are on the same transport."""
-    ours = cell.get(BESIDE.get(name))
+    ours = cell.get(COMPARED_WITH.get(name))
     if not ours or "us" not in ours or "us" not in cell[name]:
         return None
     return cell[name]["us"] / ours["us"]
@@ -313,7 +313,7 @@ def parse():
 
 def main():
     options = parse()
-    commands, missing = contestants(options)
+    commands, missing = rank_commands(options)
     ceilings = {"copyGbS": copy_gb_s(), "loopbackGbS": loopback_gb_s()} if not options.tiny else {}
     load, ticks = os.getloadavg(), cpu_ticks()
     cells = {}

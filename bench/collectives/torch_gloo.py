@@ -9,8 +9,8 @@ import sys
 import time
 
 
-def given(rank, count, start=0):
-    """bench/comm/given.cc's, by elements."""
+def input_values(rank, count, start=0):
+    """bench/comm/input_values.cc's, by elements."""
     mask = 0xffffffff
     x = (torch.arange(start, start + count) * 0x9e3779b1 + (rank + 1) * 0x85ebca77) & mask
     x = ((x ^ (x >> 15)) * 0x2c1b3c6d) & mask
@@ -47,7 +47,7 @@ class Turn:
         self.output.fill_(-1)  # what is to be overwritten
         # Bits are summed, so that no sum is rounded.
         reduces = self.operation in ("all-reduce", "reduce-scatter")
-        of = (lambda *what: given(*what) % 2) if reduces else given
+        of = (lambda *what: input_values(*what) % 2) if reduces else input_values
         if self.operation != "broadcast" or self.rank == root:
             mine.copy_(of(self.rank, mine.numel()))
         self.run(root)
