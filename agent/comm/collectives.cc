@@ -65,9 +65,9 @@ bool has_two_levels(const Task& task) {
 
 // Returns why the task cannot use it; empty if it can.
 const char* unmet_requirement(const Entry& entry, const Task& task) {
-  if (entry.powers_of_two && !is_power_of_two(task.size)) return " (it is for powers of two)";
+  if (entry.powers_of_two && !is_power_of_two(task.size)) return " (it needs a power of two ranks)";
   if (entry.two_levels && !has_two_levels(task)) {
-    return " (it is for several hosts, of which one at least has several ranks)";
+    return " (it needs several hosts, at least one of them with several ranks)";
   }
   return "";
 }
@@ -170,7 +170,7 @@ Error no_such_algorithm(const Task& task, const char* because) {
   }
   return invalid(std::string("[comm] ") + name_of(task.kind) + " of " + std::to_string(task.size) +
                  " ranks has no algorithm '" + name_of(task.algorithm) + "'" + because +
-                 "; it has: auto, " + (has.empty() ? "direct" : has));
+                 "; available: auto, " + (has.empty() ? "direct" : has));
 }
 
 // A group of one.

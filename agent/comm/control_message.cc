@@ -55,7 +55,7 @@ Result<std::optional<ControlMessage>> ControlReader::received(size_t bytes) {
   }
   held_ = 0;
   wanted_ = ControlBytes::kHead;
-  if (!ours) return corrupt("sent something unknown");
+  if (!ours) return corrupt("sent an unknown control message");
   ControlMessage message{.type = head.type,
                          .entered = head.entered,
                          .waits_for = head.waits_for,

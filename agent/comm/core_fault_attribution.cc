@@ -69,16 +69,17 @@ void Core::blame_silence(const Operation& operation, Duration silent) {
                                         : operation.waits_for.first();
   std::string reason = rank_name(suspect) + " silent for " + seconds_text(silent);
   if (unresponsive >= 0) {
-    reason += ", and without a sign of life for " + seconds_text(longest);
+    reason += ", with no heartbeat for " + seconds_text(longest);
   } else if (suspect != operation.waits_for.first() && suspect == end) {
-    reason += ": it waits for nobody, and " + rank_name(operation.waits_for.first()) +
-              ", for which this one waits, is held up by it";
+    reason += ": it waits for no rank, and " + rank_name(operation.waits_for.first()) +
+              ", which this rank waits for, is blocked by it";
   } else if (behind >= 0 && suspect == behind) {
-    reason += ": it is alive, but the last collective that it entered is #" + std::to_string(least);
+    reason += ": it is alive, but the last collective it entered is #" + std::to_string(least);
   }
   if (suspect >= 0) {
     const FrameHeader* other = ports_[static_cast<size_t>(suspect)].first_buffered_header();
-    if (other != nullptr) reason += "; it has sent " + describe(*other) + ", not called here";
+    if (other != nullptr)
+      reason += "; it has sent " + describe(*other) + ", which this rank has not called";
   }
   fail({.code = Code::kTimeout, .reason = reason, .suspect = suspect});
 }

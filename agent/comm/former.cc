@@ -38,7 +38,7 @@ struct Dial {
   std::optional<Pending> attempt;
   TimePoint next{};
   Duration backoff = kRetryMin;
-  std::string failure = "nothing has answered";
+  std::string failure = "no answer yet";
   std::string answer;  // of a rank; tells more than a later failure to connect
   bool made = false;
 };
@@ -74,7 +74,7 @@ Result<Advance> advance(Pending& pending) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Advance::kWaiting;
     if (n < 0) return unavailable(std::strerror(errno));
-    if (n == 0) return unavailable("closed in mid-handshake");
+    if (n == 0) return unavailable("connection closed during the handshake");
     pending.input_bytes += static_cast<size_t>(n);
     if (pending.input_bytes < pending.handshake.wanted()) continue;
     const Status taken =
@@ -196,14 +196,14 @@ class Former {
         // The other side may count it as established: make no second connection.
         dial.attempt->until = options_.deadline;
       } else if (now() >= dial.attempt->until) {
-        postpone(dial, "no answer within the time of a handshake");
+        postpone(dial, "handshake timed out");
       }
     }
     return {};
   }
 
   void evict_oldest_inbound() {
-    refuse(inbound_.front(), "pushed out by later connections");
+    refuse(inbound_.front(), "evicted by later connections");
     inbound_.erase(inbound_.begin());
   }
 
@@ -245,7 +245,7 @@ class Former {
         }
         refuse(pending, advanced.error().message);
       } else if (waits) {
-        refuse(pending, "no handshake within its time");
+        refuse(pending, "handshake timed out");
       } else {
         keep(pending);
       }
@@ -268,7 +268,7 @@ class Former {
 
   static std::string before(const Dial& dial) {
     const bool is_news = !dial.answer.empty() && dial.answer != dial.failure;
-    return is_news ? ", before: " + dial.answer : "";
+    return is_news ? ", earlier: " + dial.answer : "";
   }
 
   std::string missing() const {

@@ -32,15 +32,15 @@ std::string describe(const FrameHeader& header) {
 
 Status check_frame(const FrameHeader& got, const CommLimits& limits, int sender) {
   if (got.magic != FrameHeader::kMagic && !is_loan(got)) {
-    return corrupt(rank_name(sender) + " sent something that is no frame");
+    return corrupt(rank_name(sender) + " sent data that is not a frame");
   }
   if (is_loan(got) && (got.bytes == 0 || traits(got.kind).reduces)) {
-    return corrupt(rank_name(sender) + " lends nothing, or what is to be reduced");
+    return corrupt(rank_name(sender) + " sent an invalid loan: it is empty or for a reduction");
   }
   const size_t bytes_max = is_loan(got) ? limits.window_bytes : limits.frame_bytes_max;
   if (got.bytes > bytes_max || got.bytes > got.total) {
-    return corrupt(rank_name(sender) + " sent a frame of " + std::to_string(got.bytes) + " of " +
-                   std::to_string(got.total) + " bytes");
+    return corrupt(rank_name(sender) + " sent an invalid frame: " + std::to_string(got.bytes) +
+                   " of " + std::to_string(got.total) + " bytes");
   }
   return {};
 }
@@ -62,10 +62,10 @@ Result<FrameMatch> match_frame(const FrameHeader& expected, const FrameHeader& g
     if (got.step == expected.step && got.total == expected.total) return FrameMatch::kMatches;
     const std::string differing =
         got.step == expected.step
-            ? std::to_string(got.total) + " bytes where " + std::to_string(expected.total)
-            : "step " + std::to_string(got.step) + " where step " + std::to_string(expected.step);
-    return conflict("in " + describe(expected) + ", " + rank_name(sender) + " sends " + differing +
-                    " should come");
+            ? std::to_string(got.total) + " bytes, expected " + std::to_string(expected.total)
+            : "step " + std::to_string(got.step) + ", expected step " +
+                  std::to_string(expected.step);
+    return conflict("in " + describe(expected) + ", " + rank_name(sender) + " sends " + differing);
   }
   return conflict("in " + describe(expected) + ", " + rank_name(sender) + " in " + describe(got));
 }

@@ -34,7 +34,7 @@ Result<std::optional<size_t>> Loans::returned(uint64_t loan) {
   if (place.state.load() != state_of(loan, State::kReturned)) return std::optional<size_t>();
   const size_t lent = std::exchange(out_[index_of(loan)], {}).bytes;
   const uint64_t taken = place.taken.load(std::memory_order_relaxed);
-  if (taken > lent) return corrupt("more was taken of a loan than it had");
+  if (taken > lent) return corrupt("the borrower reports more bytes than the loan has");
   return std::optional<size_t>(taken);
 }
 
@@ -52,7 +52,7 @@ void Loans::revoke_all() {
 Result<size_t> Loans::read(uint64_t loan, size_t at, std::span<std::byte> into) const {
   const LoanPlace& place = (*options_.borrowed)[index_of(loan)];
   if (place.state.load(std::memory_order_acquire) != state_of(loan, State::kOut)) {
-    return unavailable("it has taken back what it lent");
+    return unavailable("it revoked the loan");
   }
   const uint64_t bytes = place.bytes.load(std::memory_order_relaxed);
   if (at > bytes || into.size() > bytes - at) return corrupt("a loan is smaller than its frame");
@@ -65,7 +65,7 @@ Status Loans::give_back(uint64_t loan, size_t taken) {
   place.taken.store(taken, std::memory_order_relaxed);
   uint64_t out = state_of(loan, State::kOut);
   if (!place.state.compare_exchange_strong(out, state_of(loan, State::kReturned))) {
-    return unavailable("it has taken back what it lent");
+    return unavailable("it revoked the loan");
   }
   options_.on_returned();
   return {};

@@ -23,7 +23,7 @@ constexpr size_t kRanksMax = 65536;
 Result<Digest> random_nonce() {
   Digest nonce;
   if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
-    return errno_error("[comm] drawing a nonce", errno);
+    return errno_error("[comm] generating a nonce", errno);
   }
   return nonce;
 }
@@ -32,7 +32,8 @@ Status check_options(const CommOptions& options) {
   const size_t size = options.peers.size();
   if (size < 1 || size > kRanksMax || options.rank < 0 ||
       static_cast<size_t>(options.rank) >= size) {
-    return invalid("[comm] rank " + std::to_string(options.rank) + " of " + std::to_string(size));
+    return invalid("[comm] invalid rank " + std::to_string(options.rank) + " of " +
+                   std::to_string(size) + " ranks");
   }
   if (size > 1 && options.key.empty()) return invalid("[comm] the shared secret is empty");
   if (options.operation_limit <= Duration::zero() || options.forming_limit <= Duration::zero() ||
@@ -40,9 +41,11 @@ Status check_options(const CommOptions& options) {
     return invalid("[comm] time limits must be positive");
   }
   if (!are_valid(options.limits)) {
-    return invalid("[comm] a window of " + std::to_string(options.limits.window_bytes) +
-                   " bytes and frames of " + std::to_string(options.limits.frame_bytes_max) +
-                   ": multiples of 64, a window no less than a frame, and some windows aside");
+    return invalid("[comm] invalid limits, a window of " +
+                   std::to_string(options.limits.window_bytes) + " bytes and frames of " +
+                   std::to_string(options.limits.frame_bytes_max) +
+                   ": expected multiples of 64, a window at least as large as a frame, and at "
+                   "least one buffered window");
   }
   return {};
 }
@@ -212,10 +215,11 @@ Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(int size,
                                                                      Duration operation_limit,
                                                                      const std::vector<int>& nodes,
                                                                      const CommLimits& limits) {
-  if (size < 1 || size > 4096) return invalid("[comm] threads: 1 to 4096 ranks");
+  if (size < 1 || size > 4096)
+    return invalid("[comm] threads: expected 1 to 4096 ranks, got " + std::to_string(size));
   if (!nodes.empty() && nodes.size() != static_cast<size_t>(size)) {
-    return invalid("[comm] threads: a node for each of " + std::to_string(size) + " ranks, not " +
-                   std::to_string(nodes.size()));
+    return invalid("[comm] threads: expected " + std::to_string(size) +
+                   " nodes, one per rank, got " + std::to_string(nodes.size()));
   }
   TRY_ASSIGN(const std::shared_ptr<ShmRegion> region, ShmRegion::anonymous(size));
   std::vector<int> local(static_cast<size_t>(size));

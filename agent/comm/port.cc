@@ -94,7 +94,7 @@ Result<bool> Port::read_header() {
     }
     TRY(check_frame(incoming_, options_.limits, link_->peer()));
     if (is_loan(incoming_) && link_->loans() == nullptr) {
-      return corrupt(rank_name(link_->peer()) + " lends what can't be read from here");
+      return corrupt(rank_name(link_->peer()) + " lends memory that this rank cannot read");
     }
     if (is_loan(incoming_)) ++loans_received_;
     have_header_ = true;
@@ -112,7 +112,7 @@ Status Port::record_credit() {
     known.total = before;
   }
   if (credits_.size() >= kCreditsMax) {
-    return corrupt(who + " sent credits of operations that are not under way");
+    return corrupt(who + " sent credits for operations that are not running");
   }
   credits_.push_back(incoming_);
   return {};
@@ -257,10 +257,10 @@ size_t Port::missing() const {
 
 Error Port::buffer_full() const {
   const FrameHeader& first = buffered_.empty() ? incoming_ : buffered_.begin()->second.header;
-  return conflict("behind " + std::to_string(buffered_bytes_ >> 10) + " KiB that " +
-                  rank_name(link_->peer()) + " has sent and that can't be taken here yet, of " +
-                  describe(first) + " and others: no more than " +
-                  std::to_string(buffered_bytes_max(options_.limits) >> 10) + " KiB are kept");
+  return conflict("blocked by " + std::to_string(buffered_bytes_ >> 10) + " KiB from " +
+                  rank_name(link_->peer()) + " that no operation here can take yet (" +
+                  describe(first) + " and others); the limit is " +
+                  std::to_string(buffered_bytes_max(options_.limits) >> 10) + " KiB");
 }
 
 // Makes the entry for the frame that is first in the link.

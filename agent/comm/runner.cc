@@ -320,7 +320,7 @@ Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
     return corrupt(rank_name(operation.current_peer) + " sent more than it announced");
   }
   if (lane.bytes_done + left > send_limit(lane)) {
-    return corrupt(rank_name(operation.current_peer) + " sent more than it was allowed");
+    return corrupt(rank_name(operation.current_peer) + " sent more than its credit allows");
   }
   if (left == 0) {
     turn.moved = true;

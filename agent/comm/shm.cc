@@ -86,7 +86,7 @@ size_t shm_bytes(int local_ranks) {
 
 Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
   if (options.ranks < 2 || options.ranks > kRanksMax) {
-    return invalid("[comm] shared memory is for 2 to 4096 ranks, not " +
+    return invalid("[comm] shared memory supports 2 to 4096 ranks, got " +
                    std::to_string(options.ranks));
   }
   struct stat info {};
@@ -102,14 +102,14 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
     }
   } else if (info.st_size < static_cast<off_t>(bytes)) {
     return invalid("[comm] shared memory of " + std::to_string(options.ranks) + " ranks needs " +
-                   std::to_string(bytes) + " bytes, there are " + std::to_string(info.st_size));
+                   std::to_string(bytes) + " bytes, got " + std::to_string(info.st_size));
   }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, options.fd, 0);
   if (base == MAP_FAILED) return errno_error("[comm] mapping the shared memory", errno);
   std::shared_ptr<ShmRegion> region(new ShmRegion(base, bytes, options.ranks));
   uint64_t found = 0;
   if (!region->preamble().tag.compare_exchange_strong(found, options.tag) && found != options.tag) {
-    return conflict("[comm] the shared memory has been used by another round");
+    return conflict("[comm] the shared memory was used by another round");
   }
   return region;
 }

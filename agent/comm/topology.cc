@@ -71,7 +71,7 @@ HostDevices own_devices(const Communicator& group) {
 }
 
 std::string rdma_text(const std::string& devices) {
-  return devices.empty() ? "none" : devices + " (used by NCCL alone)";
+  return devices.empty() ? "none" : devices + " (used only by NCCL)";
 }
 
 // `within`: the path from a host's first rank to its second, by host; empty: left out.

@@ -82,7 +82,7 @@ GpusSeen look_at_gpus() {
   const int count = device_count(DeviceType::kCuda);
   for (int index = 0; index < count; ++index) {
     const auto info = describe({DeviceType::kCuda, index});
-    seen.names.push_back(info.ok() ? info->name : "a GPU that says nothing");
+    seen.names.push_back(info.ok() ? info->name : "unknown GPU");
     seen.buses.push_back(info.ok() ? info->bus : "");
     const auto links = nvml.ok() ? (*nvml)->nvlinks(seen.buses.back()) : Result<int>(-1);
     seen.nvlinks.push_back(links.ok() ? *links : -1);

@@ -17,8 +17,8 @@ constexpr Duration kPollIntervalMax = std::chrono::milliseconds(1);
 constexpr Duration kPollIntervalIdle = std::chrono::seconds(1);
 
 constexpr const char* kWhileForming =
-    "while NCCL was being formed: start waits until every rank of the group has come to its first "
-    "operation, and groups of the same ranks are first used in one order";
+    "while NCCL was initialising: start() waits until every rank of the group has called its first "
+    "operation; all ranks must first use groups of the same ranks in the same order";
 
 }  // namespace
 
@@ -194,9 +194,9 @@ Status NcclBackend::wait_connected() {
       if (!busy) return {};
     }
     if (now() - begin >= limit_now) {
-      return timed_out("[comm] NCCL has not connected the ranks for " + seconds_text(limit_now) +
-                       ": until it has, start waits for them; sends and receives between two ranks "
-                       "are given together, and groups of the same ranks first used in one order");
+      return timed_out("[comm] NCCL has not connected the ranks after " + seconds_text(limit_now) +
+                       ": pass sends and receives between two ranks to one call; all ranks must "
+                       "first use groups of the same ranks in the same order");
     }
     std::this_thread::sleep_for(interval);
   }
@@ -345,7 +345,7 @@ Status NcclBackend::form() {
     std::unique_lock lock(mutex_);
     if (broken_.has_value()) return *broken_;
     if (now() - begin >= limit()) {
-      return timed_out("[comm] not all ranks have come to NCCL within " + seconds_text(limit()));
+      return timed_out("[comm] not all ranks initialised NCCL within " + seconds_text(limit()));
     }
     changed_.wait_for(lock, interval);
   }
@@ -411,11 +411,11 @@ Status NcclBackend::poll_pending(Pending& pending, TimePoint when) {
   }
   if (!pending.is_running || when - pending.since < pending.limit) return {};
   const char* together = traits(pending.call.call.kind).is_message
-                             ? " (sends and receives between two ranks are given together)"
+                             ? " (pass sends and receives between two ranks to one call)"
                              : "";
   return timed_out("[comm] " + operation_name(pending.call.operation->header) +
-                   ": not done on the GPU after " + seconds_text(pending.limit) +
-                   "; a rank has not come to it, or stands still in it" + together);
+                   ": not finished on the GPU after " + seconds_text(pending.limit) +
+                   ": a rank has not called it, or is stuck in it" + together);
 }
 
 // Keeps memory that the aborted operations might still touch until the end.

@@ -148,7 +148,7 @@ std::string describe(const CallHeader& header) {
 Result<NcclPlan> plan_nccl(const DeviceCall& call, int rank, int size) {
   if (call.call.algorithm != Algorithm::kAuto) {
     return invalid(std::string("[comm] ") + name_of(call.call.kind) +
-                   ": NCCL chooses its algorithm itself, it can't be '" +
+                   ": NCCL chooses the algorithm itself, so it cannot be '" +
                    name_of(call.call.algorithm) + "'");
   }
   Planner planner{.call = call, .rank = rank, .size = size};

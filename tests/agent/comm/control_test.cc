@@ -139,7 +139,7 @@ TEST(Control, WhatNoRankSendsIsNamedAsUnknown) {
     std::memcpy(bytes.data() + wrong.at, &wrong.value, sizeof wrong.value);
     const Fault fault = fault_of(bytes);
     EXPECT_EQ(fault.code, Code::kCorrupt) << wrong.what;
-    EXPECT_EQ(fault.reason, "rank 1 sent something unknown") << wrong.what;
+    EXPECT_EQ(fault.reason, "rank 1 sent an unknown control message") << wrong.what;
     EXPECT_EQ(fault.suspect, 1) << wrong.what;
   }
 }

@@ -372,7 +372,7 @@ TEST(OneCopy, OfAnAbortedOperationIsNoResultThoughItsMemoryIsFreeAgain) {
     // The reason of the abort or, if that arrives late, what the rank itself observes.
     const std::string& words = status.error().message;
     EXPECT_TRUE(words.find("for a test") != std::string::npos ||
-                words.find("it has taken back what it lent") != std::string::npos)
+                words.find("it revoked the loan") != std::string::npos)
         << words;
   }
 }

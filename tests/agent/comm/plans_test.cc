@@ -392,9 +392,10 @@ TEST(Plans, TheChoiceDependsOnSizeAndRanksAndRefusesWhatAnOperationDoesNotHave) 
   const auto refused = choose_algorithm(
       {.kind = Collective::kAllGather, .algorithm = Algorithm::kHalving, .size = 6});
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().message,
-            "[comm] all_gather of 6 ranks has no algorithm 'halving' (it is for powers of two); "
-            "it has: auto, direct, ring");
+  EXPECT_EQ(
+      refused.error().message,
+      "[comm] all_gather of 6 ranks has no algorithm 'halving' (it needs a power of two ranks); "
+      "it has: auto, direct, ring");
 }
 
 }  // namespace

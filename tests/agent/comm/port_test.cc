@@ -104,17 +104,17 @@ struct Wrong {
 TEST(Port, NamesWhoSentWhatIsNoFrameOfThisRoundAndOperation) {
   const Wrong wrongs[] = {
       {"magic", [](FrameHeader& h) { h.magic ^= 1; }, Code::kCorrupt,
-       "rank 1 sent something that is no frame"},
+       "rank 1 sent data that is not a frame"},
       {"round", [](FrameHeader& h) { h.round = 6; }, Code::kCorrupt,
        "rank 1 sent a frame of round 6 in round 7"},
       {"more than all", [](FrameHeader& h) { h.total = h.bytes - 1; }, Code::kCorrupt,
-       "rank 1 sent a frame of 256 of 255 bytes"},
+       "rank 1 sent an invalid frame: 256 of 255 bytes"},
       {"too long", [](FrameHeader& h) { h.total = h.bytes = (1u << 20) + 1; }, Code::kCorrupt,
-       "rank 1 sent a frame of 1048577 of 1048577 bytes"},
+       "rank 1 sent an invalid frame: 1048577 of 1048577 bytes"},
       {"another total", [](FrameHeader& h) { h.total = 300; }, Code::kConflict,
-       "in send #3 (64 x i32, direct), rank 1 sends 300 bytes where 256 should come"},
+       "in send #3 (64 x i32, direct), rank 1 sends 300 bytes, expected 256"},
       {"another step", [](FrameHeader& h) { h.step = 2; }, Code::kConflict,
-       "in send #3 (64 x i32, direct), rank 1 sends step 2 where step 0 should come"},
+       "in send #3 (64 x i32, direct), rank 1 sends step 2, expected step 0"},
       {"another type", [](FrameHeader& h) { h.type = DataType::kF64; }, Code::kConflict,
        "in send #3 (64 x i32, direct), rank 1 in send #3 (64 x f64, direct)"},
       {"an unknown type", [](FrameHeader& h) { h.type = static_cast<DataType>(99); },
@@ -177,9 +177,10 @@ TEST(Port, MoreThanItMayKeepIsAConflictThatNamesWhatIsKept) {
   const auto full = peer.port.buffer_frame();
   ASSERT_FALSE(full.ok());
   EXPECT_EQ(full.error().code, Code::kConflict);
-  EXPECT_EQ(full.error().message,
-            "behind 2049 KiB that rank 1 has sent and that can't be taken here yet, of send #1 "
-            "(262144 x i32, direct) and others: no more than 2064 KiB are kept");
+  EXPECT_EQ(
+      full.error().message,
+      "blocked by 2049 KiB from rank 1 that no operation here can take yet (send #1 (262144 x "
+      "i32, direct) and others); the limit is 2064 KiB");
   // Taking data makes room.
   EXPECT_EQ(*peer.port.match_next(message(1, kMiB)), Port::Next::kMatches);
   std::vector<std::byte> whole(kMiB);
@@ -289,7 +290,7 @@ TEST(Port, CreditsThatCantBeAreRefused) {
   Peer three(many);
   three.link.arrive(many.bytes().size());
   EXPECT_EQ(three.port.match_next(message(1, 64)).error().message,
-            "rank 1 sent credits of operations that are not under way");
+            "rank 1 sent credits for operations that are not running");
   // Nor is it a frame in front.
   FrameHeader garbage = message(1, 64);
   garbage.magic = 1;

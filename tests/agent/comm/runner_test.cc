@@ -200,7 +200,7 @@ TEST(Runner, MoreThanWasAllowedIsNamed) {
     while (moved.ok() && *moved) moved = receiver.step(*receive);
     ASSERT_FALSE(moved.ok());
     EXPECT_EQ(moved.error().code, Code::kCorrupt);
-    EXPECT_EQ(moved.error().message, "rank 1 sent more than it was allowed");
+    EXPECT_EQ(moved.error().message, "rank 1 sent more than its credit allows");
     EXPECT_EQ(receiver.traffic().bytes_received, limits.window_bytes);
   }
 }

@@ -287,7 +287,7 @@ TEST(OverlapByNccl, NamesAReductionToWhichARankDoesNotCome) {
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::kTimeout);
     EXPECT_NE(status.error().message.find("all_reduce #" + std::to_string(before + 1) +
-                                          ": not done on the GPU after 1 s"),
+                                          ": not finished on the GPU after 1 s"),
               std::string::npos)
         << status.error().message;
     // NCCL was aborted, so the streams continue.

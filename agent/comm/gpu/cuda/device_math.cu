@@ -110,7 +110,7 @@ Status to_boolean(int index, void* stream, DataType type, const BooleanArgs& arg
     case DataType::kU8:
       return run_to_boolean<uint8_t>(index, stream, args);
   }
-  return internal("[cuda] truth of an unknown type");
+  return internal("[cuda] to_boolean: unknown element type");
 }
 
 Status divide(int index, void* stream, DataType type, const CommDevice::DivideArgs& args) {
@@ -131,7 +131,7 @@ Status divide(int index, void* stream, DataType type, const CommDevice::DivideAr
     case DataType::kU8:
       return run_divide<uint8_t>(index, stream, args);
   }
-  return internal("[cuda] division of an unknown type");
+  return internal("[cuda] divide: unknown element type");
 }
 
 }  // namespace lockstep::device_math
