@@ -35,7 +35,7 @@ class Gloo final : public Library {
   }
 
   std::string unsupported_reason(const Turn& turn) const override {
-    return turn.op == ReduceOp::kLor ? "Gloo has no logical or" : "";
+    return turn.op == ReduceOp::kLor ? "Gloo has no logical OR reduction" : "";
   }
 
   Status run(const Turn& turn) override {

@@ -131,7 +131,7 @@ class World:
     def read(stream):
         line = stream.readline()
         if not line:
-            raise RuntimeError("a rank ended")
+            raise RuntimeError("a rank ended unexpectedly")
         return json.loads(line)
 
     def turn(self, operation, size, times, check):
@@ -229,7 +229,7 @@ def table(operation, cells, names):
         lines.append(f"| {size_name(size)} | " + " | ".join(row) + " |")
         moved = max((got.get("bytes", size) for got in cell.values()), default=size)
         if moved != size:
-            lacks[size_name(size)] = f"{moved} bytes, an element a block"
+            lacks[size_name(size)] = f"{moved} bytes, one element per block"
     lines += [f"\n{NAMES.get(name, name)}: {why}." for name, why in lacks.items()]
     return "\n".join(lines)
 
@@ -247,7 +247,7 @@ def stolen_percent(before, after):
 
 def governor():
     path = pathlib.Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    return path.read_text().strip() if path.exists() else "not told"
+    return path.read_text().strip() if path.exists() else "unknown"
 
 
 def copy_gb_s(size=64 << 20, times=5):
@@ -297,12 +297,14 @@ def parse():
     parser.add_argument("--operations", type=lambda text: text.split(","), default=OPERATIONS)
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=SIZES)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--budget", type=float, default=3600, help="seconds; no round begins that would go beyond")
+    parser.add_argument("--budget", type=float, default=3600,
+                        help="seconds; a round that would exceed it is not started")
     parser.add_argument("--only", type=lambda text: text.split(","), help="some of " + ", ".join(NAMES))
-    parser.add_argument("--python", help="of an environment with torch")
-    parser.add_argument("--before", type=pathlib.Path, help="another build of ours, to see what a change does")
+    parser.add_argument("--python", help="Python of an environment with torch")
+    parser.add_argument("--before", type=pathlib.Path,
+                        help="another build of Lockstep to compare with, to see what a change does")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--tiny", action="store_true", help="whether it works, not how fast it is")
+    parser.add_argument("--tiny", action="store_true", help="test only that it works, not its speed")
     options = parser.parse_args()
     options.times = lambda size: times_of(size, options.ranks)
     if options.tiny:

@@ -76,7 +76,7 @@ class Turn:
 def answer(words, rank, ranks):
     operation, size, times, check = words[0], int(words[1]), int(words[2]), words[3] == "1"
     if operation == "all-reduce-lor":
-        return {"lacks": "torch.distributed has no logical or"}
+        return {"lacks": "torch.distributed has no logical OR reduction"}
     turn = Turn(operation, size, rank, ranks)
     wrong = turn.wrong() if check else 0
     for _ in range(max(2, times // 10)):
