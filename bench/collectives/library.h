@@ -32,7 +32,7 @@ class Library {
   virtual int size() const = 0;
   // "Gloo 0.5.0, tcp on 127.0.0.1"
   virtual std::string describe() const = 0;
-  // What the library lacks for it, in words; empty if nothing.
+  // Returns why the library cannot run it; empty if it can.
   virtual std::string unsupported_reason(const Turn& turn) const = 0;
   virtual Status run(const Turn& turn) = 0;
   // Where the result of run() lies.

@@ -1,5 +1,5 @@
 // bench_comm_product: every operation with every reduction, type, group, size, algorithm,
-// transport, root, in place and not, with another group beside it and alone, with small frames and
+// transport, root, in place and not, with a concurrent group and alone, with small frames and
 // large ones, each compared with a plain loop; of what the tests run, where each pair of these
 // meets, the whole product. It takes hours, so it goes by parts:
 //

@@ -110,7 +110,7 @@ std::string nccl_path(const GpusSeen& gpus, const GpuRoute& route) {
   const size_t from = index(route.from);
   const size_t to = index(route.to);
   // A process may see only its own GPU.
-  if (from >= gpus.links.size() || to >= gpus.links.size()) return "unseen (NCCL)";
+  if (from >= gpus.links.size() || to >= gpus.links.size()) return "not visible (NCCL)";
   return std::string(name_of(gpus.links[from][to])) + " (NCCL)";
 }
 

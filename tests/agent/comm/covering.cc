@@ -71,14 +71,14 @@ enum Factor : size_t {
   kTransport,
   kPlace,
   kRoot,
-  kBeside,
+  kConcurrentGroup,
   kFrames,
   kLoans,
   kFactors
 };
-constexpr const char* kFactorNames[] = {"operation", "reduction",    "type",         "shape",
-                                        "bytes",     "algorithm",    "transport",    "in place",
-                                        "root",      "group beside", "small frames", "loans"};
+constexpr const char* kFactorNames[] = {"operation", "reduction",        "type",         "shape",
+                                        "bytes",     "algorithm",        "transport",    "in place",
+                                        "root",      "concurrent group", "small frames", "loans"};
 constexpr int kNone = -1;  // has no meaning for the operation
 using Row = std::array<int, kFactors>;
 using Pair = std::array<int, 4>;  // a factor and its value, another factor and its value
@@ -238,7 +238,7 @@ Case case_of(const TestSetup& setup, const Row& row, uint64_t seed) {
             .transport = setup.transports[static_cast<size_t>(row[kTransport])],
             .in_place = row[kPlace] == 1,
             .root = std::max(0, row[kRoot]),
-            .runs_concurrent_group = row[kBeside] == 1,
+            .runs_concurrent_group = row[kConcurrentGroup] == 1,
             .limits = {.has_small_frames = row[kFrames] == 1, .lends = row[kLoans] == 1},
             .seed = seed};
   if (row[kOp] != kNone) made.op = static_cast<ReduceOp>(row[kOp]);
@@ -324,8 +324,7 @@ std::string describe(const Case& c) {
   return std::string(name_of(c.kind)) + " " + name_of(c.op) + " " + name_of(c.type) + " x " +
          std::to_string(c.count) + ", " + name_of(c.algorithm) + ", " + name_of(c.transport) +
          ", " + text_of(c.shape) + ", root " + std::to_string(c.root) +
-         (c.in_place ? ", in place" : "") +
-         (c.runs_concurrent_group ? ", another group beside" : "") +
+         (c.in_place ? ", in place" : "") + (c.runs_concurrent_group ? ", concurrent group" : "") +
          (c.limits.has_small_frames ? ", small frames" : "") + (c.limits.lends ? ", loans" : "") +
          ", seed " + std::to_string(c.seed);
 }
