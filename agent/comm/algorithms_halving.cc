@@ -10,8 +10,8 @@ using Kind = Move::Kind;
 
 // Chooses the members that take part: a power of two of them, each with a place. If there are
 // `rest` more, the first 2 * rest members form pairs, and the odd one of each pair takes part.
-struct Places {
-  explicit Places(int members)
+struct PowerOfTwoSubset {
+  explicit PowerOfTwoSubset(int members)
       : count(static_cast<int>(std::bit_floor(static_cast<unsigned>(members)))),
         rest(members - count) {}
 
@@ -27,17 +27,17 @@ struct Places {
 class Exchange {
  public:
   Exchange(const Task& task, const Members& members)
-      : task_(task), members_(members), places_(members.count) {}
+      : task_(task), members_(members), subset_(members.count) {}
 
   void add_to(MovePlan& plan, const OnPiece& on_piece) const {
-    places_.takes_part(members_.number) ? take_part(plan, on_piece) : stand_aside(plan, on_piece);
+    subset_.takes_part(members_.number) ? run_halving(plan, on_piece) : fold_out(plan, on_piece);
   }
   std::vector<Span> pieces() const;
 
  private:
-  void stand_aside(MovePlan& plan, const OnPiece& on_piece) const;
-  void take_part(MovePlan& plan, const OnPiece& on_piece) const;
-  int peer_at(int place) const { return members_.rank_of(places_.number_at(place)); }
+  void fold_out(MovePlan& plan, const OnPiece& on_piece) const;
+  void run_halving(MovePlan& plan, const OnPiece& on_piece) const;
+  int peer_at(int place) const { return members_.rank_of(subset_.number_at(place)); }
   // Returns segments [from, to), which are adjacent.
   Span segments(int from, int to) const;
   // Returns the segments received at this step of the doubling.
@@ -47,29 +47,29 @@ class Exchange {
 
   const Task& task_;
   const Members& members_;
-  const Places places_;
+  const PowerOfTwoSubset subset_;
 };
 
 Span Exchange::segments(int from, int to) const {
   const size_t element = element_bytes(task_);
   const auto count = static_cast<int64_t>(members_.whole.bytes / element);
-  const Segment first = ring_segment(count, places_.count, from);
-  const Segment last = ring_segment(count, places_.count, to - 1);
+  const Segment first = ring_segment(count, subset_.count, from);
+  const Segment last = ring_segment(count, subset_.count, to - 1);
   return {.at = members_.whole.at + static_cast<size_t>(first.begin) * element,
           .bytes = static_cast<size_t>(last.end - first.begin) * element};
 }
 
 Span Exchange::coming(int distance) const {
-  const int theirs = (places_.place_of(members_.number) & ~(distance - 1)) ^ distance;
+  const int theirs = (subset_.place_of(members_.number) & ~(distance - 1)) ^ distance;
   return segments(theirs, theirs + distance);
 }
 
 // Halves the range of segments at every step, down to the rank's own; returns the last move.
 int Exchange::halve(MovePlan& plan, Area mine, int after) const {
-  const int place = places_.place_of(members_.number);
+  const int place = subset_.place_of(members_.number);
   int low = 0;
-  int high = places_.count;
-  for (int distance = places_.count / 2; distance >= 1; distance /= 2) {
+  int high = subset_.count;
+  for (int distance = subset_.count / 2; distance >= 1; distance /= 2) {
     const int middle = low + distance;
     const bool lower = (place & distance) == 0;
     const Span given = segments(lower ? middle : low, lower ? high : middle);
@@ -96,9 +96,9 @@ int Exchange::halve(MovePlan& plan, Area mine, int after) const {
 // A step starts only when the step before has received everything, so what it sends is complete.
 // Returns the last move.
 int Exchange::double_up(MovePlan& plan, int summed, const OnPiece& on_piece) const {
-  const int place = places_.place_of(members_.number);
+  const int place = subset_.place_of(members_.number);
   int came = summed;
-  for (int distance = 1; distance < places_.count; distance *= 2) {
+  for (int distance = 1; distance < subset_.count; distance *= 2) {
     const int first = place & ~(distance - 1);
     const int peer = peer_at(place ^ distance);
     const Span going = segments(first, first + distance);
@@ -107,19 +107,19 @@ int Exchange::double_up(MovePlan& plan, int summed, const OnPiece& on_piece) con
               .peer = peer,
               .from = output(going.at),
               .bytes = going.bytes,
-              .awaits = came});
+              .starts_after = came});
     came = plan.add({.kind = Kind::kReceive,
                      .peer = peer,
                      .into = output(taken.at),
                      .bytes = taken.bytes,
-                     .awaits = came});
+                     .starts_after = came});
     if (on_piece) on_piece(taken, came);
   }
   return came;
 }
 
 // For the member of a pair that takes no part: sends its values, and receives the sum.
-void Exchange::stand_aside(MovePlan& plan, const OnPiece& on_piece) const {
+void Exchange::fold_out(MovePlan& plan, const OnPiece& on_piece) const {
   const Span& whole = members_.whole;
   const int peer = members_.rank_of(members_.number + 1);
   plan.add({.kind = Kind::kSend,
@@ -132,10 +132,10 @@ void Exchange::stand_aside(MovePlan& plan, const OnPiece& on_piece) const {
   if (on_piece) on_piece(whole, came);
 }
 
-void Exchange::take_part(MovePlan& plan, const OnPiece& on_piece) const {
+void Exchange::run_halving(MovePlan& plan, const OnPiece& on_piece) const {
   const Span& whole = members_.whole;
   const int number = members_.number;
-  const bool is_paired = places_.is_paired(number);
+  const bool is_paired = subset_.is_paired(number);
   const int peer = is_paired ? members_.rank_of(number - 1) : 0;
   int after = members_.after;
   if (is_paired) {
@@ -147,7 +147,7 @@ void Exchange::take_part(MovePlan& plan, const OnPiece& on_piece) const {
                       .after = after});
   }
   const int summed = halve(plan, is_paired ? Area::kOutput : members_.mine, after);
-  const int place = places_.place_of(number);
+  const int place = subset_.place_of(number);
   if (on_piece) on_piece(segments(place, place + 1), summed);
   const int last = double_up(plan, summed, on_piece);
   if (!is_paired) return;
@@ -155,14 +155,14 @@ void Exchange::take_part(MovePlan& plan, const OnPiece& on_piece) const {
             .peer = peer,
             .from = output(whole.at),
             .bytes = whole.bytes,
-            .awaits = last});
+            .starts_after = last});
 }
 
 std::vector<Span> Exchange::pieces() const {
-  if (!places_.takes_part(members_.number)) return {members_.whole};
-  const int place = places_.place_of(members_.number);
+  if (!subset_.takes_part(members_.number)) return {members_.whole};
+  const int place = subset_.place_of(members_.number);
   std::vector<Span> pieces = {segments(place, place + 1)};
-  for (int distance = 1; distance < places_.count; distance *= 2) {
+  for (int distance = 1; distance < subset_.count; distance *= 2) {
     pieces.push_back(coming(distance));
   }
   return pieces;

@@ -120,7 +120,7 @@ void doubling_all_gather(const Task& task, MovePlan& plan) {
               .peer = task.rank ^ distance,
               .from = output(place_of_block(task, mine)),
               .bytes = bytes,
-              .fenced = true});
+              .is_barrier = true});
     plan.add({.kind = Kind::kReceive,
               .peer = task.rank ^ distance,
               .into = output(place_of_block(task, mine ^ distance)),
@@ -213,7 +213,7 @@ void direct_all_to_all(const Task& task, MovePlan& plan) {
               .peer = from,
               .into = output(coming.at),
               .bytes = coming.bytes,
-              .behind = copied});
+              .overwrites_after = copied});
   }
 }
 
@@ -226,7 +226,7 @@ void direct_barrier(const Task& task, MovePlan& plan) {
 
 void dissemination_barrier(const Task& task, MovePlan& plan) {
   for (int distance = 1; distance < task.size; distance *= 2) {
-    plan.add({.kind = Kind::kSend, .peer = rank_behind(task, -distance), .fenced = true});
+    plan.add({.kind = Kind::kSend, .peer = rank_behind(task, -distance), .is_barrier = true});
     plan.add({.kind = Kind::kReceive, .peer = rank_behind(task, distance)});
   }
 }

@@ -73,7 +73,7 @@ void direct_all_reduce(const Task& task, MovePlan& plan) {
               .from = input(0),
               .into = output(0),
               .bytes = bytes,
-              .behind = task.in_place ? sent : kNone,
+              .overwrites_after = task.in_place ? sent : kNone,
               .averages = averages(task),
               .peer_first = task.rank == 1});
     return;
@@ -94,7 +94,7 @@ void direct_all_reduce(const Task& task, MovePlan& plan) {
               .into = final ? output(0) : scratch(0),
               .bytes = bytes,
               .after = last,
-              .fenced = final,
+              .is_barrier = final,
               .averages = averages(task) && final};
     last = plan.add(move);
   }
@@ -250,7 +250,7 @@ void ring_reduce_scatter(const Task& task, MovePlan& plan) {
                      .from = input(coming * bytes),
                      .into = step == n - 2 ? output(0) : scratch(half * bytes),
                      .bytes = bytes,
-                     .behind = step >= 2 && step < n - 2 ? sent : kNone,
+                     .overwrites_after = step >= 2 && step < n - 2 ? sent : kNone,
                      .averages = averages(task) && step == n - 2});
     sent = sending;
   }

@@ -19,10 +19,10 @@ Status check_rank(const Call& call, int rank, int size) {
   if (!what.has_root && !what.is_message) return {};
   if (call.rank < 0 || call.rank >= size) {
     return wrong(call, std::string(what.has_root ? "root " : "rank ") + std::to_string(call.rank) +
-                           " is none of the " + std::to_string(size) + " ranks");
+                           " is out of range (" + std::to_string(size) + " ranks)");
   }
   if (what.is_message && call.rank == rank) {
-    return wrong(call, "rank " + std::to_string(rank) + " is this rank itself");
+    return wrong(call, "cannot send to or receive from itself (rank " + std::to_string(rank) + ")");
   }
   return {};
 }
@@ -31,7 +31,7 @@ Result<int64_t> sum_of(const Call& call, std::span<const int64_t> counts) {
   int64_t sum = 0;
   for (const int64_t count : counts) {
     if (count < 0 || count > kCountMax - sum) {
-      return wrong(call, "a block of " + std::to_string(count) + " elements");
+      return wrong(call, "invalid element count " + std::to_string(count));
     }
     sum += count;
   }
@@ -39,7 +39,7 @@ Result<int64_t> sum_of(const Call& call, std::span<const int64_t> counts) {
 }
 
 // Sets the bytes that this rank takes and gives.
-Status measure(const Call& call, int rank, int size, CallMemory& memory) {
+Status size_buffers(const Call& call, int rank, int size, CallMemory& memory) {
   const size_t element = data_type_bytes(call.buffer.type);
   const size_t block = static_cast<size_t>(call.buffer.count) * element;
   const size_t blocks = static_cast<size_t>(size) * block;
@@ -91,9 +91,10 @@ Status measure(const Call& call, int rank, int size, CallMemory& memory) {
   if (call.send_counts.size() != ranks || call.receive_counts.size() != ranks ||
       call.buffer.count != 0 || call.buffer.input == nullptr ||
       call.send_counts[own] != call.receive_counts[own]) {
-    return wrong(call,
-                 "by counts needs one count a rank in both directions, the same for the own "
-                 "block, `count` 0 and an input of its own");
+    return wrong(
+        call,
+        "counts by rank need one entry per rank in both directions, equal entries for this "
+        "rank's own block, `count` 0 and a separate input");
   }
   TRY_ASSIGN(const int64_t sent, sum_of(call, call.send_counts));
   TRY_ASSIGN(const int64_t received, sum_of(call, call.receive_counts));
@@ -103,7 +104,7 @@ Status measure(const Call& call, int rank, int size, CallMemory& memory) {
 }
 
 // Sets where they are. In-place, the smaller of the two is this rank's block of the larger.
-void place(const Call& call, int rank, CallMemory& memory) {
+void locate_buffers(const Call& call, int rank, CallMemory& memory) {
   auto* data = static_cast<std::byte*>(call.buffer.data);
   const auto* input = static_cast<const std::byte*>(call.buffer.input);
   const auto own = static_cast<size_t>(rank);
@@ -131,11 +132,11 @@ Status check_memory(const Call& call, int rank, const CallMemory& memory) {
   };
   if ((memory.input_bytes > 0 && memory.input == nullptr) ||
       (memory.output_bytes > 0 && memory.output == nullptr)) {
-    return wrong(call, "a buffer without memory");
+    return wrong(call, "buffer pointer is null");
   }
   if ((memory.input_bytes > 0 && misaligned(memory.input)) ||
       (memory.output_bytes > 0 && misaligned(memory.output))) {
-    return wrong(call, "a buffer that is not aligned to its type");
+    return wrong(call, "buffer is not aligned to its element type");
   }
   if (!overlap(memory)) return {};
   const auto own = static_cast<size_t>(rank);
@@ -144,7 +145,7 @@ Status check_memory(const Call& call, int rank, const CallMemory& memory) {
                                ? memory.input == memory.output + own * memory.input_bytes
                                : memory.output == memory.input + own * memory.output_bytes;
   if (!as_in_place || !call.send_counts.empty()) {
-    return wrong(call, "input and output overlap, and not as they do in place");
+    return wrong(call, "input and output overlap, but not as an in-place operation");
   }
   return {};
 }
@@ -154,15 +155,16 @@ Status check_memory(const Call& call, int rank, const CallMemory& memory) {
 Result<CallMemory> check_call(const Call& call, int rank, int size) {
   const CommBuffer& buffer = call.buffer;
   if (buffer.count < 0 || buffer.count > kCountMax) {
-    return wrong(call, "a buffer of " + std::to_string(buffer.count) + " elements");
+    return wrong(call, "invalid element count " + std::to_string(buffer.count));
   }
-  if (call.limit < Duration::zero()) return wrong(call, "a negative time limit");
+  if (call.limit < Duration::zero()) return wrong(call, "negative time limit");
   const bool has_counts = !call.send_counts.empty() || !call.receive_counts.empty();
-  if (has_counts && call.kind != Collective::kAllToAll) return wrong(call, "has no counts by rank");
+  if (has_counts && call.kind != Collective::kAllToAll)
+    return wrong(call, "does not accept counts by rank");
   TRY(check_rank(call, rank, size));
   CallMemory memory;
-  TRY(measure(call, rank, size, memory));
-  place(call, rank, memory);
+  TRY(size_buffers(call, rank, size, memory));
+  locate_buffers(call, rank, memory);
   TRY(check_memory(call, rank, memory));
   memory.in_place = overlap(memory);
   return memory;

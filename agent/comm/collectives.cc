@@ -64,10 +64,10 @@ bool has_two_levels(const Task& task) {
 }
 
 // Returns why the task cannot use it; empty if it can.
-const char* lacking(const Entry& entry, const Task& task) {
-  if (entry.powers_of_two && !is_power_of_two(task.size)) return " (it is for powers of two)";
+const char* unmet_requirement(const Entry& entry, const Task& task) {
+  if (entry.powers_of_two && !is_power_of_two(task.size)) return " (it needs a power of two ranks)";
   if (entry.two_levels && !has_two_levels(task)) {
-    return " (it is for several hosts, of which one at least has several ranks)";
+    return " (it needs several hosts, at least one of them with several ranks)";
   }
   return "";
 }
@@ -118,7 +118,7 @@ Algorithm choose_by_cost(const Task& task, CollectiveKind kind, bool small) {
   costs.fill(std::numeric_limits<double>::infinity());
   for (const auto& [algorithm, way] : kWays) {
     const Entry* entry = find(task.kind, algorithm);
-    if (entry == nullptr || *lacking(*entry, task) != '\0') continue;
+    if (entry == nullptr || *unmet_requirement(*entry, task) != '\0') continue;
     costs[static_cast<size_t>(algorithm)] =
         collective_seconds({.kind = kind,
                             .way = way,
@@ -165,16 +165,16 @@ Error no_such_algorithm(const Task& task, const char* because) {
   std::string has;
   for (const Entry& entry : kEntries) {
     if (entry.kind != task.kind) continue;
-    if (*lacking(entry, task) != '\0') continue;
+    if (*unmet_requirement(entry, task) != '\0') continue;
     has += std::string(has.empty() ? "" : ", ") + name_of(entry.algorithm);
   }
   return invalid(std::string("[comm] ") + name_of(task.kind) + " of " + std::to_string(task.size) +
                  " ranks has no algorithm '" + name_of(task.algorithm) + "'" + because +
-                 "; it has: auto, " + (has.empty() ? "direct" : has));
+                 "; available: auto, " + (has.empty() ? "direct" : has));
 }
 
 // A group of one.
-void make_lonely_plan(const Task& task, MovePlan& plan) {
+void make_single_rank_plan(const Task& task, MovePlan& plan) {
   if (task.kind == Collective::kBarrier || task.kind == Collective::kForm) return;
   const size_t bytes = task.send_counts.empty()
                            ? block_bytes(task)
@@ -199,7 +199,7 @@ Result<Algorithm> choose_algorithm(const Task& task) {
   }
   const Entry* entry = find(task.kind, task.algorithm);
   if (entry == nullptr) return no_such_algorithm(task, "");
-  if (const char* because = lacking(*entry, task); *because != '\0') {
+  if (const char* because = unmet_requirement(*entry, task); *because != '\0') {
     return no_such_algorithm(task, because);
   }
   return task.algorithm;
@@ -218,7 +218,7 @@ void make_plan(const Task& task, MovePlan& plan) {
               .into = output(0),
               .bytes = block_bytes(task)});
   } else if (task.size == 1) {
-    make_lonely_plan(task, plan);
+    make_single_rank_plan(task, plan);
   } else {
     const Entry* entry = find(task.kind, task.algorithm);
     CHECK(entry != nullptr);

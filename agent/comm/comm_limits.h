@@ -21,14 +21,14 @@ struct CommLimits {
   // effects:
   // - An operation that the other side has not called yet, or cannot continue, never blocks others
   //   for good.
-  // - The memory in which a receiver puts it aside is bounded.
+  // - The memory in which a receiver buffers it is bounded.
   // A lane that is no longer than this needs no credit. A multiple of 64, at least a frame and at
   // least 128.
   size_t window_bytes = size_t{8} << 20;
   // Largest payload of a frame; a longer one is corrupt. A multiple of 64, below 2^32.
   size_t frame_bytes_max = size_t{1} << 20;
   // A port keeps at most this many windows, of as many operations, that nobody can take yet.
-  size_t aside_windows_max = 32;
+  size_t buffered_windows_max = 32;
   // From this size on, a copy would evict more from the caches than it leaves there for the next
   // reader, so it bypasses them.
   size_t past_cache_bytes = size_t{8} << 20;
@@ -50,22 +50,22 @@ struct CommLimits {
   int loan_ranks_max = 4;
 };
 
-// Cost of a buffered frame in addition to its payload: header, row entry and allocator overhead.
-constexpr size_t kAsideFrameBytes = 512;
+// Cost of a buffered frame in addition to its payload: header, stream entry and allocator overhead.
+constexpr size_t kBufferedFrameOverheadBytes = 512;
 
 // Returns the most memory that a port keeps: the windows, plus the cost of their frames if each
 // frame ends after 64 KiB (or frame_bytes_max, if that is less).
-constexpr size_t aside_bytes_max(const CommLimits& limits) {
+constexpr size_t buffered_bytes_max(const CommLimits& limits) {
   const size_t frame = std::min(limits.frame_bytes_max, size_t{64} << 10);
   const size_t frames = (limits.window_bytes + frame - 1) / frame;
-  return limits.aside_windows_max * (limits.window_bytes + frames * kAsideFrameBytes);
+  return limits.buffered_windows_max * (limits.window_bytes + frames * kBufferedFrameOverheadBytes);
 }
 
 constexpr bool are_valid(const CommLimits& limits) {
   return limits.frame_bytes_max >= 64 && limits.frame_bytes_max % 64 == 0 &&
          limits.frame_bytes_max <= UINT32_MAX && limits.window_bytes >= limits.frame_bytes_max &&
          limits.window_bytes >= 128 && limits.window_bytes % 64 == 0 &&
-         limits.window_bytes <= UINT32_MAX && limits.aside_windows_max > 0 &&
+         limits.window_bytes <= UINT32_MAX && limits.buffered_windows_max > 0 &&
          limits.loan_cost_max >= 0;
 }
 

@@ -68,7 +68,7 @@ struct Call {
 };
 
 // Options that most calls leave at their defaults.
-struct How {
+struct CallOptions {
   Algorithm algorithm = Algorithm::kAuto;
   Duration limit{};
 };
@@ -193,65 +193,69 @@ class Communicator {
   Work start(const Call& call) { return start(std::span(&call, 1)); }
   Status run(const Call& call) { return run(std::span(&call, 1)); }
 
-  Status all_reduce(const CommBuffer& buffer, ReduceOp op, const How& how = {}) {
-    return run(call(Collective::kAllReduce, buffer, op, 0, how));
+  Status all_reduce(const CommBuffer& buffer, ReduceOp op, const CallOptions& options = {}) {
+    return run(call(Collective::kAllReduce, buffer, op, 0, options));
   }
-  Work start_all_reduce(const CommBuffer& buffer, ReduceOp op, const How& how = {}) {
-    return start(call(Collective::kAllReduce, buffer, op, 0, how));
+  Work start_all_reduce(const CommBuffer& buffer, ReduceOp op, const CallOptions& options = {}) {
+    return start(call(Collective::kAllReduce, buffer, op, 0, options));
   }
-  Status broadcast(const CommBuffer& buffer, int root, const How& how = {}) {
-    return run(call(Collective::kBroadcast, buffer, {}, root, how));
+  Status broadcast(const CommBuffer& buffer, int root, const CallOptions& options = {}) {
+    return run(call(Collective::kBroadcast, buffer, {}, root, options));
   }
-  Work start_broadcast(const CommBuffer& buffer, int root, const How& how = {}) {
-    return start(call(Collective::kBroadcast, buffer, {}, root, how));
+  Work start_broadcast(const CommBuffer& buffer, int root, const CallOptions& options = {}) {
+    return start(call(Collective::kBroadcast, buffer, {}, root, options));
   }
-  Status reduce(const CommBuffer& buffer, ReduceOp op, int root, const How& how = {}) {
-    return run(call(Collective::kReduce, buffer, op, root, how));
+  Status reduce(const CommBuffer& buffer, ReduceOp op, int root, const CallOptions& options = {}) {
+    return run(call(Collective::kReduce, buffer, op, root, options));
   }
-  Work start_reduce(const CommBuffer& buffer, ReduceOp op, int root, const How& how = {}) {
-    return start(call(Collective::kReduce, buffer, op, root, how));
+  Work start_reduce(const CommBuffer& buffer, ReduceOp op, int root,
+                    const CallOptions& options = {}) {
+    return start(call(Collective::kReduce, buffer, op, root, options));
   }
-  Status reduce_scatter(const CommBuffer& buffer, ReduceOp op, const How& how = {}) {
-    return run(call(Collective::kReduceScatter, buffer, op, 0, how));
+  Status reduce_scatter(const CommBuffer& buffer, ReduceOp op, const CallOptions& options = {}) {
+    return run(call(Collective::kReduceScatter, buffer, op, 0, options));
   }
-  Work start_reduce_scatter(const CommBuffer& buffer, ReduceOp op, const How& how = {}) {
-    return start(call(Collective::kReduceScatter, buffer, op, 0, how));
+  Work start_reduce_scatter(const CommBuffer& buffer, ReduceOp op,
+                            const CallOptions& options = {}) {
+    return start(call(Collective::kReduceScatter, buffer, op, 0, options));
   }
-  Status all_gather(const CommBuffer& buffer, const How& how = {}) {
-    return run(call(Collective::kAllGather, buffer, {}, 0, how));
+  Status all_gather(const CommBuffer& buffer, const CallOptions& options = {}) {
+    return run(call(Collective::kAllGather, buffer, {}, 0, options));
   }
-  Work start_all_gather(const CommBuffer& buffer, const How& how = {}) {
-    return start(call(Collective::kAllGather, buffer, {}, 0, how));
+  Work start_all_gather(const CommBuffer& buffer, const CallOptions& options = {}) {
+    return start(call(Collective::kAllGather, buffer, {}, 0, options));
   }
-  Status gather(const CommBuffer& buffer, int root, const How& how = {}) {
-    return run(call(Collective::kGather, buffer, {}, root, how));
+  Status gather(const CommBuffer& buffer, int root, const CallOptions& options = {}) {
+    return run(call(Collective::kGather, buffer, {}, root, options));
   }
-  Status scatter(const CommBuffer& buffer, int root, const How& how = {}) {
-    return run(call(Collective::kScatter, buffer, {}, root, how));
+  Status scatter(const CommBuffer& buffer, int root, const CallOptions& options = {}) {
+    return run(call(Collective::kScatter, buffer, {}, root, options));
   }
-  Status all_to_all(const CommBuffer& buffer, const How& how = {}) {
-    return run(call(Collective::kAllToAll, buffer, {}, 0, how));
+  Status all_to_all(const CommBuffer& buffer, const CallOptions& options = {}) {
+    return run(call(Collective::kAllToAll, buffer, {}, 0, options));
   }
-  Work start_all_to_all(const CommBuffer& buffer, const How& how = {}) {
-    return start(call(Collective::kAllToAll, buffer, {}, 0, how));
+  Work start_all_to_all(const CommBuffer& buffer, const CallOptions& options = {}) {
+    return start(call(Collective::kAllToAll, buffer, {}, 0, options));
   }
 
-  Status send(const CommBuffer& buffer, int to, const How& how = {}) {
-    return run(call(Collective::kSend, buffer, {}, to, how));
+  Status send(const CommBuffer& buffer, int to, const CallOptions& options = {}) {
+    return run(call(Collective::kSend, buffer, {}, to, options));
   }
-  Status receive(const CommBuffer& buffer, int from, const How& how = {}) {
-    return run(call(Collective::kReceive, buffer, {}, from, how));
+  Status receive(const CommBuffer& buffer, int from, const CallOptions& options = {}) {
+    return run(call(Collective::kReceive, buffer, {}, from, options));
   }
   // Known elsewhere as isend and irecv.
-  Work start_send(const CommBuffer& buffer, int to, const How& how = {}) {
-    return start(call(Collective::kSend, buffer, {}, to, how));
+  Work start_send(const CommBuffer& buffer, int to, const CallOptions& options = {}) {
+    return start(call(Collective::kSend, buffer, {}, to, options));
   }
-  Work start_receive(const CommBuffer& buffer, int from, const How& how = {}) {
-    return start(call(Collective::kReceive, buffer, {}, from, how));
+  Work start_receive(const CommBuffer& buffer, int from, const CallOptions& options = {}) {
+    return start(call(Collective::kReceive, buffer, {}, from, options));
   }
 
   // Returns after every rank has called it.
-  Status barrier(const How& how = {}) { return run(call(Collective::kBarrier, {}, {}, 0, how)); }
+  Status barrier(const CallOptions& options = {}) {
+    return run(call(Collective::kBarrier, {}, {}, 0, options));
+  }
 
   // Copies `mine` of rank r to all[r * mine.size()].
   Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all);
@@ -310,15 +314,15 @@ class Communicator {
 
  private:
   static Call call(Collective kind, const CommBuffer& buffer, ReduceOp op, int rank,
-                   const How& how) {
+                   const CallOptions& options) {
     return {.kind = kind,
             .buffer = buffer,
             .op = op,
             .rank = rank,
             .send_counts = {},
             .receive_counts = {},
-            .algorithm = how.algorithm,
-            .limit = how.limit};
+            .algorithm = options.algorithm,
+            .limit = options.limit};
   }
 };
 

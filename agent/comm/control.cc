@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 #include "common/base/check.h"
 
 namespace lockstep {
@@ -31,13 +31,14 @@ struct Control::Peer {
   explicit Peer(int world_size) : reader(world_size) {}
   UniqueFd fd;
   std::mutex sending;
-  bool deaf = false;  // a message was cut short: nothing more can be sent. Guarded by `sending`
+  // A message was cut short: nothing more can be sent. Guarded by `sending`.
+  bool send_failed = false;
 
   // For the control thread only.
   bool open = true;
   ControlReader reader;
 
-  std::atomic<bool> left{false};
+  std::atomic<bool> said_goodbye{false};
   std::atomic<int64_t> heard{0};  // steady-clock nanoseconds
   std::mutex hearing;
   Pulse pulse;  // guarded by `hearing`
@@ -98,12 +99,12 @@ void Control::send_all(const ControlMessage& message) {
 void Control::send(Peer& peer, std::span<const std::byte> message) {
   if (!peer.fd) return;
   const std::lock_guard lock(peer.sending);
-  if (peer.deaf) return;
+  if (peer.send_failed) return;
   const ssize_t sent =
       ::send(peer.fd.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   // A full buffer means that the peer's control thread is stuck, an error that the peer has ended.
   // Both are detected by reading, or by the peer's silence.
-  if (sent != static_cast<ssize_t>(message.size())) peer.deaf = true;
+  if (sent != static_cast<ssize_t>(message.size())) peer.send_failed = true;
 }
 
 void Control::announce(const Fault& fault) {
@@ -115,8 +116,8 @@ void Control::ring(int rank) {
   send(*peers_[static_cast<size_t>(rank)], made.bytes());
 }
 
-bool Control::left(int rank) const {
-  return peers_[static_cast<size_t>(rank)]->left.load();
+bool Control::said_goodbye(int rank) const {
+  return peers_[static_cast<size_t>(rank)]->said_goodbye.load();
 }
 
 Control::Health Control::health(int rank) const {
@@ -158,7 +159,7 @@ void Control::end_if_closed(int rank) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   if (peer.open) return;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.fd.get(), nullptr);
-  if (peer.left.load()) return;
+  if (peer.said_goodbye.load()) return;
   options_.on_fault(
       {.code = Code::kUnavailable, .reason = rank_name(rank) + " ended", .suspect = rank});
 }
@@ -174,7 +175,7 @@ void Control::take_messages(int rank) {
       peer.open = false;
       return;
     }
-    const auto message = peer.reader.came(static_cast<size_t>(got));
+    const auto message = peer.reader.received(static_cast<size_t>(got));
     if (message.ok() && !message->has_value()) continue;
     peer.heard = now().time_since_epoch().count();
     if (!message.ok()) {
@@ -201,7 +202,7 @@ void Control::handle(Peer& peer, const ControlMessage& message) {
       options_.on_fault(message.fault);
       return;
     case Type::kBye:
-      peer.left = true;
+      peer.said_goodbye = true;
       options_.on_wake();
       return;
   }

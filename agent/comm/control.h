@@ -52,7 +52,7 @@ class Control {
   void announce(const Fault& fault);
   void ring(int rank);
   // Whether the rank has said that it leaves.
-  bool left(int rank) const;
+  bool said_goodbye(int rank) const;
 
   struct Health {
     Duration silent{};  // time since its last message

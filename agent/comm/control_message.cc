@@ -42,7 +42,7 @@ ControlBytes::ControlBytes(const ControlMessage& message) {
   size_ = kMost;
 }
 
-Result<std::optional<ControlMessage>> ControlReader::came(size_t bytes) {
+Result<std::optional<ControlMessage>> ControlReader::received(size_t bytes) {
   CHECK(bytes <= wanted_ - held_);
   held_ += bytes;
   if (held_ < wanted_) return std::optional<ControlMessage>();
@@ -55,7 +55,7 @@ Result<std::optional<ControlMessage>> ControlReader::came(size_t bytes) {
   }
   held_ = 0;
   wanted_ = ControlBytes::kHead;
-  if (!ours) return corrupt("sent something unknown");
+  if (!ours) return corrupt("sent an unknown control message");
   ControlMessage message{.type = head.type,
                          .entered = head.entered,
                          .waits_for = head.waits_for,

@@ -45,7 +45,7 @@ class ControlReader {
   std::span<std::byte> room() { return std::span(bytes_).first(wanted_).subspan(held_); }
   // Call after that many bytes were written to room(). Returns the message if it is complete;
   // kCorrupt if it is not one of ours.
-  Result<std::optional<ControlMessage>> came(size_t bytes);
+  Result<std::optional<ControlMessage>> received(size_t bytes);
 
  private:
   int world_size_;

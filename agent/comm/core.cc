@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 #include "common/base/sha256.h"
 
 namespace lockstep {
@@ -118,12 +118,12 @@ std::shared_ptr<Group> Core::make_group(std::vector<int> ranks, int place) {
 
 void Core::close_group(Group& group) {
   const std::lock_guard lock(mutex_);
-  if (std::erase(shown_, &group) == 0) return;
+  if (std::erase(groups_on_board_, &group) == 0) return;
   options_.board->remove(group.board_place.exchange(CollectiveBoard::kNowhere));
 }
 
 // If the board is full, a group with nothing under way gives up its place.
-void Core::show(Group& group) {
+void Core::assign_board_slot(Group& group) {
   CollectiveBoard* board = options_.board;
   if (board == nullptr || group.board_place.load() != CollectiveBoard::kNowhere) return;
   const GroupActivity shown{.group = group.id,
@@ -133,45 +133,45 @@ void Core::show(Group& group) {
                             .entered = group.entered.load(),
                             .completed = group.completed.load()};
   int place = board->add(shown);
-  for (size_t i = 0; place == CollectiveBoard::kNowhere && i < shown_.size(); ++i) {
-    Group& other = *shown_[i];
+  for (size_t i = 0; place == CollectiveBoard::kNowhere && i < groups_on_board_.size(); ++i) {
+    Group& other = *groups_on_board_[i];
     if (other.issued != other.completed.load()) continue;
     board->remove(other.board_place.exchange(CollectiveBoard::kNowhere));
-    shown_.erase(shown_.begin() + static_cast<std::ptrdiff_t>(i));
+    groups_on_board_.erase(groups_on_board_.begin() + static_cast<std::ptrdiff_t>(i));
     place = board->add(shown);
   }
   if (place == CollectiveBoard::kNowhere) return;
   group.board_place.store(place);
-  shown_.push_back(&group);
+  groups_on_board_.push_back(&group);
 }
 
-void Core::enter_beside(Group& group, Collective kind, uint64_t number) {
+void Core::enter_external(Group& group, Collective kind, uint64_t number) {
   {
     const std::lock_guard lock(mutex_);
     group.issued = number;  // no longer idle: it keeps its place
-    show(group);
+    assign_board_slot(group);
   }
   group.entered.store(number);
   if (options_.board == nullptr) return;
   options_.board->enter(group.board_place.load(), name_of(kind), number);
 }
 
-void Core::complete_beside(Group& group, uint64_t number) {
+void Core::complete_external(Group& group, uint64_t number) {
   if (options_.board != nullptr) options_.board->complete(group.board_place.load(), number);
   group.completed.store(number);
 }
 
 void Core::add_traffic(const Traffic& moved) {
-  sent_beside_ += moved.bytes_sent;
-  received_beside_ += moved.bytes_received;
-  sent_away_beside_ += moved.bytes_sent_to_other_hosts;
+  external_bytes_sent_ += moved.bytes_sent;
+  external_bytes_received_ += moved.bytes_received;
+  external_bytes_sent_off_host_ += moved.bytes_sent_to_other_hosts;
 }
 
 Traffic Core::traffic() const {
   Traffic traffic = runner_.traffic();
-  traffic.bytes_sent += sent_beside_.load();
-  traffic.bytes_received += received_beside_.load();
-  traffic.bytes_sent_to_other_hosts += sent_away_beside_.load();
+  traffic.bytes_sent += external_bytes_sent_.load();
+  traffic.bytes_received += external_bytes_received_.load();
+  traffic.bytes_sent_to_other_hosts += external_bytes_sent_off_host_.load();
   return traffic;
 }
 
@@ -200,22 +200,22 @@ void Core::admit(Operation& operation) {
     auto& numbers = operation.receives ? group.receives : group.sends;
     header.sequence = ++numbers[static_cast<size_t>(operation.other_side)];
   } else if (header.kind != Collective::kForm) {
-    show(group);
+    assign_board_slot(group);
     header.sequence = ++group.issued;
   }
-  fresh_.push_back(&operation);
+  submitted_.push_back(&operation);
   ++unfinished_;
 }
 
 Status Core::run(const Operation::Start& start) {
   std::unique_ptr<Operation> operation = pool_->take();
   operation->begin(start);
-  operation->stand();
+  operation->block();
   bool drives = false;
   {
     const std::lock_guard lock(mutex_);
     admit(*operation);
-    has_fresh_.store(true);
+    has_submitted_.store(true);
     drives = !driving_;
     driving_ = true;
   }
@@ -224,7 +224,7 @@ Status Core::run(const Operation::Start& start) {
     const std::lock_guard lock(mutex_);
     driving_ = false;
     left_over_ = !active_.empty();
-    if (left_over_ || has_fresh_) need_driver();
+    if (left_over_ || has_submitted_) need_driver();
   } else if (asleep_.load()) {
     waiter_->wake();
   }
@@ -244,7 +244,7 @@ Work Core::start(const std::vector<Operation::Start>& starts) {
   {
     const std::lock_guard lock(mutex_);
     for (Operation* at = first.get(); at != nullptr; at = at->next.get()) admit(*at);
-    has_fresh_.store(true);
+    has_submitted_.store(true);
     need_driver();
   }
   if (asleep_.load()) waiter_->wake();
@@ -260,7 +260,7 @@ void Core::need_driver() {
 void Core::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto pending = [this] { return left_over_ || has_fresh_; };
+    const auto pending = [this] { return left_over_ || has_submitted_; };
     changed_.wait(lock, [&] { return (stopping_ && !pending()) || (!driving_ && pending()); });
     if (!pending()) return;
     driving_ = true;
@@ -274,22 +274,22 @@ void Core::work() {
 
 void Core::adopt() {
   const std::lock_guard lock(mutex_);
-  has_fresh_.store(false);
-  active_.insert(active_.end(), fresh_.begin(), fresh_.end());
-  fresh_.clear();
+  has_submitted_.store(false);
+  active_.insert(active_.end(), submitted_.begin(), submitted_.end());
+  submitted_.clear();
 }
 
 void Core::drive(const Operation* until) {
   for (;;) {
-    if (has_fresh_.load(std::memory_order_relaxed)) adopt();
+    if (has_submitted_.load(std::memory_order_relaxed)) adopt();
     if (until != nullptr ? until->done() : active_.empty()) break;
     if (fault_.raised()) {
-      end_all();
+      fail_all();
     } else if (step_all()) {
       if (paused_) waiter_->moved();
       paused_ = false;
-      looked_after_leaving_ = false;
-    } else if (!fault_.raised() && !put_aside()) {
+      rechecked_after_goodbye_ = false;
+    } else if (!fault_.raised() && !buffer_blocking_frames()) {
       wait();
     }
   }
@@ -323,21 +323,21 @@ void Core::complete(Operation& operation) {
     }
     group.completed.store(operation.header.sequence);
   }
-  if (told_ == &operation) tell_wait(nullptr);
+  if (reported_ == &operation) report_wait(nullptr);
   --unfinished_;
   operation.finish({});
 }
 
 // Returns whether anything moved. An error breaks the communicator.
 bool Core::step_all() {
-  interests_.clear();
+  wait_reasons_.clear();
   bool any = false;
   size_t kept = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     Operation& operation = *active_[i];
     active_[kept++] = &operation;
     if (fault_.raised() || !may_run(operation)) continue;
-    const Result<bool> moved = runner_.step(operation, interests_);
+    const Result<bool> moved = runner_.step(operation, wait_reasons_);
     if (!moved.ok()) {
       blame(operation, moved.error());
       continue;
@@ -345,7 +345,7 @@ bool Core::step_all() {
     any = any || *moved;
     if (*moved) {
       operation.waiting = false;
-      if (told_ == &operation) tell_wait(nullptr);
+      if (reported_ == &operation) report_wait(nullptr);
     }
     if (!operation.plan().finished()) continue;
     --kept;
@@ -356,11 +356,11 @@ bool Core::step_all() {
   return any;
 }
 
-void Core::end_all() {
-  tell_wait(nullptr);
+void Core::fail_all() {
+  report_wait(nullptr);
   // Take loans back before their owners may touch the memory again.
   for (const auto& link : options_.links) {
-    if (link != nullptr && link->loans() != nullptr) link->loans()->take_back_all();
+    if (link != nullptr && link->loans() != nullptr) link->loans()->revoke_all();
   }
   for (Operation* operation : active_) {
     if (operation->is_collective()) operation->group()->running = nullptr;
@@ -370,18 +370,18 @@ void Core::end_all() {
   active_.clear();
 }
 
-// Puts aside frames that are in front of what operations wait for, on links where nothing else
+// Buffers frames that are in front of what operations wait for, on links where nothing else
 // moves.
-bool Core::put_aside() {
+bool Core::buffer_blocking_frames() {
   bool any = false;
-  for (const Interest& interest : interests_) {
-    if (!interest.input) continue;
-    Port& port = ports_[static_cast<size_t>(interest.link->peer())];
+  for (const WaitReason& reason : wait_reasons_) {
+    if (!reason.input) continue;
+    Port& port = ports_[static_cast<size_t>(reason.link->peer())];
     if (!port.in_the_way()) continue;
-    const Result<bool> moved = port.put_aside();
+    const Result<bool> moved = port.buffer_frame();
     if (!moved.ok()) {
       Operation* waiting = active_.front();
-      waiting->in_hand = interest.link->peer();
+      waiting->current_peer = reason.link->peer();
       blame(*waiting, moved.error());
       return true;
     }

@@ -74,8 +74,8 @@ class Core {
 
   // For operations that run outside the core, reported by one thread per group: `number`
   // collectives of the group have begun, `number` are over, and these bytes were moved.
-  void enter_beside(Group& group, Collective kind, uint64_t number);
-  void complete_beside(Group& group, uint64_t number);
+  void enter_external(Group& group, Collective kind, uint64_t number);
+  void complete_external(Group& group, uint64_t number);
   void add_traffic(const Traffic& moved);
 
   // A limit that is not positive restores that of the options.
@@ -93,7 +93,7 @@ class Core {
   // With mutex_ held: makes sure that a thread drives.
   void need_driver();
   // With mutex_ held: gives the group a place on the board, if one is free.
-  void show(Group& group);
+  void assign_board_slot(Group& group);
   void work();
 
   // For the driver. drive() runs until that operation is done or, without one, until none is under
@@ -103,26 +103,26 @@ class Core {
   bool step_all();
   bool may_run(Operation& operation);
   void complete(Operation& operation);
-  void end_all();
-  bool put_aside();
+  void fail_all();
+  bool buffer_blocking_frames();
   void wait();
   // The driver's findings at one point in time: who has waited for how long.
-  struct Look {
+  struct WaitSummary {
     TimePoint at{};
-    Duration unseen{};                    // since the previous look
-    Duration rest{};                      // until the next look, at most
-    const Operation* standing = nullptr;  // the longest wait worth reporting
-    const Operation* silent = nullptr;    // its time limit has passed
+    Duration since_last_check{};                 // since the previous summary
+    Duration next_check_in{};                    // until the next summary, at most
+    const Operation* longest_blocked = nullptr;  // the longest wait worth reporting
+    const Operation* silent = nullptr;           // its time limit has passed
   };
-  Look look_at_waits();
-  void look_at_wait(Operation& operation, Look& look) const;
-  bool is_stood_in(const Operation& operation) const;
-  void tell_wait(const Operation* standing);
-  bool waits_for_one_who_left(int* who) const;
+  WaitSummary summarize_waits();
+  void summarize_wait(Operation& operation, WaitSummary& summary) const;
+  bool is_blocked_on(const Operation& operation) const;
+  void report_wait(const Operation* blocked);
+  bool waits_for_departed_rank(int* rank) const;
   Error error_of(const Operation& operation) const;
   void blame(const Operation& operation, const Error& error);
   void blame_silence(const Operation& operation, Duration silent);
-  int end_of_chain(const AwaitedRanks& from) const;
+  int end_of_wait_chain(const AwaitedRanks& from) const;
 
   Options options_;
   std::shared_ptr<Group> world_;
@@ -135,31 +135,31 @@ class Core {
 
   // For the driver.
   std::vector<Operation*> active_;  // in the order of the calls
-  std::vector<Interest> interests_;
-  TimePoint looked_at_{};  // by wait(), last time
-  bool looked_after_leaving_ = false;
+  std::vector<WaitReason> wait_reasons_;
+  TimePoint checked_at_{};  // by wait(), last time
+  bool rechecked_after_goodbye_ = false;
   bool paused_ = false;
-  const Operation* told_ = nullptr;  // its wait has been reported
-  AwaitedRanks told_ranks_;          // the ranks it was reported to wait for
+  const Operation* reported_ = nullptr;  // its wait has been reported
+  AwaitedRanks reported_ranks_;          // the ranks it was reported to wait for
 
-  std::atomic<uint64_t> sent_beside_{0};
-  std::atomic<uint64_t> received_beside_{0};
-  std::atomic<uint64_t> sent_away_beside_{0};
+  std::atomic<uint64_t> external_bytes_sent_{0};
+  std::atomic<uint64_t> external_bytes_received_{0};
+  std::atomic<uint64_t> external_bytes_sent_off_host_{0};
 
   mutable std::mutex pulse_mutex_;
-  AwaitedRanks pulse_ranks_;  // copy of told_ranks_ for the heartbeats
+  AwaitedRanks pulse_ranks_;  // copy of reported_ranks_ for the heartbeats
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Operation*> fresh_;  // issued, not yet adopted by the driver
-  std::atomic<bool> has_fresh_{false};
+  std::vector<Operation*> submitted_;  // issued, not yet adopted by the driver
+  std::atomic<bool> has_submitted_{false};
   std::atomic<bool> asleep_{false};  // the driver is about to wait, or waits
   std::atomic<bool> driving_{false};
   bool left_over_ = false;          // the last driver left operations under way
   std::atomic<int> unfinished_{0};  // issued, and not yet reported as done to their owners
   bool stopping_ = false;
   std::map<std::vector<int>, uint64_t> groups_made_;
-  std::vector<Group*> shown_;  // those with a place on the board
+  std::vector<Group*> groups_on_board_;  // those with a place on the board
   std::thread worker_;
   std::unique_ptr<Control> control_;  // last: its thread uses the rest
 };

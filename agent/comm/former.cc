@@ -38,7 +38,7 @@ struct Dial {
   std::optional<Pending> attempt;
   TimePoint next{};
   Duration backoff = kRetryMin;
-  std::string failure = "nothing has answered";
+  std::string failure = "no answer yet";
   std::string answer;  // of a rank; tells more than a later failure to connect
   bool made = false;
 };
@@ -74,7 +74,7 @@ Result<Advance> advance(Pending& pending) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Advance::kWaiting;
     if (n < 0) return unavailable(std::strerror(errno));
-    if (n == 0) return unavailable("closed in mid-handshake");
+    if (n == 0) return unavailable("connection closed during the handshake");
     pending.input_bytes += static_cast<size_t>(n);
     if (pending.input_bytes < pending.handshake.wanted()) continue;
     const Status taken =
@@ -98,7 +98,7 @@ class Former {
       dials_.push_back({.target = {peer, Channel::kControl}});
       if (options_.wants_data[peer]) dials_.push_back({.target = {peer, Channel::kData}});
     }
-    places_ = 2 * size + 16;
+    slots_ = 2 * size + 16;
   }
 
   Result<Connections> run() {
@@ -107,8 +107,8 @@ class Former {
       TRY(dial());
       poll_once();
       TRY(advance_dials());
-      TRY(accept_strangers());
-      TRY(advance_strangers());
+      TRY(accept_inbound());
+      TRY(advance_inbound());
     }
     return std::move(made_);
   }
@@ -171,7 +171,7 @@ class Former {
       if (dial.attempt) watch(*dial.attempt);
       if (!dial.made && !dial.attempt) next = std::min(next, dial.next);
     }
-    for (Pending& stranger : strangers_) watch(stranger);
+    for (Pending& pending : inbound_) watch(pending);
     const Duration rest = std::max<Duration>(next - now(), Duration::zero());
     const auto rest_ms = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
     ::poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(rest_ms, 60'000)));
@@ -196,46 +196,46 @@ class Former {
         // The other side may count it as established: make no second connection.
         dial.attempt->until = options_.deadline;
       } else if (now() >= dial.attempt->until) {
-        postpone(dial, "no answer within the time of a handshake");
+        postpone(dial, "handshake timed out");
       }
     }
     return {};
   }
 
-  void push_out_stranger() {
-    refuse(strangers_.front(), "pushed out by later connections");
-    strangers_.erase(strangers_.begin());
+  void evict_oldest_inbound() {
+    refuse(inbound_.front(), "evicted by later connections");
+    inbound_.erase(inbound_.begin());
   }
 
   // Accepts at most one connection per slot in a row, so that accepted ones are served too.
-  Status accept_strangers() {
-    for (size_t taken = 0; taken < places_; ++taken) {
+  Status accept_inbound() {
+    for (size_t taken = 0; taken < slots_; ++taken) {
       auto accepted = accept_one(options_.listener.get());
-      if (!accepted.ok() && !strangers_.empty()) {
+      if (!accepted.ok() && !inbound_.empty()) {
         // They may hold the descriptors.
-        push_out_stranger();
+        evict_oldest_inbound();
         continue;
       }
       if (!accepted.ok()) return accepted.error();
       if (!accepted->fd) return {};
       tune_stream(accepted->fd.get());
-      if (strangers_.size() >= places_) push_out_stranger();
+      if (inbound_.size() >= slots_) evict_oldest_inbound();
       TRY_ASSIGN(const Digest nonce, options_.nonce());
-      strangers_.push_back({.fd = std::move(accepted->fd),
-                            .from = accepted->from,
-                            .handshake = Handshake::server(options_.self, nonce),
-                            .until = now() + options_.handshake_limit,
-                            .ready = true});
+      inbound_.push_back({.fd = std::move(accepted->fd),
+                          .from = accepted->from,
+                          .handshake = Handshake::server(options_.self, nonce),
+                          .until = now() + options_.handshake_limit,
+                          .ready = true});
     }
     return {};
   }
 
-  Status advance_strangers() {
-    for (size_t i = 0; i < strangers_.size();) {
-      Pending& stranger = strangers_[i];
-      const auto advanced = advance(stranger);
+  Status advance_inbound() {
+    for (size_t i = 0; i < inbound_.size();) {
+      Pending& pending = inbound_[i];
+      const auto advanced = advance(pending);
       const bool waits = advanced.ok() && *advanced == Advance::kWaiting;
-      if (waits && now() < stranger.until) {
+      if (waits && now() < pending.until) {
         ++i;
         continue;
       }
@@ -243,13 +243,13 @@ class Former {
         if (advanced.error().code == Code::kConflict) {
           return conflict("[comm] forming: " + advanced.error().message);
         }
-        refuse(stranger, advanced.error().message);
+        refuse(pending, advanced.error().message);
       } else if (waits) {
-        refuse(stranger, "no handshake within its time");
+        refuse(pending, "handshake timed out");
       } else {
-        keep(stranger);
+        keep(pending);
       }
-      strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
+      inbound_.erase(inbound_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     return {};
   }
@@ -259,16 +259,16 @@ class Former {
     kept[pending.handshake.peer()] = std::move(pending.fd);
   }
 
-  void refuse(const Pending& stranger, const std::string& why) {
-    last_refusal_ = why + " from " + stranger.from;
+  void refuse(const Pending& pending, const std::string& why) {
+    last_refusal_ = why + " from " + pending.from;
     if (++refusals_ > kRefusalsLogged) return;
     log_warning("comm refused a connection",
-                {{"rank", options_.self.rank}, {"from", stranger.from}, {"why", why}});
+                {{"rank", options_.self.rank}, {"from", pending.from}, {"why", why}});
   }
 
   static std::string before(const Dial& dial) {
     const bool is_news = !dial.answer.empty() && dial.answer != dial.failure;
-    return is_news ? ", before: " + dial.answer : "";
+    return is_news ? ", earlier: " + dial.answer : "";
   }
 
   std::string missing() const {
@@ -299,8 +299,8 @@ class Former {
   FormOptions options_;
   Connections made_;
   std::vector<Dial> dials_;
-  std::vector<Pending> strangers_;
-  size_t places_ = 0;
+  std::vector<Pending> inbound_;
+  size_t slots_ = 0;
   size_t refusals_ = 0;
   std::string last_refusal_;
 };

@@ -1,6 +1,6 @@
 #include "agent/comm/frame.h"
 
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {
@@ -32,15 +32,15 @@ std::string describe(const FrameHeader& header) {
 
 Status check_frame(const FrameHeader& got, const CommLimits& limits, int sender) {
   if (got.magic != FrameHeader::kMagic && !is_loan(got)) {
-    return corrupt(rank_name(sender) + " sent something that is no frame");
+    return corrupt(rank_name(sender) + " sent data that is not a frame");
   }
   if (is_loan(got) && (got.bytes == 0 || traits(got.kind).reduces)) {
-    return corrupt(rank_name(sender) + " lends nothing, or what is to be reduced");
+    return corrupt(rank_name(sender) + " sent an invalid loan: it is empty or for a reduction");
   }
   const size_t bytes_max = is_loan(got) ? limits.window_bytes : limits.frame_bytes_max;
   if (got.bytes > bytes_max || got.bytes > got.total) {
-    return corrupt(rank_name(sender) + " sent a frame of " + std::to_string(got.bytes) + " of " +
-                   std::to_string(got.total) + " bytes");
+    return corrupt(rank_name(sender) + " sent an invalid frame: " + std::to_string(got.bytes) +
+                   " of " + std::to_string(got.total) + " bytes");
   }
   return {};
 }
@@ -51,21 +51,21 @@ Status check_round(const FrameHeader& got, uint64_t round, int sender) {
                  " in round " + std::to_string(round));
 }
 
-Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender) {
+Result<FrameMatch> match_frame(const FrameHeader& expected, const FrameHeader& got, int sender) {
   TRY(check_round(got, expected.round, sender));
   const bool sent = expected.kind == Collective::kSend;
   if (got.group != expected.group || sent != (got.kind == Collective::kSend) ||
       (sent && got.sequence != expected.sequence)) {
-    return Belonging::kElsewhere;
+    return FrameMatch::kOtherOperation;
   }
   if (got.sequence == expected.sequence && same_call(expected, got)) {
-    if (got.step == expected.step && got.total == expected.total) return Belonging::kOurs;
+    if (got.step == expected.step && got.total == expected.total) return FrameMatch::kMatches;
     const std::string differing =
         got.step == expected.step
-            ? std::to_string(got.total) + " bytes where " + std::to_string(expected.total)
-            : "step " + std::to_string(got.step) + " where step " + std::to_string(expected.step);
-    return conflict("in " + describe(expected) + ", " + rank_name(sender) + " sends " + differing +
-                    " should come");
+            ? std::to_string(got.total) + " bytes, expected " + std::to_string(expected.total)
+            : "step " + std::to_string(got.step) + ", expected step " +
+                  std::to_string(expected.step);
+    return conflict("in " + describe(expected) + ", " + rank_name(sender) + " sends " + differing);
   }
   return conflict("in " + describe(expected) + ", " + rank_name(sender) + " in " + describe(got));
 }

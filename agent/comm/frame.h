@@ -75,7 +75,7 @@ Status check_round(const FrameHeader& got, uint64_t round, int sender);
 // concurrently (of another group, or another send). kConflict if the sender is in another operation
 // than this rank: "in barrier #2 (...), rank 3 in ...", which the caller appends to this rank's own
 // name. Also fails as check_round() does.
-enum class Belonging { kOurs, kElsewhere };
-Result<Belonging> belonging(const FrameHeader& expected, const FrameHeader& got, int sender);
+enum class FrameMatch { kMatches, kOtherOperation };
+Result<FrameMatch> match_frame(const FrameHeader& expected, const FrameHeader& got, int sender);
 
 }  // namespace lockstep

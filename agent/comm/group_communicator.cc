@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "agent/comm/call_check.h"
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 
@@ -16,9 +16,9 @@ class GroupReport final : public ActivityReport {
   ~GroupReport() override { core_->close_group(*group_); }
 
   void enter(Collective kind, uint64_t number) override {
-    core_->enter_beside(*group_, kind, number);
+    core_->enter_external(*group_, kind, number);
   }
-  void complete(uint64_t number) override { core_->complete_beside(*group_, number); }
+  void complete(uint64_t number) override { core_->complete_external(*group_, number); }
   void add(const Traffic& moved) override { core_->add_traffic(moved); }
 
  private:
@@ -31,8 +31,9 @@ class GroupReport final : public ActivityReport {
 Status Communicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   const size_t expected = mine.size() * static_cast<size_t>(size());
   if (all.size() != expected) {
-    return invalid("[comm] all_gather of " + std::to_string(mine.size()) + " bytes into " +
-                   std::to_string(all.size()) + ", not " + std::to_string(expected));
+    return invalid("[comm] all_gather of " + std::to_string(mine.size()) +
+                   " bytes per rank: expected an output of " + std::to_string(expected) +
+                   " bytes, got " + std::to_string(all.size()));
   }
   return all_gather({.data = all.data(),
                      .count = static_cast<int64_t>(mine.size()),
@@ -60,7 +61,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int colour, int key) {
 Result<Operation::Start> GroupCommunicator::prepare(const Call& call) const {
   if (call.buffer.device.type != DeviceType::kCpu) {
     return invalid(std::string("[comm] ") + name_of(call.kind) +
-                   ": shared memory and TCP serve memory of the CPU, not of a GPU");
+                   ": buffer is on a GPU, but shared memory and TCP support only CPU memory");
   }
   TRY_ASSIGN(const CallMemory memory, check_call(call, rank(), size()));
   const CollectiveTraits& what = traits(call.kind);
@@ -120,11 +121,11 @@ Result<std::unique_ptr<Communicator>> GroupCommunicator::sub_group(const std::ve
   int place = -1;
   for (const int rank : ranks) {
     if (rank < 0 || rank >= size()) {
-      return invalid("[comm] rank " + std::to_string(rank) + " is none of the " +
-                     std::to_string(size()) + " that the sub-group is taken from");
+      return invalid("[comm] rank " + std::to_string(rank) +
+                     " is out of range: the parent group has " + std::to_string(size()) + " ranks");
     }
     if (std::count(ranks.begin(), ranks.end(), rank) > 1) {
-      return invalid("[comm] rank " + std::to_string(rank) + " is named twice in a sub-group");
+      return invalid("[comm] rank " + std::to_string(rank) + " appears twice in a sub-group");
     }
     if (rank == this->rank()) place = static_cast<int>(of_world.size());
     of_world.push_back(group_->ranks[static_cast<size_t>(rank)]);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {
@@ -71,7 +71,8 @@ bool same(const Digest& a, const Digest& b) {
 }
 
 std::string rounds(uint64_t theirs, uint64_t ours) {
-  return "is in round " + std::to_string(theirs) + ", this rank in round " + std::to_string(ours);
+  return "is in round " + std::to_string(theirs) + ", but this rank is in round " +
+         std::to_string(ours);
 }
 
 // Returns the server's verdict on a Hello with a valid MAC.
@@ -104,7 +105,7 @@ Error explain(const Refusal& refusal) {
     case Verdict::kWrongKey:
       return invalid("wrong token");
     case Verdict::kWrongVersion:
-      return invalid(who + "speaks another version of the protocol");
+      return invalid(who + "uses a different protocol version");
     case Verdict::kWrongJob:
       return invalid(who + "belongs to another job");
     case Verdict::kWrongRound: {
@@ -113,12 +114,12 @@ Error explain(const Refusal& refusal) {
                                            : invalid(message);
     }
     case Verdict::kWrongWorld:
-      return conflict(who + "has another world for round " + std::to_string(refusal.ours) +
+      return conflict(who + "has a different world for round " + std::to_string(refusal.ours) +
                       ": the hashes of the assignment differ");
     case Verdict::kWrongRank:
-      return invalid(who + "is not the one that was expected on this address");
+      return invalid(who + "is not the rank expected at this address");
   }
-  return invalid(who + "gave a verdict that is not known here");
+  return invalid(who + "sent an unknown verdict");
 }
 
 // A peer without the key can only make claims. Other rounds and worlds have other keys
@@ -192,12 +193,12 @@ Status Handshake::received(std::span<const std::byte> bytes) {
     case State::kDone:
       break;
   }
-  return invalid("bytes after the end of the handshake");
+  return invalid("data after the end of the handshake");
 }
 
 Status Handshake::take_hello(std::span<const std::byte> bytes) {
   const auto hello = parse<Hello>(bytes);
-  if (hello.magic != kMagic) return invalid("garbage instead of a handshake");
+  if (hello.magic != kMagic) return invalid("data that is not a handshake");
   transcript_ = text(bytes.first(offsetof(Hello, mac)));
   const bool has_key = same(hello.mac, mac("hello"));
   Verdict verdict = judge(*self_, hello);
@@ -225,7 +226,7 @@ Status Handshake::take_hello(std::span<const std::byte> bytes) {
 
 Status Handshake::take_challenge(std::span<const std::byte> bytes) {
   const auto challenge = parse<Challenge>(bytes);
-  if (challenge.magic != kMagic) return invalid("garbage instead of a handshake");
+  if (challenge.magic != kMagic) return invalid("data that is not a handshake");
   const std::string said = transcript_;
   transcript_ += text(bytes.first(offsetof(Challenge, mac)));
   const bool has_key = same(challenge.mac, mac("server"));

@@ -40,11 +40,11 @@ class Loans {
   explicit Loans(Options options) : options_(std::move(options)) {}
 
   // Lets this side read the other side's memory from now on.
-  void meet(PeerMemory peer) { peer_ = std::move(peer); }
+  void attach_peer(PeerMemory peer) { peer_ = std::move(peer); }
 
-  // For the lender. Nothing is lent before allow(), which says that the other side has called
-  // meet().
-  void allow() { lends_ = true; }
+  // For the lender. Nothing is lent before enable(), which says that the other side has called
+  // attach_peer().
+  void enable() { lends_ = true; }
   bool lends() const { return lends_ && free_at(made_ + 1); }
   // Lends the memory and returns the loan's number. Only while lends().
   uint64_t lend(std::span<const std::byte> memory);
@@ -52,7 +52,7 @@ class Loans {
   // out. They are fewer than were lent if the other side cannot read them. kCorrupt if they are
   // more.
   Result<std::optional<size_t>> returned(uint64_t loan);
-  void take_back_all();
+  void revoke_all();
 
   // For the borrower. Reads from `at` bytes after the loan's beginning; returns how many bytes
   // could be read, 0 if reading is not possible. kUnavailable: the lender has ended or has taken

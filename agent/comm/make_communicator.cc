@@ -11,7 +11,7 @@
 #include "agent/comm/core.h"
 #include "agent/comm/former.h"
 #include "agent/comm/group_communicator.h"
-#include "agent/comm/loan_trial.h"
+#include "agent/comm/loan_benchmark.h"
 #include "agent/comm/tcp_link.h"
 #include "common/base/sha256.h"
 
@@ -23,7 +23,7 @@ constexpr size_t kRanksMax = 65536;
 Result<Digest> random_nonce() {
   Digest nonce;
   if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
-    return errno_error("[comm] drawing a nonce", errno);
+    return errno_error("[comm] generating a nonce", errno);
   }
   return nonce;
 }
@@ -32,7 +32,8 @@ Status check_options(const CommOptions& options) {
   const size_t size = options.peers.size();
   if (size < 1 || size > kRanksMax || options.rank < 0 ||
       static_cast<size_t>(options.rank) >= size) {
-    return invalid("[comm] rank " + std::to_string(options.rank) + " of " + std::to_string(size));
+    return invalid("[comm] invalid rank " + std::to_string(options.rank) + " of " +
+                   std::to_string(size) + " ranks");
   }
   if (size > 1 && options.key.empty()) return invalid("[comm] the shared secret is empty");
   if (options.operation_limit <= Duration::zero() || options.forming_limit <= Duration::zero() ||
@@ -40,9 +41,11 @@ Status check_options(const CommOptions& options) {
     return invalid("[comm] time limits must be positive");
   }
   if (!are_valid(options.limits)) {
-    return invalid("[comm] a window of " + std::to_string(options.limits.window_bytes) +
-                   " bytes and frames of " + std::to_string(options.limits.frame_bytes_max) +
-                   ": multiples of 64, a window no less than a frame, and some windows aside");
+    return invalid("[comm] invalid limits, a window of " +
+                   std::to_string(options.limits.window_bytes) + " bytes and frames of " +
+                   std::to_string(options.limits.frame_bytes_max) +
+                   ": expected multiples of 64, a window at least as large as a frame, and at "
+                   "least one buffered window");
   }
   return {};
 }
@@ -135,29 +138,29 @@ Core::Options core_options(const CommOptions& options, std::shared_ptr<ShmRegion
   return core;
 }
 
-// Every rank of the host has introduced itself. The result takes effect once all have formed.
-void meet_lenders(const Core::Options& core, const std::vector<int>& local) {
+// Every rank of the host has published its process. The result takes effect once all have formed.
+void set_up_loans(const Core::Options& core, const std::vector<int>& local) {
   ShmRegion& region = *core.region;
   const double cost_max = core.limits.loan_cost_max;
   if (cost_max <= 0 || std::ssize(local) > core.limits.loan_ranks_max) {
-    return region.object(ShmRegion::Objection::kUnwanted);
+    return region.veto_loans(ShmRegion::LoanVeto::kDisabled);
   }
   for (const int peer : local) {
     if (peer == core.rank) continue;
     Result<PeerMemory> memory = region.find(place_of(local, peer));
-    if (!memory.ok()) return region.object(ShmRegion::Objection::kForbidden);
-    core.links[static_cast<size_t>(peer)]->loans()->meet(std::move(*memory));
+    if (!memory.ok()) return region.veto_loans(ShmRegion::LoanVeto::kForbidden);
+    core.links[static_cast<size_t>(peer)]->loans()->attach_peer(std::move(*memory));
   }
-  if (core.local_rank == 0 && std::isfinite(cost_max) && loan_cost() > cost_max) {
-    region.object(ShmRegion::Objection::kSlow);
+  if (core.local_rank == 0 && std::isfinite(cost_max) && measure_loan_cost() > cost_max) {
+    region.veto_loans(ShmRegion::LoanVeto::kSlow);
   }
 }
 
-void settle_loans(const Core& core, const ShmRegion& region) {
-  if (region.objection() != ShmRegion::Objection::kNone) return;
+void enable_loans(const Core& core, const ShmRegion& region) {
+  if (region.loan_veto() != ShmRegion::LoanVeto::kNone) return;
   for (int rank = 0; rank < core.world_size(); ++rank) {
     Loans* loans = rank == core.rank() ? nullptr : core.link(rank).loans();
-    if (loans != nullptr) loans->allow();
+    if (loans != nullptr) loans->enable();
   }
 }
 
@@ -188,7 +191,7 @@ Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& optio
   }
   auto bells = std::make_shared<Bells>();
   Core::Options core = core_options(options, region, local, bells);
-  if (region != nullptr) region->introduce(core.local_rank);
+  if (region != nullptr) region->publish_process(core.local_rank);
   core.controls.resize(options.peers.size());
   if (options.peers.size() > 1) {
     TRY_ASSIGN(Connections connections, connect_all(options, local, std::move(listener), deadline));
@@ -199,12 +202,12 @@ Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& optio
     }
     core.controls = std::move(connections.control);
   }
-  if (region != nullptr) meet_lenders(core, local);
+  if (region != nullptr) set_up_loans(core, local);
   TRY_ASSIGN(std::shared_ptr<Core> shared, make_core(std::move(core), bells));
   auto world = std::make_unique<GroupCommunicator>(shared, shared->world());
   const Duration rest = deadline - options.clock->now();
   TRY(world->form(std::max<Duration>(rest, std::chrono::milliseconds(1))));
-  if (region != nullptr) settle_loans(*shared, *region);
+  if (region != nullptr) enable_loans(*shared, *region);
   return std::unique_ptr<Communicator>(std::move(world));
 }
 
@@ -212,10 +215,11 @@ Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(int size,
                                                                      Duration operation_limit,
                                                                      const std::vector<int>& nodes,
                                                                      const CommLimits& limits) {
-  if (size < 1 || size > 4096) return invalid("[comm] threads: 1 to 4096 ranks");
+  if (size < 1 || size > 4096)
+    return invalid("[comm] threads: expected 1 to 4096 ranks, got " + std::to_string(size));
   if (!nodes.empty() && nodes.size() != static_cast<size_t>(size)) {
-    return invalid("[comm] threads: a node for each of " + std::to_string(size) + " ranks, not " +
-                   std::to_string(nodes.size()));
+    return invalid("[comm] threads: expected " + std::to_string(size) +
+                   " nodes, one per rank, got " + std::to_string(nodes.size()));
   }
   TRY_ASSIGN(const std::shared_ptr<ShmRegion> region, ShmRegion::anonymous(size));
   std::vector<int> local(static_cast<size_t>(size));
@@ -242,12 +246,12 @@ Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(int size,
       cores[b].controls[a] = UniqueFd(pair[1]);
     }
   }
-  for (const int rank : local) region->introduce(rank);
-  for (const Core::Options& core : cores) meet_lenders(core, local);
+  for (const int rank : local) region->publish_process(rank);
+  for (const Core::Options& core : cores) set_up_loans(core, local);
   std::vector<std::unique_ptr<Communicator>> world;
   for (size_t rank = 0; rank < local.size(); ++rank) {
     TRY_ASSIGN(std::shared_ptr<Core> core, make_core(std::move(cores[rank]), bells[rank]));
-    settle_loans(*core, *region);
+    enable_loans(*core, *region);
     world.push_back(std::make_unique<GroupCommunicator>(core, core->world()));
   }
   return world;

@@ -9,7 +9,7 @@ void MovePlan::clear(int ranks) {
   lanes_.clear();
   lane_by_peer_.assign(static_cast<size_t>(ranks) * 2 + 1, -1);
   scratch_ = 0;
-  open_ = 0;
+  unfinished_ = 0;
   finished_prefix_ = 0;
 }
 
@@ -21,20 +21,22 @@ Lane& MovePlan::lane_of(const Move& move) {
   int& index = lane_by_peer_[key];
   if (index < 0) {
     index = static_cast<int>(lanes_.size());
-    const auto way = here ? Lane::Way::kHere : out ? Lane::Way::kOut : Lane::Way::kIn;
-    lanes_.push_back({.way = way, .peer = move.peer});
+    const auto direction = here  ? Lane::Direction::kLocal
+                           : out ? Lane::Direction::kOut
+                                 : Lane::Direction::kIn;
+    lanes_.push_back({.direction = direction, .peer = move.peer});
   }
   return lanes_[static_cast<size_t>(index)];
 }
 
 int MovePlan::add(const Move& move) {
   const int index = static_cast<int>(moves_.size());
-  CHECK(move.after < index && move.behind < index && move.awaits < index);
+  CHECK(move.after < index && move.overwrites_after < index && move.starts_after < index);
   Lane& lane = lane_of(move);
   lane.bytes += move.bytes;
   moves_.push_back(move);
-  for (const int made : {move.after, move.awaits}) {
-    if (made != Move::kNone) moves_[static_cast<size_t>(made)].goes_on = true;
+  for (const int made : {move.after, move.starts_after}) {
+    if (made != Move::kNone) moves_[static_cast<size_t>(made)].feeds_another = true;
   }
   if (lane.tail == Move::kNone) {
     lane.head = index;
@@ -44,7 +46,7 @@ int MovePlan::add(const Move& move) {
     moves_.back().step = last.step + 1;
   }
   lane.tail = index;
-  ++open_;
+  ++unfinished_;
   return index;
 }
 
@@ -58,7 +60,7 @@ void MovePlan::finish(Lane& lane) {
   CHECK(!done.finished && done.moved == done.bytes);
   done.finished = true;
   lane.head = done.next;
-  --open_;
+  --unfinished_;
 }
 
 }  // namespace lockstep

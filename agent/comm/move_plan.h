@@ -31,34 +31,34 @@ struct Move {
   Place with;
   Place into;
   size_t bytes = 0;
-  int after = kNone;        // the move that writes what this one reads, at least in part
-  int behind = kNone;       // the move that reads what this one overwrites
-  int awaits = kNone;       // begins when that move is finished
-  bool fenced = false;      // begins when all earlier moves are finished
-  bool averages = false;    // kAvg: the last reduction of its bytes, which divides them
-  bool peer_first = false;  // kReduce: the peer's data is the first operand
+  int after = kNone;             // the move that writes what this one reads, at least in part
+  int overwrites_after = kNone;  // the move that reads what this one overwrites
+  int starts_after = kNone;      // begins when that move is finished
+  bool is_barrier = false;       // begins when all earlier moves are finished
+  bool averages = false;         // kAvg: the last reduction of its bytes, which divides them
+  bool peer_first = false;       // kReduce: the peer's data is the first operand
 
   // Progress.
   size_t moved = 0;
   bool finished = false;
-  bool goes_on = false;  // another move reads what this one writes
-  int next = kNone;      // the next move of its lane
-  uint32_t step = 0;     // its index in its lane
+  bool feeds_another = false;  // another move reads what this one writes
+  int next = kNone;            // the next move of its lane
+  uint32_t step = 0;           // its index in its lane
 };
 
 // Moves that run one after another: to one peer, from one peer, or local ones.
 struct Lane {
-  enum class Way : uint8_t { kHere, kOut, kIn };
-  Way way = Way::kHere;
+  enum class Direction : uint8_t { kLocal, kOut, kIn };
+  Direction direction = Direction::kLocal;
   int peer = 0;
   int head = Move::kNone;  // the first unfinished move
   int tail = Move::kNone;
-  size_t bytes = 0;         // of all its moves
-  size_t going = 0;         // bytes of the frame on its way out
-  size_t gone = 0;          // bytes sent, or taken here
-  size_t allowed = 0;       // bytes that may be sent by the last credit; never less than a window
-  uint64_t loan = 0;        // loan under way instead of a frame with payload; 0: none
-  bool is_refused = false;  // the receiver could not read a loan: no more are made
+  size_t bytes = 0;        // of all its moves
+  size_t frame_bytes = 0;  // bytes of the frame on its way out
+  size_t bytes_done = 0;   // bytes sent, or taken here
+  size_t credit = 0;       // bytes that may be sent by the last credit; never less than a window
+  uint64_t loan = 0;       // loan under way instead of a frame with payload; 0: none
+  bool loans_refused = false;  // the receiver could not read a loan: no more are made
 };
 
 // One rank's work in one operation, as data: made by a pure function (collectives.h), checked as
@@ -79,7 +79,7 @@ class MovePlan {
   // Whether the first `index` moves are finished.
   bool finished_before(int index);
   void finish(Lane& lane);
-  bool finished() const { return open_ == 0; }
+  bool finished() const { return unfinished_ == 0; }
 
  private:
   Lane& lane_of(const Move& move);
@@ -88,7 +88,7 @@ class MovePlan {
   std::vector<Lane> lanes_;
   std::vector<int> lane_by_peer_;  // out and in for each rank, then the local lane
   size_t scratch_ = 0;
-  size_t open_ = 0;
+  size_t unfinished_ = 0;
   size_t finished_prefix_ = 0;
 };
 

@@ -35,9 +35,9 @@ void Operation::begin(const Start& start) {
   bases_ = {const_cast<std::byte*>(start.input), start.output, scratch_.data()};
   waiting = false;
   waits_for = {};
-  in_hand = -1;
+  current_peer = -1;
   status_ = {};
-  standing_.store(0, std::memory_order_relaxed);
+  blocked_.store(0, std::memory_order_relaxed);
   done_.store(false, std::memory_order_relaxed);
 }
 
@@ -52,11 +52,11 @@ void Operation::finish(Status status) {
 Status Operation::wait(Duration timeout) const {
   std::unique_lock lock(mutex_);
   if (done()) return status_;
-  stand();
+  block();
   if (timeout == Duration::max()) {
     finished_.wait(lock, [this] { return done(); });
   } else if (!finished_.wait_for(lock, timeout, [this] { return done(); })) {
-    standing_.fetch_sub(1, std::memory_order_relaxed);
+    blocked_.fetch_sub(1, std::memory_order_relaxed);
     return timed_out("[comm] " + operation_name(header) + ": not done yet");
   }
   return status_;

@@ -85,8 +85,8 @@ class Operation {
   // For the owner, who must see it done by this call before destroying the operation.
   Status wait(Duration timeout) const;
   // Marks that a program is blocked in the operation until it is done.
-  void stand() const { standing_.fetch_add(1, std::memory_order_relaxed); }
-  bool is_stood_in() const { return standing_.load(std::memory_order_relaxed) > 0; }
+  void block() const { blocked_.fetch_add(1, std::memory_order_relaxed); }
+  bool is_blocked_on() const { return blocked_.load(std::memory_order_relaxed) > 0; }
 
   std::unique_ptr<Operation> next;      // the next operation of the same Work
   std::shared_ptr<OperationPool> home;  // the pool it returns to; null: none
@@ -99,7 +99,7 @@ class Operation {
   bool waiting = false;  // nothing has moved since waiting_since
   TimePoint waiting_since{};
   AwaitedRanks waits_for;
-  int in_hand = -1;  // the world rank whose frame is being moved
+  int current_peer = -1;  // the world rank whose frame is being moved
 
  private:
   friend class OperationPool;
@@ -111,7 +111,7 @@ class Operation {
   Duration limit_{};
 
   std::atomic<bool> done_{false};
-  mutable std::atomic<int> standing_{0};
+  mutable std::atomic<int> blocked_{0};
   mutable std::mutex mutex_;
   mutable std::condition_variable finished_;
   Status status_;

@@ -30,7 +30,7 @@ Result<size_t> PeerMemory::read(uint64_t address, std::span<std::byte> into) con
     got = ::process_vm_readv(pid_, here.data(), here.size(), there.data(), there.size(), 0);
   } while (got < 0 && errno == EINTR);
   if (got < static_cast<ssize_t>(sizeof mark)) return size_t{0};
-  if (mark != mark_.value) return unavailable("another process is in its place");
+  if (mark != mark_.value) return unavailable("its process id now belongs to another process");
   return static_cast<size_t>(got) - sizeof mark;
 }
 

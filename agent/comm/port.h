@@ -20,7 +20,7 @@ namespace lockstep {
 // break, so that it waits for nothing but the other side. Several senders take turns, a frame each.
 // Frames of several operations may follow one another on a link. An operation that finds another
 // one's frame in front of its own leaves it there. If no operation under way can take that frame,
-// it is put aside in memory. One thread at a time.
+// it is buffered in memory. One thread at a time.
 class Port {
  public:
   struct Options {
@@ -51,12 +51,12 @@ class Port {
 
   // Whether the next frame belongs to the expected operation. If it does, the calls below take the
   // rest of its payload, and left() == 0 ends it.
-  enum class Next { kNone, kOurs, kElsewhere };
-  Result<Next> look(const FrameHeader& expected);
-  // Remaining payload of the frame that look() found.
+  enum class Next { kNone, kMatches, kOtherOperation };
+  Result<Next> match_next(const FrameHeader& expected);
+  // Remaining payload of the frame that match_next() found.
   size_t left() const { return source().left; }
-  // Whether that payload is lent and not put aside: only read() takes it, a piece at a time.
-  bool is_lent() const { return source_.aside == nullptr && have_header_ && is_loan(coming_); }
+  // Whether that payload is lent and not buffered: only read() takes it, a piece at a time.
+  bool is_lent() const { return source_.buffered == nullptr && have_header_ && is_loan(incoming_); }
   Result<Bytes> peek(size_t at_least, size_t at_most);
   Status consume(size_t bytes);
   // If this ends the frame without reading anything, the rest was unreadable and comes in another
@@ -73,11 +73,11 @@ class Port {
 
   // Copies the frame in front into memory, so that the following one can be seen; returns whether
   // anything moved. kConflict if this port already keeps as much as it may.
-  Result<bool> put_aside();
+  Result<bool> buffer_frame();
   bool in_the_way() const { return in_the_way_; }
-  // The header of the first frame that was put aside and not taken; null if there is none.
-  const FrameHeader* waiting() const {
-    return aside_.empty() ? nullptr : &aside_.begin()->second.header;
+  // The header of the first frame that was buffered and not taken; null if there is none.
+  const FrameHeader* first_buffered_header() const {
+    return buffered_.empty() ? nullptr : &buffered_.begin()->second.header;
   }
 
  private:
@@ -85,14 +85,14 @@ class Port {
     std::byte bytes[kFrameAlign];
   };
   // Identifies frames that are taken one after another: by the group and, for a send, its number.
-  struct Row {
+  struct StreamKey {
     uint64_t group = 0;
     bool is_message = false;
     uint64_t sequence = 0;  // of a message, else 0
-    auto operator<=>(const Row&) const = default;
+    auto operator<=>(const StreamKey&) const = default;
   };
-  struct Aside {
-    uint64_t number = 0;  // key in aside_
+  struct BufferedFrame {
+    uint64_t number = 0;  // key in buffered_
     FrameHeader header;
     std::unique_ptr<Line[]> memory;
     size_t capacity = 0;
@@ -101,45 +101,47 @@ class Port {
 
     std::byte* data() const { return reinterpret_cast<std::byte*>(memory.get()); }
   };
-  // Where the frame is that look() found: put aside, or in the link.
+  // Where the frame is that match_next() found: buffered, or in the link.
   struct Source {
-    Aside* aside = nullptr;
+    BufferedFrame* buffered = nullptr;
     size_t left = 0;
   };
   const Source& source() const { return source_; }
-  static Row row_of(const FrameHeader& header);
-  // Returns the first frame of the row that was put aside and has bytes to take; null if none has.
-  Aside* first_aside(const FrameHeader& expected);
-  Aside& begin_aside();
+  static StreamKey stream_of(const FrameHeader& header);
+  // Returns the first frame of the stream that was buffered and has bytes to take; null if none
+  // has.
+  BufferedFrame* first_buffered(const FrameHeader& expected);
+  BufferedFrame& begin_buffering();
   bool takes_turn(const void* sender);
   Status skip_padding();
   Result<bool> read_header();
-  Status note_credit();
+  Status record_credit();
   Result<size_t> borrow(std::span<std::byte> into);
-  void drop(const Aside& aside);
-  Error too_much_aside() const;
+  void drop(const BufferedFrame& frame);
+  Error buffer_full() const;
 
   Link* link_;
   Options options_;
   const void* sender_ = nullptr;
   std::vector<const void*> turns_;  // senders that wait to begin
-  FrameHeader going_;
-  const std::byte* going_payload_ = nullptr;
-  size_t going_bytes_ = 0;  // of the frame, with header and padding
+  FrameHeader outgoing_;
+  const std::byte* outgoing_payload_ = nullptr;
+  size_t outgoing_bytes_ = 0;  // of the frame, with header and padding
   size_t sent_ = 0;
 
-  FrameHeader coming_;
+  FrameHeader incoming_;
   bool have_header_ = false;
   size_t payload_left_ = 0;
   size_t padding_left_ = 0;
-  uint64_t loans_come_ = 0;  // ever received; also the number of the last one
+  uint64_t loans_received_ = 0;  // ever received; also the number of the last one
   Source source_;
   bool in_the_way_ = false;
-  Aside* filling_ = nullptr;         // in aside_: begins the frame that is first in the link
-  uint64_t asides_ = 0;              // ever made
-  std::map<uint64_t, Aside> aside_;  // in order of arrival
-  std::map<Row, std::deque<Aside*>> aside_rows_;
-  size_t aside_bytes_ = 0;
+  BufferedFrame* partial_frame_ =
+      nullptr;                    // in buffered_: begins the frame that is first in the link
+  uint64_t frames_buffered_ = 0;  // ever made
+  std::map<uint64_t, BufferedFrame> buffered_;  // in order of arrival
+  std::map<StreamKey, std::deque<BufferedFrame*>> buffered_streams_;
+  size_t buffered_bytes_ = 0;
   std::vector<FrameHeader> credits_;  // received and not asked for yet; one per operation
 };
 

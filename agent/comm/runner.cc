@@ -6,8 +6,8 @@
 
 #include "agent/comm/copy.h"
 #include "agent/comm/loans.h"
+#include "agent/comm/message_text.h"
 #include "agent/comm/reduce.h"
-#include "agent/comm/words.h"
 #include "common/layout/collective_cost.h"
 
 namespace lockstep {
@@ -21,39 +21,39 @@ constexpr size_t kPiece = kPieceBytes;
 
 // Returns how many bytes of a move may go, given how far another one has gone. `theirs` is where
 // the other one begins in the area, `ours` where this one begins.
-size_t reach(const Move& other, size_t theirs, size_t ours, size_t bytes) {
+size_t available_bytes(const Move& other, size_t theirs, size_t ours, size_t bytes) {
   if (other.finished) return bytes;
   const size_t end = theirs + other.moved;
   return end <= ours ? 0 : std::min(bytes, end - ours);
 }
 
 // Whether no part of the move may go yet.
-bool is_shut(MovePlan& plan, int index) {
+bool is_gated(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
-  if (move.awaits != Move::kNone && !plan.move(move.awaits).finished) return true;
-  return move.fenced && !plan.finished_before(index);
+  if (move.starts_after != Move::kNone && !plan.move(move.starts_after).finished) return true;
+  return move.is_barrier && !plan.finished_before(index);
 }
 
 // Returns up to where the move may go now.
-size_t allowance(MovePlan& plan, int index) {
+size_t ready_end(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
-  if (is_shut(plan, index)) return 0;
+  if (is_gated(plan, index)) return 0;
   size_t bytes = move.bytes;
   if (move.after != Move::kNone) {
     const Move& other = plan.move(move.after);
-    bytes = std::min(bytes, reach(other, other.into.at, move.from.at, move.bytes));
+    bytes = std::min(bytes, available_bytes(other, other.into.at, move.from.at, move.bytes));
   }
-  if (move.behind != Move::kNone) {
-    const Move& other = plan.move(move.behind);
-    bytes = std::min(bytes, reach(other, other.from.at, move.into.at, move.bytes));
+  if (move.overwrites_after != Move::kNone) {
+    const Move& other = plan.move(move.overwrites_after);
+    bytes = std::min(bytes, available_bytes(other, other.from.at, move.into.at, move.bytes));
   }
   return bytes;
 }
 
 // Whether the move has to wait. Also covers moves without bytes.
-bool held(MovePlan& plan, int index) {
+bool must_wait(MovePlan& plan, int index) {
   const Move& move = plan.move(index);
-  if (is_shut(plan, index)) return true;
+  if (is_gated(plan, index)) return true;
   return move.bytes == 0 && move.after != Move::kNone && !plan.move(move.after).finished;
 }
 
@@ -61,7 +61,7 @@ bool held(MovePlan& plan, int index) {
 
 struct Runner::Turn {
   Operation& operation;
-  std::vector<Interest>& interests;
+  std::vector<WaitReason>& reasons;
   bool moved = false;
 
   void wait_for_room(Port& port) { wait({.link = &port.link(), .input = false}); }
@@ -70,9 +70,9 @@ struct Runner::Turn {
   }
 
  private:
-  void wait(const Interest& interest) {
-    operation.waits_for.add(interest.link->peer());
-    interests.push_back(interest);
+  void wait(const WaitReason& reason) {
+    operation.waits_for.add(reason.link->peer());
+    reasons.push_back(reason);
   }
 };
 
@@ -86,12 +86,13 @@ void Runner::copy(std::byte* into, const std::byte* from, size_t bytes) const {
 
 // For the receiver: whether half of what it has allowed is taken, and more will come.
 bool Runner::owes_credit(const Lane& lane) const {
-  return allowed(lane) < lane.bytes && lane.gone + limits_.window_bytes / 2 >= allowed(lane);
+  return send_limit(lane) < lane.bytes &&
+         lane.bytes_done + limits_.window_bytes / 2 >= send_limit(lane);
 }
 
 // Returns no bytes while the window is full.
 Runner::Piece Runner::next_piece(const Lane& lane, const Waiting& waiting) const {
-  const size_t window = std::min(allowed(lane) - lane.gone, limits_.window_bytes);
+  const size_t window = std::min(send_limit(lane) - lane.bytes_done, limits_.window_bytes);
   const size_t most = std::min(waiting.ready, window);
   const bool is_lent = waiting.lends && most >= std::min(waiting.rest, kPiece);
   const size_t bytes = is_lent ? most : std::min(most, limits_.frame_bytes_max);
@@ -100,7 +101,7 @@ Runner::Piece Runner::next_piece(const Lane& lane, const Waiting& waiting) const
 
 Result<size_t> Runner::receive(Port& port, const Move& move, std::span<std::byte> into) const {
   const bool in_memory = port.link().fd() < 0;
-  if (!in_memory || port.is_lent() || move.goes_on || move.bytes < limits_.past_cache_bytes) {
+  if (!in_memory || port.is_lent() || move.feeds_another || move.bytes < limits_.past_cache_bytes) {
     return port.read(into);
   }
   TRY_ASSIGN(const Bytes piece, port.peek(1, std::min(into.size(), kPiece)));
@@ -116,19 +117,19 @@ void Runner::finish(Turn& turn, Lane& lane) {
   turn.moved = true;
 }
 
-Result<bool> Runner::step(Operation& operation, std::vector<Interest>& interests) {
-  Turn turn{.operation = operation, .interests = interests};
+Result<bool> Runner::step(Operation& operation, std::vector<WaitReason>& reasons) {
+  Turn turn{.operation = operation, .reasons = reasons};
   operation.waits_for = {};
   for (Lane& lane : operation.plan().lanes()) {
     if (lane.head == Move::kNone) continue;
-    switch (lane.way) {
-      case Lane::Way::kHere:
-        TRY(move_here(turn, lane));
+    switch (lane.direction) {
+      case Lane::Direction::kLocal:
+        TRY(move_local(turn, lane));
         break;
-      case Lane::Way::kOut:
+      case Lane::Direction::kOut:
         TRY(move_out(turn, lane));
         break;
-      case Lane::Way::kIn:
+      case Lane::Direction::kIn:
         TRY(move_in(turn, lane));
         break;
     }
@@ -136,13 +137,13 @@ Result<bool> Runner::step(Operation& operation, std::vector<Interest>& interests
   return turn.moved;
 }
 
-Status Runner::move_here(Turn& turn, Lane& lane) {
+Status Runner::move_local(Turn& turn, Lane& lane) {
   Operation& operation = turn.operation;
   MovePlan& plan = operation.plan();
   while (lane.head != Move::kNone) {
     Move& move = plan.move(lane.head);
     // All in one go: what the move depends on is small, or finished long ago.
-    if (held(plan, lane.head) || allowance(plan, lane.head) < move.bytes) return {};
+    if (must_wait(plan, lane.head) || ready_end(plan, lane.head) < move.bytes) return {};
     std::byte* into = operation.at(move.into);
     const std::byte* from = operation.at(move.from);
     const size_t elements = move.bytes / data_type_bytes(operation.header.type);
@@ -167,7 +168,7 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
   Operation& operation = turn.operation;
   const int peer = operation.world_rank(lane.peer);
   Port& port = ports_[static_cast<size_t>(peer)];
-  operation.in_hand = peer;
+  operation.current_peer = peer;
   while (lane.head != Move::kNone) {
     if (lane.loan != 0 && port.sender() != &lane) {
       TRY_ASSIGN(const bool ended, end_loan(turn, port, lane));
@@ -184,7 +185,7 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
       turn.wait_for_room(port);
       return {};
     }
-    if (lane.loan == 0) account(turn, port, lane, lane.going);
+    if (lane.loan == 0) account(turn, port, lane, lane.frame_bytes);
   }
   return {};
 }
@@ -193,9 +194,9 @@ Status Runner::move_out(Turn& turn, Lane& lane) {
 void Runner::account(Turn& turn, const Port& port, Lane& lane, size_t bytes) {
   Move& move = turn.operation.plan().move(lane.head);
   move.moved += bytes;
-  lane.gone += bytes;
+  lane.bytes_done += bytes;
   sent_.fetch_add(bytes, std::memory_order_relaxed);
-  if (port.leaves_host()) sent_away_.fetch_add(bytes, std::memory_order_relaxed);
+  if (port.leaves_host()) sent_off_host_.fetch_add(bytes, std::memory_order_relaxed);
   if (move.moved == move.bytes) finish(turn, lane);
 }
 
@@ -203,8 +204,8 @@ void Runner::account(Turn& turn, const Port& port, Lane& lane, size_t bytes) {
 bool Runner::lends(Operation& operation, const Port& port, const Lane& lane) const {
   const CollectiveTraits& what = traits(operation.header.kind);
   const LoanRange& range = what.has_root || what.is_message ? limits_.one_way_loans : limits_.loans;
-  return range.holds(operation.plan().move(lane.head).bytes) && !what.reduces && !lane.is_refused &&
-         port.lends();
+  return range.holds(operation.plan().move(lane.head).bytes) && !what.reduces &&
+         !lane.loans_refused && port.lends();
 }
 
 // Begins a frame with what is ready of the lane's move, unless the move has to wait.
@@ -212,13 +213,14 @@ Status Runner::begin_frame(Turn& turn, Port& port, Lane& lane) {
   Operation& operation = turn.operation;
   MovePlan& plan = operation.plan();
   const Move& move = plan.move(lane.head);
-  const Waiting waiting{.ready = allowance(plan, lane.head) - move.moved,
+  const Waiting waiting{.ready = ready_end(plan, lane.head) - move.moved,
                         .rest = move.bytes - move.moved,
                         .lends = lends(operation, port, lane)};
-  if (held(plan, lane.head) || (waiting.ready < waiting.rest && waiting.ready < kPiece)) return {};
+  if (must_wait(plan, lane.head) || (waiting.ready < waiting.rest && waiting.ready < kPiece))
+    return {};
   Piece piece = next_piece(lane, waiting);
   if (piece.bytes == 0 && waiting.rest > 0) {
-    TRY_ASSIGN(lane.allowed, port.credit(operation.header, lane.allowed));
+    TRY_ASSIGN(lane.credit, port.credit(operation.header, lane.credit));
     piece = next_piece(lane, waiting);
     if (piece.bytes == 0) {
       turn.wait_for_input(port);
@@ -233,7 +235,7 @@ Status Runner::begin_frame(Turn& turn, Port& port, Lane& lane) {
   header.step = move.step;
   header.total = move.bytes;
   header.bytes = static_cast<uint32_t>(piece.bytes);
-  lane.going = piece.bytes;
+  lane.frame_bytes = piece.bytes;
   const std::byte* payload = operation.at(move.from) + move.moved;
   if (piece.is_lent) {
     lane.loan = port.begin_loan(&lane, header, payload);
@@ -251,7 +253,7 @@ Result<bool> Runner::end_loan(Turn& turn, Port& port, Lane& lane) {
     return false;
   }
   lane.loan = 0;
-  lane.is_refused = *taken < lane.going;
+  lane.loans_refused = *taken < lane.frame_bytes;
   turn.moved = true;
   lent_.fetch_add(*taken, std::memory_order_relaxed);
   account(turn, port, lane, *taken);
@@ -265,10 +267,10 @@ Status Runner::give_credit(Turn& turn, Port& port, Lane& lane) {
       turn.wait_for_room(port);
       return {};
     }
-    lane.allowed = lane.gone + limits_.window_bytes;
+    lane.credit = lane.bytes_done + limits_.window_bytes;
     FrameHeader header = turn.operation.header;
     header.step = kCreditStep;
-    header.total = lane.allowed;
+    header.total = lane.credit;
     port.begin(&lane, header, nullptr);
   }
   TRY_ASSIGN(const bool moved, port.push());
@@ -282,17 +284,17 @@ Status Runner::move_in(Turn& turn, Lane& lane) {
   MovePlan& plan = operation.plan();
   const int peer = operation.world_rank(lane.peer);
   Port& port = ports_[static_cast<size_t>(peer)];
-  operation.in_hand = peer;
+  operation.current_peer = peer;
   while (lane.head != Move::kNone) {
     if (owes_credit(lane) || port.sender() == &lane) TRY(give_credit(turn, port, lane));
     Move& move = plan.move(lane.head);
-    const size_t limit = allowance(plan, lane.head);
-    if (held(plan, lane.head) || (limit == move.moved && move.bytes > 0)) return {};
+    const size_t limit = ready_end(plan, lane.head);
+    if (must_wait(plan, lane.head) || (limit == move.moved && move.bytes > 0)) return {};
     FrameHeader expected = operation.header;
     expected.step = move.step;
     expected.total = move.bytes;
-    TRY_ASSIGN(const Port::Next next, port.look(expected));
-    if (next == Port::Next::kOurs) {
+    TRY_ASSIGN(const Port::Next next, port.match_next(expected));
+    if (next == Port::Next::kMatches) {
       const size_t before = move.moved;
       TRY(take(turn, port, lane, limit));
       if (move.moved == move.bytes) {
@@ -315,10 +317,10 @@ Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
   Move& move = operation.plan().move(lane.head);
   const size_t left = port.left();
   if (left > move.bytes - move.moved) {
-    return corrupt(rank_name(operation.in_hand) + " sent more than it announced");
+    return corrupt(rank_name(operation.current_peer) + " sent more than it announced");
   }
-  if (lane.gone + left > allowed(lane)) {
-    return corrupt(rank_name(operation.in_hand) + " sent more than it was allowed");
+  if (lane.bytes_done + left > send_limit(lane)) {
+    return corrupt(rank_name(operation.current_peer) + " sent more than its credit allows");
   }
   if (left == 0) {
     turn.moved = true;
@@ -348,7 +350,7 @@ Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
     }
   }
   move.moved += taken;
-  lane.gone += taken;
+  lane.bytes_done += taken;
   received_.fetch_add(taken, std::memory_order_relaxed);
   turn.moved = turn.moved || taken > 0 || port.left() == 0;
   return {};

@@ -24,17 +24,17 @@ class Runner {
 
   // Moves what can move of the operation, once through its lanes; returns whether anything did.
   // Afterwards plan().finished() tells whether the operation is over. Adds what the operation waits
-  // for to `interests`.
-  Result<bool> step(Operation& operation, std::vector<Interest>& interests);
+  // for to `reasons`.
+  Result<bool> step(Operation& operation, std::vector<WaitReason>& reasons);
 
   // Payload bytes of all frames sent and received so far.
   Traffic traffic() const {
-    return {sent_.load(), received_.load(), sent_away_.load(), lent_.load()};
+    return {sent_.load(), received_.load(), sent_off_host_.load(), lent_.load()};
   }
 
  private:
   struct Turn;
-  Status move_here(Turn& turn, Lane& lane);
+  Status move_local(Turn& turn, Lane& lane);
   Status move_out(Turn& turn, Lane& lane);
   Status move_in(Turn& turn, Lane& lane);
   Status begin_frame(Turn& turn, Port& port, Lane& lane);
@@ -46,7 +46,7 @@ class Runner {
   void copy(std::byte* into, const std::byte* from, size_t bytes) const;
   Result<size_t> receive(Port& port, const Move& move, std::span<std::byte> into) const;
   // How many bytes of the lane may be sent in total.
-  size_t allowed(const Lane& lane) const { return std::max(lane.allowed, limits_.window_bytes); }
+  size_t send_limit(const Lane& lane) const { return std::max(lane.credit, limits_.window_bytes); }
   bool owes_credit(const Lane& lane) const;
   // State of a lane's move: bytes that may be sent now, bytes not sent yet, and whether they are
   // lent.
@@ -66,7 +66,7 @@ class Runner {
   const CommLimits limits_;
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> received_{0};
-  std::atomic<uint64_t> sent_away_{0};
+  std::atomic<uint64_t> sent_off_host_{0};
   std::atomic<uint64_t> lent_{0};
 };
 

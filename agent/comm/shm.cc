@@ -39,7 +39,7 @@ size_t round_up(size_t value, size_t unit) {
 struct ShmRegion::Slot {
   alignas(kLine) std::atomic<uint32_t> bell;
   std::atomic<uint32_t> sleep;
-  std::atomic<uint64_t> process;       // its pid; 0: not introduced yet
+  std::atomic<uint64_t> process;       // its pid; 0: not published yet
   std::atomic<uint64_t> mark_address;  // address and value of its ShmRegion::mark_
   std::atomic<uint64_t> mark_value;
 };
@@ -53,7 +53,7 @@ struct ShmRegion::Ring {
 
 struct ShmRegion::Preamble {
   std::atomic<uint64_t> tag;
-  std::atomic<Objection> objection;
+  std::atomic<LoanVeto> loan_veto;
 };
 
 namespace {
@@ -86,7 +86,7 @@ size_t shm_bytes(int local_ranks) {
 
 Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
   if (options.ranks < 2 || options.ranks > kRanksMax) {
-    return invalid("[comm] shared memory is for 2 to 4096 ranks, not " +
+    return invalid("[comm] shared memory supports 2 to 4096 ranks, got " +
                    std::to_string(options.ranks));
   }
   struct stat info {};
@@ -102,14 +102,14 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
     }
   } else if (info.st_size < static_cast<off_t>(bytes)) {
     return invalid("[comm] shared memory of " + std::to_string(options.ranks) + " ranks needs " +
-                   std::to_string(bytes) + " bytes, there are " + std::to_string(info.st_size));
+                   std::to_string(bytes) + " bytes, got " + std::to_string(info.st_size));
   }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, options.fd, 0);
   if (base == MAP_FAILED) return errno_error("[comm] mapping the shared memory", errno);
   std::shared_ptr<ShmRegion> region(new ShmRegion(base, bytes, options.ranks));
   uint64_t found = 0;
   if (!region->preamble().tag.compare_exchange_strong(found, options.tag) && found != options.tag) {
-    return conflict("[comm] the shared memory has been used by another round");
+    return conflict("[comm] the shared memory was used by another round");
   }
   return region;
 }
@@ -136,7 +136,7 @@ ShmRegion::Preamble& ShmRegion::preamble() const {
   return *std::launder(static_cast<Preamble*>(base_));
 }
 
-void ShmRegion::introduce(int rank) const {
+void ShmRegion::publish_process(int rank) const {
   slot(rank).mark_address.store(reinterpret_cast<uintptr_t>(mark_.get()));
   slot(rank).mark_value.store(*mark_);
   slot(rank).process.store(static_cast<uint64_t>(::getpid()));
@@ -148,13 +148,13 @@ Result<PeerMemory> ShmRegion::find(int rank) const {
       {.address = slot(rank).mark_address.load(), .value = slot(rank).mark_value.load()});
 }
 
-void ShmRegion::object(Objection objection) {
-  Objection none = Objection::kNone;
-  preamble().objection.compare_exchange_strong(none, objection);
+void ShmRegion::veto_loans(LoanVeto reason) {
+  LoanVeto none = LoanVeto::kNone;
+  preamble().loan_veto.compare_exchange_strong(none, reason);
 }
 
-ShmRegion::Objection ShmRegion::objection() const {
-  return preamble().objection.load();
+ShmRegion::LoanVeto ShmRegion::loan_veto() const {
+  return preamble().loan_veto.load();
 }
 
 ShmRegion::Slot& ShmRegion::slot(int rank) const {
@@ -174,7 +174,7 @@ ShmRegion::Ring& ShmRegion::ring(int from, int to) const {
 
 // A waiter announces itself, then checks the rings again. A neighbour moves a ring, then checks for
 // waiters. Both are sequentially consistent, so that at least one of them sees the other (Dekker).
-uint32_t ShmRegion::lie_down(int rank, Sleep how) {
+uint32_t ShmRegion::announce_sleep(int rank, Sleep how) {
   Slot& mine = slot(rank);
   const uint32_t seen = mine.bell.load();
   mine.sleep.store(static_cast<uint32_t>(how));
@@ -189,7 +189,7 @@ void ShmRegion::sleep(int rank, uint32_t seen, Duration timeout) {
   ::syscall(SYS_futex, &slot(rank).bell, FUTEX_WAIT, seen, &relative, nullptr, 0);
 }
 
-void ShmRegion::get_up(int rank) {
+void ShmRegion::cancel_sleep(int rank) {
   slot(rank).sleep.store(static_cast<uint32_t>(Sleep::kAwake));
 }
 
@@ -215,14 +215,14 @@ ShmLink::ShmLink(std::shared_ptr<ShmRegion> region, Options options)
 }
 
 std::string ShmLink::describe() const {
-  switch (region_->objection()) {
-    case ShmRegion::Objection::kNone:
+  switch (region_->loan_veto()) {
+    case ShmRegion::LoanVeto::kNone:
       return "shared memory (large blocks in one copy)";
-    case ShmRegion::Objection::kForbidden:
+    case ShmRegion::LoanVeto::kForbidden:
       return "shared memory (no single copy: not permitted)";
-    case ShmRegion::Objection::kSlow:
+    case ShmRegion::LoanVeto::kSlow:
       return "shared memory (no single copy: slower here)";
-    case ShmRegion::Objection::kUnwanted:
+    case ShmRegion::LoanVeto::kDisabled:
       break;
   }
   return "shared memory";

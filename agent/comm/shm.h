@@ -40,22 +40,22 @@ class ShmRegion {
 
   int ranks() const { return ranks_; }
 
-  // Publishes where the others find this rank's process. Call it before meeting them.
-  void introduce(int rank) const;
-  // Returns the process of a rank that has introduced itself, if this one can read its memory,
-  // which is tested by reading. Otherwise an error with the reason.
+  // Publishes where the others find this rank's process. Call it before they call find().
+  void publish_process(int rank) const;
+  // Returns the process that a rank has published, if this one can read its memory, which is
+  // tested by reading. Otherwise an error with the reason.
   Result<PeerMemory> find(int rank) const;
-  // Once all ranks have met, they lend each other memory, unless one of them has objected before.
-  enum class Objection : uint32_t { kNone, kForbidden, kSlow, kUnwanted };
-  void object(Objection objection);
-  Objection objection() const;
+  // Once all ranks have formed, they lend each other memory, unless one of them has vetoed that.
+  enum class LoanVeto : uint32_t { kNone, kForbidden, kSlow, kDisabled };
+  void veto_loans(LoanVeto reason);
+  LoanVeto loan_veto() const;
 
   // Announces how this rank is about to wait, and returns the value of its bell. The caller then
   // checks again: if it finds nothing, any later change ends or prevents its sleep().
-  uint32_t lie_down(int rank, Sleep how);
+  uint32_t announce_sleep(int rank, Sleep how);
   // Sleeps while the bell still reads `seen`, for at most `timeout`.
   void sleep(int rank, uint32_t seen, Duration timeout);
-  void get_up(int rank);
+  void cancel_sleep(int rank);
   // Wakes the rank if it waits. Returns true if the caller must ring it over its control
   // connection.
   [[nodiscard]] bool wake(int rank);

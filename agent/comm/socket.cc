@@ -68,7 +68,7 @@ Result<Resolved> resolve(const SocketAddress& address) {
   if (address.port < 0 || address.port > 65535 ||
       ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) !=
           0) {
-    return invalid("[comm] an IP address and a port from 0 to 65535 were expected, not " +
+    return invalid("[comm] expected an IP address and a port from 0 to 65535, got " +
                    to_string(address));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
@@ -93,7 +93,7 @@ Error descriptor_error(const std::string& what, int error) {
 
 Result<UniqueFd> stream_socket(const Resolved& resolved) {
   UniqueFd fd(::socket(resolved.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return descriptor_error("[comm] making a socket", errno);
+  if (!fd) return descriptor_error("[comm] creating a socket", errno);
   return fd;
 }
 
@@ -150,7 +150,7 @@ Status adopt_listener(int fd) {
   int listens = 0;
   socklen_t bytes = sizeof listens;
   if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0 || listens == 0) {
-    return invalid("[comm] descriptor " + std::to_string(fd) + " is no listening socket");
+    return invalid("[comm] descriptor " + std::to_string(fd) + " is not a listening socket");
   }
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -181,7 +181,8 @@ Result<Accepted> accept_one(int listener) {
   auto* name = reinterpret_cast<sockaddr*>(&address);
   UniqueFd fd(::accept4(listener, name, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd) {
-    if (is_out_of_descriptors(errno)) return descriptor_error("[comm] taking a connection", errno);
+    if (is_out_of_descriptors(errno))
+      return descriptor_error("[comm] accepting a connection", errno);
     return Accepted();
   }
   char host[NI_MAXHOST] = "unknown";
@@ -216,7 +217,7 @@ void tune_local_stream(int fd) {
 
 Result<UniqueFd> make_event_fd() {
   UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!fd) return errno_error("[comm] making an event descriptor", errno);
+  if (!fd) return errno_error("[comm] creating an event descriptor", errno);
   return fd;
 }
 
@@ -240,7 +241,7 @@ Result<int> port_of(int listen_fd) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof address;
   if (::getsockname(listen_fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
-    return errno_error("[comm] asking for a socket's port", errno);
+    return errno_error("[comm] reading a socket's port", errno);
   }
   // Both kinds of address have the port at the same offset.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "agent/comm/gpu/gpu_links.h"
+#include "agent/comm/message_text.h"
 #include "agent/comm/network.h"
-#include "agent/comm/words.h"
 
 namespace lockstep {
 namespace {
@@ -71,7 +71,7 @@ HostDevices own_devices(const Communicator& group) {
 }
 
 std::string rdma_text(const std::string& devices) {
-  return devices.empty() ? "none" : devices + " (used by NCCL alone)";
+  return devices.empty() ? "none" : devices + " (used only by NCCL)";
 }
 
 // `within`: the path from a host's first rank to its second, by host; empty: left out.

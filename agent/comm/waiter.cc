@@ -29,9 +29,9 @@ TimePoint now() {
   return SystemClock().now();
 }
 
-bool all_in_memory(const std::vector<Interest>& interests) {
-  return std::all_of(interests.begin(), interests.end(),
-                     [](const Interest& i) { return i.link->fd() < 0; });
+bool all_in_memory(const std::vector<WaitReason>& reasons) {
+  return std::all_of(reasons.begin(), reasons.end(),
+                     [](const WaitReason& reason) { return reason.link->fd() < 0; });
 }
 
 }  // namespace
@@ -57,30 +57,30 @@ bool Waiter::spin() {
   return now() - began_ < spin_budget_;
 }
 
-void Waiter::pause(const std::vector<Interest>& interests, Duration timeout) {
-  const bool in_memory = region_ != nullptr && all_in_memory(interests);
+void Waiter::pause(const std::vector<WaitReason>& reasons, Duration timeout) {
+  const bool in_memory = region_ != nullptr && all_in_memory(reasons);
   const Sleep how = in_memory ? Sleep::kFutex : Sleep::kPoll;
-  if (state_ != State::kLyingDown || lies_ != how) {
-    if (state_ != State::kLyingDown && spin()) return;
-    state_ = State::kLyingDown;
-    lies_ = how;
+  if (state_ != State::kAboutToSleep || sleep_kind_ != how) {
+    if (state_ != State::kAboutToSleep && spin()) return;
+    state_ = State::kAboutToSleep;
+    sleep_kind_ = how;
     if (region_ != nullptr) {
-      bell_seen_ = region_->lie_down(local_rank_, how);
+      bell_seen_ = region_->announce_sleep(local_rank_, how);
       return;  // the caller checks once more: earlier changes rang no bell
     }
   }
   if (in_memory) {
     region_->sleep(local_rank_, bell_seen_, timeout);
   } else {
-    sleep_in_poll(interests, timeout);
+    sleep_in_poll(reasons, timeout);
   }
-  if (region_ != nullptr) region_->get_up(local_rank_);
+  if (region_ != nullptr) region_->cancel_sleep(local_rank_);
   state_ = State::kSlept;
 }
 
 void Waiter::moved() {
   if (state_ == State::kRunning) return;
-  if (state_ == State::kLyingDown && region_ != nullptr) region_->get_up(local_rank_);
+  if (state_ == State::kAboutToSleep && region_ != nullptr) region_->cancel_sleep(local_rank_);
   const bool paid = state_ == State::kSpinning;
   state_ = State::kRunning;
   if (paid) {
@@ -92,13 +92,13 @@ void Waiter::moved() {
   }
 }
 
-void Waiter::sleep_in_poll(const std::vector<Interest>& interests, Duration timeout) {
+void Waiter::sleep_in_poll(const std::vector<WaitReason>& reasons, Duration timeout) {
   std::vector<pollfd> polled{{.fd = event_.get(), .events = POLLIN, .revents = 0}};
-  for (const Interest& interest : interests) {
-    if (interest.link->fd() < 0) continue;
-    if (interest.input) interest.link->expect(interest.missing);
-    const auto events = static_cast<short>(interest.input ? POLLIN : POLLOUT);
-    polled.push_back({.fd = interest.link->fd(), .events = events, .revents = 0});
+  for (const WaitReason& reason : reasons) {
+    if (reason.link->fd() < 0) continue;
+    if (reason.input) reason.link->expect(reason.missing);
+    const auto events = static_cast<short>(reason.input ? POLLIN : POLLOUT);
+    polled.push_back({.fd = reason.link->fd(), .events = events, .revents = 0});
   }
   const auto bounded = std::clamp<Duration>(timeout, Duration::zero(), std::chrono::hours(1));
   timespec relative{};

@@ -13,7 +13,7 @@
 namespace lockstep {
 
 // An operation's reason to wait on one link.
-struct Interest {
+struct WaitReason {
   Link* link = nullptr;
   bool input = false;  // false: waits for room for output
   size_t missing = 0;  // input that is certain to come, in bytes
@@ -39,7 +39,7 @@ class Waiter {
 
   // Called while nothing moves, between two tries. At first returns immediately, then sleeps for at
   // most `timeout`. May wake for no reason.
-  void pause(const std::vector<Interest>& interests, Duration timeout);
+  void pause(const std::vector<WaitReason>& reasons, Duration timeout);
   // Call when something moved, or when the operation is over.
   void moved();
 
@@ -53,19 +53,19 @@ class Waiter {
         shares_cores_(shares_cores),
         event_(std::move(event)) {}
   bool spin();
-  void sleep_in_poll(const std::vector<Interest>& interests, Duration timeout);
+  void sleep_in_poll(const std::vector<WaitReason>& reasons, Duration timeout);
 
   std::shared_ptr<ShmRegion> region_;
   int local_rank_;
   bool shares_cores_;
   UniqueFd event_;
 
-  enum class State { kRunning, kSpinning, kLyingDown, kSlept };
+  enum class State { kRunning, kSpinning, kAboutToSleep, kSlept };
   State state_ = State::kRunning;
   TimePoint began_{};  // of this wait
   Duration spin_budget_ = std::chrono::microseconds(20);
   uint32_t sleeps_ = 0;
-  Sleep lies_ = Sleep::kAwake;  // how it sleeps, if state_ is kLyingDown
+  Sleep sleep_kind_ = Sleep::kAwake;  // how it sleeps, if state_ is kAboutToSleep
   uint32_t bell_seen_ = 0;
 };
 

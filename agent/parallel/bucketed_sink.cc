@@ -26,7 +26,7 @@ void BucketedSink::begin_step(const OpTable& ops) {
   ops.fill(*streams_.compute, {.out = View(gradients()), .count = arena_.count});
 }
 
-void BucketedSink::send_from_now_on() {
+void BucketedSink::enable_reduction() {
   sending_ = true;
 }
 

@@ -21,7 +21,7 @@ namespace lockstep {
 //
 // The calls of a step:
 // - begin_step()
-// - the micro-batches; send_from_now_on() before the last one
+// - the micro-batches; enable_reduction() before the last one
 // - finish()
 // - issue work that reads the gradients
 // - wait()
@@ -46,7 +46,7 @@ class BucketedSink final : public GradSink {
   // Zeroes all gradients.
   void begin_step(const OpTable& ops);
   // Gradients that become ready after this call are final for the step.
-  void send_from_now_on();
+  void enable_reduction();
   // Orders later work on the compute stream after every reduction. If the group's operations are
   // stream-ordered (DeviceTraits), returns immediately; otherwise waits for them and returns the
   // first error.

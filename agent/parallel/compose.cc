@@ -68,8 +68,8 @@ Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& o
                                                          Communicator& world) {
   const Mesh& mesh = options.mesh;
   if (mesh.size() != world.size()) {
-    return invalid("[compose] a mesh of " + std::to_string(mesh.size()) + " ranks in a world of " +
-                   std::to_string(world.size()));
+    return invalid("[compose] the mesh needs " + std::to_string(mesh.size()) +
+                   " ranks, but the world has " + std::to_string(world.size()));
   }
   if (mesh.pipeline != 1 || mesh.tensor != 1) {
     return invalid("[compose] pipeline and tensor parallelism are not in this version");

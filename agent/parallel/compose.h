@@ -73,7 +73,7 @@ struct UpdateOptions {
 //
 // The calls of a step:
 // - begin_step()
-// - micro-batches through model(), each followed by add_losses(); sink().send_from_now_on() before
+// - micro-batches through model(), each followed by add_losses(); sink().enable_reduction() before
 //   the last one
 // - sink().finish()
 // - update()

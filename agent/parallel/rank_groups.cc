@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {
@@ -24,8 +24,8 @@ Result<std::vector<int>> ranks_of(const WorldGroup& group, int world_size) {
   std::vector<int> ranks;
   for (const int64_t rank : group.ranks) {
     if (rank < 0 || rank >= world_size) {
-      return invalid(in_group(group.name) + "rank " + std::to_string(rank) + " is none of the " +
-                     std::to_string(world_size) + " of the world");
+      return invalid(in_group(group.name) + "rank " + std::to_string(rank) + " is out of range (" +
+                     std::to_string(world_size) + " ranks)");
     }
     ranks.push_back(static_cast<int>(rank));
   }
@@ -48,7 +48,7 @@ Result<RankGroups> RankGroups::create(Communicator& world, std::span<const World
       }
     }
     if (!made.by_name_.try_emplace(group.name, std::move(entry)).second) {
-      return invalid(in_group(group.name) + "there twice");
+      return invalid(in_group(group.name) + "duplicate name");
     }
   }
   return made;
@@ -70,7 +70,7 @@ Result<Communicator*> RankGroups::find(std::string_view name) const {
 Result<Communicator*> RankGroups::of(Axis axis) const {
   const auto found = name_of_axis_.find(axis);
   if (found == name_of_axis_.end()) {
-    return not_found("[groups] the world has no group of the axis " + std::string(axis_name(axis)));
+    return not_found("[groups] the world has no group for axis " + std::string(axis_name(axis)));
   }
   return find(found->second);
 }

@@ -64,9 +64,9 @@ double median(std::vector<double> values) {
 
 // Bytes of workspace of cuDNN's.
 Result<size_t> prepare(const AttentionWish& wish) {
-  if (wish.device.type == DeviceType::kCpu) return unavailable("[cudnn] a GPU expected, got none");
+  if (wish.device.type == DeviceType::kCpu) return unavailable("[cudnn] expected a GPU, got none");
   if (wish.precision != Precision::kBf16) {
-    return unavailable("[cudnn] precision bf16 expected, got fp32");
+    return unavailable("[cudnn] expected precision bf16, got fp32");
   }
   TRY_ASSIGN(const size_t bytes, dnn::prepare_attention(wish.device, wish.shape));
   if (wish.room) TRY(wish.room(bytes));
@@ -82,7 +82,7 @@ AttentionBy measured(const AttentionWish& wish, size_t workspace, const Clock& c
   };
   const Result<AttentionTimes> times = time();
   if (!times.ok()) {
-    log_info("attention by own kernels, cuDNN's could not be measured",
+    log_info("using own attention kernels: cuDNN's could not be measured",
              {{"reason", times.error().message}});
     return AttentionBy::kOwn;
   }
@@ -97,7 +97,7 @@ AttentionBy measured(const AttentionWish& wish, size_t workspace, const Clock& c
 AttentionBy chosen(const AttentionWish& wish, size_t workspace, const Clock& clock) {
   if (wish.setting == "cudnn") return AttentionBy::kCudnn;
   if (!wish.kept) return measured(wish, workspace, clock);
-  log_info("attention as it was chosen when this run began", {{"by", name_of(*wish.kept)}});
+  log_info("using the attention chosen when this run began", {{"by", name_of(*wish.kept)}});
   return *wish.kept;
 }
 
@@ -145,7 +145,7 @@ Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& w
   if (wish.setting == "own") return AttentionBy::kOwn;
   const Result<size_t> workspace = prepare(wish);
   if (!workspace.ok()) {
-    log_info("attention by cuDNN is not to be had", {{"reason", workspace.error().message}});
+    log_info("cuDNN attention is not available", {{"reason", workspace.error().message}});
   }
   const int64_t can = workspace.ok() ? 1 : 0;
   TRY_ASSIGN(const std::vector<int64_t> able,
@@ -153,9 +153,9 @@ Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& w
   const auto lacks = std::ranges::find(able, 0);
   if (lacks != able.end()) {
     if (wish.setting == "auto") return AttentionBy::kOwn;
-    const Error refused = invalid("spec.train.attention: cudnn expected of every rank, rank " +
+    const Error refused = invalid("spec.train.attention: cudnn must work on every rank, but rank " +
                                   std::to_string(lacks - able.begin()) +
-                                  " can't; its log says why, and own or auto would do");
+                                  " cannot use it (its log has the reason); set own or auto");
     return reason.note(kExitBadConfig, Result<AttentionBy>(refused));
   }
   const AttentionBy mine = world.rank() == 0 ? chosen(wish, *workspace, clock) : AttentionBy::kOwn;

@@ -7,12 +7,11 @@ namespace lockstep {
 Result<Device> rank_device(int64_t gpu, int gpus_seen) {
   if (gpu < 0) return Device{};
   if (gpu < gpus_seen) return Device{DeviceType::kCuda, static_cast<int>(gpu)};
-  const std::string seen = gpus_seen == 0 ? "none" : std::to_string(gpus_seen);
-  return not_found("[device] this rank computes on GPU " + std::to_string(gpu) +
-                   ", so its process should see at least " + std::to_string(gpu + 1) +
-                   "; it sees " + seen +
-                   ". To look at: the container's limit nvidia.com/gpu (spec.gpusPerNode sets it, "
-                   "podTemplate may change it), nvidia-smi in the pod, CUDA_VISIBLE_DEVICES");
+  const std::string seen = gpus_seen == 0 ? "none" : "only " + std::to_string(gpus_seen);
+  return not_found("[device] this rank uses GPU " + std::to_string(gpu) +
+                   " (numbered from 0), but its process sees " + seen +
+                   ". Check the container's limit nvidia.com/gpu (spec.gpusPerNode sets it, "
+                   "podTemplate may change it), nvidia-smi in the pod, and CUDA_VISIBLE_DEVICES");
 }
 
 Result<Device> rank_device_here(int64_t gpu) {

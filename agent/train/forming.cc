@@ -116,7 +116,7 @@ Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_b
   }
   if (!alike) {
     log_warning(
-        "ranks differ in threads, instruction sets or GPUs; the smallest number of threads counts",
+        "ranks differ in threads, instruction sets or GPUs; using the smallest number of threads",
         {{"threads", agreement.threads}});
   }
   return agreement;
@@ -125,8 +125,8 @@ Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_b
 Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (spec.global < 1 || spec.global % data_size != 0) {
-    return invalid("spec.train.batch.global: " + number(spec.global) + " is no multiple of the " +
-                   number(data_size) + " data-parallel ranks");
+    return invalid("spec.train.batch.global: " + number(spec.global) +
+                   " is not a multiple of the " + number(data_size) + " data-parallel ranks");
   }
   const int64_t share = spec.global / data_size;
   const int64_t micro = spec.micro == 0 ? share : spec.micro;

@@ -39,11 +39,11 @@ GpuMonitor::~GpuMonitor() {
 void GpuMonitor::run(const std::stop_token& stop) {
   const Result<std::unique_ptr<Nvml>> nvml = options_.load();
   if (!nvml.ok()) {
-    log_info("nothing is known of the GPU's use", {{"reason", nvml.error().message}});
+    log_info("GPU usage is not available", {{"reason", nvml.error().message}});
     return;
   }
   if (const Status watched = (*nvml)->watch_xids(options_.gpu.bus); !watched.ok()) {
-    log_info("the GPU's Xid errors are not known", {{"reason", watched.error().message}});
+    log_info("GPU Xid errors are not available", {{"reason", watched.error().message}});
   }
   std::unique_lock lock(mutex_);
   do {
@@ -64,7 +64,7 @@ void GpuMonitor::look(Nvml& nvml) {
   }
   const Result<GpuSample> sample = nvml.sample(options_.gpu.bus);
   if (!sample.ok() && !std::exchange(has_complained_, true)) {
-    log_warning("the GPU does not say how it is used",
+    log_warning("the GPU does not report its usage",
                 {{"gpu", options_.gpu.bus}, {"reason", sample.error().message}});
   }
   const GpuSample seen = sample.ok() ? *sample : GpuSample{};

@@ -41,7 +41,7 @@ Status TrainStep::accumulate() {
                                      .gradient_scale = static_cast<float>(1.0 / tokens)}));
     TRY(forward_pass(model.model(), model.store(), micro_));
     TRY(timer_->lap(StepPart::kForward));
-    if (index + 1 == options_.batch.accumulation) model.sink().send_from_now_on();
+    if (index + 1 == options_.batch.accumulation) model.sink().enable_reduction();
     TRY(parts_.reason.note(kExitPeerLost,
                            backward_pass(model.model(), model.store(), micro_, model.sink())));
     model.add_losses(micro_);

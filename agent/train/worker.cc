@@ -86,7 +86,8 @@ void Worker::measure_peak() {
   if (peak.ok()) {
     matmul_peak_ = *peak;
   } else {
-    log_info("what the GPU's products reach is not known", {{"reason", peak.error().message}});
+    log_info("the peak matmul speed of the GPU could not be measured",
+             {{"reason", peak.error().message}});
   }
 }
 
@@ -168,7 +169,7 @@ void Worker::keep_attention() const {
   if (config_.train.attention != "auto" || kept_attention()) return;
   const Status kept = write_file_synced(attention_file(), name_of(attention_));
   if (kept.ok()) return;
-  log_info("which attention was chosen is not kept", {{"reason", kept.error().message}});
+  log_info("the attention choice could not be saved", {{"reason", kept.error().message}});
 }
 
 Result<ComposeOptions> Worker::compose_options() {
@@ -254,7 +255,7 @@ Status Worker::begin_parameters() {
         Error{imported.error().code, "spec.train.model.weights.path: " + imported.error().message};
     return reason_.note(other_model ? kExitBadConfig : kExitDataError, imported);
   }
-  log_info("beginning with weights", {{"path", path}});
+  log_info("starting from weights", {{"path", path}});
   return {};
 }
 

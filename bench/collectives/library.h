@@ -34,7 +34,7 @@ class Library {
   // For example "Gloo 0.5.0, tcp on 127.0.0.1".
   virtual std::string describe() const = 0;
   // Returns why the library can't run this operation; empty if it can.
-  virtual std::string lacks(const Turn& turn) const = 0;
+  virtual std::string unsupported_reason(const Turn& turn) const = 0;
   virtual Status run(const Turn& turn) = 0;
   // Returns where run() leaves its result.
   virtual const std::byte* result(const Turn& turn) const { return turn.output; }

@@ -34,8 +34,8 @@ class Gloo final : public Library {
            "." + std::to_string(GLOO_VERSION_PATCH) + ", " + context_->getDevice()->str();
   }
 
-  std::string lacks(const Turn& turn) const override {
-    return turn.op == ReduceOp::kLor ? "Gloo has no logical or" : "";
+  std::string unsupported_reason(const Turn& turn) const override {
+    return turn.op == ReduceOp::kLor ? "Gloo has no logical OR reduction" : "";
   }
 
   Status run(const Turn& turn) override {

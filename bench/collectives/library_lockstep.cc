@@ -12,7 +12,7 @@ class Lockstep final : public Library {
   int rank() const override { return comm_->rank(); }
   int size() const override { return comm_->size(); }
   std::string describe() const override { return "Lockstep, " + comm_->describe(); }
-  std::string lacks(const Turn&) const override { return ""; }
+  std::string unsupported_reason(const Turn&) const override { return ""; }
 
   Status run(const Turn& turn) override {
     const bool in_place =

@@ -28,7 +28,7 @@ class Mpi final : public Library {
     const std::string version(text, static_cast<size_t>(length));
     return version.substr(0, version.find(','));
   }
-  std::string lacks(const Turn&) const override { return ""; }
+  std::string unsupported_reason(const Turn&) const override { return ""; }
 
   Status run(const Turn& turn) override {
     const int code = call(turn);

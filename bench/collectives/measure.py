@@ -35,7 +35,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 OPERATIONS = ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "all-reduce-lor"]
 SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 # Our transport with which each library is compared: TCP with TCP, shared memory with shared memory.
-BESIDE = {"gloo": "lockstep-tcp", "torch": "lockstep-tcp", "mpi-tcp": "lockstep-tcp",
+COMPARED_WITH = {"gloo": "lockstep-tcp", "torch": "lockstep-tcp", "mpi-tcp": "lockstep-tcp",
           "mpi-shm": "lockstep-shm", "before-tcp": "lockstep-tcp", "before-shm": "lockstep-shm",
           "lent-shm": "lockstep-shm", "copied-shm": "lockstep-shm"}
 NAMES = {"lockstep-tcp": "Lockstep tcp", "lockstep-shm": "Lockstep shm", "gloo": "Gloo (Debian)",
@@ -70,7 +70,7 @@ def mpirun(options, transport):
             *network, *yields]
 
 
-def contestants(options):
+def rank_commands(options):
     """Returns the command that starts the ranks, by library, and messages about missing ones."""
     program = str(options.build / "bin/bench_collectives_ranks")
     built = subprocess.run([program, "--libraries"], capture_output=True, text=True,
@@ -135,7 +135,7 @@ class World:
     def read(stream):
         line = stream.readline()
         if not line:
-            raise RuntimeError("a rank ended")
+            raise RuntimeError("a rank ended unexpectedly")
         return json.loads(line)
 
     def turn(self, operation, size, times, check):
@@ -212,7 +212,7 @@ def size_name(size):
 
 def ratio(cell, name):
     """Returns how many times as fast Lockstep is on the same transport; None if not comparable."""
-    ours = cell.get(BESIDE.get(name))
+    ours = cell.get(COMPARED_WITH.get(name))
     if not ours or "us" not in ours or "us" not in cell[name]:
         return None
     return cell[name]["us"] / ours["us"]
@@ -236,7 +236,7 @@ def table(operation, cells, names):
         lines.append(f"| {size_name(size)} | " + " | ".join(row) + " |")
         moved = max((got.get("bytes", size) for got in cell.values()), default=size)
         if moved != size:
-            lacks[size_name(size)] = f"{moved} bytes, an element a block"
+            lacks[size_name(size)] = f"{moved} bytes, one element per block"
     lines += [f"\n{NAMES.get(name, name)}: {why}." for name, why in lacks.items()]
     return "\n".join(lines)
 
@@ -254,7 +254,7 @@ def stolen_percent(before, after):
 
 def governor():
     path = pathlib.Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    return path.read_text().strip() if path.exists() else "not told"
+    return path.read_text().strip() if path.exists() else "unknown"
 
 
 def copy_gb_s(size=64 << 20, times=5):
@@ -304,12 +304,14 @@ def parse():
     parser.add_argument("--operations", type=lambda text: text.split(","), default=OPERATIONS)
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=SIZES)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--budget", type=float, default=3600, help="seconds; no round begins that would go beyond")
+    parser.add_argument("--budget", type=float, default=3600,
+                        help="seconds; a round that would exceed it is not started")
     parser.add_argument("--only", type=lambda text: text.split(","), help="some of " + ", ".join(NAMES))
-    parser.add_argument("--python", help="of an environment with torch")
-    parser.add_argument("--before", type=pathlib.Path, help="another build of ours, to see what a change does")
+    parser.add_argument("--python", help="Python of an environment with torch")
+    parser.add_argument("--before", type=pathlib.Path,
+                        help="another build of Lockstep to compare with, to see what a change does")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--tiny", action="store_true", help="whether it works, not how fast it is")
+    parser.add_argument("--tiny", action="store_true", help="test only that it works, not its speed")
     options = parser.parse_args()
     options.times = lambda size: times_of(size, options.ranks)
     if options.tiny:
@@ -320,7 +322,7 @@ def parse():
 
 def main():
     options = parse()
-    commands, missing = contestants(options)
+    commands, missing = rank_commands(options)
     ceilings = {"copyGbS": copy_gb_s(), "loopbackGbS": loopback_gb_s()} if not options.tiny else {}
     load, ticks = os.getloadavg(), cpu_ticks()
     cells = {}

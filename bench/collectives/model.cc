@@ -173,7 +173,8 @@ int run(const std::vector<std::string>& files) {
     const auto document = nlohmann::json::parse(file, nullptr, false);
     if (!document.is_object() || !document.contains("cells") || !document.contains("ranks") ||
         !document.contains("cores")) {
-      std::fprintf(stderr, "bench_collectives_model: %s is no JSON of measure.py\n", name.c_str());
+      std::fprintf(stderr, "bench_collectives_model: %s is not JSON written by measure.py\n",
+                   name.c_str());
       return 2;
     }
     take(document, samples);

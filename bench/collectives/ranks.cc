@@ -58,7 +58,7 @@ int connect_to(const std::string& path) {
 int serve(const Arguments& arguments, Result<std::unique_ptr<Library>> library) {
   if (!library.ok()) return complain(library.error().message);
   const int fd = connect_to(arguments.socket);
-  if (fd < 0) return complain("can't connect to " + arguments.socket);
+  if (fd < 0) return complain("cannot connect to " + arguments.socket);
   return serve_turns(fd, **library);
 }
 
@@ -101,7 +101,7 @@ int fork_ranks(const Arguments& arguments) {
 
 Result<std::unique_ptr<Library>> join_started(const Arguments& arguments) {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  if (rank == nullptr) return invalid("mpi: to be started by mpirun");
+  if (rank == nullptr) return invalid("mpi: start it with mpirun");
   if (arguments.pin) pin_to_core(std::atoi(rank));
   return join_mpi();
 }
@@ -125,12 +125,13 @@ int run(const std::vector<std::string>& words) {
       arguments.library = word;
     }
   }
-  if (arguments.ranks < 1 || arguments.ranks > 64) return complain("--ranks is from 1 to 64");
+  if (arguments.ranks < 1 || arguments.ranks > 64) return complain("--ranks must be from 1 to 64");
   if (arguments.library == "mpi") return serve(arguments, join_started(arguments));
   for (const char* known : {"lockstep-shm", "lockstep-tcp", "gloo"}) {
     if (arguments.library == known) return fork_ranks(arguments);
   }
-  return complain("'" + arguments.library + "' is none of lockstep-shm, lockstep-tcp, gloo, mpi");
+  return complain("unknown library '" + arguments.library +
+                  "', expected lockstep-shm, lockstep-tcp, gloo or mpi");
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ import sys
 import time
 
 
-def given(rank, count, start=0):
-    """Returns given() of bench/comm/given.cc for `count` elements from `start` on."""
+def input_values(rank, count, start=0):
+    """Returns input_value() of bench/comm/input_values.cc for `count` elements from `start` on."""
     mask = 0xffffffff
     x = (torch.arange(start, start + count) * 0x9e3779b1 + (rank + 1) * 0x85ebca77) & mask
     x = ((x ^ (x >> 15)) * 0x2c1b3c6d) & mask
@@ -47,7 +47,7 @@ class Turn:
         self.output.fill_(-1)  # no result contains it
         # Reductions sum zeros and ones, so that no sum is rounded.
         reduces = self.operation in ("all-reduce", "reduce-scatter")
-        of = (lambda *what: given(*what) % 2) if reduces else given
+        of = (lambda *what: input_values(*what) % 2) if reduces else input_values
         if self.operation != "broadcast" or self.rank == root:
             mine.copy_(of(self.rank, mine.numel()))
         self.run(root)
@@ -76,7 +76,7 @@ class Turn:
 def answer(words, rank, ranks):
     operation, size, times, check = words[0], int(words[1]), int(words[2]), words[3] == "1"
     if operation == "all-reduce-lor":
-        return {"lacks": "torch.distributed has no logical or"}
+        return {"lacks": "torch.distributed has no logical OR reduction"}
     turn = Turn(operation, size, rank, ranks)
     wrong = turn.wrong() if check else 0
     for _ in range(max(2, times // 10)):

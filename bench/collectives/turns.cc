@@ -9,7 +9,7 @@
 #include <sstream>
 #include <vector>
 
-#include "bench/comm/given.h"
+#include "bench/comm/input_values.h"
 #include "common/base/clock.h"
 
 namespace lockstep {
@@ -89,20 +89,20 @@ class Buffers {
   }
 
   int value_of(int rank, int64_t index) const {
-    return reduces() ? given_to(turn_.op, rank, index) : given(rank, index);
+    return reduces() ? reduction_input(turn_.op, rank, index) : input_value(rank, index);
   }
 
   int expected(int64_t index) const {
     const int64_t own = rank_ * turn_.count;
-    if (turn_.kind == Collective::kBroadcast) return given(turn_.root, index);
+    if (turn_.kind == Collective::kBroadcast) return input_value(turn_.root, index);
     if (gives_blocks_) {
       const int64_t at = index % turn_.count + (takes_blocks_ ? own : 0);
-      return given(static_cast<int>(index / turn_.count), at);
+      return input_value(static_cast<int>(index / turn_.count), at);
     }
     const int64_t at = takes_blocks_ ? own + index : index;
     int ones = 0;
     for (int rank = 0; rank < size_; ++rank) ones += value_of(rank, at);
-    return result_of(turn_.op, ones, size_);
+    return reduction_result(turn_.op, ones, size_);
   }
 
   int rank_;
@@ -130,7 +130,8 @@ Result<double> sample(Library& library, Turn& turn) {
 Result<json> answer(Library& library, const Request& request) {
   Buffers buffers(library, request);
   Turn& turn = buffers.turn();
-  if (const std::string lacks = library.lacks(turn); !lacks.empty()) return json{{"lacks", lacks}};
+  if (const std::string lacks = library.unsupported_reason(turn); !lacks.empty())
+    return json{{"lacks", lacks}};
   int64_t wrong = 0;
   if (request.check) {
     turn.root = library.size() - 1;

@@ -85,7 +85,7 @@ class Table {
       std::ofstream file(settings_.json);
       file << lines_.dump(1) << "\n";
       if (!file.flush()) {
-        std::fprintf(stderr, "lockstep-bench: can't write %s\n", settings_.json.c_str());
+        std::fprintf(stderr, "lockstep-bench: cannot write %s\n", settings_.json.c_str());
         return 1;
       }
     }
@@ -236,7 +236,7 @@ void skip_without_gpu(BenchSettings& settings) {
   if (std::none_of(backends.begin(), backends.end(), needs_gpu) || count_gpus() > 0) return;
   for (const Backend backend : backends) {
     if (!needs_gpu(backend)) continue;
-    std::fprintf(stderr, "lockstep-bench: skipped: --backend %s needs a GPU, and there is none\n",
+    std::fprintf(stderr, "lockstep-bench: skipped: --backend %s needs a GPU, but there is none\n",
                  name_of(backend));
   }
   std::erase_if(backends, needs_gpu);
@@ -250,7 +250,8 @@ int run(BenchSettings settings) {
   if (settings.backends == std::vector<Backend>{Backend::kThreads}) return run_threads(settings);
   for (const Backend backend : settings.backends) {
     if (backend != Backend::kThreads) continue;
-    std::fprintf(stderr, "lockstep-bench: --backend threads goes by itself\n");
+    std::fprintf(stderr,
+                 "lockstep-bench: --backend threads cannot be combined with other backends\n");
     return 2;
   }
   return run_processes(settings);

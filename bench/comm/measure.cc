@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "bench/comm/given.h"
+#include "bench/comm/input_values.h"
 #include "common/base/clock.h"
 
 namespace lockstep {
@@ -166,7 +166,7 @@ class Bench {
   bool reduces() const { return traits(operation_).reduces; }
 
   int value_of(int rank, int64_t index) const {
-    return reduces() ? given_to(settings_.op, rank, index) : given(rank, index);
+    return reduces() ? reduction_input(settings_.op, rank, index) : input_value(rank, index);
   }
 
   // Returns how many ranks contribute a 1 to this element of the result.
@@ -180,19 +180,19 @@ class Bench {
   int expected(int64_t index) const {
     const int n = comm_.size();
     const int64_t own = comm_.rank() * count_;
-    if (reduces()) return result_of(settings_.op, ones_at(index), n);
+    if (reduces()) return reduction_result(settings_.op, ones_at(index), n);
     switch (operation_) {
       case Collective::kBroadcast:
-        return given(settings_.root, index);
+        return input_value(settings_.root, index);
       case Collective::kScatter:
-        return given(settings_.root, own + index);
+        return input_value(settings_.root, own + index);
       case Collective::kAllGather:
       case Collective::kGather:
-        return given(static_cast<int>(index / count_), index % count_);
+        return input_value(static_cast<int>(index / count_), index % count_);
       case Collective::kAllToAll:
-        return given(static_cast<int>(index / count_), own + index % count_);
+        return input_value(static_cast<int>(index / count_), own + index % count_);
       default:
-        return given((comm_.rank() - 1 + n) % n, index);
+        return input_value((comm_.rank() - 1 + n) % n, index);
     }
   }
 

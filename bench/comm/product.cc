@@ -116,13 +116,13 @@ int run_part(const test::Product& product, const Arguments& arguments) {
     const uint64_t index = permute(at, product.size(), arguments.seed);
     worlds.run(product.at(index, arguments.seed + index));
     if (!testing::Test::HasFailure()) continue;
-    std::printf("bench_comm_product: --seed %llu --case %llu fails\n", number(arguments.seed),
+    std::printf("bench_comm_product: --seed %llu --case %llu failed\n", number(arguments.seed),
                 number(index));
     return 1;
   }
-  std::printf("%llu of %llu cases right, part %llu of %llu%s, seed %llu, %.0f s\n", number(ran),
+  std::printf("%llu of %llu cases passed, part %llu of %llu%s, seed %llu, %.0f s\n", number(ran),
               number(product.size()), number(arguments.part), number(arguments.parts),
-              at < product.size() ? ", not to its end" : "", number(arguments.seed),
+              at < product.size() ? ", stopped early" : "", number(arguments.seed),
               to_seconds(clock.now() - begin));
   return ran > 0 ? 0 : 1;
 }

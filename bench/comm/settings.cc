@@ -37,8 +37,8 @@ Result<int64_t> number(const std::string& flag, const std::string& text, int64_t
   if (at + 1 == end && *at == 'G') unit = int64_t{1} << 30;
   const bool whole = error == std::errc() && (at == end || unit > 1);
   if (!whole || value < 0 || value > most / unit || value * unit < least) {
-    return invalid(flag + ": '" + text + "' is no number from " + std::to_string(least) + " to " +
-                   std::to_string(most));
+    return invalid(flag + ": '" + text + "' is not a number from " + std::to_string(least) +
+                   " to " + std::to_string(most));
   }
   return value * unit;
 }
@@ -53,7 +53,7 @@ Result<int> choice(const std::string& flag, const std::string& text, int count, 
     if (candidate == text) return i;
     known += (known.empty() ? "" : ", ") + candidate;
   }
-  return invalid(flag + ": '" + text + "' is none of " + known);
+  return invalid(flag + ": '" + text + "' is not one of " + known);
 }
 
 std::string operation_choice(int kind) {
@@ -84,7 +84,8 @@ Status take_backends(BenchSettings& settings, const std::string& text) {
 Status take_sizes(BenchSettings& settings, const std::string& text) {
   constexpr int64_t kBytesMax = int64_t{16} << 30;
   const auto sizes = parts(text, ':');
-  if (sizes.empty() || sizes.size() > 3) return invalid("--sizes: FROM:TO[:FACTOR], not " + text);
+  if (sizes.empty() || sizes.size() > 3)
+    return invalid("--sizes: expected FROM:TO[:FACTOR], got " + text);
   TRY_ASSIGN(settings.bytes_min, number("--sizes", sizes[0], 1, kBytesMax));
   settings.bytes_max = settings.bytes_min;
   if (sizes.size() > 1) {
@@ -162,18 +163,19 @@ Result<BenchSettings> parse_settings(const std::vector<std::string>& arguments) 
     } else if (argument.rfind("--", 0) != 0) {
       TRY(take_operations(settings, argument));
     } else if (i + 1 == arguments.size()) {
-      return invalid(argument + " lacks its value");
+      return invalid(argument + " needs a value");
     } else {
       TRY(take(settings, argument, arguments[++i]));
     }
   }
   if (settings.operations.empty() == !settings.topology) {
-    return invalid(settings.topology ? "topology goes without an operation"
-                                     : "no operation is named");
+    return invalid(settings.topology ? "topology does not take an operation"
+                                     : "expected an operation or topology");
   }
   if (settings.backends.empty()) settings.backends = {Backend::kSharedMemory};
   if (settings.root >= settings.ranks) {
-    return invalid("--root: there are " + std::to_string(settings.ranks) + " ranks");
+    return invalid("--root: " + std::to_string(settings.root) + " is out of range (" +
+                   std::to_string(settings.ranks) + " ranks)");
   }
   return settings;
 }

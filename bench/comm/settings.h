@@ -39,15 +39,15 @@ constexpr const char* kBenchUsage =
     "           [--type TYPE] [--op REDUCTION] [--root RANK] [--algorithm ALGORITHM]\n"
     "           [--iterations N] [--pin] [--json FILE]\n"
     "OPERATION: all-reduce, all-gather, reduce-scatter, broadcast, reduce, gather, scatter,\n"
-    "           all-to-all, send-receive, barrier; several with commas; or topology: which\n"
-    "           backend and path each pair of ranks has\n"
-    "BACKEND:   shm (default), tcp, mixed (two hosts), threads; of memory of GPUs, rank r's on\n"
-    "           GPU r and round again: nccl, staged (by way of host memory), skipped where there\n"
-    "           are none; several with commas\n"
+    "           all-to-all, send-receive, barrier; several separated by commas; or topology,\n"
+    "           which prints the backend and path of each pair of ranks\n"
+    "BACKEND:   shm (default), tcp, mixed (two hosts), threads; for GPU memory nccl, staged\n"
+    "           (through host memory), which are skipped without a GPU (rank r uses GPU r modulo\n"
+    "           their number); several separated by commas\n"
     "TYPE:      f32 (default), f64, f16, bf16, i32, i64, u8\n"
     "REDUCTION: sum (default), prod, min, max, lor, avg\n"
     "ALGORITHM: auto (default), direct, ring, tree, one-root, halving, by-host, by-host-halving\n"
-    "Size is that of the larger of what a rank gives and what it ends with, as in nccl-tests.\n";
+    "A size is that of the larger of a rank's input and output, as in nccl-tests.\n";
 
 // Returns kInvalid for a bad argument; the message names the argument and the values it accepts.
 Result<BenchSettings> parse_settings(const std::vector<std::string>& arguments);

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "bench/comm/given.h"
+#include "bench/comm/input_values.h"
 
 namespace lockstep {
 namespace {
@@ -29,7 +29,7 @@ class Alone final : public Library {
   int rank() const override { return kRank; }
   int size() const override { return kRanks; }
   std::string describe() const override { return "a test's"; }
-  std::string lacks(const Turn&) const override { return ""; }
+  std::string unsupported_reason(const Turn&) const override { return ""; }
   Status run(const Turn& turn) override {
     body_(turn);
     return {};
@@ -60,7 +60,8 @@ int64_t wrong(const std::string& operation, std::function<void(const Turn&)> bod
 TEST(Given, DiffersFromRankToRankAndFromBlockToBlock) {
   const auto agreeing = [](int a, int64_t a_begin, int b, int64_t b_begin) {
     int same = 0;
-    for (int64_t i = 0; i < 256; ++i) same += given(a, a_begin + i) == given(b, b_begin + i);
+    for (int64_t i = 0; i < 256; ++i)
+      same += input_value(a, a_begin + i) == input_value(b, b_begin + i);
     return same;
   };
   for (int a = 0; a < 64; ++a) {
@@ -79,13 +80,14 @@ TEST(Turns, WhatDoesNothingIsWrong) {
 TEST(Turns, WhatIsRightIsNotWrong) {
   EXPECT_EQ(wrong("broadcast",
                   [](const Turn& turn) {
-                    for (int64_t i = 0; i < turn.count; ++i) put(turn, i, given(turn.root, i));
+                    for (int64_t i = 0; i < turn.count; ++i)
+                      put(turn, i, input_value(turn.root, i));
                   }),
             0);
   EXPECT_EQ(wrong("all-gather",
                   [](const Turn& turn) {
                     for (int64_t i = 0; i < turn.count * kRanks; ++i) {
-                      put(turn, i, given(static_cast<int>(i / turn.count), i % turn.count));
+                      put(turn, i, input_value(static_cast<int>(i / turn.count), i % turn.count));
                     }
                   }),
             0);
@@ -97,14 +99,14 @@ TEST(Turns, BlocksOfOtherRanksAndTheOwnValueTimesTheirNumberAreWrong) {
                     for (int64_t i = 0; i < turn.count * kRanks; ++i) {
                       const auto block = static_cast<int>(i / turn.count);
                       const int mixed_up = block == 0 ? 3 : block == 3 ? 0 : block;
-                      put(turn, i, given(mixed_up, i % turn.count));
+                      put(turn, i, input_value(mixed_up, i % turn.count));
                     }
                   }),
             0);
   EXPECT_GT(wrong("all-reduce",
                   [](const Turn& turn) {
                     for (int64_t i = 0; i < turn.count; ++i) {
-                      put(turn, i, given_to(ReduceOp::kSum, kRank, i) * kRanks);
+                      put(turn, i, reduction_input(ReduceOp::kSum, kRank, i) * kRanks);
                     }
                   }),
             0);

@@ -243,7 +243,7 @@ TEST_F(BadInput, WrongCommandLinesAreBadInput) {
 TEST_F(BadInput, BenchSaysWhatItCanMeasure) {
   Outcome wrong = run_program("bench all-redoo");
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_NE(wrong.text.find("'all-redoo' is none of barrier, broadcast, all-reduce"),
+  EXPECT_NE(wrong.text.find("'all-redoo' is not one of barrier, broadcast, all-reduce"),
             std::string::npos)
       << wrong.text;
   EXPECT_EQ(run_program("bench").exit_code, 2);

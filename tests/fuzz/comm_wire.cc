@@ -72,7 +72,8 @@ void hear_garbage(Bytes input) {
   CHECK(!handshake.done());
 }
 
-constexpr CommLimits kLimits{.window_bytes = 4096, .frame_bytes_max = 1024, .aside_windows_max = 1};
+constexpr CommLimits kLimits{
+    .window_bytes = 4096, .frame_bytes_max = 1024, .buffered_windows_max = 1};
 
 // A message that this rank expects.
 struct Awaited {
@@ -82,12 +83,12 @@ struct Awaited {
 
 // Takes the part of the message that has arrived; false if the peer is at fault.
 bool take(Port& port, Awaited& awaited, bool& moved) {
-  const auto next = port.look(awaited.header);
+  const auto next = port.match_next(awaited.header);
   if (!next.ok()) {
     CHECK(next.error().code == Code::kCorrupt || next.error().code == Code::kConflict);
     return false;
   }
-  if (*next != Port::Next::kOurs) return true;
+  if (*next != Port::Next::kMatches) return true;
   CHECK(port.left() <= kLimits.frame_bytes_max);
   if (port.left() > awaited.header.total - awaited.taken) return false;
   if (port.left() == 0) {
@@ -128,7 +129,7 @@ void hear_frames(Bytes input) {
     if (!credit.ok()) return;
     CHECK(*credit >= 1);
     if (moved || !port.in_the_way()) continue;
-    const auto aside = port.put_aside();
+    const auto aside = port.buffer_frame();
     if (!aside.ok()) return;
     moved = *aside;
   }
@@ -146,7 +147,7 @@ void hear_control(Bytes input) {
     const size_t n = std::min({step, room.size(), left.size()});
     std::memcpy(room.data(), left.data(), n);
     left = left.subspan(n);
-    const auto message = reader.came(n);
+    const auto message = reader.received(n);
     if (!message.ok()) {
       CHECK(message.error().code == Code::kCorrupt);
       continue;
@@ -162,7 +163,7 @@ void hear_control(Bytes input) {
       const std::span<std::byte> rest = again.room();
       std::memcpy(rest.data(), said.bytes().data() + at, rest.size());
       at += rest.size();
-      heard = again.came(rest.size());
+      heard = again.received(rest.size());
       CHECK(heard.ok());
     }
     CHECK(heard->has_value() && (*heard)->type == (*message)->type &&

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "agent/comm/gpu/nccl_plan.h"
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {
@@ -33,12 +33,12 @@ std::string obstacle(std::span<const RankDevice> ranks) {
 Result<BackendChoice> choose_backend(std::span<const RankDevice> ranks, DeviceBackendKind wanted) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].has_gpu == 0) {
-      return invalid("[comm] a GPU for every rank, " + rank_name(static_cast<int64_t>(rank)) +
+      return invalid("[comm] every rank needs a GPU, but " + rank_name(static_cast<int64_t>(rank)) +
                      " has none");
     }
   }
   if (wanted == DeviceBackendKind::kHostMemory) {
-    return BackendChoice{DeviceBackendKind::kHostMemory, "asked for"};
+    return BackendChoice{DeviceBackendKind::kHostMemory, "requested"};
   }
   const std::string why_not = obstacle(ranks);
   if (why_not.empty()) {
@@ -46,7 +46,7 @@ Result<BackendChoice> choose_backend(std::span<const RankDevice> ranks, DeviceBa
                                                        nccl_version_text(ranks[0].nccl_version)};
   }
   if (wanted == DeviceBackendKind::kNccl) {
-    return unavailable("[comm] NCCL was asked for and can't serve: " + why_not);
+    return unavailable("[comm] NCCL was requested but cannot be used: " + why_not);
   }
   return BackendChoice{DeviceBackendKind::kHostMemory, why_not};
 }

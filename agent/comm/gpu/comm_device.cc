@@ -51,9 +51,9 @@ class KernelsDevice final : public CommDevice {
   Status copy(void* stream, const CopyArgs& args) override {
     return copy_bytes(device_, stream, args);
   }
-  Status truth(void* stream, DataType type, const TruthArgs& args) override {
+  Status to_boolean(void* stream, DataType type, const BooleanArgs& args) override {
     if (device_.type == DeviceType::kCuda) {
-      return device_math::truth(device_.index, stream, type, args);
+      return device_math::to_boolean(device_.index, stream, type, args);
     }
     reduce(type, ReduceOp::kLor,
            {.into = args.to, .a = args.from, .b = args.from, .count = args.count});

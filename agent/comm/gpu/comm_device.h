@@ -19,7 +19,7 @@ class Mark {
   virtual Status delay(void* stream) const = 0;
 };
 
-struct TruthArgs {
+struct BooleanArgs {
   void* to = nullptr;
   const void* from = nullptr;  // may be `to`
   size_t count = 0;
@@ -43,7 +43,7 @@ class CommDevice {
   virtual Result<std::unique_ptr<Mark>> mark(void* stream) = 0;
   virtual Status copy(void* stream, const CopyArgs& args) = 0;
   // to[i] = from[i] is 0 ? 0 : 1 (a NaN is not 0).
-  virtual Status truth(void* stream, DataType type, const TruthArgs& args) = 0;
+  virtual Status to_boolean(void* stream, DataType type, const BooleanArgs& args) = 0;
   // Computes data[i] /= ranks, as divide_by_ranks (reduce.h).
   struct DivideArgs {
     void* data = nullptr;

@@ -73,9 +73,9 @@ class DeviceCommunicator final : public Communicator {
 
 Result<DeviceCall> DeviceCommunicator::check(const Call& call) const {
   if (call.buffer.device != self_.device) {
-    return invalid(std::string("[comm] ") + name_of(call.kind) + ": memory of the " +
-                   lockstep::name_of(call.buffer.device) +
-                   ", where this rank and these calls have " + lockstep::name_of(self_.device));
+    return invalid(std::string("[comm] ") + name_of(call.kind) + ": buffer is on " +
+                   lockstep::name_of(call.buffer.device) + ", but this rank uses " +
+                   lockstep::name_of(self_.device));
   }
   TRY_ASSIGN(const CallMemory memory, check_call(call, rank(), size()));
   return DeviceCall{.call = call, .memory = memory};
@@ -149,7 +149,7 @@ std::vector<std::string> paths_of(const Communicator& host, const BackendChoice&
                         ? nccl_path(gpus, {.from = ranks[own].bus.data(),
                                            .to = ranks[rank].bus.data(),
                                            .is_one_host = is_one_host})
-                        : host.path_to(static_cast<int>(rank)) + " by way of host memory");
+                        : host.path_to(static_cast<int>(rank)) + " via host memory");
   }
   return paths;
 }
@@ -184,7 +184,7 @@ Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<C
   // Sent even without a GPU, so that no rank waits.
   const auto info = options.device.type == DeviceType::kCuda
                         ? describe(options.device)
-                        : Result<DeviceInfo>(invalid("[comm] a GPU, got the CPU"));
+                        : Result<DeviceInfo>(invalid("[comm] expected a GPU, got the CPU"));
   if (info.ok()) {
     mine.has_gpu = 1;
     mine.uuid = info->uuid;

@@ -6,7 +6,7 @@
 // kUnavailable.
 namespace lockstep::device_math {
 
-Status truth(int index, void* stream, DataType type, const TruthArgs& args);
+Status to_boolean(int index, void* stream, DataType type, const BooleanArgs& args);
 Status divide(int index, void* stream, DataType type, const CommDevice::DivideArgs& args);
 
 }  // namespace lockstep::device_math

@@ -82,7 +82,7 @@ GpusSeen look_at_gpus() {
   const int count = device_count(DeviceType::kCuda);
   for (int index = 0; index < count; ++index) {
     const auto info = describe({DeviceType::kCuda, index});
-    seen.names.push_back(info.ok() ? info->name : "a GPU that says nothing");
+    seen.names.push_back(info.ok() ? info->name : "unknown GPU");
     seen.buses.push_back(info.ok() ? info->bus : "");
     const auto links = nvml.ok() ? (*nvml)->nvlinks(seen.buses.back()) : Result<int>(-1);
     seen.nvlinks.push_back(links.ok() ? *links : -1);
@@ -110,7 +110,7 @@ std::string nccl_path(const GpusSeen& gpus, const GpuRoute& route) {
   const size_t from = index(route.from);
   const size_t to = index(route.to);
   // A process may see only its own GPU.
-  if (from >= gpus.links.size() || to >= gpus.links.size()) return "unseen (NCCL)";
+  if (from >= gpus.links.size() || to >= gpus.links.size()) return "not visible (NCCL)";
   return std::string(name_of(gpus.links[from][to])) + " (NCCL)";
 }
 

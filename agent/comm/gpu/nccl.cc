@@ -99,7 +99,7 @@ class LoadedNccl final : public NcclApi {
   Result<bool> in_progress(Comm comm) override {
     ncclResult_t state = ncclSuccess;
     TRY(check("ncclCommGetAsyncError", nccl_.async_error(comm_of(comm), &state), comm_of(comm)));
-    TRY(check("an operation", state, comm_of(comm)));
+    TRY(check("asynchronous operation", state, comm_of(comm)));
     return state == ncclInProgress;
   }
 
@@ -134,7 +134,7 @@ class LoadedNccl final : public NcclApi {
       case NcclStep::Kind::kReceive:
         return check("ncclRecv", nccl_.receive(call.to, count, type, step.peer, on, stream), on);
     }
-    return internal("[nccl] an unknown step");
+    return internal("[nccl] unknown step");
   }
 
   Status finalize(Comm comm) override {
@@ -163,13 +163,13 @@ Result<std::shared_ptr<NcclApi>> load() {
   void* handle = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* words = ::dlerror();
-    return unavailable(std::string("[nccl] libnccl.so.2, got ") +
-                       (words == nullptr ? "nothing" : words));
+    return unavailable(std::string("[nccl] cannot load libnccl.so.2: ") +
+                       (words == nullptr ? "unknown error" : words));
   }
   TRY_ASSIGN(const Library library, find_all({.handle = handle, .name = "nccl"}));
   int version = 0;
   if (library.get_version(&version) != ncclSuccess) {
-    return unavailable("[nccl] the library does not say its version");
+    return unavailable("[nccl] ncclGetVersion failed");
   }
   return std::shared_ptr<NcclApi>(std::make_shared<LoadedNccl>(library, version));
 }

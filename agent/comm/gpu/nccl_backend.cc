@@ -6,19 +6,19 @@
 #include <utility>
 
 #include "agent/comm/frame.h"
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {
 
-constexpr Duration kLookMin = std::chrono::microseconds(10);
-constexpr Duration kLookMax = std::chrono::milliseconds(1);
+constexpr Duration kPollIntervalMin = std::chrono::microseconds(10);
+constexpr Duration kPollIntervalMax = std::chrono::milliseconds(1);
 // Interval while nothing is under way.
-constexpr Duration kLookIdle = std::chrono::seconds(1);
+constexpr Duration kPollIntervalIdle = std::chrono::seconds(1);
 
 constexpr const char* kWhileForming =
-    "while NCCL was being formed: start waits until every rank of the group has come to its first "
-    "operation, and groups of the same ranks are first used in one order";
+    "while NCCL was initialising: start() waits until every rank of the group has called its first "
+    "operation; all ranks must first use groups of the same ranks in the same order";
 
 }  // namespace
 
@@ -132,7 +132,7 @@ Status NcclBackend::issue(PendingList& pending) {
     TRY_ASSIGN(one.begin, options_.device->mark(stream));
   }
   TRY(issue_steps(pending));
-  TRY(settle());
+  TRY(wait_connected());
   for (Pending& one : pending) {
     TRY(run_local(one, one.plan.after));
     TRY_ASSIGN(one.end, options_.device->mark(one.call.call.buffer.stream));
@@ -143,7 +143,7 @@ Status NcclBackend::issue(PendingList& pending) {
 Status NcclBackend::wait_formed() {
   TRY(group_->health());
   std::unique_lock lock(mutex_);
-  if (!std::exchange(wanted_, true)) changed_.notify_all();
+  if (!std::exchange(has_operation_, true)) changed_.notify_all();
   changed_.wait(lock, [this] { return formed_ || broken_.has_value(); });
   if (broken_.has_value()) return *broken_;
   return {};
@@ -181,10 +181,10 @@ Status NcclBackend::issue_steps(PendingList& pending) {
 }
 
 // Waits until NCCL has issued everything on the streams: first operations connect their ranks.
-Status NcclBackend::settle() {
+Status NcclBackend::wait_connected() {
   const TimePoint begin = now();
   const Duration limit_now = limit();
-  for (Duration look = kLookMin;; look = std::min(2 * look, kLookMax)) {
+  for (Duration interval = kPollIntervalMin;; interval = std::min(2 * interval, kPollIntervalMax)) {
     if (const auto error = broken()) return *error;
     TRY(group_->health());
     {
@@ -194,11 +194,11 @@ Status NcclBackend::settle() {
       if (!busy) return {};
     }
     if (now() - begin >= limit_now) {
-      return timed_out("[comm] NCCL has not connected the ranks for " + seconds_text(limit_now) +
-                       ": until it has, start waits for them; sends and receives between two ranks "
-                       "are given together, and groups of the same ranks first used in one order");
+      return timed_out("[comm] NCCL has not connected the ranks after " + seconds_text(limit_now) +
+                       ": pass sends and receives between two ranks to one call; all ranks must "
+                       "first use groups of the same ranks in the same order");
     }
-    std::this_thread::sleep_for(look);
+    std::this_thread::sleep_for(interval);
   }
 }
 
@@ -226,8 +226,8 @@ Status NcclBackend::run_local(const Pending& pending, const std::vector<LocalSte
         TRY(device.copy(stream,
                         {.to = to, .from = from, .bytes = count * data_type_bytes(step.type)}));
         break;
-      case LocalStep::Kind::kTruth:
-        TRY(device.truth(stream, step.type, {.to = to, .from = from, .count = count}));
+      case LocalStep::Kind::kToBoolean:
+        TRY(device.to_boolean(stream, step.type, {.to = to, .from = from, .count = count}));
         break;
       case LocalStep::Kind::kDivide:
         TRY(device.divide(stream, step.type,
@@ -266,29 +266,29 @@ void NcclBackend::give_back(Pending& pending) {
 // ---- Watching
 
 void NcclBackend::watch() {
-  form_when_wanted();
-  Duration look = kLookMin;
+  form_on_first_operation();
+  Duration interval = kPollIntervalMin;
   for (;;) {
-    wait_for_work(look);
+    wait_for_work(interval);
     size_t before = 0;
     {
       const std::lock_guard lock(mutex_);
       if (stopping_ && pending_.empty()) break;
       before = pending_.size();
     }
-    look_once();
+    poll_once();
     const std::lock_guard lock(mutex_);
     const bool moved = pending_.size() < before || pending_.empty();
-    look = moved ? kLookMin : std::min(2 * look, kLookMax);
+    interval = moved ? kPollIntervalMin : std::min(2 * interval, kPollIntervalMax);
   }
-  leave();
+  shut_down();
 }
 
-void NcclBackend::form_when_wanted() {
+void NcclBackend::form_on_first_operation() {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return wanted_ || stopping_ || broken_.has_value(); });
-    if (!wanted_ || broken_.has_value()) return;
+    changed_.wait(lock, [this] { return has_operation_ || stopping_ || broken_.has_value(); });
+    if (!has_operation_ || broken_.has_value()) return;
   }
   const Status formed = form();
   if (!formed.ok()) {
@@ -301,10 +301,10 @@ void NcclBackend::form_when_wanted() {
   changed_.notify_all();
 }
 
-void NcclBackend::wait_for_work(Duration look) {
+void NcclBackend::wait_for_work(Duration interval) {
   std::unique_lock lock(mutex_);
   if (!pending_.empty()) {
-    changed_.wait_for(lock, look);
+    changed_.wait_for(lock, interval);
     return;
   }
   const auto has_work = [this] {
@@ -314,7 +314,7 @@ void NcclBackend::wait_for_work(Duration look) {
   if (comm_ == nullptr) {
     changed_.wait(lock, has_work);
   } else {
-    changed_.wait_for(lock, kLookIdle, has_work);
+    changed_.wait_for(lock, kPollIntervalIdle, has_work);
   }
 }
 
@@ -335,7 +335,7 @@ Status NcclBackend::form() {
     comm_ = comm;
   }
   const TimePoint begin = now();
-  for (Duration look = kLookMin;; look = std::min(2 * look, kLookMax)) {
+  for (Duration interval = kPollIntervalMin;; interval = std::min(2 * interval, kPollIntervalMax)) {
     TRY(group_->health());
     {
       const std::lock_guard lock(nccl_mutex_);
@@ -345,39 +345,39 @@ Status NcclBackend::form() {
     std::unique_lock lock(mutex_);
     if (broken_.has_value()) return *broken_;
     if (now() - begin >= limit()) {
-      return timed_out("[comm] not all ranks have come to NCCL within " + seconds_text(limit()));
+      return timed_out("[comm] not all ranks initialised NCCL within " + seconds_text(limit()));
     }
-    changed_.wait_for(lock, look);
+    changed_.wait_for(lock, interval);
   }
 }
 
 // Operations that have reached their end succeed, even next to a fault.
-void NcclBackend::look_once() {
-  PendingList looked_at;
+void NcclBackend::poll_once() {
+  PendingList polled;
   {
     const std::lock_guard lock(mutex_);
-    looked_at.swap(pending_);
+    polled.swap(pending_);
   }
   std::optional<Error> error;
   const TimePoint at = now();
-  for (auto one = looked_at.begin(); one != looked_at.end();) {
+  for (auto one = polled.begin(); one != polled.end();) {
     const Result<bool> passed = one->end == nullptr ? Result<bool>(false) : one->end->passed();
     if (passed.ok() && *passed) {
-      tell_begun(*one);
-      tell_over(*one);
+      report_begun(*one);
+      report_completed(*one);
       give_back(*one);
       one->call.operation->finish({});
-      one = looked_at.erase(one);
+      one = polled.erase(one);
       continue;
     }
-    const Status status = passed.ok() ? look_at(*one, at) : Status(passed.error());
+    const Status status = passed.ok() ? poll_pending(*one, at) : Status(passed.error());
     if (!status.ok() && !error.has_value()) error = status.error();
     ++one;
   }
   {
     // Before what was issued meanwhile.
     const std::lock_guard lock(mutex_);
-    pending_.splice(pending_.begin(), looked_at);
+    pending_.splice(pending_.begin(), polled);
   }
   if (const auto known = broken()) error = known;
   if (const Status host = group_->health(); !host.ok() && !error.has_value()) error = host.error();
@@ -389,33 +389,33 @@ void NcclBackend::look_once() {
   if (error.has_value()) end_pending(break_all(*error));
 }
 
-void NcclBackend::tell_begun(Pending& pending) {
+void NcclBackend::report_begun(Pending& pending) {
   if (std::exchange(pending.is_running, true)) return;
   const Collective kind = pending.call.call.kind;
   if (!traits(kind).is_message) report_->enter(kind, ++entered_);
 }
 
-void NcclBackend::tell_over(const Pending& pending) {
+void NcclBackend::report_completed(const Pending& pending) {
   for (const NcclStep& step : pending.plan.steps) {
     report_->add(traffic_of(step, group_->hosts(), group_->rank()));
   }
   if (!traits(pending.call.call.kind).is_message) report_->complete(++completed_);
 }
 
-Status NcclBackend::look_at(Pending& pending, TimePoint when) {
+Status NcclBackend::poll_pending(Pending& pending, TimePoint when) {
   if (pending.begin == nullptr) return {};
   if (!pending.is_running) {
     pending.since = when;
     TRY_ASSIGN(const bool has_begun, pending.begin->passed());
-    if (has_begun) tell_begun(pending);
+    if (has_begun) report_begun(pending);
   }
   if (!pending.is_running || when - pending.since < pending.limit) return {};
   const char* together = traits(pending.call.call.kind).is_message
-                             ? " (sends and receives between two ranks are given together)"
+                             ? " (pass sends and receives between two ranks to one call)"
                              : "";
   return timed_out("[comm] " + operation_name(pending.call.operation->header) +
-                   ": not done on the GPU after " + seconds_text(pending.limit) +
-                   "; a rank has not come to it, or stands still in it" + together);
+                   ": not finished on the GPU after " + seconds_text(pending.limit) +
+                   ": a rank has not called it, or is stuck in it" + together);
 }
 
 // Keeps memory that the aborted operations might still touch until the end.
@@ -440,17 +440,18 @@ void NcclBackend::end_pending(const Error& error) {
   for (Pending& one : ended) one.call.operation->finish(error);
 }
 
-void NcclBackend::leave() {
+void NcclBackend::shut_down() {
   const std::lock_guard lock(nccl_mutex_);
   if (comm_ == nullptr) return;
   bool is_quiet = !broken().has_value() && group_->health().ok() && nccl_.finalize(comm_).ok();
   const TimePoint begin = now();
   const Duration limit_now = limit();
-  for (Duration look = kLookMin; is_quiet; look = std::min(2 * look, kLookMax)) {
+  for (Duration interval = kPollIntervalMin; is_quiet;
+       interval = std::min(2 * interval, kPollIntervalMax)) {
     const Result<bool> busy = nccl_.in_progress(comm_);
     if (busy.ok() && !*busy) break;
     is_quiet = busy.ok() && group_->health().ok() && now() - begin < limit_now;
-    std::this_thread::sleep_for(look);
+    std::this_thread::sleep_for(interval);
   }
   if (is_quiet) {
     nccl_.destroy(comm_);

@@ -102,20 +102,20 @@ class NcclBackend final : public DeviceBackend {
   Status run_local(const Pending& pending, const std::vector<LocalStep>& steps);
   Status check_headers(const PendingList& pending);
   Status wait_formed();
-  Status settle();
+  Status wait_connected();
   std::byte* at(const Pending& pending, NcclPlace place) const;
 
   // For the watcher thread.
-  void wait_for_work(Duration look);
-  void tell_begun(Pending& pending);
-  void tell_over(const Pending& pending);
+  void wait_for_work(Duration interval);
+  void report_begun(Pending& pending);
+  void report_completed(const Pending& pending);
   void watch();
-  void form_when_wanted();
+  void form_on_first_operation();
   Status form();
-  void look_once();
-  Status look_at(Pending& pending, TimePoint when);
+  void poll_once();
+  Status poll_pending(Pending& pending, TimePoint when);
   void end_pending(const Error& error);
-  void leave();
+  void shut_down();
 
   // For any thread.
   Duration limit() const;
@@ -140,7 +140,7 @@ class NcclBackend final : public DeviceBackend {
   PendingList pending_;
   std::multimap<size_t, std::shared_ptr<void>> scratch_;  // unused, by size
   std::optional<Error> broken_;
-  bool wanted_ = false;  // an operation was started
+  bool has_operation_ = false;  // an operation was started
   bool formed_ = false;
   bool stopping_ = false;
   std::thread watcher_;  // last

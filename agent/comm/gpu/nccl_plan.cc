@@ -62,7 +62,7 @@ struct Planner {
       const bool fits = kind == NcclStep::Kind::kAllReduce;
       const NcclPlace values{fits ? NcclArea::kOutput : NcclArea::kScratch, 0};
       if (!fits) plan.scratch_bytes = static_cast<size_t>(inputs) * element();
-      local(plan.before, LocalStep::Kind::kTruth, from, values, inputs);
+      local(plan.before, LocalStep::Kind::kToBoolean, from, values, inputs);
       from = values;
     }
     NcclStep one = step(kind, from, gives ? NcclPlace{NcclArea::kOutput, 0} : from);
@@ -148,7 +148,7 @@ std::string describe(const CallHeader& header) {
 Result<NcclPlan> plan_nccl(const DeviceCall& call, int rank, int size) {
   if (call.call.algorithm != Algorithm::kAuto) {
     return invalid(std::string("[comm] ") + name_of(call.call.kind) +
-                   ": NCCL chooses its algorithm itself, it can't be '" +
+                   ": NCCL chooses the algorithm itself, so it cannot be '" +
                    name_of(call.call.algorithm) + "'");
   }
   Planner planner{.call = call, .rank = rank, .size = size};

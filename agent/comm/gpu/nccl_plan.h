@@ -78,7 +78,7 @@ struct NcclStep {
 
 // Work of our own kernels or copies on this rank alone.
 struct LocalStep {
-  enum class Kind : uint8_t { kCopy, kTruth, kDivide };
+  enum class Kind : uint8_t { kCopy, kToBoolean, kDivide };
   Kind kind = Kind::kCopy;
   NcclPlace from;  // kDivide: the same as `to`
   NcclPlace to;

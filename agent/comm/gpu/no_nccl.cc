@@ -3,7 +3,7 @@
 namespace lockstep {
 
 Result<std::shared_ptr<NcclApi>> load_nccl() {
-  return unavailable("[nccl] a build with NCCL (nccl.h), this one has none");
+  return unavailable("[nccl] this build has no NCCL support");
 }
 
 }  // namespace lockstep

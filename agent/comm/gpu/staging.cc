@@ -10,8 +10,8 @@ namespace lockstep {
 namespace {
 
 // Interval between looks at what is under way, while nothing moves.
-constexpr Duration kLookMin = std::chrono::microseconds(10);
-constexpr Duration kLookMax = std::chrono::milliseconds(1);
+constexpr Duration kPollIntervalMin = std::chrono::microseconds(10);
+constexpr Duration kPollIntervalMax = std::chrono::milliseconds(1);
 
 constexpr size_t kMemoryMin = 64;
 
@@ -116,14 +116,14 @@ void StagingBackend::start(std::vector<DeviceCall> calls) {
 }
 
 void StagingBackend::work() {
-  Duration look = kLookMin;
+  Duration interval = kPollIntervalMin;
   for (;;) {
     {
       std::unique_lock lock(mutex_);
       if (jobs_.empty()) {
         changed_.wait(lock, [this] { return stopping_ || !fresh_.empty(); });
-      } else if (look > kLookMin) {
-        changed_.wait_for(lock, look, [this] { return !fresh_.empty(); });
+      } else if (interval > kPollIntervalMin) {
+        changed_.wait_for(lock, interval, [this] { return !fresh_.empty(); });
       }
       if (stopping_ && jobs_.empty() && fresh_.empty()) return;
       for (Job& job : fresh_) {
@@ -132,7 +132,7 @@ void StagingBackend::work() {
       }
       jobs_.splice(jobs_.end(), fresh_);
     }
-    look = step_all() ? kLookMin : std::min(2 * look, kLookMax);
+    interval = step_all() ? kPollIntervalMin : std::min(2 * interval, kPollIntervalMax);
   }
 }
 
@@ -164,7 +164,7 @@ bool StagingBackend::step_all() {
 // After a fault, only copies to the caller's memory are waited for.
 bool StagingBackend::may_end(Job& job) {
   return std::all_of(std::begin(job.slots), std::end(job.slots), [](const Slot& slot) {
-    if (slot.stage != Stage::kGoingOut) return true;
+    if (slot.stage != Stage::kCopyingOut) return true;
     const Result<bool> passed = slot.mark->passed();
     return !passed.ok() || *passed;
   });
@@ -180,7 +180,7 @@ Result<bool> StagingBackend::step(Job& job) {
   for (Slot& slot : job.slots) {
     if (slot.stage == Stage::kFree && job.begun < job.chunks.size()) {
       slot.chunk = job.begun++;
-      TRY(come_in(job, slot));
+      TRY(copy_in(job, slot));
       any = true;
     }
     TRY_ASSIGN(const bool moved, step(job, slot));
@@ -193,21 +193,21 @@ Result<bool> StagingBackend::step(Job& job, Slot& slot) {
   switch (slot.stage) {
     case Stage::kFree:
       return false;
-    case Stage::kComingIn: {
+    case Stage::kCopyingIn: {
       TRY_ASSIGN(const bool passed, slot.mark->passed());
       if (passed) slot.stage = Stage::kWaiting;
       return passed;
     }
     case Stage::kWaiting:
       return issue(job, slot);
-    case Stage::kTravelling: {
+    case Stage::kRunning: {
       if (!slot.work.test()) return false;
       TRY(slot.work.wait());
       slot.work = Work();
-      TRY(go_out(job, slot));
+      TRY(copy_out(job, slot));
       return true;
     }
-    case Stage::kGoingOut: {
+    case Stage::kCopyingOut: {
       TRY_ASSIGN(const bool passed, slot.mark->passed());
       if (!passed) return false;
       slot.stage = Stage::kFree;
@@ -218,7 +218,7 @@ Result<bool> StagingBackend::step(Job& job, Slot& slot) {
   return false;
 }
 
-Status StagingBackend::come_in(Job& job, Slot& slot) {
+Status StagingBackend::copy_in(Job& job, Slot& slot) {
   const StagingChunk& chunk = job.chunks[slot.chunk];
   if (slot.in.data == nullptr) {
     TRY_ASSIGN(slot.in, take_memory(job.chunks.front().input_bytes));
@@ -230,7 +230,7 @@ Status StagingBackend::come_in(Job& job, Slot& slot) {
                                                  .bytes = copy.bytes}));
   }
   TRY_ASSIGN(slot.mark, options_.device->mark(stream_in_.get()));
-  slot.stage = Stage::kComingIn;
+  slot.stage = Stage::kCopyingIn;
   return {};
 }
 
@@ -251,12 +251,12 @@ bool StagingBackend::issue(Job& job, Slot& slot) {
   if (call.buffer.data == nullptr) call.buffer.data = slot.in.data.get();
   if (!job.send_counts.empty()) call.buffer.input = slot.in.data.get();
   slot.work = group_->start(call);
-  slot.stage = Stage::kTravelling;
+  slot.stage = Stage::kRunning;
   return true;
 }
 
 // If a copy fails, earlier ones are under way: marks them, and may_end() waits for them.
-Status StagingBackend::go_out(Job& job, Slot& slot) {
+Status StagingBackend::copy_out(Job& job, Slot& slot) {
   Status copied;
   for (const StagingCopy& copy : job.chunks[slot.chunk].out) {
     copied = options_.device->copy(stream_out_.get(), {.to = job.call.memory.output + copy.device,
@@ -265,7 +265,7 @@ Status StagingBackend::go_out(Job& job, Slot& slot) {
     if (!copied.ok()) break;
   }
   TRY_ASSIGN(slot.mark, options_.device->mark(stream_out_.get()));
-  slot.stage = Stage::kGoingOut;
+  slot.stage = Stage::kCopyingOut;
   return copied;
 }
 
@@ -299,7 +299,7 @@ void StagingBackend::give_back(Job& job) {
       if (slot.stage == Stage::kFree) {
         memory_.emplace(memory->bytes, std::move(memory->data));
       } else {
-        lost_.push_back(std::move(memory->data));
+        quarantined_.push_back(std::move(memory->data));
       }
     }
   }

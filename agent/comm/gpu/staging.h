@@ -49,7 +49,7 @@ class StagingBackend final : public DeviceBackend {
   CollectiveCounts counts() const override { return {entered_.load(), completed_.load()}; }
 
  private:
-  enum class Stage : uint8_t { kFree, kComingIn, kWaiting, kTravelling, kGoingOut };
+  enum class Stage : uint8_t { kFree, kCopyingIn, kWaiting, kRunning, kCopyingOut };
   struct Memory {
     std::shared_ptr<void> data;
     size_t bytes = 0;
@@ -86,9 +86,9 @@ class StagingBackend final : public DeviceBackend {
   bool step_all();
   Result<bool> step(Job& job);
   Result<bool> step(Job& job, Slot& slot);
-  Status come_in(Job& job, Slot& slot);
+  Status copy_in(Job& job, Slot& slot);
   bool issue(Job& job, Slot& slot);
-  Status go_out(Job& job, Slot& slot);
+  Status copy_out(Job& job, Slot& slot);
   bool may_end(Job& job);
   void finish(Job& job, const Status& status);
   Result<Memory> take_memory(size_t bytes);
@@ -105,7 +105,8 @@ class StagingBackend final : public DeviceBackend {
   std::list<Job> jobs_;
   std::map<Lane, std::deque<Job*>> lanes_;               // jobs with chunks still to be issued
   std::multimap<size_t, std::shared_ptr<void>> memory_;  // page-locked, unused, by size
-  std::vector<std::shared_ptr<void>> lost_;  // may be in use after a fault; kept until the end
+  // May be in use after a fault; kept until the end.
+  std::vector<std::shared_ptr<void>> quarantined_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

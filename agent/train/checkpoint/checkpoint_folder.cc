@@ -53,7 +53,7 @@ Result<VerifiedCheckpoint> verify_checkpoint(const std::string& path) {
     TRY_ASSIGN(const FileDigest digest, digest_file(path + "/" + file.name));
     if (!(digest == file.digest)) {
       return corrupt("[checkpoint] " + path + "/" + file.name +
-                     " has not the size and checksum of the manifest");
+                     " does not match the size and checksum in the manifest");
     }
   }
   return VerifiedCheckpoint{path, std::move(manifest)};
@@ -94,9 +94,9 @@ Result<std::optional<VerifiedCheckpoint>> CheckpointFolder::newest() const {
     if (checkpoint.ok() && checkpoint->manifest.position.step == step) {
       return std::optional(std::move(*checkpoint));
     }
-    log_warning("checkpoint passed over",
+    log_warning("skipping an invalid checkpoint",
                 {{"step", step},
-                 {"reason", checkpoint.ok() ? "its manifest is of another step"
+                 {"reason", checkpoint.ok() ? "its manifest is for another step"
                                             : checkpoint.error().message}});
   }
   return std::optional<VerifiedCheckpoint>();

@@ -19,7 +19,7 @@ int hex_value(char digit) {
 
 Result<Digest> digest_from_hex(std::string_view text) {
   Digest digest{};
-  if (text.size() != 2 * digest.size()) return bad("sha256 has not 64 digits");
+  if (text.size() != 2 * digest.size()) return bad("sha256 does not have 64 digits");
   for (size_t i = 0; i < digest.size(); ++i) {
     const int high = hex_value(text[2 * i]);
     const int low = hex_value(text[2 * i + 1]);
@@ -45,7 +45,7 @@ Result<int64_t> count_member(const Json& object, std::string_view key) {
 
 Result<ManifestFile> read_file_entry(const Json& entry) {
   ManifestFile file{.name = string_or(entry, "name", ""), .digest = {}};
-  if (!is_plain_name(file.name)) return bad("a file's name is not a plain one");
+  if (!is_plain_name(file.name)) return bad("a file name is not a plain name");
   TRY_ASSIGN(file.digest.bytes, unsigned_member(entry, "bytes"));
   TRY_ASSIGN(file.digest.sha256, digest_from_hex(string_or(entry, "sha256", "")));
   return file;

@@ -60,12 +60,12 @@ Status check_settings(const RunSettings& job, const RunSettings& stored,
   for (const auto& [path, value] : job) {
     const auto found = stored.find(path);
     if (found == stored.end() || found->second == value) continue;
-    problems += (problems.empty() ? "" : "; ") + path + ": " + value + " is not the " +
-                found->second + " of the checkpoint";
+    problems += (problems.empty() ? "" : "; ") + path + ": " + value + ", but the checkpoint has " +
+                found->second;
   }
   if (problems.empty()) return {};
-  return invalid(problems + " " + checkpoint +
-                 ", which can't go on otherwise; set what it has, or another "
+  return invalid(problems + "; " + checkpoint +
+                 " cannot be resumed with other settings; restore them, or set another "
                  "spec.checkpoint.path");
 }
 

@@ -100,7 +100,7 @@ Status TensorFile::read(const std::string& name, const std::vector<int64_t>& sha
   const TensorInfo* tensor = find(name);
   if (tensor == nullptr || tensor->dtype != "F32" || tensor->shape != shape) {
     const std::string came = tensor == nullptr
-                                 ? "it is not there"
+                                 ? "it is missing"
                                  : "it is " + tensor->dtype + " " + shape_text(tensor->shape);
     return invalid("[checkpoint] " + file_.path() + ": expected " + name + " as F32 " +
                    shape_text(shape) + ", " + came + "; it belongs to another model");

@@ -86,7 +86,7 @@ Status TokenSource::add_file(const std::string& file) {
   if (bytes % width != 0) {
     close(fd);
     return invalid("[data] " + file + ": " + std::to_string(bytes) +
-                   " bytes are no whole number of tokens of " + std::to_string(width) + " bytes");
+                   " bytes is not a whole number of tokens of " + std::to_string(width) + " bytes");
   }
   if (bytes == 0) {
     close(fd);

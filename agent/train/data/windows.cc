@@ -14,9 +14,8 @@ Result<DataSplit> split_data(const DataSplitInput& input, const std::string& pat
   DataSplit split{input.tokens, input.tokens - validation, input.context};
   if (split.train_tokens <= input.context) {
     return invalid("[data] " + path + ": " + std::to_string(split.train_tokens) +
-                   " tokens to train on are too few for a context of " +
-                   std::to_string(input.context) + ", which needs at least " +
-                   std::to_string(input.context + 1));
+                   " training tokens are too few: a context of " + std::to_string(input.context) +
+                   " needs at least " + std::to_string(input.context + 1));
   }
   return split;
 }

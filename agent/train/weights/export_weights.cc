@@ -21,8 +21,8 @@ Result<VerifiedCheckpoint> find_checkpoint(const std::string& from) {
   TRY_ASSIGN(std::optional<VerifiedCheckpoint> newest, CheckpointFolder(from, 1).newest());
   if (newest) return *std::move(newest);
   return not_found("[export] " + from +
-                   " has no checkpoint that verifies, expected a folder such as step-00001000, or "
-                   "one that has them");
+                   " has no valid checkpoint; expected a folder such as step-00001000, or one that "
+                   "contains such folders");
 }
 
 // The parameters that the file has, every one with its shape in a checkpoint.
@@ -94,7 +94,7 @@ Result<int64_t> write_whole(const TensorFile& file, const std::vector<Parameter>
 
 Result<ExportedWeights> export_weights(const std::string& from, const std::string& to) {
   std::error_code error;
-  if (fs::exists(to, error)) return invalid("[export] " + to + " is there already");
+  if (fs::exists(to, error)) return invalid("[export] " + to + " already exists");
   TRY_ASSIGN(const VerifiedCheckpoint checkpoint, find_checkpoint(from));
   TRY_ASSIGN(const TensorFile file, TensorFile::open(checkpoint.path + "/model.safetensors"));
   TRY_ASSIGN(const std::vector<Parameter> table, parameters_in(file));

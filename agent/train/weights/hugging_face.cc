@@ -140,7 +140,7 @@ Result<ModelConfig> dimensions_of(const Names& names) {
     if (name.empty()) continue;
     const TensorInfo* tensor = names.find(name);
     if (tensor == nullptr) {
-      return invalid(std::string(name) + " is missing: these are no weights of a " +
+      return invalid(std::string(name) + " is missing: these are not the weights of a " +
                      std::string(format.model));
     }
     if (tensor->shape.size() != 2) {
@@ -198,8 +198,7 @@ Status check_tensor(const TensorInfo& tensor, const StoredTensorInfo& wanted) {
   if (wanted.is_transposed && std::equal(tensor.shape.begin(), tensor.shape.end(),
                                          wanted.shape.rbegin(), wanted.shape.rend())) {
     text +=
-        "; that is its transpose, as checkpoints of Lockstep have it, of which `lockstep "
-        "export` makes such a file";
+        "; it has the transpose, like Lockstep checkpoints; convert those with `lockstep export`";
   }
   return invalid(text);
 }
@@ -210,8 +209,7 @@ Error missing(const Names& names, std::string_view name, const StoredTensorInfo&
       std::string(name) + " is missing, expected F32, F16 or BF16 " + shape_text(wanted.shape);
   if (!parameter.parts.empty() && names.find(parameter.name) != nullptr) {
     text +=
-        "; the file has it packed, as checkpoints of Lockstep do, of which `lockstep export` "
-        "makes such a file";
+        "; the file has it packed, like Lockstep checkpoints; convert those with `lockstep export`";
   }
   return invalid(text);
 }
@@ -276,8 +274,8 @@ Result<HuggingFaceWeights> match_hugging_face(const SafetensorsHeader& header,
     const bool is_used = &tensor == weights.head || used.contains(&tensor);
     if (is_used || names.is_buffer(tensor)) continue;
     return invalid(tensor.name.substr(0, kNameShown) + ", " + tensor_text(tensor) +
-                   ", has no place in the model, expected a " + std::string(format.model) +
-                   " without other parts");
+                   ", is not part of the model; expected the weights of a plain " +
+                   std::string(format.model));
   }
   return weights;
 }

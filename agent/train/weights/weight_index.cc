@@ -19,7 +19,8 @@ Result<WeightIndex> parse_weight_index(std::string_view text) {
   if (!document.ok()) return corrupt(document.error().message);
   const Json* map = find_member(*document, "weight_map");
   if (map == nullptr || !map->is_object() || map->empty()) {
-    return corrupt("expected an index of safetensors files, with a weight_map of each tensor's");
+    return corrupt(
+        "expected an index of safetensors files, whose weight_map has the file of each tensor");
   }
   WeightIndex index;
   for (const auto& [tensor, file] : map->items()) {
@@ -46,7 +47,7 @@ Status IndexedFiles::add(const WeightIndex::value_type& file, const SafetensorsH
   }
   for (const TensorInfo& tensor : header.tensors) {
     if (seen_.insert(tensor.name).second) continue;
-    return invalid(tensor.name.substr(0, kNameShown) + " is in two files, one is " + name);
+    return invalid(tensor.name.substr(0, kNameShown) + " is in two files, one of them is " + name);
   }
   return {};
 }

@@ -89,7 +89,7 @@ constexpr std::byte kUntouched{0xa5};
 
 // Returns the ranks of another group in which the case can run concurrently: some ranks of this
 // group, and others if there are any, in another order.
-std::vector<int> ranks_beside(const Shape& shape) {
+std::vector<int> overlapping_ranks(const Shape& shape) {
   std::vector<int> ranks;
   for (int rank = shape.world - 1; rank >= 0; --rank) {
     const bool is_left_out = shape.ranks.empty() && rank == 0 && shape.world > 2;
@@ -98,9 +98,9 @@ std::vector<int> ranks_beside(const Shape& shape) {
   return ranks;
 }
 
-Case case_beside(const Case& c) {
+Case concurrent_case(const Case& c) {
   Case other = c;
-  other.shape.ranks = ranks_beside(c.shape);
+  other.shape.ranks = overlapping_ranks(c.shape);
   other.root = std::min(c.root, other.shape.size() - 1);
   other.seed = c.seed + 1'000'000;
   return other;
@@ -115,7 +115,8 @@ class Side {
     EXPECT_TRUE(made.ok()) << made.error().message;
     own_group_ = std::move(*made);
     group_ = own_group_.get();
-    if (!has_way(c.kind, c.algorithm, group_->hosts().host)) case_.algorithm = Algorithm::kAuto;
+    if (!has_algorithm(c.kind, c.algorithm, group_->hosts().host))
+      case_.algorithm = Algorithm::kAuto;
   }
   void start() {
     part_.emplace(case_, group_->rank());
@@ -199,7 +200,7 @@ Status Part::check() const {
   for (const auto* bytes : {&input_, &output_}) {
     if (!std::all_of(bytes->end() - kGuard, bytes->end(),
                      [](std::byte b) { return b == kUntouched; })) {
-      return wrong("wrote behind a buffer");
+      return wrong("wrote past the end of a buffer");
     }
   }
   if (is_together_) return {};
@@ -214,8 +215,9 @@ Status Part::check() const {
 void run_case(const Case& c, Communicator& world) {
   std::vector<Side> sides;
   if (is_in(c.shape, world.rank())) sides.emplace_back(c, world);
-  const Case beside = case_beside(c);
-  if (c.beside && is_in(beside.shape, world.rank())) sides.emplace_back(beside, world);
+  const Case concurrent = concurrent_case(c);
+  if (c.runs_concurrent_group && is_in(concurrent.shape, world.rank()))
+    sides.emplace_back(concurrent, world);
   if (world.rank() % 2 == 1) std::reverse(sides.begin(), sides.end());
   for (Side& side : sides) side.start();
   for (Side& side : sides) side.expect_right();

@@ -111,7 +111,7 @@ TEST(ControlReader, TakesMessagesHoweverTheyCome) {
     for (size_t at = 0; at < stream.size();) {
       const size_t n = std::min({step, reader.room().size(), stream.size() - at});
       std::memcpy(reader.room().data(), &stream[at], n);
-      const auto message = reader.came(n);
+      const auto message = reader.received(n);
       ASSERT_TRUE(message.ok());
       if (message->has_value()) heard.push_back(**message);
       at += n;
@@ -139,7 +139,7 @@ TEST(Control, WhatNoRankSendsIsNamedAsUnknown) {
     std::memcpy(bytes.data() + wrong.at, &wrong.value, sizeof wrong.value);
     const Fault fault = fault_of(bytes);
     EXPECT_EQ(fault.code, Code::kCorrupt) << wrong.what;
-    EXPECT_EQ(fault.reason, "rank 1 sent something unknown") << wrong.what;
+    EXPECT_EQ(fault.reason, "rank 1 sent an unknown control message") << wrong.what;
     EXPECT_EQ(fault.suspect, 1) << wrong.what;
   }
 }

@@ -77,10 +77,10 @@ class Play {
     };
     const Move& move = moves[index];
     if (move.after != Move::kNone) needs(static_cast<size_t>(move.after));
-    if (move.awaits != Move::kNone) needs(static_cast<size_t>(move.awaits));
+    if (move.starts_after != Move::kNone) needs(static_cast<size_t>(move.starts_after));
     for (size_t other = 0; other < index; ++other) {
       const bool same_lane = moves[other].peer == move.peer && moves[other].kind == move.kind;
-      if (move.fenced || (same_lane && ends[other] < 0)) needs(other);
+      if (move.is_barrier || (same_lane && ends[other] < 0)) needs(other);
     }
     return at;
   }

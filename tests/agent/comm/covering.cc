@@ -71,14 +71,14 @@ enum Factor : size_t {
   kTransport,
   kPlace,
   kRoot,
-  kBeside,
+  kConcurrentGroup,
   kFrames,
   kLoans,
   kFactors
 };
-constexpr const char* kFactorNames[] = {"operation", "reduction",    "type",         "shape",
-                                        "bytes",     "algorithm",    "transport",    "in place",
-                                        "root",      "group beside", "small frames", "loans"};
+constexpr const char* kFactorNames[] = {"operation", "reduction",        "type",         "shape",
+                                        "bytes",     "algorithm",        "transport",    "in place",
+                                        "root",      "concurrent group", "small frames", "loans"};
 constexpr int kNone = -1;  // has no meaning for the operation
 using Row = std::array<int, kFactors>;
 using Pair = std::array<int, 4>;  // a factor and its value, another factor and its value
@@ -97,12 +97,13 @@ std::vector<int> up_to(int count) {
   return all;
 }
 
-std::vector<int> sizes_of(const Ground& ground) {
-  const auto* end = std::upper_bound(std::begin(kSizes), std::end(kSizes), ground.block_bytes_max);
+std::vector<int> sizes_of(const TestSetup& setup) {
+  const auto* end = std::upper_bound(std::begin(kSizes), std::end(kSizes), setup.block_bytes_max);
   return up_to(static_cast<int>(end - std::begin(kSizes)));
 }
 
-Choices choices_of(const Ground& ground, size_t kind, size_t shape, int algorithm, int transport) {
+Choices choices_of(const TestSetup& setup, size_t kind, size_t shape, int algorithm,
+                   int transport) {
   const Kind& what = kKinds[kind];
   const std::vector<int> none{kNone};
   const bool placed = what.has_values && what.kind != Collective::kSend;
@@ -110,32 +111,32 @@ Choices choices_of(const Ground& ground, size_t kind, size_t shape, int algorith
           what.reduces ? up_to(kReduceOps) : none,
           what.has_values ? up_to(kDataTypes) : none,
           std::vector<int>{static_cast<int>(shape)},
-          what.has_values ? sizes_of(ground) : none,
+          what.has_values ? sizes_of(setup) : none,
           std::vector<int>{algorithm},
           std::vector<int>{transport},
           placed ? up_to(2) : none,
           what.has_root ? up_to(std::min(kRoots, kShapes[shape].size())) : none,
-          up_to(ground.has_groups_beside && kShapes[shape].world > 1 ? 2 : 1),
-          up_to(ground.has_limits ? 2 : 1),
-          up_to(ground.has_limits ? 2 : 1)};
+          up_to(setup.has_concurrent_groups && kShapes[shape].world > 1 ? 2 : 1),
+          up_to(setup.has_limits ? 2 : 1),
+          up_to(setup.has_limits ? 2 : 1)};
 }
 
 // Goes through the four factors that decide whether a case exists. For each combination of their
 // values, returns all values of the other factors.
-std::vector<Choices> all_choices(const Ground& ground) {
+std::vector<Choices> all_choices(const TestSetup& setup) {
   std::vector<Choices> all;
   for (size_t kind = 0; kind < kKinds.size(); ++kind) {
     for (size_t shape = 0; shape < kShapes.size(); ++shape) {
       if (kKinds[kind].kind == Collective::kSend && kShapes[shape].size() == 1) continue;
-      for (size_t i = 0; i < ground.transports.size(); ++i) {
+      for (size_t i = 0; i < setup.transports.size(); ++i) {
         const int hosts =
-            ground.hosts > 0 ? ground.hosts : hosts_of(ground.transports[i], kShapes[shape].world);
+            setup.hosts > 0 ? setup.hosts : hosts_of(setup.transports[i], kShapes[shape].world);
         const auto nodes = nodes_of(kShapes[shape], hosts);
         for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
           const auto way = static_cast<Algorithm>(algorithm);
-          if (way != Algorithm::kAuto && !ground.has_algorithms) continue;
-          if (!has_way(kKinds[kind].kind, way, nodes)) continue;
-          all.push_back(choices_of(ground, kind, shape, algorithm, static_cast<int>(i)));
+          if (way != Algorithm::kAuto && !setup.has_algorithms) continue;
+          if (!has_algorithm(kKinds[kind].kind, way, nodes)) continue;
+          all.push_back(choices_of(setup, kind, shape, algorithm, static_cast<int>(i)));
         }
       }
     }
@@ -201,10 +202,10 @@ Row draw_row(const Choices& choices, const Pair& wanted, Random& random) {
 
 // Builds rows one by one. Each time draws random rows around a missing pair, and takes the one that
 // covers the most missing pairs; of equal ones, the cheapest.
-std::vector<Row> covering_rows(const Ground& ground, uint64_t seed) {
+std::vector<Row> covering_rows(const TestSetup& setup, uint64_t seed) {
   constexpr int kCandidates = 60;
   Random random(seed);
-  const std::vector<Choices> all = all_choices(ground);
+  const std::vector<Choices> all = all_choices(setup);
   std::set<Pair> missing = all_pairs(all);
   std::vector<Row> rows;
   while (!missing.empty()) {
@@ -230,14 +231,14 @@ std::vector<Row> covering_rows(const Ground& ground, uint64_t seed) {
   return rows;
 }
 
-Case case_of(const Ground& ground, const Row& row, uint64_t seed) {
+Case case_of(const TestSetup& setup, const Row& row, uint64_t seed) {
   Case made{.kind = kKinds[static_cast<size_t>(row[kKind])].kind,
             .shape = kShapes[static_cast<size_t>(row[kShape])],
             .algorithm = static_cast<Algorithm>(row[kAlgorithm]),
-            .transport = ground.transports[static_cast<size_t>(row[kTransport])],
+            .transport = setup.transports[static_cast<size_t>(row[kTransport])],
             .in_place = row[kPlace] == 1,
             .root = std::max(0, row[kRoot]),
-            .beside = row[kBeside] == 1,
+            .runs_concurrent_group = row[kConcurrentGroup] == 1,
             .limits = {.has_small_frames = row[kFrames] == 1, .lends = row[kLoans] == 1},
             .seed = seed};
   if (row[kOp] != kNone) made.op = static_cast<ReduceOp>(row[kOp]);
@@ -256,7 +257,7 @@ int index_where(const Range& range, const Test& test) {
 }
 
 // The inverse: finds the row from the case alone.
-Row row_of(const Ground& ground, const Case& c) {
+Row stream_of(const TestSetup& setup, const Case& c) {
   const Kind& what = find_kind(c.kind);
   const size_t element = data_type_bytes(c.type);
   const auto or_none = [](bool means, int value) { return means ? value : kNone; };
@@ -272,10 +273,10 @@ Row row_of(const Ground& ground, const Case& c) {
                       }),
           or_none(what.has_values, size),
           static_cast<int>(c.algorithm),
-          index_where(ground.transports, [&](Transport each) { return each == c.transport; }),
+          index_where(setup.transports, [&](Transport each) { return each == c.transport; }),
           or_none(what.has_values && c.kind != Collective::kSend, c.in_place ? 1 : 0),
           or_none(what.has_root, c.root),
-          c.beside ? 1 : 0,
+          c.runs_concurrent_group ? 1 : 0,
           c.limits.has_small_frames ? 1 : 0,
           c.limits.lends ? 1 : 0};
 }
@@ -287,7 +288,7 @@ std::string text_of(const Shape& shape) {
   return text;
 }
 
-std::string value_text(const Ground& ground, size_t factor, int value) {
+std::string value_text(const TestSetup& setup, size_t factor, int value) {
   const auto index = static_cast<size_t>(value);
   switch (factor) {
     case kKind:
@@ -303,16 +304,16 @@ std::string value_text(const Ground& ground, size_t factor, int value) {
     case kAlgorithm:
       return name_of(static_cast<Algorithm>(value));
     case kTransport:
-      return name_of(ground.transports[index]);
+      return name_of(setup.transports[index]);
     default:
       return std::to_string(value);
   }
 }
 
-std::string text_of(const Ground& ground, const Pair& pair) {
+std::string text_of(const TestSetup& setup, const Pair& pair) {
   const auto one = [&](int factor, int value) {
     const auto index = static_cast<size_t>(factor);
-    return std::string(kFactorNames[index]) + " " + value_text(ground, index, value);
+    return std::string(kFactorNames[index]) + " " + value_text(setup, index, value);
   };
   return one(pair[0], pair[1]) + ", " + one(pair[2], pair[3]);
 }
@@ -323,12 +324,12 @@ std::string describe(const Case& c) {
   return std::string(name_of(c.kind)) + " " + name_of(c.op) + " " + name_of(c.type) + " x " +
          std::to_string(c.count) + ", " + name_of(c.algorithm) + ", " + name_of(c.transport) +
          ", " + text_of(c.shape) + ", root " + std::to_string(c.root) +
-         (c.in_place ? ", in place" : "") + (c.beside ? ", another group beside" : "") +
+         (c.in_place ? ", in place" : "") + (c.runs_concurrent_group ? ", concurrent group" : "") +
          (c.limits.has_small_frames ? ", small frames" : "") + (c.limits.lends ? ", loans" : "") +
          ", seed " + std::to_string(c.seed);
 }
 
-bool has_way(Collective kind, Algorithm algorithm, std::span<const int> node_of_rank) {
+bool has_algorithm(Collective kind, Algorithm algorithm, std::span<const int> node_of_rank) {
   if (algorithm == Algorithm::kAuto) return true;
   const std::vector<Algorithm>& has = find_kind(kind).algorithms;
   if (std::find(has.begin(), has.end(), algorithm) == has.end()) return false;
@@ -357,16 +358,16 @@ std::span<const Shape> shapes() {
   return kShapes;
 }
 
-std::vector<Case> covering_array(const Ground& ground, uint64_t seed) {
+std::vector<Case> covering_array(const TestSetup& setup, uint64_t seed) {
   std::vector<Case> cases;
-  for (const Row& row : covering_rows(ground, seed)) {
-    cases.push_back(case_of(ground, row, seed + cases.size() + 1));
+  for (const Row& row : covering_rows(setup, seed)) {
+    cases.push_back(case_of(setup, row, seed + cases.size() + 1));
   }
   return cases;
 }
 
-Product::Product(const Ground& ground) : ground_(ground) {
-  for (const Choices& choices : all_choices(ground)) {
+Product::Product(const TestSetup& setup) : setup_(setup) {
+  for (const Choices& choices : all_choices(setup)) {
     uint64_t cases = 1;
     for (const auto& values : choices) cases *= values.size();
     choices_.emplace_back(choices.begin(), choices.end());
@@ -385,16 +386,16 @@ Case Product::at(uint64_t index, uint64_t seed) const {
     row[factor] = values[rest % values.size()];
     rest /= values.size();
   }
-  return case_of(ground_, row, seed);
+  return case_of(setup_, row, seed);
 }
 
-std::vector<std::string> missing_pairs(const Ground& ground, std::span<const Case> cases) {
-  std::set<Pair> missing = all_pairs(all_choices(ground));
+std::vector<std::string> missing_pairs(const TestSetup& setup, std::span<const Case> cases) {
+  std::set<Pair> missing = all_pairs(all_choices(setup));
   for (const Case& c : cases) {
-    for (const Pair& pair : pairs_of(row_of(ground, c))) missing.erase(pair);
+    for (const Pair& pair : pairs_of(stream_of(setup, c))) missing.erase(pair);
   }
   std::vector<std::string> words;
-  for (const Pair& pair : missing) words.push_back(text_of(ground, pair));
+  for (const Pair& pair : missing) words.push_back(text_of(setup, pair));
   return words;
 }
 

@@ -336,7 +336,7 @@ TEST(SharedMemory, OfAnotherRoundOrTooSmallIsRefused) {
   later.shm_fd = memory;
   const auto stale = make_communicator(later);
   ASSERT_FALSE(stale.ok());
-  EXPECT_EQ(stale.error().message, "[comm] the shared memory has been used by another round");
+  EXPECT_EQ(stale.error().message, "[comm] the shared memory was used by another round");
   const int small = ::memfd_create("small", 0);
   ASSERT_EQ(::ftruncate(small, 4096), 0);
   later.shm_fd = small;

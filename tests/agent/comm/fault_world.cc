@@ -83,7 +83,7 @@ struct Holdings {
 
 Algorithm any_algorithm(Collective kind, const Communicator& comm, Random& random) {
   const auto drawn = static_cast<Algorithm>(random.below(kAlgorithms));
-  return has_way(kind, drawn, comm.hosts().host) ? drawn : Algorithm::kAuto;
+  return has_algorithm(kind, drawn, comm.hosts().host) ? drawn : Algorithm::kAuto;
 }
 
 // Returns any case in the group; some exceed what the links hold.
@@ -127,9 +127,9 @@ Status run_step(Communicator& comm, Communicator& group, Random& random) {
                  .count = static_cast<int64_t>(elements),
                  .seed = seed},
                 group.rank());
-  Work beside = group.start(of_group.calls());
+  Work concurrent = group.start(of_group.calls());
   TRY(comm.run(calls));
-  TRY(beside.wait());
+  TRY(concurrent.wait());
   for (const auto& part : parts) TRY(part->check());
   return of_group.check();
 }

@@ -42,10 +42,10 @@ class ForkedRanks : public testing::TestWithParam<Transport> {};
 
 TEST_P(ForkedRanks, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
   const uint64_t seed = 20261122 + static_cast<uint64_t>(GetParam());
-  const test::Ground ground{.transports = {GetParam()}};
-  const std::vector<Case> cases = test::covering_array(ground, seed);
+  const test::TestSetup setup{.transports = {GetParam()}};
+  const std::vector<Case> cases = test::covering_array(setup, seed);
   std::printf("%zu cases of seed %llu\n", cases.size(), static_cast<unsigned long long>(seed));
-  EXPECT_EQ(test::missing_pairs(ground, cases), std::vector<std::string>{});
+  EXPECT_EQ(test::missing_pairs(setup, cases), std::vector<std::string>{});
   for (const auto& [key, of_world] : by_world(cases)) {
     Meeting meeting(GetParam(), key.first);
     meeting.set_comm_limits(key.second);
@@ -100,10 +100,10 @@ TEST_F(ForkedHosts,
   constexpr uint64_t kSeed = 20261130;
   make({.hosts = 3, .delay = microseconds(200), .loss = 0.01, .seed = kSeed});
   if (IsSkipped()) return;
-  const test::Ground ground{.transports = {Transport::kTcp}, .hosts = network_->hosts()};
-  const std::vector<Case> cases = test::covering_array(ground, kSeed);
+  const test::TestSetup setup{.transports = {Transport::kTcp}, .hosts = network_->hosts()};
+  const std::vector<Case> cases = test::covering_array(setup, kSeed);
   std::printf("%zu cases of seed %llu\n", cases.size(), static_cast<unsigned long long>(kSeed));
-  EXPECT_EQ(test::missing_pairs(ground, cases), std::vector<std::string>{});
+  EXPECT_EQ(test::missing_pairs(setup, cases), std::vector<std::string>{});
   for (const auto& [key, of_world] : by_world(cases)) {
     const auto all_of_them = [&](Communicator& comm) { run_all(comm, of_world); };
     run(key.first, seconds(60), all_of_them, key.second);

@@ -88,7 +88,7 @@ TEST(Forming, WhatARankHasAnsweredIsToldAlsoWhenNobodyListensAnyMore) {
                         .nonce = [] { return sha256("another nonce"); }});
   ASSERT_FALSE(formed.ok());
   const std::string& message = formed.error().message;
-  EXPECT_NE(message.find("(Connection refused, before: rank 0 belongs to another job)"),
+  EXPECT_NE(message.find("(Connection refused, earlier: rank 0 belongs to another job)"),
             std::string::npos)
       << message;
 }

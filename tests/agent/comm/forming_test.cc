@@ -106,10 +106,11 @@ TEST(Forming, AnotherRoundsKeyIsAWrongOneWithAReason) {
   const Formed formed = form(meeting);
   ASSERT_FALSE(formed[0].ok());
   EXPECT_TRUE(mentions(formed[0].error(),
-                       "wrong token; it claims: rank 1 is in round 6, this rank in round 7"))
+                       "wrong token; it claims: rank 1 is in round 6, but this rank is in round 7"))
       << formed[0].error().message;
   ASSERT_FALSE(formed[1].ok());
-  EXPECT_TRUE(mentions(formed[1].error(), "it claims: rank 0 is in round 7, this rank in round 6"))
+  EXPECT_TRUE(
+      mentions(formed[1].error(), "it claims: rank 0 is in round 7, but this rank is in round 6"))
       << formed[1].error().message;
 }
 
@@ -124,7 +125,7 @@ TEST(Forming, AnOlderRoundIsToldThatItIsObsolete) {
     ASSERT_FALSE(obsolete.ok());
     EXPECT_EQ(obsolete.error().code, Code::kConflict) << obsolete.error().message;
     EXPECT_TRUE(
-        mentions(obsolete.error(), "is in round 7, this rank in round 6, which is obsolete"))
+        mentions(obsolete.error(), "is in round 7, but this rank is in round 6, which is obsolete"))
         << obsolete.error().message;
     EXPECT_FALSE(formed[1].ok());
     EXPECT_NE(formed[1].error().code, Code::kConflict) << formed[1].error().message;
@@ -138,7 +139,7 @@ TEST(Forming, AnotherHashOfTheSameRoundIsRefusedAtOnce) {
   for (const auto& result : form(meeting)) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, Code::kConflict);
-    EXPECT_TRUE(mentions(result.error(), "has another world for round 7"))
+    EXPECT_TRUE(mentions(result.error(), "has a different world for round 7"))
         << result.error().message;
   }
 }
@@ -155,7 +156,7 @@ TEST(Forming, AnotherJobOrAnotherRankAtTheAddressIsRefused) {
   meeting.set_limits(milliseconds(1000), seconds(60));
   std::swap(meeting.options(2).peers[0], meeting.options(2).peers[1]);
   const Formed formed = form(meeting);
-  EXPECT_TRUE(mentions(formed[2].error(), "is not the one that was expected on this address"))
+  EXPECT_TRUE(mentions(formed[2].error(), "is not the rank expected at this address"))
       << formed[2].error().message;
 }
 
@@ -184,7 +185,7 @@ TEST(Forming, WrongOptionsAreRefused) {
   options.key = "k";
   options.peers[0].host = "localhost";
   EXPECT_EQ(make_communicator(options).error().message,
-            "[comm] an IP address and a port from 0 to 65535 were expected, not localhost:0");
+            "[comm] expected an IP address and a port from 0 to 65535, got localhost:0");
   options.peers[0].host = "127.0.0.1";
   options.listen_fd = ::dup(2);
   EXPECT_EQ(make_communicator(options).error().code, Code::kInvalid);
@@ -193,9 +194,10 @@ TEST(Forming, WrongOptionsAreRefused) {
        {CommLimits{.window_bytes = 64, .frame_bytes_max = 64},
         CommLimits{.window_bytes = 1000, .frame_bytes_max = 512},
         CommLimits{.window_bytes = 512, .frame_bytes_max = 1024}, CommLimits{.frame_bytes_max = 0},
-        CommLimits{.frame_bytes_max = 100}, CommLimits{.aside_windows_max = 0}}) {
+        CommLimits{.frame_bytes_max = 100}, CommLimits{.buffered_windows_max = 0}}) {
     options.limits = wrong;
-    EXPECT_TRUE(mentions(make_communicator(options).error(), "a window no less than a frame"));
+    EXPECT_TRUE(
+        mentions(make_communicator(options).error(), "a window at least as large as a frame"));
   }
 }
 
@@ -244,8 +246,8 @@ TEST(Forming, SlowStrangersLoseTheirPlaceInTime) {
   ::close(meeting.options(1).listen_fd);
   const auto made = make_communicator(meeting.options(0));
   ASSERT_FALSE(made.ok());
-  EXPECT_TRUE(mentions(made.error(),
-                       "refused 3 connections, the last: no handshake within its time from 127."))
+  EXPECT_TRUE(
+      mentions(made.error(), "refused 3 connections, the last: handshake timed out from 127."))
       << made.error().message;
 }
 

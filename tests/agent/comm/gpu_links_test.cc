@@ -32,8 +32,8 @@ TEST(NcclPath, IsTheLinkOfTheTwoGpusOnOneHostAndElseTheNetwork) {
   seen.buses = {"a", "b"};
   EXPECT_EQ(nccl_path(seen, {.from = "a", .to = "b"}), "NVLink (NCCL)");
   EXPECT_EQ(nccl_path(seen, {.from = "a", .to = "b", .is_one_host = false}), "network (NCCL)");
-  EXPECT_EQ(nccl_path(seen, {.from = "a", .to = "c"}), "unseen (NCCL)");
-  EXPECT_EQ(nccl_path({}, {.from = "a", .to = "b"}), "unseen (NCCL)");
+  EXPECT_EQ(nccl_path(seen, {.from = "a", .to = "c"}), "not visible (NCCL)");
+  EXPECT_EQ(nccl_path({}, {.from = "a", .to = "b"}), "not visible (NCCL)");
 }
 
 TEST(GpusText, NamesTheGpusTheirCommonLinkAndTheExceptions) {

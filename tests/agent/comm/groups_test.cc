@@ -196,18 +196,19 @@ TEST_P(OnEveryTransport, RanksInOperationsOfDifferentGroupsAreToldApartAfterTheL
     const Status status = comm.rank() == 0 ? comm.barrier() : group->barrier();
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::kTimeout) << status.error().message;
-    const bool first = status.error().message.find("not called here") != std::string::npos;
+    const bool first =
+        status.error().message.find("which this rank has not called") != std::string::npos;
     EXPECT_TRUE(first) << status.error().message;
   });
 }
 
-struct Ground {
+struct TestSetup {
   Transport transport;
   test::Limits limits;
 };
 
 // Operations that exceed everything that may wait on their way.
-class PastTheWindow : public testing::TestWithParam<Ground> {
+class PastTheWindow : public testing::TestWithParam<TestSetup> {
  protected:
   World make(int size) const {
     return make_world(GetParam().transport, size, seconds(20), limits());
@@ -309,15 +310,15 @@ TEST_P(PastTheWindow, MessagesBothWaysAtOnceAreTakenInAnyOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Comm, PastTheWindow,
-                         testing::Values(Ground{Transport::kThreads, {false, false}},
-                                         Ground{Transport::kThreads, {false, true}},
-                                         Ground{Transport::kTcp, {false, false}},
-                                         Ground{Transport::kThreads, {true, false}},
-                                         Ground{Transport::kThreads, {true, true}},
-                                         Ground{Transport::kShared, {true, false}},
-                                         Ground{Transport::kShared, {true, true}},
-                                         Ground{Transport::kTcp, {true, false}},
-                                         Ground{Transport::kMixed, {true, true}}),
+                         testing::Values(TestSetup{Transport::kThreads, {false, false}},
+                                         TestSetup{Transport::kThreads, {false, true}},
+                                         TestSetup{Transport::kTcp, {false, false}},
+                                         TestSetup{Transport::kThreads, {true, false}},
+                                         TestSetup{Transport::kThreads, {true, true}},
+                                         TestSetup{Transport::kShared, {true, false}},
+                                         TestSetup{Transport::kShared, {true, true}},
+                                         TestSetup{Transport::kTcp, {true, false}},
+                                         TestSetup{Transport::kMixed, {true, true}}),
                          [](const auto& info) {
                            return name_of(info.param.transport) +
                                   (info.param.limits.has_small_frames ? "SmallFrames" : "") +

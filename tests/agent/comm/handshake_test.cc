@@ -127,9 +127,9 @@ TEST(Handshake, TheStaleSideKnowsThatItIsObsolete) {
 TEST(Handshake, AStrangerCantMakeARankBelieveThatItIsObsolete) {
   const Outcome outcome = shake(identity(2, 9, "guess"), identity(1, 3));
   EXPECT_EQ(outcome.server.error().code, Code::kInvalid);
-  EXPECT_EQ(
-      outcome.server.error().message,
-      "wrong token; it claims: rank 2 is in round 9, this rank in round 3, which is obsolete");
+  EXPECT_EQ(outcome.server.error().message,
+            "wrong token; it claims: rank 2 is in round 9, but this rank is in round 3, which is "
+            "obsolete");
   EXPECT_EQ(outcome.client.error().code, Code::kInvalid);
   EXPECT_EQ(shake(identity(2, 3, "guess"), identity(1, 3)).server.error().message, "wrong token");
 }

@@ -246,8 +246,8 @@ TEST(ByHost, IsWhatLargeOperationsTakeBetweenHostsOfSeveralRanks) {
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(
         status.error().message,
-        "[comm] all_reduce of 2 ranks has no algorithm 'by-host' (it is for several hosts, "
-        "of which one at least has several ranks); it has: auto, direct, ring, halving, tree, "
+        "[comm] all_reduce of 2 ranks has no algorithm 'by-host' (it needs several hosts, "
+        "at least one of them with several ranks); available: auto, direct, ring, halving, tree, "
         "one-root");
   });
 }
@@ -273,7 +273,7 @@ TEST(Topology, NamesTheBackendOfEachPairTheHostsAndThePathsBetweenThem) {
   EXPECT_EQ(tables[1], tables[0]);
   const std::string devices = rdma_devices();
   const std::string rdma =
-      "; RDMA devices here: " + (devices.empty() ? "none" : devices + " (used by NCCL alone)");
+      "; RDMA devices here: " + (devices.empty() ? "none" : devices + " (used only by NCCL)");
   EXPECT_EQ(topology_summary(*world[0]), "3 ranks on 2 hosts: " + world[0]->path_to(1) +
                                              " within, " + world[0]->path_to(2) + " between" +
                                              rdma);

@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "agent/comm/loan_trial.h"
+#include "agent/comm/loan_benchmark.h"
 #include "agent/comm/shm.h"
 #include "agent/comm/waiter.h"
 #include "tests/agent/comm/one_copy.h"
@@ -51,8 +51,8 @@ class Pair {
   Pair()
       : lender_({.lent = &places_, .borrowed = nullptr, .on_returned = [] {}}),
         borrower_({.lent = nullptr, .borrowed = &places_, .on_returned = [this] { ++returned_; }}) {
-    lender_.allow();
-    borrower_.meet(test::own_memory());
+    lender_.enable();
+    borrower_.attach_peer(test::own_memory());
   }
   Loans& lender() { return lender_; }
   Loans& borrower() { return borrower_; }
@@ -113,7 +113,7 @@ TEST(Loans, ThatAreTakenBackAreWorthNothingToWhoeverIsReading) {
   const uint64_t loan = pair.lender().lend(lent);
   std::vector<std::byte> into(lent.size());
   ASSERT_EQ(pair.borrower().read(loan, 0, into).value(), into.size());
-  pair.lender().take_back_all();
+  pair.lender().revoke_all();
   const Status given_back = pair.borrower().give_back(loan, into.size());
   ASSERT_FALSE(given_back.ok());
   EXPECT_EQ(given_back.error().code, Code::kUnavailable);
@@ -129,7 +129,7 @@ TEST(Loans, ThatWereReturnedBeforeAreNotTakenBack) {
   const auto lent = bytes(1000, 1);
   const uint64_t loan = pair.lender().lend(lent);
   ASSERT_TRUE(pair.borrower().give_back(loan, lent.size()).ok());
-  pair.lender().take_back_all();
+  pair.lender().revoke_all();
   EXPECT_EQ(pair.lender().returned(loan).value(), lent.size());
 }
 
@@ -311,13 +311,13 @@ void forbid_reading() {
 
 TEST(LoanCost, IsToldWhereTheKernelCopiesAndIsInfiniteWhereItDoesNot) {
   SKIP_WITHOUT_ONE_COPY();
-  const double cost = loan_cost();
+  const double cost = measure_loan_cost();
   std::printf("a copy by the kernel takes %.2f times as long\n", cost);
   EXPECT_TRUE(std::isfinite(cost));
   const pid_t pid = ::fork();
   if (pid == 0) {
     forbid_reading();
-    ::_exit(std::isinf(loan_cost()) ? 0 : 1);
+    ::_exit(std::isinf(measure_loan_cost()) ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
@@ -372,7 +372,7 @@ TEST(OneCopy, OfAnAbortedOperationIsNoResultThoughItsMemoryIsFreeAgain) {
     // The reason of the abort or, if that arrives late, what the rank itself observes.
     const std::string& words = status.error().message;
     EXPECT_TRUE(words.find("for a test") != std::string::npos ||
-                words.find("it has taken back what it lent") != std::string::npos)
+                words.find("it revoked the loan") != std::string::npos)
         << words;
   }
 }

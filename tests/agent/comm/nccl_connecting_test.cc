@@ -39,8 +39,8 @@ TEST(NcclBackend, AFirstSendAndItsReceiveMeetWhicheverComesFirst) {
 }
 
 constexpr const char* kHowToConnect =
-    "sends and receives between two ranks are given together, and groups of the same ranks first "
-    "used in one order";
+    "pass sends and receives between two ranks to one call; all ranks must first use groups of the "
+    "same ranks in the same order";
 
 TEST(NcclBackend, SaysWhatToDoWhereFirstSendsWaitForEachOther) {
   DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(500)});
@@ -76,7 +76,7 @@ TEST(NcclBackend, SaysWhatToDoWhereSendsIssuedApartWaitForEachOther) {
     const Status status = first.wait();
     ASSERT_FALSE(status.ok());
     if (status.error().code == Code::kTimeout) ++gave_up;
-    EXPECT_NE(status.error().message.find("two ranks are given together"), std::string::npos)
+    EXPECT_NE(status.error().message.find("between two ranks to one call"), std::string::npos)
         << status.error().message;
     EXPECT_FALSE(second.wait().ok());
   });
@@ -96,7 +96,7 @@ TEST(NcclBackend, SaysWhatToDoWhereGroupsAreFirstUsedInAnotherOrder) {
     const auto first = static_cast<size_t>(comm.rank());
     const Status status = groups[first]->all_reduce(f32(values), ReduceOp::kSum);
     ASSERT_FALSE(status.ok());
-    EXPECT_NE(status.error().message.find("groups of the same ranks are first used in one order"),
+    EXPECT_NE(status.error().message.find("first use groups of the same ranks in the same order"),
               std::string::npos)
         << status.error().message;
     EXPECT_FALSE(groups[1 - first]->all_reduce(f32(values), ReduceOp::kSum).ok());

@@ -68,7 +68,7 @@ TEST(NcclBackend, WakesItsOwnRanksFromAnyThread) {
 TEST(NcclBackend, EndsAnOperationThatARankDoesNotComeToWhenTheLimitHasPassed) {
   DeviceWorld world({.size = 2, .has_nccl = true, .limit = milliseconds(1000)});
   expect_all_wake(
-      world, [] {}, "all_reduce #2: not done on the GPU after 1 s", Code::kTimeout);
+      world, [] {}, "all_reduce #2: not finished on the GPU after 1 s", Code::kTimeout);
 }
 
 TEST(NcclBackend, CountsTheLimitFromWhenTheStreamHasComeToTheOperation) {
@@ -172,9 +172,9 @@ TEST(NcclBackend, ASilenceLimitHoldsForTheGroupsThatWereMadeBeforeItWasSet) {
     comm.set_silence_limit(milliseconds(1000));
     const Status status = (*group)->all_reduce(f32(values), ReduceOp::kSum);
     ASSERT_FALSE(status.ok());
-    EXPECT_NE(
-        status.error().message.find("all_reduce #2 of a sub-group: not done on the GPU after 1 s"),
-        std::string::npos)
+    EXPECT_NE(status.error().message.find(
+                  "all_reduce #2 of a sub-group: not finished on the GPU after 1 s"),
+              std::string::npos)
         << status.error().message;
   });
 }

@@ -66,7 +66,7 @@ TEST(NcclPlan, GivesNcclWhatItHasItself) {
 TEST(NcclPlan, MakesLorOfTruthAndMaxWithoutTouchingTheInput) {
   const NcclPlan all = plan_of(call_of(Collective::kAllReduce, ReduceOp::kLor), 0, 3, false);
   ASSERT_EQ(all.before.size(), 1U);
-  EXPECT_EQ(all.before[0].kind, LocalStep::Kind::kTruth);
+  EXPECT_EQ(all.before[0].kind, LocalStep::Kind::kToBoolean);
   EXPECT_EQ(all.before[0].to.area, NcclArea::kOutput);
   EXPECT_EQ(all.steps[0].op, ReduceOp::kMax);
   EXPECT_EQ(all.steps[0].from.area, NcclArea::kOutput);
@@ -150,7 +150,7 @@ TEST(NcclPlan, RefusesANamedAlgorithm) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, Code::kInvalid);
   EXPECT_EQ(plan.error().message,
-            "[comm] all_reduce: NCCL chooses its algorithm itself, it can't be 'ring'");
+            "[comm] all_reduce: NCCL chooses the algorithm itself, so it cannot be 'ring'");
 }
 
 TEST(NcclNumbers, AreThoseOfItsHeaderAndDifferFromEachOther) {
@@ -211,16 +211,16 @@ TEST(BackendChoice, IsHostMemoryWhereNcclCantServeAndSaysWhy) {
     const auto nccl = choose_backend(row.ranks, DeviceBackendKind::kNccl);
     ASSERT_FALSE(nccl.ok());
     EXPECT_EQ(nccl.error().code, Code::kUnavailable);
-    EXPECT_EQ(nccl.error().message, "[comm] NCCL was asked for and can't serve: " + row.why);
+    EXPECT_EQ(nccl.error().message, "[comm] NCCL was requested but cannot be used: " + row.why);
   }
   EXPECT_EQ(choose_backend(std::vector{gpu(1), gpu(2)}, DeviceBackendKind::kHostMemory)->why,
-            "asked for");
+            "requested");
 }
 
 TEST(BackendChoice, RefusesARankWithoutAGpu) {
   const auto choice = choose_backend(std::vector{gpu(1), RankDevice{}}, DeviceBackendKind::kAuto);
   ASSERT_FALSE(choice.ok());
-  EXPECT_EQ(choice.error().message, "[comm] a GPU for every rank, rank 1 has none");
+  EXPECT_EQ(choice.error().message, "[comm] every rank needs a GPU, but rank 1 has none");
 }
 
 TEST(StagingPlan, CutsEveryBlockAtTheSamePlacesAndCoversEachByteOnce) {

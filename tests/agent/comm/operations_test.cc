@@ -40,7 +40,7 @@ void expect_refusals(Communicator& comm, const std::vector<int>& nodes) {
   for (const Collective kind : kKinds) {
     for (int i = 0; i < kAlgorithms; ++i) {
       const auto algorithm = static_cast<Algorithm>(i);
-      if (test::has_way(kind, algorithm, nodes)) continue;
+      if (test::has_algorithm(kind, algorithm, nodes)) continue;
       if (kind == Collective::kSend && comm.size() == 1) continue;  // there is no peer to send to
       Call call{.kind = kind, .rank = (comm.rank() + 1) % comm.size(), .algorithm = algorithm};
       if (kind != Collective::kBarrier) {
@@ -59,7 +59,7 @@ void expect_refusals(Communicator& comm, const std::vector<int>& nodes) {
   EXPECT_TRUE(comm.barrier().ok());
 }
 
-const test::Ground kAllTransports{
+const test::TestSetup kAllTransports{
     .transports = {Transport::kThreads, Transport::kShared, Transport::kTcp, Transport::kMixed}};
 
 TEST(Operations, EveryPairOfFactorsThatThereCanBeGivesWhatAPlainLoopGives) {
@@ -100,7 +100,7 @@ size_t longest_lane(const Case& c, const HostMap& hosts) {
                .hosts = &hosts},
               plan);
     for (const Lane& lane : plan.lanes()) {
-      if (lane.way == Lane::Way::kOut) longest = std::max(longest, lane.bytes);
+      if (lane.direction == Lane::Direction::kOut) longest = std::max(longest, lane.bytes);
     }
   }
   return longest;
@@ -118,7 +118,7 @@ std::vector<Case> large_cases(Transport transport, int size) {
     for (int i = 0; i < kAlgorithms; ++i) {
       const auto algorithm = static_cast<Algorithm>(i);
       if (kind == Collective::kBarrier || algorithm == Algorithm::kAuto) continue;
-      if (!test::has_way(kind, algorithm, nodes)) continue;
+      if (!test::has_algorithm(kind, algorithm, nodes)) continue;
       for (const bool in_place : {false, true}) {
         const size_t turn = cases.size();
         const auto type = static_cast<DataType>(turn % kDataTypes);
@@ -131,7 +131,7 @@ std::vector<Case> large_cases(Transport transport, int size) {
                          .transport = transport,
                          .in_place = in_place,
                          .root = static_cast<int>(turn % 2),
-                         .beside = turn % 3 == 0,
+                         .runs_concurrent_group = turn % 3 == 0,
                          .limits = kSmallFramesAndLoans,
                          .seed = turn});
       }
@@ -164,12 +164,12 @@ TEST(Operations, EveryWayThatThereIsGoesPastTheWindowAndGivesWhatAPlainLoopGives
 }
 
 TEST(Operations, TheWholeProductHasEveryPair) {
-  const test::Ground ground{.transports = {Transport::kMixed}, .block_bytes_max = 13};
-  const test::Product product(ground);
+  const test::TestSetup setup{.transports = {Transport::kMixed}, .block_bytes_max = 13};
+  const test::Product product(setup);
   std::vector<Case> all;
   for (uint64_t i = 0; i < product.size(); ++i) all.push_back(product.at(i, 1));
   std::printf("%zu cases\n", all.size());
-  EXPECT_EQ(test::missing_pairs(ground, all), std::vector<std::string>{});
+  EXPECT_EQ(test::missing_pairs(setup, all), std::vector<std::string>{});
   const auto described = [](const Case& c) { return describe(c); };
   std::set<std::string> different;
   std::transform(all.begin(), all.end(), std::inserter(different, different.end()), described);
@@ -206,8 +206,8 @@ TEST(Operations, ReductionsOfAnyNumbersAreTheSameBitsOnEveryRankAndInEveryRun) {
           std::vector<float> values(kCount);
           for (float& value : values) value = random.normal();
           const CommBuffer buffer{.data = values.data(), .count = kCount};
-          const auto how = How{.algorithm = static_cast<Algorithm>(algorithm)};
-          ASSERT_TRUE(comm.all_reduce(buffer, ReduceOp::kAvg, how).ok());
+          const auto options = CallOptions{.algorithm = static_cast<Algorithm>(algorithm)};
+          ASSERT_TRUE(comm.all_reduce(buffer, ReduceOp::kAvg, options).ok());
           results[static_cast<size_t>(comm.rank())] = std::move(values);
         });
         for (const auto& values : results) {

@@ -97,7 +97,7 @@ void on_every_task_of(const HostMap& hosts, int layout, int size, const Body& bo
                         .count = kind == Collective::kBarrier ? 0 : count,
                         .type = DataType::kF32,
                         .hosts = &hosts};
-        const bool has = test::has_way(kind, task.algorithm, hosts.host);
+        const bool has = test::has_algorithm(kind, task.algorithm, hosts.host);
         EXPECT_EQ(choose_algorithm(task).ok(), has) << name(task);
         if (has) body(task);
       }
@@ -392,9 +392,10 @@ TEST(Plans, TheChoiceDependsOnSizeAndRanksAndRefusesWhatAnOperationDoesNotHave) 
   const auto refused = choose_algorithm(
       {.kind = Collective::kAllGather, .algorithm = Algorithm::kHalving, .size = 6});
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().message,
-            "[comm] all_gather of 6 ranks has no algorithm 'halving' (it is for powers of two); "
-            "it has: auto, direct, ring");
+  EXPECT_EQ(
+      refused.error().message,
+      "[comm] all_gather of 6 ranks has no algorithm 'halving' (it needs a power of two ranks); "
+      "it has: auto, direct, ring");
 }
 
 }  // namespace

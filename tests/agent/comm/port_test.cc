@@ -69,9 +69,9 @@ std::vector<std::byte> take(Peer& peer, const FrameHeader& expected, size_t step
   for (bool ended = false; !ended;) {
     ended = peer.link.all_arrived();
     peer.link.arrive(step);
-    const auto next = peer.port.look(expected);
+    const auto next = peer.port.match_next(expected);
     EXPECT_TRUE(next.ok());
-    if (!next.ok() || *next != Port::Next::kOurs) continue;
+    if (!next.ok() || *next != Port::Next::kMatches) continue;
     std::vector<std::byte> piece(1000);
     const auto got = peer.port.read(piece);
     EXPECT_TRUE(got.ok());
@@ -104,17 +104,17 @@ struct Wrong {
 TEST(Port, NamesWhoSentWhatIsNoFrameOfThisRoundAndOperation) {
   const Wrong wrongs[] = {
       {"magic", [](FrameHeader& h) { h.magic ^= 1; }, Code::kCorrupt,
-       "rank 1 sent something that is no frame"},
+       "rank 1 sent data that is not a frame"},
       {"round", [](FrameHeader& h) { h.round = 6; }, Code::kCorrupt,
        "rank 1 sent a frame of round 6 in round 7"},
       {"more than all", [](FrameHeader& h) { h.total = h.bytes - 1; }, Code::kCorrupt,
-       "rank 1 sent a frame of 256 of 255 bytes"},
+       "rank 1 sent an invalid frame: 256 of 255 bytes"},
       {"too long", [](FrameHeader& h) { h.total = h.bytes = (1u << 20) + 1; }, Code::kCorrupt,
-       "rank 1 sent a frame of 1048577 of 1048577 bytes"},
+       "rank 1 sent an invalid frame: 1048577 of 1048577 bytes"},
       {"another total", [](FrameHeader& h) { h.total = 300; }, Code::kConflict,
-       "in send #3 (64 x i32, direct), rank 1 sends 300 bytes where 256 should come"},
+       "in send #3 (64 x i32, direct), rank 1 sends 300 bytes, expected 256"},
       {"another step", [](FrameHeader& h) { h.step = 2; }, Code::kConflict,
-       "in send #3 (64 x i32, direct), rank 1 sends step 2 where step 0 should come"},
+       "in send #3 (64 x i32, direct), rank 1 sends step 2, expected step 0"},
       {"another type", [](FrameHeader& h) { h.type = DataType::kF64; }, Code::kConflict,
        "in send #3 (64 x i32, direct), rank 1 in send #3 (64 x f64, direct)"},
       {"an unknown type", [](FrameHeader& h) { h.type = static_cast<DataType>(99); },
@@ -127,7 +127,7 @@ TEST(Port, NamesWhoSentWhatIsNoFrameOfThisRoundAndOperation) {
     wrong.change(sent);
     Peer peer(Script().add(sent));
     peer.link.arrive(kFrameAlign);
-    const auto next = peer.port.look(expected);
+    const auto next = peer.port.match_next(expected);
     ASSERT_FALSE(next.ok()) << wrong.what;
     EXPECT_EQ(next.error().code, wrong.code) << wrong.what;
     EXPECT_EQ(next.error().message.find(wrong.message), 0u)
@@ -140,51 +140,52 @@ TEST(Port, WhatIsInTheWayIsPutAsideAndTakenLaterEvenWhereItsEndHasNotCome) {
   const FrameHeader second = message(2, 64);
   Peer peer(Script().add(first, 1).add(second, 2));
   peer.link.arrive(kFrameAlign + 101);
-  EXPECT_EQ(*peer.port.look(second), Port::Next::kElsewhere);
+  EXPECT_EQ(*peer.port.match_next(second), Port::Next::kOtherOperation);
   EXPECT_TRUE(peer.port.in_the_way());
-  EXPECT_TRUE(*peer.port.put_aside());
-  ASSERT_NE(peer.port.waiting(), nullptr);
-  EXPECT_EQ(*peer.port.waiting(), first);
+  EXPECT_TRUE(*peer.port.buffer_frame());
+  ASSERT_NE(peer.port.first_buffered_header(), nullptr);
+  EXPECT_EQ(*peer.port.first_buffered_header(), first);
   // Only whole elements are available: 100 bytes.
-  EXPECT_EQ(*peer.port.look(first), Port::Next::kOurs);
+  EXPECT_EQ(*peer.port.match_next(first), Port::Next::kMatches);
   EXPECT_EQ(peer.port.left(), 100u);
   std::vector<std::byte> piece(60);
   EXPECT_EQ(*peer.port.read(piece), 60u);
   peer.link.arrive(9999);
-  EXPECT_EQ(*peer.port.look(second), Port::Next::kElsewhere);
-  EXPECT_TRUE(*peer.port.put_aside());
+  EXPECT_EQ(*peer.port.match_next(second), Port::Next::kOtherOperation);
+  EXPECT_TRUE(*peer.port.buffer_frame());
   EXPECT_EQ(take(peer, second, 1), std::vector<std::byte>(64, std::byte{2}));
-  EXPECT_EQ(*peer.port.look(first), Port::Next::kOurs);
+  EXPECT_EQ(*peer.port.match_next(first), Port::Next::kMatches);
   EXPECT_EQ(peer.port.left(), 580u);
   std::vector<std::byte> rest(580);
   EXPECT_EQ(*peer.port.read(rest), 580u);
   EXPECT_EQ(rest, std::vector<std::byte>(580, std::byte{1}));
-  EXPECT_EQ(peer.port.waiting(), nullptr);
+  EXPECT_EQ(peer.port.first_buffered_header(), nullptr);
 }
 
 TEST(Port, MoreThanItMayKeepIsAConflictThatNamesWhatIsKept) {
   constexpr size_t kMiB = size_t{1} << 20;
   Script script;
   for (uint64_t i = 1; i <= 3; ++i) script.add(message(i, kMiB));
-  Peer peer(script, {.limits = {.window_bytes = kMiB, .aside_windows_max = 2}});
+  Peer peer(script, {.limits = {.window_bytes = kMiB, .buffered_windows_max = 2}});
   peer.link.arrive(9 * kMiB);
   const FrameHeader awaited = message(9, 4);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(*peer.port.look(awaited), Port::Next::kElsewhere);
-    EXPECT_TRUE(*peer.port.put_aside());
+    EXPECT_EQ(*peer.port.match_next(awaited), Port::Next::kOtherOperation);
+    EXPECT_TRUE(*peer.port.buffer_frame());
   }
-  EXPECT_EQ(*peer.port.look(awaited), Port::Next::kElsewhere);
-  const auto full = peer.port.put_aside();
+  EXPECT_EQ(*peer.port.match_next(awaited), Port::Next::kOtherOperation);
+  const auto full = peer.port.buffer_frame();
   ASSERT_FALSE(full.ok());
   EXPECT_EQ(full.error().code, Code::kConflict);
-  EXPECT_EQ(full.error().message,
-            "behind 2049 KiB that rank 1 has sent and that can't be taken here yet, of send #1 "
-            "(262144 x i32, direct) and others: no more than 2064 KiB are kept");
+  EXPECT_EQ(
+      full.error().message,
+      "blocked by 2049 KiB from rank 1 that no operation here can take yet (send #1 (262144 x "
+      "i32, direct) and others); the limit is 2064 KiB");
   // Taking data makes room.
-  EXPECT_EQ(*peer.port.look(message(1, kMiB)), Port::Next::kOurs);
+  EXPECT_EQ(*peer.port.match_next(message(1, kMiB)), Port::Next::kMatches);
   std::vector<std::byte> whole(kMiB);
   EXPECT_EQ(*peer.port.read(whole), kMiB);
-  EXPECT_TRUE(*peer.port.put_aside());
+  EXPECT_TRUE(*peer.port.buffer_frame());
 }
 
 // The promise of communicator.h, for any window.
@@ -201,23 +202,23 @@ TEST(Port, KeepsTheWindowsOfThirtyTwoOperationsAndASmallFrameBehindThem) {
   Peer peer(script.add(small, 77), {.limits = limits});
   peer.link.arrive(script.bytes().size());
   for (uint64_t frame = 0; frame < 32 * frames; ++frame) {
-    EXPECT_EQ(*peer.port.look(small), Port::Next::kElsewhere);
-    ASSERT_TRUE(peer.port.put_aside().ok()) << frame;
+    EXPECT_EQ(*peer.port.match_next(small), Port::Next::kOtherOperation);
+    ASSERT_TRUE(peer.port.buffer_frame().ok()) << frame;
   }
   EXPECT_EQ(take(peer, small, 1), std::vector<std::byte>(8, std::byte{77}));
-  EXPECT_EQ(*peer.port.look(message(100, 8)), Port::Next::kNone);
+  EXPECT_EQ(*peer.port.match_next(message(100, 8)), Port::Next::kNone);
 }
 
 // Frames without payload cost memory too.
 TEST(Port, KeepsNoMoreFramesWithoutPayloadThanItHasRoomFor) {
   const CommLimits limits = kSmallFrames;
-  const size_t most = aside_bytes_max(limits) / kAsideFrameBytes;
+  const size_t most = buffered_bytes_max(limits) / kBufferedFrameOverheadBytes;
   Script script;
   for (uint64_t i = 1; i <= most + 1; ++i) script.add(message(i, 0));
   Peer peer(script, {.limits = limits});
   peer.link.arrive(script.bytes().size());
-  for (size_t frame = 0; frame < most; ++frame) ASSERT_TRUE(peer.port.put_aside().ok()) << frame;
-  EXPECT_EQ(peer.port.put_aside().error().code, Code::kConflict);
+  for (size_t frame = 0; frame < most; ++frame) ASSERT_TRUE(peer.port.buffer_frame().ok()) << frame;
+  EXPECT_EQ(peer.port.buffer_frame().error().code, Code::kConflict);
 }
 
 TEST(Port, FindsAnyOfManyThatWerePutAsideWithoutGoingThroughAll) {
@@ -226,13 +227,13 @@ TEST(Port, FindsAnyOfManyThatWerePutAsideWithoutGoingThroughAll) {
   for (uint64_t i = 1; i <= kFrames; ++i) script.add(message(i, 0));
   Peer peer{script};
   peer.link.arrive(script.bytes().size());
-  for (uint64_t i = 0; i < kFrames; ++i) ASSERT_TRUE(*peer.port.put_aside());
+  for (uint64_t i = 0; i < kFrames; ++i) ASSERT_TRUE(*peer.port.buffer_frame());
   // Quadratic cost, 20 thousand million steps, would exceed the test's time limit.
   for (uint64_t i = kFrames; i > 0; --i) {
-    ASSERT_EQ(*peer.port.look(message(i, 0)), Port::Next::kOurs);
+    ASSERT_EQ(*peer.port.match_next(message(i, 0)), Port::Next::kMatches);
     ASSERT_TRUE(peer.port.finish_empty().ok());
   }
-  EXPECT_EQ(peer.port.waiting(), nullptr);
+  EXPECT_EQ(peer.port.first_buffered_header(), nullptr);
 }
 
 TEST(Port, TakesTheFramesOfEveryRowInTheirOrderThoughRowsAreMixed) {
@@ -248,12 +249,12 @@ TEST(Port, TakesTheFramesOfEveryRowInTheirOrderThoughRowsAreMixed) {
   for (int i = 0; i < 3; ++i) script.add(send, i).add(collective, 10 + i);
   Peer peer{script};
   peer.link.arrive(script.bytes().size());
-  for (int i = 0; i < 6; ++i) ASSERT_TRUE(*peer.port.put_aside());
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(*peer.port.buffer_frame());
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(take(peer, collective, 1), std::vector<std::byte>(64, std::byte(10 + i)));
   }
   // The same group is in another collective.
-  ASSERT_EQ(*peer.port.look(send), Port::Next::kOurs);
+  ASSERT_EQ(*peer.port.match_next(send), Port::Next::kMatches);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(take(peer, send, 1), std::vector<std::byte>(64, std::byte(i)));
   }
@@ -277,7 +278,8 @@ TEST(Port, CreditsThatCantBeAreRefused) {
   with_payload.bytes = 64;
   Peer one(Script().add(with_payload));
   one.link.arrive(9999);
-  EXPECT_EQ(one.port.look(message(1, 64)).error().message, "rank 1 sent a credit with a payload");
+  EXPECT_EQ(one.port.match_next(message(1, 64)).error().message,
+            "rank 1 sent a credit with a payload");
   FrameHeader other_round = credit(5, 1000);
   other_round.round = 6;
   Peer two(Script().add(other_round));
@@ -287,8 +289,8 @@ TEST(Port, CreditsThatCantBeAreRefused) {
   for (uint64_t i = 0; i < 5000; ++i) many.add(credit(i, 1000));
   Peer three(many);
   three.link.arrive(many.bytes().size());
-  EXPECT_EQ(three.port.look(message(1, 64)).error().message,
-            "rank 1 sent credits of operations that are not under way");
+  EXPECT_EQ(three.port.match_next(message(1, 64)).error().message,
+            "rank 1 sent credits for operations that are not running");
   // Nor is it a frame in front.
   FrameHeader garbage = message(1, 64);
   garbage.magic = 1;

@@ -51,8 +51,8 @@ class Rank {
     return operation;
   }
   Result<bool> step(Operation& operation) {
-    interests_.clear();
-    return runner_.step(operation, interests_);
+    wait_reasons_.clear();
+    return runner_.step(operation, wait_reasons_);
   }
   Port& port() { return ports_[static_cast<size_t>(1 - rank_)]; }
   Traffic traffic() const { return runner_.traffic(); }
@@ -62,7 +62,7 @@ class Rank {
   std::vector<Port> ports_;
   Runner runner_;
   std::shared_ptr<Group> group_;
-  std::vector<Interest> interests_;
+  std::vector<WaitReason> wait_reasons_;
 };
 
 ShmLink link_of(const std::shared_ptr<ShmRegion>& region, int rank) {
@@ -89,7 +89,7 @@ void expect_window_kept(const CommLimits& limits) {
   // Puts everything aside that arrives.
   for (bool moves = true; moves;) {
     moves = *sender.step(*send);
-    moves = *receiver.port().put_aside() || moves;
+    moves = *receiver.port().buffer_frame() || moves;
   }
   EXPECT_EQ(sender.traffic().bytes_sent, limits.window_bytes);
   const auto receive = receiver.begin(Collective::kReceive, 1, coming);
@@ -191,7 +191,7 @@ TEST(Runner, MoreThanWasAllowedIsNamed) {
     link.arrive(script.size());
     Rank receiver(0, &link, limits);
     // Whatever credits this rank sends, the data has arrived too early.
-    for (bool moves = puts_aside; moves;) moves = *receiver.port().put_aside();
+    for (bool moves = puts_aside; moves;) moves = *receiver.port().buffer_frame();
     std::vector<int32_t> coming(all / 4);
     const auto receive = receiver.begin(Collective::kReceive, 1, coming);
     const int somebody = 0;
@@ -200,7 +200,7 @@ TEST(Runner, MoreThanWasAllowedIsNamed) {
     while (moved.ok() && *moved) moved = receiver.step(*receive);
     ASSERT_FALSE(moved.ok());
     EXPECT_EQ(moved.error().code, Code::kCorrupt);
-    EXPECT_EQ(moved.error().message, "rank 1 sent more than it was allowed");
+    EXPECT_EQ(moved.error().message, "rank 1 sent more than its credit allows");
     EXPECT_EQ(receiver.traffic().bytes_received, limits.window_bytes);
   }
 }
@@ -232,8 +232,8 @@ TEST(Runner, MoreThanWasAnnouncedIsNamed) {
 
 // Lets `from` lend to `to`.
 void let_lend(ShmLink& from, ShmLink& to) {
-  to.loans()->meet(test::own_memory());
-  from.loans()->allow();
+  to.loans()->attach_peer(test::own_memory());
+  from.loans()->enable();
 }
 
 constexpr CommLimits kLending = test::Limits{};
@@ -255,7 +255,7 @@ TEST(Runner, ALoanThatIsTakenBackWhileItIsReadIsNoResult) {
   ASSERT_TRUE(*receiver.step(*receive));
   EXPECT_GT(receiver.traffic().bytes_received, 0u);
   ASSERT_FALSE(receive->plan().finished());
-  from.loans()->take_back_all();
+  from.loans()->revoke_all();
   Result<bool> moved = true;
   while (moved.ok() && !receive->plan().finished()) moved = receiver.step(*receive);
   ASSERT_FALSE(moved.ok());
@@ -275,7 +275,7 @@ TEST(Runner, ALoanThatIsPutAsideIsReturnedBeforeItsReceiveIsCalled) {
   const auto send = sender.begin(Collective::kSend, 1, going);
   ASSERT_TRUE(*sender.step(*send));
   EXPECT_FALSE(send->plan().finished());
-  for (bool moves = true; moves;) moves = *receiver.port().put_aside();
+  for (bool moves = true; moves;) moves = *receiver.port().buffer_frame();
   ASSERT_TRUE(*sender.step(*send));
   ASSERT_TRUE(send->plan().finished());
   EXPECT_EQ(sender.traffic().bytes_lent, kLent * sizeof(int32_t));
@@ -291,7 +291,7 @@ TEST(Runner, ALoanThatTheReceiverCantReadComesThroughTheLink) {
     const auto region = *ShmRegion::anonymous(2);
     ShmLink from = link_of(region, 0);
     ShmLink to = link_of(region, 1);
-    from.loans()->allow();
+    from.loans()->enable();
     Rank sender(0, &from, kLending);
     Rank receiver(1, &to, kLending);
     std::vector<int32_t> going = numbers(kLent);
@@ -300,7 +300,7 @@ TEST(Runner, ALoanThatTheReceiverCantReadComesThroughTheLink) {
     const auto receive = receiver.begin(Collective::kReceive, 1, coming);
     ASSERT_TRUE(*sender.step(*send));
     EXPECT_EQ(sender.traffic().bytes_sent, 0u);
-    for (bool moves = puts_aside; moves;) moves = *receiver.port().put_aside();
+    for (bool moves = puts_aside; moves;) moves = *receiver.port().buffer_frame();
     for (bool moves = true; moves && !receive->plan().finished();) {
       moves = *receiver.step(*receive);
       moves = *sender.step(*send) || moves;

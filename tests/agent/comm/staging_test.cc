@@ -270,7 +270,7 @@ TEST(DeviceCommunicator, SaysOnEveryRankThatThereIsNoGpu) {
     const auto made = make_device_communicator(std::move(hosts[static_cast<size_t>(rank)]),
                                                {.device = {DeviceType::kCuda, rank}});
     ASSERT_FALSE(made.ok());
-    EXPECT_EQ(made.error().message, "[comm] a GPU for every rank, rank 0 has none");
+    EXPECT_EQ(made.error().message, "[comm] every rank needs a GPU, but rank 0 has none");
   });
 }
 

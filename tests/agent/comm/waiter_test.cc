@@ -33,8 +33,8 @@ class Waiting : public testing::Test {
     waiter_ = std::move(*waiter);
   }
 
-  std::vector<Interest> memory() { return {{.link = &in_memory_, .input = true}}; }
-  std::vector<Interest> both() {
+  std::vector<WaitReason> memory() { return {{.link = &in_memory_, .input = true}}; }
+  std::vector<WaitReason> both() {
     return {{.link = &in_memory_, .input = true}, {.link = &polled_, .input = true}};
   }
 

@@ -96,7 +96,7 @@ TEST_F(AgentGpu, ThatIsNotThereEndsTheWorkerWithWords) {
   agent.put(assignment);
   const WorkerState worker = agent.wait_for_phase("Failed").workers.at(0);
   EXPECT_EQ(worker.exit_code, kExitNoDevice);
-  EXPECT_NE(worker.log_tail.find("GPU 0, so its process should see at least 1; it sees none"),
+  EXPECT_NE(worker.log_tail.find("GPU 0 (numbered from 0), but its process sees none"),
             std::string::npos)
       << worker.log_tail;
 }
@@ -110,9 +110,7 @@ TEST_F(AgentGpu, ThatNoLibraryKnowsHarmsNothing) {
     AgentProcess agent(options(libraries));
     agent.put(order("wait"));
     wait_until(
-        [&] {
-          return agent.log_text(0).find("nothing is known of the GPU's use") != std::string::npos;
-        },
+        [&] { return agent.log_text(0).find("GPU usage is not available") != std::string::npos; },
         "the worker's word about it");
     EXPECT_FALSE(metrics_of(agent).has("lockstep_gpu_"));
     EXPECT_TRUE(metrics_of(agent).has("lockstep_train_step"));

@@ -58,7 +58,7 @@ void train_rank(Communicator& group) {
     backward(*sink, arena, own);
     backward(*sink, arena, own);
     expect_all(*sink, arena, 2 * own);  // nothing was sent before the last one
-    sink->send_from_now_on();
+    sink->enable_reduction();
     backward(*sink, arena, own);
     ASSERT_TRUE(sink->finish().ok());
     expect_all(*sink, arena, 3 * all);
@@ -83,7 +83,7 @@ TEST(BucketedSink, SendsEachBucketWhileBackwardGoesOn) {
       Given given(*group);
       BucketedSink* sink = &given.sink;
       sink->begin_step(cpu_ops());
-      sink->send_from_now_on();
+      sink->enable_reduction();
       const uint64_t before = group->counts().completed;
       // Both ranks have completed their first bucket and do nothing else; it must still be reduced.
       const Bucket& first = sink->buckets().front();
@@ -105,7 +105,7 @@ TEST(BucketedSink, ReportsAPeerThatIsGone) {
   Given given(*world->front());
   BucketedSink* sink = &given.sink;
   sink->begin_step(cpu_ops());
-  sink->send_from_now_on();
+  sink->enable_reduction();
   backward(*sink, arena, 1);
   world->back()->abort("gone");
   EXPECT_FALSE(sink->finish().ok());

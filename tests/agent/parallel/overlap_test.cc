@@ -138,7 +138,7 @@ struct Rank {
     const OpTable ops = stream_ops();
     sink.begin_step(ops);
     TRY(backward(turn));
-    sink.send_from_now_on();
+    sink.enable_reduction();
     TRY(backward(turn + 1));
     TRY(sink.finish());
     issue([this, &seen] { seen = gradients; });
@@ -194,7 +194,7 @@ TEST_P(Overlap, GoesOnWithBackwardWhileABucketIsReduced) {
     Rank rank(group);
     const OpTable ops = stream_ops();
     rank.sink.begin_step(ops);
-    rank.sink.send_from_now_on();
+    rank.sink.enable_reduction();
     if (group.rank() == 1) {
       rank.issue([&] { was_seen = wait_until([&] { return has_gone_on.load(); }); });
     }
@@ -220,7 +220,7 @@ TEST_P(Overlap, EndsAReductionWhileTheComputingStreamIsInBackward) {
     Rank rank(group);
     const OpTable ops = stream_ops();
     rank.sink.begin_step(ops);
-    rank.sink.send_from_now_on();
+    rank.sink.enable_reduction();
     const uint64_t before = group.counts().completed;
     bool was_reduced = false;
     const int64_t first_of_bucket = rank.sink.buckets().front().first_id;
@@ -287,7 +287,7 @@ TEST(OverlapByNccl, NamesAReductionToWhichARankDoesNotCome) {
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::kTimeout);
     EXPECT_NE(status.error().message.find("all_reduce #" + std::to_string(before + 1) +
-                                          ": not done on the GPU after 1 s"),
+                                          ": not finished on the GPU after 1 s"),
               std::string::npos)
         << status.error().message;
     // NCCL was aborted, so the streams continue.
@@ -307,7 +307,7 @@ TEST(OverlapByNccl, TellsTheErrorOfOneBucketAtTheEndOfTheStep) {
     ASSERT_TRUE(is_formed);
     const OpTable ops = stream_ops();
     rank.sink.begin_step(ops);
-    rank.sink.send_from_now_on();
+    rank.sink.enable_reduction();
     const int64_t first_of_second = rank.sink.buckets()[1].first_id;
     for (auto entry = rank.arena.entries.rbegin(); entry != rank.arena.entries.rend(); ++entry) {
       if (group.rank() == 0 && entry->id == first_of_second) world.nccl().refuse_calls();

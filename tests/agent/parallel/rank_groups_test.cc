@@ -145,14 +145,14 @@ TEST(RankGroups, RefusesGroupsThatAreNotOfThisWorld) {
     return made.ok() ? "" : made.error().message;
   };
   EXPECT_EQ(refused({{.name = "all", .ranks = {0, 2}}}),
-            "[groups] group 'all': rank 2 is none of the 2 of the world");
+            "[groups] group 'all': rank 2 is out of range (2 ranks)");
   EXPECT_EQ(refused({{.name = "one", .ranks = {0}}, {.name = "one", .ranks = {1}}}),
-            "[groups] group 'one': there twice");
+            "[groups] group 'one': duplicate name");
   EXPECT_NE(refused({{.name = "all", .ranks = {0, 1, 0}}}), "");
   const auto alone = RankGroups::create(*world[0], std::vector<WorldGroup>{});
   ASSERT_TRUE(alone.ok());
   EXPECT_EQ(alone->of(Axis::kData).error().message,
-            "[groups] the world has no group of the axis data");
+            "[groups] the world has no group for axis data");
 }
 
 }  // namespace

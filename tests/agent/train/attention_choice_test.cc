@@ -162,8 +162,9 @@ TEST_F(AttentionChoiceTest, ThatIsAskedForByNameIsRefusedWhereARankCanNot) {
   const Result<AttentionBy> by = choose(asked);
   ASSERT_FALSE(by.ok());
   EXPECT_EQ(by.error().code, Code::kInvalid);
-  EXPECT_NE(by.error().message.find("spec.train.attention: cudnn expected of every rank, rank 0"),
-            std::string::npos)
+  EXPECT_NE(
+      by.error().message.find("spec.train.attention: cudnn must work on every rank, but rank 0"),
+      std::string::npos)
       << by.error().message;
   EXPECT_EQ(reason_.exit_code(), kExitBadConfig);
 }

@@ -18,13 +18,14 @@ TEST(RankDevice, ThatIsNotThereIsToldWithWhatIsThere) {
   const Result<Device> none = rank_device(0, 0);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, Code::kNotFound);
-  EXPECT_EQ(none.error().message,
-            "[device] this rank computes on GPU 0, so its process should see at least 1; it sees "
-            "none. To look at: the container's limit nvidia.com/gpu (spec.gpusPerNode sets it, "
-            "podTemplate may change it), nvidia-smi in the pod, CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(
+      none.error().message,
+      "[device] this rank uses GPU 0 (numbered from 0), but its process sees none. Check the "
+      "container's limit nvidia.com/gpu (spec.gpusPerNode sets it, podTemplate may change it), "
+      "nvidia-smi in the pod, and CUDA_VISIBLE_DEVICES");
   const Result<Device> few = rank_device(3, 2);
   ASSERT_FALSE(few.ok());
-  EXPECT_NE(few.error().message.find("GPU 3, so its process should see at least 4; it sees 2."),
+  EXPECT_NE(few.error().message.find("GPU 3 (numbered from 0), but its process sees only 2."),
             std::string::npos)
       << few.error().message;
 }

@@ -30,15 +30,16 @@ TEST(AttentionOfAWorker, ThatIsNamedAndCanNotBeEndsTheJobWithWords) {
   WorkerWorld world(options_with("cudnn"));
   ASSERT_NO_FATAL_FAILURE(world.start());
   EXPECT_EQ(world.wait(), std::vector<int>{kExitBadConfig});
-  EXPECT_TRUE(says(world, "spec.train.attention: cudnn expected of every rank, rank 0 can't"))
+  EXPECT_TRUE(
+      says(world, "spec.train.attention: cudnn must work on every rank, but rank 0 cannot use it"))
       << world.log(0);
-  EXPECT_TRUE(says(world, "precision bf16 expected, got fp32")) << world.log(0);
+  EXPECT_TRUE(says(world, "expected precision bf16, got fp32")) << world.log(0);
 }
 
 TEST(AttentionOfAWorker, ByAutoIsOurOwnWhereCudnnCanNotAndIsKeptWithTheCheckpoints) {
   WorkerWorld world(options_with("auto"));
   ASSERT_NO_FATAL_FAILURE(world.run());
-  EXPECT_TRUE(says(world, "attention by cuDNN is not to be had")) << world.log(0);
+  EXPECT_TRUE(says(world, "cuDNN attention is not available")) << world.log(0);
   EXPECT_TRUE(says(world, "attention=own")) << world.log(0);
   EXPECT_EQ(read_file(world.checkpoints() + "/attention"), "own");
 }
@@ -74,7 +75,7 @@ TEST(AttentionOfAWorker, ByAutoIsMeasuredOnceAndThenStays) {
   const std::string other = chosen == "own" ? "cudnn" : "own";
   std::ofstream(world.checkpoints() + "/attention") << other << "\n";
   ASSERT_NO_FATAL_FAILURE(world.run());
-  EXPECT_TRUE(says(world, "attention as it was chosen when this run began")) << world.log(0);
+  EXPECT_TRUE(says(world, "using the attention chosen when this run began")) << world.log(0);
   EXPECT_TRUE(says(world, "attention=" + other)) << world.log(0);
 }
 

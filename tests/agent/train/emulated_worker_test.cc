@@ -112,7 +112,7 @@ TEST(EmulatedWorker, EndsWithWordsWhereItsGpuIsNot) {
   WorkerWorld world(options);
   ASSERT_NO_FATAL_FAILURE(world.start());
   EXPECT_EQ(world.wait(), std::vector<int>{kExitNoDevice});
-  EXPECT_NE(world.log(0).find("GPU 1, so its process should see at least 2; it sees 1."),
+  EXPECT_NE(world.log(0).find("GPU 1 (numbered from 0), but its process sees only 1."),
             std::string::npos)
       << world.log(0);
 }

@@ -141,7 +141,7 @@ TEST(ServeDevice, SaysOnEveryRankWhichOneHasNoGpu) {
       const int rank = communicator->rank();
       const auto served = serve_device(std::move(communicator), {DeviceType::kCuda, rank}, reason);
       ASSERT_FALSE(served.ok());
-      EXPECT_EQ(served.error().message, "[comm] a GPU for every rank, rank 0 has none");
+      EXPECT_EQ(served.error().message, "[comm] every rank needs a GPU, but rank 0 has none");
       EXPECT_EQ(reason.exit_code(), kExitBadConfig);
     });
   }

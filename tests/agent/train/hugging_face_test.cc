@@ -173,7 +173,7 @@ TEST(HuggingFace, NamesWhatIsAnotherThanTheJobsLlama) {
       {with([](ModelConfig& c) { c.layers = 1; }),
        {},
        "spec.train.model.layers: 1, the file has 2"},
-      {kSmall, {}, "wte.weight is missing: these are no weights of a GPT-2"},
+      {kSmall, {}, "wte.weight is missing: these are not the weights of a GPT-2"},
       {kSmallLlama, [&](auto& header) { tensor_of(header, k_proj).name = "other"; },
        k_proj + " is missing, expected F32, F16 or BF16 [4, 8]"},
       {kSmallLlama,
@@ -185,14 +185,14 @@ TEST(HuggingFace, NamesWhatIsAnotherThanTheJobsLlama) {
        [&](auto& header) {
          tensor_of(header, k_proj).name = "model.layers.1.self_attn.qkv_proj.weight";
        },
-       "the file has it packed, as checkpoints of Lockstep do"},
+       "the file has it packed, like Lockstep checkpoints"},
       {kSmallLlama, [](auto& header) { header.tensors.pop_back(); }, "lm_head.weight is missing"},
       {kSmallLlama,
        [](auto& header) {
          header.tensors.push_back({"model.layers.0.self_attn.q_proj.bias", "F32", {8}, 0, 32});
        },
-       "model.layers.0.self_attn.q_proj.bias, F32 [8], has no place in the model, expected a "
-       "Llama"},
+       "model.layers.0.self_attn.q_proj.bias, F32 [8], is not part of the model; expected the "
+       "weights of a plain Llama"},
   };
   for (const auto& c : cases) {
     SafetensorsHeader header = header_of(shapes_of(kSmallLlama));

@@ -78,7 +78,7 @@ TEST_F(WeightsTest, OfTheNewestCheckpointThatVerifiesAreTaken) {
 TEST_F(WeightsTest, AreNotWrittenOverAFileNorOfWhatIsNoCheckpoint) {
   const std::string checkpoint = save_checkpoint(kSmall);
   const std::string there = folder_.write("there", "mine");
-  expect_error(export_status(checkpoint, there), Code::kInvalid, there + " is there already");
+  expect_error(export_status(checkpoint, there), Code::kInvalid, there + " already exists");
   EXPECT_EQ(read_file(there), "mine");
   std::filesystem::create_directory(folder_.file("empty"));
   const std::string to = folder_.file("to");
@@ -105,7 +105,7 @@ TEST_F(WeightsTest, OfHostileCheckpointsAreRefusedAndLeaveNothing) {
       {{{"transformer.wte.weight", {4, 2}, {{zeros, 0, 8}}},
         {"transformer.wpe.weight", {2, 2}, {{zeros, 0, 4}}},
         {"transformer.h.1.ln_1.weight", {2}, {{zeros, 0, 2}}}},
-       "expected transformer.h.0.ln_1.weight as F32 [2], it is not there"},
+       "expected transformer.h.0.ln_1.weight as F32 [2], it is missing"},
   };
   for (const auto& c : cases) {
     TemporaryFolder place;

@@ -60,7 +60,7 @@ TEST(Worker, FallsBackToTheCheckpointBeforeABrokenOne) {
   std::filesystem::resize_file(world.checkpoints() + "/step-00000060/model.safetensors", 1000);
   std::filesystem::remove(world.checkpoints() + "/step-00000050/manifest.json");
   ASSERT_NO_FATAL_FAILURE(world.run());
-  EXPECT_NE(world.log(0).find("checkpoint passed over"), std::string::npos);
+  EXPECT_NE(world.log(0).find("skipping an invalid checkpoint"), std::string::npos);
   EXPECT_NE(world.log(0).find("/step-00000025"), std::string::npos) << world.log(0);
   expect_same_end(undisturbed(), world);
 }

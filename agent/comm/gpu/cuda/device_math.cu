@@ -41,7 +41,7 @@ struct Element<__nv_bfloat16> {
 
 // One thread per element, with a stride of the whole grid; `to` may be `from`.
 template <class T>
-__global__ void __launch_bounds__(kThreads) truth_kernel(T* to, const T* from, size_t count) {
+__global__ void __launch_bounds__(kThreads) to_boolean_kernel(T* to, const T* from, size_t count) {
   using E = Element<T>;
   using Wide = typename E::Wide;
   const size_t stride = size_t{gridDim.x} * blockDim.x;
@@ -73,11 +73,11 @@ __global__ void __launch_bounds__(kThreads) divide_kernel(T* data, size_t count,
 }
 
 template <class T>
-Status run_truth(int index, void* stream, const TruthArgs& args) {
+Status run_to_boolean(int index, void* stream, const BooleanArgs& args) {
   TRY_CUDA(index, cudaSetDevice(index));
-  truth_kernel<T><<<blocks_of(args.count), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+  to_boolean_kernel<T><<<blocks_of(args.count), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       static_cast<T*>(args.to), static_cast<const T*>(args.from), args.count);
-  TRY_CUDA_CODE(index, "truth_kernel", cudaGetLastError());
+  TRY_CUDA_CODE(index, "to_boolean_kernel", cudaGetLastError());
   return {};
 }
 
@@ -92,25 +92,25 @@ Status run_divide(int index, void* stream, const CommDevice::DivideArgs& args) {
 
 }  // namespace
 
-Status truth(int index, void* stream, DataType type, const TruthArgs& args) {
+Status to_boolean(int index, void* stream, DataType type, const BooleanArgs& args) {
   if (args.count == 0) return {};
   switch (type) {
     case DataType::kF32:
-      return run_truth<float>(index, stream, args);
+      return run_to_boolean<float>(index, stream, args);
     case DataType::kF64:
-      return run_truth<double>(index, stream, args);
+      return run_to_boolean<double>(index, stream, args);
     case DataType::kF16:
-      return run_truth<__half>(index, stream, args);
+      return run_to_boolean<__half>(index, stream, args);
     case DataType::kBf16:
-      return run_truth<__nv_bfloat16>(index, stream, args);
+      return run_to_boolean<__nv_bfloat16>(index, stream, args);
     case DataType::kI32:
-      return run_truth<int32_t>(index, stream, args);
+      return run_to_boolean<int32_t>(index, stream, args);
     case DataType::kI64:
-      return run_truth<int64_t>(index, stream, args);
+      return run_to_boolean<int64_t>(index, stream, args);
     case DataType::kU8:
-      return run_truth<uint8_t>(index, stream, args);
+      return run_to_boolean<uint8_t>(index, stream, args);
   }
-  return internal("[cuda] truth of an unknown type");
+  return internal("[cuda] to_boolean: unknown element type");
 }
 
 Status divide(int index, void* stream, DataType type, const CommDevice::DivideArgs& args) {
@@ -131,7 +131,7 @@ Status divide(int index, void* stream, DataType type, const CommDevice::DivideAr
     case DataType::kU8:
       return run_divide<uint8_t>(index, stream, args);
   }
-  return internal("[cuda] division of an unknown type");
+  return internal("[cuda] divide: unknown element type");
 }
 
 }  // namespace lockstep::device_math

@@ -5,12 +5,12 @@ namespace lockstep::device_math {
 namespace {
 
 Error absent() {
-  return unavailable("[cuda] a build with CUDA, this one has none");
+  return unavailable("[cuda] this build has no CUDA support");
 }
 
 }  // namespace
 
-Status truth(int, void*, DataType, const TruthArgs&) {
+Status to_boolean(int, void*, DataType, const BooleanArgs&) {
   return absent();
 }
 Status divide(int, void*, DataType, const CommDevice::DivideArgs&) {

@@ -96,14 +96,14 @@ CommBuffer f32(std::vector<float>& values) {
 }
 
 void run_covering_array(DeviceWorldOptions options, uint64_t seed) {
-  const Ground ground{.transports = {Transport::kThreads},
-                      .block_bytes_max = 70'000,
-                      .has_algorithms = !options.has_nccl,
-                      // With NCCL, concurrent groups need separate streams.
-                      .has_groups_beside = !options.has_nccl,
-                      .has_limits = false};
+  const TestSetup setup{.transports = {Transport::kThreads},
+                        .block_bytes_max = 70'000,
+                        .has_algorithms = !options.has_nccl,
+                        // With NCCL, concurrent groups need separate streams.
+                        .has_concurrent_groups = !options.has_nccl,
+                        .has_limits = false};
   std::map<int, std::vector<Case>> by_size;
-  for (const Case& c : covering_array(ground, seed)) by_size[c.shape.world].push_back(c);
+  for (const Case& c : covering_array(setup, seed)) by_size[c.shape.world].push_back(c);
   std::vector<Case> ran;
   for (const auto& [size, cases] : by_size) {
     std::printf("%zu cases of seed %llu on %d ranks\n", cases.size(),
@@ -120,7 +120,7 @@ void run_covering_array(DeviceWorldOptions options, uint64_t seed) {
     EXPECT_EQ(world.nccl().alive(), 0);
     EXPECT_EQ(world.nccl().aborted(), 0);
   }
-  EXPECT_EQ(missing_pairs(ground, ran), std::vector<std::string>{});
+  EXPECT_EQ(missing_pairs(setup, ran), std::vector<std::string>{});
 }
 
 }  // namespace lockstep::test

@@ -139,7 +139,7 @@ Status FakeDevice::copy(void* stream, const CopyArgs& args) {
   return issue(stream, [args] { std::memcpy(args.to, args.from, args.bytes); });
 }
 
-Status FakeDevice::truth(void* stream, DataType type, const TruthArgs& args) {
+Status FakeDevice::to_boolean(void* stream, DataType type, const BooleanArgs& args) {
   return issue(stream, [type, args] {
     reduce(type, ReduceOp::kLor,
            {.into = args.to, .a = args.from, .b = args.from, .count = args.count});

@@ -46,7 +46,7 @@ class FakeDevice final : public CommDevice {
   Result<std::shared_ptr<void>> allocate_pinned(size_t bytes, std::string_view by) override;
   Result<std::unique_ptr<Mark>> mark(void* stream) override;
   Status copy(void* stream, const CopyArgs& args) override;
-  Status truth(void* stream, DataType type, const TruthArgs& args) override;
+  Status to_boolean(void* stream, DataType type, const BooleanArgs& args) override;
   Status divide(void* stream, DataType type, const DivideArgs& args) override;
 
   // Carries out this many more copies, truths and divisions; refuses later ones.

@@ -1,10 +1,10 @@
-#include "bench/comm/given.h"
+#include "bench/comm/input_values.h"
 
 namespace lockstep {
 
 // Mixes as lowbias hashes do, with xor-shifts and odd multipliers in turns. The arithmetic has 32
 // bits and these multipliers are below 2^30, so that torch_gloo.py can use signed 64-bit integers.
-int given(int rank, int64_t index) {
+int input_value(int rank, int64_t index) {
   auto x = static_cast<uint32_t>(static_cast<uint64_t>(index) * 0x9e3779b1u +
                                  static_cast<uint64_t>(rank + 1) * 0x85ebca77u);
   x ^= x >> 15;
@@ -15,8 +15,8 @@ int given(int rank, int64_t index) {
   return static_cast<int>(x & 127);
 }
 
-int given_to(ReduceOp op, int rank, int64_t index) {
-  const int value = given(rank, index);
+int reduction_input(ReduceOp op, int rank, int64_t index) {
+  const int value = input_value(rank, index);
   switch (op) {
     case ReduceOp::kProd:
     case ReduceOp::kMin:
@@ -31,7 +31,7 @@ int given_to(ReduceOp op, int rank, int64_t index) {
   return value % 2;
 }
 
-int result_of(ReduceOp op, int ones, int ranks) {
+int reduction_result(ReduceOp op, int ones, int ranks) {
   switch (op) {
     case ReduceOp::kSum:
       return ones;

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "agent/comm/core.h"
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 namespace lockstep {
 namespace {
@@ -11,28 +11,28 @@ namespace {
 // ended: the other end may have closed only because a third rank ended.
 constexpr Duration kVerdictLimit = std::chrono::milliseconds(300);
 // More missed heartbeats than this are no accident.
-constexpr int kUnheardBeats = 4;
+constexpr int kMissedBeatsMax = 4;
 
 }  // namespace
 
 // Follows the chain from these ranks to those that they wait for. Returns the nearest rank that
 // waits for nobody or gives no sign of life; -1 if they all wait for each other.
-int Core::end_of_chain(const AwaitedRanks& from) const {
+int Core::end_of_wait_chain(const AwaitedRanks& from) const {
   std::vector<bool> seen(static_cast<size_t>(world_size()));
-  std::vector<int> row;
+  std::vector<int> queue;
   const auto add = [&](const AwaitedRanks& awaited) {
     for (const int rank : awaited.ranks) {
       if (rank < 0 || rank >= world_size() || rank == this->rank()) continue;
       if (seen[static_cast<size_t>(rank)]) continue;
       seen[static_cast<size_t>(rank)] = true;
-      row.push_back(rank);
+      queue.push_back(rank);
     }
   };
   add(from);
-  for (size_t i = 0; i < row.size(); ++i) {
-    const Control::Health health = control_->health(row[i]);
-    const bool is_mute = health.silent >= kUnheardBeats * control_->heartbeat();
-    if (is_mute || health.pulse.waits_for.empty()) return row[i];
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const Control::Health health = control_->health(queue[i]);
+    const bool is_unresponsive = health.silent >= kMissedBeatsMax * control_->heartbeat();
+    if (is_unresponsive || health.pulse.waits_for.empty()) return queue[i];
     add(health.pulse.waits_for);
   }
   return -1;
@@ -45,9 +45,9 @@ int Core::end_of_chain(const AwaitedRanks& from) const {
 // - the rank that is furthest behind in the collectives of the world
 // - the rank that this one waits for
 void Core::blame_silence(const Operation& operation, Duration silent) {
-  int mute = -1;
+  int unresponsive = -1;
   int behind = -1;
-  Duration longest = kUnheardBeats * control_->heartbeat();
+  Duration longest = kMissedBeatsMax * control_->heartbeat();
   uint64_t least = operation.header.sequence;
   const bool of_world = operation.is_collective() && operation.header.group == 0;
   for (const int rank : operation.group()->ranks) {
@@ -55,46 +55,47 @@ void Core::blame_silence(const Operation& operation, Duration silent) {
     const Control::Health health = control_->health(rank);
     if (health.silent >= longest) {
       longest = health.silent;
-      mute = rank;
+      unresponsive = rank;
     }
     if (of_world && health.pulse.entered < least) {
       least = health.pulse.entered;
       behind = rank;
     }
   }
-  const int end = end_of_chain(operation.waits_for);
-  const int suspect = mute >= 0     ? mute
-                      : end >= 0    ? end
-                      : behind >= 0 ? behind
-                                    : operation.waits_for.first();
+  const int end = end_of_wait_chain(operation.waits_for);
+  const int suspect = unresponsive >= 0 ? unresponsive
+                      : end >= 0        ? end
+                      : behind >= 0     ? behind
+                                        : operation.waits_for.first();
   std::string reason = rank_name(suspect) + " silent for " + seconds_text(silent);
-  if (mute >= 0) {
-    reason += ", and without a sign of life for " + seconds_text(longest);
+  if (unresponsive >= 0) {
+    reason += ", with no heartbeat for " + seconds_text(longest);
   } else if (suspect != operation.waits_for.first() && suspect == end) {
-    reason += ": it waits for nobody, and " + rank_name(operation.waits_for.first()) +
-              ", for which this one waits, is held up by it";
+    reason += ": it waits for no rank, and " + rank_name(operation.waits_for.first()) +
+              ", which this rank waits for, is blocked by it";
   } else if (behind >= 0 && suspect == behind) {
-    reason += ": it is alive, but the last collective that it entered is #" + std::to_string(least);
+    reason += ": it is alive, but the last collective it entered is #" + std::to_string(least);
   }
   if (suspect >= 0) {
-    const FrameHeader* other = ports_[static_cast<size_t>(suspect)].waiting();
-    if (other != nullptr) reason += "; it has sent " + describe(*other) + ", not called here";
+    const FrameHeader* other = ports_[static_cast<size_t>(suspect)].first_buffered_header();
+    if (other != nullptr)
+      reason += "; it has sent " + describe(*other) + ", which this rank has not called";
   }
   fail({.code = Code::kTimeout, .reason = reason, .suspect = suspect});
 }
 
 void Core::blame(const Operation& operation, const Error& error) {
-  const int in_hand = operation.in_hand;
-  Fault fault{.code = error.code, .reason = error.message, .suspect = in_hand};
+  const int current_peer = operation.current_peer;
+  Fault fault{.code = error.code, .reason = error.message, .suspect = current_peer};
   if (error.code == Code::kConflict) {
     fault.reason = rank_name(rank()) + " is " + error.message;
   } else if (error.code == Code::kUnavailable) {
     const TimePoint until = now() + kVerdictLimit;
-    while (!control_->left(in_hand) && now() < until &&
+    while (!control_->said_goodbye(current_peer) && now() < until &&
            !fault_.wait_for(std::chrono::milliseconds(2))) {
     }
-    const bool left = control_->left(in_hand);
-    fault.reason = rank_name(in_hand) + (left ? " left" : " is gone: " + error.message);
+    const bool left = control_->said_goodbye(current_peer);
+    fault.reason = rank_name(current_peer) + (left ? " left" : " is gone: " + error.message);
   }
   fail(fault);
 }

@@ -1,4 +1,4 @@
-#include "agent/comm/loan_trial.h"
+#include "agent/comm/loan_benchmark.h"
 
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ Duration least_of(const Copy& copy) {
 
 }  // namespace
 
-double loan_cost() {
+double measure_loan_cost() {
   const auto mark = std::make_unique<const uint64_t>(kTrialBytes);
   const Result<PeerMemory> self =
       PeerMemory::find(::getpid(), {reinterpret_cast<uintptr_t>(mark.get()), *mark});

@@ -1,4 +1,4 @@
-#include "agent/comm/words.h"
+#include "agent/comm/message_text.h"
 
 #include <cstdio>
 
