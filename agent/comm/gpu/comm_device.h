@@ -16,7 +16,7 @@ class Mark {
   virtual ~Mark() = default;
   virtual Result<bool> passed() const = 0;
   // What is issued on that stream from now on runs after it.
-  virtual Status delay(void* stream) const = 0;
+  virtual Status make_stream_wait(void* stream) const = 0;
 };
 
 struct TruthArgs {

@@ -5,7 +5,7 @@ namespace lockstep::device_math {
 namespace {
 
 Error absent() {
-  return unavailable("[cuda] a build with CUDA, this one has none");
+  return unavailable("[cuda] this build has no CUDA support");
 }
 
 }  // namespace
