@@ -94,9 +94,9 @@ void Core::tell_wait(const Operation* standing) {
     pulse_ranks_ = waits_for;
   }
   if (options_.board == nullptr) return;
-  if (standing == nullptr) return options_.board->end_wait();
+  if (standing == nullptr) return options_.board->clear_wait();
   const Group& group = *standing->group();
-  options_.board->tell_wait(
+  options_.board->set_wait(
       {.operation = name_of(standing->receives ? Collective::kReceive : standing->header.kind),
        .number = standing->header.sequence,
        .group = group.id,

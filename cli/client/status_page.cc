@@ -306,7 +306,7 @@ std::string stuck_page(const TrainingJob& job, WallTime now) {
   std::string text = name +
                      ": nothing is known to be stuck. No agent tells of a rank that has waited for "
                      "another one for " +
-                     counted(static_cast<int64_t>(to_seconds(kWaitTold)), "second") +
+                     counted(static_cast<int64_t>(to_seconds(kWaitReportDelay)), "second") +
                      ", but perhaps for one that saves or validates";
   text += " (round " + std::to_string(job.status.round);
   if (job.status.progress) text += ", step " + std::to_string(job.status.progress->step);
