@@ -86,13 +86,13 @@ constexpr std::pair<Collective, CollectiveKind> kModelled[] = {
     {Collective::kBroadcast, CollectiveKind::kBroadcast},
     {Collective::kAllGather, CollectiveKind::kAllGather},
     {Collective::kReduceScatter, CollectiveKind::kReduceScatter}};
-constexpr std::pair<Algorithm, CollectiveWay> kWays[] = {
-    {Algorithm::kDirect, CollectiveWay::kDirect},
-    {Algorithm::kTree, CollectiveWay::kTree},
-    {Algorithm::kByHost, CollectiveWay::kByHost},
-    {Algorithm::kByHostHalving, CollectiveWay::kByHostHalving},
-    {Algorithm::kRing, CollectiveWay::kRing},
-    {Algorithm::kHalving, CollectiveWay::kHalving}};
+constexpr std::pair<Algorithm, CollectiveAlgorithm> kWays[] = {
+    {Algorithm::kDirect, CollectiveAlgorithm::kDirect},
+    {Algorithm::kTree, CollectiveAlgorithm::kTree},
+    {Algorithm::kByHost, CollectiveAlgorithm::kByHost},
+    {Algorithm::kByHostHalving, CollectiveAlgorithm::kByHostHalving},
+    {Algorithm::kRing, CollectiveAlgorithm::kRing},
+    {Algorithm::kHalving, CollectiveAlgorithm::kHalving}};
 
 // Returns the network between the ranks, with latency in bytes.
 Network network_of(const Task& task) {
@@ -121,7 +121,7 @@ Algorithm choose_by_cost(const Task& task, CollectiveKind kind, bool small) {
     if (entry == nullptr || *unmet_requirement(*entry, task) != '\0') continue;
     costs[static_cast<size_t>(algorithm)] =
         collective_seconds({.kind = kind,
-                            .way = way,
+                            .algorithm = way,
                             .ranks = task.size,
                             .block_bytes = static_cast<double>(block_bytes(task)),
                             .hosts = task.hosts == nullptr ? 0 : task.hosts->hosts()},

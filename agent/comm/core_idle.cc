@@ -97,9 +97,9 @@ void Core::report_wait(const Operation* blocked) {
     pulse_ranks_ = waits_for;
   }
   if (options_.board == nullptr) return;
-  if (blocked == nullptr) return options_.board->end_wait();
+  if (blocked == nullptr) return options_.board->clear_wait();
   const Group& group = *blocked->group();
-  options_.board->tell_wait(
+  options_.board->set_wait(
       {.operation = name_of(blocked->receives ? Collective::kReceive : blocked->header.kind),
        .number = blocked->header.sequence,
        .group = group.id,

@@ -72,7 +72,7 @@ GptMemory Gpt::memory_for(const ActivationShape& shape) const {
   return gpt_memory(impl_->options, shard(), shape, stream().device().type);
 }
 
-void Gpt::lend(const Lent& memory) {
+void Gpt::use_memory(const CallerMemory& memory) {
   impl_->scratch = memory.scratch;
   impl_->workspace = memory.workspace;
   impl_->angles = memory.angles;
@@ -117,7 +117,7 @@ Status Gpt::backward(int64_t block, std::span<const ParamView> parameters, Micro
 }
 
 View Gpt::stage_gradient() {
-  return impl_->scratch_tensor(impl_->scratch_at.stream);
+  return impl_->scratch_tensor(impl_->scratch_layout.residual_gradient);
 }
 
 Status Gpt::Impl::forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch) {
@@ -139,10 +139,10 @@ Status Gpt::Impl::reserve(const ActivationShape& shape) {
   if (std::find(reserved_.begin(), reserved_.end(), shape) != reserved_.end()) return {};
   TRY(reserve_angles(shape.sequence));
   const BackwardScratch wanted = backward_scratch(options.config, shard, shape, activations);
-  if (wanted.bytes > scratch_at.bytes) {
+  if (wanted.bytes > scratch_layout.bytes) {
     TRY(grow({scratch, owned_scratch_, "gradients of activations"},
              static_cast<size_t>(wanted.bytes)));
-    scratch_at = wanted;
+    scratch_layout = wanted;
   }
   const GptMemory memory = gpt_memory(options, shard, shape, stream.device().type);
   TRY(grow({workspace, owned_workspace_, "workspace of operations"}, memory.workspace));

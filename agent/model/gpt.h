@@ -101,7 +101,8 @@ DType activation_dtype(DeviceType device, Precision precision);
 // Returns how a model on that device stores activations.
 ActivationOptions activation_options(const GptOptions& options, DeviceType device);
 
-// The exact bytes that passes of a shape need. A model that is lent this memory allocates nothing.
+// The exact bytes that passes of a shape need. A model given this memory (use_memory()) allocates
+// nothing.
 struct GptMemory {
   size_t activations = 0;  // per micro-batch
   size_t scratch = 0;      // once, like those below: gradients of activations
@@ -139,12 +140,12 @@ class Gpt {
   GptMemory memory_for(const ActivationShape& shape) const;
   // Uses caller-owned memory, which must outlive the model, as long as it is large enough. Call
   // before the first make_micro_batch().
-  struct Lent {
+  struct CallerMemory {
     Workspace scratch;
     Workspace workspace;
     Workspace angles;
   };
-  void lend(const Lent& memory);
+  void use_memory(const CallerMemory& memory);
 
   // Allocates the activations. kUnavailable if memory is short.
   Result<MicroBatch> make_micro_batch(const ActivationShape& shape);

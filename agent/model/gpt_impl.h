@@ -18,9 +18,9 @@ AttentionShape shard_attention(const ModelConfig& config, const TensorShard& sha
 size_t angle_bytes(const ModelConfig& config, int64_t positions);
 
 // The implementation of Gpt: gpt.cc (construction, shapes), gpt_memory.cc, gpt_parts.cc (products,
-// norms, rotary embedding), gpt_layer.cc, gpt_ends.cc (embedding and head). Except for the order of
-// a layer's operations, the differences between the families are in gpt_parts.cc. Every tensor is
-// row-major.
+// norms, rotary embedding), gpt_layer.cc, gpt_embedding_head.cc (embedding and head). Except for
+// the order of a layer's operations, the differences between the families are in gpt_parts.cc.
+// Every tensor is row-major.
 class Gpt::Impl {
  public:
   Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
@@ -43,10 +43,10 @@ class Gpt::Impl {
   DType dtype;  // of activations
   ActivationOptions activations;
   ParameterArena parameters;
-  BackwardScratch scratch_at;  // for the largest shape reserved
+  BackwardScratch scratch_layout;  // for the largest shape reserved
   Workspace scratch;
   Workspace workspace;
-  Workspace angles;  // the table for turn_by_position()
+  Workspace angles;  // the table for apply_rotary()
 
  private:
   // The parameters of a product or norm: a weight and, in a GPT-2, the bias that follows it in the
@@ -100,19 +100,20 @@ class Gpt::Impl {
   };
   // h += residual (null: nothing); y = norm(h).
   void forward_norm(const Norm& norm, ConstView residual, View y, const MicroBatch& batch);
-  // scratch.stream <- (continues ? scratch.stream : 0) + gradient of the norm for scratch.branch.
+  // residual_gradient <- (continues ? residual_gradient : 0) + gradient of the norm for
+  // branch_gradient.
   // Reports the norm's weights as ready.
   Status backward_norm(const Norm& norm, bool continues, const MicroBatch& batch, GradSink& sink);
 
   // Applies a Llama's rotary embedding to q and k of `qkv`; with `inverse`, rotates their gradients
   // back.
-  void turn_by_position(View qkv, bool inverse, const MicroBatch& batch);
+  void apply_rotary(View qkv, bool inverse, const MicroBatch& batch);
 
   Status embedding_forward(std::span<const ParamView> views, MicroBatch& batch);
   Status embedding_backward(MicroBatch& batch, GradSink& sink);
   Status layer_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
-  // Runs attention, from the layer's input to its `middle`. `residual` is the stream that the first
-  // norm adds to the input; null if it has already been added.
+  // Runs attention, from the layer's input to its `post_attention_stream`. `residual` is the stream
+  // that the first norm adds to the input; null if it has already been added.
   Status attention_forward(int64_t block, std::span<const ParamView> views, ConstView residual,
                            MicroBatch& batch);
   // The MLP in two halves: up to the hidden values, and from them to the next layer's input.

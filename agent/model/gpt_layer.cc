@@ -14,7 +14,7 @@ View Gpt::Impl::layer_output(int64_t block, const MicroBatch& batch) const {
 
 ConstView Gpt::Impl::layer_residual(int64_t block, const MicroBatch& batch) const {
   if (block == first_layer_block()) return {};
-  return batch.at(layer_at(block - 1, batch).middle);
+  return batch.at(layer_at(block - 1, batch).post_attention_stream);
 }
 
 Gpt::Impl::Norm Gpt::Impl::first_norm(int64_t block, std::span<const ParamView> p,
@@ -29,7 +29,7 @@ Gpt::Impl::Norm Gpt::Impl::first_norm(int64_t block, std::span<const ParamView> 
 Gpt::Impl::Norm Gpt::Impl::second_norm(int64_t block, std::span<const ParamView> p,
                                        const MicroBatch& batch) const {
   const LayerActivations& at = layer_at(block, batch);
-  return {.h = batch.at(at.middle),
+  return {.h = batch.at(at.post_attention_stream),
           .weights = layer_weights(block, kNorm2, p),
           .mean = batch.f32(at.mean2),
           .rstd = batch.f32(at.rstd2)};
@@ -43,7 +43,7 @@ Status Gpt::Impl::layer_forward(int64_t block, std::span<const ParamView> p, Mic
   return mlp_output_forward(block, p, batch);
 }
 
-// Writes attention's output to the layer's `middle`.
+// Writes attention's output to the layer's `post_attention_stream`.
 Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p, ConstView residual,
                                     MicroBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
@@ -56,7 +56,7 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
                    .x = batch.at(at.norm1),
                    .weights = layer_weights(block, kQkv, p)},
                   {.y = batch.at(at.qkv)});
-  if (is_llama()) turn_by_position(batch.at(at.qkv), false, batch);
+  if (is_llama()) apply_rotary(batch.at(at.qkv), false, batch);
   ops.attention_forward(stream, {.qkv = batch.at(at.qkv),
                                  .out = batch.at(at.attention),
                                  .lse = batch.f32(at.lse),
@@ -68,11 +68,11 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
                    .k = split,
                    .x = batch.at(at.attention),
                    .weights = with_bias_once(layer_weights(block, kAttentionOut, p))},
-                  {.y = batch.at(at.middle)});
-  return region.leave(batch.at(at.middle), batch.rows() * width);
+                  {.y = batch.at(at.post_attention_stream)});
+  return region.leave(batch.at(at.post_attention_stream), batch.rows() * width);
 }
 
-// First adds the residual stream to `middle`.
+// First adds the residual stream to `post_attention_stream`.
 void Gpt::Impl::hidden_forward(int64_t block, std::span<const ParamView> p, MicroBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
   forward_norm(second_norm(block, p, batch), batch.at(at.input), batch.at(at.norm2), batch);
@@ -112,7 +112,10 @@ Status Gpt::Impl::mlp_output_forward(int64_t block, std::span<const ParamView> p
                   {.y = output});
   TRY(region.leave(output, stream_count));
   if (block + 1 == options.stage.end) {  // no later norm on this stage adds it
-    ops.add(stream, {.a = output, .b = batch.at(at.middle), .out = output, .count = stream_count});
+    ops.add(stream, {.a = output,
+                     .b = batch.at(at.post_attention_stream),
+                     .out = output,
+                     .count = stream_count});
   }
   return {};
 }
@@ -151,13 +154,13 @@ View Gpt::Impl::hidden_backward(int64_t block, const Weights& weights, MicroBatc
                                 GradSink& sink) {
   const LayerActivations& at = layer_at(block, batch);
   const View hidden_in = batch.at(at.hidden_in);
-  const View dhidden = scratch_tensor(scratch_at.wide);
+  const View dhidden = scratch_tensor(scratch_layout.wide_gradient);
   backward_product({.m = batch.rows(),
                     .n = options.config.width,
                     .k = local_hidden(),
                     .x = batch.at(at.hidden),
                     .weights = weights},
-                   {.dy = scratch_tensor(scratch_at.stream),
+                   {.dy = scratch_tensor(scratch_layout.residual_gradient),
                     .x_pre_activation = is_llama() ? View() : hidden_in,
                     .dx = dhidden},
                    sink);
@@ -175,7 +178,7 @@ Status Gpt::Impl::mlp_backward(int64_t block, std::span<const ParamView> p, Micr
   const int64_t width = options.config.width;
   const Weights hidden = layer_weights(block, kHidden, p);
   const Weights output = layer_weights(block, kMlpOut, p);
-  const View dnorm = scratch_tensor(scratch_at.branch);
+  const View dnorm = scratch_tensor(scratch_layout.branch_gradient);
 
   const View dhidden_in = hidden_backward(block, output, batch, sink);
   TRY(ready(output, sink));
@@ -197,13 +200,14 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
   const int64_t split = local_width();
   const Weights qkv = layer_weights(block, kQkv, p);
   const Weights output = layer_weights(block, kAttentionOut, p);
-  const View dattention = scratch_tensor(scratch_at.branch);  // last read before dnorm is written
-  const View dqkv = scratch_tensor(scratch_at.wide);
-  const View dnorm = scratch_tensor(scratch_at.branch);
+  // Shares its memory with dnorm, which is written after the last read of dattention.
+  const View dattention = scratch_tensor(scratch_layout.branch_gradient);
+  const View dqkv = scratch_tensor(scratch_layout.wide_gradient);
+  const View dnorm = scratch_tensor(scratch_layout.branch_gradient);
 
   backward_product(
       {.m = batch.rows(), .n = width, .k = split, .x = batch.at(at.attention), .weights = output},
-      {.dy = scratch_tensor(scratch_at.stream), .dx = dattention}, sink);
+      {.dy = scratch_tensor(scratch_layout.residual_gradient), .dx = dattention}, sink);
   TRY(ready(output, sink));
   ops.attention_backward(stream, {.dout = dattention,
                                   .qkv = batch.at(at.qkv),
@@ -213,7 +217,7 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
                                   .shape = attention_shape(batch),
                                   .workspace = workspace,
                                   .by = attention_by(batch)});
-  if (is_llama()) turn_by_position(dqkv, true, batch);
+  if (is_llama()) apply_rotary(dqkv, true, batch);
   backward_product(
       {.m = batch.rows(), .n = local_qkv(), .k = width, .x = batch.at(at.norm1), .weights = qkv},
       {.dy = dqkv, .dx = dnorm}, sink);

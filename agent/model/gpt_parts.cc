@@ -84,10 +84,10 @@ void Gpt::Impl::forward_norm(const Norm& norm, ConstView residual, View y,
 Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, const MicroBatch& batch,
                                 GradSink& sink) {
   const Weights& weights = norm.weights;
-  const View gradient = scratch_tensor(scratch_at.stream);
+  const View gradient = scratch_tensor(scratch_layout.residual_gradient);
   const View dresidual = continues ? gradient : View();
   if (is_llama()) {
-    ops.rmsnorm_backward(stream, {.dy = scratch_tensor(scratch_at.branch),
+    ops.rmsnorm_backward(stream, {.dy = scratch_tensor(scratch_layout.branch_gradient),
                                   .h = norm.h,
                                   .weight = weights.weight->value,
                                   .rrms = norm.rstd,
@@ -99,7 +99,7 @@ Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, const MicroBat
                                   .workspace = workspace});
     return ready(weights, sink);
   }
-  ops.layernorm_backward(stream, {.dy = scratch_tensor(scratch_at.branch),
+  ops.layernorm_backward(stream, {.dy = scratch_tensor(scratch_layout.branch_gradient),
                                   .h = norm.h,
                                   .weight = weights.weight->value,
                                   .mean = norm.mean,
@@ -114,7 +114,7 @@ Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, const MicroBat
   return ready(weights, sink);
 }
 
-void Gpt::Impl::turn_by_position(View qkv, bool inverse, const MicroBatch& batch) {
+void Gpt::Impl::apply_rotary(View qkv, bool inverse, const MicroBatch& batch) {
   ops.rotary(stream, {.qkv = qkv,
                       .table = static_cast<const float*>(angles.data),
                       .shape = attention_shape(batch),

@@ -69,7 +69,7 @@ int Agent::wait_ms() const {
   const TimePoint now = clock_.now();
   TimePoint until = now + kIdleInterval;
   if (workers_.any_running()) until = now + kProgressInterval;
-  if (machine_.clearing()) until = now + kClearInterval;
+  if (machine_.killing_leftovers()) until = now + kClearInterval;
   if (const auto deadline = machine_.next_deadline()) until = std::min(until, *deadline);
   for (const Waiter& waiter : waiters_) until = std::min(until, waiter.deadline);
   const auto wait = std::chrono::ceil<milliseconds>(until - now);
@@ -78,7 +78,7 @@ int Agent::wait_ms() const {
 
 void Agent::handle_events() {
   if (read_signals(settings_.signal_fd)) {
-    log_info("told to end by a signal");
+    log_info("received a termination signal");
     machine_.terminate(clock_.now());
   }
   workers_.read_output(clock_.now());
@@ -89,13 +89,13 @@ void Agent::handle_events() {
 
 void Agent::drive() {
   while (true) {
-    if (machine_.stopping() && !has_children()) machine_.nothing_left();
+    if (machine_.stopping() && !has_children()) machine_.all_processes_gone();
     const std::vector<Action> actions = machine_.step(clock_.now());
     for (const Action action : actions) carry_out(action);
     if (!actions.empty()) continue;
-    if (!machine_.clearing() || quit_) break;
+    if (!machine_.killing_leftovers() || quit_) break;
     clear_processes();
-    if (machine_.clearing()) break;  // some are still exiting
+    if (machine_.killing_leftovers()) break;  // some are still exiting
   }
   report_result();
 }
@@ -129,7 +129,7 @@ void Agent::clear_processes() {
   if (has_children()) {
     kill_descendants();
   } else {
-    machine_.nothing_left();
+    machine_.all_processes_gone();
   }
 }
 
@@ -152,7 +152,7 @@ void Agent::report_result() {
 void Agent::put_assignment(const Assignment& assignment, const StateCallback& respond) {
   const Status status = machine_.assign(assignment, clock_.now());
   if (!status.ok()) {
-    log_warning("refused an assignment", {{"error", status.error().message}});
+    log_warning("rejected an assignment", {{"error", status.error().message}});
     return respond(status.error());
   }
   drive();
@@ -161,7 +161,7 @@ void Agent::put_assignment(const Assignment& assignment, const StateCallback& re
 
 void Agent::get_state(int64_t since, Duration timeout, StateCallback respond) {
   const TimePoint now = clock_.now();
-  machine_.heard(now);
+  machine_.note_controller_contact(now);
   waiters_.push_back({since, now + timeout, std::move(respond)});
 }
 
@@ -172,7 +172,7 @@ void Agent::answer_waiters(bool all) {
   };
   for (const Waiter& waiter : waiters_) {
     if (!due(waiter)) continue;
-    machine_.heard(now);  // the client has been listening until now
+    machine_.note_controller_contact(now);  // the client has been listening until now
     waiter.respond(machine_.state(now));
   }
   std::erase_if(waiters_, due);

@@ -59,7 +59,7 @@ Result<int64_t> query_number(std::string_view target, std::string_view name, int
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc() || end != text->data() + text->size() || value < 0) {
-    return invalid("[query] " + std::string(name) + ": a whole number from 0 on expected");
+    return invalid("[query] " + std::string(name) + ": expected a whole number of 0 or more");
   }
   return value;
 }
@@ -96,26 +96,27 @@ Result<int64_t> asked_protocol(const std::string& target) {
 }  // namespace
 
 // Compares digests, so that timing does not even reveal the length of the token.
-bool AgentApi::authorised(const std::string& authorization) const {
+bool AgentApi::has_valid_token(const std::string& authorization) const {
   constexpr std::string_view kScheme = "Bearer ";
   if (!authorization.starts_with(kScheme)) return false;
   const std::string given = hex(sha256(std::string_view(authorization).substr(kScheme.size())));
   return equal_constant_time(given, hex(sha256(token_)));
 }
 
-http::Admission AgentApi::admit(const http::Head& head) const {
+http::Admission AgentApi::authorize(const http::Head& head) const {
   const Route* route = find_route(head.target);
   if (route == nullptr) return {.refusal = error_response(404, "no such path")};
   if (head.method != route->method) {
     http::Response refusal =
-        error_response(405, "only " + std::string(route->method) + " is served here");
+        error_response(405, "this path accepts only " + std::string(route->method));
     refusal.allow = route->method;
     return {.refusal = std::move(refusal)};
   }
-  if (route->needs_token && !authorised(head.authorization)) {
-    return {.refusal = error_response(401, "the job's token is needed: Authorization: Bearer")};
+  if (route->needs_token && !has_valid_token(head.authorization)) {
+    return {.refusal = error_response(
+                401, "expected the job's token in the header Authorization: Bearer")};
   }
-  return {.body_bytes_max = route->body_bytes_max, .trusted = route->needs_token};
+  return {.body_bytes_max = route->body_bytes_max, .authenticated = route->needs_token};
 }
 
 http::Response AgentApi::error(unsigned status, const std::string& message) const {

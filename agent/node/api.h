@@ -15,12 +15,12 @@ class AgentApi final : public http::Handler {
   // `agent` must outlive the server that uses this handler.
   AgentApi(Agent& agent, std::string token) : agent_(agent), token_(std::move(token)) {}
 
-  http::Admission admit(const http::Head& head) const override;
+  http::Admission authorize(const http::Head& head) const override;
   void handle(http::Request request, Respond respond) override;
   http::Response error(unsigned status, const std::string& message) const override;
 
  private:
-  bool authorised(const std::string& authorization) const;
+  bool has_valid_token(const std::string& authorization) const;
   void put_assignment(const http::Request& request, Respond respond);
   void get_state(const std::string& target, Respond respond);
 

@@ -42,7 +42,8 @@ Result<std::string> read_small_file(const std::string& path, size_t bytes_max) {
   close(fd);
   if (got < 0) return errno_error("[file] " + path, error);
   if (bytes > bytes_max) {
-    return invalid("[file] " + path + ": at most " + std::to_string(bytes_max) + " bytes expected");
+    return invalid("[file] " + path + ": expected at most " + std::to_string(bytes_max) +
+                   " bytes, got more");
   }
   text.resize(bytes);
   text.erase(text.find_last_not_of(" \t\r\n") + 1);

@@ -5,13 +5,13 @@
 namespace lockstep {
 namespace {
 
-// Longest gap between two looks that counts against the rank.
-constexpr Duration kLookMax = std::chrono::seconds(2);
+// Longest gap between two polls that counts against the rank.
+constexpr Duration kPollGapMax = std::chrono::seconds(2);
 
 }  // namespace
 
 bool HangWatch::is_hung(const ProgressNumbers& numbers, TimePoint now) {
-  const Duration unseen = now - std::exchange(looked_at_, now);
+  const Duration unseen = now - std::exchange(polled_at_, now);
   if (numbers.phase != WorkerPhase::kTraining) {
     since_.reset();
     return false;
@@ -22,7 +22,7 @@ bool HangWatch::is_hung(const ProgressNumbers& numbers, TimePoint now) {
     step_ = numbers.step;
     return false;
   }
-  if (unseen > kLookMax) *since_ += unseen;
+  if (unseen > kPollGapMax) *since_ += unseen;
   return now - *since_ >= limit_.of_next_step();
 }
 

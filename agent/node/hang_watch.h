@@ -25,7 +25,7 @@ class HangWatch {
   HangLimit limit_;
   int64_t step_ = -1;
   std::optional<TimePoint> since_;  // when the step was first seen; none: not in a step
-  TimePoint looked_at_{};
+  TimePoint polled_at_{};
 };
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ Status install_bundle(const std::string& binary, const std::string& target) {
   if (!fs::is_directory(bundle / "lib", error)) {
     return invalid("[install] expected the libraries of " + binary + " in " +
                    (bundle / "lib").string() +
-                   ", which is no folder: not a bundle of tools/bundle");
+                   ", which is not a folder; build a bundle with tools/bundle");
   }
   for (const char* part : {"bin", "lib"}) {
     fs::copy(bundle / part, fs::path(target) / part,

@@ -12,12 +12,12 @@ namespace {
 
 using Type = Exposition::Type;
 
-struct GaugeOf {
+struct TrainGauge {
   const char* name;
   const char* help;
   double ProgressNumbers::*value;
 };
-constexpr GaugeOf kGauges[] = {
+constexpr TrainGauge kGauges[] = {
     {"lockstep_train_loss", "Loss of the last step, nats per token", &ProgressNumbers::loss},
     {"lockstep_train_validation_loss", "Loss of the last validation, nats per token",
      &ProgressNumbers::validation_loss},
@@ -27,11 +27,11 @@ constexpr GaugeOf kGauges[] = {
      &ProgressNumbers::gradient_norm},
 };
 
-struct PartOf {
+struct StepPart {
   const char* part;
   double ProgressNumbers::*value;
 };
-constexpr PartOf kParts[] = {
+constexpr StepPart kParts[] = {
     {"data", &ProgressNumbers::data_seconds},
     {"forward", &ProgressNumbers::forward_seconds},
     {"backward", &ProgressNumbers::backward_seconds},
@@ -39,28 +39,29 @@ constexpr PartOf kParts[] = {
     {"update", &ProgressNumbers::update_seconds},
 };
 
-struct FormulaOf {
+struct FlopsFormula {
   const char* name;
   double ProgressNumbers::*flops;
 };
-constexpr FormulaOf kFormulas[] = {{"palm", &ProgressNumbers::palm_flops_per_second},
-                                   {"causal", &ProgressNumbers::causal_flops_per_second}};
+constexpr FlopsFormula kFormulas[] = {{"palm", &ProgressNumbers::palm_flops_per_second},
+                                      {"causal", &ProgressNumbers::causal_flops_per_second}};
 
 // Ratios are those of the whole job and the same on every node.
 void add_flops(const ProgressNumbers& numbers, double share, Exposition& out) {
   out.family("lockstep_train_model_flops_per_second",
-             "FLOPs of the model by this node's processes; add up the nodes for the job's. "
-             "Formula palm: 6N + 12LCT, causal: 6N + 6LCT a token",
+             "Model FLOPs per second of this node's processes; sum over the nodes for the job's. "
+             "FLOPs per token: formula palm 6N + 12LCT, causal 6N + 6LCT",
              Type::kGauge);
-  for (const FormulaOf& formula : kFormulas) {
+  for (const FlopsFormula& formula : kFormulas) {
     const double flops = numbers.*formula.flops;
     if (flops > 0) out.add(flops * share, {{"formula", formula.name}});
   }
-  out.family("lockstep_train_mfu_ratio",
-             "Model FLOPs utilisation: the job's model FLOPs by what its GPUs could do in bf16, as "
-             "their datasheet says, or as products measured on rank 0's reach",
-             Type::kGauge);
-  for (const FormulaOf& formula : kFormulas) {
+  out.family(
+      "lockstep_train_mfu_ratio",
+      "Model FLOPs utilisation: the job's model FLOPs divided by its GPUs' peak in bf16, from the "
+      "datasheet or from matrix products measured on rank 0",
+      Type::kGauge);
+  for (const FlopsFormula& formula : kFormulas) {
     const double flops = numbers.*formula.flops;
     out.add(flops_ratio(flops, numbers.datasheet_flops_per_second),
             {{"formula", formula.name}, {"peak", "datasheet"}});
@@ -71,10 +72,10 @@ void add_flops(const ProgressNumbers& numbers, double share, Exposition& out) {
 
 void add_training(const MetricsInput& input, Exposition& out) {
   out.single("lockstep_train_tokens_total",
-             "Tokens trained on by this node's processes; add up the nodes for the job's",
+             "Tokens trained on by this node's processes; sum over the nodes for the job's",
              Type::kCounter, input.tokens);
   out.single("lockstep_train_samples_total",
-             "Sequences trained on by this node's processes; add up the nodes for the job's",
+             "Sequences trained on by this node's processes; sum over the nodes for the job's",
              Type::kCounter, input.samples);
   if (input.ranks.empty()) return;
   const ProgressNumbers& lowest = input.ranks.front().numbers;
@@ -82,9 +83,9 @@ void add_training(const MetricsInput& input, Exposition& out) {
              static_cast<double>(lowest.step));
   if (lowest.step == 0) return;  // the rest describes the last step
   out.single("lockstep_train_tokens_per_second",
-             "Tokens per second of this node's processes; add up the nodes for the job's",
+             "Tokens per second of this node's processes; sum over the nodes for the job's",
              Type::kGauge, lowest.tokens_per_second * input.share);
-  for (const GaugeOf& gauge : kGauges) {
+  for (const TrainGauge& gauge : kGauges) {
     out.single(gauge.name, gauge.help, Type::kGauge, lowest.*gauge.value);
   }
   add_flops(lowest, input.share, out);
@@ -92,7 +93,7 @@ void add_training(const MetricsInput& input, Exposition& out) {
              "Seconds of the last step by part; communication is what backward did not hide",
              Type::kGauge);
   for (const RankNumbers& rank : input.ranks) {
-    for (const PartOf& part : kParts) {
+    for (const StepPart& part : kParts) {
       out.add(rank.numbers.*part.value, {{"rank", std::to_string(rank.rank)}, {"part", part.part}});
     }
   }
@@ -105,60 +106,64 @@ std::optional<double> as_number(const std::optional<T>& value) {
 }
 
 // Uses the same metric names as the built-in loop.
-struct SaidOf {
+struct ProgramGauge {
   const char* name;
   const char* help;
   std::optional<double> (*value)(const ProgramNumbers& program);
 };
-constexpr SaidOf kSaid[] = {
-    {"lockstep_train_step", "Optimizer steps done, as the rank's program says",
-     [](const ProgramNumbers& program) { return as_number(program.said.step); }},
-    {"lockstep_train_loss", "Loss of the last step, as the rank's program says",
-     [](const ProgramNumbers& program) { return program.said.loss; }},
-    {"lockstep_train_validation_loss", "Loss of the last validation, as the rank's program says",
-     [](const ProgramNumbers& program) { return program.said.validation_loss; }},
-    {"lockstep_train_samples_per_second", "Growth of the samples that the rank's program counts",
+constexpr ProgramGauge kProgramGauges[] = {
+    {"lockstep_train_step", "Optimizer steps done, as reported by the rank's program",
+     [](const ProgramNumbers& program) { return as_number(program.reported.step); }},
+    {"lockstep_train_loss", "Loss of the last step, as reported by the rank's program",
+     [](const ProgramNumbers& program) { return program.reported.loss; }},
+    {"lockstep_train_validation_loss",
+     "Loss of the last validation, as reported by the rank's program",
+     [](const ProgramNumbers& program) { return program.reported.validation_loss; }},
+    {"lockstep_train_samples_per_second",
+     "Samples per second, from the counts that the rank's program reports",
      [](const ProgramNumbers& program) { return program.samples_per_second; }},
-    {"lockstep_train_tokens_per_second", "Growth of the tokens that the rank's program counts",
+    {"lockstep_train_tokens_per_second",
+     "Tokens per second, from the counts that the rank's program reports",
      [](const ProgramNumbers& program) { return program.tokens_per_second; }},
 };
 
 void add_programs(const MetricsInput& input, Exposition& out) {
   if (input.programs.empty()) return;
-  for (const SaidOf& said : kSaid) {
-    out.family(said.name, said.help, Type::kGauge);
+  for (const ProgramGauge& gauge : kProgramGauges) {
+    out.family(gauge.name, gauge.help, Type::kGauge);
     for (const ProgramNumbers& program : input.programs) {
-      const std::optional<double> value = said.value(program);
+      const std::optional<double> value = gauge.value(program);
       if (value) out.add(*value, {{"rank", std::to_string(program.rank)}});
     }
   }
   out.family("lockstep_program_progress_lines",
-             "Lines of the rank's progress file in this round, by whether they were understood",
+             "Lines of the rank's progress file in this round, by whether they were valid",
              Type::kGauge);
   for (const ProgramNumbers& program : input.programs) {
     const std::string rank = std::to_string(program.rank);
     out.add(static_cast<double>(program.lines), {{"rank", rank}, {"understood", "true"}});
-    out.add(static_cast<double>(program.lines_refused), {{"rank", rank}, {"understood", "false"}});
+    out.add(static_cast<double>(program.lines_rejected), {{"rank", rank}, {"understood", "false"}});
   }
 }
 
-struct UsageOf {
+struct UsageMetric {
   const char* name;
   const char* help;
   Type type;
   int64_t TreeUsage::*value;
 };
-constexpr UsageOf kUsages[] = {
+constexpr UsageMetric kUsages[] = {
     {"lockstep_process_resident_memory_bytes",
-     "Resident memory of the rank's processes; a page that several share counts for each",
-     Type::kGauge, &TreeUsage::resident_bytes},
+     "Resident memory of the rank's processes; shared pages count once per process", Type::kGauge,
+     &TreeUsage::resident_bytes},
     {"lockstep_process_count", "Processes of the rank", Type::kGauge, &TreeUsage::processes},
-    {"lockstep_process_open_fds", "Descriptors that the rank's processes have open", Type::kGauge,
+    {"lockstep_process_open_fds", "Open file descriptors of the rank's processes", Type::kGauge,
      &TreeUsage::open_files},
-    {"lockstep_process_io_read_bytes", "Read from storage by the rank's processes in this round",
-     Type::kGauge, &TreeUsage::read_bytes},
+    {"lockstep_process_io_read_bytes",
+     "Bytes read from storage by the rank's processes in this round", Type::kGauge,
+     &TreeUsage::read_bytes},
     {"lockstep_process_io_written_bytes",
-     "Written to storage by the rank's processes in this round", Type::kGauge,
+     "Bytes written to storage by the rank's processes in this round", Type::kGauge,
      &TreeUsage::written_bytes},
 };
 
@@ -168,7 +173,7 @@ void add_usage(const MetricsInput& input, Exposition& out) {
   for (const RankUsage& rank : input.usage) {
     out.add(rank.cpu_seconds, {{"rank", std::to_string(rank.rank)}});
   }
-  for (const UsageOf& usage : kUsages) {
+  for (const UsageMetric& usage : kUsages) {
     out.family(usage.name, usage.help, usage.type);
     for (const RankUsage& rank : input.usage) {
       if (!rank.tree) continue;
@@ -178,24 +183,24 @@ void add_usage(const MetricsInput& input, Exposition& out) {
   }
 }
 
-struct GpuGaugeOf {
+struct GpuGauge {
   const char* name;
   const char* help;
   double GpuNumbers::*value;
 };
-constexpr GpuGaugeOf kGpuGauges[] = {
+constexpr GpuGauge kGpuGauges[] = {
     {"lockstep_gpu_busy_ratio",
-     "Part of the last sample's time in which a kernel ran on the rank's GPU; not how much of the "
-     "GPU it used",
+     "Fraction of the last sample's time in which a kernel ran on the rank's GPU; does not measure "
+     "how much of the GPU it used",
      &GpuNumbers::busy_ratio},
-    {"lockstep_gpu_memory_used_bytes", "Memory of the rank's GPU that is in use, by anybody",
+    {"lockstep_gpu_memory_used_bytes", "Memory in use on the rank's GPU, by all processes",
      &GpuNumbers::memory_used_bytes},
     {"lockstep_gpu_memory_size_bytes", "Memory of the rank's GPU", &GpuNumbers::memory_size_bytes},
-    {"lockstep_gpu_power_watts", "What the rank's GPU draws", &GpuNumbers::power_watts},
+    {"lockstep_gpu_power_watts", "Power draw of the rank's GPU", &GpuNumbers::power_watts},
 };
 
 void add_gpus(const MetricsInput& input, Exposition& out) {
-  for (const GpuGaugeOf& gauge : kGpuGauges) {
+  for (const GpuGauge& gauge : kGpuGauges) {
     out.family(gauge.name, gauge.help, Type::kGauge);
     for (const RankGpu& gpu : input.gpus) {
       if (!gpu.now) continue;
@@ -204,10 +209,11 @@ void add_gpus(const MetricsInput& input, Exposition& out) {
                                         {"uuid", uuid_text(gpu.now->uuid)}});
     }
   }
-  out.family("lockstep_gpu_xid_errors_total",
-             "Xid errors that the rank's GPU has reported, by NVIDIA's number for them (other: "
-             "several); ranks that share a GPU count each for itself",
-             Type::kCounter);
+  out.family(
+      "lockstep_gpu_xid_errors_total",
+      "Xid errors of the rank's GPU, by NVIDIA's number (other: several numbers); each rank that "
+      "shares a GPU counts them",
+      Type::kCounter);
   for (const RankGpu& gpu : input.gpus) {
     for (const auto& [which, count] : gpu.xids) {
       const auto& [bus, number] = which;
@@ -220,9 +226,9 @@ void add_gpus(const MetricsInput& input, Exposition& out) {
 }
 
 void add_agent(const MetricsInput& input, Exposition& out) {
-  out.single("lockstep_agent_round", "Round that this agent carries out", Type::kGauge,
+  out.single("lockstep_agent_round", "Round that this agent runs", Type::kGauge,
              static_cast<double>(input.round));
-  out.single("lockstep_agent_workers_running", "Worker processes that run", Type::kGauge,
+  out.single("lockstep_agent_workers_running", "Running worker processes", Type::kGauge,
              static_cast<double>(input.workers_running));
   out.single("lockstep_agent_worker_restarts_total",
              "Worker processes started again in a later round", Type::kCounter,

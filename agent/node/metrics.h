@@ -44,11 +44,11 @@ struct RankNumbers {
 // The progress that a command's rank has reported in this round.
 struct ProgramNumbers {
   int64_t rank = 0;
-  ProgramProgress said;
+  ProgramProgress reported;
   std::optional<double> samples_per_second;
   std::optional<double> tokens_per_second;
-  uint64_t lines = 0;          // lines accepted from its progress file
-  uint64_t lines_refused = 0;  // invalid lines
+  uint64_t lines = 0;           // lines accepted from its progress file
+  uint64_t lines_rejected = 0;  // invalid lines
 };
 
 // A rank's GPU while it runs, and the Xid errors of its GPUs over all rounds.

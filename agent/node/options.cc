@@ -15,8 +15,8 @@ Result<int64_t> read_number(const std::string& name, const std::string& text, in
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > maximum) {
-    return invalid(name + ": a number from 0 to " + std::to_string(maximum) +
-                   " expected, found \"" + text + "\"");
+    return invalid(name + ": expected a number from 0 to " + std::to_string(maximum) +
+                   ", found \"" + text + "\"");
   }
   return value;
 }
@@ -29,14 +29,15 @@ std::string value_or(const Environment& environment, const std::string& name,
 
 Result<std::string> required(const Environment& environment, const std::string& name) {
   std::string value = value_or(environment, name, "");
-  if (value.empty()) return invalid(name + ": the environment must have it");
+  if (value.empty()) return invalid(name + ": this environment variable is not set");
   return value;
 }
 
 // Parses "10.0.0.1:29400" or "[fd00::1]:29400".
 Status read_listen(const std::string& text, AgentOptions& options) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return invalid("--listen: ADDRESS:PORT expected");
+  if (colon == std::string::npos)
+    return invalid("--listen: expected ADDRESS:PORT, found \"" + text + "\"");
   options.address = text.substr(0, colon);
   if (options.address.starts_with('[') && options.address.ends_with(']')) {
     options.address = options.address.substr(1, options.address.size() - 2);
@@ -53,45 +54,49 @@ struct Flag {
 };
 
 const Flag kFlags[] = {
-    {"--listen", "ADDRESS:PORT", "instead of $POD_IP:29400; port 0: any that is free", read_listen},
-    {"--work-dir", "FOLDER", "worker configurations and logs (/var/lib/lockstep)",
+    {"--listen", "ADDRESS:PORT",
+     "address to listen on (default: $POD_IP:29400); port 0 picks a free port", read_listen},
+    {"--work-dir", "FOLDER",
+     "folder for worker configurations and logs (default: /var/lib/lockstep)",
      [](const std::string& text, AgentOptions& options) -> Status {
        options.work_folder = text;
        return {};
      }},
-    {"--token-file", "FILE", "the job's token (/var/run/lockstep/token/token)",
+    {"--token-file", "FILE", "file with the job's token (default: /var/run/lockstep/token/token)",
      [](const std::string& text, AgentOptions& options) -> Status {
        options.token_file = text;
        return {};
      }},
-    {"--worker-binary", "FILE", "lockstep-worker, beside this program if not given",
+    {"--worker-binary", "FILE",
+     "the worker program (default: lockstep-worker in this program's folder)",
      [](const std::string& text, AgentOptions& options) -> Status {
        options.worker_binary = text;
        return {};
      }},
-    {"--termination-log", "FILE", "where the result is written (/dev/termination-log)",
+    {"--termination-log", "FILE", "file to write the result to (default: /dev/termination-log)",
      [](const std::string& text, AgentOptions& options) -> Status {
        options.termination_path = text;
        options.create_termination = true;
        return {};
      }},
-    {"--hold-seconds", "N", "after the workers' end, without a controller (600)",
+    {"--hold-seconds", "N",
+     "exit this long after the workers ended if no controller calls (default: 600)",
      [](const std::string& text, AgentOptions& options) -> Status {
        TRY_ASSIGN(options.hold_seconds, read_number("--hold-seconds", text, 86400));
        return {};
      }},
-    {"--install", "FOLDER", "copies this program's bundle there and ends",
+    {"--install", "FOLDER", "copy this program's bundle to FOLDER and exit",
      [](const std::string& text, AgentOptions& options) -> Status {
-       if (text.empty()) return invalid("--install: a folder expected, found nothing");
+       if (text.empty()) return invalid("--install: expected a folder, found an empty value");
        options.install_folder = text;
        return {};
      }},
-    {"--log-json", nullptr, "one JSON object a line on stderr",
+    {"--log-json", nullptr, "log one JSON object per line to stderr",
      [](const std::string&, AgentOptions& options) -> Status {
        options.log_json = true;
        return {};
      }},
-    {"--help", nullptr, "this text",
+    {"--help", nullptr, "print this text",
      [](const std::string&, AgentOptions& options) -> Status {
        options.help = true;
        return {};
@@ -108,9 +113,9 @@ const Flag* find_flag(const std::string& name) {
 Status read_flags(const std::vector<std::string>& arguments, AgentOptions& options) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Flag* flag = find_flag(arguments[i]);
-    if (flag == nullptr) return invalid(arguments[i] + ": no such flag; see --help");
+    if (flag == nullptr) return invalid(arguments[i] + ": unknown flag; see --help");
     if (flag->value != nullptr && i + 1 == arguments.size()) {
-      return invalid(arguments[i] + ": " + flag->value + " expected after it");
+      return invalid(arguments[i] + ": expected " + flag->value + " after it");
     }
     TRY(flag->apply(flag->value != nullptr ? arguments[++i] : "", options));
   }
@@ -151,8 +156,8 @@ Result<AgentOptions> read_agent_options(const std::vector<std::string>& argument
 
 std::string agent_usage() {
   std::string text =
-      "lockstep-agent: supervises the workers of one pod, as its controller assigns them.\n"
-      "Told by the environment: POD_IP, LOCKSTEP_JOB_UID, LOCKSTEP_JOB_NAME, LOCKSTEP_NODE_INDEX,\n"
+      "lockstep-agent: supervises the workers of one pod, as the controller assigns them.\n"
+      "Environment variables: POD_IP, LOCKSTEP_JOB_UID, LOCKSTEP_JOB_NAME, LOCKSTEP_NODE_INDEX,\n"
       "LOCKSTEP_INCARNATION, LOCKSTEP_POD_ROOT. Flags:\n";
   for (const Flag& flag : kFlags) {
     text += "  " + std::string(flag.name) + " " + (flag.value != nullptr ? flag.value : "") +

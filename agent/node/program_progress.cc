@@ -75,9 +75,9 @@ bool read_loss(const Json& object, const char* name, std::optional<double>& loss
 void ProgressLines::append(std::string_view chunk) {
   while (!chunk.empty()) {
     const size_t end = std::min(chunk.find('\n'), chunk.size());
-    if (!passing_over_) partial_ += chunk.substr(0, std::min(end, kLineBytesMax + 1));
+    if (!skipping_line_) partial_ += chunk.substr(0, std::min(end, kLineBytesMax + 1));
     if (partial_.size() > kLineBytesMax) {
-      ++refused_;
+      ++rejected_;
       restart(true);
     }
     if (end == chunk.size()) return;
@@ -88,21 +88,21 @@ void ProgressLines::append(std::string_view chunk) {
 
 void ProgressLines::restart(bool is_inside_line) {
   partial_.clear();
-  passing_over_ = is_inside_line;
+  skipping_line_ = is_inside_line;
 }
 
 void ProgressLines::end_line() {
-  if (!passing_over_ && partial_.find_first_not_of(" \t\r") != std::string::npos) {
-    if (take_line(partial_)) {
-      ++taken_;
+  if (!skipping_line_ && partial_.find_first_not_of(" \t\r") != std::string::npos) {
+    if (parse_line(partial_)) {
+      ++accepted_;
     } else {
-      ++refused_;
+      ++rejected_;
     }
   }
   restart(false);
 }
 
-bool ProgressLines::take_line(std::string_view line) {
+bool ProgressLines::parse_line(std::string_view line) {
   const Result<Json> object =
       parse_json(with_null_for_not_finite(line), {.bytes_max = 2 * kLineBytesMax, .depth_max = 16});
   if (!object.ok() || !object->is_object()) return false;
@@ -179,17 +179,17 @@ ProgressStatus progress_of_node(const std::vector<RankProgress>& ranks, WallTime
   ProgressStatus status;
   bool has_step = false;
   for (const RankProgress& rank : ranks) {
-    const ProgramProgress& said = rank.said;
-    if (!has_step && (said.step || said.loss)) {
+    const ProgramProgress& reported = rank.reported;
+    if (!has_step && (reported.step || reported.loss)) {
       has_step = true;
-      status.step = said.step.value_or(0);
-      status.steps = said.steps.value_or(0);
-      status.loss = said.loss;
-      status.validationLoss = said.validation_loss;
+      status.step = reported.step.value_or(0);
+      status.steps = reported.steps.value_or(0);
+      status.loss = reported.loss;
+      status.validationLoss = reported.validation_loss;
     }
     ProgressStatus counts;
-    counts.samples = said.samples.value_or(0);
-    counts.tokens = said.tokens.value_or(0);
+    counts.samples = reported.samples.value_or(0);
+    counts.tokens = reported.tokens.value_or(0);
     counts.samplesPerSecond = rank.samples_per_second;
     counts.tokensPerSecond = rank.tokens_per_second;
     add_counts(counts, status);

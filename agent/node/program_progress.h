@@ -31,7 +31,7 @@ struct ProgramProgress {
 
 // Parses such lines from arbitrary input. Each line updates the members that it contains; a loss
 // that is null, NaN or infinite (as Python's json writes them) is cleared. A line is counted as
-// refused and ignored if it is not a JSON object, is too long, or has a known member of the wrong
+// rejected and ignored if it is not a JSON object, is too long, or has a known member of the wrong
 // type or out of range.
 class ProgressLines {
  public:
@@ -43,18 +43,18 @@ class ProgressLines {
   void restart(bool is_inside_line);
 
   const ProgramProgress& last() const { return last_; }
-  uint64_t taken() const { return taken_; }
-  uint64_t refused() const { return refused_; }
+  uint64_t accepted() const { return accepted_; }
+  uint64_t rejected() const { return rejected_; }
 
  private:
   void end_line();
-  bool take_line(std::string_view line);
+  bool parse_line(std::string_view line);
 
   std::string partial_;
-  bool passing_over_ = false;  // skipping the rest of a refused line
+  bool skipping_line_ = false;  // skipping the rest of a rejected line
   ProgramProgress last_;
-  uint64_t taken_ = 0;
-  uint64_t refused_ = 0;
+  uint64_t accepted_ = 0;
+  uint64_t rejected_ = 0;
 };
 
 // Follows the progress file of one rank. If the file is truncated or replaced, starts again from
@@ -92,7 +92,7 @@ class GrowthRate {
 };
 
 struct RankProgress {
-  ProgramProgress said;
+  ProgramProgress reported;
   std::optional<double> samples_per_second;
   std::optional<double> tokens_per_second;
 };

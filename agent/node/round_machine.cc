@@ -71,19 +71,18 @@ RoundMachine::RoundMachine(NodeIdentity identity, RoundLimits limits)
 Status RoundMachine::check_identity(const Assignment& assignment) const {
   const WorldAssignment& world = assignment.world;
   if (world.job_uid != identity_.job_uid) {
-    return invalid("[assignment] job " + identity_.job_uid + " expected, " + world.job_uid +
-                   " came");
+    return invalid("[assignment] expected job " + identity_.job_uid + ", got " + world.job_uid);
   }
   const auto nodes = static_cast<int64_t>(world.nodes.size());
   if (assignment.node_index != identity_.node_index || assignment.node_index >= nodes) {
-    return invalid("[assignment] node " + std::to_string(identity_.node_index) +
-                   " expected, node " + std::to_string(assignment.node_index) + " of " +
-                   std::to_string(nodes) + " came");
+    return invalid("[assignment] expected node " + std::to_string(identity_.node_index) +
+                   ", got node " + std::to_string(assignment.node_index) + " of " +
+                   std::to_string(nodes));
   }
   const int64_t incarnation = world.nodes[static_cast<size_t>(assignment.node_index)].incarnation;
   if (incarnation != identity_.incarnation) {
-    return conflict("[assignment] incarnation " + std::to_string(identity_.incarnation) +
-                    " of this node expected, " + std::to_string(incarnation) + " came");
+    return conflict("[assignment] expected incarnation " + std::to_string(identity_.incarnation) +
+                    " of this node, got " + std::to_string(incarnation));
   }
   return {};
 }
@@ -91,12 +90,12 @@ Status RoundMachine::check_identity(const Assignment& assignment) const {
 Status RoundMachine::check_round(const Assignment& assignment) const {
   const int64_t round = assignment.world.round;
   if (round < std::max<int64_t>(live_.round, 1)) {
-    return conflict("[assignment] round " + std::to_string(live_.round) +
-                    " or newer expected, round " + std::to_string(round) + " came");
+    return conflict("[assignment] expected round " + std::to_string(live_.round) +
+                    " or newer, got round " + std::to_string(round));
   }
   if (round == live_.round && assignment.hash != live_.hash) {
-    return conflict("[assignment] hash " + live_.hash + " of round " + std::to_string(round) +
-                    " expected, " + assignment.hash + " came");
+    return conflict("[assignment] expected hash " + live_.hash + " of round " +
+                    std::to_string(round) + ", got " + assignment.hash);
   }
   return {};
 }
@@ -104,7 +103,7 @@ Status RoundMachine::check_round(const Assignment& assignment) const {
 Status RoundMachine::assign(const Assignment& assignment, TimePoint now) {
   TRY(check_identity(assignment));
   TRY(check_round(assignment));
-  heard_ = now;
+  last_contact_ = now;
   if (assignment.action == "Exit") {
     if (!terminated_) {
       begin_stop(static_cast<int>(assignment.exit_code),
@@ -113,10 +112,10 @@ Status RoundMachine::assign(const Assignment& assignment, TimePoint now) {
     return {};
   }
   if (terminated_ || mode_ == Mode::kLeaving) {
-    return conflict("[assignment] this agent is leaving and starts nothing");
+    return conflict("[assignment] this agent is shutting down and starts no round");
   }
   if (!assignment.train && assignment.command.empty()) {
-    return invalid("[assignment] train or command expected, neither came");
+    return invalid("[assignment] expected train or command, got neither");
   }
   if (assignment.world.round > live_.round) begin_round(assignment);
   return {};
@@ -148,7 +147,7 @@ void RoundMachine::begin_stop(int exit_code, Duration grace, TimePoint now) {
   exit_code_ = exit_code;
   if (mode_ == Mode::kLeaving || mode_ == Mode::kGone) return;
   mode_ = Mode::kStopping;
-  nothing_left_ = false;
+  all_processes_gone_ = false;
   stop_deadline_ = now + grace;
   actions_ = {Action::kTerminate};
 }
@@ -226,12 +225,13 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
   }
 }
 
-void RoundMachine::standing(int64_t round, int64_t local_rank, const BoardWatch::Sight& sight) {
+void RoundMachine::update_health(int64_t round, int64_t local_rank,
+                                 const BoardWatch::RankHealth& health) {
   WorkerState* worker = find(local_rank);
   if (round != live_.round || worker == nullptr || !worker->running) return;
-  worker->wait = sight.wait;
-  worker->is_lifeless = sight.is_lifeless;
-  waits_since_[static_cast<size_t>(local_rank)] = sight.waits_since;
+  worker->wait = health.wait;
+  worker->is_lifeless = health.is_lifeless;
+  waits_since_[static_cast<size_t>(local_rank)] = health.waits_since;
 }
 
 void RoundMachine::program_progress(int64_t round, int64_t local_rank, int64_t step,
@@ -242,8 +242,8 @@ void RoundMachine::program_progress(int64_t round, int64_t local_rank, int64_t s
   live_.progress = of_node;
 }
 
-void RoundMachine::nothing_left() {
-  nothing_left_ = true;
+void RoundMachine::all_processes_gone() {
+  all_processes_gone_ = true;
   if (mode_ == Mode::kClearing) {
     mode_ = Mode::kRunning;
     actions_ = {Action::kSpawn};
@@ -262,7 +262,7 @@ std::vector<Action> RoundMachine::step(TimePoint now) {
 void RoundMachine::advance(TimePoint now) {
   if (!actions_.empty()) return;  // they come first
   const bool is_train = !assignment_ || assignment_->train;
-  const bool is_stopped = all_ended() && (is_train || nothing_left_);
+  const bool is_stopped = all_ended() && (is_train || all_processes_gone_);
   if (mode_ == Mode::kStopping && (is_stopped || now >= stop_deadline_)) {
     leave(now);
   } else if (mode_ == Mode::kRunning && all_ended() && now >= hold_deadline()) {
@@ -363,7 +363,7 @@ const char* RoundMachine::phase() const {
 }
 
 TimePoint RoundMachine::hold_deadline() const {
-  return std::max(heard_, ended_at_) + limits_.hold;
+  return std::max(last_contact_, ended_at_) + limits_.hold;
 }
 
 WorkerState* RoundMachine::find(int64_t local_rank) {

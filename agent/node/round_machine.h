@@ -30,7 +30,7 @@ struct RoundLimits {
 // What the supervisor does next, in this order.
 enum class Action {
   kTerminate,  // SIGTERM to every worker
-  kKill,       // SIGKILL to every process below the agent, until nothing_left()
+  kKill,       // SIGKILL to every process below the agent, until all_processes_gone()
   kSpawn,      // the workers of assignment(); spawned() or start_failed() for each
   kQuit,       // leave with exit_code()
 };
@@ -40,17 +40,17 @@ struct WorkerEnd {
   int64_t signal = 0;
   bool oom_killed = false;
   std::string log_tail;
-  bool hung = false;  // the agent ended it, because it stood still
+  bool hung = false;  // the agent ended it, because it made no progress
 };
 
 // What an agent does and says, as data: assignments, exits, progress, signals and time go in;
 // actions and the AgentState come out. No process, socket or clock is known here. Events name the
 // round that they belong to; those of an earlier round change nothing.
 //
-//   Idle -> [kKill] clearing -> nothing left: [kSpawn] running -> workers end -> holding
+//   Idle -> [kKill] clearing -> all processes gone: [kSpawn] running -> workers end -> holding
 //   running or holding + newer round -> [kKill] clearing ...
 //   any + Exit or SIGTERM -> [kTerminate] stopping -> all ended, or grace over: [kKill] leaving
-//   holding for too long -> [kKill] leaving;  leaving + nothing left: [kQuit]
+//   holding for too long -> [kKill] leaving;  leaving + all processes gone: [kQuit]
 //
 // One thread. After every event, and at next_deadline(), step() is called until it has no actions.
 class RoundMachine {
@@ -60,8 +60,8 @@ class RoundMachine {
   // kInvalid: not for this agent, or nothing to run. kConflict: an older round, another hash of the
   // same round, another incarnation, or the agent is leaving.
   Status assign(const Assignment& assignment, TimePoint now);
-  void terminate(TimePoint now);               // the agent got SIGTERM
-  void heard(TimePoint now) { heard_ = now; }  // the controller spoke
+  void terminate(TimePoint now);  // the agent got SIGTERM
+  void note_controller_contact(TimePoint now) { last_contact_ = now; }
 
   void spawned(int64_t local_rank, int64_t pid);
   void start_failed(int64_t local_rank, const std::string& message, TimePoint now);
@@ -71,8 +71,8 @@ class RoundMachine {
   void program_progress(int64_t round, int64_t local_rank, int64_t step,
                         const ProgressStatus& of_node);
   // What its board says: whether it waits, since when, and whether it lives.
-  void standing(int64_t round, int64_t local_rank, const BoardWatch::Sight& sight);
-  void nothing_left();  // no process is left below the agent
+  void update_health(int64_t round, int64_t local_rank, const BoardWatch::RankHealth& health);
+  void all_processes_gone();  // no process is left below the agent
 
   std::vector<Action> step(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
@@ -83,9 +83,9 @@ class RoundMachine {
   int64_t sequence() const { return published_.sequence; }
   int64_t round() const { return live_.round; }
   // Between kTerminate and kKill. Programs that a user's command has started have their grace too:
-  // it is over when nothing_left().
+  // it is over when all_processes_gone().
   bool stopping() const { return mode_ == Mode::kStopping; }
-  bool clearing() const { return mode_ == Mode::kClearing || mode_ == Mode::kLeaving; }
+  bool killing_leftovers() const { return mode_ == Mode::kClearing || mode_ == Mode::kLeaving; }
   // The one that is carried out; there is one from the first accepted on.
   const Assignment& assignment() const { return *assignment_; }
   bool has_assignment() const { return assignment_.has_value(); }
@@ -121,11 +121,11 @@ class RoundMachine {
   int spawned_ = 0;
   bool terminated_ = false;  // by a signal or Exit: nothing is begun any more
   int exit_code_ = 0;
-  bool nothing_left_ = false;
+  bool all_processes_gone_ = false;
   int64_t first_failed_local_rank_ = -1;
   std::vector<TimePoint> failed_at_;    // by local rank; what is default has not failed
   std::vector<TimePoint> waits_since_;  // by local rank, of those that wait
-  TimePoint heard_{};
+  TimePoint last_contact_{};
   TimePoint ended_at_{};
   TimePoint stop_deadline_{};
   TimePoint published_at_{};

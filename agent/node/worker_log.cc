@@ -28,7 +28,7 @@ void OutputQueue::push(std::string_view line) {
   }
   if (dropped_ > 0) {
     queue_ += "[agent] " + std::to_string(std::exchange(dropped_, 0)) +
-              " lines left out: nobody read them in time; the log files have them\n";
+              " lines dropped: the reader was too slow; the log files have them\n";
   }
   queue_ += line;
 }
@@ -53,11 +53,11 @@ void OutputQueue::flush() {
     at_ += static_cast<size_t>(written);
     taken_ += static_cast<size_t>(written);
   }
-  if (at_ > limits_.hold_bytes) queue_.erase(0, std::exchange(at_, 0));
+  if (at_ > limits_.pause_reading_above_bytes) queue_.erase(0, std::exchange(at_, 0));
 }
 
 bool OutputQueue::has_room(TimePoint now) {
-  if (queue_.size() - at_ <= limits_.hold_bytes) {
+  if (queue_.size() - at_ <= limits_.pause_reading_above_bytes) {
     full_since_.reset();
     return true;
   }
@@ -65,7 +65,7 @@ bool OutputQueue::has_room(TimePoint now) {
     full_since_ = now;
     taken_then_ = taken_;
   }
-  return now - *full_since_ >= limits_.patience;
+  return now - *full_since_ >= limits_.stall_limit;
 }
 
 WorkerLog::WorkerLog(WorkerLogOptions options, OutputQueue* output)

@@ -10,15 +10,16 @@
 namespace lockstep {
 
 struct OutputLimits {
-  size_t bytes_max = 8u << 20;                  // beyond this, lines are dropped
-  size_t hold_bytes = 256u << 10;               // beyond this, reading from the workers pauses
-  Duration patience = std::chrono::seconds(2);  // how long to wait for a reader that takes nothing
+  size_t bytes_max = 8u << 20;                    // beyond this, lines are dropped
+  size_t pause_reading_above_bytes = 256u << 10;  // beyond this, reading from the workers pauses
+  Duration stall_limit =
+      std::chrono::seconds(2);  // how long to wait for a reader that takes nothing
 };
 
 // Writes the lines of all workers to the agent's stdout without ever blocking on its reader.
 // Unwritten lines wait in a bounded queue; lines that do not fit are dropped and counted. With a
 // slow reader nothing is lost: reading from the workers pauses (has_room()) until there is room. A
-// reader that takes nothing delays the workers by at most `patience`.
+// reader that takes nothing delays the workers by at most `stall_limit`.
 class OutputQueue {
  public:
   explicit OutputQueue(int fd, OutputLimits limits = {}) : fd_(fd), limits_(limits) {}

@@ -31,7 +31,8 @@ void close_fd(int& fd) {
 int make_shared_memory(int64_t local_size) {
   if (local_size < 2) return -1;
   const int fd = memfd_create("lockstep-shm", MFD_CLOEXEC);
-  if (fd < 0) log_warning("no shared memory for the ranks", {{"error", std::strerror(errno)}});
+  if (fd < 0)
+    log_warning("cannot create shared memory for the ranks", {{"error", std::strerror(errno)}});
   return fd;
 }
 
@@ -98,7 +99,7 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
     if (const Status status = start_one(worker, assignment, shm_fd); status.ok()) {
       machine.spawned(local_rank, worker.pid);
     } else {
-      log_error("a worker can't be started",
+      log_error("cannot start a worker",
                 {{"rank", worker.launch.rank}, {"error", status.error().message}});
       machine.start_failed(local_rank, status.error().message, now);
     }
@@ -112,7 +113,7 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
 void WorkerSet::write_round_files(const Assignment& assignment) const {
   for (const RoundFile& file : round_files(assignment, context_.work_folder)) {
     if (const Status status = write_file_atomically(file.path, file.text); !status.ok()) {
-      log_error("a file of the round can't be written", {{"error", status.error().message}});
+      log_error("cannot write a round's file", {{"error", status.error().message}});
     }
   }
 }
@@ -182,7 +183,7 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
                      .log_tail = worker.log.tail(),
                      .hung = worker.hung};
     if (end.hung) {
-      end.log_tail += "rank " + std::to_string(worker.launch.rank) + " stood still after step " +
+      end.log_tail += "rank " + std::to_string(worker.launch.rank) + " hung after step " +
                       std::to_string(worker.numbers.step);
     }
     if (const GpuNumbers gpu = worker.gpu(); gpu.samples > 0) {
@@ -195,7 +196,7 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
       ++oom_kills_;
     }
     log_info(
-        "a worker has ended",
+        "worker exited",
         {{"rank", worker.launch.rank}, {"exitCode", ended.exit_code}, {"signal", ended.signal}});
     machine.exited(worker.launch.round, static_cast<int64_t>(local_rank), end, now);
   }
@@ -257,14 +258,14 @@ void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, WallTime wal
 void WorkerSet::read_board(size_t local_rank, RoundMachine& machine, TimePoint now) {
   Worker& worker = *workers_[local_rank];
   if (worker.pid <= 0) return;
-  machine.standing(worker.launch.round, static_cast<int64_t>(local_rank),
-                   worker.board.look(worker.page->board(), now));
+  machine.update_health(worker.launch.round, static_cast<int64_t>(local_rank),
+                        worker.board.poll(worker.page->board(), now));
 }
 
 void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {
   if (!worker.reported || worker.pid <= 0 || worker.hung) return;
   if (!worker.watch->is_hung(worker.numbers, now)) return;
-  log_warning("a worker stands still after a step, and is killed",
+  log_warning("worker hung after a step; killing it",
               {{"rank", worker.launch.rank}, {"step", worker.numbers.step}});
   worker.hung = true;
   kill(worker.pid, SIGKILL);
@@ -272,20 +273,20 @@ void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {
 
 void WorkerSet::read_file(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall) {
   Worker& worker = *workers_[local_rank];
-  const uint64_t before = worker.file->lines().taken();
-  if (!worker.file->poll() || worker.file->lines().taken() == before) return;
-  const ProgramProgress& said = worker.file->lines().last();
+  const uint64_t before = worker.file->lines().accepted();
+  if (!worker.file->poll() || worker.file->lines().accepted() == before) return;
+  const ProgramProgress& progress = worker.file->lines().last();
   ProgressNumbers numbers;
   numbers.round = static_cast<uint64_t>(worker.launch.round);
   numbers.phase = WorkerPhase::kTraining;
-  numbers.samples = said.samples.value_or(0);
-  numbers.tokens = said.tokens.value_or(0);
-  totals_[local_rank].counted.observe(numbers, 1);
-  if (said.samples) worker.samples.add(*said.samples, now);
-  if (said.tokens) worker.tokens.add(*said.tokens, now);
+  numbers.samples = progress.samples.value_or(0);
+  numbers.tokens = progress.tokens.value_or(0);
+  totals_[local_rank].train_counters.observe(numbers, 1);
+  if (progress.samples) worker.samples.add(*progress.samples, now);
+  if (progress.tokens) worker.tokens.add(*progress.tokens, now);
   worker.reported = true;
   machine.program_progress(worker.launch.round, static_cast<int64_t>(local_rank),
-                           said.step.value_or(0), node_progress(wall));
+                           progress.step.value_or(0), node_progress(wall));
 }
 
 ProgressStatus WorkerSet::node_progress(WallTime wall) const {
@@ -325,11 +326,11 @@ void WorkerSet::describe(MetricsInput& input) {
     if (worker.page && worker.reported) input.ranks.push_back({worker.launch.rank, worker.numbers});
     if (worker.file) {
       input.programs.push_back({.rank = worker.launch.rank,
-                                .said = worker.file->lines().last(),
+                                .reported = worker.file->lines().last(),
                                 .samples_per_second = worker.samples.per_second(),
                                 .tokens_per_second = worker.tokens.per_second(),
-                                .lines = worker.file->lines().taken(),
-                                .lines_refused = worker.file->lines().refused()});
+                                .lines = worker.file->lines().accepted(),
+                                .lines_rejected = worker.file->lines().rejected()});
     }
     RankUsage rank{.rank = worker.launch.rank};
     if (const auto found = usage.find(worker.pid); found != usage.end()) {
@@ -340,8 +341,8 @@ void WorkerSet::describe(MetricsInput& input) {
     rank.cpu_seconds = totals_[i].ended_cpu_seconds + totals_[i].running_cpu_seconds;
     input.usage.push_back(rank);
     describe_gpu(i, input);
-    input.tokens += totals_[i].counted.tokens();
-    input.samples += totals_[i].counted.samples();
+    input.tokens += totals_[i].train_counters.tokens();
+    input.samples += totals_[i].train_counters.samples();
   }
 }
 

@@ -21,7 +21,7 @@ namespace lockstep {
 
 // Resource usage and counters of a rank's processes, over the agent's lifetime.
 struct RankTotals {
-  TrainCounters counted;           // from a command's program
+  TrainCounters train_counters;    // from a command's program
   double ended_cpu_seconds = 0;    // of processes that have ended
   double running_cpu_seconds = 0;  // the largest value seen for the running ones
   XidTotals ended_xids;            // from GPUs of processes that have ended

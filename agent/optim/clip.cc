@@ -10,7 +10,7 @@ Result<GradientNorm> GradientNorm::create(const ModelConfig& config, const Param
   norm.workspace_ = workspace;
   const std::vector<Parameter> table = parameter_table(config);
   for (const ArenaEntry& entry : arena.entries) {
-    if (!entry.counted) continue;
+    if (!entry.counts_in_norm) continue;
     const bool split = table[static_cast<size_t>(entry.id)].shard_axis >= 0;
     (split ? norm.sharded_ : norm.whole_).push_back({gradients + entry.offset, entry.count});
   }

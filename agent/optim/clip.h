@@ -11,7 +11,7 @@
 namespace lockstep {
 
 // Sums the squares over a gradient arena, in an order that depends only on the arena. A tied
-// embedding counts once, on the stage that counts it (ArenaEntry::counted).
+// embedding counts once, on the stage that counts it (ArenaEntry::counts_in_norm).
 //
 // The square of the global norm is computed in two steps. First, add the sum for sharded
 // parameters, reduced over the tensor group, to the sum for whole parameters (the same on all

@@ -45,7 +45,7 @@ Status BucketedSink::ready(int64_t id) {
   if (id != bucket.first_id) return {};
   ++next_bucket_;
   TRY(complete_.record(streams_.compute->handle()));
-  TRY(complete_.delay(streams_.communication->handle()));
+  TRY(complete_.make_stream_wait(streams_.communication->handle()));
   works_.push_back(group_->start_all_reduce({.data = gradients() + bucket.offset,
                                              .count = bucket.count,
                                              .type = DataType::kF32,
@@ -64,7 +64,7 @@ Status BucketedSink::finish() {
   if (works_.empty()) return {};
   if (!group_->device_traits().is_stream_ordered) return wait();
   TRY(reduced_.record(streams_.communication->handle()));
-  return reduced_.delay(streams_.compute->handle());
+  return reduced_.make_stream_wait(streams_.compute->handle());
 }
 
 Status BucketedSink::wait() {

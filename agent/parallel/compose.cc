@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// The arena's parts, in the order of the wishes.
+// The arena's parts, in the order of the requests.
 enum Part : size_t {
   kParameters,
   kCopies,
@@ -87,7 +87,7 @@ Result<ArenaPlan> plan_memory(const ComposeOptions& options, const AttentionChoi
   const GptMemory model = model_memory(options, attention);
   const bool on_cpu = options.device.type == DeviceType::kCpu;  // where tokens are read in place
   const auto tokens = static_cast<uint64_t>(shape_of(options, PassMode::kTrain).rows());
-  std::vector<ArenaWish> wishes{
+  std::vector<ArenaRequest> requests{
       {ArenaUse::kParameters, "fp32", floats},
       {ArenaUse::kParameters, "bf16 for products", copies},
       {ArenaUse::kGradients, "fp32", floats},
@@ -100,10 +100,10 @@ Result<ArenaPlan> plan_memory(const ComposeOptions& options, const AttentionChoi
       {ArenaUse::kWorkspace, "norm of the gradients", kSquaredNormWorkspace},
       {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
   for (size_t slot = 0; slot < kTokenSlots; ++slot) {
-    wishes.push_back(
+    requests.push_back(
         {ArenaUse::kWorkspace, "tokens and targets", on_cpu ? 0 : 2 * tokens * sizeof(int32_t)});
   }
-  TRY_ASSIGN(ArenaPlan plan, plan_arena(wishes));
+  TRY_ASSIGN(ArenaPlan plan, plan_arena(requests));
   plan.reserve = on_cpu ? 0 : kCudaReserveBytes;
   return plan;
 }
@@ -149,9 +149,9 @@ Status Composition::allocate() {
     plan.reserve += data_group_->device_traits().memory_bytes;
   }
   TRY_ASSIGN(arena_, Arena::allocate(options_.device, std::move(plan)));
-  model_->lend({.scratch = arena_->workspace(kScratch),
-                .workspace = arena_->workspace(kOperations),
-                .angles = arena_->workspace(kAngles)});
+  model_->use_memory({.scratch = arena_->workspace(kScratch),
+                      .workspace = arena_->workspace(kOperations),
+                      .angles = arena_->workspace(kAngles)});
   return {};
 }
 

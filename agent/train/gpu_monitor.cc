@@ -60,7 +60,7 @@ void GpuMonitor::look(Nvml& nvml) {
     log_error("the GPU reports an error", {{"gpu", xid.bus},
                                            {"name", options_.gpu.name},
                                            {"xid", xid.number},
-                                           {"meaning", xid_words(xid.number)}});
+                                           {"meaning", xid_meaning(xid.number)}});
   }
   const Result<GpuSample> sample = nvml.sample(options_.gpu.bus);
   if (!sample.ok() && !std::exchange(has_complained_, true)) {

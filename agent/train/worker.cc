@@ -152,7 +152,7 @@ Status Worker::choose_attention() {
                                                      .shape = wish.shape,
                                                      .workspace_bytes = workspace}));
     plan.reserve += world_->device_traits().memory_bytes;
-    return expect_room(device_, plan);
+    return check_free_memory(device_, plan);
   };
   TRY_ASSIGN(attention_, lockstep::choose_attention(*world_, wish, reason_, clock_));
   return {};

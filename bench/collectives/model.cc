@@ -40,11 +40,11 @@ constexpr Operation kOperations[] = {
     {"all-to-all", CollectiveKind::kAllToAll, Collective::kAllToAll, true},
 };
 
-constexpr std::pair<Algorithm, CollectiveWay> kWays[] = {
-    {Algorithm::kDirect, CollectiveWay::kDirect},
-    {Algorithm::kRing, CollectiveWay::kRing},
-    {Algorithm::kTree, CollectiveWay::kTree},
-    {Algorithm::kHalving, CollectiveWay::kHalving}};
+constexpr std::pair<Algorithm, CollectiveAlgorithm> kWays[] = {
+    {Algorithm::kDirect, CollectiveAlgorithm::kDirect},
+    {Algorithm::kRing, CollectiveAlgorithm::kRing},
+    {Algorithm::kTree, CollectiveAlgorithm::kTree},
+    {Algorithm::kHalving, CollectiveAlgorithm::kHalving}};
 
 struct Sample {
   std::string operation;
@@ -74,7 +74,7 @@ bool choose_way(const Operation& operation, bool over_tcp, CollectiveCase& what)
   if (!chosen.ok()) return false;
   for (const auto& [algorithm, way] : kWays) {
     if (algorithm != *chosen) continue;
-    what.way = way;
+    what.algorithm = way;
     return true;
   }
   return false;
@@ -129,8 +129,9 @@ void print_fit(const World& world, const std::vector<Sample>& samples, const Net
     factors.push_back(std::exp(std::fabs(std::log(modelled / sample.timed.seconds))));
     std::printf("| %s | %s | %lld | %s | %s | %s | %.2f |\n", sample.operation.c_str(),
                 bytes_text(sample.size).c_str(), static_cast<long long>(what.ranks),
-                std::string(name_of(what.way)).c_str(), microseconds(sample.timed.seconds).c_str(),
-                microseconds(modelled).c_str(), modelled / sample.timed.seconds);
+                std::string(name_of(what.algorithm)).c_str(),
+                microseconds(sample.timed.seconds).c_str(), microseconds(modelled).c_str(),
+                modelled / sample.timed.seconds);
   }
   std::sort(factors.begin(), factors.end());
   std::printf("\nOff by a factor of %.2f in the median, %.2f at most, of %zu.\n",
@@ -158,9 +159,9 @@ void predict(const char* of_what, Network network) {
     for (const double size : kSizes) {
       CollectiveCase what{.ranks = ranks, .block_bytes = size};
       std::printf(" %s |", microseconds(*collective_seconds(what, network)).c_str());
-      what.way = fastest_way(what, network);
+      what.algorithm = fastest_algorithm(what, network);
       std::printf(" %s %s |", microseconds(*collective_seconds(what, network)).c_str(),
-                  std::string(name_of(what.way)).c_str());
+                  std::string(name_of(what.algorithm)).c_str());
     }
     std::printf("\n");
   }

@@ -45,7 +45,8 @@ constexpr int kNoCudnn = 78;
 
 class Bench {
  public:
-  Bench(Place& place, const KernelOptions& options) : place_(place), options_(options) {
+  Bench(BenchDevice& bench_device, const KernelOptions& options)
+      : bench_device_(bench_device), options_(options) {
     if (!options.json.empty()) json_.open(options.json, std::ios::app);
   }
 
@@ -63,7 +64,7 @@ class Bench {
   }
   SampleOptions samples() const { return {.seconds = options_.seconds}; }
 
-  Place& place_;
+  BenchDevice& bench_device_;
   const KernelOptions& options_;
   Peaks peaks_;
   std::ofstream json_;
@@ -76,11 +77,11 @@ Json json_of(const Peaks& peaks) {
 }
 
 Status Bench::measure_device() {
-  TRY_ASSIGN(const DeviceInfo info, describe(place_.device()));
+  TRY_ASSIGN(const DeviceInfo info, describe(bench_device_.device()));
   PeakSizes sizes;
-  if (place_.on_cpu()) sizes = {.copied_bytes = 256 << 20, .product = {1024, 1024, 1024}};
+  if (bench_device_.on_cpu()) sizes = {.copied_bytes = 256 << 20, .product = {1024, 1024, 1024}};
   if (options_.tiny) sizes = {.copied_bytes = 4096, .product = {32, 32, 32}};
-  TRY_ASSIGN(peaks_, measure_peaks(place_, sizes, samples()));
+  TRY_ASSIGN(peaks_, measure_peaks(bench_device_, sizes, samples()));
   const Peaks sheet = datasheet_peaks(info.name);
   std::printf(
       "%s: measured %.1f GB/s, products %.1f GFLOP/s in fp32, %.1f in bf16; "
@@ -88,7 +89,7 @@ Status Bench::measure_device() {
       info.name.c_str(), peaks_.bytes * 1e-9, peaks_.f32_flops * 1e-9, peaks_.bf16_flops * 1e-9,
       sheet.bytes * 1e-9, sheet.bf16_flops * 1e-9);
   Json head = {{"device", info.name}, {"measured", json_of(peaks_)}, {"datasheet", json_of(sheet)}};
-  if (place_.on_cpu()) {
+  if (bench_device_.on_cpu()) {
     const MatmulSupport support = cpu_matmul_support();
     std::printf("operations: %s; products: %s, %s, bf16 %s; %d threads\n", cpu_ops_isa(),
                 support.library.c_str(), support.isa.c_str(), support.native_bf16 ? "native" : "no",
@@ -114,16 +115,16 @@ void Bench::leave_out(const Row& row, const Error& reason) {
 }
 
 Status Bench::measure_or_fail(const Row& row) {
-  Memory memory(place_);
+  Memory memory(bench_device_);
   const Call call = row.prepare(memory);
   TRY(memory.status());
   std::vector<Peer> peers;
-  if (place_.on_cpu() && row.product) {
+  if (bench_device_.on_cpu() && row.product) {
     TRY_ASSIGN(peers, matmul_peers(*row.product, row.precision, options_.threads));
   }
   std::vector<std::function<void()>> calls = {call.run};
   for (const Peer& peer : peers) calls.push_back(peer.run);
-  TRY_ASSIGN(const std::vector<Spread> times, sample(place_, calls, samples()));
+  TRY_ASSIGN(const std::vector<Spread> times, sample(bench_device_, calls, samples()));
   double best = 0.0;
   for (size_t i = 1; i < times.size(); ++i) {
     best = best == 0.0 ? times[i].median : std::min(best, times[i].median);
@@ -253,12 +254,12 @@ Status can_measure(const AttentionShape& shape, Device device, AttentionBy by) {
   return {};
 }
 
-Counts measure_shapes(Bench& bench, const Place& place, const KernelOptions& options) {
-  const DType dtype = place.on_cpu() ? DType::kF32 : options.dtype;
+Counts measure_shapes(Bench& bench, const BenchDevice& bench_device, const KernelOptions& options) {
+  const DType dtype = bench_device.on_cpu() ? DType::kF32 : options.dtype;
   Counts all;
   for (const AttentionShape& shape : options.attention) {
     const Counts counts = measure_all(bench, options, attention_rows(shape, dtype, options.by),
-                                      can_measure(shape, place.device(), options.by));
+                                      can_measure(shape, bench_device.device(), options.by));
     all = {all.failed + counts.failed, all.left_out + counts.left_out};
   }
   return all;
@@ -274,15 +275,16 @@ int run(int argc, char** argv) {
   if (!options.ok()) return fail(options.error(), 2);
   if (!cpu_level_cap().ok()) return fail(cpu_level_cap().error(), 2);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a row that was measured is seen whatever comes then
-  Result<Place> place = place_of(options->device);
-  if (!place.ok()) return fail(place.error(), kNoDevice);
+  Result<BenchDevice> bench_device = open_bench_device(options->device);
+  if (!bench_device.ok()) return fail(bench_device.error(), kNoDevice);
   set_threads(options->threads);
-  Bench bench(*place, *options);
+  Bench bench(*bench_device, *options);
   if (const Status status = bench.measure_device(); !status.ok()) return fail(status.error(), 1);
   const Counts counts =
       options->attention.empty()
-          ? measure_all(bench, *options, place->on_cpu() ? cpu_rows(*options) : gpu_rows(*options))
-          : measure_shapes(bench, *place, *options);
+          ? measure_all(bench, *options,
+                        bench_device->on_cpu() ? cpu_rows(*options) : gpu_rows(*options))
+          : measure_shapes(bench, *bench_device, *options);
   return counts.failed > 0 ? 1 : counts.left_out > 0 ? kNoCudnn : 0;
 }
 

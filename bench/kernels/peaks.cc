@@ -10,21 +10,21 @@ namespace lockstep::bench {
 
 namespace {
 
-Result<double> memory_peak(Place& place, int64_t bytes, const SampleOptions& options) {
-  Memory memory(place);
+Result<double> memory_peak(BenchDevice& bench_device, int64_t bytes, const SampleOptions& options) {
+  Memory memory(bench_device);
   const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
   const View from = memory.floats(count), to = memory.floats(count);
   TRY(memory.status());
   Status copied;
   const auto copy = [&] {
     const Status status = copy_bytes(
-        place.stream,
+        bench_device.stream,
         {.to = to.data, .from = from.data, .bytes = static_cast<size_t>(count) * sizeof(float)});
     if (!status.ok()) copied = status;
   };
   const Call scale =
       memory.call(&OpTable::scale, Scale{.x = from, .out = to, .count = count, .factor = 1.0f});
-  TRY_ASSIGN(const std::vector<Spread> spreads, sample(place, {copy, scale.run}, options));
+  TRY_ASSIGN(const std::vector<Spread> spreads, sample(bench_device, {copy, scale.run}, options));
   TRY(copied);
   const double least = std::min(spreads[0].low, spreads[1].low);
   return least > 0.0 ? scale.work.bytes / least : 0.0;
@@ -32,15 +32,16 @@ Result<double> memory_peak(Place& place, int64_t bytes, const SampleOptions& opt
 
 }  // namespace
 
-Result<Peaks> measure_peaks(Place& place, const PeakSizes& sizes, const SampleOptions& options) {
+Result<Peaks> measure_peaks(BenchDevice& bench_device, const PeakSizes& sizes,
+                            const SampleOptions& options) {
   const SystemClock clock;
   Peaks peaks;
-  TRY_ASSIGN(peaks.bytes, memory_peak(place, sizes.copied_bytes, options));
+  TRY_ASSIGN(peaks.bytes, memory_peak(bench_device, sizes.copied_bytes, options));
   MatmulPeakOptions product{.shape = sizes.product, .dtype = DType::kF32};
-  TRY_ASSIGN(peaks.f32_flops, matmul_peak(place.ops, place.stream, product, clock));
-  if (place.on_cpu() && !cpu_matmul_support().native_bf16) return peaks;
+  TRY_ASSIGN(peaks.f32_flops, matmul_peak(bench_device.ops, bench_device.stream, product, clock));
+  if (bench_device.on_cpu() && !cpu_matmul_support().native_bf16) return peaks;
   product.dtype = DType::kBf16;
-  TRY_ASSIGN(peaks.bf16_flops, matmul_peak(place.ops, place.stream, product, clock));
+  TRY_ASSIGN(peaks.bf16_flops, matmul_peak(bench_device.ops, bench_device.stream, product, clock));
   return peaks;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/kernels/place.h"
+#include "bench/kernels/bench_device.h"
 #include "bench/kernels/roofline.h"
 #include "bench/kernels/timing.h"
 
@@ -15,7 +15,8 @@ struct PeakSizes {
 // - Memory: the faster of a copy and our own op that reads and writes as much (on the CPU it uses
 //   all threads), at the lower quartile of the times.
 // - Products: the best round of our matmul on random numbers. bf16 stays 0 on a CPU without bf16.
-Result<Peaks> measure_peaks(Place& place, const PeakSizes& sizes, const SampleOptions& options);
+Result<Peaks> measure_peaks(BenchDevice& bench_device, const PeakSizes& sizes,
+                            const SampleOptions& options);
 
 // Returns the manufacturer's figures; 0 where the table in common/layout does not have the device.
 Peaks datasheet_peaks(const std::string& device_name);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/kernels/place.h"
+#include "bench/kernels/bench_device.h"
 
 namespace lockstep::bench {
 

@@ -27,7 +27,7 @@ Call layernorm_forward(Memory& memory, int64_t rows, int64_t width, DType dtype)
 }
 
 Call layernorm_backward(Memory& memory, int64_t rows, int64_t width, DType dtype) {
-  const DeviceType type = memory.place().device().type;
+  const DeviceType type = memory.bench_device().device().type;
   return memory.call(
       &OpTable::layernorm_backward,
       LayerNormBackward{.dy = memory.numbers(rows * width, dtype),
@@ -57,7 +57,7 @@ Call rmsnorm_forward(Memory& memory, int64_t rows, int64_t width, DType dtype) {
 }
 
 Call rmsnorm_backward(Memory& memory, int64_t rows, int64_t width, DType dtype) {
-  const DeviceType type = memory.place().device().type;
+  const DeviceType type = memory.bench_device().device().type;
   return memory.call(
       &OpTable::rmsnorm_backward,
       RmsNormBackward{.dy = memory.numbers(rows * width, dtype),
@@ -139,7 +139,7 @@ struct Attention {
 };
 
 Workspace workspace_of(Memory& memory, const Attention& a) {
-  const Device device = memory.place().device();
+  const Device device = memory.bench_device().device();
   if (a.by == AttentionBy::kOwn) {
     return memory.workspace(attention_workspace(a.shape, device.type));
   }
@@ -172,7 +172,8 @@ Call attention_backward(Memory& memory, const Attention& a) {
                                    .shape = a.shape,
                                    .workspace = forward.workspace,
                                    .by = a.by};
-  if (memory.status().ok()) memory.place().ops.attention_forward(memory.place().stream, forward);
+  if (memory.status().ok())
+    memory.bench_device().ops.attention_forward(memory.bench_device().stream, forward);
   return memory.call(&OpTable::attention_backward, backward);
 }
 

@@ -26,7 +26,7 @@ DType weight_dtype(const Model& model) {
 
 Call forward(Memory& memory, const Product& p, const Model& model) {
   const auto& [m, n, k] = p.shape;
-  const DeviceType type = memory.place().device().type;
+  const DeviceType type = memory.bench_device().device().type;
   return memory.call(
       &OpTable::matmul_forward,
       MatmulForward{
@@ -45,7 +45,7 @@ Call forward(Memory& memory, const Product& p, const Model& model) {
 
 Call backward(Memory& memory, const Product& p, const Model& model) {
   const auto& [m, n, k] = p.shape;
-  const DeviceType type = memory.place().device().type;
+  const DeviceType type = memory.bench_device().device().type;
   return memory.call(
       &OpTable::matmul_backward,
       MatmulBackward{.dy = memory.numbers(m * n, model.dtype),

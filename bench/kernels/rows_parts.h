@@ -6,7 +6,8 @@
 namespace lockstep::bench {
 
 void add_block_rows(const Model& model, std::vector<Row>& list);
-void add_end_rows(const Model& model, std::vector<Row>& list);     // embedding, loss, sampling
+void add_embedding_loss_rows(const Model& model,
+                             std::vector<Row>& list);              // embedding, loss, sampling
 void add_update_rows(const Model& model, std::vector<Row>& list);  // optimizer, elementwise
 
 }  // namespace lockstep::bench

@@ -111,7 +111,7 @@ void add_update_rows(const Model& m, std::vector<Row>& list) {
 std::vector<Row> rows_of(const Model& model) {
   std::vector<Row> list = matmul_rows(model);
   add_block_rows(model, list);
-  add_end_rows(model, list);
+  add_embedding_loss_rows(model, list);
   add_update_rows(model, list);
   return list;
 }

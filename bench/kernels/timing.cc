@@ -7,9 +7,9 @@ namespace lockstep::bench {
 
 namespace {
 
-Result<int> calls_of_a_sample(Stopwatch& watch, const Place& place,
+Result<int> calls_of_a_sample(Stopwatch& watch, const BenchDevice& bench_device,
                               const std::function<void()>& call) {
-  if (place.on_cpu()) return 1;
+  if (bench_device.on_cpu()) return 1;
   constexpr double kSampleSeconds = 2e-3, kCallsMax = 1000;
   TRY_ASSIGN(const double first, watch.seconds(1, call));
   if (first > kSampleSeconds) return 1;
@@ -31,33 +31,34 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Result<Stopwatch> Stopwatch::create(Place& place) {
-  Stopwatch watch(place);
-  if (!place.on_cpu()) {
-    TRY_ASSIGN(watch.begin_, Event::create_timed(place.device()));
-    TRY_ASSIGN(watch.end_, Event::create_timed(place.device()));
+Result<Stopwatch> Stopwatch::create(BenchDevice& bench_device) {
+  Stopwatch watch(bench_device);
+  if (!bench_device.on_cpu()) {
+    TRY_ASSIGN(watch.begin_, Event::create_timed(bench_device.device()));
+    TRY_ASSIGN(watch.end_, Event::create_timed(bench_device.device()));
   }
   return watch;
 }
 
 Result<double> Stopwatch::seconds(int calls, const std::function<void()>& call) {
   const double begin = now_seconds();
-  if (!place_.on_cpu()) TRY(begin_.record(place_.stream.handle()));
+  if (!bench_device_.on_cpu()) TRY(begin_.record(bench_device_.stream.handle()));
   for (int i = 0; i < calls; ++i) call();
-  if (place_.on_cpu()) return now_seconds() - begin;
-  TRY(end_.record(place_.stream.handle()));
-  TRY(place_.stream.synchronize());
+  if (bench_device_.on_cpu()) return now_seconds() - begin;
+  TRY(end_.record(bench_device_.stream.handle()));
+  TRY(bench_device_.stream.synchronize());
   return begin_.seconds_until(end_);
 }
 
-Result<std::vector<Spread>> sample(Place& place, const std::vector<std::function<void()>>& calls,
+Result<std::vector<Spread>> sample(BenchDevice& bench_device,
+                                   const std::vector<std::function<void()>>& calls,
                                    const SampleOptions& options) {
-  TRY_ASSIGN(Stopwatch watch, Stopwatch::create(place));
+  TRY_ASSIGN(Stopwatch watch, Stopwatch::create(bench_device));
   std::vector<int> counts(calls.size(), 1);
   if (options.seconds > 0.0) {
     for (size_t i = 0; i < calls.size(); ++i) {
       TRY(watch.seconds(1, calls[i]));
-      TRY_ASSIGN(counts[i], calls_of_a_sample(watch, place, calls[i]));
+      TRY_ASSIGN(counts[i], calls_of_a_sample(watch, bench_device, calls[i]));
     }
   }
   std::vector<std::vector<double>> seconds(calls.size());

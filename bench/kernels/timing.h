@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/kernels/place.h"
+#include "bench/kernels/bench_device.h"
 
 namespace lockstep::bench {
 
@@ -24,13 +24,13 @@ double now_seconds();
 // launching and waiting.
 class Stopwatch {
  public:
-  static Result<Stopwatch> create(Place& place);
+  static Result<Stopwatch> create(BenchDevice& bench_device);
   Result<double> seconds(int calls, const std::function<void()>& call);
 
  private:
-  explicit Stopwatch(Place& place) : place_(place) {}
+  explicit Stopwatch(BenchDevice& bench_device) : bench_device_(bench_device) {}
 
-  Place& place_;
+  BenchDevice& bench_device_;
   Event begin_, end_;
 };
 
@@ -41,7 +41,8 @@ struct SampleOptions {
 
 // Samples the calls in turn, after running each of them once. On a GPU a sample has as many calls
 // as fit into two milliseconds, at most 1000.
-Result<std::vector<Spread>> sample(Place& place, const std::vector<std::function<void()>>& calls,
+Result<std::vector<Spread>> sample(BenchDevice& bench_device,
+                                   const std::vector<std::function<void()>>& calls,
                                    const SampleOptions& options);
 
 }  // namespace lockstep::bench

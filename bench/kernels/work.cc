@@ -146,9 +146,9 @@ Work work_of(const SwigluBackward& a) {
 
 Work work_of(const Rotary& a) {
   const AttentionShape& s = a.shape;
-  const int64_t turned = s.batch * s.sequence * (s.width() + s.kv_width());
-  return {.bytes = 2.0 * bytes(a.qkv, turned) + bytes(a.table, s.sequence * s.head_dim),
-          .other_flops = kRotaryFlops * of(turned)};
+  const int64_t rotated = s.batch * s.sequence * (s.width() + s.kv_width());
+  return {.bytes = 2.0 * bytes(a.qkv, rotated) + bytes(a.table, s.sequence * s.head_dim),
+          .other_flops = kRotaryFlops * of(rotated)};
 }
 
 Work work_of(const AttentionForward& a) {

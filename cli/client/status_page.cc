@@ -308,7 +308,7 @@ std::string stuck_page(const TrainingJob& job, WallTime now) {
   std::string text = name +
                      ": no rank is known to be stuck. No agent reports a rank that has waited for "
                      "another rank for " +
-                     counted(static_cast<int64_t>(to_seconds(kWaitTold)), "second") +
+                     counted(static_cast<int64_t>(to_seconds(kWaitReportDelay)), "second") +
                      ", except perhaps for one that saves a checkpoint or validates";
   text += " (round " + std::to_string(job.status.round);
   if (job.status.progress) text += ", step " + std::to_string(job.status.progress->step);

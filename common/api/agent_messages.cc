@@ -66,7 +66,8 @@ std::string_view worker_phase_name(WorkerPhase phase) {
 
 Result<WorkerPhase> worker_phase_from_name(std::string_view name) {
   const auto it = std::find(kPhaseNames.begin(), kPhaseNames.end(), name);
-  if (it == kPhaseNames.end()) return invalid("[worker phase] a known name, " + in_quotes(name));
+  if (it == kPhaseNames.end())
+    return invalid("[worker phase] expected a known name, got " + in_quotes(name));
   return static_cast<WorkerPhase>(it - kPhaseNames.begin());
 }
 
@@ -89,8 +90,7 @@ Result<Assignment> assignment_from_json(const Json& document) {
   }
   const std::string hash = world_hash(assignment.world);
   if (assignment.hash != hash) {
-    return invalid("assignment.hash: found " + in_quotes(assignment.hash) + ", the world's is " +
-                   hash);
+    return invalid("assignment.hash: found " + in_quotes(assignment.hash) + ", expected " + hash);
   }
   return assignment;
 }

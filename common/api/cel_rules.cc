@@ -120,14 +120,14 @@ std::string fixed_rule() {
 std::string fixed_message() {
   std::string names = "train or command";
   for (const Fixed& field : kFixed) names += std::string(", ") + field.path;
-  return "can't change while the job has pods, but with spec.suspend: true: " + names;
+  return "cannot change while the job has pods, except together with spec.suspend: true: " + names;
 }
 
 // Fields that only spec.train supports must be left out or have their defaults.
 CelRule train_alone(const std::string& path, const std::string& fallback) {
   return {"spec",
           std::string("!(") + kIsCommand + ") || " + of_self(path, fallback) + " == " + fallback,
-          path + " is for train; a command does this by itself, so leave the field out"};
+          path + " is only valid with train; omit the field, because a command does this itself"};
 }
 
 void add_rules_of_spec(std::vector<CelRule>& rules) {
@@ -136,28 +136,27 @@ void add_rules_of_spec(std::vector<CelRule>& rules) {
   rules.push_back(
       {"spec",
        "!has(self.train) || !has(self.successPolicy) || self.successPolicy != " + quoted(kRankZero),
-       "successPolicy: RankZero is for a command, expected AllRanks"});
-  rules.push_back(
-      {"spec", world() + " <= " + text(kWorldSizeMax),
-       "nodes x processes of each: expected at most " + text(kWorldSizeMax) + " ranks"});
+       "successPolicy: RankZero is only valid with command, expected AllRanks"});
+  rules.push_back({"spec", world() + " <= " + text(kWorldSizeMax),
+                   "nodes x processesPerNode: expected at most " + text(kWorldSizeMax) + " ranks"});
   rules.push_back({"spec", world() + " % (" + pipeline() + " * " + tensor() + ") == 0",
                    "parallelism: pipeline x tensor does not divide the number of ranks"});
   rules.push_back({"spec",
                    "!has(self.train) || " + of_self("gpusPerNode", "0") + " == 0 || " +
                        processes() + " % self.gpusPerNode == 0",
-                   "processesPerNode: expected 0 (one rank a GPU) or a multiple of gpusPerNode"});
+                   "processesPerNode: expected 0 (one rank per GPU) or a multiple of gpusPerNode"});
   rules.push_back({"spec", port() + " + " + ports() + " <= 65536",
                    "rendezvous.port leaves no room for the ports of all processes of a node (a "
-                   "command takes 8 for each)"});
+                   "command uses 8 ports per process)"});
   rules.push_back(
       {"spec",
        port() + " > " + text(kAgentPort) + " || " + port() + " + " + ports() +
            " <= " + text(kAgentPort),
-       "rendezvous.port: the processes' ports contain the agent's " + text(kAgentPort)});
+       "rendezvous.port: the processes' ports include the agent's port " + text(kAgentPort)});
   rules.push_back({"spec",
                    "!has(self.train) || !has(self.rendezvous) || "
                    "!has(self.rendezvous.variables) || self.rendezvous.variables.size() == 0",
-                   "rendezvous.variables are for a command"});
+                   "rendezvous.variables are only valid with command"});
   rules.push_back(train_alone("parallelism.tensor", "1"));
   rules.push_back(train_alone("parallelism.pipeline", "1"));
   rules.push_back(train_alone("parallelism.sharding", "'none'"));
@@ -172,7 +171,7 @@ void add_rules_of_spec(std::vector<CelRule>& rules) {
                    "!has(self.train) || " + of_self("train.attention", "'own'") +
                        " != 'cudnn' || (" + of_self("gpusPerNode", "0") + " > 0 && " +
                        of_self("train.precision", "'fp32'") + " == 'bf16')",
-                   "train.attention: cudnn is for gpusPerNode from 1 and train.precision: bf16; "
+                   "train.attention: cudnn needs gpusPerNode: 1 or more and train.precision: bf16; "
                    "expected own or auto"});
 }
 
@@ -189,7 +188,7 @@ void add_rules_of_train(std::vector<CelRule>& rules) {
   rules.push_back({"spec.train",
                    "(" + has_preset + ") || " + is_bytes + " || " + positive("vocabulary"),
                    "model.vocabulary: expected the number of token ids, which data.tokenizer does "
-                   "not tell"});
+                   "not determine"});
   const std::string vocabulary = of_self("model.vocabulary", "0");
   rules.push_back({"spec.train",
                    "!(" + is_bytes + ") || " + vocabulary + " == 0 || " + vocabulary + " >= 256",
@@ -204,12 +203,11 @@ void add_rules_of_train(std::vector<CelRule>& rules) {
   rules.push_back({"spec.train",
                    of_self("validation.everySteps", "0") + " == 0 || " +
                        of_self("data.validationFraction", "0.0") + " > 0.0",
-                   "validation.everySteps without data held back, expected data.validationFraction "
-                   "above 0"});
+                   "validation.everySteps needs data.validationFraction above 0"});
   rules.push_back({"spec.train",
                    of_self("rounding", "'nearest'") + " == 'nearest' || " +
                        of_self("precision", "'fp32'") + " == 'bf16'",
-                   "rounding: stochastic is for precision: bf16"});
+                   "rounding: stochastic needs precision: bf16"});
   const std::string micro = of_self("micro", "0");
   rules.push_back({"spec.train.batch",
                    micro + " == 0 || " + of_self("global", "8") + " % " + micro + " == 0",
@@ -226,7 +224,7 @@ void add_rules_of_train(std::vector<CelRule>& rules) {
   rules.push_back({"spec.train.model",
                    "!has(self.preset) || !has(self.family) || "
                    "(self.family == 'llama') == self.preset.matches('^llama-')",
-                   "family is not that of the preset"});
+                   "family is not the preset's family"});
 }
 
 void add_rules_of_lists(std::vector<CelRule>& rules) {
@@ -238,31 +236,31 @@ void add_rules_of_lists(std::vector<CelRule>& rules) {
   rules.push_back({"spec.failure.rules[]",
                    "self.action != 'RestartInPlace' || !has(self.event) || self.event in " +
                        list_of(kProcessEvents),
-                   "action: RestartInPlace can't follow an event that takes the pod away; expected "
+                   "action: RestartInPlace cannot follow an event that removes the pod; expected "
                    "RecreatePod, Ignore or Fail"});
   rules.push_back({"spec.failure.rules[]",
                    "!has(self.after) || self.after == '' || (has(self.event) && self.event == " +
                        quoted(kHang) + ")",
-                   "after is for event: Hang alone"});
+                   "after is only valid with event: Hang"});
   rules.push_back({"spec.failure.rules[]",
                    "!has(self.after) || self.after == '' || "
                    "self.after.matches('^0*[1-9][0-9]*[smh]$')",
-                   "after: expected a whole number with s, m or h"});
+                   "after: expected a whole number with unit s, m or h"});
   rules.push_back({"spec.processGroups[]", "self.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-                   "name: expected lower-case letters, digits and hyphens, from a letter to a "
-                   "letter or digit"});
+                   "name: expected lower-case letters, digits and hyphens, starting with a letter "
+                   "and ending with a letter or digit"});
   rules.push_back({"spec.processGroups[]",
                    "!(self.name in ['world', 'pipeline', 'data', 'tensor'])",
-                   "name: world, pipeline, data and tensor are the mesh's own"});
+                   "name: world, pipeline, data and tensor are reserved for the mesh"});
   rules.push_back(
       {"spec.managedBy", "self == '' || self.matches('^[^/]+/[^/]+$')", "expected domain/path"});
 }
 
 std::vector<CelRule> make_rules() {
   std::vector<CelRule> rules;
-  rules.push_back({"", "self.metadata.name.matches('^[a-z][-a-z0-9]*$')",
-                   "metadata.name: expected lower-case letters, digits and hyphens, from a letter "
-                   "on"});
+  rules.push_back(
+      {"", "self.metadata.name.matches('^[a-z][-a-z0-9]*$')",
+       "metadata.name: expected lower-case letters, digits and hyphens, starting with a letter"});
   rules.push_back({"", fixed_rule(), fixed_message()});
   add_rules_of_spec(rules);
   add_rules_of_train(rules);

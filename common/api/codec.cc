@@ -12,7 +12,7 @@ std::string number_text(double value) {
   return {text, end.ptr};
 }
 
-std::string spoken_choices(std::string_view choices) {
+std::string choices_sentence(std::string_view choices) {
   std::string text;
   for (const char c : choices) text += c == ' ' ? std::string(", ") : std::string(1, c);
   const size_t last = text.rfind(", ");
@@ -72,7 +72,7 @@ void check_string(const std::string& value, const std::string& fallback, const P
   if (!field.choices.empty()) {
     if (has_choice(field.choices, value)) return;
     problems.push_back(path.text() + ": found " + in_quotes(value) + ", expected " +
-                       spoken_choices(field.choices));
+                       choices_sentence(field.choices));
   } else if (value.size() > field.bytes_max) {
     problems.push_back(path.text() + ": " + std::to_string(value.size()) +
                        " bytes, expected at most " + std::to_string(field.bytes_max));

@@ -87,13 +87,13 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 using StringMap = std::map<std::string, std::string>;
 
 template <class T>
-concept OwnCodec = requires(const T& value) {
+concept HasCustomCodec = requires(const T& value) {
   Schema<T>::write(value);
 };
 
 template <class T>
-concept Listed =
-    std::is_class_v<T> && !OwnCodec<T> && !IsVector<T>::value && !IsOptional<T>::value &&
+concept HasFieldList =
+    std::is_class_v<T> && !HasCustomCodec<T> && !IsVector<T>::value && !IsOptional<T>::value &&
     !std::same_as<T, std::string> && !std::same_as<T, StringMap> && !std::same_as<T, Json>;
 
 template <class T>
@@ -180,7 +180,7 @@ struct Writer {
 
 template <class T>
 Json write_json(const T& value) {
-  if constexpr (codec::OwnCodec<T>) {
+  if constexpr (codec::HasCustomCodec<T>) {
     return Schema<T>::write(value);
   } else if constexpr (std::is_enum_v<T>) {
     return std::string(enum_name(value));
@@ -190,7 +190,7 @@ Json write_json(const T& value) {
     Json list = Json::array();
     for (const auto& item : value) list.push_back(write_json(item));
     return list;
-  } else if constexpr (codec::Listed<T>) {
+  } else if constexpr (codec::HasFieldList<T>) {
     Json object = Json::object();
     Schema<T>::visit(codec::Writer<T>{value, object});
     return object;
@@ -261,7 +261,7 @@ void read_list(const Json& document, std::vector<T>& list, const Path& path, con
   list.clear();
   list.reserve(document.size());
   for (size_t i = 0; i < document.size(); ++i) {
-    if (!rules.wrong_type_is_problem && Listed<T> && !document[i].is_object()) continue;
+    if (!rules.wrong_type_is_problem && HasFieldList<T> && !document[i].is_object()) continue;
     list.emplace_back();
     read_json(document[i], list.back(), Path(path, i), rules, problems);
   }
@@ -276,7 +276,7 @@ void read_json(const Json& document, T& value, const codec::Path& path, const Re
     if (rules.wrong_type_is_problem)
       problems.push_back(type_problem(path.text(), document, expected));
   };
-  if constexpr (codec::OwnCodec<T>) {
+  if constexpr (codec::HasCustomCodec<T>) {
     auto read = Schema<T>::read(document);
     if (read.ok()) {
       value = std::move(read).value();
@@ -286,10 +286,10 @@ void read_json(const Json& document, T& value, const codec::Path& path, const Re
     }
   } else if constexpr (codec::IsOptional<T>::value) {
     using Inner = typename T::value_type;
-    static_assert(codec::Listed<Inner> || std::same_as<Inner, double>);
+    static_assert(codec::HasFieldList<Inner> || std::same_as<Inner, double>);
     Inner inner{};
     read_json(document, inner, path, rules, problems);
-    const bool present = codec::Listed<Inner> ? document.is_object() : document.is_number();
+    const bool present = codec::HasFieldList<Inner> ? document.is_object() : document.is_number();
     if (present) value = std::move(inner);
   } else if constexpr (codec::IsVector<T>::value) {
     if (!document.is_array()) return wrong("a list");
@@ -360,7 +360,7 @@ struct RangeChecker {
       check_number(value, at, field, problems);
     } else if constexpr (std::same_as<T, std::string>) {
       check_string(value, fallback, at, field, problems);
-    } else if constexpr (Listed<T>) {
+    } else if constexpr (HasFieldList<T>) {
       Schema<T>::visit(RangeChecker<T>{value, at, problems});
     }
   }

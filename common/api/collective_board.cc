@@ -68,7 +68,7 @@ struct CollectiveBoard::Memory {
     Word number;
     Word group;
     Word size;
-    std::array<Word, AwaitedRanks::kMost> waits_for;
+    std::array<Word, AwaitedRanks::kRanksMax> waits_for;
     Word since;
     Text<5> ranks;
     Text<2> operation;
@@ -82,7 +82,7 @@ namespace {
 
 // For one writer at a time: makes the sequence odd, writes, and makes it even again.
 template <class Write>
-void rewrite(Word& sequence, const Write& write) {
+void write_record(Word& sequence, const Write& write) {
   const uint64_t before = sequence.load(std::memory_order_relaxed) & ~uint64_t{1};
   sequence.store(before + 1, std::memory_order_relaxed);
   write();
@@ -91,7 +91,7 @@ void rewrite(Word& sequence, const Write& write) {
 
 // Returns whether `read` saw a stable record.
 template <class Read>
-bool read_at_rest(const Word& sequence, const Read& read) {
+bool read_stable(const Word& sequence, const Read& read) {
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {
     const uint64_t before = sequence.load(std::memory_order_acquire);
@@ -116,7 +116,7 @@ int CollectiveBoard::add(const GroupActivity& added) {
   };
   auto place = std::find_if(groups.begin(), groups.end(), is_free);
   if (place == groups.end()) return kNowhere;
-  rewrite(place->sequence, [&] {
+  write_record(place->sequence, [&] {
     place->group.store(added.group, std::memory_order_release);
     place->size.store(static_cast<uint64_t>(added.size), std::memory_order_release);
     place->ranks.store(added.ranks);
@@ -130,7 +130,7 @@ int CollectiveBoard::add(const GroupActivity& added) {
 void CollectiveBoard::remove(int place) {
   if (place == kNowhere) return;
   Memory::Group& group = memory_->groups[static_cast<size_t>(place)];
-  rewrite(group.sequence, [&] { group.size.store(0, std::memory_order_release); });
+  write_record(group.sequence, [&] { group.size.store(0, std::memory_order_release); });
 }
 
 void CollectiveBoard::enter(int place, const char* operation, uint64_t number) {
@@ -145,26 +145,26 @@ void CollectiveBoard::complete(int place, uint64_t number) {
   memory_->groups[static_cast<size_t>(place)].completed.store(number, std::memory_order_release);
 }
 
-void CollectiveBoard::tell_wait(const RankWait& told) {
+void CollectiveBoard::set_wait(const RankWait& value) {
   Memory::Wait& wait = memory_->wait;
-  rewrite(wait.sequence, [&] {
+  write_record(wait.sequence, [&] {
     wait.is_set.store(1, std::memory_order_release);
-    wait.number.store(told.number, std::memory_order_release);
-    wait.group.store(told.group, std::memory_order_release);
-    wait.size.store(static_cast<uint64_t>(told.size), std::memory_order_release);
-    for (size_t i = 0; i < AwaitedRanks::kMost; ++i) {
-      const int64_t rank = told.waits_for.ranks[i];
+    wait.number.store(value.number, std::memory_order_release);
+    wait.group.store(value.group, std::memory_order_release);
+    wait.size.store(static_cast<uint64_t>(value.size), std::memory_order_release);
+    for (size_t i = 0; i < AwaitedRanks::kRanksMax; ++i) {
+      const int64_t rank = value.waits_for.ranks[i];
       wait.waits_for[i].store(static_cast<uint64_t>(rank), std::memory_order_release);
     }
-    wait.since.store(static_cast<uint64_t>(told.since_nanoseconds), std::memory_order_release);
-    wait.ranks.store(told.ranks);
-    wait.operation.store(told.operation);
+    wait.since.store(static_cast<uint64_t>(value.since_nanoseconds), std::memory_order_release);
+    wait.ranks.store(value.ranks);
+    wait.operation.store(value.operation);
   });
 }
 
-void CollectiveBoard::end_wait() {
+void CollectiveBoard::clear_wait() {
   Memory::Wait& wait = memory_->wait;
-  rewrite(wait.sequence, [&] { wait.is_set.store(0, std::memory_order_release); });
+  write_record(wait.sequence, [&] { wait.is_set.store(0, std::memory_order_release); });
 }
 
 void CollectiveBoard::beat() {
@@ -175,7 +175,7 @@ std::vector<GroupActivity> CollectiveBoard::groups() const {
   std::vector<GroupActivity> found;
   for (const Memory::Group& group : memory_->groups) {
     GroupActivity seen;
-    const bool is_whole = read_at_rest(group.sequence, [&] {
+    const bool is_whole = read_stable(group.sequence, [&] {
       seen = {.group = group.group.load(std::memory_order_acquire),
               .size = as_signed(group.size.load(std::memory_order_acquire)),
               .ranks = group.ranks.load(),
@@ -192,7 +192,7 @@ std::optional<RankWait> CollectiveBoard::wait() const {
   const Memory::Wait& wait = memory_->wait;
   RankWait seen;
   bool is_set = false;
-  const bool is_whole = read_at_rest(wait.sequence, [&] {
+  const bool is_whole = read_stable(wait.sequence, [&] {
     is_set = wait.is_set.load(std::memory_order_acquire) != 0;
     seen = {.operation = wait.operation.load(),
             .number = wait.number.load(std::memory_order_acquire),
@@ -201,7 +201,7 @@ std::optional<RankWait> CollectiveBoard::wait() const {
             .ranks = wait.ranks.load(),
             .waits_for = {},
             .since_nanoseconds = as_signed(wait.since.load(std::memory_order_acquire))};
-    for (size_t i = 0; i < AwaitedRanks::kMost; ++i) {
+    for (size_t i = 0; i < AwaitedRanks::kRanksMax; ++i) {
       const int64_t rank = as_signed(wait.waits_for[i].load(std::memory_order_acquire));
       const bool is_rank = rank >= 0 && rank < std::numeric_limits<int32_t>::max();
       if (is_rank) seen.waits_for.add(static_cast<int>(rank));

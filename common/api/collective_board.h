@@ -22,11 +22,11 @@ struct GroupActivity {
   bool operator==(const GroupActivity&) const = default;
 };
 
-// The world ranks that a rank waits for: all of these. If there are more than kMost, the first ones
-// found.
+// The world ranks that a rank waits for: all of these. If there are more than kRanksMax, the first
+// ones found.
 struct AwaitedRanks {
-  static constexpr size_t kMost = 8;
-  std::array<int32_t, kMost> ranks = {-1, -1, -1, -1, -1, -1, -1, -1};  // -1: unused
+  static constexpr size_t kRanksMax = 8;
+  std::array<int32_t, kRanksMax> ranks = {-1, -1, -1, -1, -1, -1, -1, -1};  // -1: unused
 
   bool empty() const { return ranks[0] < 0; }
   int first() const { return ranks[0]; }
@@ -75,8 +75,8 @@ class CollectiveBoard {
   // `operation` must have static lifetime. No-op for kNowhere.
   void enter(int place, const char* operation, uint64_t number);
   void complete(int place, uint64_t number);
-  void tell_wait(const RankWait& wait);
-  void end_wait();
+  void set_wait(const RankWait& wait);
+  void clear_wait();
   void beat();
 
   // Readers' side. Records that are being written are left out.

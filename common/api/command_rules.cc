@@ -30,12 +30,12 @@ void check_variables(const TrainingJobSpec& spec, Problems& problems) {
     if (variables[i].empty()) {
       problems.push_back(path + "found \"\", expected jax, tensorflow or mpi");
     } else if (std::find(variables.begin(), end, variables[i]) != end) {
-      problems.push_back(path + in_quotes(variables[i]) + " is there twice, expected it once");
+      problems.push_back(path + in_quotes(variables[i]) + " is listed twice");
     }
     const int64_t world = spec.nodes * processes_per_node(spec);
     if (variables[i] == "tensorflow" && world > kTensorflowWorldMax) {
       problems.push_back(path + "TF_CONFIG of " + std::to_string(world) +
-                         " ranks is more than a variable holds, expected at most " +
+                         " ranks exceeds the size of an environment variable, expected at most " +
                          std::to_string(kTensorflowWorldMax) + " ranks");
     }
   }
@@ -45,9 +45,9 @@ template <class T>
 void refuse_unless_default(const T& value, const T& fallback, const char* path,
                            Problems& problems) {
   if (value == fallback) return;
-  problems.push_back(std::string(path) + ": found " + dump_json(Json(value)) +
-                     ", which spec.train alone carries out; a command does this by itself, so "
-                     "leave the field out");
+  problems.push_back(
+      std::string(path) + ": found " + dump_json(Json(value)) +
+      ", which is only valid with spec.train; omit the field, because a command does this itself");
 }
 
 }  // namespace

@@ -11,16 +11,16 @@ struct KnownXid {
   const char* words;
 };
 constexpr KnownXid kKnown[] = {
-    {13, "an exception in a kernel, most often of the program's own"},
-    {31, "a kernel used memory that is not there, most often the program's error"},
+    {13, "an exception in a kernel, usually a bug in the program"},
+    {31, "a kernel accessed invalid memory, usually a bug in the program"},
     {43, "the GPU stopped working for this program"},
-    {45, "the program's work was taken from the GPU, most often after an earlier error"},
+    {45, "the program's work was removed from the GPU, usually after an earlier error"},
     {48, "an uncorrectable error in the GPU's memory"},
     {61, "an internal error of the GPU's microcontroller"},
     {62, "an internal error of the GPU's microcontroller"},
-    {63, "a part of the GPU's memory was replaced"},
-    {64, "a bad part of the GPU's memory could not be replaced"},
-    {74, "an error of the NVLink"},
+    {63, "a bad part of the GPU's memory was remapped"},
+    {64, "a bad part of the GPU's memory could not be remapped"},
+    {74, "an NVLink error"},
     {79, "the GPU has fallen off the bus"},
     {92, "many corrected errors in the GPU's memory"},
     {94, "an uncorrectable error in the GPU's memory, contained in this program"},
@@ -60,10 +60,10 @@ std::string uuid_text(const std::array<uint8_t, 16>& uuid) {
   return text;
 }
 
-const char* xid_words(uint64_t number) {
+const char* xid_meaning(uint64_t number) {
   const auto* found = std::find_if(std::begin(kKnown), std::end(kKnown),
                                    [&](const KnownXid& xid) { return xid.number == number; });
-  return found == std::end(kKnown) ? "an error that NVIDIA's list of Xids explains" : found->words;
+  return found == std::end(kKnown) ? "see NVIDIA's list of Xid errors" : found->words;
 }
 
 std::string xids_text(const GpuNumbers& gpu) {
@@ -75,7 +75,7 @@ std::string xids_text(const GpuNumbers& gpu) {
                 : ", ";
     const std::string what = xid.number == 0 ? "other Xids" : "Xid " + std::to_string(xid.number);
     text += what + times(xid.count);
-    if (xid.number != 0) text += std::string(" (") + xid_words(xid.number) + ")";
+    if (xid.number != 0) text += std::string(" (") + xid_meaning(xid.number) + ")";
   }
   return text;
 }

@@ -36,7 +36,7 @@ std::string uuid_text(const std::array<uint8_t, 16>& uuid);
 
 // Describes an Xid in words: "the GPU has fallen off the bus"; "an error that NVIDIA's list of Xids
 // explains" if unknown. Source: NVIDIA, "Xid Errors", GPU deployment and management documentation.
-const char* xid_words(uint64_t number);
+const char* xid_meaning(uint64_t number);
 
 // Describes the Xids that a worker's GPU reported: "GPU 0000:41:00.0 (NVIDIA H200) reported Xid 79
 // (the GPU has fallen off the bus), Xid 31 twice (...)"; empty if there were none.

@@ -12,7 +12,7 @@ namespace lockstep {
 inline constexpr Duration kSilenceLimit = std::chrono::minutes(10);
 
 // An agent reports a rank's wait in a collective after this time without progress.
-inline constexpr Duration kWaitTold = std::chrono::seconds(10);
+inline constexpr Duration kWaitReportDelay = std::chrono::seconds(10);
 
 // Computes how long a step may make no progress before a rank counts as hung. Used by the ranks
 // that wait for it in a collective and by its agent. The limit is

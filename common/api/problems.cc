@@ -119,7 +119,7 @@ void add_unknown_fields(const Json& object, const std::string& path,
     if (!nearest.empty()) {
       problem += "did you mean " + std::string(nearest) + "?";
     } else {
-      problem += "known here:";
+      problem += "known fields:";
       for (const std::string_view name : known) problem += " " + std::string(name);
     }
     problems.push_back(std::move(problem));

@@ -72,10 +72,10 @@ Result<ProgressPage> ProgressPage::attach(int fd) {
   struct stat status = {};
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || fstat(fd, &status) != 0) {
-    return invalid(where + ": a memory file, expected one made by the agent");
+    return invalid(where + ": expected a memory file created by the agent, found another file");
   }
   if ((seals & kSeals) != kSeals || status.st_size != static_cast<off_t>(kPageBytes)) {
-    return invalid(where + ": a sealed page of 4096 bytes, found " +
+    return invalid(where + ": expected a sealed page of 4096 bytes, found " +
                    std::to_string(status.st_size) + " bytes");
   }
   void* memory = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -83,7 +83,7 @@ Result<ProgressPage> ProgressPage::attach(int fd) {
   auto* page = static_cast<Layout*>(memory);
   if (page->magic.load(std::memory_order_acquire) != kMagic) {
     munmap(memory, kPageBytes);
-    return invalid(where + ": a page of this version, found another kind");
+    return invalid(where + ": expected a progress page of this version, found another format");
   }
   return ProgressPage(fd, page);
 }

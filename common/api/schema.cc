@@ -123,7 +123,7 @@ struct Describer {
     const std::string at = join_path(path, field.name);
     std::string type(kList ? "list of " + std::string(schema_type<Item>()) + "s"
                            : schema_type<Item>());
-    if (codec::Listed<Item> || std::same_as<Item, Json>) {
+    if (codec::HasFieldList<Item> || std::same_as<Item, Json>) {
       // An object's members have their own rows.
     } else {
       type += std::same_as<Item, std::string> ? choices_text(field) : range_text(field);
@@ -135,7 +135,7 @@ struct Describer {
 
     Json item = {{"type", schema_type<Item>()}};
     add_bounds<Item>(field, item);
-    if constexpr (codec::Listed<Item>) {
+    if constexpr (codec::HasFieldList<Item>) {
       const std::string inside = at + (kList ? "[]" : "");
       Schema<Item>::visit(Describer<Item>{inside, with_fallbacks, item, fields});
     }
@@ -181,11 +181,11 @@ Json describe_job(std::vector<FieldInfo>& fields) {
   // The scale subresource needs this default.
   spec["properties"]["nodes"]["default"] = TrainingJobSpec{}.nodes;
   Json status = describe<TrainingJobStatus>("status", false, fields);
-  status["description"] = "Written by the controller alone.";
+  status["description"] = "Written only by the controller.";
   const Json text = {{"type", "string"}};
   const Json name = {{"type", "string"}, {"maxLength", kNameBytesMax}};
   return {{"type", "object"},
-          {"description", "One training of a model on a group of nodes."},
+          {"description", "One training run of a model on a group of nodes."},
           {"required", {"spec"}},
           {"properties",
            {{"apiVersion", text},

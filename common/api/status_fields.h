@@ -29,8 +29,8 @@ struct Schema<Condition> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "type",
-                .meaning = "What it is about: Valid, PodsScheduled, Ready, Running, Restarting, "
-                           "Stuck, PrecisionReduced, Suspended, Complete or Failed.",
+                .meaning = "Type of the condition: Valid, PodsScheduled, Ready, Running, "
+                           "Restarting, Stuck, PrecisionReduced, Suspended, Complete or Failed.",
                 .required = true},
           &Condition::type);
     visit(Field{.name = "status",
@@ -38,13 +38,14 @@ struct Schema<Condition> {
                 .choices = "True False Unknown",
                 .required = true},
           &Condition::status);
-    visit(Field{.name = "reason", .meaning = "Why, in one word for programs."}, &Condition::reason);
-    visit(Field{.name = "message", .meaning = "Why, for people.", .bytes_max = 32768},
+    visit(Field{.name = "reason", .meaning = "Reason in one word, for programs."},
+          &Condition::reason);
+    visit(Field{.name = "message", .meaning = "Reason in words, for people.", .bytes_max = 32768},
           &Condition::message);
     visit(Field{.name = "lastTransitionTime", .meaning = "When status last changed."},
           &Condition::lastTransitionTime);
     visit(Field{.name = "observedGeneration",
-                .meaning = "The metadata.generation that it speaks of.",
+                .meaning = "The metadata.generation that the condition describes.",
                 .minimum = 0},
           &Condition::observedGeneration);
   }
@@ -54,9 +55,11 @@ template <>
 struct Schema<NodesStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "desired", .meaning = "Pods that spec.nodes asks for.", .minimum = 0},
-          &NodesStatus::desired);
-    visit(Field{.name = "ready", .meaning = "Pods that run and have an address.", .minimum = 0},
+    visit(
+        Field{
+            .name = "desired", .meaning = "Desired number of pods, from spec.nodes.", .minimum = 0},
+        &NodesStatus::desired);
+    visit(Field{.name = "ready", .meaning = "Running pods with an address.", .minimum = 0},
           &NodesStatus::ready);
   }
 };
@@ -68,7 +71,7 @@ struct Schema<RendezvousStatus> {
     visit(Field{.name = "host", .meaning = "Address of rank 0."}, &RendezvousStatus::host);
     visit(Field{.name = "port", .meaning = "Port of rank 0.", .minimum = 0, .maximum = 65535},
           &RendezvousStatus::port);
-    visit(Field{.name = "worldSize", .meaning = "Ranks of the round.", .minimum = 0},
+    visit(Field{.name = "worldSize", .meaning = "Number of ranks in the round.", .minimum = 0},
           &RendezvousStatus::worldSize);
   }
 };
@@ -77,29 +80,31 @@ template <>
 struct Schema<ProgressStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "step", .meaning = "Steps done.", .minimum = 0}, &ProgressStatus::step);
-    visit(Field{.name = "steps", .meaning = "Steps of the whole job.", .minimum = 0},
+    visit(Field{.name = "step", .meaning = "Completed steps.", .minimum = 0},
+          &ProgressStatus::step);
+    visit(Field{.name = "steps", .meaning = "Total steps of the job.", .minimum = 0},
           &ProgressStatus::steps);
     visit(Field{.name = "loss",
-                .meaning = "Loss of the last step (nats per token, or a command's own measure); "
-                           "absent where it isn't finite."},
+                .meaning = "Loss of the last step (nats per token, or a command's own unit); "
+                           "absent if it is not finite."},
           &ProgressStatus::loss);
     visit(Field{.name = "validationLoss",
-                .meaning = "The newest loss on the held back data, nats per token."},
+                .meaning = "Newest loss on the held-back data, in nats per token."},
           &ProgressStatus::validationLoss);
     visit(Field{.name = "tokensPerSecond",
-                .meaning = "Tokens per second of the whole job, over the last steps; absent where "
-                           "nobody counts tokens.",
+                .meaning = "Tokens per second of the whole job, over the last steps; absent if "
+                           "tokens are not counted.",
                 .minimum = 0},
           &ProgressStatus::tokensPerSecond);
     visit(Field{.name = "samplesPerSecond",
-                .meaning = "Samples per second of the whole job, where a command counts samples.",
+                .meaning = "Samples per second of the whole job, if a command counts samples.",
                 .minimum = 0},
           &ProgressStatus::samplesPerSecond);
     visit(Field{.name = "mfu",
-                .meaning = "Model FLOPs utilisation, of 1: tokensPerSecond x (6N + 12LCT), PaLM's "
-                           "formula, by what the datasheet promises of the job's GPUs in bf16; "
-                           "absent on the CPU, in fp32 and of GPUs that are not in the table.",
+                .meaning =
+                    "Model FLOPs utilisation, between 0 and 1: tokensPerSecond x (6N + 12LCT), "
+                    "PaLM's formula, divided by the datasheet peak of the job's GPUs in bf16; "
+                    "absent on the CPU, in fp32 and for GPUs that are not in the table.",
                 .minimum = 0},
           &ProgressStatus::mfu);
     visit(Field{.name = "precision",
@@ -111,7 +116,7 @@ struct Schema<ProgressStatus> {
           &ProgressStatus::tokens);
     visit(Field{.name = "samples", .meaning = "Sequences trained on since step 0.", .minimum = 0},
           &ProgressStatus::samples);
-    visit(Field{.name = "updatedAt", .meaning = "When these numbers were written."},
+    visit(Field{.name = "updatedAt", .meaning = "Time of these numbers."},
           &ProgressStatus::updatedAt);
   }
 };
@@ -121,19 +126,19 @@ struct Schema<RecoveryStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "detectSeconds",
-                .meaning = "Time from the failure until the controller knew of it.",
+                .meaning = "Time from the failure until the controller detected it.",
                 .minimum = 0},
           &RecoveryStatus::detectSeconds);
     visit(Field{.name = "decideSeconds",
-                .meaning = "Time until it had decided what to do.",
+                .meaning = "Time until the controller had decided what to do.",
                 .minimum = 0},
           &RecoveryStatus::decideSeconds);
     visit(Field{.name = "waitSeconds",
-                .meaning = "Time held back because failures follow each other without progress.",
+                .meaning = "Backoff time, because failures follow each other without progress.",
                 .minimum = 0},
           &RecoveryStatus::waitSeconds);
     visit(Field{.name = "podsSeconds",
-                .meaning = "Time until every pod of the next round ran; 0 where none was made.",
+                .meaning = "Time until every pod of the next round ran; 0 if no pod was created.",
                 .minimum = 0},
           &RecoveryStatus::podsSeconds);
     visit(
@@ -152,12 +157,10 @@ struct Schema<LostStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "seconds",
-                .meaning = "Time from failures until all ranks trained again, summed up.",
+                .meaning = "Total time from failures until all ranks trained again.",
                 .minimum = 0},
           &LostStatus::seconds);
-    visit(Field{.name = "steps",
-                .meaning = "Steps done again after failures, summed up.",
-                .minimum = 0},
+    visit(Field{.name = "steps", .meaning = "Total steps repeated after failures.", .minimum = 0},
           &LostStatus::steps);
   }
 };
@@ -167,61 +170,62 @@ struct Schema<FailureStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "number",
-                .meaning = "The number of the failure among all of the job's, from 1.",
+                .meaning = "Number of the failure, counted over the whole job from 1.",
                 .minimum = 0},
           &FailureStatus::number);
-    visit(
-        Field{
-            .name = "rank",
-            .meaning =
-                "The rank that failed first; -1 is none or unknown, as where a whole pod was lost.",
-            .minimum = -1},
-        &FailureStatus::rank);
-    visit(
-        Field{
-            .name = "nodeIndex", .meaning = "The index of its node; -1 is unknown.", .minimum = -1},
-        &FailureStatus::nodeIndex);
-    visit(Field{.name = "node", .meaning = "The Kubernetes node of its pod."},
+    visit(Field{.name = "rank",
+                .meaning = "The rank that failed first; -1 means none or unknown, for example if a "
+                           "whole pod was lost.",
+                .minimum = -1},
+          &FailureStatus::rank);
+    visit(Field{.name = "nodeIndex",
+                .meaning = "Node index of that rank; -1 means unknown.",
+                .minimum = -1},
+          &FailureStatus::nodeIndex);
+    visit(Field{.name = "node", .meaning = "Kubernetes node of that rank's pod."},
           &FailureStatus::node);
     visit(Field{.name = "exitCode",
-                .meaning = "Its exit code, 128 + signal where a signal ended it; -1 is unknown.",
+                .meaning =
+                    "Exit code of that rank, 128 + signal if a signal killed it; -1 means unknown.",
                 .minimum = -1},
           &FailureStatus::exitCode);
-    visit(Field{.name = "reason",
-                .meaning =
-                    "Why it failed, in one word: Error, Signal, OOMKilled, PodLost and the like."},
-          &FailureStatus::reason);
-    visit(Field{.name = "message", .meaning = "The end of its log.", .bytes_max = 32768},
+    visit(
+        Field{
+            .name = "reason",
+            .meaning =
+                "Reason of the failure in one word, such as Error, Signal, OOMKilled or PodLost."},
+        &FailureStatus::reason);
+    visit(Field{.name = "message", .meaning = "End of that rank's log.", .bytes_max = 32768},
           &FailureStatus::message);
-    visit(Field{.name = "action",
-                .meaning = "What was done about it: RestartInPlace, RecreatePod or Fail."},
+    visit(Field{.name = "action", .meaning = "Action taken: RestartInPlace, RecreatePod or Fail."},
           &FailureStatus::action);
-    visit(Field{.name = "round", .meaning = "The round in which it happened.", .minimum = 0},
-          &FailureStatus::round);
+    visit(
+        Field{.name = "round", .meaning = "The round in which the failure happened.", .minimum = 0},
+        &FailureStatus::round);
     visit(Field{.name = "step",
-                .meaning = "The step that training had reached since it last began.",
+                .meaning = "The step that training had reached in this round.",
                 .minimum = 0},
           &FailureStatus::step);
     visit(Field{.name = "resumedStep",
-                .meaning = "The step from which it went on; -1 until that is known.",
+                .meaning = "The step from which training resumed; -1 until that is known.",
                 .minimum = -1},
           &FailureStatus::resumedStep);
     visit(Field{.name = "furthestStep",
-                .meaning = "The furthest step of the attempts in a row.",
+                .meaning = "The furthest step of the consecutive attempts.",
                 .minimum = 0},
           &FailureStatus::furthestStep);
     visit(Field{.name = "attempt",
-                .meaning = "Failures in a row without a step beyond that of the first.",
+                .meaning = "Consecutive failures without progress beyond the step of the first.",
                 .minimum = 0},
           &FailureStatus::attempt);
     visit(Field{.name = "recoverySeconds",
-                .meaning = "Time from the failure until all ranks trained (those of a command: "
-                           "ran) again; 0 until then.",
+                .meaning = "Time from the failure until all ranks trained again (with command: ran "
+                           "again); 0 until then.",
                 .minimum = 0},
           &FailureStatus::recoverySeconds);
-    visit(Field{.name = "recovery", .meaning = "That time by its parts, each once it is over."},
+    visit(Field{.name = "recovery", .meaning = "Parts of that time; each appears when it is over."},
           &FailureStatus::recovery);
-    visit(Field{.name = "time", .meaning = "When it failed, as far as that is known."},
+    visit(Field{.name = "time", .meaning = "Time of the failure, as far as it is known."},
           &FailureStatus::time);
   }
 };
@@ -230,10 +234,11 @@ template <>
 struct Schema<CheckpointStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "step", .meaning = "Steps done when it was saved.", .minimum = 0},
+    visit(Field{.name = "step",
+                .meaning = "Completed steps when the checkpoint was saved.",
+                .minimum = 0},
           &CheckpointStatus::step);
-    visit(Field{.name = "path", .meaning = "The folder of the checkpoint."},
-          &CheckpointStatus::path);
+    visit(Field{.name = "path", .meaning = "Folder of the checkpoint."}, &CheckpointStatus::path);
   }
 };
 
@@ -242,15 +247,17 @@ struct Schema<TrainingJobStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "observedGeneration",
-                .meaning = "The metadata.generation that this status speaks of.",
+                .meaning = "The metadata.generation that this status describes.",
                 .minimum = 0},
           &TrainingJobStatus::observedGeneration);
-    visit(Field{.name = "state",
-                .meaning = "What the job is doing: Pending, Forming, Running, Restarting, "
-                           "Suspended, Complete or Failed; for display, conditions are the API."},
-          &TrainingJobStatus::state);
+    visit(
+        Field{.name = "state",
+              .meaning = "State of the job: Pending, Forming, Running, Restarting, Suspended, "
+                         "Complete or Failed. For display only; programs should read conditions."},
+        &TrainingJobStatus::state);
     visit(Field{.name = "round",
-                .meaning = "The formation of the world, counted; 0 before the first.",
+                .meaning = "Number of the current round; a round is one formation of the world. 0 "
+                           "before the first.",
                 .minimum = 0},
           &TrainingJobStatus::round);
     visit(Field{.name = "members",
@@ -259,45 +266,47 @@ struct Schema<TrainingJobStatus> {
           &TrainingJobStatus::members);
     visit(Field{.name = "worldHash", .meaning = "Hash of the round's assignment."},
           &TrainingJobStatus::worldHash);
-    visit(Field{.name = "fixed",
-                .meaning = "Fingerprints of the fields of spec that can't change but while the job "
-                           "is suspended."},
-          &TrainingJobStatus::fixed);
-    visit(Field{.name = "agentImage",
-                .meaning = "Lockstep's image that the job's pods are made with: their own where "
-                           "the job names none, else that which the agent is from. It stays for as "
-                           "long as any of them does, so that one version trains together."},
-          &TrainingJobStatus::agentImage);
+    visit(
+        Field{
+            .name = "fixed",
+            .meaning =
+                "Fingerprints of the spec fields that can change only while the job is suspended."},
+        &TrainingJobStatus::fixed);
+    visit(
+        Field{.name = "agentImage",
+              .meaning = "Lockstep's image for the job's pods: the pods' own image if the job "
+                         "names none, else the image that the agent comes from. It does not change "
+                         "while any of these pods exists, so that all ranks run the same version."},
+        &TrainingJobStatus::agentImage);
     visit(Field{.name = "restarts",
-                .meaning = "Rounds begun after a failure, but for those that a rule ignored.",
+                .meaning = "Rounds started after a failure, except those that a rule ignored.",
                 .minimum = 0},
           &TrainingJobStatus::restarts);
-    visit(Field{.name = "nodes", .meaning = "Pods that are wanted, and that are there."},
-          &TrainingJobStatus::nodes);
-    visit(Field{.name = "rendezvous", .meaning = "Where the round meets."},
+    visit(Field{.name = "nodes", .meaning = "Desired and ready pods."}, &TrainingJobStatus::nodes);
+    visit(Field{.name = "rendezvous", .meaning = "Where the ranks of the round connect."},
           &TrainingJobStatus::rendezvous);
-    visit(Field{.name = "progress", .meaning = "How far the training is."},
+    visit(Field{.name = "progress", .meaning = "Progress of the training."},
           &TrainingJobStatus::progress);
-    visit(Field{.name = "lastFailure", .meaning = "The newest failure and what followed."},
+    visit(Field{.name = "lastFailure", .meaning = "The newest failure and what was done about it."},
           &TrainingJobStatus::lastFailure);
     visit(Field{.name = "failures",
-                .meaning = "The newest failures, the last one at the end.",
+                .meaning = "The newest failures, the latest last.",
                 .items_max = 10},
           &TrainingJobStatus::failures);
-    visit(Field{.name = "lost", .meaning = "What failures have cost in all."},
+    visit(Field{.name = "lost", .meaning = "Total cost of all failures."},
           &TrainingJobStatus::lost);
     visit(Field{.name = "trainedSeconds",
-                .meaning = "Time in which all ranks trained, up to when they last ceased to.",
+                .meaning = "Total time in which all ranks trained, up to the last interruption.",
                 .minimum = 0},
           &TrainingJobStatus::trainedSeconds);
-    visit(Field{.name = "lastCheckpoint", .meaning = "The newest complete one in storage."},
+    visit(Field{.name = "lastCheckpoint", .meaning = "The newest complete checkpoint in storage."},
           &TrainingJobStatus::lastCheckpoint);
-    visit(Field{.name = "startTime", .meaning = "When the controller took the job up."},
+    visit(Field{.name = "startTime", .meaning = "When the controller started the job."},
           &TrainingJobStatus::startTime);
-    visit(Field{.name = "completionTime", .meaning = "When the job was Complete or Failed."},
+    visit(Field{.name = "completionTime", .meaning = "When the job became Complete or Failed."},
           &TrainingJobStatus::completionTime);
     visit(Field{.name = "conditions",
-                .meaning = "What the job has reached, as metav1.Conditions.",
+                .meaning = "The job's conditions, as metav1.Conditions.",
                 .items_max = 32,
                 .list_key = "type"},
           &TrainingJobStatus::conditions);

@@ -16,10 +16,11 @@ struct Schema<WeightsSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "path",
-                .meaning = "A safetensors file of a GPT-2 or Llama as Hugging Face stores it, with "
-                           "the model's dimensions, or the index of several "
-                           "(model.safetensors.index.json); in the pod, or relative to the YAML's "
-                           "folder with lockstep run. Empty: train.seed makes the parameters.",
+                .meaning =
+                    "A safetensors file of a GPT-2 or Llama as Hugging Face stores it, with the "
+                    "model's dimensions, or the index of several such files "
+                    "(model.safetensors.index.json). A path in the pod or, with lockstep run, "
+                    "relative to the YAML's folder. Empty means random parameters from train.seed.",
                 .bytes_max = kPathBytesMax},
           &WeightsSpec::path);
   }
@@ -30,29 +31,31 @@ struct Schema<RopeScalingSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "factor",
-                .meaning = "By how much low frequencies are slowed down; 0 takes the preset's, "
+                .meaning = "Factor by which low frequencies are slowed down; 0 means the preset's, "
                            "else 1 (not at all).",
                 .minimum = 0,
                 .maximum = 1e6},
           &RopeScalingSpec::factor);
     visit(Field{.name = "lowFrequencyFactor",
-                .meaning = "Frequencies that turn less often than this within originalContext are "
-                           "slowed down by all of the factor; 0 takes the preset's, else 1.",
+                .meaning = "Frequencies that rotate less often than this within originalContext "
+                           "are slowed down by the whole factor; 0 means the preset's, else 1.",
                 .minimum = 0,
                 .maximum = 1e6},
           &RopeScalingSpec::lowFrequencyFactor);
     visit(Field{.name = "highFrequencyFactor",
-                .meaning = "Those that turn more often than this stay as they are; 0 takes the "
-                           "preset's, else 4.",
+                .meaning = "Frequencies that rotate more often than this within originalContext do "
+                           "not change; 0 means the preset's, else 4.",
                 .minimum = 0,
                 .maximum = 1e6},
           &RopeScalingSpec::highFrequencyFactor);
-    visit(Field{.name = "originalContext",
-                .meaning = "The context before the frequencies were stretched; 0 takes the "
-                           "preset's, else 8192.",
-                .minimum = 0,
-                .maximum = 1 << 20},
-          &RopeScalingSpec::originalContext);
+    visit(
+        Field{
+            .name = "originalContext",
+            .meaning =
+                "The context before the frequencies were scaled; 0 means the preset's, else 8192.",
+            .minimum = 0,
+            .maximum = 1 << 20},
+        &RopeScalingSpec::originalContext);
   }
 };
 
@@ -61,82 +64,79 @@ struct Schema<ModelSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "preset",
-                .meaning = "A known size; the fields below then override single dimensions of it.",
+                .meaning = "A known model; the other fields override single dimensions of it.",
                 .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b llama-2-7b llama-2-13b "
                            "llama-2-70b llama-3-8b llama-3-70b llama-3.1-8b llama-3.1-70b "
                            "llama-3.1-405b llama-3.2-1b llama-3.2-3b"},
           &ModelSpec::preset);
     visit(Field{.name = "family",
-                .meaning = "The architecture of the model. Empty takes the preset's, else gpt2.",
+                .meaning = "The architecture of the model. Empty means the preset's, else gpt2.",
                 .choices = "gpt2 llama"},
           &ModelSpec::family);
     visit(Field{.name = "layers",
-                .meaning = "Transformer blocks; 0 takes the preset's.",
+                .meaning = "Transformer blocks; 0 means the preset's.",
                 .minimum = 0,
                 .maximum = 1024},
           &ModelSpec::layers);
     visit(Field{.name = "width",
-                .meaning = "Channels of the residual stream; 0 takes the preset's. A multiple of "
-                           "heads.",
+                .meaning =
+                    "Channels of the residual stream; 0 means the preset's. A multiple of heads.",
                 .minimum = 0,
                 .maximum = 65536},
           &ModelSpec::width);
-    visit(Field{.name = "heads",
-                .meaning = "Attention heads; 0 takes the preset's. A multiple of "
-                           "parallelism.tensor.",
-                .minimum = 0,
-                .maximum = 1024},
-          &ModelSpec::heads);
+    visit(
+        Field{.name = "heads",
+              .meaning = "Attention heads; 0 means the preset's. A multiple of parallelism.tensor.",
+              .minimum = 0,
+              .maximum = 1024},
+        &ModelSpec::heads);
     visit(Field{.name = "context",
-                .meaning = "Tokens in a sequence; 0 takes the preset's.",
+                .meaning = "Tokens per sequence; 0 means the preset's.",
                 .minimum = 0,
                 .maximum = 1 << 20},
           &ModelSpec::context);
     visit(Field{.name = "vocabulary",
-                .meaning = "Token ids; 0 takes the preset's, else what the tokenizer needs (bytes: "
-                           "256).",
+                .meaning = "Number of token ids; 0 means the preset's, else what the tokenizer "
+                           "needs (bytes: 256).",
                 .minimum = 0,
                 .maximum = 1 << 24},
           &ModelSpec::vocabulary);
-    visit(
-        Field{.name = "hiddenWidth",
-              .meaning = "Values between the MLP's products; 0 takes the preset's, else 4 x width "
-                         "of a gpt2, and of a llama 8/3 x width, up to a multiple of 256.",
-              .minimum = 0,
-              .maximum = 1 << 18},
-        &ModelSpec::hiddenWidth);
+    visit(Field{.name = "hiddenWidth",
+                .meaning = "Hidden size of the MLP; 0 means the preset's, else 4 x width for gpt2, "
+                           "and for llama 8/3 x width, rounded up to a multiple of 256.",
+                .minimum = 0,
+                .maximum = 1 << 18},
+          &ModelSpec::hiddenWidth);
     visit(Field{.name = "head",
-                .meaning = "Whether the head's weights are the token embedding (tied) or its own. "
-                           "Empty takes the preset's, else tied of a gpt2, untied of a llama.",
+                .meaning = "Whether the head uses the token embedding's weights (tied) or its own. "
+                           "Empty means the preset's, else tied for gpt2 and untied for llama.",
                 .choices = "tied untied"},
           &ModelSpec::head);
-    visit(
-        Field{.name = "kvHeads",
-              .meaning = "Heads of keys and values, each shared by heads / kvHeads of queries, of "
-                         "a llama; 0 takes the preset's, else heads. A multiple of "
-                         "parallelism.tensor.",
-              .minimum = 0,
-              .maximum = 1024},
-        &ModelSpec::kvHeads);
+    visit(Field{.name = "kvHeads",
+                .meaning =
+                    "Key and value heads of a llama, each shared by heads / kvHeads query heads; 0 "
+                    "means the preset's, else heads. A multiple of parallelism.tensor.",
+                .minimum = 0,
+                .maximum = 1024},
+          &ModelSpec::kvHeads);
     visit(Field{.name = "ropeBase",
-                .meaning = "Base of the rotary frequencies of a llama (rope_theta); 0 takes the "
+                .meaning = "Base of a llama's rotary frequencies (rope_theta); 0 means the "
                            "preset's, else 10000.",
                 .minimum = 0,
                 .maximum = 1e12},
           &ModelSpec::ropeBase);
     visit(Field{.name = "ropeScaling",
-                .meaning = "How a llama's rotary frequencies are stretched to a longer context (as "
-                           "Llama 3.1's)."},
+                .meaning = "How a llama's rotary frequencies are scaled to a longer context (as in "
+                           "Llama 3.1)."},
           &ModelSpec::ropeScaling);
     visit(Field{.name = "normEpsilon",
-                .meaning = "Added to the mean square in a llama's norms; 0 takes the preset's, "
-                           "else 0.00001.",
+                .meaning = "Epsilon added to the mean square in a llama's norms; 0 means the "
+                           "preset's, else 0.00001.",
                 .minimum = 0,
                 .maximum = 1},
           &ModelSpec::normEpsilon);
     visit(Field{.name = "weights",
-                .meaning = "The parameters that training begins with; a checkpoint of the job goes "
-                           "before them."},
+                .meaning = "Initial parameters; a checkpoint of the job takes precedence."},
           &ModelSpec::weights);
   }
 };
@@ -145,19 +145,22 @@ template <>
 struct Schema<DataSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "path",
-                .meaning = "A file, or a folder whose files are read in the order of their names; "
-                           "in the pod, or relative to the YAML's folder with lockstep run.",
-                .required = true,
-                .bytes_max = kPathBytesMax},
-          &DataSpec::path);
-    visit(Field{.name = "tokenizer",
-                .meaning = "bytes makes one token of each byte; u16 and u32 files hold token ids, "
-                           "little-endian.",
-                .choices = "bytes u16 u32"},
-          &DataSpec::tokenizer);
+    visit(
+        Field{.name = "path",
+              .meaning = "A file, or a folder whose files are read in the order of their names. A "
+                         "path in the pod or, with lockstep run, relative to the YAML's folder.",
+              .required = true,
+              .bytes_max = kPathBytesMax},
+        &DataSpec::path);
+    visit(
+        Field{
+            .name = "tokenizer",
+            .meaning =
+                "bytes: each byte is a token. u16 and u32: the files hold little-endian token ids.",
+            .choices = "bytes u16 u32"},
+        &DataSpec::tokenizer);
     visit(Field{.name = "validationFraction",
-                .meaning = "The last part of the data, held back for validation.",
+                .meaning = "Fraction at the end of the data that is held back for validation.",
                 .minimum = 0,
                 .maximum = 0.5},
           &DataSpec::validationFraction);
@@ -173,13 +176,13 @@ struct Schema<BatchSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "global",
-                .meaning = "Sequences of one optimizer step, over all ranks.",
+                .meaning = "Sequences per optimizer step, over all ranks.",
                 .minimum = 1,
                 .maximum = kBatchMax},
           &BatchSpec::global);
     visit(Field{.name = "micro",
-                .meaning = "Sequences of one forward pass on one rank; gradients accumulate until "
-                           "global is reached. 0 takes a rank's whole share.",
+                .meaning = "Sequences per forward pass on one rank; gradients accumulate until "
+                           "global is reached. 0 means a rank's whole share.",
                 .minimum = 0,
                 .maximum = kBatchMax},
           &BatchSpec::micro);
@@ -190,54 +193,51 @@ template <>
 struct Schema<OptimizerSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "name",
-                .meaning = "The rule by which parameters are updated.",
-                .choices = "adamw"},
+    visit(Field{.name = "name", .meaning = "The optimizer's algorithm.", .choices = "adamw"},
           &OptimizerSpec::name);
     visit(Field{.name = "learningRate",
-                .meaning = "The learning rate when the warm-up is over.",
+                .meaning = "The learning rate after the warm-up.",
                 .minimum = 0,
                 .maximum = 100,
                 .above_minimum = true},
           &OptimizerSpec::learningRate);
     visit(Field{.name = "schedule",
-                .meaning = "How the learning rate goes on after the warm-up.",
+                .meaning = "How the learning rate changes after the warm-up.",
                 .choices = "constant linear cosine"},
           &OptimizerSpec::schedule);
     visit(Field{.name = "warmupSteps",
-                .meaning = "Steps in which the learning rate rises from 0.",
+                .meaning = "Steps over which the learning rate rises from 0.",
                 .minimum = 0,
                 .maximum = kStepsMax},
           &OptimizerSpec::warmupSteps);
-    visit(
-        Field{.name = "minimumLearningRate",
-              .meaning = "The learning rate at which linear and cosine end; at most learningRate.",
-              .minimum = 0,
-              .maximum = 100},
-        &OptimizerSpec::minimumLearningRate);
+    visit(Field{.name = "minimumLearningRate",
+                .meaning = "Final learning rate of linear and cosine; at most learningRate.",
+                .minimum = 0,
+                .maximum = 100},
+          &OptimizerSpec::minimumLearningRate);
     visit(Field{.name = "beta1",
-                .meaning = "Decay of the gradient's running mean.",
+                .meaning = "Decay rate of the gradient's running mean.",
                 .minimum = 0,
                 .maximum = 0.999999},
           &OptimizerSpec::beta1);
     visit(Field{.name = "beta2",
-                .meaning = "Decay of the squared gradient's running mean.",
+                .meaning = "Decay rate of the squared gradient's running mean.",
                 .minimum = 0,
                 .maximum = 0.999999},
           &OptimizerSpec::beta2);
     visit(Field{.name = "epsilon",
-                .meaning = "Added to the denominator of the update.",
+                .meaning = "Epsilon added to the denominator of the update.",
                 .minimum = 0,
                 .maximum = 1,
                 .above_minimum = true},
           &OptimizerSpec::epsilon);
     visit(Field{.name = "weightDecay",
-                .meaning = "Decay of the weights, decoupled from the gradient; of matrices alone.",
+                .meaning = "Weight decay, decoupled from the gradient; applies only to matrices.",
                 .minimum = 0,
                 .maximum = 10},
           &OptimizerSpec::weightDecay);
     visit(Field{.name = "clipNorm",
-                .meaning = "Bound of the norm of all gradients together; 0 is none.",
+                .meaning = "Maximum norm of all gradients together; 0 disables clipping.",
                 .minimum = 0,
                 .maximum = 1e9},
           &OptimizerSpec::clipNorm);
@@ -249,8 +249,8 @@ struct Schema<ValidationSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "everySteps",
-                .meaning = "Steps from one validation to the next; 0 validates at the end alone. "
-                           "Needs data.validationFraction above 0.",
+                .meaning = "Steps between validations; 0 validates only at the end. Needs "
+                           "data.validationFraction above 0.",
                 .minimum = 0,
                 .maximum = kStepsMax},
           &ValidationSpec::everySteps);
@@ -262,23 +262,25 @@ struct Schema<SampleSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "tokens",
-                .meaning = "Tokens generated after the last step; 0 is none.",
+                .meaning = "Tokens to generate after the last step; 0 generates none.",
                 .minimum = 0,
                 .maximum = 65536},
           &SampleSpec::tokens);
-    visit(Field{.name = "prompt", .meaning = "The text that is continued."}, &SampleSpec::prompt);
+    visit(Field{.name = "prompt", .meaning = "The text to continue."}, &SampleSpec::prompt);
     visit(Field{.name = "temperature",
-                .meaning = "How freely tokens are drawn: below 1 sharpens the distribution, 0 "
-                           "always takes the likeliest.",
+                .meaning = "Sampling temperature: below 1 sharpens the distribution, 0 always "
+                           "takes the most likely token.",
                 .minimum = 0,
                 .maximum = 100},
           &SampleSpec::temperature);
-    visit(Field{.name = "topK",
-                .meaning = "How many of the likeliest tokens are drawn from; 0 is all of them.",
-                .minimum = 0,
-                .maximum = 1 << 24},
-          &SampleSpec::topK);
-    visit(Field{.name = "seed", .meaning = "Seed of the draws.", .minimum = 0}, &SampleSpec::seed);
+    visit(
+        Field{.name = "topK",
+              .meaning = "Sample only from this many of the most likely tokens; 0 means from all.",
+              .minimum = 0,
+              .maximum = 1 << 24},
+        &SampleSpec::topK);
+    visit(Field{.name = "seed", .meaning = "Seed of the sampling.", .minimum = 0},
+          &SampleSpec::seed);
   }
 };
 
@@ -286,53 +288,54 @@ template <>
 struct Schema<TrainSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "model", .meaning = "What is trained."}, &TrainSpec::model);
-    visit(Field{.name = "data", .meaning = "What it is trained on.", .required = true},
+    visit(Field{.name = "model", .meaning = "The model to train."}, &TrainSpec::model);
+    visit(Field{.name = "data", .meaning = "The data to train on.", .required = true},
           &TrainSpec::data);
     visit(Field{.name = "steps",
-                .meaning = "Updates of the parameters.",
+                .meaning = "Number of optimizer steps.",
                 .minimum = 1,
                 .maximum = kStepsMax},
           &TrainSpec::steps);
-    visit(Field{.name = "batch", .meaning = "Sequences of one step."}, &TrainSpec::batch);
+    visit(Field{.name = "batch", .meaning = "Sequences per step."}, &TrainSpec::batch);
     visit(Field{.name = "optimizer", .meaning = "How the parameters are updated."},
           &TrainSpec::optimizer);
     visit(Field{.name = "precision",
-                .meaning = "Precision of matrix products; parameters and sums are kept in fp32.",
+                .meaning = "Precision of matrix products; parameters and sums stay in fp32.",
                 .choices = "fp32 bf16"},
           &TrainSpec::precision);
     visit(Field{.name = "rounding",
-                .meaning = "How the bf16 copies of the fp32 parameters, which products read with "
-                           "precision: bf16, are rounded: to the nearest even, or stochastically, "
-                           "up or down with the odds of what is cut off, drawn from seed, step "
-                           "and element, so that copies are right on average.",
+                .meaning = "How the fp32 parameters are rounded to the bf16 copies that matrix "
+                           "products read with precision: bf16. nearest rounds to the nearest "
+                           "even. stochastic rounds up or down with probabilities that make the "
+                           "copies right on average, drawn from seed, step and element.",
                 .choices = "nearest stochastic"},
           &TrainSpec::rounding);
     visit(Field{.name = "recompute",
-                .meaning = "What backward computes again instead of having it kept, to save "
-                           "memory: what norms and GELU give, or whole blocks of the model but "
-                           "their inputs. The results are the same, but for the last bits of ops "
-                           "with precision bf16 on a GPU.",
+                .meaning = "Activations that backward recomputes instead of keeping, to save "
+                           "memory: ops recomputes the outputs of norms and GELU, blocks "
+                           "everything but the inputs of the model's blocks. The results are the "
+                           "same, except for the last bits of ops with precision bf16 on a GPU.",
                 .choices = "none ops blocks"},
           &TrainSpec::recompute);
     visit(Field{.name = "attention",
-                .meaning = "Whose kernels compute attention on GPUs with precision bf16: "
-                           "Lockstep's own, cuDNN's (heads of 64 or 128; backward needs memory "
-                           "for a score of each pair of tokens), or whichever of the two is "
-                           "measured to be faster when the job begins, which is kept in "
-                           "checkpoint.path. They differ in the last bits.",
+                .meaning =
+                    "Attention kernels on GPUs with precision bf16: Lockstep's own, cuDNN's (head "
+                    "sizes 64 and 128; backward needs memory for a score of each pair of tokens), "
+                    "or the faster of the two as measured when the job begins (auto), which is "
+                    "recorded in checkpoint.path. Their results differ in the last bits.",
                 .choices = "own cudnn auto"},
           &TrainSpec::attention);
     visit(Field{.name = "seed",
-                .meaning = "Seed of the initial parameters, and of stochastic rounding.",
+                .meaning = "Seed of the initial parameters and of stochastic rounding.",
                 .minimum = 0},
           &TrainSpec::seed);
     visit(Field{.name = "bucketBytes",
-                .meaning = "Bytes of gradients that are all-reduced together.",
+                .meaning = "Bytes of gradients per all-reduce.",
                 .minimum = 1024,
                 .maximum = 1 << 30},
           &TrainSpec::bucketBytes);
-    visit(Field{.name = "validation", .meaning = "When the held back data is scored."},
+    visit(Field{.name = "validation",
+                .meaning = "When the model is validated on the held-back data."},
           &TrainSpec::validation);
     visit(Field{.name = "sample", .meaning = "Text generated at the end."}, &TrainSpec::sample);
   }

@@ -22,18 +22,20 @@ struct Schema<ParallelismSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "tensor",
-                .meaning = "Ranks that share every layer. This version carries out 1.",
+                .meaning =
+                    "Tensor-parallel ranks, which share every layer. This version supports only 1.",
                 .minimum = 1,
                 .maximum = 1024},
           &ParallelismSpec::tensor);
     visit(Field{.name = "pipeline",
-                .meaning = "Stages that share the layers. This version carries out 1.",
+                .meaning = "Pipeline stages, among which the layers are divided. This version "
+                           "supports only 1.",
                 .minimum = 1,
                 .maximum = 1024},
           &ParallelismSpec::pipeline);
     visit(Field{.name = "sharding",
-                .meaning = "What data-parallel ranks share instead of each holding all of it. This "
-                           "version carries out none.",
+                .meaning = "State that is sharded over the data-parallel ranks instead of "
+                           "replicated. This version supports only none.",
                 .choices = "none optimizer gradients parameters"},
           &ParallelismSpec::sharding);
   }
@@ -44,13 +46,14 @@ struct Schema<ProcessGroupSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "name",
-                .meaning = "Lower-case letters, digits and hyphens, from a letter on; unique.",
+                .meaning =
+                    "Unique name: lower-case letters, digits and hyphens, starting with a letter.",
                 .required = true,
                 .bytes_max = 63},
           &ProcessGroupSpec::name);
     visit(Field{.name = "ranks",
-                .meaning = "Its ranks in the group's order: \"0,7\", \"0-3\", \"0::2\" "
-                           "(start:stop:step, stop exclusive), and lists of these.",
+                .meaning = "Ranks of the group, in its order: \"0,7\", \"0-3\", \"0::2\" "
+                           "(start:stop:step, stop exclusive), or lists of these.",
                 .required = true},
           &ProcessGroupSpec::ranks);
   }
@@ -67,17 +70,19 @@ struct Schema<RendezvousSpec> {
                 .maximum = 65535},
           &RendezvousSpec::port);
     visit(Field{.name = "timeoutSeconds",
-                .meaning =
-                    "Time from the assignment until all ranks of the built-in loop are connected.",
+                .meaning = "Time limit for all ranks of the built-in loop to connect, counted from "
+                           "the assignment.",
                 .minimum = 1,
                 .maximum = 86400},
           &RendezvousSpec::timeoutSeconds);
-    visit(Field{.name = "variables",
-                .meaning = "Variables that a command gets beside torchrun's, by the framework that "
-                           "reads them.",
-                .choices = "jax tensorflow mpi",
-                .items_max = 3},
-          &RendezvousSpec::variables);
+    visit(
+        Field{
+            .name = "variables",
+            .meaning =
+                "Frameworks whose environment variables a command gets in addition to torchrun's.",
+            .choices = "jax tensorflow mpi",
+            .items_max = 3},
+        &RendezvousSpec::variables);
   }
 };
 
@@ -86,22 +91,23 @@ struct Schema<CheckpointSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "path",
-                .meaning = "A folder that all nodes see; empty writes none (lockstep run puts it "
-                           "into its output folder). A command gets it as "
-                           "LOCKSTEP_CHECKPOINT_PATH.",
+                .meaning = "Folder for checkpoints, shared by all nodes. Empty writes no "
+                           "checkpoints (lockstep run uses its output folder). A command gets it "
+                           "as LOCKSTEP_CHECKPOINT_PATH.",
                 .bytes_max = kPathBytesMax},
           &CheckpointSpec::path);
     visit(Field{.name = "everySteps",
-                .meaning = "Steps from one checkpoint to the next; 0 writes one at the end alone.",
+                .meaning = "Steps between checkpoints; 0 writes only one, at the end.",
                 .minimum = 0,
                 .maximum = kStepsMax},
           &CheckpointSpec::everySteps);
     visit(Field{.name = "keep",
-                .meaning = "How many of the newest checkpoints stay.",
+                .meaning = "Number of the newest checkpoints to keep.",
                 .minimum = 1,
                 .maximum = 10000},
           &CheckpointSpec::keep);
-    visit.refused({"onPreemption", "string", "Time that a node's end leaves to save."});
+    visit.refused(
+        {"onPreemption", "string", "Time to save a checkpoint before a node is preempted."});
   }
 };
 
@@ -121,28 +127,29 @@ struct Schema<FailureRule> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "exitCodes",
-                .meaning = "Exit codes that the rule is about, 128 + signal where a signal ended "
-                           "the process; any, if left out.",
+                .meaning = "Exit codes that the rule matches, 128 + signal for a process killed by "
+                           "a signal; any if omitted.",
                 .minimum = 1,
                 .maximum = 255,
                 .items_max = 255},
           &FailureRule::exitCodes);
-    visit(Field{.name = "event",
-                .meaning = "The reason that the rule is about, as in status.lastFailure; any, if "
-                           "left out.",
-                .choices = kFailureEvents},
-          &FailureRule::event);
+    visit(
+        Field{.name = "event",
+              .meaning =
+                  "Failure reason that the rule matches, as in status.lastFailure; any if omitted.",
+              .choices = kFailureEvents},
+        &FailureRule::event);
     visit(Field{.name = "action",
-                .meaning = "What follows: Fail ends the job; RestartInPlace starts all ranks again "
-                           "in their pods; RecreatePod makes the failed one's pod anew; Ignore "
-                           "restarts as without a rule, and doesn't count against maxRestarts.",
+                .meaning = "What to do: Fail ends the job; RestartInPlace restarts all ranks in "
+                           "their pods; RecreatePod replaces the failed rank's pod; Ignore "
+                           "restarts as without a rule, but does not count against maxRestarts.",
                 .choices = "Fail RestartInPlace RecreatePod Ignore",
                 .required = true},
           &FailureRule::action);
     visit(Field{.name = "after",
-                .meaning = "Of event Hang: how long the others wait in a step for a rank until it "
-                           "hangs, such as 90s, 10m or 1h, and at least 5 times as long as the "
-                           "median step; 20s, if left out.",
+                .meaning = "For event Hang: how long the other ranks wait in a step for a rank "
+                           "before it counts as hung, such as 90s, 10m or 1h, but at least 5 times "
+                           "the median step; 20s if omitted.",
                 .bytes_max = 8},
           &FailureRule::after);
   }
@@ -153,24 +160,24 @@ struct Schema<FailureSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "maxRestarts",
-                .meaning = "Restarts after which the next failure fails the job.",
+                .meaning = "Number of restarts after which the next failure fails the job.",
                 .minimum = 0,
                 .maximum = 1e6},
           &FailureSpec::maxRestarts);
     visit(Field{.name = "rules",
-                .meaning = "What to do after which exit code or event; the first rule that speaks "
-                           "of a failure decides.",
+                .meaning = "What to do after an exit code or event; the first rule that matches a "
+                           "failure decides.",
                 .items_max = 32},
           &FailureSpec::rules);
     visit(Field{.name = "pendingTimeoutSeconds",
-                .meaning = "Time that a pod may take from its creation until it runs; then it has "
-                           "failed, and is made anew. 0 is no limit.",
+                .meaning = "Time limit from a pod's creation until it runs; a pod that exceeds it "
+                           "counts as failed and is replaced. 0 means no limit.",
                 .minimum = 0,
                 .maximum = kDayMax},
           &FailureSpec::pendingTimeoutSeconds);
     visit(Field{.name = "avoidNodes",
                 .meaning = "Failures on one Kubernetes node, among the newest ten, after which the "
-                           "job's pods avoid it; 0 is never.",
+                           "job's pods avoid it; 0 means never.",
                 .minimum = 0,
                 .maximum = 10},
           &FailureSpec::avoidNodes);
@@ -181,93 +188,101 @@ template <>
 struct Schema<TrainingJobSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "nodes", .meaning = "Pods of the job.", .minimum = 1, .maximum = kNodesMax},
+    visit(Field{.name = "nodes",
+                .meaning = "Number of pods of the job.",
+                .minimum = 1,
+                .maximum = kNodesMax},
           &TrainingJobSpec::nodes);
     visit(Field{.name = "gpusPerNode",
-                .meaning = "GPUs of each pod, as its limit nvidia.com/gpu; 0 computes on the CPU.",
+                .meaning = "GPUs per pod, set as its limit nvidia.com/gpu; 0 computes on the CPU.",
                 .minimum = 0,
                 .maximum = kProcessesMax},
           &TrainingJobSpec::gpusPerNode);
     visit(Field{.name = "processesPerNode",
-                .meaning = "Ranks of each pod; 0 is one a GPU, or one on the CPU. With train and "
-                           "gpusPerNode a multiple of it.",
+                .meaning = "Ranks per pod; 0 means one per GPU, or one on the CPU. With train and "
+                           "gpusPerNode, a multiple of gpusPerNode.",
                 .minimum = 0,
                 .maximum = kProcessesMax},
           &TrainingJobSpec::processesPerNode);
     visit(Field{.name = "threadsPerProcess",
-                .meaning = "CPU threads of each rank; 0 is the pod's CPUs divided by its ranks "
+                .meaning = "CPU threads per rank; 0 means the pod's CPUs divided by its ranks "
                            "(`lockstep run`: this machine's CPUs divided by all ranks). A command "
                            "gets it as OMP_NUM_THREADS.",
                 .minimum = 0,
                 .maximum = 4096},
           &TrainingJobSpec::threadsPerProcess);
     visit(Field{.name = "image",
-                .meaning = "Container image of the pods, any one, since the agent is put into it; "
-                           "empty is the controller's --job-image. lockstep run uses the "
-                           "machine's own binaries.",
+                .meaning = "Container image of the pods. Any image works, because the agent is "
+                           "copied into it. Empty means the controller's --job-image. lockstep run "
+                           "uses the machine's own binaries.",
                 .bytes_max = 512},
           &TrainingJobSpec::image);
     visit(Field{.name = "train", .meaning = "The built-in training loop."},
           &TrainingJobSpec::train);
     visit(Field{.name = "command",
-                .meaning = "A program and its arguments, instead of train: every rank runs it, "
+                .meaning = "A program and its arguments, instead of train. Every rank runs it, "
                            "with torchrun's variables in its environment.",
                 .bytes_max = kCommandWordBytesMax,
                 .items_max = 1000},
           &TrainingJobSpec::command);
     visit(Field{.name = "parallelism",
-                .meaning = "How the ranks share the model; what is left is data parallel."},
+                .meaning = "How the ranks share the model. The remaining factor of the world size "
+                           "is data parallel."},
           &TrainingJobSpec::parallelism);
-    visit(Field{.name = "processGroups",
-                .meaning = "Named groups of ranks beside the mesh's own. A command finds them in "
-                           "LOCKSTEP_WORLD_FILE; the built-in loop does not use them.",
-                .items_max = 256,
-                .list_key = "name"},
-          &TrainingJobSpec::processGroups);
+    visit(
+        Field{.name = "processGroups",
+              .meaning = "Named groups of ranks, in addition to those of the mesh. A command finds "
+                         "them in LOCKSTEP_WORLD_FILE; the built-in loop does not use them.",
+              .items_max = 256,
+              .list_key = "name"},
+        &TrainingJobSpec::processGroups);
     visit(Field{.name = "rendezvous", .meaning = "How the ranks find each other."},
           &TrainingJobSpec::rendezvous);
-    visit(Field{.name = "checkpoint", .meaning = "Where and when the state is saved."},
+    visit(Field{.name = "checkpoint", .meaning = "Where and when checkpoints are saved."},
           &TrainingJobSpec::checkpoint);
-    visit(Field{.name = "failure", .meaning = "What follows a failure."},
+    visit(Field{.name = "failure", .meaning = "What to do after a failure."},
           &TrainingJobSpec::failure);
     visit(Field{.name = "successPolicy",
-                .meaning = "Whose ending with exit code 0 completes the job: AllRanks, or, of a "
-                           "command, RankZero, whose end the others do not outlive.",
+                .meaning = "Ranks that must exit with code 0 to complete the job: AllRanks or, "
+                           "with command, RankZero, whose exit also ends the other ranks.",
                 .choices = "AllRanks RankZero"},
           &TrainingJobSpec::successPolicy);
     visit(Field{.name = "suspend",
                 .meaning = "true saves a checkpoint (a command gets SIGTERM) and ends the pods; "
-                           "false goes on from there."},
+                           "false resumes from there."},
           &TrainingJobSpec::suspend);
     visit(Field{.name = "terminationGracePeriodSeconds",
-                .meaning = "Time from asking the ranks to end (SIGTERM) to ending them (SIGKILL).",
+                .meaning =
+                    "Time between asking the ranks to exit (SIGTERM) and killing them (SIGKILL).",
                 .minimum = 0,
                 .maximum = 86400},
           &TrainingJobSpec::terminationGracePeriodSeconds);
     visit(Field{.name = "activeDeadlineSeconds",
-                .meaning = "Time after which the job fails, from its start or its last resumption "
-                           "on; 0 is none.",
+                .meaning = "Time after which the job fails, counted from its start or last "
+                           "resumption; 0 means no limit.",
                 .minimum = 0,
                 .maximum = kDayMax},
           &TrainingJobSpec::activeDeadlineSeconds);
-    visit(Field{.name = "ttlSecondsAfterFinished",
-                .meaning = "Time from the end of the job until it is deleted, with its pods; -1 "
-                           "keeps it.",
-                .minimum = -1,
-                .maximum = kDayMax},
-          &TrainingJobSpec::ttlSecondsAfterFinished);
-    visit(Field{.name = "managedBy",
-                .meaning =
-                    "Who carries the job out, domain/path; empty or lockstep.dev/controller is "
-                    "Lockstep, which leaves others' jobs alone.",
-                .bytes_max = 63},
-          &TrainingJobSpec::managedBy);
+    visit(
+        Field{.name = "ttlSecondsAfterFinished",
+              .meaning =
+                  "Time from the end of the job until it and its pods are deleted; -1 keeps them.",
+              .minimum = -1,
+              .maximum = kDayMax},
+        &TrainingJobSpec::ttlSecondsAfterFinished);
+    visit(
+        Field{.name = "managedBy",
+              .meaning =
+                  "The controller that runs the job, as domain/path. Empty or "
+                  "lockstep.dev/controller means Lockstep, which ignores other controllers' jobs.",
+              .bytes_max = 63},
+        &TrainingJobSpec::managedBy);
     visit(Field{.name = "podTemplate",
-                .meaning = "A PodTemplateSpec, merged last into the pods; what would break the job "
-                           "is refused by path. The container is named node."},
+                .meaning = "A PodTemplateSpec, merged into the pods last. Fields that would break "
+                           "the job are rejected with their path. The container is named node."},
           &TrainingJobSpec::podTemplate);
-    visit.refused({"elastic", "object", "Training on with fewer nodes."});
-    visit.refused({"scheduling", "object", "Gangs, queues and topology."});
+    visit.refused({"elastic", "object", "Continue training with fewer nodes."});
+    visit.refused({"scheduling", "object", "Gang scheduling, queues and topology."});
     visit.refused({"parameterServers", "object", "Nodes that hold the parameters."});
   }
 };

@@ -73,7 +73,8 @@ bool has_word(std::string_view words, std::string_view word) {
 }
 
 constexpr char kLabelRule[] =
-    "lower-case letters, digits and hyphens, from a letter to a letter or digit";
+    "lower-case letters, digits and hyphens, starting with a letter and ending with a letter or "
+    "digit";
 
 void Rules::check_metadata() {
   const std::string& name = job.metadata.name;
@@ -84,12 +85,12 @@ void Rules::check_metadata() {
   } else if (name.size() > kNameBytesMax) {
     add("metadata.name", in_quotes(name) + " has " + text(static_cast<int64_t>(name.size())) +
                              " characters, expected at most " + text(kNameBytesMax) +
-                             " (the pods' names are made of it)");
+                             " (pod names contain it)");
   }
   const std::string& where = job.metadata.namespace_;
   if (!is_label(where) || where.size() > 63) {
     add("metadata.namespace",
-        "found " + in_quotes(where) + ", expected " + kLabelRule + ", at most 63");
+        "found " + in_quotes(where) + ", expected " + kLabelRule + ", at most 63 characters");
   }
 }
 
@@ -100,9 +101,7 @@ void Rules::check_program() {
     add("spec", "found neither train nor command, expected exactly one of them");
   }
   if (spec.train.has_value() && spec.successPolicy == kRankZero) {
-    add("spec.successPolicy",
-        "RankZero is for a command, expected AllRanks: all ranks of the "
-        "built-in loop end together");
+    add("spec.successPolicy", "RankZero is only valid with spec.command, expected AllRanks");
   }
 }
 
@@ -130,8 +129,8 @@ void Rules::check_gpus() {
   const int64_t processes = processes_per_node(spec);
   if (!spec.train || gpus == 0 || processes % gpus == 0) return;
   add("spec.processesPerNode",
-      text(processes) + " is no multiple of spec.gpusPerNode: " + text(gpus) +
-          ", expected 0 (one rank a GPU) or so many ranks that each GPU has as many");
+      text(processes) + " is not a multiple of spec.gpusPerNode: " + text(gpus) +
+          ", expected 0 (one rank per GPU) or a multiple of the GPU count");
 }
 
 // An explicit cudnn must not silently fall back to another implementation; auto uses whatever is
@@ -140,7 +139,8 @@ void Rules::check_attention() {
   if (!spec.train || spec.train->attention != "cudnn") return;
   if (spec.gpusPerNode > 0 && spec.train->precision == "bf16") return;
   add("spec.train.attention",
-      "cudnn needs spec.gpusPerNode from 1 and spec.train.precision: bf16; expected own or auto");
+      "cudnn needs spec.gpusPerNode: 1 or more and spec.train.precision: bf16; expected own or "
+      "auto");
 }
 
 void Rules::check_ports() {
@@ -148,13 +148,13 @@ void Rules::check_ports() {
   const int64_t first = spec.rendezvous.port;
   const int64_t last = first + port_count(spec) - 1;
   const std::string users = text(processes) + " processes" +
-                            (spec.train ? "" : " in " + text(kPortRounds) + " rounds in turn");
+                            (spec.train ? "" : " with " + text(kPortRounds) + " ports each");
   if (last > kPortMax) {
     add("spec.rendezvous.port", text(first) + " leaves no room for " + users +
                                     ", expected at most " + text(kPortMax - port_count(spec) + 1));
   } else if (first <= kAgentPort && kAgentPort <= last) {
     add("spec.rendezvous.port", text(first) + " to " + text(last) + ", the ports of " + users +
-                                    ", contain the agent's " + text(kAgentPort) +
+                                    ", include the agent's port " + text(kAgentPort) +
                                     ", expected a range without it");
   }
 }
@@ -170,9 +170,10 @@ void Rules::check_groups() {
       add(path + ".name", "found " + in_quotes(group.name) + ", expected " + kLabelRule);
     } else if (std::find(std::begin(kReservedGroups), std::end(kReservedGroups), group.name) !=
                std::end(kReservedGroups)) {
-      add(path + ".name", in_quotes(group.name) + " is the mesh's own, expected another name");
+      add(path + ".name",
+          in_quotes(group.name) + " is reserved for the mesh, expected another name");
     } else if (std::any_of(spec.processGroups.begin(), end, same_name)) {
-      add(path + ".name", in_quotes(group.name) + " is there twice, expected each name once");
+      add(path + ".name", in_quotes(group.name) + " is listed twice");
     }
     const Result<std::vector<int64_t>> ranks = parse_ranks(group.ranks, world);
     if (!ranks.ok()) add(path + ".ranks", ranks.error().message);
@@ -181,14 +182,14 @@ void Rules::check_groups() {
 
 void Rules::check_hang(const FailureRule& rule, const std::string& path) {
   if (rule.event == kHang && !spec.train.has_value()) {
-    not_in_this_version(path + ".event", "Hang of a command",
-                        "another event (the program's own time limits end it)");
+    not_in_this_version(path + ".event", "event Hang with spec.command",
+                        "another event (set a time limit in the program)");
   }
   if (rule.after.empty()) return;
-  if (rule.event != kHang) add(path + ".after", "is for event: Hang alone");
+  if (rule.event != kHang) add(path + ".after", "only valid with event: Hang");
   if (!hang_seconds_from_text(rule.after)) {
-    add(path + ".after",
-        "found " + in_quotes(rule.after) + ", expected a whole number with s, m or h, 5s to 24h");
+    add(path + ".after", "found " + in_quotes(rule.after) +
+                             ", expected a whole number with unit s, m or h, from 5s to 24h");
   }
 }
 
@@ -206,7 +207,7 @@ void Rules::check_failure_rules() {
     const bool is_of_process = rule.event.empty() || has_word(kProcessEvents, rule.event);
     if (rule.action == "RestartInPlace" && !is_of_process) {
       add(path + ".action", "found RestartInPlace, but " + rule.event +
-                                " takes the pod away; expected RecreatePod, Ignore or Fail");
+                                " removes the pod; expected RecreatePod, Ignore or Fail");
     }
   }
 }
@@ -218,7 +219,7 @@ void Rules::check_model(const TrainSpec& train) {
       !family.empty() && family != family_name(config.family)) {
     add(std::string(kPath) + ".family",
         in_quotes(family) +
-            " is not that of spec.train.model.preset: " + in_quotes(train.model.preset) +
+            " is not the family of spec.train.model.preset: " + in_quotes(train.model.preset) +
             ", expected " + std::string(family_name(config.family)));
   }
   const std::pair<const char*, int64_t> needed[] = {{".layers", config.layers},
@@ -234,7 +235,7 @@ void Rules::check_model(const TrainSpec& train) {
   if (config.vocabulary == 0) {
     add(std::string(kPath) + ".vocabulary",
         "missing, expected the number of token ids (spec.train.data.tokenizer: " +
-            in_quotes(train.data.tokenizer) + " does not tell)");
+            in_quotes(train.data.tokenizer) + " does not determine it)");
     complete = false;
   }
   if (!complete) return;
@@ -243,7 +244,8 @@ void Rules::check_model(const TrainSpec& train) {
   }
   if (train.data.tokenizer == "bytes" && config.vocabulary < 256) {
     add(std::string(kPath) + ".vocabulary",
-        text(config.vocabulary) + " is too few for spec.train.data.tokenizer: bytes, expected 256");
+        text(config.vocabulary) +
+            " is too small for spec.train.data.tokenizer: bytes, expected at least 256");
   }
   if (spec.parallelism.pipeline > config.layers) {
     add("spec.parallelism.pipeline",
@@ -271,9 +273,8 @@ void Rules::check_batch(const BatchSpec& batch) {
 
 void Rules::check_rounding(const TrainSpec& train) {
   if (train.rounding == "nearest" || train.precision == "bf16") return;
-  add("spec.train.rounding", in_quotes(train.rounding) +
-                                 " is of bf16 copies, expected nearest, or spec.train.precision: "
-                                 "bf16");
+  add("spec.train.rounding",
+      in_quotes(train.rounding) + " needs spec.train.precision: bf16, expected nearest");
 }
 
 void Rules::check_steps(const TrainSpec& train) {
@@ -291,13 +292,13 @@ void Rules::check_steps(const TrainSpec& train) {
   if (train.validation.everySteps > 0 && train.data.validationFraction == 0) {
     add("spec.train.validation.everySteps",
         text(train.validation.everySteps) +
-            " with no data held back, expected spec.train.data.validationFraction above 0");
+            " needs validation data, expected spec.train.data.validationFraction above 0");
   }
   const int64_t context = std::max<int64_t>(model_config(train).context, 1);
   const int64_t tokens_of_step = train.batch.global * context;  // both factors are at most 2^20
   if (train.steps > kTokensMax / tokens_of_step) {
     add("spec.train.steps", text(train.steps) + " x " + text(tokens_of_step) +
-                                " tokens of a step are too many to count, expected at most " +
+                                " tokens per step is out of range, expected at most " +
                                 text(kTokensMax / tokens_of_step));
   }
 }
@@ -350,7 +351,7 @@ Problems validate(const TrainingJob& job) {
     rules.check_rounding(*job.spec.train);
     rules.check_steps(*job.spec.train);
     if (!job.spec.rendezvous.variables.empty()) {
-      rules.add("spec.rendezvous.variables", "they are for spec.command, and this job has none");
+      rules.add("spec.rendezvous.variables", "only valid with spec.command, which is not set");
     }
   } else {
     for (std::string& problem : command_problems(job.spec)) {

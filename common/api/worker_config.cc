@@ -45,7 +45,7 @@ Result<WorkerConfig> worker_config_from_json(const Json& document) {
   }
   const std::string hash = world_hash(config.world);
   if (config.hash != hash) {
-    return invalid("config.hash: found " + in_quotes(config.hash) + ", the world's is " + hash);
+    return invalid("config.hash: found " + in_quotes(config.hash) + ", expected " + hash);
   }
   return config;
 }

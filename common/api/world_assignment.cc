@@ -118,7 +118,7 @@ Status add_range(const RankRange& range, int64_t world_size, std::vector<bool>& 
                      std::to_string(world_size - 1));
     }
     if (seen[static_cast<size_t>(rank)]) {
-      return invalid("rank " + std::to_string(rank) + " is there twice, expected each rank once");
+      return invalid("rank " + std::to_string(rank) + " is listed twice");
     }
     seen[static_cast<size_t>(rank)] = true;
     ranks.push_back(rank);
@@ -192,7 +192,7 @@ Result<std::vector<int64_t>> parse_ranks(std::string_view text, int64_t world_si
     const size_t before = ranks.size();
     TRY(add_range(range, world_size, seen, ranks));
     if (ranks.size() == before) {
-      return invalid(in_quotes(item) + " names no rank of the world, expected 0 to " +
+      return invalid(in_quotes(item) + " matches no rank of the world, expected 0 to " +
                      std::to_string(world_size - 1));
     }
     if (comma == std::string_view::npos) return ranks;

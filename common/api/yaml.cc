@@ -56,7 +56,7 @@ class Builder : public YAML::EventHandler {
   explicit Builder(const YamlLimits& limits) : limits_(limits) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (begun_) throw Refusal{mark, "found more after the document, expected one document"};
+    if (begun_) throw Refusal{mark, "found more text after the document, expected one document"};
     begun_ = true;
   }
   void OnDocumentEnd() override {}
@@ -81,7 +81,7 @@ class Builder : public YAML::EventHandler {
     }
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
-      throw Refusal{mark, "the alias is inside of what it names, expected no cycle"};
+      throw Refusal{mark, "the alias refers to a value that contains it, expected no cycle"};
     }
     if (expects_key()) throw Refusal{mark, "found an alias as a key, expected a name"};
     const Anchored& anchored = found->second;
@@ -143,11 +143,11 @@ class Builder : public YAML::EventHandler {
     total_.bytes += more.bytes;
     if (total_.values > limits_.values_max) {
       throw Refusal{mark, "more than " + std::to_string(limits_.values_max) +
-                              " values (aliases counted as what they name)"};
+                              " values (each alias counts as the value it refers to)"};
     }
     if (total_.bytes > limits_.bytes_max) {
       throw Refusal{mark, "more than " + std::to_string(limits_.bytes_max) +
-                              " bytes of text (aliases counted as what they name)"};
+                              " bytes of text (each alias counts as the value it refers to)"};
     }
   }
 

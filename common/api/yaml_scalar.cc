@@ -62,8 +62,8 @@ Result<Json> read_number(std::string_view text, bool integer) {
       text.substr(text.starts_with('-') || text.starts_with('+') ? 1 : 0);
   if (integer && unsigned_text.size() > 1 && unsigned_text[0] == '0') {
     return invalid("found " + std::string(text.substr(0, 40)) +
-                   ", which is octal to some readers and decimal to others, expected it without "
-                   "the leading 0, with 0o, or in quotes");
+                   ", which some parsers read as octal and others as decimal; write it without the "
+                   "leading 0, with 0o, or in quotes");
   }
   const std::string_view plain = text.starts_with('+') ? text.substr(1) : text;
   int64_t whole = 0;
@@ -71,7 +71,7 @@ Result<Json> read_number(std::string_view text, bool integer) {
   double value = 0;
   const auto read = std::from_chars(plain.data(), plain.data() + plain.size(), value);
   if (read.ec != std::errc{} || !std::isfinite(value)) {
-    return invalid("found " + in_quotes(text) + ", a number that 64 bits cannot hold");
+    return invalid("found " + in_quotes(text) + ", a number that does not fit in 64 bits");
   }
   return Json(value);
 }

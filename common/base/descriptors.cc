@@ -14,7 +14,7 @@ void raise_descriptor_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   if (::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
-  log_warning("the limit of open files stays", {{"error", std::strerror(errno)}});
+  log_warning("cannot raise the limit of open files", {{"error", std::strerror(errno)}});
 }
 
 }  // namespace lockstep

@@ -223,7 +223,7 @@ Result<int64_t> int_member(const Json& object, std::string_view key) {
     return missing(key, "an integer", member);
   }
   if (member->is_number_unsigned() && member->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-    return invalid(std::string(key) + ": " + member->dump() + " is larger than 64 bits hold");
+    return invalid(std::string(key) + ": " + member->dump() + " does not fit in 64 bits");
   }
   return member->get<int64_t>();
 }

@@ -27,7 +27,7 @@ class BeastServer final : public Server {
       : acceptor_(io_),
         pause_(io_),
         drain_(io_),
-        shared_{handler, limits, std::make_shared<Gate>(&io_),
+        shared_{handler, limits, std::make_shared<ResponseQueue>(&io_),
                 [this](const auto& session) { forget(session); }} {}
   ~BeastServer() override { stop(Duration::zero()); }
 
@@ -38,7 +38,7 @@ class BeastServer final : public Server {
  private:
   void accept();
   void admit(tcp::socket socket);
-  void make_place();
+  void evict_oldest();
   void forget(const std::shared_ptr<Session>& session);
 
   asio::io_context io_{1};
@@ -56,13 +56,13 @@ Status BeastServer::listen(const std::string& address, int port) {
   const std::string where = "[http] " + address + ":" + std::to_string(port);
   ErrorCode error;
   const asio::ip::address ip = asio::ip::make_address(address, error);
-  if (error) return invalid(where + ": an IP address expected");
+  if (error) return invalid(where + ": expected an IP address");
   const tcp::endpoint endpoint(ip, static_cast<uint16_t>(port));
   acceptor_.open(endpoint.protocol(), error);
   if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error == asio::error::address_in_use) return conflict(where + " is taken");
+  if (error == asio::error::address_in_use) return conflict(where + " is already in use");
   if (error) return invalid(where + ": " + error.message());
   port_ = acceptor_.local_endpoint().port();
   accept();
@@ -85,7 +85,7 @@ void BeastServer::accept() {
 }
 
 void BeastServer::admit(tcp::socket socket) {
-  if (sessions_.size() >= shared_.limits.connections_max) make_place();
+  if (sessions_.size() >= shared_.limits.connections_max) evict_oldest();
   ErrorCode ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   const auto session = std::make_shared<Session>(std::move(socket), shared_);
@@ -93,10 +93,12 @@ void BeastServer::admit(tcp::socket socket) {
   session->start();
 }
 
-// Evicts the oldest untrusted connection, else the oldest idle trusted one, else the oldest of all.
-void BeastServer::make_place() {
+// Evicts the oldest unauthenticated connection, else the oldest idle authenticated one, else the
+// oldest of all.
+void BeastServer::evict_oldest() {
   const auto rank = [](const std::shared_ptr<Session>& session) {
-    return std::tuple(session->trusted(), session->trusted() && session->busy(), session->since());
+    return std::tuple(session->authenticated(), session->authenticated() && session->busy(),
+                      session->since());
   };
   const auto oldest =
       std::min_element(sessions_.begin(), sessions_.end(),
@@ -126,7 +128,7 @@ void BeastServer::stop(Duration drain_limit) {
     for (const auto& session : sessions) session->close_when_idle();
   });
   thread_.join();
-  shared_.gate->shut();
+  shared_.responses->close();
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ struct Response {
 struct Admission {
   std::optional<Response> refusal;  // send this immediately, without reading the body
   size_t body_bytes_max = 0;        // if not refused: the longest body accepted
-  bool trusted = false;  // the request carried the secret, so its connection is evicted last
+  bool authenticated = false;  // the request carried the secret, so its connection is evicted last
 };
 
 class Handler {
@@ -44,7 +44,7 @@ class Handler {
 
   virtual ~Handler() = default;
   // Both run on the server's thread; they must not block or throw.
-  virtual Admission admit(const Head& head) const = 0;
+  virtual Admission authorize(const Head& head) const = 0;
   virtual void handle(Request request, Respond respond) = 0;
   // Builds the response for an error that the server itself detects: 400, 413, 431, 503.
   virtual Response error(unsigned status, const std::string& message) const = 0;
@@ -56,18 +56,20 @@ struct Limits {
   size_t connections_max = 64;
   Duration header_limit = std::chrono::seconds(5);  // from its first byte, or from the accept
   Duration body_limit = std::chrono::seconds(15);
-  Duration idle_limit = std::chrono::seconds(75);  // for a trusted connection between requests
+  Duration idle_limit =
+      std::chrono::seconds(75);  // for a authenticated connection between requests
   Duration write_limit = std::chrono::seconds(10);
 };
 
 // An HTTP/1.1 server with keep-alive and one thread. Everything that a client can use up is
 // bounded: header and body bytes, the time of each part of a request, the number of connections.
-// When all connections are in use, the oldest untrusted one is evicted, so that strangers who hold
-// connections open cannot lock out a client that has the secret.
+// When all connections are in use, the oldest unauthenticated one is evicted, so that strangers who
+// hold connections open cannot lock out a client that has the secret.
 class Server {
  public:
-  // Port 0: the system chooses. kConflict if the port is taken: `[http] 10.0.0.1:29400 is taken`.
-  // kInvalid if the address is not one of this machine's. `handler` must outlive the server.
+  // Port 0: the system chooses. kConflict if the port is in use: `[http] 10.0.0.1:29400 is already
+  // in use`. kInvalid if the address is not one of this machine's. `handler` must outlive the
+  // server.
   static Result<std::unique_ptr<Server>> start(const std::string& address, int port,
                                                Handler& handler, const Limits& limits = {});
   virtual ~Server() = default;

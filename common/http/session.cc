@@ -22,12 +22,12 @@ std::string text(boost::beast::string_view view) {
 
 }  // namespace
 
-void Gate::post(std::function<void()> call) {
+void ResponseQueue::post(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
   if (io_ != nullptr) boost::asio::post(*io_, std::move(call));
 }
 
-void Gate::shut() {
+void ResponseQueue::close() {
   const std::lock_guard lock(mutex_);
   io_ = nullptr;
 }
@@ -55,7 +55,7 @@ void Session::close_when_idle() {
   if (!busy_) close();
 }
 
-// A trusted connection may stay idle between requests. The head has its own, shorter limit.
+// A authenticated connection may stay idle between requests. The head has its own, shorter limit.
 void Session::wait_for_request() {
   busy_ = false;
   if (last_) return close();
@@ -84,9 +84,9 @@ void Session::on_head(Error error) {
   const auto& request = parser_->get();
   head_ = {text(request.method_string()), text(request.target()),
            text(request[beast_http::field::authorization])};
-  const Admission admission = server_.handler.admit(head_);
-  if (admission.trusted) {
-    trusted_ = true;
+  const Admission admission = server_.handler.authorize(head_);
+  if (admission.authenticated) {
+    authenticated_ = true;
     since_ = steady_now();
   }
   if (admission.refusal) {
@@ -124,8 +124,8 @@ void Session::on_body(Error error) {
   last_ = last_ || !parser_->keep_alive();
   stream_.expires_never();  // no limit while the handler works; it limits its own time
   Request request = {std::move(head_), std::move(parser_->get().body())};
-  const auto respond = [weak = weak_from_this(), gate = server_.gate](Response response) {
-    gate->post([weak, response = std::move(response)]() mutable {
+  const auto respond = [weak = weak_from_this(), responses = server_.responses](Response response) {
+    responses->post([weak, response = std::move(response)]() mutable {
       if (const auto session = weak.lock()) session->answer(std::move(response));
     });
   };
@@ -135,10 +135,10 @@ void Session::on_body(Error error) {
 void Session::on_read_error(Error error) {
   last_ = true;
   if (error == beast_http::error::body_limit) {
-    return answer(server_.handler.error(413, "the body is larger than this request may have"));
+    return answer(server_.handler.error(413, "the request body is larger than its limit"));
   }
   if (error == beast_http::error::header_limit || error == beast_http::error::buffer_overflow) {
-    return answer(server_.handler.error(431, "the request's head is larger than " +
+    return answer(server_.handler.error(431, "the request header is larger than " +
                                                  std::to_string(server_.limits.header_bytes_max) +
                                                  " bytes"));
   }
@@ -147,7 +147,7 @@ void Session::on_read_error(Error error) {
   const bool gone =
       error == beast_http::error::end_of_stream || error == beast_http::error::partial_message;
   if (!ours || gone) return close();  // the client disconnected or was too slow
-  answer(server_.handler.error(400, "an HTTP/1.1 request expected: " + error.message()));
+  answer(server_.handler.error(400, "expected an HTTP/1.1 request: " + error.message()));
 }
 
 void Session::answer(Response response) {
@@ -169,7 +169,7 @@ void Session::answer(Response response) {
 void Session::on_written(Error error) {
   if (error) return close();
   if (last_) return linger();
-  stream_.expires_after(trusted_ ? server_.limits.idle_limit : server_.limits.header_limit);
+  stream_.expires_after(authenticated_ ? server_.limits.idle_limit : server_.limits.header_limit);
   wait_for_request();
 }
 

@@ -14,12 +14,12 @@
 
 namespace lockstep::http {
 
-// Passes responses from any thread to the server's thread. After shut() they are dropped.
-class Gate {
+// Passes responses from any thread to the server's thread. After close() they are dropped.
+class ResponseQueue {
  public:
-  explicit Gate(boost::asio::io_context* io) : io_(io) {}
+  explicit ResponseQueue(boost::asio::io_context* io) : io_(io) {}
   void post(std::function<void()> call);
-  void shut();
+  void close();
 
  private:
   std::mutex mutex_;
@@ -33,7 +33,7 @@ class Session : public std::enable_shared_from_this<Session> {
   struct Shared {  // what a session needs from the server
     Handler& handler;
     Limits limits;
-    std::shared_ptr<Gate> gate;
+    std::shared_ptr<ResponseQueue> responses;
     std::function<void(const std::shared_ptr<Session>&)> on_closed;  // may be called more than once
   };
 
@@ -44,9 +44,10 @@ class Session : public std::enable_shared_from_this<Session> {
   // Closes after the pending response, or immediately if there is none.
   void close_when_idle();
 
-  bool trusted() const { return trusted_; }
+  bool authenticated() const { return authenticated_; }
   bool busy() const { return busy_; }
-  // When an untrusted connection was accepted, or when a trusted one sent its last request.
+  // When an unauthenticated connection was accepted, or when a authenticated one sent its last
+  // request.
   TimePoint since() const { return since_; }
 
  private:
@@ -74,7 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::string discarded_;
   size_t discarded_bytes_ = 0;
   TimePoint since_;
-  bool trusted_ = false;
+  bool authenticated_ = false;
   bool busy_ = false;  // a request has begun and has not been answered yet
   bool last_ = false;  // close after this response
 };

@@ -8,9 +8,9 @@ namespace lockstep {
 namespace {
 
 // Allocates consecutive ranges of an arena.
-class Bump {
+class BumpAllocator {
  public:
-  explicit Bump(int64_t value_bytes) : value_bytes_(value_bytes) {}
+  explicit BumpAllocator(int64_t value_bytes) : value_bytes_(value_bytes) {}
 
   int64_t values(int64_t count) { return take(count * value_bytes_); }
   int64_t floats(int64_t count) { return take(count * int64_t{4}); }
@@ -57,7 +57,7 @@ std::vector<LayerTensor> layer_tensors(const ModelConfig& config, const TensorSh
       {&At::norm1, stream, Kept::kUnlessOps},
       {&At::qkv, split(config.qkv_width()), Kept::kUnlessBlocks},
       {&At::attention, split(config.width), Kept::kUnlessBlocks},
-      {&At::middle, stream, Kept::kUnlessBlocks},
+      {&At::post_attention_stream, stream, Kept::kUnlessBlocks},
       {&At::norm2, stream, Kept::kUnlessOps, false, true},
       {&At::hidden, split(config.hidden_width()), Kept::kUnlessOps},
       // If nothing is kept, GELU works in place; SwiGLU does not.
@@ -84,7 +84,7 @@ bool has_own_place(const LayerTensor& tensor, const ActivationShape& shape, Reco
 }
 
 // Places the stage's layers. Tensors that layers share are allocated with the first layer.
-std::vector<LayerActivations> place_layers(Bump& bump, const ModelConfig& config,
+std::vector<LayerActivations> place_layers(BumpAllocator& bump, const ModelConfig& config,
                                            const Stage& stage, const TensorShard& shard,
                                            const ActivationShape& shape, Recompute recompute) {
   std::vector<LayerActivations> layers;
@@ -105,7 +105,7 @@ std::vector<LayerActivations> place_layers(Bump& bump, const ModelConfig& config
   return layers;
 }
 
-void place_head(Bump& bump, const ModelConfig& config, const TensorShard& shard,
+void place_head(BumpAllocator& bump, const ModelConfig& config, const TensorShard& shard,
                 const ActivationShape& shape, ActivationArena& arena) {
   const int64_t rows = shape.rows();
   const int64_t chunk = arena.head_rows;
@@ -142,7 +142,7 @@ int64_t head_rows(const ModelConfig& config, const TensorShard& shard, int64_t r
 ActivationArena activation_arena(const ModelConfig& config, const Stage& stage,
                                  const TensorShard& shard, const ActivationShape& shape,
                                  const ActivationOptions& options) {
-  Bump bump(options.value_bytes);
+  BumpAllocator bump(options.value_bytes);
   ActivationArena arena;
   arena.layers = place_layers(bump, config, stage, shard, shape, options.recompute);
   const bool reuse = shape.mode == PassMode::kEvaluate && !arena.layers.empty();
@@ -160,10 +160,10 @@ BackwardScratch backward_scratch(const ModelConfig& config, const TensorShard& s
   BackwardScratch scratch;
   if (shape.mode != PassMode::kTrain) return scratch;
   const int64_t stream = shape.rows() * config.width;
-  Bump bump(options.value_bytes);
-  scratch.stream = bump.values(stream);
-  scratch.branch = bump.values(stream);
-  scratch.wide =
+  BumpAllocator bump(options.value_bytes);
+  scratch.residual_gradient = bump.values(stream);
+  scratch.branch_gradient = bump.values(stream);
+  scratch.wide_gradient =
       bump.values(shape.rows() * std::max(config.hidden_width(), config.qkv_width()) / shard.size);
   scratch.bytes = bump.bytes();
   return scratch;

@@ -64,14 +64,14 @@ struct LayerActivations {
   // [R,C] the layer's input residual stream. The previous layer also leaves its MLP output here;
   // the first norm adds it to the stream.
   int64_t input = -1;
-  int64_t norm1 = -1;      // [R,C]
-  int64_t qkv = -1;        // [R,C'+2D'], in a Llama after rotary embedding
-  int64_t attention = -1;  // [R,C']
-  int64_t lse = -1;        // [B,NH',T] fp32
-  int64_t middle = -1;     // [R,C] the residual stream after attention
-  int64_t norm2 = -1;      // [R,C]
-  int64_t hidden_in = -1;  // [R,H'] input of GELU; in a Llama [R,2H'], gate and up
-  int64_t hidden = -1;     // [R,H'] output of GELU or SwiGLU
+  int64_t norm1 = -1;                  // [R,C]
+  int64_t qkv = -1;                    // [R,C'+2D'], in a Llama after rotary embedding
+  int64_t attention = -1;              // [R,C']
+  int64_t lse = -1;                    // [B,NH',T] fp32
+  int64_t post_attention_stream = -1;  // [R,C] the residual stream after attention
+  int64_t norm2 = -1;                  // [R,C]
+  int64_t hidden_in = -1;              // [R,H'] input of GELU; in a Llama [R,2H'], gate and up
+  int64_t hidden = -1;                 // [R,H'] output of GELU or SwiGLU
   // [R] fp32, statistics of the norms. An RMS norm has no mean; rstd holds its 1 / rms.
   int64_t mean1 = -1, rstd1 = -1, mean2 = -1, rstd2 = -1;
 };
@@ -104,10 +104,11 @@ ActivationArena activation_arena(const ModelConfig& config, const Stage& stage,
 // Does not include the workspaces of the ops, which depend on the device and the threads; the
 // kernels report those.
 struct BackwardScratch {
-  int64_t stream = -1;  // [R,C] the gradient of the residual stream
-  int64_t branch = -1;  // [R,C] the gradient of a norm's output or of the attention's output
+  int64_t residual_gradient = -1;  // [R,C] the gradient of the residual stream
+  int64_t branch_gradient =
+      -1;  // [R,C] the gradient of a norm's output or of the attention's output
   // Gradient of the MLP's hidden values [R,H'], or of q, k and v [R,C'+2D'].
-  int64_t wide = -1;
+  int64_t wide_gradient = -1;
   int64_t bytes = 0;
 };
 

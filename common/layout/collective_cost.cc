@@ -61,20 +61,20 @@ CollectiveSteps halving_all_reduce_steps(const CollectiveCase& what) {
 CollectiveSteps all_reduce_steps(const CollectiveCase& what) {
   const auto n = static_cast<double>(what.ranks);
   const double block = what.block_bytes;
-  switch (what.way) {
-    case CollectiveWay::kDirect:
+  switch (what.algorithm) {
+    case CollectiveAlgorithm::kDirect:
       return {1, n - 2, (n - 1) * block};
-    case CollectiveWay::kRing:
+    case CollectiveAlgorithm::kRing:
       return {2 * (n - 1), 0, 2 * (n - 1) / n * block};
-    case CollectiveWay::kTree: {
+    case CollectiveAlgorithm::kTree: {
       const Tree tree = tree_of(what.ranks);
       const double times = what.ranks == 2 ? 1 : what.ranks < 5 ? 2 : 3;
       return {tree.depth + tree.steps, tree.behind,
               times * block + (2 * tree.depth - 1) * piece_of(what)};
     }
-    case CollectiveWay::kHalving:
-    case CollectiveWay::kByHost:
-    case CollectiveWay::kByHostHalving:
+    case CollectiveAlgorithm::kHalving:
+    case CollectiveAlgorithm::kByHost:
+    case CollectiveAlgorithm::kByHostHalving:
       break;
   }
   return halving_all_reduce_steps(what);
@@ -83,7 +83,7 @@ CollectiveSteps all_reduce_steps(const CollectiveCase& what) {
 // Also the steps of a reduce, where messages that arrive from two children do not wait for each
 // other.
 CollectiveSteps broadcast_steps(const CollectiveCase& what) {
-  if (what.way == CollectiveWay::kRing) {
+  if (what.algorithm == CollectiveAlgorithm::kRing) {
     const auto n = static_cast<double>(what.ranks);
     return {n - 1, 0, what.block_bytes + (n - 2) * piece_of(what)};
   }
@@ -107,7 +107,7 @@ CollectiveCost by_host_cost(const CollectiveCase& what) {
   const double block = what.block_bytes;
   if (what.kind == CollectiveKind::kAllReduce) {
     const CollectiveSteps ring{2 * (m - 1), 0, 2 * (m - 1) / m * block};
-    const bool halves = what.way == CollectiveWay::kByHostHalving;
+    const bool halves = what.algorithm == CollectiveAlgorithm::kByHostHalving;
     return {.network = halves
                            ? halving_all_reduce_steps({.ranks = what.hosts, .block_bytes = block})
                            : ring,
@@ -122,11 +122,11 @@ CollectiveCost by_host_cost(const CollectiveCase& what) {
 }
 
 bool has(const CollectiveCase& what) {
-  const CollectiveWay way = what.way;
-  if (way == CollectiveWay::kByHost) {
+  const CollectiveAlgorithm algorithm = what.algorithm;
+  if (algorithm == CollectiveAlgorithm::kByHost) {
     return has_two_levels(what) && what.kind != CollectiveKind::kAllToAll;
   }
-  if (way == CollectiveWay::kByHostHalving) {
+  if (algorithm == CollectiveAlgorithm::kByHostHalving) {
     return has_two_levels(what) && what.kind == CollectiveKind::kAllReduce;
   }
   switch (what.kind) {
@@ -134,13 +134,13 @@ bool has(const CollectiveCase& what) {
       return true;
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllGather:
-      return way == CollectiveWay::kDirect || way == CollectiveWay::kRing ||
-             (way == CollectiveWay::kHalving && is_power_of_two(what.ranks));
+      return algorithm == CollectiveAlgorithm::kDirect || algorithm == CollectiveAlgorithm::kRing ||
+             (algorithm == CollectiveAlgorithm::kHalving && is_power_of_two(what.ranks));
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
-      return way == CollectiveWay::kTree || way == CollectiveWay::kRing;
+      return algorithm == CollectiveAlgorithm::kTree || algorithm == CollectiveAlgorithm::kRing;
     case CollectiveKind::kAllToAll:
-      return way == CollectiveWay::kDirect;
+      return algorithm == CollectiveAlgorithm::kDirect;
   }
   return false;
 }
@@ -159,8 +159,8 @@ CollectiveSteps flat_steps(const CollectiveCase& what) {
   }
   const auto others = static_cast<double>(what.ranks - 1);
   const double bytes = others * what.block_bytes;
-  if (what.way == CollectiveWay::kDirect) return {1, others - 1, bytes};
-  if (what.way == CollectiveWay::kRing) return {others, 0, bytes};
+  if (what.algorithm == CollectiveAlgorithm::kDirect) return {1, others - 1, bytes};
+  if (what.algorithm == CollectiveAlgorithm::kRing) return {others, 0, bytes};
   return {static_cast<double>(floor_log2(what.ranks)), 0, bytes};
 }
 
@@ -183,28 +183,30 @@ std::string_view name_of(CollectiveKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-std::string_view name_of(CollectiveWay way) {
+std::string_view name_of(CollectiveAlgorithm algorithm) {
   constexpr std::string_view kNames[] = {"direct",  "ring",    "tree",
                                          "halving", "by-host", "by-host-halving"};
-  return kNames[static_cast<size_t>(way)];
+  return kNames[static_cast<size_t>(algorithm)];
 }
 
 Result<CollectiveCost> collective_steps(const CollectiveCase& what) {
   if (what.ranks < 1 || what.block_bytes < 0) {
-    return invalid("[cost] a collective has one rank or more and no negative bytes, not " +
-                   std::to_string(what.ranks) + " and " + std::to_string(what.block_bytes));
+    return invalid("[cost] expected at least 1 rank and at least 0 bytes, got " +
+                   std::to_string(what.ranks) + " ranks and " + std::to_string(what.block_bytes) +
+                   " bytes");
   }
   if (!has(what)) {
     return invalid("[cost] " + std::string(name_of(what.kind)) + " of " +
-                   std::to_string(what.ranks) + " ranks has no way '" +
-                   std::string(name_of(what.way)) + "'");
+                   std::to_string(what.ranks) + " ranks has no algorithm '" +
+                   std::string(name_of(what.algorithm)) + "'");
   }
   if (what.ranks == 1) return CollectiveCost{};
-  if (what.way == CollectiveWay::kByHost || what.way == CollectiveWay::kByHostHalving) {
+  if (what.algorithm == CollectiveAlgorithm::kByHost ||
+      what.algorithm == CollectiveAlgorithm::kByHostHalving) {
     return by_host_cost(what);
   }
   CollectiveCost cost{.network = flat_steps(what), .within = {}};
-  if (has_two_levels(what) && what.way != CollectiveWay::kRing) {
+  if (has_two_levels(what) && what.algorithm != CollectiveAlgorithm::kRing) {
     cost.network.bytes *= ranks_of_host(what);
   }
   return cost;
@@ -222,16 +224,16 @@ Result<double> collective_seconds(const CollectiveCase& what, const Network& net
                    latencies(cost.within) * network.host_latency_s + std::max(between_s, within_s));
 }
 
-CollectiveWay fastest_way(const CollectiveCase& what, const Network& network) {
-  CollectiveWay fastest = CollectiveWay::kDirect;
+CollectiveAlgorithm fastest_algorithm(const CollectiveCase& what, const Network& network) {
+  CollectiveAlgorithm fastest = CollectiveAlgorithm::kDirect;
   double least = std::numeric_limits<double>::infinity();
-  for (int way = 0; way < kCollectiveWays; ++way) {
+  for (int algorithm = 0; algorithm < kCollectiveAlgorithms; ++algorithm) {
     CollectiveCase candidate = what;
-    candidate.way = static_cast<CollectiveWay>(way);
+    candidate.algorithm = static_cast<CollectiveAlgorithm>(algorithm);
     const auto seconds = collective_seconds(candidate, network);
     if (!seconds.ok() || *seconds >= least) continue;
     least = *seconds;
-    fastest = candidate.way;
+    fastest = candidate.algorithm;
   }
   return fastest;
 }
@@ -241,7 +243,7 @@ CollectiveWay fastest_way(const CollectiveCase& what, const Network& network) {
 Result<Network> fit_network(std::span<const TimedCollective> measured, int64_t cores) {
   Sums sums;
   for (const TimedCollective& timed : measured) {
-    if (!(timed.seconds > 0)) return invalid("[cost] a measured time is above zero");
+    if (!(timed.seconds > 0)) return invalid("[cost] expected measured times above 0");
     const Network unit{
         .latency_s = 1, .bytes_per_s = std::numeric_limits<double>::infinity(), .cores = cores};
     TRY_ASSIGN(const double steps, collective_seconds(timed.what, unit));
@@ -257,11 +259,11 @@ Result<Network> fit_network(std::span<const TimedCollective> measured, int64_t c
   }
   const double determinant = sums.aa * sums.bb - sums.ab * sums.ab;
   if (!(determinant > 1e-12 * sums.aa * sums.bb)) {
-    return invalid("[cost] latency and bandwidth can't be told apart by these measurements");
+    return invalid("[cost] expected measurements of at least two different sizes");
   }
   const double latency = (sums.ay * sums.bb - sums.by * sums.ab) / determinant;
   const double inverse = (sums.by * sums.aa - sums.ay * sums.ab) / determinant;
-  if (inverse <= 0) return invalid("[cost] no bandwidth explains these measurements");
+  if (inverse <= 0) return invalid("[cost] no bandwidth fits these measurements");
   if (latency < 0) {
     return Network{.latency_s = 0, .bytes_per_s = sums.bb / sums.by, .cores = cores};
   }

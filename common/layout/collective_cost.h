@@ -15,20 +15,20 @@ namespace lockstep {
 // algorithms are explained; a test checks this table against the plans executed there. n ranks, S
 // bytes per block:
 //
-//   operation      | way      | steps, messages behind     | bytes through the busiest rank
-//   all_reduce     | direct   | 1, n-2                     | (n-1) S
-//                  | ring     | 2(n-1)                     | 2(n-1)/n S
-//                  | halving  | 2 lg p (+2 if n > p)       | 2(p-1)/p S (+2S if n > p)
-//                  | tree     | d + d', b                  | S for n = 2, 2S for n < 5, else 3S
-//   reduce_scatter | direct   | 1, n-2                     | (n-1) S
-//                  | ring     | n-1                        | (n-1) S
-//                  | halving  | lg n, n = 2^k              | (n-1) S
+//   operation      | algorithm | steps, messages behind     | bytes through the busiest rank
+//   all_reduce     | direct    | 1, n-2                     | (n-1) S
+//                  | ring      | 2(n-1)                     | 2(n-1)/n S
+//                  | halving   | 2 lg p (+2 if n > p)       | 2(p-1)/p S (+2S if n > p)
+//                  | tree      | d + d', b                  | S for n = 2, 2S for n < 5, else 3S
+//   reduce_scatter | direct    | 1, n-2                     | (n-1) S
+//                  | ring      | n-1                        | (n-1) S
+//                  | halving   | lg n, n = 2^k              | (n-1) S
 //   all_gather     | the same three as reduce_scatter
-//   broadcast      | tree     | d', b                      | cS
-//                  | ring     | n-1 (a chain)              | S
-//   reduce         | tree     | d                          | cS
-//                  | ring     | n-1 (a chain)              | S
-//   all_to_all     | direct   | 1, n-2                     | (n-1) S
+//   broadcast      | tree      | d', b                      | cS
+//                  | ring      | n-1 (a chain)              | S
+//   reduce         | tree      | d                          | cS
+//                  | ring      | n-1 (a chain)              | S
+//   all_to_all     | direct    | 1, n-2                     | (n-1) S
 //
 // - messages behind: those sent right after another one
 // - p: the largest power of two that is at most n
@@ -41,9 +41,9 @@ namespace lockstep {
 //
 // On m hosts with k ranks each (n = mk, both above 1), the ranks of a host share its port. For
 // direct, halving and tree, k times the bytes pass through the port; for the ring, those of one
-// rank. Such a world also has the way by-host (and by-host-halving for all_reduce). Its messages
-// within hosts are counted separately: those that messages between hosts do not hide, but for
-// reduce_scatter and all_gather all that a rank sends. Bytes within and between hosts move in
+// rank. Such a world also has the algorithm by-host (and by-host-halving for all_reduce). Its
+// messages within hosts are counted separately: those that messages between hosts do not hide, but
+// for reduce_scatter and all_gather all that a rank sends. Bytes within and between hosts move in
 // parallel:
 //
 //   operation      | between hosts              | within
@@ -71,14 +71,21 @@ constexpr int kCollectiveKinds = 6;
 // Returns "all_reduce" and the like.
 std::string_view name_of(CollectiveKind kind);
 
-enum class CollectiveWay : uint8_t { kDirect, kRing, kTree, kHalving, kByHost, kByHostHalving };
-constexpr int kCollectiveWays = 6;
+enum class CollectiveAlgorithm : uint8_t {
+  kDirect,
+  kRing,
+  kTree,
+  kHalving,
+  kByHost,
+  kByHostHalving
+};
+constexpr int kCollectiveAlgorithms = 6;
 // Returns "ring" and the like.
-std::string_view name_of(CollectiveWay way);
+std::string_view name_of(CollectiveAlgorithm algorithm);
 
 struct CollectiveCase {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  CollectiveWay way = CollectiveWay::kRing;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
   int64_t ranks = 2;
   double block_bytes = 0;
   int64_t hosts = 0;  // ranks are numbered host by host; 0: flat (a host per rank, or one host)
@@ -92,10 +99,11 @@ struct CollectiveSteps {
 };
 struct CollectiveCost {
   CollectiveSteps network;
-  CollectiveSteps within;  // within hosts; only for by-host ways
+  CollectiveSteps within;  // within hosts; only for by-host algorithms
 };
 
-// kInvalid if the operation has no such way for that number of ranks. A single rank costs nothing.
+// kInvalid if the operation has no such algorithm for that number of ranks. A single rank costs
+// nothing.
 Result<CollectiveCost> collective_steps(const CollectiveCase& what);
 
 struct Network {
@@ -104,15 +112,15 @@ struct Network {
   // Number of ranks that can work at the same time. More ranks share the cores and take
   // proportionally longer. 0: no limit.
   int64_t cores = 0;
-  // Within a host; used by by-host ways.
+  // Within a host; used by by-host algorithms.
   double host_latency_s = 0;
   double host_bytes_per_s = 1;
 };
 
 Result<double> collective_seconds(const CollectiveCase& what, const Network& network);
 
-// Returns the fastest way; the first one if several are equally fast.
-CollectiveWay fastest_way(const CollectiveCase& what, const Network& network);
+// Returns the fastest algorithm; the first one if several are equally fast.
+CollectiveAlgorithm fastest_algorithm(const CollectiveCase& what, const Network& network);
 
 // Fits the latency and bandwidth that best explain the measured times: least squares of the
 // relative errors, neither value below zero. kInvalid for fewer than two cases with different

@@ -85,7 +85,7 @@ class Rules {
     if (config_.head_dim() % 2 != 0) {
       add("heads", std::to_string(config_.heads) + " makes heads of " +
                        std::to_string(config_.head_dim()) +
-                       " values, expected an even number (rotary embedding turns pairs)");
+                       " values, expected an even number (rotary embedding rotates pairs)");
     }
     if (!(config_.rotary_base > 1 && config_.rotary_base <= kRotaryBaseMax)) {
       add("ropeBase", "expected a number above 1, at most 1e12");
@@ -112,7 +112,7 @@ class Rules {
         {"ropeScaling", config_.rotary_scaling != defaults.rotary_scaling},
         {"normEpsilon", config_.norm_epsilon != defaults.norm_epsilon}};
     for (const auto& [field, is_given] : given) {
-      if (is_given) add(field, "is of a llama, expected none with family: gpt2");
+      if (is_given) add(field, "only valid with family: llama");
     }
   }
   void add(const std::string& field, const std::string& text) {

@@ -179,7 +179,7 @@ ParameterArena parameter_arena(const ModelConfig& config, const Stage& stage,
     if (!stage_reads(parameter, config, stage)) continue;
     ArenaEntry entry = local_part(parameter, config, shard);
     entry.offset = arena.count;
-    entry.counted = parameter.block >= stage.begin && parameter.block < stage.end;
+    entry.counts_in_norm = parameter.block >= stage.begin && parameter.block < stage.end;
     arena.count = aligned(entry.offset + entry.count);
     arena.entries.push_back(entry);
   }

@@ -77,7 +77,7 @@ struct ArenaEntry {
   int64_t count = 0;              // dims[0] * dims[1]
   // Whether this rank's stage counts it in the gradient norm. A tied embedding that two stages hold
   // counts only in the stage of its block.
-  bool counted = true;
+  bool counts_in_norm = true;
 };
 
 // The arena of one rank's parameters. Gradients and optimizer states use the same layout.

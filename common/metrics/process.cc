@@ -37,11 +37,12 @@ double cpu_seconds() {
 
 void add_process_metrics(Exposition& out) {
   using Type = Exposition::Type;
-  out.single("process_cpu_seconds_total", "CPU seconds of this process itself", Type::kCounter,
-             cpu_seconds());
-  out.single("process_resident_memory_bytes", "Resident memory of this process itself",
-             Type::kGauge, resident_bytes());
-  out.single("process_open_fds", "Descriptors that this process itself has open", Type::kGauge,
+  out.single("process_cpu_seconds_total", "CPU seconds of this process, without its children",
+             Type::kCounter, cpu_seconds());
+  out.single("process_resident_memory_bytes",
+             "Resident memory of this process, without its children", Type::kGauge,
+             resident_bytes());
+  out.single("process_open_fds", "Open file descriptors of this process", Type::kGauge,
              open_descriptors());
 }
 

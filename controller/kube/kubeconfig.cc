@@ -193,7 +193,7 @@ Status read_named(const Fields& root, const char* list, const char* inner,
     TRY_ASSIGN(const Fields fields, Fields::of(value == nullptr ? null : *value, item.at(inner)));
     TRY_ASSIGN(T entry, read(fields, folder));
     if (!out.emplace(name, std::move(entry)).second) {
-      return invalid(path + ".name: \"" + name + "\" is a duplicate, expected unique names");
+      return invalid(path + ".name: \"" + name + "\" is listed twice");
     }
   }
   return {};

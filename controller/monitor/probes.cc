@@ -20,7 +20,7 @@ std::string_view path_of(std::string_view target) {
 
 }  // namespace
 
-http::Admission Probes::admit(const http::Head& head) const {
+http::Admission Probes::authorize(const http::Head& head) const {
   const std::string_view path = path_of(head.target);
   if (path != "/healthz" && path != "/readyz" && path != "/metrics") {
     return {.refusal = text(404, "expected /healthz, /readyz or /metrics")};

@@ -29,7 +29,7 @@ class Probes final : public http::Handler {
  public:
   explicit Probes(ProbeSources sources) : sources_(std::move(sources)) {}
 
-  http::Admission admit(const http::Head& head) const override;
+  http::Admission authorize(const http::Head& head) const override;
   void handle(http::Request request, Respond respond) override;
   http::Response error(unsigned status, const std::string& message) const override;
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 
 namespace lockstep {
 namespace {
@@ -34,7 +34,7 @@ std::string uses_text(const ArenaPlan& plan) {
   return text;
 }
 
-std::string who_asks(const ArenaPlan& plan) {
+std::string request_text(const ArenaPlan& plan) {
   return "an arena of " + uses_text(plan);
 }
 
@@ -52,18 +52,18 @@ uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use) {
   return sum;
 }
 
-Result<ArenaPlan> plan_arena(const std::vector<ArenaWish>& wishes) {
+Result<ArenaPlan> plan_arena(const std::vector<ArenaRequest>& requests) {
   ArenaPlan plan;
-  for (const ArenaWish& wish : wishes) {
-    plan.parts.push_back({.use = wish.use, .name = wish.name, .bytes = wish.bytes});
+  for (const ArenaRequest& request : requests) {
+    plan.parts.push_back({.use = request.use, .name = request.name, .bytes = request.bytes});
   }
   for (int i = 0; i < kArenaUses; ++i) {
     for (ArenaPart& part : plan.parts) {
       if (part.use != static_cast<ArenaUse>(i)) continue;
       part.offset = aligned(plan.bytes);
       if (part.bytes > kArenaBytesMax || part.offset > kArenaBytesMax - part.bytes) {
-        return invalid("[arena] at most " + bytes_text(kArenaBytesMax) + ", got " +
-                       bytes_text(part.bytes) + " for " + part.name + " behind " +
+        return invalid("[arena] expected at most " + bytes_text(kArenaBytesMax) + ", got " +
+                       bytes_text(part.bytes) + " for " + part.name + " at offset " +
                        bytes_text(part.offset));
       }
       plan.bytes = part.offset + part.bytes;
@@ -86,27 +86,27 @@ std::string arena_text(const ArenaPlan& plan) {
     }
   }
   text += line("alignment", plan.bytes - given) + "\n";
-  text += line("together", plan.bytes) + " (" + bytes_text(plan.bytes) + ")\n";
-  return plan.reserve == 0 ? text : text + line("kept free", plan.reserve) + "\n";
+  text += line("total", plan.bytes) + " (" + bytes_text(plan.bytes) + ")\n";
+  return plan.reserve == 0 ? text : text + line("reserved", plan.reserve) + "\n";
 }
 
 // Fails before the arena takes memory that libraries need later: their own out-of-memory errors
 // would not name the cause.
-Status expect_room(Device device, const ArenaPlan& plan) {
+Status check_free_memory(Device device, const ArenaPlan& plan) {
   if (plan.reserve == 0) return {};
   TRY_ASSIGN(const DeviceMemory memory, memory_of(device));
   if (plan.bytes <= memory.free_bytes && plan.reserve <= memory.free_bytes - plan.bytes) return {};
   return out_of_memory(
       {.device = device,
        .bytes = plan.bytes + plan.reserve,
-       .by = who_asks(plan) + ", and " + bytes_text(plan.reserve) + " for libraries",
+       .by = request_text(plan) + ", and " + bytes_text(plan.reserve) + " for libraries",
        .free_bytes = memory.free_bytes,
        .total_bytes = memory.total_bytes});
 }
 
 Result<Arena> Arena::allocate(Device device, ArenaPlan plan) {
-  TRY(expect_room(device, plan));
-  TRY_ASSIGN(Buffer buffer, Buffer::allocate(device, plan.bytes, who_asks(plan)));
+  TRY(check_free_memory(device, plan));
+  TRY_ASSIGN(Buffer buffer, Buffer::allocate(device, plan.bytes, request_text(plan)));
   return Arena(std::move(plan), std::move(buffer));
 }
 

@@ -15,7 +15,7 @@ constexpr int kArenaUses = 5;
 // Returns for example "parameters".
 const char* name_of(ArenaUse use);
 
-struct ArenaWish {
+struct ArenaRequest {
   ArenaUse use = ArenaUse::kWorkspace;
   std::string name;  // the owner: "block 3 attention"
   uint64_t bytes = 0;
@@ -28,9 +28,10 @@ struct ArenaPart {
   uint64_t offset = 0;  // a multiple of kArenaAlign; unspecified if bytes is 0
 };
 
-// The layout of one allocation. Parts with the same use are contiguous, in the order of the wishes.
+// The layout of one allocation. Parts with the same use are contiguous, in the order of the
+// requests.
 struct ArenaPlan {
-  std::vector<ArenaPart> parts;  // in the order of the wishes
+  std::vector<ArenaPart> parts;  // in the order of the requests
   uint64_t bytes = 0;            // of the whole allocation, with alignment padding
   // Bytes that must stay free on the device, for libraries that allocate later.
   uint64_t reserve = 0;
@@ -39,8 +40,8 @@ struct ArenaPlan {
 constexpr uint64_t kArenaAlign = 256;  // as cudaMalloc aligns its allocations
 constexpr uint64_t kArenaBytesMax = uint64_t{1} << 50;
 
-// Pure. kInvalid if the wishes exceed kArenaBytesMax in total.
-Result<ArenaPlan> plan_arena(const std::vector<ArenaWish>& wishes);
+// Pure. kInvalid if the requests exceed kArenaBytesMax in total.
+Result<ArenaPlan> plan_arena(const std::vector<ArenaRequest>& requests);
 
 // Returns the sum of all parts with that use, without alignment padding.
 uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use);
@@ -51,13 +52,13 @@ uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use);
 // wte                          600 bytes at 0
 // wpe                          400 bytes at 768
 // alignment                      168 bytes
-// together                      1168 bytes (1.14 KiB)
-// kept free                     4096 bytes (only if there is a reserve)
+// total                         1168 bytes (1.14 KiB)
+// reserved                      4096 bytes (only if there is a reserve)
 std::string arena_text(const ArenaPlan& plan);
 
 // Checks that the device now has enough free memory for the plan and its reserve. kUnavailable,
 // with the text of out_of_memory(), if it does not. Always succeeds for a plan without a reserve.
-Status expect_room(Device device, const ArenaPlan& plan);
+Status check_free_memory(Device device, const ArenaPlan& plan);
 
 // The memory of a plan: one zeroed allocation. Move-only, owner.
 class Arena {

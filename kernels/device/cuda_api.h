@@ -24,7 +24,7 @@ Status synchronize(int index, void* stream);
 Result<void*> create_event(int index, bool is_timed);
 void destroy_event(void* event);
 Status record(int index, void* event, void* stream);
-Status delay(int index, void* event, void* stream);
+Status stream_wait_event(int index, void* event, void* stream);
 Result<bool> passed(int index, void* event);
 Status synchronize_event(int index, void* event);
 struct EventPair {

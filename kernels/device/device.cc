@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kernels/device/cuda_api.h"
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 
 namespace lockstep {
 
@@ -137,9 +137,9 @@ Status Event::record(void* stream) {
   return cuda_api::record(device().index, handle_.get(), stream);
 }
 
-Status Event::delay(void* stream) const {
+Status Event::make_stream_wait(void* stream) const {
   if (handle_ == nullptr) return {};
-  return cuda_api::delay(device().index, handle_.get(), stream);
+  return cuda_api::stream_wait_event(device().index, handle_.get(), stream);
 }
 
 Result<bool> Event::passed() const {
@@ -154,7 +154,7 @@ Status Event::synchronize() const {
 
 Result<double> Event::seconds_until(const Event& later) const {
   if (handle_ == nullptr || later.handle_ == nullptr) {
-    return unavailable("[event] a CUDA device's events, the CPU's keep no time");
+    return unavailable("[event] timing needs CUDA events; CPU events have no timestamps");
   }
   return cuda_api::elapsed(device().index, {.from = handle_.get(), .to = later.handle_.get()});
 }

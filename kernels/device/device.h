@@ -106,7 +106,7 @@ class Event {
   // Makes the event pass when all work issued on the stream so far is complete.
   Status record(void* stream);
   // Makes all work issued on that stream from now on wait for this event.
-  Status delay(void* stream) const;
+  Status make_stream_wait(void* stream) const;
   // Returns whether the event has passed; true before the first record().
   Result<bool> passed() const;
   // Blocks until the event has passed.

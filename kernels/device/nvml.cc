@@ -31,15 +31,15 @@ Result<NvmlFunctions> find_all(const SharedLibrary& library) {
 Result<std::unique_ptr<Nvml>> Nvml::load() {
   // Never unloaded: the library belongs to the driver.
   void* handle = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return unavailable("[nvml] libnvidia-ml.so.1, this machine has none");
+  if (handle == nullptr)
+    return unavailable("[nvml] libnvidia-ml.so.1 is not installed on this machine");
   TRY_ASSIGN(const NvmlFunctions functions, find_all({.handle = handle, .name = "nvml"}));
-  return over(functions);
+  return with_functions(functions);
 }
 
-Result<std::unique_ptr<Nvml>> Nvml::over(const NvmlFunctions& functions) {
+Result<std::unique_ptr<Nvml>> Nvml::with_functions(const NvmlFunctions& functions) {
   if (const int code = functions.init(); code != 0) {
-    return unavailable(std::string("[nvml] nvmlInit_v2: success expected, got ") +
-                       functions.error_string(code));
+    return unavailable(std::string("[nvml] nvmlInit_v2 failed: ") + functions.error_string(code));
   }
   return std::unique_ptr<Nvml>(new Nvml(functions));
 }
@@ -51,8 +51,7 @@ Nvml::~Nvml() {
 
 Status Nvml::check(const char* call, int code) const {
   if (code == 0) return {};
-  return unavailable(std::string("[nvml] ") + call + ": success expected, got " +
-                     nvml_.error_string(code));
+  return unavailable(std::string("[nvml] ") + call + " failed: " + nvml_.error_string(code));
 }
 
 Result<void*> Nvml::device(const std::string& bus) {

@@ -65,7 +65,7 @@ class Nvml {
  public:
   // kUnavailable if the library is missing; nothing else depends on it.
   static Result<std::unique_ptr<Nvml>> load();
-  static Result<std::unique_ptr<Nvml>> over(const NvmlFunctions& functions);
+  static Result<std::unique_ptr<Nvml>> with_functions(const NvmlFunctions& functions);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;

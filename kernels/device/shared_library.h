@@ -15,12 +15,12 @@ struct SharedLibrary {
 };
 
 // Looks up a function by name; the caller must ask for its real type. kUnavailable: "[nvml] the
-// library has no nvmlInit_v2".
+// library does not export nvmlInit_v2".
 template <class Function>
 Status find_function(const SharedLibrary& library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library.handle, name));
   if (function != nullptr) return {};
-  return unavailable(std::string("[") + library.name + "] the library has no " + name);
+  return unavailable(std::string("[") + library.name + "] the library does not export " + name);
 }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kGrain = 16384;  // number of elements that are worth a thread
 
 // Rotates one head. `low` is its lower half; `sign` is the sign of the sines.
-void turn(float* low, const float* table, int64_t half, float sign) {
+void rotate_head(float* low, const float* table, int64_t half, float sign) {
   float* high = low + half;
   for_vectors(half, [&](int64_t i, int64_t n) {
     const Vec a = load_n(low + i, n), b = load_n(high + i, n);
@@ -35,7 +35,7 @@ void rotary(Stream&, const Rotary& args) {
     for (int64_t row = range.begin; row < range.end; ++row) {
       const float* table = args.table + row % shape.sequence * shape.head_dim;
       for (int64_t head = 0; head < heads; ++head) {
-        turn(qkv + row * row_width + head * shape.head_dim, table, shape.head_dim / 2, sign);
+        rotate_head(qkv + row * row_width + head * shape.head_dim, table, shape.head_dim / 2, sign);
       }
     }
   });

@@ -9,7 +9,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-struct Turn {
+struct RotationArgs {
   int64_t row_width;
   int64_t sequence;
   int64_t half;   // HD/2
@@ -20,25 +20,25 @@ struct Turn {
 // Grid: (row, strip of the row's pairs). Each thread has N adjacent pairs of one head.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowStripThreads)
-    turn_pairs(T* qkv, const float* table, Turn turn) {
+    rotate_pairs(T* qkv, const float* table, RotationArgs rotation) {
   const int64_t row = blockIdx.x;
   const int64_t pair = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;
-  if (pair >= turn.pairs) return;
-  const int64_t head = pair / turn.half, i = pair % turn.half;
-  const float* cosines = table + row % turn.sequence * 2 * turn.half + i;
-  T* low = qkv + row * turn.row_width + head * 2 * turn.half + i;
+  if (pair >= rotation.pairs) return;
+  const int64_t head = pair / rotation.half, i = pair % rotation.half;
+  const float* cosines = table + row % rotation.sequence * 2 * rotation.half + i;
+  T* low = qkv + row * rotation.row_width + head * 2 * rotation.half + i;
   float a[N], b[N], cosine[N], sine[N];
   load_values(a, low);
-  load_values(b, low + turn.half);
+  load_values(b, low + rotation.half);
   load_values(cosine, cosines);
-  load_values(sine, cosines + turn.half);
+  load_values(sine, cosines + rotation.half);
   for (int j = 0; j < N; ++j) {
-    const float x = a[j], y = b[j], s = sine[j] * turn.sign;
+    const float x = a[j], y = b[j], s = sine[j] * rotation.sign;
     a[j] = x * cosine[j] - y * s;
     b[j] = y * cosine[j] + x * s;
   }
   store_values(low, a);
-  store_values(low + turn.half, b);
+  store_values(low + rotation.half, b);
 }
 
 }  // namespace
@@ -46,17 +46,17 @@ __global__ void __launch_bounds__(kRowStripThreads)
 void rotary(Stream& stream, const Rotary& args) {
   const AttentionShape& shape = args.shape;
   CHECK(shape.head_dim % 2 == 0);
-  const Turn turn{.row_width = shape.qkv_width(),
-                  .sequence = shape.sequence,
-                  .half = shape.head_dim / 2,
-                  .pairs = (shape.heads + shape.kv_heads) * (shape.head_dim / 2),
-                  .sign = args.inverse ? -1.0f : 1.0f};
+  const RotationArgs rotation{.row_width = shape.qkv_width(),
+                              .sequence = shape.sequence,
+                              .half = shape.head_dim / 2,
+                              .pairs = (shape.heads + shape.kv_heads) * (shape.head_dim / 2),
+                              .sign = args.inverse ? -1.0f : 1.0f};
   // Rows consist of whole heads, and heads of two halves, so packs must fit into a half.
   const PackedRows rows{
-      .dtype = args.qkv.dtype, .width = turn.half, .begins = {args.qkv.data, args.table}};
+      .dtype = args.qkv.dtype, .width = rotation.half, .begins = {args.qkv.data, args.table}};
   dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
-    launch(stream, row_strips_shape("rotary", shape.batch * shape.sequence, turn.pairs, N),
-           turn_pairs<T, N>, elements_of<T>(args.qkv), args.table, turn);
+    launch(stream, row_strips_shape("rotary", shape.batch * shape.sequence, rotation.pairs, N),
+           rotate_pairs<T, N>, elements_of<T>(args.qkv), args.table, rotation);
   });
 }
 

@@ -8,22 +8,22 @@
 // Pure, for host and device.
 namespace lockstep {
 
-template <class Tensor, int kMost>
+template <class Tensor, int kCapacity>
 struct TensorBatch {
-  Tensor tensors[kMost];
-  int32_t first_blocks[kMost];
+  Tensor tensors[kCapacity];
+  int32_t first_blocks[kCapacity];
   int32_t count = 0;
   int32_t blocks = 0;
 };
 
-template <class Tensor, int kMost>
-constexpr bool is_full(const TensorBatch<Tensor, kMost>& batch) {
-  return batch.count == kMost;
+template <class Tensor, int kCapacity>
+constexpr bool is_full(const TensorBatch<Tensor, kCapacity>& batch) {
+  return batch.count == kCapacity;
 }
 
 // The total number of blocks must be below 2^31.
-template <class Tensor, int kMost>
-constexpr void append(TensorBatch<Tensor, kMost>& batch, const Tensor& tensor, int64_t blocks) {
+template <class Tensor, int kCapacity>
+constexpr void append(TensorBatch<Tensor, kCapacity>& batch, const Tensor& tensor, int64_t blocks) {
   if (blocks == 0) return;
   batch.tensors[batch.count] = tensor;
   batch.first_blocks[batch.count] = batch.blocks;
@@ -37,8 +37,8 @@ struct BatchPlace {
 };
 
 // Returns the tensor of a block: the last one whose first block is not after it.
-template <class Tensor, int kMost>
-constexpr BatchPlace find_tensor(const TensorBatch<Tensor, kMost>& batch, int64_t block) {
+template <class Tensor, int kCapacity>
+constexpr BatchPlace find_tensor(const TensorBatch<Tensor, kCapacity>& batch, int64_t block) {
   int32_t low = 0, high = batch.count;
   while (high - low > 1) {
     const int32_t middle = (low + high) / 2;
@@ -52,8 +52,8 @@ constexpr BatchPlace find_tensor(const TensorBatch<Tensor, kMost>& batch, int64_
 }
 
 inline constexpr int kBatchThreads = 256;
-template <class Tensor, int kMost>
-constexpr LaunchShape batch_shape(const char* name, const TensorBatch<Tensor, kMost>& batch) {
+template <class Tensor, int kCapacity>
+constexpr LaunchShape batch_shape(const char* name, const TensorBatch<Tensor, kCapacity>& batch) {
   return {.name = name, .blocks = {.x = batch.blocks}, .threads = kBatchThreads};
 }
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/kernels/bench_device.h"
 #include "bench/kernels/peaks.h"
-#include "bench/kernels/place.h"
 #include "bench/kernels/rows.h"
 #include "bench/kernels/timing.h"
 
@@ -305,38 +305,38 @@ TEST(Rows, EveryOperationHasOneAndNothingElse) {
 
 TEST(Rows, EachCallsTheOperationOfItsNameOnSomethingAndCanBeTimed) {
   const std::vector<std::string> ops = ops_of_the_table();
-  Result<Place> place = place_of(DeviceType::kCpu);
-  ASSERT_TRUE(place.ok());
+  Result<BenchDevice> bench_device = open_bench_device(DeviceType::kCpu);
+  ASSERT_TRUE(bench_device.ok());
   for (const Row& row : rows_of(kTiny)) {
-    Memory memory(*place);
+    Memory memory(*bench_device);
     const Call call = row.prepare(memory);
     ASSERT_TRUE(memory.status().ok()) << memory.status().error().message;
     EXPECT_EQ(ops.at(call.op), row.op);
     EXPECT_GT(call.work.bytes, 0) << row.op;
-    const auto spreads = sample(*place, {call.run}, {.seconds = 0});
+    const auto spreads = sample(*bench_device, {call.run}, {.seconds = 0});
     ASSERT_TRUE(spreads.ok()) << row.op;
     EXPECT_GT(spreads->front().median, 0) << row.op;
   }
 }
 
 TEST(Rows, InBf16MoveHalfTheBytesOfActivations) {
-  Result<Place> place = place_of(DeviceType::kCpu);
-  ASSERT_TRUE(place.ok());
+  Result<BenchDevice> bench_device = open_bench_device(DeviceType::kCpu);
+  ASSERT_TRUE(bench_device.ok());
   Model half = kTiny;
   half.dtype = DType::kBf16;
   const std::vector<Row> all = rows_of(kTiny), halves = rows_of(half);
   ASSERT_EQ(all.size(), halves.size());
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].op != "gelu_forward" && all[i].op != "add") continue;
-    Memory memory(*place);
+    Memory memory(*bench_device);
     EXPECT_EQ(all[i].prepare(memory).work.bytes, 2 * halves[i].prepare(memory).work.bytes);
   }
 }
 
 TEST(Memory, KeepsItsFirstFailure) {
-  Result<Place> place = place_of(DeviceType::kCpu);
-  ASSERT_TRUE(place.ok());
-  Memory memory(*place);
+  Result<BenchDevice> bench_device = open_bench_device(DeviceType::kCpu);
+  ASSERT_TRUE(bench_device.ok());
+  Memory memory(*bench_device);
   EXPECT_FALSE(memory.numbers(int64_t{1} << 55, DType::kF32));
   EXPECT_EQ(memory.floats(1), nullptr);
   ASSERT_FALSE(memory.status().ok());
@@ -344,10 +344,10 @@ TEST(Memory, KeepsItsFirstFailure) {
 }
 
 TEST(Peaks, OfThisDeviceAreMeasuredAndThoseOfKnownOnesLookedUp) {
-  Result<Place> place = place_of(DeviceType::kCpu);
-  ASSERT_TRUE(place.ok());
-  const auto peaks =
-      measure_peaks(*place, {.copied_bytes = 1 << 16, .product = {64, 64, 64}}, {.seconds = 0.01});
+  Result<BenchDevice> bench_device = open_bench_device(DeviceType::kCpu);
+  ASSERT_TRUE(bench_device.ok());
+  const auto peaks = measure_peaks(
+      *bench_device, {.copied_bytes = 1 << 16, .product = {64, 64, 64}}, {.seconds = 0.01});
   ASSERT_TRUE(peaks.ok());
   EXPECT_GT(peaks->bytes, 0);
   EXPECT_GT(peaks->f32_flops, 0);

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "common/base/random.h"
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 
 namespace lockstep {
 namespace {
@@ -31,26 +31,26 @@ TEST(Words, OfAFailedCallNameTheCallTheFileTheLineAndTheDevice) {
                                  "invalid argument");
   EXPECT_EQ(error.code, Code::kUnavailable);
   EXPECT_EQ(error.message,
-            "[cuda] cudaMalloc(&data, bytes) at cuda_api.cc:72 on CUDA device 1: success expected, "
-            "got invalid argument");
+            "[cuda] cudaMalloc(&data, bytes) at cuda_api.cc:72 on CUDA device 1 failed: invalid "
+            "argument");
 }
 
 TEST(Words, OfMemoryThatIsNotThereSayWhatWasAskedForForWhatAndWhatWouldFit) {
-  MemoryWish wish{.device = {DeviceType::kCuda, 0},
-                  .bytes = uint64_t{4} << 30,
-                  .by = "gradients",
-                  .free_bytes = uint64_t{1} << 30,
-                  .total_bytes = uint64_t{8} << 30};
-  EXPECT_EQ(out_of_memory(wish).message,
+  FailedAllocation failed{.device = {DeviceType::kCuda, 0},
+                          .bytes = uint64_t{4} << 30,
+                          .by = "gradients",
+                          .free_bytes = uint64_t{1} << 30,
+                          .total_bytes = uint64_t{8} << 30};
+  EXPECT_EQ(out_of_memory(failed).message,
             "[memory] 4.00 GiB (4294967296 bytes) for gradients on CUDA device 0: 1.00 GiB of "
-            "8.00 GiB are free, 3.00 GiB too few; at most 1073741824 bytes fit");
-  wish.free_bytes = uint64_t{5} << 30;
-  EXPECT_EQ(out_of_memory(wish).message,
+            "8.00 GiB are free, 3.00 GiB short; at most 1073741824 bytes fit");
+  failed.free_bytes = uint64_t{5} << 30;
+  EXPECT_EQ(out_of_memory(failed).message,
             "[memory] 4.00 GiB (4294967296 bytes) for gradients on CUDA device 0: 5.00 GiB of "
-            "8.00 GiB are free, but not in one piece");
-  wish = {.bytes = 10, .by = "staging"};
-  EXPECT_EQ(out_of_memory(wish).message,
-            "[memory] 10 bytes (10 bytes) for staging on CPU: none left");
+            "8.00 GiB are free, but fragmented");
+  failed = {.bytes = 10, .by = "staging"};
+  EXPECT_EQ(out_of_memory(failed).message,
+            "[memory] 10 bytes (10 bytes) for staging on CPU: allocation failed");
 }
 
 TEST(Buffer, OfMoreThanThereIsIsRefusedWithItsPurpose) {
@@ -75,7 +75,7 @@ TEST(Event, OfTheCpuHasAlwaysPassed) {
   auto event = Event::create({});
   ASSERT_TRUE(event.ok());
   EXPECT_TRUE(event->record(nullptr).ok());
-  EXPECT_TRUE(event->delay(nullptr).ok());
+  EXPECT_TRUE(event->make_stream_wait(nullptr).ok());
   EXPECT_TRUE(event->passed().value());
   EXPECT_TRUE(event->synchronize().ok());
   EXPECT_EQ(event->seconds_until(*event).error().code, Code::kUnavailable);
@@ -111,15 +111,15 @@ TEST(ArenaPlan, PutsTheUsesOneBehindTheOtherAndTheWishesInTheirOrder) {
             "workspace                                    300 bytes\n"
             "  matmul                                     300 bytes at 1280\n"
             "alignment                                    280 bytes\n"
-            "together                                    1580 bytes (1.54 KiB)\n");
+            "total                                       1580 bytes (1.54 KiB)\n");
 }
 
 TEST(Arena, LeavesItsReserveFreeAndSaysSoWhereThatIsNotThere) {
   ArenaPlan plan = plan_arena({{ArenaUse::kParameters, "wte", 600}}).value();
   plan.reserve = uint64_t{1} << 49;
   EXPECT_TRUE(arena_text(plan).ends_with(
-      "together                                     600 bytes (600 bytes)\n"
-      "kept free                        562949953421312 bytes\n"))
+      "total                                        600 bytes (600 bytes)\n"
+      "reserved                         562949953421312 bytes\n"))
       << arena_text(plan);
   const auto refused = Arena::allocate({}, plan);
   ASSERT_FALSE(refused.ok());
@@ -137,16 +137,16 @@ TEST(ArenaPlan, OfRandomWishesGivesNoByteTwice) {
   SCOPED_TRACE(kSeed);
   Random random(kSeed);
   for (int turn = 0; turn < 200; ++turn) {
-    std::vector<ArenaWish> wishes(random.below(20));
-    for (ArenaWish& wish : wishes) {
-      wish = {static_cast<ArenaUse>(random.below(kArenaUses)), "w", random.below(3000)};
+    std::vector<ArenaRequest> requests(random.below(20));
+    for (ArenaRequest& request : requests) {
+      request = {static_cast<ArenaUse>(random.below(kArenaUses)), "w", random.below(3000)};
     }
-    const auto plan = plan_arena(wishes);
+    const auto plan = plan_arena(requests);
     ASSERT_TRUE(plan.ok());
     std::vector<bool> taken(plan->bytes);
-    for (size_t i = 0; i < wishes.size(); ++i) {
+    for (size_t i = 0; i < requests.size(); ++i) {
       const ArenaPart& part = plan->parts[i];
-      EXPECT_EQ(part.bytes, wishes[i].bytes);
+      EXPECT_EQ(part.bytes, requests[i].bytes);
       EXPECT_EQ(part.offset % kArenaAlign, 0U);
       ASSERT_LE(part.offset + part.bytes, plan->bytes);
       for (uint64_t at = part.offset; at < part.offset + part.bytes; ++at) {

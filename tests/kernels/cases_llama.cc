@@ -18,17 +18,17 @@ std::string text(int64_t n) {
 // Rotates one row: heads of queries, then of keys. Values are copied unchanged.
 void rotary_row_reference(const AttentionShape& s, int64_t row, Doubles& d) {
   const std::vector<double>&qkv = d["qkv"], &table = d["table"];
-  std::vector<double>& turned = d["turned"];
+  std::vector<double>& rotated = d["rotated"];
   const int64_t half = s.head_dim / 2, position = row % s.sequence;
   for (int64_t column = 0; column < s.qkv_width(); ++column) {
     const size_t at = index(row * s.qkv_width() + column);
-    turned[at] = qkv[at];
+    rotated[at] = qkv[at];
     if (column >= s.width() + s.kv_width()) continue;
     const int64_t i = column % s.head_dim;
     const double cosine = table[index(position * s.head_dim + i % half)];
     const double sine = table[index(position * s.head_dim + half + i % half)];
     const double partner = i < half ? -qkv[at + index(half)] : qkv[at - index(half)];
-    turned[at] = qkv[at] * cosine + partner * sine;
+    rotated[at] = qkv[at] * cosine + partner * sine;
   }
 }
 
@@ -71,21 +71,21 @@ OpCase rotary(const AttentionShape& s) {
            " KVH=" + text(s.kv_heads) + " HD=" + text(s.head_dim);
   // Any table works: the op and its gradient are linear maps for any pairs in it.
   c.inputs = {{"qkv", count}, {"table", s.sequence * s.head_dim}};
-  c.outputs = {{"turned", count}};
-  c.activations = {"qkv", "turned"};
-  c.loss_outputs = {"turned"};
+  c.outputs = {{"rotated", count}};
+  c.activations = {"qkv", "rotated"};
+  c.loss_outputs = {"rotated"};
   c.gradients = {{"qkv"}};
-  const auto copy_and_turn = [s, count](const OpTable& ops, Stream& stream, Tensors& t,
-                                        const std::string& from, const std::string& to) {
+  const auto copy_and_rotate = [s, count](const OpTable& ops, Stream& stream, Tensors& t,
+                                          const std::string& from, const std::string& to) {
     ops.scale(stream, {.x = t.at(from), .out = t.at(to), .count = count});
     ops.rotary(stream,
                {.qkv = t.at(to), .table = t.at("table"), .shape = s, .inverse = from == "dturned"});
   };
-  c.forward = [copy_and_turn](const OpTable& ops, Stream& stream, Tensors& t) {
-    copy_and_turn(ops, stream, t, "qkv", "turned");
+  c.forward = [copy_and_rotate](const OpTable& ops, Stream& stream, Tensors& t) {
+    copy_and_rotate(ops, stream, t, "qkv", "rotated");
   };
-  c.backward = [copy_and_turn](const OpTable& ops, Stream& stream, Tensors& t) {
-    copy_and_turn(ops, stream, t, "dturned", "dqkv");
+  c.backward = [copy_and_rotate](const OpTable& ops, Stream& stream, Tensors& t) {
+    copy_and_rotate(ops, stream, t, "dturned", "dqkv");
   };
   c.reference = [s](Doubles& d, const Ints&) {
     for (int64_t row = 0; row < s.batch * s.sequence; ++row) rotary_row_reference(s, row, d);

@@ -88,7 +88,7 @@ class CudnnTest : public testing::Test {
   Memory out_{size_t{2} * 3 * 256 * 2}, lse_{kRowBytes}, workspace_{kRowBytes + kPlanBytes};
 };
 
-std::string words_of(const Status& status) {
+std::string text_of(const Status& status) {
   return status.ok() ? "no error" : status.error().message;
 }
 
@@ -151,7 +151,7 @@ TEST_F(CudnnTest, LeavesWhatIsNotWantedOfForwardInTheWorkspace) {
                                                     .out = View(out_.data(), DType::kBf16),
                                                     .shape = kShape,
                                                     .workspace = workspace()});
-  ASSERT_TRUE(status.ok()) << words_of(status);
+  ASSERT_TRUE(status.ok()) << text_of(status);
   // All scores are zero: the first query sees one key, the second sees two.
   const auto* lse = static_cast<const float*>(workspace_.data());
   EXPECT_FLOAT_EQ(lse[0], 0.0f);
@@ -202,13 +202,13 @@ TEST_F(CudnnTest, IsNotForVersionsWithKnownFaultsAndNotForBlackwell) {
   fake_cudnn().version = 91501;
   Status status = create();
   ASSERT_FALSE(status.ok());
-  EXPECT_NE(words_of(status).find("91501"), std::string::npos) << words_of(status);
+  EXPECT_NE(text_of(status).find("91501"), std::string::npos) << text_of(status);
   fake_cudnn().version = 91600;
   EXPECT_TRUE(create().ok());
   fake_cudnn().capability = 100;
   status = create();
   ASSERT_FALSE(status.ok());
-  EXPECT_NE(words_of(status).find("10.0"), std::string::npos) << words_of(status);
+  EXPECT_NE(text_of(status).find("10.0"), std::string::npos) << text_of(status);
 }
 
 // Fails each call of the library in turn, from creating the handle to launching backward.
@@ -231,7 +231,7 @@ TEST_F(CudnnTest, NamesEachCallThatFailsWithTheLibrarysWordsAndFreesAll) {
     const std::string& words = status.error().message;
     EXPECT_NE(words.find(fake_cudnn().failed + " at cudnn"), std::string::npos) << words;
     EXPECT_NE(words.find("CUDA device 0"), std::string::npos) << words;
-    EXPECT_NE(words.find("what the fake says of it"), std::string::npos) << words;
+    EXPECT_NE(words.find("the fake library's last error"), std::string::npos) << words;
     names.insert(fake_cudnn().failed);
   }
   EXPECT_EQ(names,

@@ -28,8 +28,8 @@ TEST(CudnnVersions, WhereNoneIsTheErrorSaysWhatEachHas) {
   EXPECT_EQ(found.error().code, Code::kUnavailable);
   const std::string& words = found.error().message;
   for (const std::string& part :
-       {std::string("libcudnn.so.9 of version 91600 or later expected"),
-        std::string("/nowhere/libcudnn.so.9"), kOld + "libcudnn.so.9 is of version 91500",
+       {std::string("expected libcudnn.so.9 version 91600 or later"),
+        std::string("/nowhere/libcudnn.so.9"), kOld + "libcudnn.so.9 is version 91500",
         std::string("no cudnnBackendExecute")}) {
     EXPECT_NE(words.find(part), std::string::npos) << part << " in " << words;
   }

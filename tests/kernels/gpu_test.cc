@@ -45,7 +45,7 @@ Status pinned_memory_goes_there_and_back() {
   return expect(std::memcmp(from.data(), to.data(), kBytes) == 0, "other bytes came back");
 }
 
-// Runs a chain of copies over two streams: without the event's delay the second copy may come
+// Runs a chain of copies over two streams: unless one waits for the event, the second copy may come
 // first.
 Status events_order_two_streams() {
   TRY_ASSIGN(Stream first, Stream::create(kGpu));
@@ -60,7 +60,7 @@ Status events_order_two_streams() {
     std::memset(from.data(), turn, kBytes);
     TRY(copy_bytes(first, {.to = buffer.data(), .from = from.data(), .bytes = kBytes}));
     TRY(event.record(first.handle()));
-    TRY(event.delay(second.handle()));
+    TRY(event.make_stream_wait(second.handle()));
     TRY(copy_bytes(second, {.to = to.data(), .from = buffer.data(), .bytes = kBytes}));
     TRY(second.synchronize());
     TRY(expect(std::memcmp(from.data(), to.data(), kBytes) == 0, "the second stream was first"));

@@ -66,7 +66,7 @@ NvmlFunctions functions() {
 TEST(Nvml, SaysWhatTheGpuSaysAndLeavesOutWhatItCant) {
   driver = {};
   {
-    auto nvml = Nvml::over(functions());
+    auto nvml = Nvml::with_functions(functions());
     ASSERT_TRUE(nvml.ok());
     const auto sample = (*nvml)->sample(kBus);
     ASSERT_TRUE(sample.ok());
@@ -80,7 +80,7 @@ TEST(Nvml, SaysWhatTheGpuSaysAndLeavesOutWhatItCant) {
     driver.links = 0;
     EXPECT_EQ((*nvml)->nvlinks(kBus).value(), 0);
     EXPECT_EQ((*nvml)->sample("0000:99:00.0").error().message,
-              "[nvml] nvmlDeviceGetHandleByPciBusId_v2: success expected, got Not Found");
+              "[nvml] nvmlDeviceGetHandleByPciBusId_v2 failed: Not Found");
   }
   EXPECT_EQ(driver.inits, 0);
 }
@@ -88,7 +88,7 @@ TEST(Nvml, SaysWhatTheGpuSaysAndLeavesOutWhatItCant) {
 TEST(Nvml, TellsXidsOnceAndNoMoreThanItsBound) {
   driver = {};
   {
-    auto nvml = Nvml::over(functions());
+    auto nvml = Nvml::with_functions(functions());
     ASSERT_TRUE(nvml.ok());
     driver.events.push_back({.device = &the_gpu, .type = NvmlFunctions::kXidEvent, .data = 79});
     EXPECT_TRUE((*nvml)->new_xids().empty());  // not watched yet
@@ -116,7 +116,7 @@ TEST(SharedLibrary, SaysByNameWhatItDoesNotHave) {
   const Status missing = find_function(program, "no_such_function", length);
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, Code::kUnavailable);
-  EXPECT_EQ(missing.error().message, "[program] the library has no no_such_function");
+  EXPECT_EQ(missing.error().message, "[program] the library does not export no_such_function");
   EXPECT_EQ(length, nullptr);
   ::dlclose(program.handle);
 }
@@ -124,7 +124,7 @@ TEST(SharedLibrary, SaysByNameWhatItDoesNotHave) {
 TEST(Nvml, ThatCantBeginIsUnavailable) {
   NvmlFunctions broken = functions();
   broken.init = [] { return kNotSupported; };
-  const auto nvml = Nvml::over(broken);
+  const auto nvml = Nvml::with_functions(broken);
   ASSERT_FALSE(nvml.ok());
   EXPECT_EQ(nvml.error().code, Code::kUnavailable);
 }

@@ -12,7 +12,7 @@ class EventMark final : public Mark {
  public:
   explicit EventMark(Event event) : event_(std::move(event)) {}
   Result<bool> passed() const override { return event_.passed(); }
-  Status delay(void* stream) const override { return event_.delay(stream); }
+  Status make_stream_wait(void* stream) const override { return event_.make_stream_wait(stream); }
 
  private:
   Event event_;

@@ -16,7 +16,7 @@ class Mark {
   virtual ~Mark() = default;
   virtual Result<bool> passed() const = 0;
   // Makes all later work on that stream run after this point.
-  virtual Status delay(void* stream) const = 0;
+  virtual Status make_stream_wait(void* stream) const = 0;
 };
 
 struct BooleanArgs {

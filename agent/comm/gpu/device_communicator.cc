@@ -8,7 +8,7 @@
 #include "agent/comm/gpu/gpu_links.h"
 #include "agent/comm/gpu/nccl_backend.h"
 #include "agent/comm/gpu/staging.h"
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 
 namespace lockstep {
 namespace {

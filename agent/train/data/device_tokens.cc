@@ -53,7 +53,7 @@ Status TokenFeed::load(Slot& slot) {
   const Result<const TokenBatch*> batch = loader_->next();
   slot.loaded = batch.ok() ? Status() : Status(batch.error());
   if (!batch.ok()) return {};
-  TRY(slot.read.delay(copies_.handle()));
+  TRY(slot.read.make_stream_wait(copies_.handle()));
   TRY_ASSIGN(slot.tokens, slot.slot.put(**batch, copies_));
   return {};
 }
@@ -65,7 +65,7 @@ Result<DeviceTokens> TokenFeed::next() {
   if (is_cpu || taken_ == 0) TRY(load(at(taken_)));
   Slot& slot = at(taken_);
   TRY(slot.loaded);
-  TRY(slot.slot.delay(*compute_));
+  TRY(slot.slot.make_stream_wait(*compute_));
   ++taken_;
   if (!is_cpu) TRY(load(at(taken_)));
   return slot.tokens;

@@ -27,10 +27,12 @@ class TokenSlot {
 
   // Copies the batch on the stream. Waits for the device only if this slot's previous copy is not
   // over. Work that reads the slot must be ordered after the copy: on the same stream, or by
-  // delay().
+  // make_stream_wait().
   Result<DeviceTokens> put(const TokenBatch& batch, Stream& stream);
   // Orders later work on the stream after the last copy.
-  Status delay(Stream& stream) const { return copied_.delay(stream.handle()); }
+  Status make_stream_wait(Stream& stream) const {
+    return copied_.make_stream_wait(stream.handle());
+  }
 
  private:
   Workspace device_;

@@ -16,14 +16,14 @@ cudaEvent_t event_of(void* handle) {
   return static_cast<cudaEvent_t>(handle);
 }
 
-Error no_memory(int index, size_t bytes, std::string_view by) {
+Error allocation_error(int index, size_t bytes, std::string_view by) {
   static_cast<void>(cudaGetLastError());
-  MemoryWish wish{.device = {DeviceType::kCuda, index}, .bytes = bytes, .by = by};
+  FailedAllocation failed{.device = {DeviceType::kCuda, index}, .bytes = bytes, .by = by};
   if (const Result<DeviceMemory> memory = memory_of(index); memory.ok()) {
-    wish.free_bytes = memory->free_bytes;
-    wish.total_bytes = memory->total_bytes;
+    failed.free_bytes = memory->free_bytes;
+    failed.total_bytes = memory->total_bytes;
   }
-  return out_of_memory(wish);
+  return out_of_memory(failed);
 }
 
 }  // namespace
@@ -44,8 +44,8 @@ Result<DeviceInfo> describe(int index) {
     TRY_CUDA_CODE(index, "cudaGetDeviceCount", counted);
   }
   if (index < 0 || index >= count) {
-    return not_found("[describe] a CUDA device below " + std::to_string(count) + ", got " +
-                     std::to_string(index));
+    return not_found("[describe] expected a CUDA device index below " + std::to_string(count) +
+                     ", got " + std::to_string(index));
   }
   cudaDeviceProp properties = {};
   TRY_CUDA(index, cudaGetDeviceProperties(&properties, index));
@@ -117,7 +117,7 @@ Status record(int index, void* event, void* stream) {
   return {};
 }
 
-Status delay(int index, void* event, void* stream) {
+Status stream_wait_event(int index, void* event, void* stream) {
   TRY_CUDA(index, cudaSetDevice(index));
   TRY_CUDA(index, cudaStreamWaitEvent(stream_of(stream), event_of(event), 0));
   return {};
@@ -148,7 +148,7 @@ Result<void*> allocate(int index, size_t bytes, std::string_view by) {
   TRY_CUDA(index, cudaSetDevice(index));
   void* data = nullptr;
   const cudaError_t code = cudaMalloc(&data, bytes);
-  if (code == cudaErrorMemoryAllocation) return no_memory(index, bytes, by);
+  if (code == cudaErrorMemoryAllocation) return allocation_error(index, bytes, by);
   TRY_CUDA_CODE(index, "cudaMalloc", code);
   cudaError_t zeroed = cudaMemset(data, 0, bytes);
   // The memset runs on the null stream, for which our non-blocking streams do not wait.

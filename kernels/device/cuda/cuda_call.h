@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 
 // TRY_CUDA(index, call): if the CUDA runtime call fails, returns the error from the enclosing
 // function, with call, file, line and device. Clears the runtime's last error, so that no later

@@ -4,8 +4,8 @@ namespace lockstep::cuda_api {
 
 namespace {
 
-Error absent() {
-  return unavailable("[cuda] a build with CUDA, this one has none");
+Error cuda_not_built() {
+  return unavailable("[cuda] this build has no CUDA support");
 }
 
 }  // namespace
@@ -14,50 +14,50 @@ int device_count() {
   return 0;
 }
 Result<DeviceInfo> describe(int) {
-  return absent();
+  return cuda_not_built();
 }
 Result<DeviceMemory> memory_of(int) {
-  return absent();
+  return cuda_not_built();
 }
 Result<PeerAccess> peer_access(int, int) {
-  return absent();
+  return cuda_not_built();
 }
 Result<void*> create_stream(int) {
-  return absent();
+  return cuda_not_built();
 }
 void destroy_stream(void*) {}
 Status synchronize(int, void*) {
-  return absent();
+  return cuda_not_built();
 }
 Result<void*> create_event(int, bool) {
-  return absent();
+  return cuda_not_built();
 }
 void destroy_event(void*) {}
 Status record(int, void*, void*) {
-  return absent();
+  return cuda_not_built();
 }
-Status delay(int, void*, void*) {
-  return absent();
+Status stream_wait_event(int, void*, void*) {
+  return cuda_not_built();
 }
 Result<bool> passed(int, void*) {
-  return absent();
+  return cuda_not_built();
 }
 Status synchronize_event(int, void*) {
-  return absent();
+  return cuda_not_built();
 }
 Result<double> elapsed(int, const EventPair&) {
-  return absent();
+  return cuda_not_built();
 }
 Result<void*> allocate(int, size_t, std::string_view) {
-  return absent();
+  return cuda_not_built();
 }
 void release(int, void*) {}
 Result<void*> allocate_pinned(int, size_t, std::string_view) {
-  return absent();
+  return cuda_not_built();
 }
 void release_pinned(void*) {}
 Status copy(int, void*, const CopyArgs&) {
-  return absent();
+  return cuda_not_built();
 }
 
 }  // namespace lockstep::cuda_api

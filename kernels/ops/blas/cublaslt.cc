@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/base/log.h"
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 
 // TRY_BLAS(name, call): if a call of the library fails, returns the error from the enclosing member
 // function.
@@ -192,10 +192,10 @@ Result<std::optional<Plan>> CublasLt::make_plan(const Call& call, size_t workspa
   TRY(find_algorithms(call, workspace_bytes, plan));
   if (!plan.algorithms.empty()) return std::optional<Plan>(std::move(plan));
   const Product& p = call.product;
-  log_info("cuBLASLt has no algorithm for a product", {{"rows", p.rows},
-                                                       {"columns", p.columns},
-                                                       {"depth", p.depth},
-                                                       {"epilogue", name_of(p.epilogue)}});
+  log_info("cuBLASLt has no algorithm for a matrix product", {{"rows", p.rows},
+                                                              {"columns", p.columns},
+                                                              {"depth", p.depth},
+                                                              {"epilogue", name_of(p.epilogue)}});
   return std::optional<Plan>();
 }
 
@@ -258,7 +258,7 @@ Status CublasLt::choose_fastest(void* stream, const Call& call, const Workspace&
   const Product& p = call.product;
   const Result<std::vector<double>> measured = measure_apart({stream, plan, call, workspace});
   if (!measured.ok()) {
-    log_warning("a product's algorithms could not be measured",
+    log_warning("cannot measure the algorithms of a matrix product",
                 {{"why", measured.error().message}});
     return {};
   }
@@ -268,13 +268,14 @@ Status CublasLt::choose_fastest(void* stream, const Call& call, const Workspace&
     if (seconds[i] < seconds[best] * kFaster) best = i;
   }
   plan.algorithms = {plan.algorithms[best]};
-  log_info("algorithm of a product", {{"rows", p.rows},
-                                      {"columns", p.columns},
-                                      {"depth", p.depth},
-                                      {"epilogue", name_of(p.epilogue)},
-                                      {"candidate", best},
-                                      {"microseconds", seconds[best] * 1e6},
-                                      {"microseconds_of_first", seconds.front() * 1e6}});
+  log_info("chose the algorithm of a matrix product",
+           {{"rows", p.rows},
+            {"columns", p.columns},
+            {"depth", p.depth},
+            {"epilogue", name_of(p.epilogue)},
+            {"candidate", best},
+            {"microseconds", seconds[best] * 1e6},
+            {"microseconds_of_first", seconds.front() * 1e6}});
   return {};
 }
 

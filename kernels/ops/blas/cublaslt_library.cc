@@ -37,14 +37,14 @@ Result<CublasLtLibrary> find_all(const SharedLibrary& shared) {
 // types. Tries the loader's search path first, then the toolkit's folder.
 Result<CublasLtLibrary> load() {
   const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-  std::string words;
+  std::string reasons;
   for (const char* folder : {"", "/usr/local/cuda/lib64/"}) {
     void* handle = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle != nullptr) return find_all({.handle = handle, .name = "cublaslt"});
     const char* reason = ::dlerror();
-    if (words.empty() && reason != nullptr) words = reason;
+    if (reasons.empty() && reason != nullptr) reasons = reason;
   }
-  return unavailable("[cublaslt] " + name + " of CUDA's toolkit expected, got " + words);
+  return unavailable("[cublaslt] expected " + name + " from the CUDA toolkit, got " + reasons);
 }
 
 }  // namespace

@@ -73,12 +73,12 @@ void check_call(const AttentionShape& shape, ConstView first, const Workspace& w
 
 Result<std::unique_ptr<Cudnn>> Cudnn::create(const CudnnLibrary& library, int index) {
   if (const size_t version = library.version(); version < kCudnnVersionMin) {
-    return unavailable("[cudnn] version " + std::to_string(kCudnnVersionMin) +
-                       " or later expected, got " + std::to_string(version));
+    return unavailable("[cudnn] expected version " + std::to_string(kCudnnVersionMin) +
+                       " or later, got " + std::to_string(version));
   }
   TRY_ASSIGN(const int capability, library.capability(index));
   if (capability >= kCapabilityEnd) {
-    return unavailable("[cudnn] a device of compute capability 8 or 9 expected, got " +
+    return unavailable("[cudnn] expected a device of compute capability 8 or 9, got " +
                        std::to_string(capability / 10) + "." + std::to_string(capability % 10));
   }
   std::unique_ptr<Cudnn> context(new Cudnn(library, index));
@@ -154,11 +154,11 @@ Result<SdpaPlan> Cudnn::make_plan(Graph graph) const {
   made.graph = std::move(graph);
   TRY_ASSIGN(made.described, describe(calls_, handle_, made.graph));
   TRY_ASSIGN(std::vector<Descriptor> configs, engine_configs(made.described));
-  std::string reason = "the library has no kernel for it";
+  std::string reason = "no kernel for this shape";
   for (Descriptor& config : configs) {
     TRY_ASSIGN(const bool deterministic, is_deterministic(config));
     if (!deterministic) {
-      reason = "the library has only kernels that do not give the same bits each time";
+      reason = "no deterministic kernel for this shape";
       continue;
     }
     TRY_ASSIGN(const bool taken, plan_with(config, made));
@@ -166,7 +166,7 @@ Result<SdpaPlan> Cudnn::make_plan(Graph graph) const {
     made.config = std::move(config);
     return made;
   }
-  return unavailable("[cudnn] attention of this shape: " + reason);
+  return unavailable("[cudnn] attention: " + reason);
 }
 
 // Requires the lock.
@@ -182,7 +182,7 @@ Result<Cudnn::Passes*> Cudnn::passes_of(const AttentionShape& shape) {
 Result<size_t> Cudnn::prepare(const AttentionShape& shape) {
   if (!has_graph(shape)) {
     return unavailable(
-        "[cudnn] attention with a head_dim of 64 or 128 and at least 2 tokens expected, got "
+        "[cudnn] expected a head_dim of 64 or 128 and at least 2 tokens, got "
         "head_dim " +
         std::to_string(shape.head_dim) + " and " + std::to_string(shape.sequence) + " tokens");
   }

@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 
 namespace lockstep::dnn {
 

@@ -45,11 +45,11 @@ Result<CudnnLibrary> open_library(const std::string& path) {
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = ::dlerror();
-    return unavailable(reason != nullptr ? reason : path + ": not loaded");
+    return unavailable(reason != nullptr ? reason : "cannot load " + path);
   }
   Result<CudnnLibrary> library = find_all({.handle = handle, .name = "cudnn"});
   if (library.ok() && library->version() < kCudnnVersionMin) {
-    library = unavailable(path + " is of version " + std::to_string(library->version()));
+    library = unavailable(path + " is version " + std::to_string(library->version()));
   }
   if (!library.ok()) ::dlclose(handle);
   return library;
@@ -60,14 +60,14 @@ Result<CudnnLibrary> open_library(const std::string& path) {
 Result<CudnnLibrary> load_cudnn_from(std::span<const std::string_view> folders) {
   // The soname of the version we compiled against, whose headers declare the library's types.
   const std::string name = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
-  std::string words;
+  std::string reasons;
   for (const std::string_view folder : folders) {
     Result<CudnnLibrary> library = open_library(std::string(folder) + name);
     if (library.ok()) return library;
-    words += (words.empty() ? "" : "; ") + library.error().message;
+    reasons += (reasons.empty() ? "" : "; ") + library.error().message;
   }
-  return unavailable("[cudnn] " + name + " of version " + std::to_string(kCudnnVersionMin) +
-                     " or later expected, got " + words);
+  return unavailable("[cudnn] expected " + name + " version " + std::to_string(kCudnnVersionMin) +
+                     " or later, got " + reasons);
 }
 
 Result<const CudnnLibrary*> load_cudnn() {

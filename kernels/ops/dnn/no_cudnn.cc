@@ -4,26 +4,26 @@ namespace lockstep::dnn {
 
 namespace {
 
-Error none() {
-  return unavailable("[cudnn] a build with cuDNN's headers, this one has none");
+Error cudnn_not_built() {
+  return unavailable("[cudnn] this build has no cuDNN support");
 }
 
 }  // namespace
 
 Status available() {
-  return none();
+  return cudnn_not_built();
 }
 
 Result<size_t> prepare_attention(Device, const AttentionShape&) {
-  return none();
+  return cudnn_not_built();
 }
 
 Status attention_forward(Stream&, const AttentionForward&) {
-  return none();
+  return cudnn_not_built();
 }
 
 Status attention_backward(Stream&, const AttentionBackward&) {
-  return none();
+  return cudnn_not_built();
 }
 
 }  // namespace lockstep::dnn

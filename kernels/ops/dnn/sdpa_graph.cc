@@ -31,8 +31,8 @@ class Builder {
   int keys(Port port) { return memory(port, ValueType::kBf16, key_dims(), packed_strides()); }
   int outputs(Port port) { return memory(port, ValueType::kBf16, query_dims(), out_strides()); }
   // Returns keys or values transposed: the second factor of a product of rows with rows.
-  int turned_keys(Port port) {
-    return memory(port, ValueType::kBf16, turned(key_dims()), turned(packed_strides()));
+  int transposed_keys(Port port) {
+    return memory(port, ValueType::kBf16, transposed(key_dims()), transposed(packed_strides()));
   }
   int host_value(Port port) { return memory(port, ValueType::kF32, {1, 1, 1, 1}, {1, 1, 1, 1}); }
   int inner(const Dims& dims, ValueType type = ValueType::kF32) {
@@ -69,8 +69,8 @@ class Builder {
   }
 
   // Returns the transpose of scores in bf16, as a view of the same memory.
-  int turned_scores(int scores) {
-    const Dims strides = turned(dense(score_dims()));
+  int transposed_scores(int scores) {
+    const Dims strides = transposed(dense(score_dims()));
     const int y = add({.type = ValueType::kBf16, .dims = score_dims(), .strides = strides});
     return node({.operation = Operation::kReshape, .y = y, .x = scores});
   }
@@ -90,7 +90,7 @@ class Builder {
 
   Graph take() { return std::move(graph_); }
 
-  static Dims turned(const Dims& d) { return {d[0], d[1], d[3], d[2]}; }
+  static Dims transposed(const Dims& d) { return {d[0], d[1], d[3], d[2]}; }
 
  private:
   static Dims dense(const Dims& d) { return {d[1] * d[2] * d[3], d[2] * d[3], d[3], 1}; }
@@ -117,7 +117,7 @@ Graph forward_graph(const AttentionShape& shape) {
   const int scores = g.node({.operation = Operation::kMatmul,
                              .y = g.inner(g.score_dims()),
                              .x = g.queries(Port::kQ),
-                             .b = g.turned_keys(Port::kK)});
+                             .b = g.transposed_keys(Port::kK)});
   const int scaled = g.pointwise(Operation::kMultiply, scores, g.host_value(Port::kScale));
   const int seen = g.masked(scaled);
   const int highest =
@@ -140,7 +140,8 @@ Graph forward_graph(const AttentionShape& shape) {
 
 Graph backward_graph(const AttentionShape& shape) {
   Builder g(shape);
-  const int q = g.queries(Port::kQ), k = g.turned_keys(Port::kK), v = g.turned_keys(Port::kV);
+  const int q = g.queries(Port::kQ), k = g.transposed_keys(Port::kK),
+            v = g.transposed_keys(Port::kV);
   const int dout = g.outputs(Port::kDout);
   const int scale = g.host_value(Port::kScale);
 
@@ -157,14 +158,14 @@ Graph backward_graph(const AttentionShape& shape) {
   const int scaled = g.pointwise(Operation::kMultiply, scores, scale);
   const int shifted = g.pointwise(Operation::kSubtract, scaled, g.rows(Port::kLse));
   const int weights = g.pointwise(Operation::kExp, g.masked(shifted));
-  g.key_gradient(g.turned_scores(weights), dout, Port::kDv);
+  g.key_gradient(g.transposed_scores(weights), dout, Port::kDv);
 
   const int dweights =
       g.node({.operation = Operation::kMatmul, .y = g.inner(g.score_dims()), .x = dout, .b = v});
   const int centred = g.pointwise(Operation::kSubtract, dweights, delta);
   const int weighted = g.pointwise(Operation::kMultiply, centred, weights);
   const int dscores = g.pointwise(Operation::kMultiply, weighted, scale);
-  g.key_gradient(g.turned_scores(dscores), q, Port::kDk);
+  g.key_gradient(g.transposed_scores(dscores), q, Port::kDk);
 
   // k by rows again, as fp32 like the other factor.
   const int rows_of_k = g.memory(Port::kInner, ValueType::kF32, g.key_dims(), g.packed_strides());

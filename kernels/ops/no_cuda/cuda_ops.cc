@@ -3,7 +3,7 @@
 namespace lockstep {
 
 Result<const OpTable*> cuda_ops() {
-  return unavailable("[ops] a build with CUDA, this one has none");
+  return unavailable("[ops] this build has no CUDA support");
 }
 
 }  // namespace lockstep

@@ -23,11 +23,11 @@ constexpr Pair kKinds[] = {{CollectiveKind::kAllReduce, Collective::kAllReduce},
                            {CollectiveKind::kBroadcast, Collective::kBroadcast},
                            {CollectiveKind::kReduce, Collective::kReduce},
                            {CollectiveKind::kAllToAll, Collective::kAllToAll}};
-constexpr std::pair<CollectiveWay, Algorithm> kWays[] = {
-    {CollectiveWay::kDirect, Algorithm::kDirect},
-    {CollectiveWay::kRing, Algorithm::kRing},
-    {CollectiveWay::kTree, Algorithm::kTree},
-    {CollectiveWay::kHalving, Algorithm::kHalving}};
+constexpr std::pair<CollectiveAlgorithm, Algorithm> kWays[] = {
+    {CollectiveAlgorithm::kDirect, Algorithm::kDirect},
+    {CollectiveAlgorithm::kRing, Algorithm::kRing},
+    {CollectiveAlgorithm::kTree, Algorithm::kTree},
+    {CollectiveAlgorithm::kHalving, Algorithm::kHalving}};
 
 constexpr int64_t kCount = 55440;  // elements of one byte; divisible by every n used here
 
@@ -131,7 +131,7 @@ void on_every_case(Body body) {
                         .count = kCount,
                         .type = DataType::kU8};
         const CollectiveCase what{
-            .kind = kind.kind, .way = way, .ranks = n, .block_bytes = double{kCount}};
+            .kind = kind.kind, .algorithm = way, .ranks = n, .block_bytes = double{kCount}};
         body(task, what);
       }
     }
@@ -139,7 +139,7 @@ void on_every_case(Body body) {
 }
 
 std::string name(const CollectiveCase& what) {
-  return std::string(name_of(what.kind)) + ", " + std::string(name_of(what.way)) + ", " +
+  return std::string(name_of(what.kind)) + ", " + std::string(name_of(what.algorithm)) + ", " +
          std::to_string(what.ranks) + " ranks";
 }
 
@@ -181,7 +181,8 @@ TEST(CollectiveCost, CountsTheBytesThatTheBusiestRankSendsOrReceives) {
     }
     // Halving with ranks beyond a power of two has two more phases, which run one after the other.
     const bool paired = what.kind == CollectiveKind::kAllReduce &&
-                        what.way == CollectiveWay::kHalving && (what.ranks & (what.ranks - 1)) != 0;
+                        what.algorithm == CollectiveAlgorithm::kHalving &&
+                        (what.ranks & (what.ranks - 1)) != 0;
     EXPECT_NEAR(steps->network.bytes / 1e15, most + (paired ? 1 : 0), 1e-6) << name(what);
   });
 }
@@ -216,11 +217,11 @@ Left most_left(Task task) {
   return most;
 }
 
-void expect_bytes_by_host(const Pair& kind, CollectiveWay way, int m, int k) {
+void expect_bytes_by_host(const Pair& kind, CollectiveAlgorithm way, int m, int k) {
   std::vector<int> nodes;
   for (int rank = 0; rank < m * k; ++rank) nodes.push_back(rank / k);
   const HostMap hosts = make_host_map(nodes);
-  const bool halves = way == CollectiveWay::kByHostHalving;
+  const bool halves = way == CollectiveAlgorithm::kByHostHalving;
   const Task task{.kind = kind.collective,
                   .algorithm = halves ? Algorithm::kByHostHalving : Algorithm::kByHost,
                   .size = m * k,
@@ -228,7 +229,7 @@ void expect_bytes_by_host(const Pair& kind, CollectiveWay way, int m, int k) {
                   .type = DataType::kU8,
                   .hosts = &hosts};
   const CollectiveCase what{
-      .kind = kind.kind, .way = way, .ranks = m * k, .block_bytes = 1e15, .hosts = m};
+      .kind = kind.kind, .algorithm = way, .ranks = m * k, .block_bytes = 1e15, .hosts = m};
   const auto cost = collective_steps(what);
   ASSERT_EQ(cost.ok(), choose_algorithm(task).ok()) << name(what);
   if (!cost.ok()) return;
@@ -248,7 +249,8 @@ void expect_bytes_by_host(const Pair& kind, CollectiveWay way, int m, int k) {
 
 TEST(CollectiveCost, CountsByHostWhatLeavesAHostAndWhatStaysAndTheSteps) {
   for (const Pair& kind : kKinds) {
-    for (const CollectiveWay way : {CollectiveWay::kByHost, CollectiveWay::kByHostHalving}) {
+    for (const CollectiveAlgorithm way :
+         {CollectiveAlgorithm::kByHost, CollectiveAlgorithm::kByHostHalving}) {
       for (const auto& [m, k] : {std::pair<int, int>{2, 2}, {2, 4}, {3, 2}, {4, 3}, {5, 2}}) {
         expect_bytes_by_host(kind, way, m, k);
       }

@@ -236,20 +236,20 @@ constexpr std::pair<Collective, CollectiveKind> kModelled[] = {
     {Collective::kAllGather, CollectiveKind::kAllGather},
     {Collective::kReduceScatter, CollectiveKind::kReduceScatter}};
 
-CollectiveWay way_of(Algorithm algorithm) {
+CollectiveAlgorithm way_of(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kDirect:
-      return CollectiveWay::kDirect;
+      return CollectiveAlgorithm::kDirect;
     case Algorithm::kRing:
-      return CollectiveWay::kRing;
+      return CollectiveAlgorithm::kRing;
     case Algorithm::kTree:
-      return CollectiveWay::kTree;
+      return CollectiveAlgorithm::kTree;
     case Algorithm::kHalving:
-      return CollectiveWay::kHalving;
+      return CollectiveAlgorithm::kHalving;
     case Algorithm::kByHostHalving:
-      return CollectiveWay::kByHostHalving;
+      return CollectiveAlgorithm::kByHostHalving;
     default:
-      return CollectiveWay::kByHost;
+      return CollectiveAlgorithm::kByHost;
   }
 }
 
@@ -267,15 +267,15 @@ void expect_close_to_the_best(const Cluster& cluster, const HostMap& hosts, int6
                      (cluster.ranks() - 1) * bytes <= static_cast<int64_t>(kDirectBytesMax);
     if (chosen == Algorithm::kDirect && few) continue;
     CollectiveCase what{.kind = kind,
-                        .way = way_of(chosen),
+                        .algorithm = way_of(chosen),
                         .ranks = cluster.ranks(),
                         .block_bytes = static_cast<double>(bytes),
                         .hosts = cluster.hosts};
     const double taken = collective_seconds(what, cluster.network()).value();
-    what.way = fastest_way(what, cluster.network());
+    what.algorithm = fastest_algorithm(what, cluster.network());
     EXPECT_LE(taken, collective_seconds(what, cluster.network()).value() * 8 / 7 * 1.0001)
         << name_of(collective) << " of " << bytes << " on " << cluster.hosts << " x "
-        << cluster.ranks_of_host << ": " << name_of(chosen) << ", best " << name_of(what.way);
+        << cluster.ranks_of_host << ": " << name_of(chosen) << ", best " << name_of(what.algorithm);
   }
 }
 

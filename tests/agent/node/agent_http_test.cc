@@ -172,7 +172,8 @@ TEST_F(AgentTest, NamesThePortThatIsTakenAndGivesUp) {
   AgentProcess second({.job_uid = new_uid(), .listen = address});
   EXPECT_EQ(second.port(), 0);
   EXPECT_EQ(second.wait_for_exit(), 1);
-  EXPECT_TRUE(contains(second.stderr_text(), address + " is taken")) << second.stderr_text();
+  EXPECT_TRUE(contains(second.stderr_text(), address + " is already in use"))
+      << second.stderr_text();
 }
 
 }  // namespace

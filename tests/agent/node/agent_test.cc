@@ -52,7 +52,7 @@ TEST_F(AgentTest, EndsAWorkerThatIsAloneAndStandsStillInAStep) {
   ASSERT_EQ(agent.put(assignment).status, 200);
   const AgentState state = agent.wait_for_phase("Failed");
   EXPECT_EQ(state.workers.at(0).reason, "Hang");
-  EXPECT_EQ(state.workers.at(0).log_tail, "rank 0 stood still after step 6");
+  EXPECT_EQ(state.workers.at(0).log_tail, "rank 0 hung after step 6");
   EXPECT_EQ(state.workers.at(0).exit_code, 128 + SIGKILL);
 }
 

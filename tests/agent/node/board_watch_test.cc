@@ -16,16 +16,16 @@ struct Bench {
   BoardWatch watch;
   TimePoint now{std::chrono::hours(10)};
 
-  BoardWatch::Sight look() { return watch.look(board, now); }
+  BoardWatch::RankHealth poll() { return watch.poll(board, now); }
   // Looks once a second, which is the agent's lowest rate.
-  BoardWatch::Sight look_for(Duration time, bool beats) {
-    BoardWatch::Sight sight;
+  BoardWatch::RankHealth poll_for(Duration time, bool beats) {
+    BoardWatch::RankHealth health;
     for (const TimePoint end = now + time; now < end;) {
       now += seconds(1);
       if (beats) board.beat();
-      sight = look();
+      health = poll();
     }
-    return sight;
+    return health;
   }
 };
 
@@ -41,47 +41,47 @@ RankWait wait_since(TimePoint since) {
 
 TEST(BoardWatch, TellsAWaitOnceItHasLasted) {
   Bench bench;
-  bench.board.tell_wait(wait_since(bench.now));
-  EXPECT_FALSE(bench.look_for(seconds(9), true).wait);
+  bench.board.set_wait(wait_since(bench.now));
+  EXPECT_FALSE(bench.poll_for(seconds(9), true).wait);
   const TimePoint since = bench.now - seconds(9);
-  const BoardWatch::Sight sight = bench.look_for(seconds(1), true);
-  ASSERT_TRUE(sight.wait);
+  const BoardWatch::RankHealth health = bench.poll_for(seconds(1), true);
+  ASSERT_TRUE(health.wait);
   EXPECT_EQ(
-      *sight.wait,
+      *health.wait,
       (WorkerWait{
           .operation = "all_reduce #17", .ranks = "0, 3", .group_size = 2, .waits_for = {3, 1}}));
-  EXPECT_EQ(sight.waits_since, since);
-  EXPECT_FALSE(sight.is_lifeless);
-  bench.board.end_wait();
-  EXPECT_FALSE(bench.look().wait);
+  EXPECT_EQ(health.waits_since, since);
+  EXPECT_FALSE(health.is_lifeless);
+  bench.board.clear_wait();
+  EXPECT_FALSE(bench.poll().wait);
 }
 
 TEST(BoardWatch, KnowsALifelessRankByItsBeats) {
   Bench bench;
-  EXPECT_FALSE(bench.look_for(seconds(60), false).is_lifeless) << "it has never had a beat";
-  EXPECT_FALSE(bench.look_for(seconds(60), true).is_lifeless);
-  EXPECT_FALSE(bench.look_for(seconds(4), false).is_lifeless);
-  EXPECT_TRUE(bench.look_for(seconds(1), false).is_lifeless);
-  EXPECT_FALSE(bench.look_for(seconds(1), true).is_lifeless);
+  EXPECT_FALSE(bench.poll_for(seconds(60), false).is_lifeless) << "it has never had a beat";
+  EXPECT_FALSE(bench.poll_for(seconds(60), true).is_lifeless);
+  EXPECT_FALSE(bench.poll_for(seconds(4), false).is_lifeless);
+  EXPECT_TRUE(bench.poll_for(seconds(1), false).is_lifeless);
+  EXPECT_FALSE(bench.poll_for(seconds(1), true).is_lifeless);
 }
 
 TEST(BoardWatch, TimeInWhichNobodyLookedDoesNotCount) {
   Bench bench;
-  bench.look_for(seconds(3), true);
+  bench.poll_for(seconds(3), true);
   bench.now += seconds(600);
-  EXPECT_FALSE(bench.look().is_lifeless);
-  EXPECT_TRUE(bench.look_for(seconds(5), false).is_lifeless);
+  EXPECT_FALSE(bench.poll().is_lifeless);
+  EXPECT_TRUE(bench.poll_for(seconds(5), false).is_lifeless);
 }
 
 TEST(BoardWatch, WhatAWorkerWritesWildlyIsTakenWithinBounds) {
   Bench bench;
   bench.memory.fill(~uint64_t{1});
-  const BoardWatch::Sight sight = bench.look();
+  const BoardWatch::RankHealth health = bench.poll();
   for (const GroupActivity& group : bench.board.groups()) EXPECT_LE(group.ranks.size(), 64u);
-  if (sight.wait) {
-    EXPECT_LE(sight.wait->ranks.size(), 64u);
-    EXPECT_LE(sight.wait->waits_for.size(), AwaitedRanks::kMost);
-    EXPECT_GE(sight.wait->group_size, 0);
+  if (health.wait) {
+    EXPECT_LE(health.wait->ranks.size(), 64u);
+    EXPECT_LE(health.wait->waits_for.size(), AwaitedRanks::kRanksMax);
+    EXPECT_GE(health.wait->group_size, 0);
   }
 }
 

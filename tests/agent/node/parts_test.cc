@@ -169,7 +169,7 @@ TEST(OutputQueue, NeverWaitsForAReaderAndSaysWhatItLeftOut) {
   drain();
   read_all();
   const auto lines = std::count(seen.begin(), seen.end(), '\n') - 2;
-  EXPECT_NE(seen.find("[agent] " + std::to_string(1000 - lines) + " lines left out"),
+  EXPECT_NE(seen.find("[agent] " + std::to_string(1000 - lines) + " lines dropped"),
             std::string::npos);
   EXPECT_TRUE(seen.ends_with("last\n"));
   close(pipe_fds[0]);
@@ -193,7 +193,8 @@ TEST(OutputQueue, ForgetsAReaderThatHasLeft) {
 TEST(OutputQueue, MakesTheWorkersWaitForASlowReaderButNotForOneThatTakesNothing) {
   int pipe_fds[2];
   ASSERT_EQ(pipe(pipe_fds), 0);
-  OutputQueue queue(pipe_fds[1], {.hold_bytes = 1000, .patience = std::chrono::seconds(2)});
+  OutputQueue queue(pipe_fds[1],
+                    {.pause_reading_above_bytes = 1000, .stall_limit = std::chrono::seconds(2)});
   TimePoint now{std::chrono::hours(1)};
   EXPECT_TRUE(queue.has_room(now));
   std::string block(64 * 1024 + 3000, 'x');  // more than the pipe holds

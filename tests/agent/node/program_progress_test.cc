@@ -28,8 +28,8 @@ TEST(ProgressLines, BringEachMemberThatTheyHaveUpToDate) {
                                            .tokens = 1000,
                                            .loss = 3.5,
                                            .validation_loss = {}}));
-  EXPECT_EQ(lines.taken(), 2u);
-  EXPECT_EQ(lines.refused(), 0u);
+  EXPECT_EQ(lines.accepted(), 2u);
+  EXPECT_EQ(lines.rejected(), 0u);
 }
 
 TEST(ProgressLines, ForgetALossThatIsNotFinite) {
@@ -63,8 +63,8 @@ TEST(ProgressLines, CountAndPassOverWhatIsNoProgress) {
     const ProgressLines lines = lines_of("{\"step\": 3}\n" + line + "\n{\"steps\": 4}\n");
     EXPECT_EQ(lines.last().step, 3) << line.substr(0, 40);
     EXPECT_EQ(lines.last().steps, 4) << line.substr(0, 40);
-    EXPECT_EQ(lines.refused(), 1u) << line.substr(0, 40);
-    EXPECT_EQ(lines.taken(), 2u) << line.substr(0, 40);
+    EXPECT_EQ(lines.rejected(), 1u) << line.substr(0, 40);
+    EXPECT_EQ(lines.accepted(), 2u) << line.substr(0, 40);
   }
 }
 
@@ -75,8 +75,8 @@ TEST(ProgressLines, DoNotDependOnHowTheyArrive) {
     ProgressLines lines;
     for (size_t at = 0; at < text.size(); at += size) lines.append(text.substr(at, size));
     EXPECT_EQ(lines.last().step, 3) << size;
-    EXPECT_EQ(lines.taken(), 3u) << size;
-    EXPECT_EQ(lines.refused(), 2u) << size;
+    EXPECT_EQ(lines.accepted(), 3u) << size;
+    EXPECT_EQ(lines.rejected(), 2u) << size;
   }
 }
 
@@ -150,7 +150,7 @@ TEST_F(ProgressFileTest, JoinsAWriterThatRunsAwayNearTheEnd) {
   while (file_->poll()) ++polls;
   EXPECT_EQ(step(), 999999999);
   EXPECT_LE(polls, 3);
-  EXPECT_EQ(file_->lines().refused(), 0u) << "half a line is not counted against it";
+  EXPECT_EQ(file_->lines().rejected(), 0u) << "half a line is not counted against it";
 }
 
 TEST(GrowthRate, IsThatOfTheLastSecondsAndBeginsAnewWhenTheCountFalls) {
@@ -175,11 +175,11 @@ TEST(GrowthRate, IsThatOfTheLastSecondsAndBeginsAnewWhenTheCountFalls) {
 
 TEST(NodeProgress, TakesStepAndLossOfTheLowestRankAndAddsCountsUp) {
   const std::vector<RankProgress> ranks = {
-      {.said = {.samples = 5}, .samples_per_second = {}, .tokens_per_second = {}},
-      {.said = {.step = 7, .steps = 9, .samples = 10, .loss = 2.5},
+      {.reported = {.samples = 5}, .samples_per_second = {}, .tokens_per_second = {}},
+      {.reported = {.step = 7, .steps = 9, .samples = 10, .loss = 2.5},
        .samples_per_second = 3,
        .tokens_per_second = {}},
-      {.said = {.step = 8, .samples = 10, .tokens = 40, .loss = 1.5},
+      {.reported = {.step = 8, .samples = 10, .tokens = 40, .loss = 1.5},
        .samples_per_second = 4,
        .tokens_per_second = {}}};
   const ProgressStatus status = progress_of_node(ranks, WallTime{});

@@ -29,7 +29,7 @@ struct Bench {
   void run(const AssignmentOptions& options) {
     ASSERT_TRUE(assign(make_assignment(options)).ok());
     ASSERT_EQ(step(), Actions{Action::kKill});
-    machine.nothing_left();
+    machine.all_processes_gone();
     ASSERT_EQ(step(), Actions{Action::kSpawn});
     for (int64_t local_rank = 0; local_rank < options.processes; ++local_rank) {
       machine.spawned(local_rank, 100 + local_rank);
@@ -109,7 +109,7 @@ TEST(RoundMachine, EndsEveryProcessBeforeItSpawnsANewerRound) {
   EXPECT_EQ(bench.state().phase, "Starting");
   bench.machine.exited(1, 0, killed_by(SIGKILL), bench.clock.now());  // a worker of the old round
   EXPECT_EQ(bench.step(), Actions{}) << "the other may still be alive";
-  bench.machine.nothing_left();
+  bench.machine.all_processes_gone();
   EXPECT_EQ(bench.step(), Actions{Action::kSpawn});
   bench.machine.spawned(0, 7);
   bench.machine.spawned(1, 8);
@@ -131,7 +131,7 @@ TEST(RoundMachine, TakesTheNewestOfSeveralRoundsThatComeWhileItClears) {
   ASSERT_TRUE(bench.assign(make_assignment({.round = 4})).ok());
   EXPECT_FALSE(bench.assign(make_assignment({.round = 3})).ok());
   bench.step();
-  bench.machine.nothing_left();
+  bench.machine.all_processes_gone();
   EXPECT_EQ(bench.step(), Actions{Action::kSpawn});
   EXPECT_EQ(bench.machine.assignment().world.round, 4);
 }
@@ -198,7 +198,7 @@ TEST(RoundMachine, SaysThatAWorkerCouldNotBeStarted) {
   Bench bench;
   ASSERT_TRUE(bench.assign(make_assignment({})).ok());
   bench.step();
-  bench.machine.nothing_left();
+  bench.machine.all_processes_gone();
   bench.step();
   bench.machine.start_failed(0, "no such file", bench.clock.now());
   bench.step();
@@ -226,7 +226,7 @@ TEST(RoundMachine, GivesWorkersTheirGraceWhenToldToExitAndKillsTheRest) {
   bench.clock.advance(milliseconds(1));
   EXPECT_EQ(bench.step(), Actions{Action::kKill});
   bench.end(1, killed_by(SIGKILL));
-  bench.machine.nothing_left();
+  bench.machine.all_processes_gone();
   EXPECT_EQ(bench.step(), Actions{Action::kQuit});
   EXPECT_EQ(bench.machine.exit_code(), 3);
   EXPECT_EQ(bench.state().phase, "Exiting");
@@ -249,7 +249,7 @@ TEST(RoundMachine, ACommandThatEndsWithZeroWhenItIsToldToEndHasNotCompleted) {
     }
     ASSERT_TRUE(bench.assign(assignment).ok());
     bench.step();
-    bench.machine.nothing_left();
+    bench.machine.all_processes_gone();
     bench.step();
     bench.machine.spawned(0, 7);
     bench.machine.spawned(1, 8);
@@ -294,7 +294,7 @@ TEST(RoundMachine, LeavesWithTheResultAfterSigterm) {
     bench.machine.terminate(bench.clock.now());
     EXPECT_EQ(bench.step(), Actions{Action::kTerminate}) << item.name;
     EXPECT_EQ(bench.step(), Actions{Action::kKill}) << item.name;
-    bench.machine.nothing_left();
+    bench.machine.all_processes_gone();
     EXPECT_EQ(bench.step(), Actions{Action::kQuit}) << item.name;
     EXPECT_EQ(bench.machine.exit_code(), item.exit_code) << item.name;
   }
@@ -306,13 +306,13 @@ TEST(RoundMachine, HoldsAfterTheEndForAsLongAsAControllerSpeaks) {
   bench.end(0, code(6));
   bench.clock.advance(std::chrono::minutes(9));
   EXPECT_EQ(bench.step(), Actions{});
-  bench.machine.heard(bench.clock.now());
+  bench.machine.note_controller_contact(bench.clock.now());
   bench.clock.advance(std::chrono::minutes(9));
   EXPECT_EQ(bench.step(), Actions{});
   bench.clock.advance(std::chrono::minutes(1));
   EXPECT_EQ(bench.machine.next_deadline(), bench.clock.now());
   EXPECT_EQ(bench.step(), Actions{Action::kKill});
-  bench.machine.nothing_left();
+  bench.machine.all_processes_gone();
   EXPECT_EQ(bench.step(), Actions{Action::kQuit});
   EXPECT_EQ(bench.machine.exit_code(), 6);
 }
@@ -409,19 +409,19 @@ TEST(RoundMachine, AWaitChangesTheStateOnceAndItsTimeIsThatOfTheAsking) {
   Bench bench;
   bench.run({.processes = 2});
   const int64_t before = bench.machine.sequence();
-  BoardWatch::Sight sight{.wait = WorkerWait{.operation = "barrier #3", .waits_for = {0}},
-                          .waits_since = bench.clock.now() - seconds(10)};
-  bench.machine.standing(bench.machine.round(), 1, sight);
+  BoardWatch::RankHealth health{.wait = WorkerWait{.operation = "barrier #3", .waits_for = {0}},
+                                .waits_since = bench.clock.now() - seconds(10)};
+  bench.machine.update_health(bench.machine.round(), 1, health);
   bench.step();
   EXPECT_EQ(bench.machine.sequence(), before + 1);
   bench.clock.advance(seconds(5));
-  bench.machine.standing(bench.machine.round(), 1, sight);
+  bench.machine.update_health(bench.machine.round(), 1, health);
   bench.step();
   EXPECT_EQ(bench.machine.sequence(), before + 1);
   ASSERT_TRUE(bench.state().workers[1].wait);
   EXPECT_EQ(bench.state().workers[1].wait->seconds, 15);
   EXPECT_FALSE(bench.state().workers[0].wait);
-  bench.machine.standing(bench.machine.round() - 1, 1, {.is_lifeless = true});
+  bench.machine.update_health(bench.machine.round() - 1, 1, {.is_lifeless = true});
   EXPECT_FALSE(bench.state().workers[1].is_lifeless) << "of an earlier round";
   bench.end(1, killed_by(SIGKILL));
   bench.step();

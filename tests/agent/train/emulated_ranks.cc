@@ -14,7 +14,7 @@ namespace {
 
 std::shared_ptr<NcclApi> nccl_on_emulated_streams() {
   return std::make_shared<test::FakeNccl>([](void* stream, std::function<void()> kernel) {
-    EXPECT_TRUE(emulated_cuda::issue_beside(stream, std::move(kernel)).ok());
+    EXPECT_TRUE(emulated_cuda::issue_blocking(stream, std::move(kernel)).ok());
   });
 }
 

@@ -61,7 +61,7 @@ class GpuMonitorTest : public testing::Test {
   GpuMonitor::Options options(Duration interval = std::chrono::milliseconds(1)) const {
     return {.gpu = {.name = "NVIDIA H200", .bus = kBus, .uuid = {1, 2, 3}},
             .interval = interval,
-            .load = [] { return Nvml::over(functions()); }};
+            .load = [] { return Nvml::with_functions(functions()); }};
   }
   GpuNumbers numbers() const {
     GpuNumbers numbers;

@@ -51,9 +51,9 @@ TEST(CollectiveBoard, AnotherReadsWhatIsWritten) {
                                .entered = 17,
                                .completed = 16};
   EXPECT_EQ(reader.groups(), std::vector<GroupActivity>{expected});
-  board.tell_wait(a_wait(17));
+  board.set_wait(a_wait(17));
   EXPECT_EQ(reader.wait(), a_wait(17));
-  board.end_wait();
+  board.clear_wait();
   EXPECT_EQ(reader.wait(), std::nullopt);
   board.beat();
   board.beat();
@@ -121,9 +121,9 @@ TEST(CollectiveBoard, AReaderNeverSeesPartsOfTwoWaits) {
   constexpr uint64_t kWaits = 200'000;
   Page page;
   CollectiveBoard board(page.bytes.data());
-  board.tell_wait(a_wait(1));
+  board.set_wait(a_wait(1));
   std::jthread writer([&](const std::stop_token& stop) {
-    for (uint64_t i = 2; i < kWaits && !stop.stop_requested(); ++i) board.tell_wait(a_wait(i));
+    for (uint64_t i = 2; i < kWaits && !stop.stop_requested(); ++i) board.set_wait(a_wait(i));
   });
   uint64_t last = 0;
   for (int i = 0; i < 20'000; ++i) {

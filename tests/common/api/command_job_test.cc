@@ -21,7 +21,7 @@ std::string command_error_with(const std::string& pointer, Json value) {
 
 TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
   constexpr char kLoop[] =
-      ", which spec.train alone carries out; a command does this by itself, so leave the field out";
+      ", which is only valid with spec.train; omit the field, because a command does this itself";
   const std::vector<Refusal> cases = {
       {"/spec/nodes", 3, "no error"},
       {"/spec/checkpoint", {{"path", "/ckpt"}}, "no error"},
@@ -48,7 +48,7 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
        "spec.rendezvous.variables[0]: found \"\", expected jax, tensorflow or mpi"},
       {"/spec/rendezvous",
        {{"variables", {"mpi", "mpi"}}},
-       "spec.rendezvous.variables[1]: \"mpi\" is there twice, expected it once"},
+       "spec.rendezvous.variables[1]: \"mpi\" is listed twice"},
   };
   for (const Refusal& c : cases) {
     EXPECT_EQ(command_error_with(c.pointer, c.value), c.error) << c.pointer;
@@ -65,20 +65,20 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
     EXPECT_EQ(command_error_with(pointer, value), path + ": found " + value.dump() + kLoop);
   }
   EXPECT_EQ(error_with("/spec/rendezvous/variables", {"jax"}),
-            "spec.rendezvous.variables: they are for spec.command, and this job has none");
+            "spec.rendezvous.variables: only valid with spec.command, which is not set");
 }
 
 TEST(TrainingJob, TheRanksPortsAreTheirOwn) {
   EXPECT_EQ(error_with("/spec/rendezvous/port", 29399),
-            "spec.rendezvous.port: 29399 to 29400, the ports of 2 processes, contain the agent's "
-            "29400, expected a range without it");
+            "spec.rendezvous.port: 29399 to 29400, the ports of 2 processes, include the agent's "
+            "port 29400, expected a range without it");
   EXPECT_EQ(error_with("/spec/rendezvous/port", 29398), "no error");
   EXPECT_EQ(command_error_with("/spec/rendezvous/port", 29385),
-            "spec.rendezvous.port: 29385 to 29400, the ports of 2 processes in 8 rounds in turn, "
-            "contain the agent's 29400, expected a range without it");
+            "spec.rendezvous.port: 29385 to 29400, the ports of 2 processes with 8 ports each, "
+            "include the agent's port 29400, expected a range without it");
   EXPECT_EQ(command_error_with("/spec/rendezvous/port", 29384), "no error");
   EXPECT_EQ(command_error_with("/spec/rendezvous/port", 65530),
-            "spec.rendezvous.port: 65530 leaves no room for 2 processes in 8 rounds in turn, "
+            "spec.rendezvous.port: 65530 leaves no room for 2 processes with 8 ports each, "
             "expected at most 65520");
 }
 

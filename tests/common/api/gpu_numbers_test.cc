@@ -44,11 +44,10 @@ TEST(GpuNumbers, XidsAreToldInWordsWithTheirCount) {
   EXPECT_EQ(xids_text(gpu),
             "GPU 0000:41:00.0 (NVIDIA H200) reported Xid 79 (the GPU has fallen off the bus)");
   for (const uint64_t number : {31, 31, 555, 555, 555}) count_xid(gpu, number);
-  EXPECT_EQ(
-      xids_text(gpu),
-      "GPU 0000:41:00.0 (NVIDIA H200) reported Xid 79 (the GPU has fallen off the bus), "
-      "Xid 31 twice (a kernel used memory that is not there, most often the program's error), "
-      "Xid 555 3 times (an error that NVIDIA's list of Xids explains)");
+  EXPECT_EQ(xids_text(gpu),
+            "GPU 0000:41:00.0 (NVIDIA H200) reported Xid 79 (the GPU has fallen off the bus), Xid "
+            "31 twice (a kernel accessed invalid memory, usually a bug in the program), Xid 555 3 "
+            "times (see NVIDIA's list of Xid errors)");
   for (uint64_t number = 1000; number < 1020; ++number) count_xid(gpu, number);
   EXPECT_TRUE(xids_text(gpu).ends_with("explains), other Xids 16 times")) << xids_text(gpu);
 }

@@ -23,9 +23,10 @@ TEST(TrainingJob, UnknownFieldsAreRefusedWithTheNearestName) {
        "spec.train.optimizer.learning_rate: unknown field, did you mean learningRate?"},
       {"/spec/train/optimizer/weightdecay", 1,
        "spec.train.optimizer.weightdecay: unknown field, did you mean weightDecay?"},
-      {"/spec/train/batch/xyz", 4, "spec.train.batch.xyz: unknown field, known here: global micro"},
+      {"/spec/train/batch/xyz", 4,
+       "spec.train.batch.xyz: unknown field, known fields: global micro"},
       {"/spec/train/batch/a b", 4,
-       "spec.train.batch[\"a b\"]: unknown field, known here: global micro"},
+       "spec.train.batch[\"a b\"]: unknown field, known fields: global micro"},
       {"/metadata/lables", Json::object(), "metadata.lables: unknown field, did you mean labels?"},
       {"/sepc", 4, "sepc: unknown field, did you mean spec?"},
   });
@@ -94,8 +95,8 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
        "spec.train.recompute: found \"all\", expected none, ops or blocks"},
       {"/spec/train/attention", "auto", "no error"},
       {"/spec/train/attention", "cudnn",
-       "spec.train.attention: cudnn needs spec.gpusPerNode from 1 and spec.train.precision: bf16; "
-       "expected own or auto"},
+       "spec.train.attention: cudnn needs spec.gpusPerNode: 1 or more and spec.train.precision: "
+       "bf16; expected own or auto"},
       {"/spec/train/attention", "flash",
        "spec.train.attention: found \"flash\", expected own, cudnn or auto"},
       {"/spec/train/model/preset", "gpt5",
@@ -139,8 +140,7 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
       {"/spec/rendezvous/port", 65535,
        "spec.rendezvous.port: 65535 leaves no room for 2 processes, expected at most 65534"},
       {"/spec/train/rounding", "stochastic",
-       "spec.train.rounding: \"stochastic\" is of bf16 copies, expected nearest, or "
-       "spec.train.precision: bf16"},
+       "spec.train.rounding: \"stochastic\" needs spec.train.precision: bf16, expected nearest"},
       {"/spec/train/optimizer/warmupSteps", 101,
        "spec.train.optimizer.warmupSteps: 101 is more than spec.train.steps: 100"},
       {"/spec/train/optimizer/minimumLearningRate", 0.5,
@@ -148,18 +148,17 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
        "spec.train.optimizer.learningRate: 0.002"},
       {"/spec/train/model/heads", 3,
        "spec.train.model.heads: 3 does not divide spec.train.model.width: 128"},
-      {"/spec/train/model/kvHeads", 2,
-       "spec.train.model.kvHeads: is of a llama, expected none with family: gpt2"},
+      {"/spec/train/model/kvHeads", 2, "spec.train.model.kvHeads: only valid with family: llama"},
       {"/spec/train/model",
        {{"preset", "gpt2-124m"}, {"family", "llama"}},
-       "spec.train.model.family: \"llama\" is not that of spec.train.model.preset: \"gpt2-124m\", "
-       "expected gpt2"},
+       "spec.train.model.family: \"llama\" is not the family of spec.train.model.preset: "
+       "\"gpt2-124m\", expected gpt2"},
       {"/spec/train/model/vocabulary", 100,
-       "spec.train.model.vocabulary: 100 is too few for spec.train.data.tokenizer: bytes, "
-       "expected 256"},
+       "spec.train.model.vocabulary: 100 is too small for spec.train.data.tokenizer: bytes, "
+       "expected at least 256"},
       {"/spec/train/data/tokenizer", "u16",
        "spec.train.model.vocabulary: missing, expected the number of token ids "
-       "(spec.train.data.tokenizer: \"u16\" does not tell)"},
+       "(spec.train.data.tokenizer: \"u16\" does not determine it)"},
       {"/spec/train/data", {{"path", "x"}, {"validationFraction", 0}}, "no error"},
       {"/spec/train/validation/everySteps", 5, "no error"},
       {"/spec/managedBy", "someone", "spec.managedBy: found \"someone\", expected domain/path"},
@@ -169,7 +168,7 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
   document["spec"]["train"]["data"].erase("validationFraction");
   document["spec"]["train"]["validation"]["everySteps"] = 5;
   EXPECT_EQ(valid_training_job_from_json(document).error().message,
-            "spec.train.validation.everySteps: 5 with no data held back, expected "
+            "spec.train.validation.everySteps: 5 needs validation data, expected "
             "spec.train.data.validationFraction above 0");
   document = good_document();
   document["spec"]["nodes"] = 4096;
@@ -201,10 +200,10 @@ TEST(TrainingJob, ProcessGroupsAreChecked) {
                       {{{"name", "ends"}, {"ranks", "0,3"}}, {{"name", name}, {"ranks", ranks}}});
   };
   EXPECT_EQ(error_of("even", "0::2"), "no error");
-  EXPECT_EQ(error_of("ends", "1"),
-            "spec.processGroups[1].name: \"ends\" is there twice, expected each name once");
-  EXPECT_EQ(error_of("tensor", "1"),
-            "spec.processGroups[1].name: \"tensor\" is the mesh's own, expected another name");
+  EXPECT_EQ(error_of("ends", "1"), "spec.processGroups[1].name: \"ends\" is listed twice");
+  EXPECT_EQ(
+      error_of("tensor", "1"),
+      "spec.processGroups[1].name: \"tensor\" is reserved for the mesh, expected another name");
   EXPECT_NE(error_of("Even", "1").find("spec.processGroups[1].name: found \"Even\", expected"),
             std::string::npos);
   EXPECT_EQ(error_of("even", "4"),
@@ -235,16 +234,16 @@ TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
   EXPECT_NE(error_of({{"event", "Evict"}, {"action", "Fail"}}).find(at + ".event: found \"Evict\""),
             std::string::npos);
   EXPECT_EQ(error_of({{"event", "Evicted"}, {"action", "RestartInPlace"}}),
-            at + ".action: found RestartInPlace, but Evicted takes the pod away; expected "
+            at + ".action: found RestartInPlace, but Evicted removes the pod; expected "
                  "RecreatePod, Ignore or Fail");
   EXPECT_EQ(error_of({{"event", "Error"}, {"after", "10m"}, {"action", "Fail"}}),
-            at + ".after: is for event: Hang alone");
+            at + ".after: only valid with event: Hang");
   EXPECT_EQ(error_of({{"event", "Hang"}, {"after", "10m"}, {"action", "RestartInPlace"}}),
             "no error");
   for (const char* text : {"10", "m", "-5s", "0s", "4s", "1.5h", "25h", "1 m", "10d", "999999m"}) {
-    EXPECT_EQ(
-        error_of({{"event", "Hang"}, {"after", text}, {"action", "Fail"}}),
-        at + ".after: found \"" + text + "\", expected a whole number with s, m or h, 5s to 24h");
+    EXPECT_EQ(error_of({{"event", "Hang"}, {"after", text}, {"action", "Fail"}}),
+              at + ".after: found \"" + text +
+                  "\", expected a whole number with unit s, m or h, from 5s to 24h");
   }
 }
 
@@ -264,13 +263,12 @@ TEST(TrainingJob, TimesAndPoliciesOfItsEndAreChecked) {
       {"/spec/gpusPerNode", 2, "no error"},
       {"/spec/gpusPerNode", 1, "no error"},
       {"/spec/gpusPerNode", 4,
-       "spec.processesPerNode: 2 is no multiple of spec.gpusPerNode: 4, expected 0 (one rank a "
-       "GPU) or so many ranks that each GPU has as many"},
+       "spec.processesPerNode: 2 is not a multiple of spec.gpusPerNode: 4, expected 0 (one rank "
+       "per GPU) or a multiple of the GPU count"},
       {"/spec/successPolicy", "RankOne",
        "spec.successPolicy: found \"RankOne\", expected AllRanks or RankZero"},
       {"/spec/successPolicy", "RankZero",
-       "spec.successPolicy: RankZero is for a command, expected AllRanks: all ranks of the "
-       "built-in loop end together"},
+       "spec.successPolicy: RankZero is only valid with spec.command, expected AllRanks"},
   });
 }
 
@@ -307,8 +305,8 @@ TEST(TrainingJob, AllProblemsComeAtOnceButNoneAboutWhatCouldNotBeRead) {
   EXPECT_EQ(valid_training_job_from_json(document).error().message,
             "spec.train.batch.global: found the string \"many\", expected an integer\n"
             "spec.nods: unknown field, did you mean nodes?\n"
-            "metadata.name: found \"Bad\", expected lower-case letters, digits and hyphens, from "
-            "a letter to a letter or digit (RFC 1035)\n"
+            "metadata.name: found \"Bad\", expected lower-case letters, digits and hyphens, "
+            "starting with a letter and ending with a letter or digit (RFC 1035)\n"
             "spec.train.optimizer.warmupSteps: 1000 is more than spec.train.steps: 100");
 }
 

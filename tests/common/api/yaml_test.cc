@@ -114,17 +114,18 @@ TEST(Yaml, NamesLineAndColumnOfWhatItRefuses) {
   const std::pair<const char*, const char*> cases[] = {
       {"a: 1\nb: 2\na: 3\n", "line 3, column 1: duplicate key \"a\""},
       {"x: {a: 1, a: 2}", "line 1, column 11: duplicate key \"a\""},
-      {"&x [*x]", "line 1, column 5: the alias is inside of what it names, expected no cycle"},
+      {"&x [*x]",
+       "line 1, column 5: the alias refers to a value that contains it, expected no cycle"},
       {"a: &x\n  b: *x\n",
-       "line 2, column 6: the alias is inside of what it names, expected no cycle"},
-      {",", "line 1, column 1: found more after the document, expected one document"},
+       "line 2, column 6: the alias refers to a value that contains it, expected no cycle"},
+      {",", "line 1, column 1: found more text after the document, expected one document"},
       {"a: 1\n---\nb: 2\n",
-       "line 2, column 1: found more after the document, expected one document"},
+       "line 2, column 1: found more text after the document, expected one document"},
       {"a: .inf", "line 1, column 4: found .inf, expected a finite number"},
-      {"a: 1e999", "line 1, column 4: found \"1e999\", a number that 64 bits cannot hold"},
+      {"a: 1e999", "line 1, column 4: found \"1e999\", a number that does not fit in 64 bits"},
       {"a: 0644",
-       "line 1, column 4: found 0644, which is octal to some readers and decimal to others, "
-       "expected it without the leading 0, with 0o, or in quotes"},
+       "line 1, column 4: found 0644, which some parsers read as octal and others as decimal; "
+       "write it without the leading 0, with 0o, or in quotes"},
       {"a: !!binary aGk=", "line 1, column 4: found \"aGk=\" with the tag !!binary"},
       {"a: !secret b", "line 1, column 4: found the tag \"!secret\", expected none"},
       {"a: !mine {b: 1}", "line 1, column 4: found the tag \"!mine\", expected none"},
@@ -163,8 +164,9 @@ TEST(Yaml, RefusesAliasBombs) {
     for (int j = 1; j < 9; ++j) bomb += "," + inner;
     bomb += "]\n";
   }
-  EXPECT_EQ(error_of(bomb),
-            "line 5, column 30: more than 50000 values (aliases counted as what they name)");
+  EXPECT_EQ(
+      error_of(bomb),
+      "line 5, column 30: more than 50000 values (each alias counts as the value it refers to)");
 
   const std::string long_text = "a: &a " + std::string(100'000, 'x') + "\nb: [";
   std::string quadratic = long_text;

@@ -22,9 +22,9 @@ using test::RawConnection;
 // "/echo" returns the body; "/wait" answers when the test releases it.
 class Echo final : public Handler {
  public:
-  Admission admit(const Head& head) const override {
+  Admission authorize(const Head& head) const override {
     if (head.target == "/refused") return {.refusal = Response{.status = 404, .body = "no"}};
-    return {.body_bytes_max = 1000, .trusted = head.authorization == "Bearer secret"};
+    return {.body_bytes_max = 1000, .authenticated = head.authorization == "Bearer secret"};
   }
   void handle(Request request, Respond respond) override {
     if (request.head.target == "/echo") return respond({.body = request.body});
@@ -204,7 +204,7 @@ TEST(Server, NamesAPortThatIsTakenAndAnAddressThatIsNotOurs) {
   ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().code, Code::kConflict);
   EXPECT_EQ(taken.error().message,
-            "[http] 127.0.0.1:" + std::to_string(served.port()) + " is taken");
+            "[http] 127.0.0.1:" + std::to_string(served.port()) + " is already in use");
   EXPECT_EQ(Server::start("192.0.2.1", 0, handler).error().code, Code::kInvalid);
   EXPECT_EQ(Server::start("localhost", 0, handler).error().code, Code::kInvalid);
 }

@@ -45,7 +45,7 @@ std::vector<Span> layer_spans(const LayerActivations& at, int64_t rows, int64_t 
                           {at.qkv, 3 * stream},
                           {at.attention, stream},
                           {at.lse, rows * kTiny.heads * 4},
-                          {at.middle, stream},
+                          {at.post_attention_stream, stream},
                           {at.norm2, stream},
                           {at.hidden_in, 4 * stream},
                           {at.hidden, 4 * stream}};
@@ -79,7 +79,7 @@ std::vector<Span> llama_spans(const ActivationArena& arena, int64_t rows) {
                                {at.qkv, rows * (16 + 2 * 8) * 4},
                                {at.attention, stream},
                                {at.lse, rows * 4 * 4},
-                               {at.middle, stream},
+                               {at.post_attention_stream, stream},
                                {at.norm2, stream},
                                {at.hidden_in, rows * 2 * 40 * 4},
                                {at.hidden, rows * 40 * 4},

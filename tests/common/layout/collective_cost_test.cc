@@ -24,26 +24,29 @@ TEST(CollectiveCost, ARingsBytesStayBoundedAndItsStepsGrowWithTheWorld) {
 
 TEST(CollectiveCost, MessagesBehindOneAnotherCostHalfALatencyEach) {
   const Network network{.latency_s = 1, .bytes_per_s = 1e12};
-  EXPECT_DOUBLE_EQ(*collective_seconds({.way = CollectiveWay::kDirect, .ranks = 8}, network), 4);
-  EXPECT_DOUBLE_EQ(*collective_seconds({.way = CollectiveWay::kHalving, .ranks = 8}, network), 6);
+  EXPECT_DOUBLE_EQ(
+      *collective_seconds({.algorithm = CollectiveAlgorithm::kDirect, .ranks = 8}, network), 4);
+  EXPECT_DOUBLE_EQ(
+      *collective_seconds({.algorithm = CollectiveAlgorithm::kHalving, .ranks = 8}, network), 6);
 }
 
 TEST(CollectiveCost, ByHostSparesTheHostsPortAndPaysWithinHosts) {
   Network network{.latency_s = 0, .bytes_per_s = 1, .host_latency_s = 0, .host_bytes_per_s = 100};
   CollectiveCase what{.ranks = 16, .block_bytes = 1000, .hosts = 4};
-  const auto seconds = [&](CollectiveWay way) {
-    what.way = way;
+  const auto seconds = [&](CollectiveAlgorithm algorithm) {
+    what.algorithm = algorithm;
     return *collective_seconds(what, network);
   };
-  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kByHost), 1500);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveAlgorithm::kByHost), 1500);
   network.host_bytes_per_s = 0.5;
-  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kByHost), 3000);
-  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kRing), 1875);
-  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kHalving), 4 * 1875);
-  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kDirect), 4 * 15000);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveAlgorithm::kByHost), 3000);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveAlgorithm::kRing), 1875);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveAlgorithm::kHalving), 4 * 1875);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveAlgorithm::kDirect), 4 * 15000);
   what.hosts = 16;
-  EXPECT_FALSE(collective_steps({.way = CollectiveWay::kByHost, .ranks = 16, .hosts = 16}).ok());
-  EXPECT_DOUBLE_EQ(seconds(CollectiveWay::kHalving), 1875);
+  EXPECT_FALSE(
+      collective_steps({.algorithm = CollectiveAlgorithm::kByHost, .ranks = 16, .hosts = 16}).ok());
+  EXPECT_DOUBLE_EQ(seconds(CollectiveAlgorithm::kHalving), 1875);
 }
 
 TEST(CollectiveCost, RanksThatShareCoresTakeAsManyTimesAsLong) {
@@ -56,9 +59,9 @@ TEST(CollectiveCost, RanksThatShareCoresTakeAsManyTimesAsLong) {
 
 TEST(CollectiveCost, ASingleRankCostsNothing) {
   for (int kind = 0; kind < kCollectiveKinds; ++kind) {
-    for (int way = 0; way < kCollectiveWays; ++way) {
+    for (int algorithm = 0; algorithm < kCollectiveAlgorithms; ++algorithm) {
       const auto steps = collective_steps({.kind = static_cast<CollectiveKind>(kind),
-                                           .way = static_cast<CollectiveWay>(way),
+                                           .algorithm = static_cast<CollectiveAlgorithm>(algorithm),
                                            .ranks = 1,
                                            .block_bytes = 100});
       if (!steps.ok()) continue;
@@ -71,21 +74,22 @@ TEST(CollectiveCost, ASingleRankCostsNothing) {
 TEST(CollectiveCost, LatencyDecidesForSmallBlocksAndBandwidthForLargeOnes) {
   const Network network{.latency_s = 10e-6, .bytes_per_s = 10e9};
   const auto fastest = [&](int64_t ranks, double bytes) {
-    return fastest_way({.ranks = ranks, .block_bytes = bytes}, network);
+    return fastest_algorithm({.ranks = ranks, .block_bytes = bytes}, network);
   };
-  EXPECT_EQ(fastest(2, 8), CollectiveWay::kDirect);
-  EXPECT_EQ(fastest(1024, 8), CollectiveWay::kHalving);
-  EXPECT_EQ(fastest(1024, 1e9), CollectiveWay::kHalving);
+  EXPECT_EQ(fastest(2, 8), CollectiveAlgorithm::kDirect);
+  EXPECT_EQ(fastest(1024, 8), CollectiveAlgorithm::kHalving);
+  EXPECT_EQ(fastest(1024, 1e9), CollectiveAlgorithm::kHalving);
   // Not a power of two: halving sends two additional blocks.
-  EXPECT_EQ(fastest(1000, 10e9), CollectiveWay::kRing);
+  EXPECT_EQ(fastest(1000, 10e9), CollectiveAlgorithm::kRing);
   const auto broadcast = [&](double bytes) {
-    return fastest_way({.kind = CollectiveKind::kBroadcast, .ranks = 1024, .block_bytes = bytes},
-                       network);
+    return fastest_algorithm(
+        {.kind = CollectiveKind::kBroadcast, .ranks = 1024, .block_bytes = bytes}, network);
   };
-  EXPECT_EQ(broadcast(8), CollectiveWay::kTree);
-  EXPECT_EQ(broadcast(1e9), CollectiveWay::kRing);
-  EXPECT_EQ(fastest_way({.kind = CollectiveKind::kAllToAll, .ranks = 8, .block_bytes = 8}, network),
-            CollectiveWay::kDirect);
+  EXPECT_EQ(broadcast(8), CollectiveAlgorithm::kTree);
+  EXPECT_EQ(broadcast(1e9), CollectiveAlgorithm::kRing);
+  EXPECT_EQ(
+      fastest_algorithm({.kind = CollectiveKind::kAllToAll, .ranks = 8, .block_bytes = 8}, network),
+      CollectiveAlgorithm::kDirect);
 }
 
 TEST(CollectiveCost, AFitFindsTheNetworkThatMadeTheTimes) {
@@ -119,12 +123,13 @@ TEST(CollectiveCost, WhatCannotBeIsRefused) {
     return steps.ok() ? std::string() : steps.error().message;
   };
   EXPECT_EQ(refused({.kind = CollectiveKind::kAllGather,
-                     .way = CollectiveWay::kHalving,
+                     .algorithm = CollectiveAlgorithm::kHalving,
                      .ranks = 6,
                      .block_bytes = 1}),
-            "[cost] all_gather of 6 ranks has no way 'halving'");
+            "[cost] all_gather of 6 ranks has no algorithm 'halving'");
   EXPECT_NE(refused({.ranks = 0}), "");
-  EXPECT_NE(refused({.kind = CollectiveKind::kBroadcast, .way = CollectiveWay::kDirect}), "");
+  EXPECT_NE(
+      refused({.kind = CollectiveKind::kBroadcast, .algorithm = CollectiveAlgorithm::kDirect}), "");
   const std::vector<TimedCollective> one = {{{.ranks = 2, .block_bytes = 8}, 1e-6}};
   EXPECT_FALSE(fit_network(one, 0).ok());
   const std::vector<TimedCollective> never = {{{.ranks = 2, .block_bytes = 8}, 0}};

@@ -96,7 +96,7 @@ TEST(ModelValidation, KnowsTheRulesOfALlama) {
       {with([](ModelConfig& c) { c.hidden = 301; }), 2,
        "m.hiddenWidth: 301 is not a multiple of the tensor-parallel size 2"},
       {with([](ModelConfig& c) { c.width = 24; }), 1,
-       "m.heads: 8 makes heads of 3 values, expected an even number (rotary embedding turns "
+       "m.heads: 8 makes heads of 3 values, expected an even number (rotary embedding rotates "
        "pairs)"},
       {with([](ModelConfig& c) { c.rotary_base = 1; }), 1,
        "m.ropeBase: expected a number above 1, at most 1e12"},
@@ -110,7 +110,7 @@ TEST(ModelValidation, KnowsTheRulesOfALlama) {
       {with([](ModelConfig& c) { c.norm_epsilon = std::nan(""); }), 1,
        "m.normEpsilon: expected a number above 0, at most 1"},
       {with([](ModelConfig& c) { c.family = Family::kGpt2; }), 1,
-       "m.kvHeads: is of a llama, expected none with family: gpt2"},
+       "m.kvHeads: only valid with family: llama"},
   };
   for (const auto& [config, tensor, problem] : cases) {
     EXPECT_EQ(model_problems(config, tensor, "m"), std::vector<std::string>{problem});

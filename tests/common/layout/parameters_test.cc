@@ -122,7 +122,7 @@ TEST(ParameterArena, HoldsEveryParameterAlignedAndWithoutOverlap) {
     EXPECT_EQ(entry.offset % 16, 0);
     EXPECT_GE(entry.offset, end);
     EXPECT_LT(entry.offset - end, 16);
-    EXPECT_TRUE(entry.counted);
+    EXPECT_TRUE(entry.counts_in_norm);
     EXPECT_EQ(arena.find(entry.id), &entry);
     end = entry.offset + entry.count;
     elements += entry.count;
@@ -139,7 +139,7 @@ TEST(ParameterArena, OfTwoStagesCountsEveryParameterOnce) {
     for (const ArenaEntry& entry :
          parameter_arena(kTiny, pipeline_stage(kTiny, 2, index)).entries) {
       ++held[entry.id];
-      counted[entry.id] += entry.counted ? 1 : 0;
+      counted[entry.id] += entry.counts_in_norm ? 1 : 0;
     }
   }
   for (const Parameter& parameter : parameter_table(kTiny)) {

@@ -160,9 +160,8 @@ TEST(Kubeconfig, NamesTheFileAndTheFieldOfAMistake) {
       "kubeconfig " + file +
           ": users[0].user.exec.env[0].name: found array, expected a string (in quotes, if it "
           "looks like a number)");
-  EXPECT_EQ(
-      message_of("clusters: [{name: a}, {name: a}]"),
-      "kubeconfig " + file + ": clusters[1].name: \"a\" is a duplicate, expected unique names");
+  EXPECT_EQ(message_of("clusters: [{name: a}, {name: a}]"),
+            "kubeconfig " + file + ": clusters[1].name: \"a\" is listed twice");
   EXPECT_NE(message_of("a: [").find("kubeconfig " + file + ": line "), std::string::npos);
 }
 

@@ -204,7 +204,7 @@ const std::vector<Case>& cases() {
       {"kvHeads does not divide heads",
        "{train: {data: {path: /d}, model: {preset: llama-3.2-1b, heads: 16, kvHeads: 3}}}",
        "spec.train.model.kvHeads: "},
-      {"family is not that of the preset",
+      {"family is not the preset's family",
        "{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: gpt2}}}",
        "spec.train.model.family: "},
       {"expected a program", "{command: ['', a]}", "spec.command[0]: "},
@@ -251,7 +251,7 @@ TEST(CrdRules, RefuseWhatTheControllerRefusesByItsPath) {
   EXPECT_TRUE(controller_problems(dotted).at(0).starts_with("metadata.name: "));
   for (const std::string& message : refusing(dotted)) untested.erase(message);
   ASSERT_EQ(untested.size(), 1u) << "rules without a case";
-  EXPECT_TRUE(untested.begin()->starts_with("can't change while the job has pods"));
+  EXPECT_TRUE(untested.begin()->starts_with("cannot change while the job has pods"));
 }
 
 // Returns a random value that the schema allows. Objects without declared properties stay empty.
@@ -352,7 +352,7 @@ TEST(CrdRules, AcceptWhatTheControllerAccepts) {
   EXPECT_GT(refused, 500);
 }
 
-constexpr char kFixedMessage[] = "can't change while the job has pods";
+constexpr char kFixedMessage[] = "cannot change while the job has pods";
 
 bool refuses_change(const Json& after, const Json& before) {
   const std::set<std::string> messages = refusing(after, &before);

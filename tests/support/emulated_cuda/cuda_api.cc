@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 #include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/emulated_device.h"
 #include "tests/support/emulated_cuda/memory_use.h"
@@ -38,8 +38,8 @@ int device_count() {
 
 Result<DeviceInfo> describe(int index) {
   if (!device_of(index).ok()) {
-    return not_found("[describe] a CUDA device below " + std::to_string(device_count()) + ", got " +
-                     std::to_string(index));
+    return not_found("[describe] expected a CUDA device index below " +
+                     std::to_string(device_count()) + ", got " + std::to_string(index));
   }
   DeviceInfo info{.name = "emulated",
                   .memory_bytes = EmulatedDevice::kMemoryBytes,
@@ -86,9 +86,9 @@ Status record(int index, void* event, void* stream) {
   return device->record(event, stream);
 }
 
-Status delay(int index, void* event, void* stream) {
+Status stream_wait_event(int index, void* event, void* stream) {
   TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
-  return device->delay(event, stream);
+  return device->stream_wait_event(event, stream);
 }
 
 Result<bool> passed(int index, void* event) {

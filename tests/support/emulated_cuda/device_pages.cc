@@ -93,21 +93,20 @@ void DevicePages::explain(const char* address, char* words, size_t words_bytes) 
     const char* name = it.by.c_str();
     if (address >= data && address < data + it.bytes) {
       std::snprintf(words, words_bytes,
-                    "[emulated cuda] the host reads or writes memory of the device: byte %zu of "
+                    "[emulated cuda] host access to device memory: byte %zu of "
                     "%zu of '%s'\n",
                     static_cast<size_t>(address - data), it.bytes, name);
       return;
     }
     if (address >= it.pages - page_bytes() && address < it.pages + it.page_bytes + page_bytes()) {
       std::snprintf(words, words_bytes,
-                    "[emulated cuda] an access to byte %td of '%s', which has %zu\n",
+                    "[emulated cuda] out-of-bounds access to byte %td of '%s', which has %zu\n",
                     address - data, name, it.bytes);
       return;
     }
   }
   std::snprintf(words, words_bytes,
-                "[emulated cuda] an access to memory of the device that was given back, or never "
-                "allocated\n");
+                "[emulated cuda] access to device memory that was freed or never allocated\n");
 }
 
 // Reserves an inaccessible page after the pages, like the one before the first pages.
@@ -173,7 +172,7 @@ void DevicePages::release(void* data) {
   CHECK(mprotect(it.pages, it.page_bytes, PROT_READ) == 0);
   allow(it.pages, it.page_bytes);
   if (!is_untouched(at->first, it)) {
-    std::fprintf(stderr, "[emulated cuda] written beside '%s' of %zu bytes\n", it.by.c_str(),
+    std::fprintf(stderr, "[emulated cuda] write outside '%s' of %zu bytes\n", it.by.c_str(),
                  it.bytes);
     std::abort();
   }

@@ -61,7 +61,7 @@ TEST(DevicePages, CountWhatIsLeft) {
 TEST(DevicePagesDeathTest, TheHostDiesWhereItReadsOrWritesThem) {
   Ground g;
   EXPECT_DEATH(static_cast<void>(*static_cast<volatile char*>(g.data() + 17)),
-               "the host reads or writes memory of the device: byte 17 of 5000 of 'weights'");
+               "host access to device memory: byte 17 of 5000 of 'weights'");
   EXPECT_DEATH(g.data()[17] = 1, "byte 17 of 5000 of 'weights'");
   // The same between launches.
   g.write(0);
@@ -86,7 +86,7 @@ TEST(DevicePagesDeathTest, WhatWasWrittenBesideAnAllocationIsToldAtItsEnd) {
           g.write(at);
         },
         has_address_sanitizer() ? "use-after-poison"
-                                : "written beside 'weights' of 5000 bytes|byte -1 of 'weights'");
+                                : "write outside 'weights' of 5000 bytes|byte -1 of 'weights'");
   }
 }
 
@@ -100,7 +100,7 @@ TEST(DevicePagesDeathTest, AKernelDiesWhoseMemoryWasGivenBack) {
         g.buffer = Buffer();
         static_cast<void>(g.stream.synchronize());
       },
-      "memory of the device that was given back");
+      "device memory that was freed");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ EmulatedDevice* device_of(void* handle) {
 }
 
 Error no_stream() {
-  return invalid("[emulated cuda] a stream of a device expected, got none");
+  return invalid("[emulated cuda] expected a device's stream, got none");
 }
 
 }  // namespace
@@ -45,8 +45,8 @@ Result<EmulatedDevice*> device_at(int index) {
   const std::lock_guard lock(devices.mutex);
   const auto count = static_cast<int>(devices.all.size());
   if (index >= 0 && index < count) return devices.all[static_cast<size_t>(index)].get();
-  return not_found("[emulated cuda] a device below " + std::to_string(count) + ", got " +
-                   std::to_string(index));
+  return not_found("[emulated cuda] expected a device index below " + std::to_string(count) +
+                   ", got " + std::to_string(index));
 }
 
 void set_device_count(int count) {
@@ -83,9 +83,9 @@ Status run(void* stream, Work work) {
   return device->synchronize(stream);
 }
 
-Status issue_beside(void* stream, std::function<void()> work) {
+Status issue_blocking(void* stream, std::function<void()> work) {
   EmulatedDevice* device = device_of(stream);
-  return device == nullptr ? Status(no_stream()) : device->issue_beside(stream, std::move(work));
+  return device == nullptr ? Status(no_stream()) : device->issue_blocking(stream, std::move(work));
 }
 
 }  // namespace lockstep::emulated_cuda

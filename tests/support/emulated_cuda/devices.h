@@ -18,7 +18,7 @@ Status run(void* stream, Work work);
 // Issues work that waits for something outside the device, like a collective's kernel. When it is
 // its turn it runs on its own thread, and other streams continue meanwhile. Until it returns, all
 // threads can access the device's memory.
-Status issue_beside(void* stream, std::function<void()> work);
+Status issue_blocking(void* stream, std::function<void()> work);
 
 // Sets the seed for all later orders, on every device.
 void set_seed(uint64_t seed);

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 #include "tests/support/emulated_cuda/pinned_memory.h"
 
 namespace lockstep::emulated_cuda {
@@ -25,19 +25,21 @@ int index_of_handle(const void* handle) {
 }
 
 EmulatedDevice::EmulatedDevice(int index, uint64_t seed) : index_(index), random_(seed) {
-  draw_mood();
+  draw_schedule();
 }
 
-Error EmulatedDevice::wrong(const char* call, const std::string& words) const {
+Error EmulatedDevice::failed_call(const char* call, const std::string& words) const {
   return call_error({call, __FILE__, __LINE__, {DeviceType::kCuda, index_}}, words);
 }
 
 // ---- Order
 
-void EmulatedDevice::draw_mood() {
-  static constexpr Pace kPaces[] = {Pace::kAtOnce, Pace::kAtTimes, Pace::kWhenWaitedFor,
-                                    Pace::kWhenWaitedFor};
-  mood_ = {.pace = kPaces[random_.below(std::size(kPaces))], .ranked = random_.below(2) == 0};
+void EmulatedDevice::draw_schedule() {
+  static constexpr ScheduleTiming kTimings[] = {ScheduleTiming::kImmediately,
+                                                ScheduleTiming::kSometimes, ScheduleTiming::kOnWait,
+                                                ScheduleTiming::kOnWait};
+  schedule_ = {.timing = kTimings[random_.below(std::size(kTimings))],
+               .ranked = random_.below(2) == 0};
   for (auto& [handle, queue] : queues_) queue.rank = random_.next_u32();
 }
 
@@ -53,7 +55,7 @@ bool EmulatedDevice::advance() {
     if (!queue.operations.empty()) order_.push_back(&queue);
     ++at;
   }
-  if (mood_.ranked) {
+  if (schedule_.ranked) {
     std::ranges::sort(order_, {}, &Queue::rank);
   } else {
     for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_.below(i)]);
@@ -64,7 +66,7 @@ bool EmulatedDevice::advance() {
 bool EmulatedDevice::advance(Queue& queue) {
   const Operation& next = queue.operations.front();
   if (next.after != nullptr && !next.after->passed) return false;
-  if (next.beside != nullptr && !run_beside(next.beside)) return false;
+  if (next.blocking != nullptr && !run_blocking(next.blocking)) return false;
   if (next.mark != nullptr) *next.mark = {.passed = true, .at = SystemClock().now()};
   if (next.work != nullptr) {
     if (const Status status = next.work(random_.next_u64()); !status.ok()) {
@@ -78,20 +80,20 @@ bool EmulatedDevice::advance(Queue& queue) {
 }
 
 // Starts the work's thread if necessary; returns whether the work is over.
-bool EmulatedDevice::run_beside(const std::shared_ptr<Beside>& beside) {
-  if (beside->over) {
-    beside->thread.join();
-    std::erase(besides_, beside);
+bool EmulatedDevice::run_blocking(const std::shared_ptr<BlockingWork>& blocking) {
+  if (blocking->done) {
+    blocking->thread.join();
+    std::erase(blocking_, blocking);
     return true;
   }
-  if (beside->thread.joinable()) return false;
+  if (blocking->thread.joinable()) return false;
   pages_.open();
-  besides_.push_back(beside);
-  beside->thread = std::thread([this, raw = beside.get()] {
+  blocking_.push_back(blocking);
+  blocking->thread = std::thread([this, raw = blocking.get()] {
     raw->work();
     const std::lock_guard lock(mutex_);
     pages_.close();
-    raw->over = true;
+    raw->done = true;
     changed_.notify_all();
   });
   return false;
@@ -114,10 +116,11 @@ void EmulatedDevice::drop_all() {
 }
 
 // Executes what may run while the host does other things.
-void EmulatedDevice::go_on() {
-  if (mood_.pace == Pace::kWhenWaitedFor) return;
+void EmulatedDevice::run_some() {
+  if (schedule_.timing == ScheduleTiming::kOnWait) return;
   uint64_t most = std::numeric_limits<uint64_t>::max();
-  if (mood_.pace == Pace::kAtTimes) most = random_.below(4) == 0 ? random_.below(8) : 0;
+  if (schedule_.timing == ScheduleTiming::kSometimes)
+    most = random_.below(4) == 0 ? random_.below(8) : 0;
   if (most == 0) return;
   const DevicePages::Opened opened(pages_);
   while (most > 0 && !broken_ && advance()) --most;
@@ -136,7 +139,7 @@ Status EmulatedDevice::wait_until(Lock& lock, const Done& done) {
     // Then progress depends on work on other threads.
     if (!moved) changed_.wait(lock);
   }
-  draw_mood();
+  draw_schedule();
   return broken_ ? Status(*broken_) : Status();
 }
 
@@ -150,7 +153,7 @@ Result<EmulatedDevice::Queue*> EmulatedDevice::queue_of(void* stream) {
   if (broken_) return *broken_;
   const auto at = queues_.find(stream);
   if (at == queues_.end() || at->second.is_destroyed) {
-    return wrong("a stream", "one that is not there");
+    return failed_call("stream lookup", "no such stream");
   }
   return &at->second;
 }
@@ -158,7 +161,7 @@ Result<EmulatedDevice::Queue*> EmulatedDevice::queue_of(void* stream) {
 void EmulatedDevice::push(Queue& queue, Operation operation) {
   queue.operations.push_back(std::move(operation));
   ++queue.issued;
-  go_on();
+  run_some();
 }
 
 Result<void*> EmulatedDevice::create_stream() {
@@ -191,16 +194,17 @@ Status EmulatedDevice::synchronize(void* stream) {
 Status EmulatedDevice::issue(void* stream, Work work) {
   const Lock lock(mutex_);
   TRY_ASSIGN(Queue* const queue, queue_of(stream));
-  push(*queue, {.work = std::move(work), .beside = nullptr, .after = nullptr, .mark = nullptr});
+  push(*queue, {.work = std::move(work), .blocking = nullptr, .after = nullptr, .mark = nullptr});
   return {};
 }
 
-Status EmulatedDevice::issue_beside(void* stream, std::function<void()> work) {
+Status EmulatedDevice::issue_blocking(void* stream, std::function<void()> work) {
   const Lock lock(mutex_);
   TRY_ASSIGN(Queue* const queue, queue_of(stream));
-  auto beside = std::make_shared<Beside>();
-  beside->work = std::move(work);
-  push(*queue, {.work = nullptr, .beside = std::move(beside), .after = nullptr, .mark = nullptr});
+  auto blocking = std::make_shared<BlockingWork>();
+  blocking->work = std::move(work);
+  push(*queue,
+       {.work = nullptr, .blocking = std::move(blocking), .after = nullptr, .mark = nullptr});
   return {};
 }
 
@@ -209,7 +213,7 @@ Status EmulatedDevice::issue_beside(void* stream, std::function<void()> work) {
 Result<EmulatedDevice::EventState*> EmulatedDevice::event_of(void* event) {
   if (broken_) return *broken_;
   const auto at = events_.find(event);
-  if (at == events_.end()) return wrong("an event", "one that is not there");
+  if (at == events_.end()) return failed_call("event lookup", "no such event");
   return &at->second;
 }
 
@@ -231,16 +235,16 @@ Status EmulatedDevice::record(void* event, void* stream) {
   TRY_ASSIGN(EventState* const state, event_of(event));
   TRY_ASSIGN(Queue* const queue, queue_of(stream));
   state->point = std::make_shared<Point>();
-  push(*queue, {.work = nullptr, .beside = nullptr, .after = nullptr, .mark = state->point});
+  push(*queue, {.work = nullptr, .blocking = nullptr, .after = nullptr, .mark = state->point});
   return {};
 }
 
-Status EmulatedDevice::delay(void* event, void* stream) {
+Status EmulatedDevice::stream_wait_event(void* event, void* stream) {
   const Lock lock(mutex_);
   TRY_ASSIGN(EventState* const state, event_of(event));
   TRY_ASSIGN(Queue* const queue, queue_of(stream));
   if (state->point == nullptr) return {};
-  push(*queue, {.work = nullptr, .beside = nullptr, .after = state->point, .mark = nullptr});
+  push(*queue, {.work = nullptr, .blocking = nullptr, .after = state->point, .mark = nullptr});
   return {};
 }
 
@@ -272,10 +276,11 @@ Result<double> EmulatedDevice::elapsed(const cuda_api::EventPair& events) {
   TRY_ASSIGN(const EventState* const from, event_of(events.from));
   TRY_ASSIGN(const EventState* const to, event_of(events.to));
   for (const EventState* event : {from, to}) {
-    if (!event->is_timed) return wrong("cudaEventElapsedTime", "an event without time");
+    if (!event->is_timed) return failed_call("cudaEventElapsedTime", "the event is not timed");
     if (event->point == nullptr)
-      return wrong("cudaEventElapsedTime", "an event that was never recorded");
-    if (!event->point->passed) return wrong("cudaEventElapsedTime", "an event that has not passed");
+      return failed_call("cudaEventElapsedTime", "the event was never recorded");
+    if (!event->point->passed)
+      return failed_call("cudaEventElapsedTime", "the event has not passed");
   }
   return to_seconds(to->point->at - from->point->at);
 }
@@ -316,8 +321,9 @@ Result<EmulatedDevice::Place> EmulatedDevice::place_of(const void* data, size_t 
                                          std::pair(Place::kPinned, pinned_bytes_from(data))}) {
     if (from_here >= bytes) return place;
     if (from_here > 0) {
-      return wrong("cudaMemcpyAsync", std::to_string(bytes) + " bytes where an allocation has " +
-                                          std::to_string(from_here) + " left");
+      return failed_call("cudaMemcpyAsync", std::to_string(bytes) +
+                                                " bytes where an allocation has " +
+                                                std::to_string(from_here) + " left");
     }
   }
   return Place::kPageable;
@@ -335,7 +341,7 @@ Status EmulatedDevice::copy(void* stream, const CopyArgs& args) {
                       std::memmove(args.to, args.from, args.bytes);
                       return Status();
                     },
-                .beside = nullptr,
+                .blocking = nullptr,
                 .after = nullptr,
                 .mark = nullptr});
   if (of_host || (is_pageable && random_.below(2) == 0)) return wait_for(lock, *queue);
@@ -347,15 +353,15 @@ Status EmulatedDevice::copy(void* stream, const CopyArgs& args) {
 void EmulatedDevice::set_seed(uint64_t seed) {
   const Lock lock(mutex_);
   random_ = Random(seed);
-  draw_mood();
+  draw_schedule();
 }
 
 void EmulatedDevice::reset() {
   Lock lock(mutex_);
   drop_all();
-  changed_.wait(lock, [this] { return std::ranges::all_of(besides_, &Beside::over); });
-  for (const auto& beside : besides_) beside->thread.join();
-  besides_.clear();
+  changed_.wait(lock, [this] { return std::ranges::all_of(blocking_, &BlockingWork::done); });
+  for (const auto& blocking : blocking_) blocking->thread.join();
+  blocking_.clear();
   broken_.reset();
   changed_.notify_all();
 }

@@ -62,7 +62,7 @@ class EmulatedDevice {
   Result<void*> create_event(bool is_timed);
   void destroy_event(void* event);
   Status record(void* event, void* stream);
-  Status delay(void* event, void* stream);
+  Status stream_wait_event(void* event, void* stream);
   Result<bool> passed(void* event);
   Status synchronize_event(void* event);
   Result<double> elapsed(const cuda_api::EventPair& events);
@@ -73,7 +73,7 @@ class EmulatedDevice {
   DeviceMemory memory();
 
   Status issue(void* stream, Work work);
-  Status issue_beside(void* stream, std::function<void()> work);
+  Status issue_blocking(void* stream, std::function<void()> work);
   void set_seed(uint64_t seed);
   void reset();
 
@@ -87,15 +87,15 @@ class EmulatedDevice {
     bool is_timed = false;
     std::shared_ptr<Point> point;  // of the last record
   };
-  struct Beside {
+  struct BlockingWork {
     std::function<void()> work;
     std::thread thread;
-    bool over = false;
+    bool done = false;
   };
   // Exactly one of: work, work on its own thread, a wait, a mark.
   struct Operation {
     Work work;
-    std::shared_ptr<Beside> beside;
+    std::shared_ptr<BlockingWork> blocking;
     std::shared_ptr<Point> after;
     std::shared_ptr<Point> mark;
   };
@@ -106,10 +106,10 @@ class EmulatedDevice {
     uint32_t rank = 0;
     bool is_destroyed = false;
   };
-  enum class Pace : uint8_t { kAtOnce, kAtTimes, kWhenWaitedFor };
+  enum class ScheduleTiming : uint8_t { kImmediately, kSometimes, kOnWait };
   // Determines what runs while the host does not wait, and which stream goes first.
-  struct Mood {
-    Pace pace = Pace::kWhenWaitedFor;
+  struct SchedulePolicy {
+    ScheduleTiming timing = ScheduleTiming::kOnWait;
     bool ranked = false;  // each stream runs as far as it can before the next one in the ranking
   };
   enum class Place : uint8_t { kDevice, kPinned, kPageable };
@@ -118,14 +118,14 @@ class EmulatedDevice {
   Result<Queue*> queue_of(void* stream);
   Result<EventState*> event_of(void* event);
   Result<Place> place_of(const void* data, size_t bytes) const;
-  Error wrong(const char* call, const std::string& words) const;
+  Error failed_call(const char* call, const std::string& words) const;
 
   void push(Queue& queue, Operation operation);
-  void draw_mood();
-  void go_on();
+  void draw_schedule();
+  void run_some();
   bool advance();
   bool advance(Queue& queue);
-  bool run_beside(const std::shared_ptr<Beside>& beside);
+  bool run_blocking(const std::shared_ptr<BlockingWork>& blocking);
   void break_with(Error error);
   void drop_all();
   template <class Done>
@@ -137,12 +137,12 @@ class EmulatedDevice {
   std::condition_variable changed_;
   DevicePages pages_;
   Random random_;
-  Mood mood_;
+  SchedulePolicy schedule_;
   uint64_t handles_ = 0;  // number of handles ever created
   std::map<void*, Queue> queues_;
   std::map<void*, EventState> events_;
-  std::vector<Queue*> order_;                   // reused between calls
-  std::list<std::shared_ptr<Beside>> besides_;  // their threads run or must be joined
+  std::vector<Queue*> order_;                          // reused between calls
+  std::list<std::shared_ptr<BlockingWork>> blocking_;  // their threads run or must be joined
   std::optional<Error> broken_;
 };
 

@@ -49,7 +49,7 @@ bool same_place(std::source_location a, std::source_location b) {
   return a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
-std::string words_of(const Index3& i) {
+std::string text_of(const Index3& i) {
   return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
 }
 
@@ -161,7 +161,7 @@ void Machine::run_ready() {
 }
 
 Error Machine::stuck(const std::string& words) const {
-  return internal("[emulated cuda] " + std::string(shape_->name) + ", block " + words_of(blockIdx) +
+  return internal("[emulated cuda] " + std::string(shape_->name) + ", block " + text_of(blockIdx) +
                   ": " + words);
 }
 
@@ -173,19 +173,20 @@ Status Machine::release_barrier() {
     const std::string who = "thread " + std::to_string(i);
     if (thread.state == State::kInExchange) {
       return stuck(who + " waits for other lanes at " + place_of(thread.request->at) +
-                   ", which do not come");
+                   ", which never arrive");
     }
     if (thread.state != State::kAtBarrier) continue;
     if (waiting && !same_place(waiting->at, thread.at)) {
       return stuck("thread " + std::to_string(waiting->index) + " waits at the barrier of " +
-                   place_of(waiting->at) + " and " + who + " at that of " + place_of(thread.at));
+                   place_of(waiting->at) + ", but " + who + " at the barrier of " +
+                   place_of(thread.at));
     }
     waiting = &thread;
   }
   for (size_t i = 0; i < count_; ++i) {
     if (threads_[i]->state == State::kDone) {
       return stuck("thread " + std::to_string(waiting->index) + " waits at the barrier of " +
-                   place_of(waiting->at) + ", and thread " + std::to_string(i) + " has ended");
+                   place_of(waiting->at) + ", but thread " + std::to_string(i) + " has ended");
     }
     threads_[i]->state = State::kReady;
   }
@@ -248,7 +249,7 @@ void Machine::wait_for_block(std::source_location at) {
 void Machine::exchange(WarpRequest& request) {
   Thread& self = *current_;
   if ((request.mask >> (self.index % kWarpThreads) & 1u) == 0) {
-    fault({"a lane that is not in its own mask", request.at});
+    fault({"a lane missing from its own mask", request.at});
   }
   self.request = &request;
   self.state = State::kInExchange;
@@ -259,13 +260,13 @@ void Machine::exchange(WarpRequest& request) {
     const bool here = other.state == State::kInExchange;
     if (other.state == State::kDone) fault({"an exchange with a lane that has ended", request.at});
     if (here && !same_place(other.request->at, request.at)) {
-      fault({"an exchange with a lane that is in another one", request.at, other.request->at});
+      fault({"an exchange with a lane in another exchange", request.at, other.request->at});
     }
     if (!here) {
       self.fiber.leave();
       return;
     }
-    if (other.request->mask != request.mask) fault({"lanes that name different masks", request.at});
+    if (other.request->mask != request.mask) fault({"lanes with different masks", request.at});
     lanes[i] = other.request;
   }
   request.combine(lanes);

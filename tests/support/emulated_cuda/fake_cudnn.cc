@@ -178,7 +178,7 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttribu
 cudnnStatus_t issue(cudaStream_t stream, const std::function<cudnnStatus_t()>& work) {
   const Status issued = emulated_cuda::issue(stream, [work](uint64_t) -> Status {
     if (work() == CUDNN_STATUS_SUCCESS) return {};
-    return internal("[fake cudnn] a graph that can't be computed");
+    return internal("[fake cudnn] cannot compute this graph");
   });
   return issued.ok() ? CUDNN_STATUS_SUCCESS : work();
 }
@@ -230,7 +230,7 @@ const char* error_string(cudnnStatus_t status) {
 }
 
 void last_error_string(char* words, size_t size) {
-  std::strncpy(words, "what the fake says of it", size);
+  std::strncpy(words, "the fake library's last error", size);
 }
 
 }  // namespace

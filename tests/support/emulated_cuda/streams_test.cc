@@ -88,7 +88,7 @@ void expect_ok(const Status& status) {
 bool reads_what_was_written(Ground& g, bool with_event) {
   launch(g.a, one_warp("set_all"), set_all, g.x.on_device(), 7);
   EXPECT_TRUE(g.event.record(g.a.handle()).ok());
-  if (with_event) expect_ok(g.event.delay(g.b.handle()));
+  if (with_event) expect_ok(g.event.make_stream_wait(g.b.handle()));
   launch(g.b, one_warp("copy_all"), copy_all, g.x.on_device(), g.y.on_device());
   EXPECT_TRUE(copy_bytes(g.b, g.y.down()).ok());
   EXPECT_TRUE(g.b.synchronize().ok());
@@ -104,7 +104,7 @@ TEST(EmulatedStreams, ShowThatAnEventIsMissingBetweenWriterAndReader) {
 bool is_read_before_it_is_written_anew(Ground& g, bool with_event) {
   launch(g.b, one_warp("copy_all"), copy_all, g.x.on_device(), g.y.on_device());
   EXPECT_TRUE(g.event.record(g.b.handle()).ok());
-  if (with_event) expect_ok(g.event.delay(g.a.handle()));
+  if (with_event) expect_ok(g.event.make_stream_wait(g.a.handle()));
   launch(g.a, one_warp("set_all"), set_all, g.x.on_device(), 7);
   EXPECT_TRUE(copy_bytes(g.b, g.y.down()).ok());
   EXPECT_TRUE(g.b.synchronize().ok());
@@ -238,13 +238,13 @@ TEST(EmulatedStreams, RunInOneOrderForOneSeed) {
 
 TEST(EmulatedEvents, AreWhereTheyWereRecordedLastWhenTheyWereWaitedFor) {
   EXPECT_EQ(wrong_seeds([](Ground& g) {
-              EXPECT_TRUE(g.event.delay(g.b.handle()).ok()) << "never recorded: no delay";
+              EXPECT_TRUE(g.event.make_stream_wait(g.b.handle()).ok()) << "never recorded: no wait";
               EXPECT_TRUE(g.event.passed().value());
               EXPECT_TRUE(g.event.synchronize().ok());
               launch(g.a, one_warp("set_all"), set_all, g.x.on_device(), 7);
               EXPECT_TRUE(g.event.record(g.a.handle()).ok());
-              EXPECT_TRUE(g.event.delay(g.b.handle()).ok());
-              // A delay applies to the record before it, not to a later one.
+              EXPECT_TRUE(g.event.make_stream_wait(g.b.handle()).ok());
+              // A wait applies to the record before it, not to a later one.
               EXPECT_TRUE(g.event.record(g.b.handle()).ok());
               launch(g.b, one_warp("copy_all"), copy_all, g.x.on_device(), g.y.on_device());
               EXPECT_TRUE(copy_bytes(g.b, g.y.down()).ok());
@@ -278,7 +278,7 @@ TEST(EmulatedStreams, GoOnWhenTheyAreDestroyed) {
                 launch(short_lived, one_warp("set_all"), set_all, g.x.on_device(), 7);
                 EXPECT_TRUE(g.event.record(short_lived.handle()).ok());
               }
-              EXPECT_TRUE(g.event.delay(g.a.handle()).ok());
+              EXPECT_TRUE(g.event.make_stream_wait(g.a.handle()).ok());
               EXPECT_TRUE(copy_bytes(g.a, g.x.down()).ok());
               EXPECT_TRUE(g.a.synchronize().ok());
               return g.x.are(7);
@@ -318,7 +318,7 @@ TEST(EmulatedDevice, RefusesWhatIsNoStreamNoEventOrBeyondAnAllocation) {
   void* gone = Stream::create(kDevice).value().handle();
   const Status refused = g.event.record(gone);
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().message.find("not there"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("no such stream"), std::string::npos);
   EXPECT_FALSE(copy_bytes(kDevice, nullptr, g.x.up()).ok());
   for (CopyArgs args : {g.x.up(), g.x.down()}) {
     args.bytes += 1;
@@ -337,7 +337,7 @@ TEST(EmulatedStreams, LetOthersGoOnBesideWorkThatWaits) {
     Ground g;
     std::promise<void> other_rank;
     launch(g.a, one_warp("set_all"), set_all, g.x.on_device(), 7);
-    ASSERT_TRUE(emulated_cuda::issue_beside(g.a.handle(), [&] {
+    ASSERT_TRUE(emulated_cuda::issue_blocking(g.a.handle(), [&] {
                   other_rank.get_future().wait();
                   *g.x.on_device() = 8;
                 }).ok());
@@ -363,7 +363,8 @@ TEST(EmulatedDevice, ServesSeveralHostThreadsAtOnce) {
       for (int round = 0; round < 50; ++round) {
         Ground g;
         launch(g.a, one_warp("set_all"), set_all, g.x.on_device(), round);
-        if (!g.event.record(g.a.handle()).ok() || !g.event.delay(g.b.handle()).ok()) return;
+        if (!g.event.record(g.a.handle()).ok() || !g.event.make_stream_wait(g.b.handle()).ok())
+          return;
         if (!copy_bytes(g.b, g.x.down()).ok() || !g.b.synchronize().ok()) return;
         right += g.x.are(round) ? 1 : 0;
       }

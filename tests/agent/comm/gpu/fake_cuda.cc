@@ -58,8 +58,8 @@ FakeEvent& event_of(void* event) {
 
 Status expect_gpu(int index) {
   if (index >= 0 && index < kFakeGpus) return {};
-  return not_found("[describe] a CUDA device below " + std::to_string(kFakeGpus) + ", got " +
-                   std::to_string(index));
+  return not_found("[describe] expected a CUDA device index below " + std::to_string(kFakeGpus) +
+                   ", got " + std::to_string(index));
 }
 
 }  // namespace
@@ -125,8 +125,9 @@ Status record(int index, void* event, void* stream) {
   return {};
 }
 
-Status delay(int, void* event, void* stream) {
-  return event_of(event).mark == nullptr ? Status() : event_of(event).mark->delay(stream);
+Status stream_wait_event(int, void* event, void* stream) {
+  return event_of(event).mark == nullptr ? Status()
+                                         : event_of(event).mark->make_stream_wait(stream);
 }
 
 Result<bool> passed(int, void* event) {

@@ -63,7 +63,7 @@ class FakeMark final : public Mark {
     const std::lock_guard lock(point_->mutex);
     return point_->passed;
   }
-  Status delay(void* stream) const override {
+  Status make_stream_wait(void* stream) const override {
     fake_stream(stream).issue([point = point_] {
       std::unique_lock lock(point->mutex);
       point->changed.wait(lock, [&point] { return point->passed; });

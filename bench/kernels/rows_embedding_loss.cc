@@ -39,7 +39,7 @@ Call embedding_forward(Memory& memory, const Model& m) {
 
 Call embedding_backward(Memory& memory, const Model& m, const TokenDraw& draw) {
   const int64_t rows = m.batch * m.sequence;
-  const DeviceType type = memory.place().device().type;
+  const DeviceType type = memory.bench_device().device().type;
   return memory.call(&OpTable::embedding_backward,
                      EmbeddingBackward{.tokens = memory.integers(random_tokens(rows, draw)),
                                        .dout = memory.numbers(rows * m.width, m.dtype),
@@ -125,12 +125,12 @@ Call classifier_finish(Memory& memory, const Model& m) {
                                                                    .shape = l.shape});
 }
 
-using OfModel = Call (*)(Memory&, const Model&);
+using PrepareCall = Call (*)(Memory&, const Model&);
 
 void add_classifiers(const Model& m, std::vector<Row>& list) {
   const std::string sizes =
       "R=" + std::to_string(m.head_rows) + " columns=" + std::to_string(m.columns);
-  for (const auto& [op, prepare] : {std::pair<const char*, OfModel>{"classifier", classifier},
+  for (const auto& [op, prepare] : {std::pair<const char*, PrepareCall>{"classifier", classifier},
                                     {"classifier_max", classifier_max},
                                     {"classifier_sum", classifier_sum},
                                     {"classifier_finish", classifier_finish}}) {
@@ -156,7 +156,7 @@ Call sample(Memory& memory, const Model& m) {
 
 }  // namespace
 
-void add_end_rows(const Model& m, std::vector<Row>& list) {
+void add_embedding_loss_rows(const Model& m, std::vector<Row>& list) {
   add_embedding(m, list);
   add_classifiers(m, list);
   list.push_back({.op = "loss_sum",

@@ -1,4 +1,4 @@
-#include "kernels/device/device_words.h"
+#include "kernels/device/device_errors.h"
 
 #include <array>
 #include <cmath>
@@ -25,24 +25,25 @@ std::string bytes_text(uint64_t bytes) {
   return text.data();
 }
 
-Error call_error(const FailedCall& call, std::string_view got) {
+Error call_error(const FailedCall& call, std::string_view reason) {
   const size_t slash = call.file.rfind('/');
   const std::string_view file =
       slash == std::string_view::npos ? call.file : call.file.substr(slash + 1);
   return unavailable("[cuda] " + std::string(call.call) + " at " + std::string(file) + ":" +
                      std::to_string(call.line) + " on " + name_of(call.device) +
-                     ": success expected, got " + std::string(got));
+                     " failed: " + std::string(reason));
 }
 
-Error out_of_memory(const MemoryWish& wish) {
-  std::string text = "[memory] " + bytes_text(wish.bytes) + " (" + std::to_string(wish.bytes) +
-                     " bytes) for " + std::string(wish.by) + " on " + name_of(wish.device) + ": ";
-  if (wish.total_bytes == 0) return unavailable(text + "none left");
-  text += bytes_text(wish.free_bytes) + " of " + bytes_text(wish.total_bytes) + " are free";
+Error out_of_memory(const FailedAllocation& failed) {
+  std::string text = "[memory] " + bytes_text(failed.bytes) + " (" + std::to_string(failed.bytes) +
+                     " bytes) for " + std::string(failed.by) + " on " + name_of(failed.device) +
+                     ": ";
+  if (failed.total_bytes == 0) return unavailable(text + "allocation failed");
+  text += bytes_text(failed.free_bytes) + " of " + bytes_text(failed.total_bytes) + " are free";
   // Free memory is fragmented, and the driver keeps some of it for itself.
-  if (wish.free_bytes >= wish.bytes) return unavailable(text + ", but not in one piece");
-  return unavailable(text + ", " + bytes_text(wish.bytes - wish.free_bytes) + " too few; at most " +
-                     std::to_string(wish.free_bytes) + " bytes fit");
+  if (failed.free_bytes >= failed.bytes) return unavailable(text + ", but fragmented");
+  return unavailable(text + ", " + bytes_text(failed.bytes - failed.free_bytes) +
+                     " short; at most " + std::to_string(failed.free_bytes) + " bytes fit");
 }
 
 }  // namespace lockstep

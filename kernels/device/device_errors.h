@@ -24,12 +24,12 @@ struct FailedCall {
   int line = 0;
   Device device;
 };
-// kUnavailable: "[cuda] cudaMalloc(&data, bytes) at cuda_api.cc:72 on CUDA device 1: success
-// expected, got invalid argument".
-Error call_error(const FailedCall& call, std::string_view got);
+// kUnavailable: "[cuda] cudaMalloc(&data, bytes) at cuda_api.cc:72 on CUDA device 1 failed: invalid
+// argument".
+Error call_error(const FailedCall& call, std::string_view reason);
 
 // A failed memory request.
-struct MemoryWish {
+struct FailedAllocation {
   Device device;
   uint64_t bytes = 0;
   std::string_view by;  // the purpose: "gradients"
@@ -37,7 +37,7 @@ struct MemoryWish {
   uint64_t total_bytes = 0;  // 0 if neither is known
 };
 // kUnavailable: "[memory] 4.00 GiB (4294967296 bytes) for gradients on CUDA device 0: 1.20 GiB of
-// 79.1 GiB are free, 2.80 GiB too few; at most 1288490188 bytes fit".
-Error out_of_memory(const MemoryWish& wish);
+// 79.1 GiB are free, 2.80 GiB short; at most 1288490188 bytes fit".
+Error out_of_memory(const FailedAllocation& failed);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 namespace lockstep::bench {
 
 // The device that is measured: its ops and a stream.
-struct Place {
+struct BenchDevice {
   const OpTable& ops;
   Stream stream;
 
@@ -21,7 +21,7 @@ struct Place {
   bool on_cpu() const { return device().type == DeviceType::kCpu; }
 };
 // kUnavailable or kNotFound, with the device's message, if it cannot be used.
-Result<Place> place_of(DeviceType type);
+Result<BenchDevice> open_bench_device(DeviceType type);
 
 // A call of one op, ready to be timed.
 struct Call {
@@ -39,7 +39,7 @@ struct Range {
 // long as the object. The first failure is kept; later requests return null.
 class Memory {
  public:
-  explicit Memory(Place& place) : place_(place) {}
+  explicit Memory(BenchDevice& bench_device) : bench_device_(bench_device) {}
 
   // Uniform random numbers in the range; repeats a piece of a million elements.
   View numbers(int64_t count, DType dtype, Range range = {});
@@ -52,18 +52,20 @@ class Memory {
   std::deque<std::vector<AdamWTensor>> updated;
   std::deque<std::vector<FlatTensor>> flat;
 
-  Place& place() { return place_; }
+  BenchDevice& bench_device() { return bench_device_; }
   const Status& status() const { return status_; }
   void note(const Status& status);
 
   // Copies the arguments, so they must be complete.
   template <class Args>
   Call call(void (*OpTable::*op)(Stream&, const Args&), const Args& args) {
-    const auto offset = reinterpret_cast<const char*>(&(place_.ops.*op)) -
-                        reinterpret_cast<const char*>(&place_.ops);
+    const auto offset = reinterpret_cast<const char*>(&(bench_device_.ops.*op)) -
+                        reinterpret_cast<const char*>(&bench_device_.ops);
     return {.work = work_of(args),
             .op = static_cast<size_t>(offset) / sizeof(void*),
-            .run = [&place = place_, op, args] { (place.ops.*op)(place.stream, args); }};
+            .run = [&bench_device = bench_device_, op, args] {
+              (bench_device.ops.*op)(bench_device.stream, args);
+            }};
   }
 
  private:
@@ -71,7 +73,7 @@ class Memory {
   void* copied(const void* from, size_t bytes);
   Status fill(void* to, size_t bytes, const std::vector<uint8_t>& piece);
 
-  Place& place_;
+  BenchDevice& bench_device_;
   std::vector<Buffer> buffers_;
   Status status_;
 };

@@ -1,4 +1,4 @@
-#include "bench/kernels/place.h"
+#include "bench/kernels/bench_device.h"
 
 #include <algorithm>
 #include <bit>
@@ -26,12 +26,12 @@ std::vector<uint8_t> random_piece(int64_t count, DType dtype, Range range) {
 
 }  // namespace
 
-Result<Place> place_of(DeviceType type) {
+Result<BenchDevice> open_bench_device(DeviceType type) {
   const Device device{type, 0};
   if (type == DeviceType::kCuda) TRY(describe(device));
   TRY_ASSIGN(const OpTable* ops, device_ops(type));
   TRY_ASSIGN(Stream stream, Stream::create(device));
-  return Place{*ops, std::move(stream)};
+  return BenchDevice{*ops, std::move(stream)};
 }
 
 View Memory::numbers(int64_t count, DType dtype, Range range) {
@@ -63,7 +63,7 @@ Workspace Memory::workspace(size_t bytes) {
 
 void* Memory::allocate(size_t bytes) {
   if (!status_.ok()) return nullptr;
-  Result<Buffer> buffer = Buffer::allocate(place_.device(), bytes, "a bench's tensor");
+  Result<Buffer> buffer = Buffer::allocate(bench_device_.device(), bytes, "a bench's tensor");
   if (!buffer.ok()) {
     note(buffer.error());
     return nullptr;
@@ -76,8 +76,8 @@ void* Memory::allocate(size_t bytes) {
 void* Memory::copied(const void* from, size_t bytes) {
   void* to = allocate(bytes);
   if (to == nullptr) return nullptr;
-  note(copy_bytes(place_.stream, {.to = to, .from = from, .bytes = bytes}));
-  note(place_.stream.synchronize());
+  note(copy_bytes(bench_device_.stream, {.to = to, .from = from, .bytes = bytes}));
+  note(bench_device_.stream.synchronize());
   return to;
 }
 
@@ -85,14 +85,14 @@ void* Memory::copied(const void* from, size_t bytes) {
 // full.
 Status Memory::fill(void* to, size_t bytes, const std::vector<uint8_t>& piece) {
   size_t filled = std::min(piece.size(), bytes);
-  TRY(copy_bytes(place_.stream, {.to = to, .from = piece.data(), .bytes = filled}));
+  TRY(copy_bytes(bench_device_.stream, {.to = to, .from = piece.data(), .bytes = filled}));
   while (filled < bytes) {
     const size_t more = std::min(filled, bytes - filled);
-    TRY(copy_bytes(place_.stream,
+    TRY(copy_bytes(bench_device_.stream,
                    {.to = static_cast<uint8_t*>(to) + filled, .from = to, .bytes = more}));
     filled += more;
   }
-  return place_.stream.synchronize();
+  return bench_device_.stream.synchronize();
 }
 
 void Memory::note(const Status& status) {

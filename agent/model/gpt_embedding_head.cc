@@ -38,7 +38,7 @@ Status Gpt::Impl::embedding_backward(MicroBatch& batch, GradSink& sink) {
   const MicroBatchInput& input = batch.input();
   ops.embedding_backward(
       stream, {.tokens = input.tokens,
-               .dout = scratch_tensor(scratch_at.stream),
+               .dout = scratch_tensor(scratch_layout.residual_gradient),
                .dtoken_table = sink.buffer(kTokenEmbedding),
                .dposition_table = is_llama() ? View() : View(sink.buffer(kPositionEmbedding)),
                .batch = input.batch,
@@ -87,8 +87,8 @@ Gpt::Impl::Product Gpt::Impl::head_product(std::span<const ParamView> p, const C
 Status Gpt::Impl::head_forward(std::span<const ParamView> p, MicroBatch& batch) {
   CHECK(p.size() == (is_llama() ? 2 : 3));
   const ActivationArena& arena = batch.arena();
-  forward_norm(head_norm(p, batch), batch.at(arena.layers.back().middle), batch.at(arena.norm),
-               batch);
+  forward_norm(head_norm(p, batch), batch.at(arena.layers.back().post_attention_stream),
+               batch.at(arena.norm), batch);
   if (batch.trains()) return {};  // backward does the rest
   const MicroBatchInput& input = batch.input();
   if (input.targets == nullptr) {
@@ -158,7 +158,7 @@ Status Gpt::Impl::classify_sharded(const Chunk& chunk, MicroBatch& batch) {
 Status Gpt::Impl::head_backward(std::span<const ParamView> p, MicroBatch& batch, GradSink& sink) {
   CHECK(batch.input().targets != nullptr);
   const int64_t width = options.config.width;
-  const View dnorm = scratch_tensor(scratch_at.branch);
+  const View dnorm = scratch_tensor(scratch_layout.branch_gradient);
   Chunk chunk;
   for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
     chunk = head_chunk(row, batch);
