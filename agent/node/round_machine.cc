@@ -11,9 +11,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int kStartErrorCode = 127;  // as a shell says it of a program that it can't start
+constexpr int kStartErrorCode = 127;  // as a shell returns for a program that it can't start
 
-// The state without what changes at every step.
+// Returns the state without the numbers that change at every step.
 AgentState without_progress(AgentState state) {
   state.sequence = 0;
   state.progress.reset();
@@ -163,7 +163,7 @@ void RoundMachine::spawned(int64_t local_rank, int64_t pid) {
   if (worker == nullptr) return;
   worker->pid = pid;
   worker->running = true;
-  // What a user's program does before its first step is not known.
+  // A user's program does not report its phases before its first step.
   if (!assignment_->train) worker->phase = WorkerPhase::kTraining;
   ++spawned_;
 }
@@ -194,7 +194,7 @@ void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoi
   ended_at_ = now;
   const bool stopping = mode_ == Mode::kStopping || mode_ == Mode::kLeaving;
   if (stopping && (ended_by_stop(end) || !assignment_->train)) {
-    worker.reason = "Stopped";  // programs end in many ways when they are told to, also with 0
+    worker.reason = "Stopped";  // programs exit in many ways on SIGTERM, also with 0
   } else if (end.exit_code == 0) {
     worker.reason = "Completed";
   } else {

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// Who this agent is; whatever is meant for another one is refused.
+// The identity of this agent. Assignments for another one are refused.
 struct NodeIdentity {
   std::string job_uid;
   std::string boot_id;  // of this process
@@ -22,12 +22,12 @@ struct NodeIdentity {
 };
 
 struct RoundLimits {
-  Duration hold = std::chrono::minutes(10);  // after the workers' exit, without a word from anyone
+  Duration hold = std::chrono::minutes(10);  // after the workers' exit, without a controller
   Duration progress_interval = std::chrono::milliseconds(500);  // between two published steps
   Duration clear_limit = std::chrono::seconds(10);  // for killed processes to go, when leaving
 };
 
-// What the supervisor does next, in this order.
+// The next steps of the supervisor, in this order.
 enum class Action {
   kTerminate,  // SIGTERM to every worker
   kKill,       // SIGKILL to every process below the agent, until all_processes_gone()
@@ -43,16 +43,17 @@ struct WorkerEnd {
   bool hung = false;  // the agent ended it, because it made no progress
 };
 
-// What an agent does and says, as data: assignments, exits, progress, signals and time go in;
-// actions and the AgentState come out. No process, socket or clock is known here. Events name the
-// round that they belong to; those of an earlier round change nothing.
+// The state machine of an agent, as data: assignments, exits, progress, signals and time go in;
+// actions and the AgentState come out. It knows no process, socket or clock. Each event names its
+// round; events of an earlier round change nothing.
 //
 //   Idle -> [kKill] clearing -> all processes gone: [kSpawn] running -> workers end -> holding
 //   running or holding + newer round -> [kKill] clearing ...
 //   any + Exit or SIGTERM -> [kTerminate] stopping -> all ended, or grace over: [kKill] leaving
 //   holding for too long -> [kKill] leaving;  leaving + all processes gone: [kQuit]
 //
-// One thread. After every event, and at next_deadline(), step() is called until it has no actions.
+// Single-threaded. After every event, and at next_deadline(), the caller calls step() until it
+// returns no actions.
 class RoundMachine {
  public:
   RoundMachine(NodeIdentity identity, RoundLimits limits);
@@ -67,10 +68,11 @@ class RoundMachine {
   void start_failed(int64_t local_rank, const std::string& message, TimePoint now);
   void exited(int64_t round, int64_t local_rank, const WorkerEnd& end, TimePoint now);
   void progress(int64_t round, int64_t local_rank, const ProgressNumbers& numbers, WallTime wall);
-  // What the programs of a command have said: the rank's own steps, and the node's progress.
+  // Takes the progress that the programs of a command report: the rank's own steps, and the node's
+  // sum.
   void program_progress(int64_t round, int64_t local_rank, int64_t step,
                         const ProgressStatus& of_node);
-  // What its board says: whether it waits, since when, and whether it lives.
+  // Takes what the rank's board shows: whether it waits, since when, and whether it is alive.
   void update_health(int64_t round, int64_t local_rank, const BoardWatch::RankHealth& health);
   void all_processes_gone();  // no process is left below the agent
 
@@ -82,11 +84,11 @@ class RoundMachine {
   AgentState state(TimePoint now) const;
   int64_t sequence() const { return published_.sequence; }
   int64_t round() const { return live_.round; }
-  // Between kTerminate and kKill. Programs that a user's command has started have their grace too:
-  // it is over when all_processes_gone().
+  // True between kTerminate and kKill. Processes that a user's command has started get the grace
+  // period too; it ends with all_processes_gone().
   bool stopping() const { return mode_ == Mode::kStopping; }
   bool killing_leftovers() const { return mode_ == Mode::kClearing || mode_ == Mode::kLeaving; }
-  // The one that is carried out; there is one from the first accepted on.
+  // The current assignment. Valid once one was accepted.
   const Assignment& assignment() const { return *assignment_; }
   bool has_assignment() const { return assignment_.has_value(); }
   int exit_code() const { return exit_code_; }
@@ -119,12 +121,12 @@ class RoundMachine {
   AgentState live_;
   AgentState published_;
   int spawned_ = 0;
-  bool terminated_ = false;  // by a signal or Exit: nothing is begun any more
+  bool terminated_ = false;  // by a signal or Exit: no further round starts
   int exit_code_ = 0;
   bool all_processes_gone_ = false;
   int64_t first_failed_local_rank_ = -1;
-  std::vector<TimePoint> failed_at_;    // by local rank; what is default has not failed
-  std::vector<TimePoint> waits_since_;  // by local rank, of those that wait
+  std::vector<TimePoint> failed_at_;    // by local rank; default if it has not failed
+  std::vector<TimePoint> waits_since_;  // by local rank, if it waits
   TimePoint last_contact_{};
   TimePoint ended_at_{};
   TimePoint stop_deadline_{};
