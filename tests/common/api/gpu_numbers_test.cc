@@ -49,7 +49,7 @@ TEST(GpuNumbers, XidsAreToldInWordsWithTheirCount) {
             "31 twice (a kernel accessed invalid memory, usually a bug in the program), Xid 555 3 "
             "times (see NVIDIA's list of Xid errors)");
   for (uint64_t number = 1000; number < 1020; ++number) count_xid(gpu, number);
-  EXPECT_TRUE(xids_text(gpu).ends_with("explains), other Xids 16 times")) << xids_text(gpu);
+  EXPECT_TRUE(xids_text(gpu).ends_with("Xid errors), other Xids 16 times")) << xids_text(gpu);
 }
 
 TEST(FlopsRatio, IsKnownWhereBothSidesAre) {
