@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kFileBytesMax = 4u << 20;
+constexpr size_t kKubeconfigBytesMax = 4u << 20;
 constexpr size_t kFilesMax = 64;
 constexpr char kExecV1[] = "client.authentication.k8s.io/v1";  // has no default interactiveMode
 
@@ -226,10 +226,10 @@ bool is_blank(const std::string& text) {
 Result<Json> parse_document(const std::string& text) {
   if (is_blank(text)) return Json::object();
   if (text[text.find_first_not_of(" \t\r\n")] == '{') {
-    Result<Json> json = parse_json(text, {.bytes_max = kFileBytesMax, .depth_max = 32});
+    Result<Json> json = parse_json(text, {.bytes_max = kKubeconfigBytesMax, .depth_max = 32});
     if (json.ok()) return json;
   }
-  return json_from_yaml(text, {.bytes_max = kFileBytesMax, .values_max = 200'000});
+  return json_from_yaml(text, {.bytes_max = kKubeconfigBytesMax, .values_max = 200'000});
 }
 
 std::string absolute(const std::string& path, const std::string& folder) {
@@ -286,7 +286,7 @@ Result<Kubeconfig> load_kubeconfig(const KubeconfigSources& sources) {
     }
     if (S_ISDIR(info.st_mode))
       return invalid("kubeconfig " + file + ": expected a file, found a folder");
-    Result<std::string> text = read_small_file(file, kFileBytesMax);
+    Result<std::string> text = read_small_file(file, kKubeconfigBytesMax);
     if (!text.ok()) return invalid("kubeconfig " + file + ": " + text.error().message);
     Result<Kubeconfig> one = parse_kubeconfig(*text, fs::path(file).parent_path().string());
     if (!one.ok()) return invalid("kubeconfig " + file + ": " + one.error().message);

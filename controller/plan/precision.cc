@@ -12,7 +12,7 @@ std::string ranks_without_bf16(const Pass& pass) {
   std::string text;
   size_t count = 0;
   for (const PodView* pod : pass.in_round()) {
-    const AgentState* state = pass.report(pod);
+    const AgentState* state = pass.current_report(pod);
     if (state == nullptr) continue;
     for (const WorkerState& worker : state->workers) {
       if (!worker.lacks_bf16 || ++count > kRanksNamed) continue;
