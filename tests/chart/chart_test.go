@@ -351,7 +351,7 @@ func TestTheControllerKnowsItsArguments(t *testing.T) {
 		t.Errorf("expected 9 flags, found %v", flags)
 	}
 	for _, flag := range flags {
-		if !strings.Contains(source, `("`+flag[1]+`"`) {
+		if !strings.Contains(source, `"`+flag[1]+`",`) {
 			t.Errorf("%s: no flag of controller/main.cc", flag[1])
 		}
 	}
