@@ -224,7 +224,7 @@ Status Composition::initialise(uint64_t seed) {
     runs.push_back({store_->parameters() + entry.offset, entry.count});
   }
   const std::vector<Parameter> table = parameter_table(options_.config);
-  return transfer_->write(runs, [&](size_t run, int64_t first, std::span<float> to) {
+  TRY(transfer_->write(runs, [&](size_t run, int64_t first, std::span<float> to) {
     const ArenaEntry& entry = entries[run];
     lockstep::initialise({.parameter = table[static_cast<size_t>(entry.id)],
                           .entry = entry,
@@ -233,7 +233,9 @@ Status Composition::initialise(uint64_t seed) {
                           .seed = seed},
                          first, to);
     return Status();
-  });
+  }));
+  optimizer_->refresh_copies(stream_, 0);
+  return {};
 }
 
 void Composition::begin_step() {

@@ -113,7 +113,8 @@ class Composition {
   DeviceState state();
   // Between the host and the device, on stream().
   HostTransfer& transfer() { return *transfer_; }
-  // The parameters of a seed (agent/model/init.h); the moments stay.
+  // Draws the parameters of a seed (agent/model/init.h), the same bits on every rank that does so,
+  // and makes the copies for products. The moments stay.
   Status initialise(uint64_t seed);
   // The parameters of the first rank of the data axis to the others, after `step` (from 1 on) with
   // the moments. Makes the copies for products as that step has left them.

@@ -8,6 +8,7 @@
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/device_choice.h"
 #include "agent/train/matmul_peak.h"
+#include "agent/train/same_start.h"
 #include "agent/train/sample_text.h"
 #include "agent/train/stop_signal.h"
 #include "agent/train/weights/import_weights.h"
@@ -27,6 +28,8 @@ struct StartingPoint {
   int64_t step = 0;
   int64_t samples = 0;
   double matmul_peak = 0;
+  // 1: every rank draws the parameters from the seed; 0: rank 0 has them and sends them.
+  int64_t draws = 0;
 };
 
 }  // namespace
@@ -61,7 +64,7 @@ Status Worker::run_phases() {
   TRY(choose_device());
   TRY(form());
   TRY(load());
-  TRY(broadcast());
+  TRY(share_start());
   TRY(prepare_steps());
   TRY(train());
   return stopping_ ? Status() : finish();
@@ -130,7 +133,7 @@ Status Worker::load() {
   position_.data_seed = static_cast<uint64_t>(data.seed);
   if (stores()) TRY(open_storage());
   const bool begins = config_.rank == 0 && position_.step == 0;
-  return begins ? begin_parameters() : Status();
+  return begins && !draws_parameters() ? import_parameters() : Status();
 }
 
 // Any but 0, which stands for rounding to nearest.
@@ -243,10 +246,9 @@ Status Worker::open_storage() {
   return {};
 }
 
-// Rank 0, without a checkpoint: the weights that the job names, else those of the seed.
-Status Worker::begin_parameters() {
+// Rank 0, without a checkpoint, of a job that names weights.
+Status Worker::import_parameters() {
   const std::string& path = config_.train.model.weights.path;
-  if (path.empty()) return model_->initialise(position_.weights_seed);
   Status imported = import_weights(path, model_config_, model_->store().arena(),
                                    model_->state().parameters, model_->transfer());
   if (!imported.ok()) {
@@ -259,15 +261,22 @@ Status Worker::begin_parameters() {
   return {};
 }
 
-Status Worker::broadcast() {
+// Rank 0 alone knows whether there is a checkpoint, so its starting point counts for all.
+Status Worker::share_start() {
   progress_.enter(WorkerPhase::kBroadcasting);
-  const StartingPoint mine{position_.step, position_.samples, matmul_peak_};
+  const StartingPoint mine{position_.step, position_.samples, matmul_peak_, draws_parameters()};
   TRY_ASSIGN(const std::vector<StartingPoint> all,
              reason_.note(kExitPeerLost, world_->all_gather_value(mine)));
   position_.step = all[0].step;
   position_.samples = all[0].samples;
   matmul_peak_ = all[0].matmul_peak;
-  return reason_.note(kExitPeerLost, model_->broadcast_state(position_.step));
+  if (all[0].draws == 0) {
+    return reason_.note(kExitPeerLost, model_->broadcast_state(position_.step));
+  }
+  TRY(model_->initialise(position_.weights_seed));
+  if (world_->size() == 1) return {};
+  TRY_ASSIGN(const Digest digest, sample_digest(*model_));
+  return expect_same_parameters(*world_, digest, reason_);
 }
 
 Status Worker::prepare_steps() {

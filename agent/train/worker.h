@@ -25,8 +25,9 @@ namespace lockstep {
 
 // One rank of the built-in training loop, from its configuration to its exit code, in phases
 // (WorkerPhase): forming, loading, broadcasting, training with saving and validating in between,
-// finishing. Rank 0 alone reads and writes checkpoints, metrics and the sample. One thread, and
-// those of the loader, the communicator and the kernels.
+// finishing. Rank 0 alone reads and writes checkpoints, metrics and the sample. Without a
+// checkpoint and weights every rank draws the initial parameters. One thread, and those of the
+// loader, the communicator and the kernels.
 class Worker {
  public:
   Worker(WorkerConfig config, ProgressReporter& progress, const Clock& clock);
@@ -41,7 +42,7 @@ class Worker {
   Status form();
   Status load();
   Status open_storage();
-  Status begin_parameters();
+  Status import_parameters();
   RunSettings settings() const;
   Status check_run(const VerifiedCheckpoint& checkpoint) const;
   uint64_t rounding_seed() const;
@@ -50,7 +51,7 @@ class Worker {
   void keep_attention() const;
   Result<ComposeOptions> compose_options();
   Status compose();
-  Status broadcast();
+  Status share_start();
   Status prepare_steps();
   Status train();
   void tell_what_is_trained() const;
@@ -64,6 +65,10 @@ class Worker {
   ModelState model_state() const;
   std::string attention_file() const { return config_.checkpoint.path + "/attention"; }
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
+  // Without a checkpoint (rank 0 knows) and weights.
+  bool draws_parameters() const {
+    return position_.step == 0 && config_.train.model.weights.path.empty();
+  }
   bool saves_now() const;  // rank 0 does
   bool at_end() const { return position_.step >= config_.train.steps; }
 

@@ -72,7 +72,7 @@ enum class WorkerPhase : uint32_t {  // in the order in which a worker passes th
   kStarting = 0,
   kForming = 1,       // connecting to the other ranks
   kLoading = 2,       // loading data and a checkpoint
-  kBroadcasting = 3,  // receiving parameters from rank 0
+  kBroadcasting = 3,  // getting the first parameters
   kTraining = 4,
   kSaving = 5,  // saving a checkpoint; then kTraining again
   kValidating = 6,

@@ -1,6 +1,7 @@
 // The CPU ops, declared once per instruction set; include after LOCKSTEP_ISA_HEADER.
 #pragma once
 
+#include "kernels/ops/normal.h"
 #include "kernels/ops/op_table.h"
 #include "kernels/ops/own_gemm.h"
 
@@ -33,5 +34,6 @@ void scale(Stream&, const Scale&);
 void add(Stream&, const Add&);
 
 void own_gemm(const Gemm& args);
+void fill_normal(const NormalFill& args);
 
 }  // namespace lockstep::LOCKSTEP_ISA

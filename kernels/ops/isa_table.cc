@@ -40,6 +40,7 @@ const IsaTable kIsaTable = {
             .sample = lockstep::sample,
         },
     .own_gemm = own_gemm,
+    .fill_normal = fill_normal,
 };
 
 }  // namespace lockstep::LOCKSTEP_ISA

@@ -4,6 +4,7 @@
 
 #include "kernels/ops/cpu_level.h"
 #include "kernels/ops/gemm.h"
+#include "kernels/ops/normal.h"
 #include "kernels/ops/op_table.h"
 
 namespace lockstep {
@@ -14,6 +15,7 @@ struct IsaTable {
   CpuLevel level;
   OpTable ops;
   void (*own_gemm)(const Gemm&);
+  void (*fill_normal)(const NormalFill&);
 };
 
 // One table for each instruction set of the build.

@@ -2,6 +2,7 @@
 
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/isa_table.h"
+#include "kernels/ops/normal.h"
 #include "kernels/ops/own_gemm.h"
 
 namespace lockstep {
@@ -21,6 +22,10 @@ Result<const OpTable*> device_ops(DeviceType type) {
 
 void own_gemm(const Gemm& args) {
   supported_isas().front()->own_gemm(args);
+}
+
+void fill_normal(const NormalFill& args) {
+  supported_isas().front()->fill_normal(args);
 }
 
 }  // namespace lockstep

@@ -24,6 +24,8 @@ typedef uint32_t UintVec __attribute__((vector_size(kLanes * 4)));
 typedef uint16_t HalfVec __attribute__((vector_size(kLanes * 2)));
 typedef float FloatHalf __attribute__((vector_size(kLanes * 2)));
 typedef double DoubleVec __attribute__((vector_size(kLanes * 4)));
+typedef uint64_t WideVec __attribute__((vector_size(kLanes * 4)));
+typedef long long LongLongVec __attribute__((vector_size(kLanes * 4)));  // of compiler builtins
 
 constexpr int64_t min_of(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -54,6 +56,13 @@ inline void store_part(float* p, Vec v, int64_t n) {
 }
 inline Vec all(float x) {
   return x - Vec{};
+}
+inline WideVec all_wide(uint64_t x) {
+  return x - WideVec{};
+}
+// The 64-bit product of the lower halves of each lane; their upper halves count for nothing.
+inline WideVec word_product(WideVec a, WideVec b) {
+  return LOCKSTEP_ISA_WORD_PRODUCT(a, b);
 }
 inline Vec max_vec(Vec a, Vec b) {
   return a > b ? a : b;

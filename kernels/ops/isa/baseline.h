@@ -6,3 +6,5 @@
 #define LOCKSTEP_ISA_LEVEL CpuLevel::kBaseline
 #define LOCKSTEP_ISA_LANES 4
 #define LOCKSTEP_ISA_REGISTERS 16
+// The product of two WideVecs' lower halves, lane by lane; see simd.h.
+#define LOCKSTEP_ISA_WORD_PRODUCT(a, b) (((a)&0xFFFFFFFFu) * ((b)&0xFFFFFFFFu))

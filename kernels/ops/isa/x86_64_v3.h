@@ -11,3 +11,5 @@
 #define LOCKSTEP_ISA_LEVEL CpuLevel::kAvx2
 #define LOCKSTEP_ISA_LANES 8
 #define LOCKSTEP_ISA_REGISTERS 16
+#define LOCKSTEP_ISA_WORD_PRODUCT(a, b) \
+  ((WideVec)__builtin_ia32_pmuludq256((IntVec)(a), (IntVec)(b)))

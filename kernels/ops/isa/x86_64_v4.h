@@ -11,3 +11,5 @@
 #define LOCKSTEP_ISA_LEVEL CpuLevel::kAvx512
 #define LOCKSTEP_ISA_LANES 16
 #define LOCKSTEP_ISA_REGISTERS 32
+#define LOCKSTEP_ISA_WORD_PRODUCT(a, b) \
+  ((WideVec)__builtin_ia32_pmuludq512_mask((IntVec)(a), (IntVec)(b), LongLongVec{}, -1))

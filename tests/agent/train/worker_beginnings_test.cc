@@ -156,8 +156,44 @@ TEST(Worker, RoundingStochasticallyGoesOnToTheSameBits) {
       << other.log(0);
 }
 
+// Every rank draws its parameters, so one that has another seed differs.
+TEST(Worker, NamesTheRankThatDrawsOtherParameters) {
+  WorkerWorld::Options options = small_world(2, 2);
+  options.last_seed = 9;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  EXPECT_EQ(world.wait(), (std::vector<int>{kExitPeerLost, kExitPeerLost, kExitPeerLost, 1}));
+  for (int64_t rank = 0; rank < world.size(); ++rank) {
+    EXPECT_NE(world.log(rank).find("rank 3 drew others"), std::string::npos) << world.log(rank);
+  }
+}
+
+// The ranks compare what they have drawn.
+TEST(Worker, DrawsTheSameParametersOnEveryInstructionSet) {
+  WorkerWorld::Options options = small_world(2);
+  options.train.steps = 1;
+  options.max_cpu_isa = "baseline";
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+}
+
+TEST(Worker, TakesTheParametersOfACheckpointWhateverItsSeed) {
+  WorkerWorld::Options options = small_world(2);
+  options.train.steps = 4;
+  WorkerWorld same(options);
+  begin_with_two_steps(same);
+  ASSERT_NO_FATAL_FAILURE(same.run());
+  options.last_seed = 9;
+  WorkerWorld other(options);
+  begin_with_two_steps(other);
+  ASSERT_NO_FATAL_FAILURE(other.run());
+  EXPECT_FALSE(same.checkpoint_file(4, "model.safetensors").empty());
+  EXPECT_TRUE(same.checkpoint_file(4, "model.safetensors") ==
+              other.checkpoint_file(4, "model.safetensors"));
+}
+
 // Starts with weights exported from two undisturbed processes. Training with a negligible learning
-// rate does not change them.
+// rate does not change them. The other rank gets them from rank 0.
 TEST(Worker, BeginsWithTheWeightsOfAFileUntilThereIsACheckpoint) {
   TemporaryFolder folder;
   WorkerWorld::Options options = small_world(2);
@@ -166,6 +202,7 @@ TEST(Worker, BeginsWithTheWeightsOfAFileUntilThereIsACheckpoint) {
   ASSERT_TRUE(export_weights(undisturbed().checkpoints(), file).ok());
   options.train.steps = 1;
   options.train.optimizer.learningRate = 1e-60;
+  options.last_seed = 9;
   WorkerWorld world(options);
   ASSERT_NO_FATAL_FAILURE(world.run());
   EXPECT_NE(world.log(0).find("starting from weights"), std::string::npos) << world.log(0);

@@ -82,6 +82,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   config.gpu = options_.gpu;
   config.gpus = options_.gpu < 0 ? 0 : size();
   config.train = options_.train;
+  if (options_.last_seed && rank == size() - 1) config.train.seed = *options_.last_seed;
   config.checkpoint = {.path = options_.stores ? checkpoints_ : "",
                        .everySteps = options_.checkpoint_every,
                        .keep = options_.checkpoint_keep};

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class WorkerWorld {
     std::string program = "lockstep-worker";  // in the folder of the binaries
     // LOCKSTEP_MAX_CPU_ISA of the highest rank; empty: as in the environment.
     std::string max_cpu_isa = {};
+    // spec.train.seed of the highest rank; none: as for the others.
+    std::optional<int64_t> last_seed = {};
   };
   explicit WorkerWorld(Options options);
   ~WorkerWorld();  // ends all processes that it started

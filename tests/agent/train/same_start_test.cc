@@ -1,0 +1,88 @@
+#include "agent/train/same_start.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/comm/make_communicator.h"
+#include "common/api/worker_config.h"
+
+namespace lockstep {
+namespace {
+
+struct Answer {
+  Status status;
+  int exit_code = 0;
+};
+
+// Returns what each rank gets if it holds the digest of its letter.
+std::vector<Answer> compare(const std::string& letters) {
+  auto world = make_thread_world(static_cast<int>(letters.size())).value();
+  std::vector<Answer> answers(letters.size());
+  std::vector<std::jthread> ranks;
+  for (size_t rank = 0; rank < letters.size(); ++rank) {
+    ranks.emplace_back([&, rank] {
+      ExitReason reason;
+      answers[rank].status =
+          expect_same_parameters(*world[rank], sha256(letters.substr(rank, 1)), reason);
+      answers[rank].exit_code = reason.exit_code();
+    });
+  }
+  ranks.clear();
+  return answers;
+}
+
+TEST(SameStart, PassesWhereAllRanksHoldTheSame) {
+  for (const Answer& answer : compare("aaa")) EXPECT_TRUE(answer.status.ok());
+}
+
+TEST(SameStart, NamesTheRanksThatDifferFromMost) {
+  const struct {
+    std::string letters;
+    std::string named;
+  } cases[] = {{"aaba", "rank 2 drew others"},
+               {"baaa", "rank 0 drew others"},
+               {"ab", "rank 1 drew others"},
+               {"abaca", "ranks 1, 3 drew others"},
+               {"aaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbb",
+                "18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33 and 1 more drew"}};
+  for (const auto& c : cases) {
+    const std::vector<Answer> answers = compare(c.letters);
+    for (size_t rank = 0; rank < answers.size(); ++rank) {
+      ASSERT_FALSE(answers[rank].status.ok()) << c.letters << " on rank " << rank;
+      const std::string& message = answers[rank].status.error().message;
+      EXPECT_NE(message.find(c.named), std::string::npos) << message;
+      const bool is_usual = c.letters[rank] == 'a';
+      EXPECT_EQ(answers[rank].exit_code, is_usual ? kExitPeerLost : 1)
+          << c.letters << " on " << rank;
+    }
+  }
+}
+
+TEST(SameStart, TheDigestFollowsTheParameters) {
+  auto world = make_thread_world(1).value();
+  const auto model = Composition::create({.config = {1, 16, 1, 8, 32},
+                                          .mesh = {},
+                                          .micro_batch = 2,
+                                          .sequence = 8,
+                                          .bucket_bytes = 4096,
+                                          .optimizer = {}},
+                                         *world.front())
+                         .value();
+  const auto digest_of = [&](uint64_t seed) {
+    EXPECT_TRUE(model->initialise(seed).ok());
+    return sample_digest(*model).value();
+  };
+  const Digest first = digest_of(1);
+  EXPECT_NE(digest_of(2), first);
+  EXPECT_EQ(digest_of(1), first);
+  // A value of the last parameter, a few of whose runs are read.
+  const ArenaEntry& last = model->store().arena().entries.back();
+  model->state().parameters[last.offset] += 1.0f;
+  EXPECT_NE(sample_digest(*model).value(), first);
+}
+
+}  // namespace
+}  // namespace lockstep
