@@ -79,13 +79,13 @@ OpCase rotary(const AttentionShape& s) {
                                           const std::string& from, const std::string& to) {
     ops.scale(stream, {.x = t.at(from), .out = t.at(to), .count = count});
     ops.rotary(stream,
-               {.qkv = t.at(to), .table = t.at("table"), .shape = s, .inverse = from == "dturned"});
+               {.qkv = t.at(to), .table = t.at("table"), .shape = s, .inverse = from == "drotated"});
   };
   c.forward = [copy_and_rotate](const OpTable& ops, Stream& stream, Tensors& t) {
     copy_and_rotate(ops, stream, t, "qkv", "rotated");
   };
   c.backward = [copy_and_rotate](const OpTable& ops, Stream& stream, Tensors& t) {
-    copy_and_rotate(ops, stream, t, "dturned", "dqkv");
+    copy_and_rotate(ops, stream, t, "drotated", "dqkv");
   };
   c.reference = [s](Doubles& d, const Ints&) {
     for (int64_t row = 0; row < s.batch * s.sequence; ++row) rotary_row_reference(s, row, d);
