@@ -8,6 +8,7 @@
 
 #include "agent/model/grad_sink.h"
 #include "agent/model/param_store.h"
+#include "agent/model/pass_observer.h"
 #include "agent/model/tp_region.h"
 #include "common/base/result.h"
 #include "common/layout/activations.h"
@@ -34,6 +35,7 @@ struct MicroBatchInput {
   // of the mean loss.
   float gradient_scale = 1.0f;
   int64_t version = kLatestVersion;  // of the parameters; the same in forward and backward
+  PassObserver* observer = nullptr;  // of the head's backward; null: none
 };
 
 // The state of one micro-batch on one stage, from its forward to its backward. The activations are
@@ -152,8 +154,8 @@ class Gpt {
   // Uses caller-owned memory of memory_for(shape).activations bytes that outlives the micro-batch.
   // Micro-batches may share it if their passes do not overlap.
   Result<MicroBatch> make_micro_batch(const ActivationShape& shape, Workspace memory);
-  // Starts a new pass through `batch`. The input's pointers are caller-owned, on the stream's
-  // device, and must stay valid until the pass is over.
+  // Starts a new pass through `batch`. The input's pointers are caller-owned and must stay valid
+  // until the pass is over; tokens and targets are on the stream's device.
   Status begin(MicroBatch& batch, const MicroBatchInput& input);
 
   // `parameters` are the block's, in the order of block_parameters().

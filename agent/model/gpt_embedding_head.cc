@@ -89,7 +89,7 @@ Status Gpt::Impl::head_forward(std::span<const ParamView> p, MicroBatch& batch) 
   const ActivationArena& arena = batch.arena();
   forward_norm(head_norm(p, batch), batch.at(arena.layers.back().post_attention_stream),
                batch.at(arena.norm), batch);
-  if (batch.trains()) return {};  // backward does the rest
+  if (batch.trains()) return {};  // head_backward() does the rest
   const MicroBatchInput& input = batch.input();
   if (input.targets == nullptr) {
     forward_product(head_product(p, {input.logits_begin, input.logits_rows}, batch),
@@ -159,12 +159,15 @@ Status Gpt::Impl::head_backward(std::span<const ParamView> p, MicroBatch& batch,
   CHECK(batch.input().targets != nullptr);
   const int64_t width = options.config.width;
   const View dnorm = scratch_tensor(scratch_layout.branch_gradient);
+  PassObserver* observer = batch.input().observer;
   Chunk chunk;
   for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
     chunk = head_chunk(row, batch);
     TRY(head_losses(p, chunk, batch));
+    if (observer != nullptr) observer->head_forward_issued();
     backward_product(head_product(p, chunk, batch),
                      {.dy = batch.logits(), .dx = from_row(dnorm, row, width)}, sink);
+    if (observer != nullptr) observer->head_backward_issued();
   }
   if (!options.config.tied) TRY(ready(head_weights(p), sink));
   TRY(region.enter(dnorm, batch.rows() * width));

@@ -9,11 +9,12 @@
 
 namespace lockstep {
 
-// Seconds of one optimizer step by its five parts. The head, whose logits and gradients are made
-// together, counts as backward; communication is what backward did not hide. On a GPU the parts are
-// those of the stream that computes, by its events (step_timer.h), and the total, the host's, is
-// longer than all of them by what the host takes to learn the results and to tell them to the other
-// ranks; on the CPU that counts as update.
+// Seconds of one optimizer step by its five parts. Forward includes the head's logits and losses,
+// which are computed chunk by chunk during backward, and the gradients of the logits, which the
+// losses' operation also computes; communication is what backward did not hide. On a GPU the parts
+// are those of the stream that computes, by its events (step_timer.h), and the total, the host's,
+// is longer than all of them by what the host takes to learn the results and to tell them to the
+// other ranks; on the CPU that counts as update.
 struct StepSeconds {
   double data = 0;
   double forward = 0;

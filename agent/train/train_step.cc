@@ -9,6 +9,24 @@
 namespace lockstep {
 namespace {
 
+// Counts the forward work in the head's backward as forward.
+class HeadLaps final : public PassObserver {
+ public:
+  explicit HeadLaps(StepTimer& timer) : timer_(timer) {}
+  void head_forward_issued() override { lap(StepPart::kForward); }
+  void head_backward_issued() override { lap(StepPart::kBackward); }
+  // Returns the timer's first error.
+  const Status& status() const { return status_; }
+
+ private:
+  void lap(StepPart part) {
+    if (status_.ok()) status_ = timer_.lap(part);
+  }
+
+  StepTimer& timer_;
+  Status status_;
+};
+
 // Sent by each rank to the others in every step.
 struct RankReport {
   double loss_sum = 0;
@@ -29,6 +47,7 @@ Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts
 Status TrainStep::accumulate() {
   Composition& model = parts_.model;
   const auto tokens = static_cast<double>(options_.batch.global() * options_.context);
+  HeadLaps head_laps(*timer_);
   model.begin_step();
   TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
   for (int64_t index = 0; index < options_.batch.accumulation; ++index) {
@@ -38,12 +57,14 @@ Status TrainStep::accumulate() {
                                      .targets = batch.targets,
                                      .batch = batch.rows,
                                      .sequence = options_.context,
-                                     .gradient_scale = static_cast<float>(1.0 / tokens)}));
+                                     .gradient_scale = static_cast<float>(1.0 / tokens),
+                                     .observer = &head_laps}));
     TRY(forward_pass(model.model(), model.store(), micro_));
     TRY(timer_->lap(StepPart::kForward));
     if (index + 1 == options_.batch.accumulation) model.sink().enable_reduction();
     TRY(parts_.reason.note(kExitPeerLost,
                            backward_pass(model.model(), model.store(), micro_, model.sink())));
+    TRY(head_laps.status());
     model.add_losses(micro_);
     TRY(timer_->lap(StepPart::kBackward));
   }

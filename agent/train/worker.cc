@@ -323,7 +323,7 @@ Status Worker::train() {
     TRY(save_if_due());
     if (!stopping_) TRY(validate_if_due());
   }
-  return {};
+  return stopping_ ? save_if_due() : Status();  // the stop may have come during the validation
 }
 
 void Worker::tell_what_is_trained() const {
@@ -409,8 +409,10 @@ Status Worker::report(const StepMetrics& step) {
 }
 
 bool Worker::saves_now() const {
-  const int64_t every = config_.checkpoint.everySteps;
-  return at_end() || stopping_ || (every > 0 && position_.step % every == 0);
+  if (position_.step == saved_step_) return false;
+  const CheckpointSpec& checkpoint = config_.checkpoint;
+  const bool is_due = checkpoint.everySteps > 0 && position_.step % checkpoint.everySteps == 0;
+  return is_due || stopping_ || (at_end() && checkpoint.atEnd);
 }
 
 Status Worker::save_if_due() {
@@ -425,7 +427,8 @@ Status Worker::save_if_due() {
                                            .files = {}},
                                           model_state_files(model_state()), model_->transfer());
   TRY(reason_.note(kExitStorageError, saved));
-  progress_.numbers().checkpoint_step = position_.step;
+  saved_step_ = position_.step;
+  progress_.numbers().checkpoint_step = saved_step_;
   progress_.enter(WorkerPhase::kTraining);
   return {};
 }

@@ -124,10 +124,12 @@ std::string fixed_message() {
 }
 
 // Fields that only spec.train supports must be left out or have their defaults.
-CelRule train_alone(const std::string& path, const std::string& fallback) {
-  return {"spec",
-          std::string("!(") + kIsCommand + ") || " + of_self(path, fallback) + " == " + fallback,
+CelRule train_alone_unless(const std::string& is_default, const std::string& path) {
+  return {"spec", std::string("!(") + kIsCommand + ") || " + is_default,
           path + " is only valid with train; omit the field, because a command does this itself"};
+}
+CelRule train_alone(const std::string& path, const std::string& fallback) {
+  return train_alone_unless(of_self(path, fallback) + " == " + fallback, path);
 }
 
 void add_rules_of_spec(std::vector<CelRule>& rules) {
@@ -161,6 +163,10 @@ void add_rules_of_spec(std::vector<CelRule>& rules) {
   rules.push_back(train_alone("parallelism.pipeline", "1"));
   rules.push_back(train_alone("parallelism.sharding", "'none'"));
   rules.push_back(train_alone("checkpoint.everySteps", "0"));
+  rules.push_back(
+      train_alone_unless("!has(self.checkpoint) || !has(self.checkpoint.atEnd) || "
+                         "self.checkpoint.atEnd",
+                         "checkpoint.atEnd"));
   rules.push_back(train_alone("checkpoint.keep", "3"));
   rules.push_back(train_alone("rendezvous.timeoutSeconds", "60"));
   rules.push_back({"spec",

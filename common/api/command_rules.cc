@@ -66,6 +66,8 @@ Problems command_problems(const TrainingJobSpec& spec) {
                         "spec.parallelism.sharding", problems);
   refuse_unless_default(spec.checkpoint.everySteps, unset.checkpoint.everySteps,
                         "spec.checkpoint.everySteps", problems);
+  refuse_unless_default(spec.checkpoint.atEnd, unset.checkpoint.atEnd, "spec.checkpoint.atEnd",
+                        problems);
   refuse_unless_default(spec.checkpoint.keep, unset.checkpoint.keep, "spec.checkpoint.keep",
                         problems);
   refuse_unless_default(spec.rendezvous.timeoutSeconds, unset.rendezvous.timeoutSeconds,

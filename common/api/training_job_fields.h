@@ -97,10 +97,14 @@ struct Schema<CheckpointSpec> {
                 .bytes_max = kPathBytesMax},
           &CheckpointSpec::path);
     visit(Field{.name = "everySteps",
-                .meaning = "Steps between checkpoints; 0 writes only one, at the end.",
+                .meaning = "Steps between checkpoints; 0 writes none before the end.",
                 .minimum = 0,
                 .maximum = kStepsMax},
           &CheckpointSpec::everySteps);
+    visit(Field{.name = "atEnd",
+                .meaning = "Whether the last step writes one even if it is not due. A job that is "
+                           "stopped before writes one in any case."},
+          &CheckpointSpec::atEnd);
     visit(Field{.name = "keep",
                 .meaning = "Number of the newest checkpoints to keep.",
                 .minimum = 1,

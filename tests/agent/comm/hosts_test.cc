@@ -115,12 +115,14 @@ void run_rank(const Case& c, Communicator& comm) {
 TEST(ByHost, GivesWhatAPlainLoopGivesOnAnyLayout) {
   constexpr uint64_t kSeed = 22;
   Random random(kSeed);
+  int layouts_with_two_levels = 0;
   for (int layout = 0; layout < 24; ++layout) {
     const int size = 3 + static_cast<int>(random.below(6));
     const uint64_t hosts = 2 + random.below(static_cast<uint64_t>(size) - 2);
     std::vector<int> nodes(static_cast<size_t>(size));
     for (int& node : nodes) node = static_cast<int>(random.below(hosts));
     if (!make_host_map(nodes).has_two_levels()) continue;
+    ++layouts_with_two_levels;
     SCOPED_TRACE("seed " + std::to_string(kSeed) + ", layout " + text_of(nodes));
     World world = thread_world(nodes);
     for (const auto& [kind, algorithm] : kByHostWays) {
@@ -137,6 +139,7 @@ TEST(ByHost, GivesWhatAPlainLoopGivesOnAnyLayout) {
       if (HasFailure()) return;
     }
   }
+  EXPECT_GE(layouts_with_two_levels, 12);
 }
 
 TEST(ByHost, SumsAreTheSameBitsOnEveryRankAndInEveryRun) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "tests/agent/model/allocation_count.h"
 #include "tests/agent/model/tiny_gpt.h"
 
@@ -82,6 +85,73 @@ TEST(Passes, AllocateNothing) {
     ASSERT_TRUE(backward_pass(model, store, batch, sink).ok());
     EXPECT_EQ(testing::allocation_count(), before);
   }
+}
+
+// The head's operations and its observer's calls, in order. Operations are plain functions, so the
+// record is global.
+std::vector<std::string> head_record;
+
+constexpr int64_t kHeadColumns = 17;  // the vocabulary; no other product has as many
+
+// The CPU's operations; those of the head are recorded.
+OpTable recorded_ops() {
+  OpTable ops = cpu_ops();
+  ops.matmul_forward = [](Stream& stream, const MatmulForward& args) {
+    if (args.n == kHeadColumns) head_record.emplace_back("logits");
+    cpu_ops().matmul_forward(stream, args);
+  };
+  ops.classifier = [](Stream& stream, const Classifier& args) {
+    head_record.emplace_back("losses");
+    cpu_ops().classifier(stream, args);
+  };
+  ops.matmul_backward = [](Stream& stream, const MatmulBackward& args) {
+    if (args.n == kHeadColumns) head_record.emplace_back("gradients");
+    cpu_ops().matmul_backward(stream, args);
+  };
+  return ops;
+}
+
+class RecordingObserver final : public PassObserver {
+ public:
+  void head_forward_issued() override { head_record.emplace_back("was forward"); }
+  void head_backward_issued() override { head_record.emplace_back("was backward"); }
+};
+
+// Returns the gradients of one micro-batch, whose head has four chunks.
+std::vector<float> gradients_with(PassObserver* observer) {
+  Stream stream;
+  WholeTensor whole;
+  const OpTable ops = recorded_ops();
+  const GptOptions options{
+      .config = kTiny, .stage = whole_model(kTiny), .head_logits_max = 8 * kHeadColumns};
+  Gpt model = Gpt::create(options, ops, stream, whole).value();
+  ArenaStore store(kTiny, options.stage);
+  store.initialise({}, 1);
+  ArenaSink sink(store.arena());
+  MicroBatch batch = model.make_micro_batch({4, 8}).value();
+  const Text text(kTiny, 4, 8, 5);
+  MicroBatchInput input = text.input();
+  input.observer = observer;
+  EXPECT_TRUE(model.begin(batch, input).ok());
+  EXPECT_TRUE(forward_pass(model, store, batch).ok());
+  EXPECT_EQ(head_record, std::vector<std::string>{}) << "the head's forward waits for backward";
+  EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());
+  return sink.gradients();
+}
+
+TEST(Passes, ReportTheHeadsForwardApartFromItsGradientsChunkByChunk) {
+  ASSERT_EQ(padded_vocabulary(kTiny, 1), kHeadColumns);
+  head_record.clear();
+  RecordingObserver observer;
+  const std::vector<float> observed = gradients_with(&observer);
+  std::vector<std::string> expected;
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    expected.insert(expected.end(),
+                    {"logits", "losses", "was forward", "gradients", "was backward"});
+  }
+  EXPECT_EQ(head_record, expected);
+  head_record.clear();
+  EXPECT_EQ(gradients_with(nullptr), observed);
 }
 
 // Has the parameters of every block but one.

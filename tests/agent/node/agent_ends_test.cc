@@ -90,6 +90,9 @@ TEST_F(AgentTest, EndsWhatWorkersHaveForkedInWhateverSessionBeforeTheNextRound) 
   agent.wait_for(
       [](const AgentState& state) { return state.round == 2 && state.phase == "Running"; });
   wait_until([&] { return processes_of(uid_).size() == 2; }, "the agent and the new worker");
+  const AgentState state = agent.wait_for_phase("Running");
+  EXPECT_EQ(state.round, 2);
+  EXPECT_TRUE(state.workers.at(0).running);
 }
 
 TEST_F(AgentTest, EndsWhatWorkersHaveForkedWhenItLeaves) {
@@ -106,9 +109,11 @@ TEST_F(AgentTest, EndsWhatWorkersHaveForkedWhenItLeaves) {
 TEST_F(AgentTest, EndsAFailedWorkersProcessGroupAtOnce) {
   AgentProcess agent({.job_uid = uid_});
   agent.put(order("orphans+exit:1"));
-  agent.wait_for_phase("Failed");
+  const AgentState state = agent.wait_for_phase("Failed");
+  EXPECT_EQ(state.workers.at(0).exit_code, 1);
   wait_until([&] { return processes_of(uid_).size() == 2; },
              "the agent and the one in a session of its own");
+  EXPECT_EQ(agent.wait_for_phase("Failed").round, 1) << "the agent still serves";
 }
 
 }  // namespace

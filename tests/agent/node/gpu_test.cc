@@ -44,6 +44,7 @@ class AgentGpu : public testing::Test {
   // Waits until the series has the value.
   static void expect_value(const AgentProcess& agent, const std::string& series, double value) {
     wait_until([&] { return metrics_of(agent).value(series) == value; }, series);
+    EXPECT_EQ(metrics_of(agent).value(series), value);
   }
 
   const std::string uid_ = "gpu-test-" + std::to_string(getpid());

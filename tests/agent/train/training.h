@@ -42,7 +42,8 @@ struct TrainingSetup {
   int64_t accumulation = 2;
   int64_t ranks = 1;
   uint64_t rounding_seed = 0;
-  int64_t begin_step = 0;  // steps already done elsewhere
+  int64_t begin_step = 0;        // steps already done elsewhere
+  const Clock* clock = nullptr;  // for the times of steps; null: the system's
 };
 
 // Returns text in which each token mostly determines the next.
@@ -166,7 +167,8 @@ class Training {
                  .data_rank = world_.rank(),
                  .seed = 3,
                  .position = setup.begin_step * batch_.global()}),
-        step_(setup.begin_step) {
+        step_(setup.begin_step),
+        clock_(setup.clock == nullptr ? system_clock_ : *setup.clock) {
     // Only the first rank's values count.
     EXPECT_TRUE(model_->initialise(world_.rank() == 0 ? 1 : 99).ok());
     EXPECT_TRUE(model_->broadcast_state(0).ok());
@@ -182,7 +184,8 @@ class Training {
   BatchLoader loader_;
   int64_t step_;  // the last completed step
   ExitReason reason_;
-  SystemClock clock_;
+  const SystemClock system_clock_;
+  const Clock& clock_;
 };
 
 inline void expect_near(const std::vector<double>& ours, const std::vector<double>& theirs,

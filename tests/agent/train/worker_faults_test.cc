@@ -80,6 +80,37 @@ TEST(Worker, SavesAndLeavesOnSigtermAndGoesOnLater) {
   expect_same_end(undisturbed(), world);
 }
 
+TEST(Worker, SavesOnSigtermAlsoIfTheJobWantsNoCheckpointAtTheEnd) {
+  WorkerWorld::Options options = small_world(2);
+  options.checkpoint_every = 0;
+  options.checkpoint_at_end = false;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  world.wait_until(1, [](const ProgressNumbers& numbers) { return numbers.step >= 3; });
+  world.kill(1, SIGTERM);
+  EXPECT_EQ(world.wait(), (std::vector<int>{kExitStopped, kExitStopped}));
+  EXPECT_GE(world.progress(0).step, 3);
+  EXPECT_EQ(world.progress(0).checkpoint_step, world.progress(0).step);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_EQ(world.metric("loss"), undisturbed().metric("loss"));
+  EXPECT_EQ(world.metric("validationLoss"), undisturbed().metric("validationLoss"));
+}
+
+TEST(Worker, SavesWhenItIsToldToStopDuringAValidation) {
+  WorkerWorld::Options options = small_world(1);
+  options.train.data.validationFraction = 0.5;  // takes much longer than a step
+  options.train.validation.everySteps = 2;
+  options.checkpoint_every = 0;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  world.wait_until(
+      0, [](const ProgressNumbers& numbers) { return numbers.phase == WorkerPhase::kValidating; });
+  world.kill(0, SIGTERM);
+  EXPECT_EQ(world.wait(), std::vector<int>{kExitStopped}) << world.log(0);
+  EXPECT_GE(world.progress(0).step, 2);
+  EXPECT_EQ(world.progress(0).checkpoint_step, world.progress(0).step) << world.log(0);
+}
+
 TEST(Worker, ARankThatStandsStillIsNamedWithTheCollectiveThatItMisses) {
   for (const int64_t victim : {0, 1}) {
     WorkerWorld::Options options = small_world(2);

@@ -200,6 +200,32 @@ TEST(Worker, PrintsTheSampleAlsoWhereNothingIsStored) {
   EXPECT_FALSE(std::filesystem::exists(world.checkpoints()));
 }
 
+struct LastSave {
+  int64_t every;
+  int64_t step;  // of the newest checkpoint in the end; -1: there is none
+};
+
+TEST(Worker, WritesNoCheckpointAtTheEndOfAJobThatWantsNone) {
+  for (const auto& [every, step] : {LastSave{0, -1}, LastSave{4, 8}, LastSave{5, 10}}) {
+    WorkerWorld::Options options = small_world(1);
+    options.train.steps = 10;
+    options.checkpoint_every = every;
+    options.checkpoint_at_end = false;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_EQ(world.progress(0).checkpoint_step, step) << every;
+    EXPECT_EQ(world.progress(0).step, 10) << every;
+    EXPECT_EQ(std::filesystem::exists(world.checkpoints() + "/step-00000010"), step == 10) << every;
+    EXPECT_EQ(std::filesystem::exists(world.checkpoints() + "/step-00000008"), step == 8) << every;
+    EXPECT_EQ(read_file(world.checkpoints() + "/sample.txt").substr(0, 4), "and ") << every;
+    const std::vector<double> losses = world.metric("loss");
+    ASSERT_EQ(losses.size(), 10u) << every;
+    ASSERT_NO_FATAL_FAILURE(world.run());  // continues from the checkpoint, if there is one
+    EXPECT_EQ(world.metric("loss"), losses) << every;
+    EXPECT_EQ(world.progress(0).checkpoint_step, step) << every;
+  }
+}
+
 TEST(Worker, TheOthersDoNotWaitForRank0sSample) {
   WorkerWorld::Options options = small_world(2);
   options.train.steps = 2;

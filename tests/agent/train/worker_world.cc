@@ -85,6 +85,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   if (options_.last_seed && rank == size() - 1) config.train.seed = *options_.last_seed;
   config.checkpoint = {.path = options_.stores ? checkpoints_ : "",
                        .everySteps = options_.checkpoint_every,
+                       .atEnd = options_.checkpoint_at_end,
                        .keep = options_.checkpoint_keep};
   config.threads = 1;
   config.token_file = folder_.file("token");

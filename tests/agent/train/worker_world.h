@@ -24,6 +24,7 @@ class WorkerWorld {
     int64_t per_node = 1;
     TrainSpec train;
     int64_t checkpoint_every = 0;
+    bool checkpoint_at_end = true;
     int64_t checkpoint_keep = 3;
     int64_t hang_seconds = kHangSeconds;
     bool stores = true;                       // false: checkpoint.path is empty

@@ -57,6 +57,7 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
                                                     {"/spec/parallelism/pipeline", 2},
                                                     {"/spec/parallelism/sharding", "optimizer"},
                                                     {"/spec/checkpoint/everySteps", 5},
+                                                    {"/spec/checkpoint/atEnd", false},
                                                     {"/spec/checkpoint/keep", 5},
                                                     {"/spec/rendezvous/timeoutSeconds", 5}};
   for (const auto& [pointer, value] : loops_own) {

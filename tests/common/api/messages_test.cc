@@ -34,7 +34,7 @@ Assignment an_assignment() {
   assignment.world = a_world();
   assignment.hash = world_hash(assignment.world);
   assignment.train = a_train();
-  assignment.checkpoint = {.path = "/ckpt", .everySteps = 10, .keep = 2};
+  assignment.checkpoint = {.path = "/ckpt", .everySteps = 10, .atEnd = false, .keep = 2};
   assignment.gpus_per_node = 8;
   assignment.threads_per_process = 3;
   return assignment;

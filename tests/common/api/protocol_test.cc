@@ -80,6 +80,7 @@ TEST(Protocol, AnAssignmentOfVersion1IsUnderstoodAndItsWorldHasTheSameHash) {
   const Result<Assignment> read = assignment_from_json(*parse_json(kAssignmentOfVersion1));
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(world_hash(read->world), "92ffaaeb67246a3b");
+  EXPECT_TRUE(read->checkpoint.atEnd);
 }
 
 TEST(Protocol, AnAssignmentInVersion1SaysAllThatAnAgentOfItReadsAndNothingThatItRefuses) {

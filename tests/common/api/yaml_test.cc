@@ -197,11 +197,28 @@ TEST(Yaml, BoundsTheNumberOfValues) {
 }
 
 TEST(Yaml, EndsOnTextsOnWhichTheParserDoesNot) {
-  for (const char* text :
-       {",", ",,,,", "a: 1\n,", "[],", "]", "}", "- ]", "a: b\n]", "? ,", "-,", "---\n,", "...\n,",
-        "{},{}", "[[]]]", "!!str ,", "&a ,", "%YAML 1.2\n,"}) {
-    (void)json_from_yaml(text);  // only has to return
-  }
+  const std::string more = "found more after the document, expected one document";
+  const std::string flow = "illegal flow end";
+  const std::pair<const char*, std::string> cases[] = {
+      {",", "line 1, column 1: " + more},
+      {",,,,", "line 1, column 1: " + more},
+      {"a: 1\n,", "line 2, column 1: end of map not found"},
+      {"[],", "line 1, column 3: " + more},
+      {"]", "line 1, column 1: " + flow},
+      {"}", "line 1, column 1: " + flow},
+      {"- ]", "line 1, column 3: " + flow},
+      {"a: b\n]", "line 2, column 1: " + flow},
+      {"? ,", "line 1, column 3: found an empty key, expected a name"},
+      {"-,", "no error: \"-,\""},
+      {"---\n,", "line 2, column 1: " + more},
+      {"...\n,", "line 2, column 1: " + more},
+      {"{},{}", "line 1, column 3: " + more},
+      {"[[]]]", "line 1, column 5: " + flow},
+      {"!!str ,", "line 1, column 7: " + more},
+      {"&a ,", "line 1, column 4: " + more},
+      {"%YAML 1.2\n,", "line 2, column 1: " + more},
+  };
+  for (const auto& [text, expected] : cases) EXPECT_EQ(error_of(text), expected) << text;
 }
 
 class Files : public testing::Test {

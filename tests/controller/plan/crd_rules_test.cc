@@ -166,6 +166,8 @@ const std::vector<Case>& cases() {
        "{command: [a], parallelism: {sharding: optimizer}}", "spec.parallelism.sharding: "},
       {"checkpoint.everySteps is only valid with train",
        "{command: [a], checkpoint: {everySteps: 5}}", "spec.checkpoint.everySteps: "},
+      {"checkpoint.atEnd is only valid with train", "{command: [a], checkpoint: {atEnd: false}}",
+       "spec.checkpoint.atEnd: "},
       {"checkpoint.keep is only valid with train", "{command: [a], checkpoint: {keep: 5}}",
        "spec.checkpoint.keep: "},
       {"rendezvous.timeoutSeconds is only valid with train",
@@ -323,7 +325,7 @@ const std::vector<Json>& good_documents() {
              "kvHeads: 4, context: 64, ropeScaling: {factor: 2}}}}"),
       job_of("{processesPerNode: 8, command: [a], rendezvous: {port: 29336, variables: [jax]}, "
              "processGroups: [{name: a-b, ranks: '0::2'}], parallelism: {tensor: 1}, checkpoint: "
-             "{keep: 3}, successPolicy: RankZero, suspend: true}")};
+             "{atEnd: true, keep: 3}, successPolicy: RankZero, suspend: true}")};
   return kDocuments;
 }
 

@@ -353,15 +353,46 @@ TEST(Update, SortsAppliersBeforeUpdatesAndThenByTime) {
   EXPECT_EQ(order, "yzb");
 }
 
-TEST(Update, SurvivesObjectsOfAnyForm) {
+struct OddCase {
+  const char* object;
+  const char* created;  // fields of its creator; "": it has none
+};
+
+// Returns the fields of the only manager; "" if there is none.
+std::string fields_of_one(const Json& object) {
+  const Json entries = object.at("metadata").value("managedFields", Json::array());
+  EXPECT_LE(entries.size(), 1u);
+  return entries.empty() ? "" : dump_json(entries[0]["fieldsV1"]);
+}
+
+TEST(Update, RecordsTheFieldsOfObjectsOfAnyForm) {
   const SchemaNode schema = widget_schema();
-  for (const char* text : {"{}", R"({"metadata":1})", R"({"metadata":null,"spec":[]})",
-                           R"({"spec":{"ports":[1,{}]}})", R"({"spec":{"set":[{},[],null]}})",
-                           R"({"metadata":{"managedFields":[1,{"fieldsV1":2}]}})"}) {
-    Json object = json(text);
-    record_update(schema, nullptr, object, {"u", "x.dev/v1", "", WallTime()});
-    Json again = json(R"({"spec":{"ports":[{"port":1}],"set":["a"]}})");
-    record_update(schema, &object, again, {"u", "x.dev/v1", "", WallTime()});
+  const FieldWriter writer{"u", "x.dev/v1", "", WallTime()};
+  const Json plain = json(R"({"spec":{"ports":[{"port":1}],"set":["a"]}})");
+  const std::string spec_of_plain =
+      R"("f:spec":{".":{},"f:ports":{".":{},)"
+      R"("k:{\"port\":1,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}},)"
+      R"("f:set":{".":{},"v:\"a\"":{}}})";
+  const OddCase cases[] = {
+      {"{}", ""},
+      {R"({"metadata":1})", R"({"f:metadata":{}})"},
+      {R"({"metadata":null,"spec":[]})", R"({"f:metadata":{},"f:spec":{}})"},
+      {R"({"spec":{"ports":[1,{}]}})", R"({"f:spec":{".":{},"f:ports":{}}})"},
+      {R"({"spec":{"set":[{},[],null]}})", R"({"f:spec":{".":{},"f:set":{}}})"},
+      {R"({"metadata":{"managedFields":[1,{"fieldsV1":2}]}})", ""},
+  };
+  for (const OddCase& odd : cases) {
+    Json object = json(odd.object);
+    record_update(schema, nullptr, object, writer);
+    EXPECT_EQ(fields_of_one(object), odd.created) << odd.object;
+    Json next = plain;
+    record_update(schema, &object, next, writer);
+    const std::string updated = fields_of_one(next);
+    if (*odd.created == '\0') {
+      EXPECT_EQ(updated, "") << "an object without managers stays without: " << odd.object;
+    } else {
+      EXPECT_NE(updated.find(spec_of_plain), std::string::npos) << odd.object << ": " << updated;
+    }
   }
 }
 

@@ -1,0 +1,38 @@
+#include "agent/train/train_step.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "tests/agent/train/training.h"
+
+namespace lockstep {
+namespace {
+
+// Each look at it is one second after the previous one, so that a part of a step takes as many
+// seconds as it has laps.
+class LapClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_ += std::chrono::seconds(1); }
+  WallTime wall_now() const override { return WallTime(); }
+
+ private:
+  mutable TimePoint now_{};
+};
+
+TEST(TrainStep, CountsTheHeadsLogitsAndLossesAsForward) {
+  const LapClock clock;
+  Training training({.accumulation = 3, .clock = &clock});
+  ASSERT_NO_FATAL_FAILURE(training.train(2));
+  for (const StepSeconds& seconds : training.seconds) {
+    EXPECT_EQ(seconds.data, 3);
+    EXPECT_EQ(seconds.forward, 3 * 2) << "the layers, and the head's only chunk";
+    EXPECT_EQ(seconds.backward, 3 * 2) << "the gradients of that chunk, and of the layers";
+    EXPECT_EQ(seconds.communication, 1);
+    EXPECT_EQ(seconds.update, 3) << "zeroes, the update, and the step's results";
+    EXPECT_EQ(seconds.total, 3 + 6 + 6 + 1 + 3);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
