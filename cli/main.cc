@@ -102,7 +102,9 @@ void add_validate(CLI::App& app, lockstep::ClientContext context) {
   CLI::App* command = app.add_subcommand(
       "validate", "Check jobs as `run` would, without running them (exit code 0 or 2)");
   command->add_option("FILE", *files, "TrainingJob files in YAML or JSON")->required();
-  command->callback([files, context] { context.exit_code = lockstep::validate_files(*files); });
+  command->callback([files, context] {
+    context.exit_code = lockstep::validate_files(*files, context.environment.program_folder);
+  });
 }
 
 // Replaces this process with another program in the same folder, because the user's tool links no

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/train/checkpoint/file_io.h"
+#include "agent/train/input_check.h"
 #include "agent/train/memory_table.h"
 #include "agent/train/progress_reporter.h"
 #include "agent/train/weights/export_weights.h"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: lockstep-worker --config FILE\n"
+    "       lockstep-worker check JOB\n"
     "       lockstep-worker export CHECKPOINT FILE\n"
     "       lockstep-worker plan GIGABYTES...\n";
 constexpr size_t kConfigBytesMax = 16u << 20;
@@ -58,6 +60,23 @@ int run(const std::string& path) {
   progress.enter(WorkerPhase::kStarting);
   raise_descriptor_limit();  // two connections to every other rank
   return Worker(*config, progress, clock).run();
+}
+
+Result<TrainingJob> read_job(const std::string& path) {
+  TRY_ASSIGN(const std::string text, read_small_file(path, kConfigBytesMax));
+  TRY_ASSIGN(const Json document, parse_json(text, {.bytes_max = kConfigBytesMax}));
+  return valid_training_job_from_json(document);
+}
+
+// Checks data and weights for `lockstep validate` and `lockstep run`. Prints one problem a line on
+// stdout, with exit code 2. A job in JSON that is none leaves stdout empty.
+int run_check(const std::string& path) {
+  const Result<TrainingJob> job = read_job(path);
+  if (!job.ok()) return bad_config(job.error());
+  if (!job->spec.train) return 0;
+  const Problems problems = input_problems(*job->spec.train);
+  for (const std::string& problem : problems) std::printf("%s\n", problem.c_str());
+  return problems.empty() ? 0 : kExitBadConfig;
 }
 
 // `lockstep export`, which checks the command line. 0, 2 for what the user can put right, 1.
@@ -100,6 +119,7 @@ int program(int argc, char** argv) {
     std::fputs(lockstep::kUsage, stdout);
     return 0;
   }
+  if (argc == 3 && std::string_view(argv[1]) == "check") return lockstep::run_check(argv[2]);
   if (argc == 4 && std::string_view(argv[1]) == "export") {
     return lockstep::run_export(argv[2], argv[3]);
   }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/run/local_template.h"
+#include "cli/run/worker_check.h"
 #include "common/api/problems.h"
 #include "common/api/yaml.h"
 #include "controller/plan/names.h"
@@ -23,6 +24,7 @@ void make_absolute(std::string& path, const fs::path& folder) {
   path = (folder / path).lexically_normal().string();
 }
 
+// Looks for something to read; the worker checks its content.
 Problems check_data(const TrainSpec& train) {
   const std::string at = "spec.train.data.path: ";
   std::error_code error;
@@ -90,6 +92,19 @@ void share_cpus(TrainingJobSpec& spec) {
   spec.threadsPerProcess = std::max<int64_t>(1, cpus / (spec.nodes * processes_per_node(spec)));
 }
 
+// Looks for the files of data and weights, then has the worker check their content.
+Problems check_files(const std::string& program_folder, LocalJob& local) {
+  const TrainSpec& train = *local.job.spec.train;
+  Problems problems = check_data(train);
+  for (std::string& problem : check_weights(train.model.weights.path))
+    problems.push_back(std::move(problem));
+  if (!problems.empty()) return problems;
+  Result<Problems> found = worker_problems(program_folder, local.job);
+  if (found.ok()) return *std::move(found);
+  local.warnings.push_back("data and weights were not read: " + found.error().message);
+  return {};
+}
+
 // Makes a program run, and be looked up, in its document's folder.
 void run_in(const fs::path& folder, TrainingJobSpec& spec) {
   Json container = {{"name", kNodeContainer}, {"workingDir", folder.lexically_normal().string()}};
@@ -115,26 +130,25 @@ Problems gpu_problems(const TrainingJobSpec& spec, int64_t gpus) {
                                  : ", expected 0 (the CPU)")};
 }
 
-Result<LocalJob> read_local_job(const std::string& file) {
+Result<LocalJob> read_local_job(const std::string& file, const std::string& program_folder) {
   TRY_ASSIGN(Json document, read_document(file));
-  TRY_ASSIGN(TrainingJob job, valid_training_job_from_json(document));
+  LocalJob local;
+  TrainingJob& job = local.job;
+  TRY_ASSIGN(job, valid_training_job_from_json(document));
   if (Problems problems = check_local(job); !problems.empty()) return to_error(problems);
   std::error_code error;
   fs::path folder = fs::absolute(fs::path(file), error).parent_path();
   make_absolute(job.spec.checkpoint.path, folder);
   if (job.spec.train) {
-    std::string& weights = job.spec.train->model.weights.path;
     make_absolute(job.spec.train->data.path, folder);
-    make_absolute(weights, folder);
-    Problems problems = check_data(*job.spec.train);
-    for (std::string& problem : check_weights(weights)) problems.push_back(std::move(problem));
+    make_absolute(job.spec.train->model.weights.path, folder);
+    const Problems problems = check_files(program_folder, local);
     if (!problems.empty()) return to_error(problems);
   }
   share_cpus(job.spec);
-  LocalJob local;
-  local.warnings = local_warnings(job.spec);
+  for (std::string& warning : local_warnings(job.spec))
+    local.warnings.push_back(std::move(warning));
   if (!job.spec.command.empty()) run_in(folder, job.spec);
-  local.job = std::move(job);
   return local;
 }
 

@@ -21,6 +21,12 @@ constexpr Duration kMargin = std::chrono::seconds(10);  // for agent and node, b
 constexpr size_t kSampleBytesMax = 8u << 10;
 constexpr size_t kLogTailBytes = 2u << 10;
 
+bool has_content(const std::string& file) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(file, error);
+  return !error && bytes > 0;
+}
+
 std::string number(double value, const char* format) {
   char text[32];
   std::snprintf(text, sizeof text, format, value);
@@ -116,9 +122,12 @@ LocalRun::End LocalRun::follow() {
 void LocalRun::poll() {
   local::ApiResponse response = call("GET", target_, Json());
   job_gone_ = response.code == 404;
+  forward_output();
   if (response.ok()) {
     if (Result<TrainingJob> job = stored_training_job_from_json(response.body); job.ok()) {
-      for (const std::string& event : status_events(status_, job->status)) reporter_.line(event);
+      TrainingJobStatus shown = job->status;
+      if (shown.lastFailure) shown.lastFailure->message = new_to_user(*shown.lastFailure);
+      for (const std::string& event : status_events(status_, shown)) reporter_.line(event);
       status_ = std::move(job->status);
     }
   }
@@ -129,7 +138,6 @@ void LocalRun::poll() {
   controller_exits_ = exits;
   // Before the first round the file may be from an earlier run.
   if (status_.progress && options_.job.spec.train) metrics_.poll();
-  forward_output();
   report_validation_losses();
   reporter_.progress(snapshot());
 }
@@ -194,6 +202,10 @@ void LocalRun::forward_output() {
     reporter_.output(lines, options_.json ? STDERR_FILENO : STDOUT_FILENO);
 }
 
+std::string LocalRun::new_to_user(const FailureStatus& failure) const {
+  return rank_lines_.new_to_user(failure.rank, failure.message);
+}
+
 void LocalRun::finish(End end) {
   forward_output();
   if (options_.job.spec.train) metrics_.reread();
@@ -229,6 +241,23 @@ std::string LocalRun::state_text(End end) const {
   }
 }
 
+void LocalRun::print_cause(End end) {
+  if (is_true(status_, kFailed)) {
+    QuotedLog quoted;
+    if (status_.lastFailure)
+      quoted = {status_.lastFailure->message, new_to_user(*status_.lastFailure)};
+    reporter_.line("failed: " + failed_message(find_condition(status_, kFailed)->message, quoted));
+  }
+  if (end == End::kControllerLost)
+    reporter_.line("failed: the controller exits again and again; the end of its log:\n" +
+                   local::end_of_file(options_.output + "/logs/controller.log", kLogTailBytes));
+  if (end == End::kInvalid)
+    reporter_.line("failed: the controller rejected the job:\n" +
+                   find_condition(status_, kValid)->message);
+  if (end == End::kNoAddress) reporter_.line("failed: " + status_.lastFailure->message);
+  if (end == End::kJobGone) reporter_.line("failed: the job was deleted");
+}
+
 void LocalRun::print_result(End end) {
   const std::string& folder = options_.job.spec.checkpoint.path;
   std::error_code error;
@@ -238,16 +267,7 @@ void LocalRun::print_result(End end) {
     text.erase(text.find_last_not_of(" \n") + 1);
     reporter_.line("\n" + text + "\n");
   }
-  if (is_true(status_, kFailed))
-    reporter_.line("failed: " + find_condition(status_, kFailed)->message);
-  if (end == End::kControllerLost)
-    reporter_.line("failed: the controller exits again and again; the end of its log:\n" +
-                   local::end_of_file(options_.output + "/logs/controller.log", kLogTailBytes));
-  if (end == End::kInvalid)
-    reporter_.line("failed: the controller rejected the job:\n" +
-                   find_condition(status_, kValid)->message);
-  if (end == End::kNoAddress) reporter_.line("failed: " + status_.lastFailure->message);
-  if (end == End::kJobGone) reporter_.line("failed: the job was deleted");
+  print_cause(end);
   std::string summary = options_.job.metadata.name + ": " + state_text(end);
   if (options_.job.spec.train || snapshot().step > 0)
     summary += " at step " + std::to_string(snapshot().step);
@@ -257,9 +277,14 @@ void LocalRun::print_result(End end) {
     summary += ", validation loss " + number(metrics_.validation_losses().rbegin()->second, "%.4f");
   if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);
   reporter_.line(summary);
-  if (std::filesystem::exists(folder + "/metrics.jsonl", error))
-    reporter_.line("metrics:    " + folder + "/metrics.jsonl");
-  if (!metrics_.losses().empty()) reporter_.line("loss curve: " + options_.output + "/loss.svg");
+  print_files();
+}
+
+void LocalRun::print_files() {
+  const std::string metrics = options_.job.spec.checkpoint.path + "/metrics.jsonl";
+  const std::string picture = options_.output + "/loss.svg";
+  if (has_content(metrics)) reporter_.line("metrics:    " + metrics);
+  if (!metrics_.losses().empty() && has_content(picture)) reporter_.line("loss curve: " + picture);
   reporter_.line("logs:       " + options_.output + "/logs");
 }
 

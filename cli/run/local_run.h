@@ -49,6 +49,8 @@ class LocalRun {
   void report_validation_losses();
   // Prints the new output of a command's ranks.
   void forward_output();
+  // Returns the part of the failure's message that forward_output() has not printed.
+  std::string new_to_user(const FailureStatus& failure) const;
   // Deletes the job and waits for its pods for at most `timeout`, or until a signal. Then kills
   // those that are left.
   void stop(Duration timeout);
@@ -56,7 +58,9 @@ class LocalRun {
 
   void finish(End end);
   void write_loss_curve();
+  void print_cause(End end);
   void print_result(End end);
+  void print_files();
   void print_json(End end) const;
   std::string result_json(End end) const;
   std::string state_text(End end) const;

@@ -7,6 +7,7 @@
 
 #include "common/api/agent_messages.h"
 #include "common/api/conditions.h"
+#include "local/node/pod_worker.h"
 
 namespace lockstep {
 namespace {
@@ -36,6 +37,10 @@ std::string failure_text(const FailureStatus& failure) {
   return text;
 }
 
+bool ends_run(const FailureStatus& failure) {
+  return failure.action == "Fail" || failure.reason == local::kNoAddressReason;
+}
+
 void write_to(int fd, std::string_view rest) {
   while (!rest.empty()) {
     ssize_t written = write(fd, rest.data(), rest.size());
@@ -49,7 +54,7 @@ void write_to(int fd, std::string_view rest) {
 std::vector<std::string> status_events(const TrainingJobStatus& before,
                                        const TrainingJobStatus& after) {
   std::vector<std::string> events;
-  bool failed_anew = after.lastFailure &&
+  bool failed_anew = after.lastFailure && !ends_run(*after.lastFailure) &&
                      (!before.lastFailure || before.lastFailure->time != after.lastFailure->time ||
                       before.lastFailure->round != after.lastFailure->round);
   if (failed_anew) {
@@ -72,9 +77,14 @@ std::vector<std::string> status_events(const TrainingJobStatus& before,
     events.push_back("checkpoint of step " + std::to_string(after.lastCheckpoint->step));
   if (is_true(after, kPrecisionReduced) && !is_true(before, kPrecisionReduced))
     events.push_back("warning: " + find_condition(after, kPrecisionReduced)->message);
-  if (is_false(after, kValid) && !is_false(before, kValid))
-    events.push_back("the controller rejected the job: " + find_condition(after, kValid)->message);
   return events;
+}
+
+// The message is `cause; the end of its log:`, and the log from the next line on.
+std::string failed_message(const std::string& message, const QuotedLog& quoted) {
+  if (quoted.log.empty() || !message.ends_with(quoted.log)) return message;
+  const std::string head = message.substr(0, message.size() - quoted.log.size());
+  return quoted.unseen.empty() ? head.substr(0, head.rfind(';')) : head + quoted.unseen;
 }
 
 Reporter::Reporter(const Clock& clock, int fd)

@@ -12,9 +12,19 @@
 namespace lockstep {
 
 // Returns what to tell a user when a job's status changes: rounds, restarts with their cause,
-// checkpoints, conditions that became true. In reading order.
+// checkpoints, conditions that became true. In reading order. Leaves out what ends the run,
+// which the result says: the last failure, and a job that the controller refuses.
 std::vector<std::string> status_events(const TrainingJobStatus& before,
                                        const TrainingJobStatus& after);
+
+// The end of the log that a Failed condition quotes, and the lines of it that the user has not
+// seen.
+struct QuotedLog {
+  std::string log;
+  std::string unseen;
+};
+// Returns the message of a Failed condition without the lines that the user has seen.
+std::string failed_message(const std::string& message, const QuotedLog& quoted);
 
 // Prints to the user on stderr. On a terminal: one live line below the lines of events; elsewhere a
 // plain line every few seconds. Not thread-safe.

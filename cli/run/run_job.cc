@@ -45,7 +45,7 @@ Result<std::string> prepare_output(std::string folder, const TrainingJob& job) {
 }  // namespace
 
 int run_job(const RunOptions& options, const Clock& clock) {
-  Result<LocalJob> read = read_local_job(options.file);
+  Result<LocalJob> read = read_local_job(options.file, options.program_folder);
   if (!read.ok()) {
     print_error(read.error().message);
     return kExitBadInput;
@@ -72,11 +72,11 @@ int run_job(const RunOptions& options, const Clock& clock) {
   return run.run();
 }
 
-int validate_files(const std::vector<std::string>& files) {
+int validate_files(const std::vector<std::string>& files, const std::string& program_folder) {
   const int64_t gpus = std::ssize(local::computer_gpus());
   int exit_code = 0;
   for (const std::string& file : files) {
-    Result<LocalJob> read = read_local_job(file);
+    Result<LocalJob> read = read_local_job(file, program_folder);
     if (!read.ok()) {
       print_error(file + ":\n" + read.error().message);
       exit_code = kExitBadInput;

@@ -24,7 +24,8 @@ inline constexpr int kExitInterrupted = 130;
 // Call it while the process has one thread.
 int run_job(const RunOptions& options, const Clock& clock);
 
-// Checks each file as run_job() would; returns 0 or kExitBadInput.
-int validate_files(const std::vector<std::string>& files);
+// Checks each file as run_job() would, with the lockstep-worker in `program_folder`; returns 0 or
+// kExitBadInput.
+int validate_files(const std::vector<std::string>& files, const std::string& program_folder);
 
 }  // namespace lockstep

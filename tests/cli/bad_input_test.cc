@@ -37,6 +37,12 @@ Outcome run_program(const std::string& arguments) {
   return run_command(std::string(LOCKSTEP_BIN_DIR) + "/lockstep " + arguments);
 }
 
+struct Case {
+  const char* what;
+  std::string document;
+  std::vector<const char*> words;  // the message contains all of them
+};
+
 class BadInput : public testing::Test {
  protected:
   BadInput() : folder_(testing::TempDir() + "bad-input-" + std::to_string(getpid())) {
@@ -49,6 +55,21 @@ class BadInput : public testing::Test {
     std::string file = folder_ + "/job.yaml";
     std::ofstream(file) << text;
     return file;
+  }
+
+  // By `validate` and by `run`, which starts nothing.
+  void expect_refused(const Case& bad) {
+    std::string file = write(bad.document);
+    Outcome validated = run_program("validate " + file);
+    EXPECT_EQ(validated.exit_code, 2) << bad.what << ": " << validated.text;
+    for (const char* word : bad.words)
+      EXPECT_NE(validated.text.find(word), std::string::npos)
+          << bad.what << " does not say \"" << word << "\": " << validated.text;
+    EXPECT_LT(validated.text.size(), 10'000u) << bad.what;
+    if (validated.exit_code != 2) return;  // a run might never end
+    Outcome run = run_program("run " + file + " --output " + folder_ + "/out");
+    EXPECT_EQ(run.exit_code, 2) << bad.what << ": " << run.text;
+    EXPECT_FALSE(std::filesystem::exists(folder_ + "/out")) << bad.what;
   }
 
   std::string folder_;
@@ -92,11 +113,37 @@ std::string with_weights(const std::string& path) {
   return text.replace(text.find("context: 8"), 10, "context: 8, weights: {path: " + path + "}");
 }
 
-struct Case {
-  const char* what;
-  std::string document;
-  std::vector<const char*> words;  // the message contains all of them
-};
+std::string with_held_back(const std::string& path, double fraction) {
+  std::string text = with_data_path(path);
+  return text.replace(text.find("path: " + path), 6 + path.size(),
+                      "path: " + path + ", validationFraction: " + std::to_string(fraction));
+}
+
+std::string with_tokens(const std::string& path) {
+  std::string text = with_data_path(path);
+  text.replace(text.find("path: " + path), 6 + path.size(), "path: " + path + ", tokenizer: u16");
+  return text.replace(text.find("context: 8"), 10, "context: 8, vocabulary: 100");
+}
+
+std::string token_bytes(const std::vector<uint16_t>& tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)};
+}
+
+// A safetensors file of F32 zeros. Source: huggingface.co/docs/safetensors.
+std::string safetensors(const std::vector<std::pair<std::string, std::vector<int64_t>>>& tensors) {
+  Json header = Json::object();
+  int64_t at = 0;
+  for (const auto& [name, shape] : tensors) {
+    int64_t bytes = 4;
+    for (const int64_t dim : shape) bytes *= dim;
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {at, at + bytes}}};
+    at += bytes;
+  }
+  const std::string text = dump_json(header);
+  std::string file(8, '\0');
+  for (size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(text.size() >> 8 * i & 255);
+  return file + text + std::string(static_cast<size_t>(at), '\0');
+}
 
 std::vector<Case> cases() {
   return {
@@ -159,19 +206,73 @@ std::vector<Case> cases() {
 
 TEST_F(BadInput, EndsWithExitCode2AndWords) {
   std::filesystem::create_directories(folder_ + "/empty");
-  for (const Case& bad : cases()) {
-    std::string file = write(bad.document);
-    Outcome validated = run_program("validate " + file);
-    EXPECT_EQ(validated.exit_code, 2) << bad.what << ": " << validated.text;
-    for (const char* word : bad.words)
-      EXPECT_NE(validated.text.find(word), std::string::npos)
-          << bad.what << " does not say \"" << word << "\": " << validated.text;
-    EXPECT_LT(validated.text.size(), 10'000u) << bad.what;
-    if (validated.exit_code != 2) continue;  // a run might never end
-    Outcome run = run_program("run " + file + " --output " + folder_ + "/out");
-    EXPECT_EQ(run.exit_code, 2) << bad.what << ": " << run.text;
-    EXPECT_FALSE(std::filesystem::exists(folder_ + "/out")) << bad.what;
+  for (const Case& bad : cases()) expect_refused(bad);
+}
+
+TEST_F(BadInput, DataThatNoRankCanTrainWithIsRefused) {
+  std::vector<uint16_t> ids(200, 99);
+  std::ofstream(folder_ + "/good.u16") << token_bytes(ids);
+  ids[150] = 100;
+  std::ofstream(folder_ + "/beyond.u16") << token_bytes(ids);
+  std::ofstream(folder_ + "/odd.u16") << token_bytes(ids) << "x";
+  std::ofstream(folder_ + "/short.txt") << "too short";
+  EXPECT_EQ(run_program("validate " + write(with_tokens("good.u16"))).exit_code, 0);
+  const Case cases[] = {
+      {"too few tokens for a sequence",
+       with_held_back("short.txt", 0.2),
+       {"spec.train.data.path: ",
+        "short.txt: 7 tokens to train on are too few for a context of 8"}},
+      {"too few tokens to validate",
+       with_held_back("text.txt", 0.01),
+       {"spec.train.data.path: ", "text.txt: 17 tokens are too few to hold back 0.01 of them"}},
+      {"an odd number of bytes",
+       with_tokens("odd.u16"),
+       {"spec.train.data.path: ", "odd.u16: 401 bytes are no whole number of tokens of 2 bytes"}},
+      {"ids beyond the vocabulary",
+       with_tokens("beyond.u16"),
+       {"spec.train.data.path: ",
+        "beyond.u16: the token at byte 300 is not below the model's "
+        "vocabulary of 100"}},
+  };
+  for (const Case& bad : cases) expect_refused(bad);
+}
+
+TEST_F(BadInput, WeightsThatTheModelCannotTakeAreRefused) {
+  const std::string file = "w.safetensors";
+  const std::string at = "spec.train.model.weights.path: ";
+  const struct {
+    const char* what;
+    std::string bytes;
+    std::string words;
+  } cases[] = {
+      {"no safetensors", std::string(100, 'x'), "safetensors"},
+      {"cut off", safetensors({{"wte.weight", {256, 32}}}).substr(0, 200), "bytes"},
+      {"a missing tensor", safetensors({{"wte.weight", {256, 32}}, {"wpe.weight", {1024, 32}}}),
+       "h.0.ln_1.weight is missing, expected F32, F16 or BF16 [32]"},
+      {"another shape", safetensors({{"wte.weight", {256, 16}}, {"wpe.weight", {8, 16}}}),
+       "spec.train.model.width: 32, the file has 16"},
+      {"too few positions", safetensors({{"wte.weight", {256, 32}}, {"wpe.weight", {7, 32}}}),
+       "spec.train.model.context: 8, the file has 7 positions, expected at most as many"},
+  };
+  for (const auto& [what, bytes, words] : cases) {
+    std::ofstream(folder_ + "/" + file) << bytes;
+    expect_refused({what, with_weights(file), {at.c_str(), words.c_str()}});
   }
+}
+
+TEST_F(BadInput, WhatTheWorkerFindsIsToldTogether) {
+  std::ofstream(folder_ + "/w.safetensors") << "x";
+  std::string text = with_weights("w.safetensors");
+  text.replace(text.find("context: 8"), 10, "context: 17");
+  expect_refused({"both", text, {"spec.train.data.path: ", "spec.train.model.weights.path: "}});
+}
+
+TEST_F(BadInput, WithoutAWorkerOnlyAWarningSaysThatDataAndWeightsWereNotRead) {
+  std::filesystem::copy(std::string(LOCKSTEP_BIN_DIR) + "/lockstep", folder_ + "/lockstep");
+  const Outcome outcome = run_command(folder_ + "/lockstep validate " + write(job()));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_NE(outcome.text.find("warning: data and weights were not read: "), std::string::npos)
+      << outcome.text;
 }
 
 // `validate` only warns: another machine may have the GPUs.

@@ -28,6 +28,7 @@ struct TinyJob {
   int steps = 60;
   int every = 20;  // steps between checkpoints, and between validations
   int port = 29500;
+  int context = 32;
   fs::path weights = {};  // copied next to the document, which has a relative path to it
 };
 
@@ -38,7 +39,7 @@ std::string document(const TinyJob& job) {
        << "\n  threadsPerProcess: 1\n  terminationGracePeriodSeconds: 20\n"
        << "  rendezvous: {port: " << job.port << "}\n  checkpoint: {everySteps: " << job.every
        << ", keep: 2}\n"
-       << "  train:\n    model: {layers: 2, width: 32, heads: 2, context: 32"
+       << "  train:\n    model: {layers: 2, width: 32, heads: 2, context: " << job.context
        << (job.weights.empty() ? "" : ", weights: {path: model.safetensors}") << "}\n"
        << "    data: {path: text.txt, validationFraction: 0.05}\n    steps: " << job.steps << "\n"
        << "    batch: {global: 8, micro: 2}\n    optimizer: {learningRate: 5.0e-3}\n"
@@ -143,6 +144,13 @@ std::vector<std::string> shared_memory_files() {
   return names;
 }
 
+size_t count(const std::string& text, const std::string& words) {
+  size_t times = 0;
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
+    ++times;
+  return times;
+}
+
 TEST(LocalRunTest, TrainsToCompleteAndSaysSoInOneLine) {
   TinyRun tiny({});
   EXPECT_EQ(tiny.run().wait(), 0) << tiny.log();
@@ -184,6 +192,9 @@ TEST(LocalRunTest, AJobBeginsWithTheWeightsThatWereExportedOfAnother) {
   const std::map<int64_t, double> before = first.losses(), after = second.losses();
   ASSERT_EQ(after.size(), 3u);
   EXPECT_LT(after.at(1), before.at(1) - 1) << "as it was when training began without them";
+  TinyRun shorter({.steps = 1, .context = 16, .weights = file});
+  ASSERT_EQ(shorter.run().wait(), 0) << shorter.log();
+  EXPECT_LT(shorter.losses().at(1), before.at(1) - 1) << "with the first positions of the file";
 }
 
 TEST(LocalRunTest, ATakenPortEndsItWithItsNumber) {
@@ -202,9 +213,9 @@ TEST(LocalRunTest, ATakenPortEndsItWithItsNumber) {
   ASSERT_TRUE(result.is_object()) << tiny.log();
   EXPECT_EQ(result["state"], "Failed");
   EXPECT_LT(result["restarts"], 10) << "another pod fares no better";
-  EXPECT_NE(tiny.log().find("failed: [node] port " + std::to_string(ntohs(name.sin_port))),
-            std::string::npos)
-      << tiny.log();
+  const std::string cause = "[node] port " + std::to_string(ntohs(name.sin_port));
+  EXPECT_NE(tiny.log().find("failed: " + cause), std::string::npos) << tiny.log();
+  EXPECT_EQ(count(tiny.log(), cause), 1u) << tiny.log();
 }
 
 TEST(LocalRunTest, AJobThatTheControllerRefusesEndsItWithTheWords) {
@@ -225,6 +236,69 @@ TEST(LocalRunTest, AJobThatTheControllerRefusesEndsItWithTheWords) {
   EXPECT_NE(said.find("failed: the controller rejected the job:\nspec.podTemplate.spec.restart"),
             std::string::npos)
       << said;
+  EXPECT_EQ(count(said, "spec.podTemplate.spec.restart"), 1u) << said;
+}
+
+struct Said {
+  int code = 0;
+  std::string errors, output;
+};
+
+// Runs a job without the checks of its file.
+Said run_unchecked(TrainingJobSpec spec, const fs::path& folder) {
+  TrainingJob job;
+  job.metadata.name = "failing";
+  job.metadata.namespace_ = "default";
+  job.spec = std::move(spec);
+  job.spec.threadsPerProcess = 1;
+  job.spec.failure.maxRestarts = 0;
+  job.spec.checkpoint.path = folder / "checkpoints";
+  SystemClock clock;
+  LocalRun run(clock, {.job = job, .output = folder, .program_folder = LOCKSTEP_BIN_DIR});
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Said said{.code = run.run()};
+  said.errors = testing::internal::GetCapturedStderr();
+  said.output = testing::internal::GetCapturedStdout();
+  return said;
+}
+
+TEST(LocalRunTest, TheCauseOfAFailureIsSaidOnceAndNoEmptyFileIsNamed) {
+  TemporaryFolder folder;
+  write_file(folder.path() / "text.txt", generated_text(2'000, 5));
+  write_file(folder.path() / "weights", "no safetensors");
+  TrainingJobSpec spec;
+  TrainSpec& train = spec.train.emplace();
+  train.model = {.layers = 2, .width = 32, .heads = 2, .context = 32};
+  train.model.weights.path = folder.path() / "weights";
+  train.data.path = folder.path() / "text.txt";
+  const Said said = run_unchecked(spec, folder.path());
+  EXPECT_EQ(said.code, 1);
+  EXPECT_EQ(count(said.errors, "spec.train.model.weights.path"), 1u) << said.errors;
+  EXPECT_EQ(count(said.errors, "exit code 3"), 1u) << said.errors;
+  EXPECT_TRUE(fs::exists(folder.path() / "checkpoints/metrics.jsonl"));
+  EXPECT_EQ(said.errors.find("metrics:"), std::string::npos) << said.errors;
+  EXPECT_EQ(said.errors.find("picture:"), std::string::npos) << said.errors;
+}
+
+TEST(LocalRunTest, WhatAFailedCommandPrintedIsNotPrintedAgain) {
+  TemporaryFolder folder;
+  TrainingJobSpec spec;
+  spec.command = {"sh", "-c", "echo the cause >&2; exit 3"};
+  const Said said = run_unchecked(spec, folder.path());
+  EXPECT_EQ(said.code, 1);
+  EXPECT_EQ(count(said.output, "[rank 0] the cause\n"), 1u) << said.output;
+  EXPECT_EQ(count(said.errors, "the cause"), 0u) << said.errors;
+  EXPECT_EQ(count(said.errors, "exit code 3; no restart is left of 0\n"), 1u) << said.errors;
+}
+
+TEST(LocalRunTest, WhyACommandCouldNotBeStartedIsSaidOnce) {
+  TemporaryFolder folder;
+  TrainingJobSpec spec;
+  spec.command = {"no-such-program"};
+  const Said said = run_unchecked(spec, folder.path());
+  EXPECT_EQ(said.code, 1);
+  EXPECT_EQ(count(said.errors, "no-such-program: No such file"), 1u) << said.errors;
 }
 
 TEST(LocalRunTest, TwoProcessesOfOneNodeLearnWhatTwoNodesDo) {

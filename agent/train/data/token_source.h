@@ -33,6 +33,7 @@ class TokenSource {
 
   int64_t count() const { return count_; }
   const std::string& path() const { return options_.path; }
+  const TokenSourceOptions& options() const { return options_; }
 
   // Tokens [begin, begin + out.size()), within [0, count()). kInvalid with file and offset for a
   // token id >= vocabulary.

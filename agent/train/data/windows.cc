@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "common/base/random.h"
 
@@ -11,6 +12,12 @@ Result<DataSplit> split_data(const DataSplitInput& input, const std::string& pat
   CHECK(input.context > 0);
   const auto validation = static_cast<int64_t>(
       std::llround(static_cast<double>(input.tokens) * input.validation_fraction));
+  if (input.validation_fraction > 0 && validation == 0) {
+    char fraction[32];
+    std::snprintf(fraction, sizeof fraction, "%g", input.validation_fraction);
+    return invalid("[data] " + path + ": " + std::to_string(input.tokens) +
+                   " tokens are too few to hold back " + fraction + " of them for validation");
+  }
   DataSplit split{input.tokens, input.tokens - validation, input.context};
   if (split.train_tokens <= input.context) {
     return invalid("[data] " + path + ": " + std::to_string(split.train_tokens) +

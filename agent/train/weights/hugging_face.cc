@@ -164,15 +164,18 @@ struct Dimension {
   const char* field;
   int64_t job;
   int64_t file;
+  bool is_limit = false;  // the job's may be smaller
 };
 
 Status check_equal(std::initializer_list<Dimension> dimensions) {
   std::string problems;
   for (const Dimension& dimension : dimensions) {
     if (dimension.job == dimension.file || dimension.file == 0) continue;
+    if (dimension.is_limit && dimension.job < dimension.file) continue;
     problems += (problems.empty() ? "" : "; ") + std::string("spec.train.model.") +
                 dimension.field + ": " + std::to_string(dimension.job) + ", the file has " +
                 std::to_string(dimension.file);
+    if (dimension.is_limit) problems += " positions, expected at most as many";
   }
   if (!problems.empty()) return invalid(problems);
   return {};
@@ -181,7 +184,7 @@ Status check_equal(std::initializer_list<Dimension> dimensions) {
 Status check_dimensions(const ModelConfig& file, const ModelConfig& job) {
   TRY(check_equal({{"layers", job.layers, file.layers},
                    {"width", job.width, file.width},
-                   {"context", job.context, file.context},
+                   {"context", job.context, file.context, true},
                    {"vocabulary", job.vocabulary, file.vocabulary}}));
   TRY(check_equal({{"hiddenWidth", job.hidden_width(), file.hidden}}));
   if (file.kv_heads == 0 || job.kv_width() == file.kv_width()) return {};
@@ -191,10 +194,18 @@ Status check_dimensions(const ModelConfig& file, const ModelConfig& job) {
                  std::to_string(file.kv_width()));
 }
 
+bool has_shape(const TensorInfo& tensor, const StoredTensorInfo& wanted) {
+  if (tensor.shape == wanted.shape) return true;
+  if (!wanted.may_be_longer || tensor.shape.size() != wanted.shape.size()) return false;
+  return tensor.shape[0] > wanted.shape[0] &&
+         std::equal(tensor.shape.begin() + 1, tensor.shape.end(), wanted.shape.begin() + 1);
+}
+
 Status check_tensor(const TensorInfo& tensor, const StoredTensorInfo& wanted) {
-  if (is_float_dtype(tensor.dtype) && tensor.shape == wanted.shape) return {};
+  if (is_float_dtype(tensor.dtype) && has_shape(tensor, wanted)) return {};
   std::string text = tensor.name.substr(0, kNameShown) + " is " + tensor_text(tensor) +
-                     ", expected F32, F16 or BF16 " + shape_text(wanted.shape);
+                     ", expected F32, F16 or BF16 " + shape_text(wanted.shape) +
+                     (wanted.may_be_longer ? " or more rows" : "");
   if (wanted.is_transposed && std::equal(tensor.shape.begin(), tensor.shape.end(),
                                          wanted.shape.rbegin(), wanted.shape.rend())) {
     text +=
@@ -212,6 +223,10 @@ Error missing(const Names& names, std::string_view name, const StoredTensorInfo&
         "; the file has it packed, like Lockstep checkpoints; convert those with `lockstep export`";
   }
   return invalid(text);
+}
+
+bool is_position_table(const Parameter& parameter) {
+  return parameter.id == kPositionEmbedding && parameter.name == "transformer.wpe.weight";
 }
 
 // GPT-2's matrices within blocks.
@@ -236,6 +251,7 @@ std::vector<StoredTensorInfo> hugging_face_tensors(const Parameter& parameter) {
   if (!tensors.empty()) return tensors;
   StoredTensorInfo whole{.name = parameter.name, .shape = parameter.shape(), .rows = rows};
   whole.is_transposed = is_conv1d(parameter);
+  whole.may_be_longer = is_position_table(parameter);
   if (whole.is_transposed) std::swap(whole.shape[0], whole.shape[1]);
   return {whole};
 }

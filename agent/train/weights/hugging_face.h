@@ -13,8 +13,9 @@ namespace lockstep {
 
 // Weights as Hugging Face stores them. The names are those of our parameters, but for these:
 // - GPT2LMHeadModel: in some files they are without `transformer.`; the four matrices of a block
-//   are Conv1D's, [in, out], ours are [out, in]. Buffers that older versions stored beside them
-//   (h.0.attn.bias, the causal mask, and h.0.attn.masked_bias) are none of the model's parameters.
+//   are Conv1D's, [in, out], ours are [out, in]. The table of positions may be longer than the
+//   model's context, which takes its first rows. The buffers that older versions stored
+//   (h.0.attn.bias, the causal mask, and h.0.attn.masked_bias) are no parameters.
 // - LlamaForCausalLM: the parts of a packed parameter are tensors of their own (q_proj, k_proj and
 //   v_proj of our qkv_proj). rotary_emb.inv_freq, which older versions stored, is no parameter.
 // Source: github.com/huggingface/transformers, models/gpt2/modeling_gpt2.py, pytorch_utils.py and
@@ -30,6 +31,7 @@ struct StoredTensorInfo {
   int64_t first_row = 0;       // of the parameter
   int64_t rows = 0;
   bool is_transposed = false;  // the file has the transpose of our matrix
+  bool may_be_longer = false;  // the file may have more rows: those of later positions
 };
 
 // Returns the tensors that Hugging Face stores for a parameter: one tensor, or one per part, in row
@@ -44,16 +46,17 @@ Result<ModelConfig> dimensions_of(const SafetensorsHeader& header);
 
 // Where a file has what a model needs: pointers into the header that was asked.
 struct HuggingFaceWeights {
-  // By id, for each of hugging_face_tensors(): F32, F16 or BF16, of its shape.
+  // By id, for each of hugging_face_tensors(): F32, F16 or BF16, of its shape, or longer.
   std::vector<std::vector<const TensorInfo*>> parameters;
   // The tensor that the file stores for a tied head, with the shape of the token embedding. Null:
   // not stored.
   const TensorInfo* head = nullptr;
 };
 
-// kInvalid where the file is another model's: dimensions differ, a tensor is missing, has another
-// shape or dtype, or there is one that the model has no place for. The message names the field of
-// the job or the tensor, what was found and what would be right. `config` can be built.
+// kInvalid where the file is another model's: dimensions differ (but for more positions), a tensor
+// is missing, has another shape or dtype, or there is one that the model has no place for. The
+// message names the field of the job or the tensor, what was found and what would be right.
+// `config` can be built.
 Result<HuggingFaceWeights> match_hugging_face(const SafetensorsHeader& header,
                                               const ModelConfig& config);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/transpose.h"
 #include "agent/train/weights/weight_files.h"
+#include "common/base/log.h"
 
 namespace lockstep {
 namespace {
@@ -62,9 +64,14 @@ class Reader {
   std::vector<float> turned_;  // a transposed source's, until its last value is read
 };
 
-// A tied head is the token embedding by construction: a file that stores it has it twice.
-Status check_head(const WeightFiles& files, const TensorInfo& head, const TensorInfo& tokens) {
-  TRY_ASSIGN(const int64_t count, element_count(head.shape));
+// A tied head is the token embedding by construction: a file that stores it has it twice. Compares
+// at most the first `count_max` values.
+Status check_head(const WeightFiles& files, const HuggingFaceWeights& weights, int64_t count_max) {
+  if (weights.head == nullptr) return {};
+  const TensorInfo& head = *weights.head;
+  const TensorInfo& tokens = *weights.parameters[kTokenEmbedding].front();
+  TRY_ASSIGN(int64_t count, element_count(head.shape));
+  count = std::min(count, count_max);
   std::vector<float> ours(std::min(static_cast<size_t>(count), kElementsAtOnce));
   std::vector<float> theirs(ours.size());
   for (int64_t first = 0; first < count; first += std::ssize(ours)) {
@@ -79,13 +86,32 @@ Status check_head(const WeightFiles& files, const TensorInfo& head, const Tensor
   return {};
 }
 
+Result<HuggingFaceWeights> match(const WeightFiles& files, const ModelConfig& config) {
+  Result<HuggingFaceWeights> weights = match_hugging_face(files.header(), config);
+  if (weights.ok()) return weights;
+  return Error{weights.error().code, files.path() + ": " + weights.error().message};
+}
+
+void tell_of_unused_positions(const HuggingFaceWeights& weights, const ModelConfig& config) {
+  if (config.family != Family::kGpt2) return;
+  const int64_t positions = weights.parameters[kPositionEmbedding].front()->shape[0];
+  if (positions == config.context) return;
+  log_info("the weights have more positions than spec.train.model.context, the first are used",
+           {{"positions", positions}, {"context", config.context}});
+}
+
 }  // namespace
+
+Status check_weights(const std::string& path, const ModelConfig& config) {
+  TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
+  TRY_ASSIGN(const HuggingFaceWeights weights, match(files, config));
+  return check_head(files, weights, kElementsAtOnce);
+}
 
 Status import_weights(const std::string& path, const ModelConfig& config,
                       const ParameterArena& arena, float* parameters, HostTransfer& transfer) {
   TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
-  const Result<HuggingFaceWeights> weights = match_hugging_face(files.header(), config);
-  if (!weights.ok()) return Error{weights.error().code, path + ": " + weights.error().message};
+  TRY_ASSIGN(const HuggingFaceWeights weights, match(files, config));
   std::vector<ValueRun> runs;
   std::vector<Source> sources;  // of each run
   for (const Parameter& parameter : parameter_table(config)) {
@@ -93,16 +119,15 @@ Status import_weights(const std::string& path, const ModelConfig& config,
     CHECK(entry != nullptr && entry->count >= parameter.count());
     const std::vector<StoredTensorInfo> stored = hugging_face_tensors(parameter);
     for (size_t i = 0; i < stored.size(); ++i) {
-      const TensorInfo& tensor = *weights->parameters[static_cast<size_t>(parameter.id)][i];
+      const TensorInfo& tensor = *weights.parameters[static_cast<size_t>(parameter.id)][i];
       const int64_t columns = parameter.dims[1];
       runs.push_back(
           {parameters + entry->offset + stored[i].first_row * columns, stored[i].rows * columns});
       sources.push_back({&files.file_of(tensor), &tensor, stored[i].is_transposed});
     }
   }
-  if (weights->head != nullptr) {
-    TRY(check_head(files, *weights->head, *weights->parameters[kTokenEmbedding].front()));
-  }
+  TRY(check_head(files, weights, std::numeric_limits<int64_t>::max()));
+  tell_of_unused_positions(weights, config);
   Reader reader;
   return transfer.write(runs, [&](size_t run, int64_t first, std::span<float> to) {
     return reader.read(sources[run], first, to);

@@ -8,6 +8,7 @@
 
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/data/device_tokens.h"
+#include "agent/train/data/token_check.h"
 #include "agent/train/data/token_source.h"
 #include "agent/train/data/windows.h"
 #include "tests/agent/train/temporary_folder.h"
@@ -103,6 +104,55 @@ TEST(TokenSource, RefusesATokenOutsideTheVocabularyWithFileAndOffset) {
       << status.error().message;
 }
 
+Status checked_u16(const std::string& path, const TokenCheckLimits& limits) {
+  const auto source = TokenSource::open({path, TokenWidth::kU16, 100});
+  return source.ok() ? check_tokens(*source, limits) : Status(source.error());
+}
+
+TEST(CheckTokens, FindsAnIdOutsideTheVocabularyWhereverItIs) {
+  TemporaryFolder folder;
+  for (const size_t bad : {0u, 500'000u, 999'999u}) {
+    std::vector<uint16_t> tokens(1'000'000, 99);
+    const std::string file = folder.write("ids", token_bytes(tokens));
+    EXPECT_TRUE(checked_u16(file, {}).ok());
+    tokens[bad] = 100;
+    folder.write("ids", token_bytes(tokens));
+    const Status status = checked_u16(file, {});
+    ASSERT_FALSE(status.ok()) << bad;
+    EXPECT_EQ(status.error().code, Code::kInvalid);
+    EXPECT_TRUE(status.error().message.ends_with("ids: the token at byte " +
+                                                 std::to_string(2 * bad) +
+                                                 " is not below the model's vocabulary of 100"))
+        << status.error().message;
+  }
+}
+
+TEST(CheckTokens, ReadsASampleOfLongDataFromItsBeginningToItsEnd) {
+  TemporaryFolder folder;
+  const TokenCheckLimits limits{.bytes_max = 1 << 20, .blocks = 4};  // 2^17 tokens each
+  constexpr size_t kTokens = 4'000'000;
+  const struct {
+    size_t bad;
+    bool is_found;
+  } cases[] = {{0, true}, {(1 << 17) - 1, true}, {1 << 17, false}, {kTokens - 1, true}};
+  for (const auto& [bad, is_found] : cases) {
+    std::vector<uint16_t> tokens(kTokens, 99);
+    tokens[bad] = 100;
+    const Status status = checked_u16(folder.write("ids", token_bytes(tokens)), limits);
+    EXPECT_EQ(status.ok(), !is_found) << bad;
+    if (status.ok()) continue;
+    EXPECT_TRUE(status.error().message.ends_with("(in a sample of 1 MiB of the 7 MiB)"))
+        << status.error().message;
+  }
+}
+
+TEST(CheckTokens, HasNothingToFindWhereEveryIdIsInTheVocabulary) {
+  TemporaryFolder folder;
+  const std::string file = folder.write("text", counting_text(1000));
+  EXPECT_TRUE(check_tokens(open_bytes(file).value()).ok());
+  EXPECT_FALSE(check_tokens(open_bytes(file, 250).value()).ok());
+}
+
 TEST(SplitData, TakesTheLastPartForValidation) {
   const auto split = split_data({.tokens = 1000, .context = 10, .validation_fraction = 0.05}, "x");
   ASSERT_TRUE(split.ok());
@@ -117,6 +167,15 @@ TEST(SplitData, RefusesATextThatIsTooShortForTheContext) {
   const auto split = split_data({.tokens = 10, .context = 10}, "/data/short");
   ASSERT_FALSE(split.ok());
   EXPECT_NE(split.error().message.find("/data/short: 10 tokens"), std::string::npos);
+}
+
+TEST(SplitData, RefusesAFractionThatHoldsNoTokenBack) {
+  EXPECT_TRUE(split_data({.tokens = 50, .context = 10, .validation_fraction = 0.01}, "x").ok());
+  const auto split = split_data({.tokens = 49, .context = 10, .validation_fraction = 0.01}, "x");
+  ASSERT_FALSE(split.ok());
+  EXPECT_EQ(split.error().code, Code::kInvalid);
+  EXPECT_NE(split.error().message.find("x: 49 tokens are too few to hold back"), std::string::npos)
+      << split.error().message;
 }
 
 TEST(ValidationWindows, ScoreEveryValidationTokenOnce) {

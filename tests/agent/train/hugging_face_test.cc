@@ -214,8 +214,33 @@ TEST(HuggingFace, SaysWhichDimensionsOfTheJobWouldBeRight) {
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().message,
             "spec.train.model.layers: 3, the file has 2; spec.train.model.width: 16, the file has "
-            "8; spec.train.model.context: 5, the file has 4; spec.train.model.vocabulary: 256, the "
-            "file has 11");
+            "8; spec.train.model.context: 5, the file has 4 positions, expected at most as many; "
+            "spec.train.model.vocabulary: 256, the file has 11");
+}
+
+TEST(HuggingFace, AcceptsMorePositionsThanTheContext) {
+  ModelConfig job = kSmall;
+  job.context = 3;
+  SafetensorsHeader header = header_of(shapes_of(kSmall));
+  const Result<HuggingFaceWeights> found = match_hugging_face(header, job);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->parameters[kPositionEmbedding].front()->shape, (std::vector<int64_t>{4, 8}));
+  tensor_of(header, "transformer.wpe.weight").shape = {4, 7};
+  const Result<HuggingFaceWeights> narrow = match_hugging_face(header, job);
+  ASSERT_FALSE(narrow.ok());
+  EXPECT_NE(
+      narrow.error().message.find("wpe.weight is F32 [4, 7], expected F32, F16 or BF16 [3, 8] "
+                                  "or more rows"),
+      std::string::npos)
+      << narrow.error().message;
+}
+
+TEST(HuggingFace, AcceptsMoreRowsOfNoOtherTensor) {
+  for (const char* name : {"transformer.wte.weight", "transformer.h.0.attn.c_attn.weight"}) {
+    SafetensorsHeader header = header_of(shapes_of(kSmall));
+    ++tensor_of(header, name).shape[0];
+    EXPECT_FALSE(match_hugging_face(header, kSmall).ok()) << name;
+  }
 }
 
 }  // namespace

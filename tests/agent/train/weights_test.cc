@@ -1,6 +1,7 @@
 // Exporting weights from a checkpoint and importing them into a model.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -38,6 +39,34 @@ TEST_F(WeightsTest, GoOutAndInAgainBitForBitAlsoWithAPaddedVocabulary) {
     // Gaps and padding are zero in both.
     EXPECT_EQ(std::memcmp(back->data(), parameters_.data(), parameters_.size() * sizeof(float)), 0);
   }
+}
+
+TEST_F(WeightsTest, OfMorePositionsThanTheContextGiveItsFirstOnes) {
+  const std::string file = folder_.file("weights");
+  ASSERT_TRUE(export_weights(save_checkpoint(kSmall), file).ok());
+  ModelConfig shorter = kSmall;
+  shorter.context = 3;
+  const Result<std::vector<float>> parameters = imported(file, shorter);
+  ASSERT_TRUE(parameters.ok()) << parameters.error().message;
+  const ParameterArena ours = parameter_arena(shorter, whole_model(shorter));
+  const ParameterArena theirs = parameter_arena(kSmall, whole_model(kSmall));
+  for (const Parameter& parameter : parameter_table(shorter)) {
+    const float* here = parameters->data() + ours.find(parameter.id)->offset;
+    const float* there = parameters_.data() + theirs.find(parameter.id)->offset;
+    EXPECT_TRUE(std::equal(here, here + parameter.count(), there)) << parameter.name;
+  }
+}
+
+TEST_F(WeightsTest, OfFewerPositionsThanTheContextAreRefused) {
+  const std::string file = folder_.file("weights");
+  ASSERT_TRUE(export_weights(save_checkpoint(kSmall), file).ok());
+  ModelConfig longer = kSmall;
+  longer.context = 5;
+  const Result<std::vector<float>> parameters = imported(file, longer);
+  ASSERT_FALSE(parameters.ok());
+  const std::string words = file + ": spec.train.model.context: 5, the file has 4 positions";
+  expect_error(parameters.error(), Code::kInvalid, words);
+  expect_error(check_weights(file, longer), Code::kInvalid, words);
 }
 
 TEST_F(WeightsTest, AreWrittenWithTheirMatricesTransposed) {
@@ -136,9 +165,11 @@ TEST_F(WeightsTest, WithAHeadOfTheirOwnAreRefusedWhereTheModelsIsTied) {
     ASSERT_TRUE(writer->finish().ok());
     if (tied) {
       EXPECT_TRUE(import_status(file).ok());
+      EXPECT_TRUE(check_weights(file, kSmall).ok());
     } else {
-      expect_error(import_status(file), Code::kInvalid,
-                   "lm_head.weight differs from transformer.wte.weight");
+      const char* differs = "lm_head.weight differs from transformer.wte.weight";
+      expect_error(import_status(file), Code::kInvalid, differs);
+      expect_error(check_weights(file, kSmall), Code::kInvalid, differs);
       ModelConfig own_head = kSmall;
       own_head.tied = false;
       const Result<std::vector<float>> parameters = imported(file, own_head);

@@ -178,6 +178,19 @@ TEST_F(RankLinesTest, GoOnInAFileThatWasCutBackOrBeginsWithAHole) {
   EXPECT_EQ(lines.poll(), "[rank 0] two\n");
 }
 
+TEST_F(RankLinesTest, KnowWhichLinesOfALogWerePassedOn) {
+  RankLines lines(folder_, "job-");
+  EXPECT_EQ(lines.new_to_user(1, "Error: no\n"), "Error: no\n");
+  append("job-0.log", "[rank 1] begin\n[rank 1] \n[rank 1] Error: no\n[rank 2] Error: two\n");
+  lines.poll();
+  EXPECT_EQ(lines.new_to_user(1, "gin\n\nError: no\n"), "") << "a log's end is cut anywhere";
+  EXPECT_EQ(lines.new_to_user(1, "Error: no\nit stood still\n"), "it stood still\n");
+  EXPECT_EQ(lines.new_to_user(2, "Error: no\n"), "Error: no\n") << "another rank's";
+  append("job-0.log", "[rank 1] " + std::string(30'000, 'x') + "\n");
+  lines.poll();
+  EXPECT_EQ(lines.new_to_user(1, "Error: no\n"), "Error: no\n") << "too long ago";
+}
+
 TEST(ProgressLine, WritesTimesAndRates) {
   EXPECT_EQ(clock_text(0), "0:00");
   EXPECT_EQ(clock_text(59.6), "1:00");
@@ -219,10 +232,32 @@ TEST(StatusEvents, TellsWhatHappenedBetweenTwoLooks) {
   after.conditions.push_back({.type = "PrecisionReduced", .status = "True", .message = "in fp32"});
   EXPECT_EQ(status_events(before, after), std::vector<std::string>{"warning: in fp32"});
   EXPECT_TRUE(status_events(after, after).empty());
-  before = after;
-  after.conditions.push_back({.type = "Valid", .status = "False", .message = "no"});
-  EXPECT_EQ(status_events(before, after),
-            std::vector<std::string>{"the controller rejected the job: no"});
+}
+
+TEST(StatusEvents, LeavesOutWhatEndsTheRunBecauseTheResultSaysIt) {
+  const TrainingJobStatus before;
+  for (const FailureStatus& last :
+       {FailureStatus{.rank = 1, .reason = "Error", .message = "log", .action = "Fail"},
+        FailureStatus{.reason = "NoAddress", .message = "port 1", .action = "RecreatePod"}}) {
+    TrainingJobStatus after;
+    after.lastFailure = last;
+    EXPECT_TRUE(status_events(before, after).empty()) << last.reason;
+  }
+  TrainingJobStatus refused;
+  refused.conditions.push_back({.type = "Valid", .status = "False", .message = "no"});
+  EXPECT_TRUE(status_events(before, refused).empty());
+}
+
+TEST(FailedMessage, HasTheLinesOfTheLogThatTheUserHasNotSeen) {
+  const std::string sentence = "rank 1 failed: Error; no restart is left; really";
+  const std::string message = sentence + "; the end of its log:\none\ntwo\n";
+  EXPECT_EQ(failed_message(message, {.log = "one\ntwo\n", .unseen = "one\ntwo\n"}), message);
+  EXPECT_EQ(failed_message(message, {.log = "one\ntwo\n", .unseen = "two\n"}),
+            sentence + "; the end of its log:\ntwo\n");
+  EXPECT_EQ(failed_message(message, {.log = "one\ntwo\n", .unseen = ""}), sentence);
+  EXPECT_EQ(failed_message("the deadline has passed", {.log = "one\n", .unseen = ""}),
+            "the deadline has passed");
+  EXPECT_EQ(failed_message(sentence, {}), sentence);
 }
 
 TEST(LossCurve, TicksAreRoundAndCoverTheRange) {

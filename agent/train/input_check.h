@@ -1,0 +1,14 @@
+#pragma once
+
+#include "common/api/problems.h"
+#include "common/api/training_job.h"
+
+namespace lockstep {
+
+// Returns what keeps ranks from training with the job's data and weights, each with the path of its
+// field; empty if nothing does. It is what a worker would refuse, found without one. Reads the
+// headers of the weights, and tokens within bounds (check_tokens()). `train` is valid, and its
+// paths are relative to the working folder.
+Problems input_problems(const TrainSpec& train);
+
+}  // namespace lockstep
