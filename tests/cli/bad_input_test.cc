@@ -221,7 +221,7 @@ TEST_F(BadInput, DataThatNoRankCanTrainWithIsRefused) {
       {"too few tokens for a sequence",
        with_held_back("short.txt", 0.2),
        {"spec.train.data.path: ",
-        "short.txt: 7 tokens to train on are too few for a context of 8"}},
+        "short.txt: 7 training tokens are too few"}},
       {"too few tokens to validate",
        with_held_back("text.txt", 0.01),
        {"spec.train.data.path: ", "text.txt: 17 tokens are too few to hold back 0.01 of them"}},
@@ -368,7 +368,7 @@ TEST_F(BadInput, ExportSaysWhatItNeeds) {
   EXPECT_EQ(run_program("export " + folder_).exit_code, 2);
   Outcome none = run_program("export " + folder_ + " " + folder_ + "/model.safetensors");
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_NE(none.text.find(folder_ + " has no checkpoint"), std::string::npos) << none.text;
+  EXPECT_NE(none.text.find(folder_ + " has no valid checkpoint"), std::string::npos) << none.text;
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/model.safetensors"));
 }
 

@@ -30,7 +30,7 @@ TEST(CudnnVersions, WhereNoneIsTheErrorSaysWhatEachHas) {
   for (const std::string& part :
        {std::string("expected libcudnn.so.9 version 91600 or later"),
         std::string("/nowhere/libcudnn.so.9"), kOld + "libcudnn.so.9 is version 91500",
-        std::string("no cudnnBackendExecute")}) {
+        std::string("does not export cudnnBackendExecute")}) {
     EXPECT_NE(words.find(part), std::string::npos) << part << " in " << words;
   }
 }

@@ -395,7 +395,7 @@ TEST(Plans, TheChoiceDependsOnSizeAndRanksAndRefusesWhatAnOperationDoesNotHave) 
   EXPECT_EQ(
       refused.error().message,
       "[comm] all_gather of 6 ranks has no algorithm 'halving' (it needs a power of two ranks); "
-      "it has: auto, direct, ring");
+      "available: auto, direct, ring");
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ TEST(SplitData, RefusesATextThatIsTooShortForTheContext) {
   EXPECT_TRUE(split_data({.tokens = 11, .context = 10}, "x").ok());
   const auto split = split_data({.tokens = 10, .context = 10}, "/data/short");
   ASSERT_FALSE(split.ok());
-  EXPECT_NE(split.error().message.find("/data/short: 10 tokens"), std::string::npos);
+  EXPECT_NE(split.error().message.find("/data/short: 10 training tokens"), std::string::npos);
 }
 
 TEST(SplitData, RefusesAFractionThatHoldsNoTokenBack) {

@@ -104,17 +104,17 @@ TEST(HuggingFace, NamesWhatIsAnotherModels) {
        [](auto& header) {
          header.tensors.push_back({"score.weight", "F32", {2, 8}, 0, 64});
        },
-       {"score.weight, F32 [2, 8], has no place"}},
+       {"score.weight, F32 [2, 8], is not part of the model"}},
       {"the same name with and without the prefix",
        [](auto& header) {
          header.tensors.push_back({"ln_f.bias", "F32", {8}, 0, 32});
        },
-       {"ln_f.bias, F32 [8], has no place"}},
+       {"ln_f.bias, F32 [8], is not part of the model"}},
       {"a block beyond the last, in part",
        [](auto& header) {
          header.tensors.push_back({"transformer.h.2.ln_2.bias", "F32", {8}, 0, 32});
        },
-       {"transformer.h.2.ln_2.bias, F32 [8], has no place"}},
+       {"transformer.h.2.ln_2.bias, F32 [8], is not part of the model"}},
   };
   for (const auto& c : cases) {
     SafetensorsHeader header = header_of(shapes_of(kSmall));

@@ -111,7 +111,7 @@ TEST_F(WeightsTest, AreNotWrittenOverAFileNorOfWhatIsNoCheckpoint) {
   EXPECT_EQ(read_file(there), "mine");
   std::filesystem::create_directory(folder_.file("empty"));
   const std::string to = folder_.file("to");
-  expect_error(export_status(folder_.file("empty"), to), Code::kNotFound, "no checkpoint");
+  expect_error(export_status(folder_.file("empty"), to), Code::kNotFound, "no valid checkpoint");
   expect_error(export_status(folder_.file("nowhere"), to), Code::kNotFound, "nowhere");
   expect_error(export_status(checkpoint, folder_.file("no/folder")), Code::kNotFound, "no/folder");
   EXPECT_FALSE(std::filesystem::exists(to));
