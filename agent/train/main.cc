@@ -68,8 +68,9 @@ Result<TrainingJob> read_job(const std::string& path) {
   return valid_training_job_from_json(document);
 }
 
-// Checks data and weights for `lockstep validate` and `lockstep run`. Prints one problem a line on
-// stdout, with exit code 2. A job in JSON that is none leaves stdout empty.
+// Checks a job's data and weights for `lockstep validate` and `lockstep run`. Returns 0, or 2 after
+// printing one problem a line on stdout. For a file that is not a valid job in JSON, returns 2 and
+// prints nothing there.
 int run_check(const std::string& path) {
   const Result<TrainingJob> job = read_job(path);
   if (!job.ok()) return bad_config(job.error());

@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <sstream>
+#include <string_view>
 
 #include "common/api/worker_config.h"
+#include "common/base/json.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,11 @@
 #include "agent/train/data/token_check.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "common/base/check.h"
 
 namespace lockstep {
 namespace {
