@@ -149,7 +149,7 @@ struct RendezvousSpec {
 struct CheckpointSpec {
   std::string path;  // empty: none is written (lockstep run sets it to a path in its output folder)
   int64_t everySteps = 0;  // 0: none before the end
-  bool atEnd = true;       // false: the last step writes none unless it is due by everySteps
+  bool atEnd = true;       // false: the last step writes none unless everySteps divides it
   int64_t keep = 3;        // how many of the newest ones
 
   bool operator==(const CheckpointSpec&) const = default;

@@ -102,8 +102,8 @@ struct Schema<CheckpointSpec> {
                 .maximum = kStepsMax},
           &CheckpointSpec::everySteps);
     visit(Field{.name = "atEnd",
-                .meaning = "Whether the last step writes one even if it is not due. A job that is "
-                           "stopped before writes one in any case."},
+                .meaning = "Whether the last step writes a checkpoint even if everySteps does not "
+                           "divide it. A job that is stopped earlier always writes one."},
           &CheckpointSpec::atEnd);
     visit(Field{.name = "keep",
                 .meaning = "Number of the newest checkpoints to keep.",
