@@ -197,7 +197,7 @@ TEST(Yaml, BoundsTheNumberOfValues) {
 }
 
 TEST(Yaml, EndsOnTextsOnWhichTheParserDoesNot) {
-  const std::string more = "found more after the document, expected one document";
+  const std::string more = "found more text after the document, expected one document";
   const std::string flow = "illegal flow end";
   const std::pair<const char*, std::string> cases[] = {
       {",", "line 1, column 1: " + more},
