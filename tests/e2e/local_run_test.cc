@@ -289,7 +289,9 @@ TEST(LocalRunTest, WhatAFailedCommandPrintedIsNotPrintedAgain) {
   EXPECT_EQ(said.code, 1);
   EXPECT_EQ(count(said.output, "[rank 0] the cause\n"), 1u) << said.output;
   EXPECT_EQ(count(said.errors, "the cause"), 0u) << said.errors;
-  EXPECT_EQ(count(said.errors, "exit code 3; no restarts are left (spec.failure.maxRestarts: 0)\n"), 1u) << said.errors;
+  EXPECT_EQ(count(said.errors, "exit code 3; no restarts are left (spec.failure.maxRestarts: 0)\n"),
+            1u)
+      << said.errors;
 }
 
 TEST(LocalRunTest, WhyACommandCouldNotBeStartedIsSaidOnce) {
