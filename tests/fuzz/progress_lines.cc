@@ -15,7 +15,7 @@ void check_bounds(const ProgressLines& lines, size_t input_bytes) {
     CHECK(!count || (*count >= 0 && *count <= int64_t{1} << 53));
   }
   for (const auto& loss : {last.loss, last.validation_loss}) CHECK(!loss || *loss - *loss == 0);
-  CHECK(lines.taken() + lines.refused() <= input_bytes);
+  CHECK(lines.accepted() + lines.rejected() <= input_bytes);
 }
 
 }  // namespace
@@ -30,6 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   pieces.append(text.substr(0, cut));
   pieces.append(text.substr(cut));
   CHECK(whole.last() == pieces.last());
-  CHECK(whole.taken() == pieces.taken() && whole.refused() == pieces.refused());
+  CHECK(whole.accepted() == pieces.accepted() && whole.rejected() == pieces.rejected());
   return 0;
 }
