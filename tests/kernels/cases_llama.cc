@@ -78,8 +78,9 @@ OpCase rotary(const AttentionShape& s) {
   const auto copy_and_rotate = [s, count](const OpTable& ops, Stream& stream, Tensors& t,
                                           const std::string& from, const std::string& to) {
     ops.scale(stream, {.x = t.at(from), .out = t.at(to), .count = count});
-    ops.rotary(stream,
-               {.qkv = t.at(to), .table = t.at("table"), .shape = s, .inverse = from == "drotated"});
+    ops.rotary(
+        stream,
+        {.qkv = t.at(to), .table = t.at("table"), .shape = s, .inverse = from == "drotated"});
   };
   c.forward = [copy_and_rotate](const OpTable& ops, Stream& stream, Tensors& t) {
     copy_and_rotate(ops, stream, t, "qkv", "rotated");
